@@ -16,21 +16,21 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	ctx, free := q.bound(ctx)
-	defer free()
+	ctx, free := bound(ctx, q.parent)
+	defer free(nil)
 	defer q.leave(ctx)
 	for {
 		t, err := q.newTry()
 		if err != nil {
 			return nil, err
 		}
-		lock, f, err := l.attempt(ctx, t, q)
+		held, f, err := l.attempt(ctx, t, q)
 		switch {
 		case err == nil:
-			e := lock.event(EventAcquired, nil)
+			e := held.event(EventAcquired, nil)
 			e.Waited = q.waitedFor()
 			l.tell(e)
-			return lock, nil
+			return newLock(held), nil
 		case ctx.Err() != nil:
 			return nil, q.ended(ctx, t, f)
 		}
@@ -50,7 +50,7 @@ var errDoubt = errors.New("perhaps stale")
 
 // attempt runs the protocol once. Unless it returns a lock, it withdraws all its objects. It
 // also returns the locks that keep the acquirer out.
-func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f findings, err error) {
+func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *term, f findings, err error) {
 	if f, err = l.enter(ctx, t, q); err == nil {
 		lock, err = l.settle(ctx, t)
 	}
@@ -61,7 +61,7 @@ func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *Lock, f f
 }
 
 // settle turns a try that found nothing in its way into a held lock.
-func (l *Locker) settle(ctx context.Context, t *try) (*Lock, error) {
+func (l *Locker) settle(ctx context.Context, t *try) (*term, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}

@@ -660,9 +660,9 @@ func TestLocksOfOneLocker(t *testing.T) {
 		m.lose(t, second)
 		m.hooks.Before(nil)
 		third := m.takes(t, Shared)
-		resumed := mustResume(t, second)
+		mustResume(t, second)
 		lives(t, third)
-		mustRelease(t, resumed)
+		mustRelease(t, second)
 		w.leavesNothing(third)
 	})
 }

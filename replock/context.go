@@ -14,17 +14,18 @@ func Parent(parent context.Context) AcquireOption {
 	return func(q *queue) { q.parent = parent }
 }
 
-// bound returns the acquire's context, which also ends with the parent of the lock's context.
-func (q *queue) bound(ctx context.Context) (context.Context, func()) {
+// bound returns the context of an acquire or a resume, which also ends with the parent of the lock's
+// context.
+func bound(ctx, parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	quit := func() { cancel(context.Cause(q.parent)) }
-	if q.parent.Err() != nil {
+	quit := func() { cancel(context.Cause(parent)) }
+	if parent.Err() != nil {
 		quit()
 	}
-	stop := context.AfterFunc(q.parent, quit)
-	return ctx, func() {
+	stop := context.AfterFunc(parent, quit)
+	return ctx, func(why error) {
 		stop()
-		cancel(nil)
+		cancel(why)
 	}
 }
 

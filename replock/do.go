@@ -28,7 +28,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	}
 	defer func() { err = text.Join(err, lock.Release(ctx)) }()
 	err = work(lock.Context())
-	if lost := lock.lostBy(ctx); lost != nil && !errors.Is(err, lost) {
+	if lost := lock.term().lostBy(ctx); lost != nil && !errors.Is(err, lost) {
 		err = text.Join(lost, err)
 	}
 	return err
@@ -36,9 +36,9 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 
 // lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store cannot
 // be reached, no other holder was let in: the lease lasts.
-func (k *Lock) lostBy(ctx context.Context) error {
-	_ = k.Check(context.WithoutCancel(ctx))
-	for k.lost.Load() == nil && k.Left() <= 0 {
+func (k *term) lostBy(ctx context.Context) error {
+	_ = k.check(context.WithoutCancel(ctx))
+	for k.lost.Load() == nil && k.left() <= 0 {
 		select {
 		case <-k.done:
 		case <-k.l.opts.Clock.After(10 * time.Millisecond): // or it was refreshed in this moment

@@ -175,7 +175,7 @@ func TestEventsNameTheLock(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		m.lose(t, k)
 		m.hooks.Before(nil)
-		k = mustResume(t, k)
+		mustResume(t, k)
 		time.Sleep(7 * time.Second)
 		mustRelease(t, k)
 		m.Flush(t.Context())
@@ -287,8 +287,7 @@ func TestResumedLockKeepsItsParent(t *testing.T) {
 		m.lose(t, k)
 		m.hooks.Before(nil)
 		ctx, cancel := context.WithCancel(t.Context())
-		k, err := k.Resume(ctx)
-		mustLock(t, k, err)
+		assert.OK(t, k.Resume(ctx))
 		cancel()
 		time.Sleep(time.Minute)
 		assert.OK(t, context.Cause(k.Context()))
@@ -297,6 +296,33 @@ func TestResumedLockKeepsItsParent(t *testing.T) {
 		isAll(t, context.Cause(k.Context()), errQuit)
 		mustRelease(t, k)
 	})
+}
+
+// TestParentEndsTheResume: once the parent has ended, a lock isn't resumed: the work can't go on any more.
+func TestParentEndsTheResume(t *testing.T) {
+	for _, before := range []bool{true, false} {
+		do(t, func(t *testing.T, w *world) {
+			m := w.machine()
+			parent, quit := context.WithCancelCause(t.Context())
+			k := m.takes(t, Exclusive, Parent(parent))
+			m.lose(t, k)
+			if before {
+				quit(errQuit)
+				m.hooks.Before(nil)
+			} else {
+				time.AfterFunc(time.Minute, func() { quit(errQuit) })
+			}
+			err := k.Resume(t.Context())
+			isAll(t, err, errQuit)
+			if errors.Is(err, ErrLost) || alive(k) {
+				t.Errorf("resumed: %v", err)
+			}
+			m.hooks.Before(nil)
+			mustRelease(t, k)
+			time.Sleep(2 * DefaultTTL) // what is left has expired
+			w.machine().takes(t, Exclusive)
+		})
+	}
 }
 
 // TestWaitEndedByItsContext: if its context ends while others keep it out, an acquire returns
@@ -474,11 +500,11 @@ func TestFenceGrows(t *testing.T) {
 		k := a.takes(t, Exclusive, Fence())
 		a.lose(t, k)
 		a.hooks.Before(nil)
-		r := mustResume(t, k)
-		if got, _ := r.Fence(); got != 4 {
+		mustResume(t, k)
+		if got, _ := k.Fence(); got != 4 {
 			t.Errorf("resumed with the fence %d", got)
 		}
-		mustRelease(t, r)
+		mustRelease(t, k)
 		k = w.machine().takes(t, Shared, Fence())
 		if _, ok := k.Fence(); ok {
 			t.Error("a shared lock has a fence")

@@ -45,7 +45,7 @@ const (
 	EventGaveUp EventKind = "gave_up"
 	// EventLost: the lock is no longer held; Err is a *LostError.
 	EventLost EventKind = "lost"
-	// EventResumed: a lost lock is held again.
+	// EventResumed: a lost lock is held again, under a new ID and Key.
 	EventResumed EventKind = "resumed"
 	// EventReleased: the lock was released.
 	EventReleased EventKind = "released"

@@ -53,7 +53,7 @@ func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
 // look returns nil if our objects are stored and ours, and no client of another protocol was let
 // in beside us. It is one list request, or two in a crowd, and one more for each of our objects
 // that is not on the first page.
-func (k *Lock) look(ctx context.Context) error {
+func (k *term) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
 	if err != nil {
@@ -94,7 +94,7 @@ func (k *Lock) look(ctx context.Context) error {
 // glance returns the page that a look judges: the first one of all locks. In a crowd a shared
 // holder gets lock.exclusive and its flag, by requests that do not grow with the number of
 // others.
-func (k *Lock) glance(ctx context.Context) (store.Page, error) {
+func (k *term) glance(ctx context.Context) (store.Page, error) {
 	if k.t.mode == Exclusive || !k.others.crowded.Load() {
 		page, err := k.firstPage(ctx, k.l.keys.all())
 		k.others.crowded.Store(len(page.Objects) > crowd)
@@ -116,7 +116,7 @@ func (k *Lock) glance(ctx context.Context) (store.Page, error) {
 	return page, err
 }
 
-func (k *Lock) firstPage(ctx context.Context, prefix string) (store.Page, error) {
+func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error) {
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
@@ -142,7 +142,7 @@ func covers(page store.Page, key string) bool {
 // for the lock.exclusive that a shared lock leaves: whatever else stands there was put since, and is
 // held unless it is certainly stale. It returns an error if one can't be read, and errAgain if one has just
 // come, or is listed although a read doesn't find it. It judges the page alone.
-func (k *Lock) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
 	if k.t.mode == Exclusive {
 		conflicts, prefix = kindShared, k.l.keys.all()

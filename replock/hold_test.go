@@ -256,7 +256,7 @@ func TestEmptyFirstPage(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(DefaultTTL)
 		a.hooks.Before(nil)
-		k = mustResume(t, k)
+		mustResume(t, k)
 		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
 			t.Errorf("another gets: %v", err)
 		}

@@ -14,7 +14,7 @@ import (
 // our objects was not stored until its next version replaced it, the lock was broken, and is lost
 // for good. Unless it begins anew, it does not renew an object again that an attempt renewed which
 // failed on the other one. It changes nothing of the lock by itself: see refresh.Renewal.
-func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
+func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
 	began := clock.Read(k.l.opts.Clock)
 	flag, exclusive := k.objects()
 	all := k.ofMode(&flag, &exclusive)
@@ -44,7 +44,7 @@ func (k *Lock) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 }
 
 // renewAll renews the objects that were not renewed yet.
-func (k *Lock) renewAll(ctx context.Context, all []*object) []error {
+func (k *term) renewAll(ctx context.Context, all []*object) []error {
 	errs := make([]error, len(all))
 	var wg sync.WaitGroup
 	for i, o := range all {
@@ -60,14 +60,14 @@ func (k *Lock) renewAll(ctx context.Context, all []*object) []error {
 }
 
 // objects returns copies of our objects as we know them.
-func (k *Lock) objects() (flag, exclusive object) {
+func (k *term) objects() (flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.t.flag, k.t.exclusive
 }
 
 // ofMode returns the objects that a lock of this mode has.
-func (k *Lock) ofMode(flag, exclusive *object) []*object {
+func (k *term) ofMode(flag, exclusive *object) []*object {
 	if k.t.mode == Exclusive {
 		return []*object{flag, exclusive}
 	}
@@ -75,7 +75,7 @@ func (k *Lock) ofMode(flag, exclusive *object) []*object {
 }
 
 // commit keeps what an attempt has learnt of them.
-func (k *Lock) commit(flag, exclusive object) {
+func (k *term) commit(flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.t.flag.etag, k.t.flag.sent, k.t.flag.renewed = flag.etag, flag.sent, flag.renewed

@@ -12,33 +12,42 @@ import (
 // shared lock costs one delete. An exclusive one costs two at once, and before that of
 // lock.exclusive a get, unless Check has just shown it or the store itself keeps If-Match for
 // deletions. A store that does not allow deletes costs a put in place of each. A second call waits
-// for the first, and returns the same.
+// for the first, and returns the same. A Resume that is under way gives up first.
 //
 // An error means that an object might be left, which expires with the ttl. Of a lock that was
 // lost, only the flag is deleted. Release does not delete a lock.exclusive that another client
 // has written: it looks first, and makes the delete conditional if the store can.
 func (k *Lock) Release(ctx context.Context) error {
-	if !k.releasing.CompareAndSwap(false, true) {
+	if !k.over.CompareAndSwap(false, true) {
 		<-k.released
-		return k.releaseErr
+		return k.err
 	}
 	defer close(k.released)
+	k.term().finish()
+	if abandon := k.resuming.Load(); abandon != nil {
+		(*abandon)(ErrReleased)
+	}
+	k.turn <- struct{}{} // it isn't given back
+	t := k.term()        // a Resume can have begun another one just before
+	t.finish()
+	<-t.done // no refresh is under way any more that could undo what follows
+
+	t.t.deadline = t.end()
+	err := t.release(context.WithoutCancel(ctx))
+	if err != nil {
+		k.err = fmt.Errorf("releasing the %s lock (it expires within %v): %w", t.t.mode, t.l.opts.TTL, err)
+		t.tell(EventReleaseFailed, err)
+		return k.err
+	}
+	t.tell(EventReleased, nil)
+	return nil
+}
+
+// finish ends the term for its user, and begins no further refresh.
+func (k *term) finish() {
+	k.releasing.Store(true)
 	k.cancel(ErrReleased)
 	k.stop(ErrReleased)
-	<-k.done // no refresh is under way any more that could undo what follows
-
-	k.t.deadline = k.Deadline()
-	if k.resumed.Load() {
-		return nil // the lock that it was resumed as owns what is left
-	}
-	err := k.release(context.WithoutCancel(ctx))
-	if err != nil {
-		k.releaseErr = fmt.Errorf("releasing the %s lock (it expires within %v): %w", k.t.mode, k.l.opts.TTL, err)
-		k.tell(EventReleaseFailed, err)
-		return k.releaseErr
-	}
-	k.tell(EventReleased, nil)
-	return nil
 }
 
 // release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the
@@ -46,7 +55,7 @@ func (k *Lock) Release(ctx context.Context) error {
 //
 // Why both can go at once: until lock.exclusive is deleted it is live and ours, and keeps all
 // others out as the flag does. Whichever is deleted first, the other one stands for the lock.
-func (k *Lock) release(ctx context.Context) error {
+func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.lost.Load() != nil {
 		return k.l.takeDownFlag(ctx, k.t)

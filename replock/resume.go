@@ -18,21 +18,46 @@ const (
 )
 
 // Resume takes a lock that was lost for want of a refresh, and that no other client has passed
-// since, as a new Lock: after an outage of the store, or a suspend of the machine. It tries
-// until the lock is held again, the loss is definite, or ctx ends. The context of the new lock
-// is derived from the parent of the lost lock's context (see Parent), not from ctx. A try costs
-// what an acquire costs, and three more requests, or four in a listing of several pages.
+// since: after an outage of the store, or a suspend of the machine. Once it returns nil the Lock is
+// held again, under a new id and key, and Context returns a new context; Release, also a deferred
+// one, releases it. The context that ended with the loss stays ended, and the work under it must
+// not go on. Work that goes on takes the new one.
+//
+// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
+// the parent of the lost one: the acquire's context, or Parent. The end of that ends Resume, too. A
+// try costs what an acquire costs, and three more requests, or four in a listing of several pages.
 //
 // A *LostError with Definite set means that the lock cannot be resumed. ErrReleased means that
-// it was released. After any other error, Resume can be called again.
+// it was released. After any other error the lock is as it was, and Resume can be called again. It
+// returns an error at once for a lock that is held, or that another call is resuming.
 //
 // Other clients of the wire format do not remove an expired lock that they pass. A lock that
 // such clients use too must not be resumed.
-func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
-	if !k.resuming.CompareAndSwap(false, true) {
-		return nil, errors.New("resuming a lock that is being resumed")
+func (k *Lock) Resume(ctx context.Context) error {
+	select {
+	case k.turn <- struct{}{}:
+		defer func() { <-k.turn }()
+	default:
+		if k.over.Load() {
+			return ErrReleased
+		}
+		return errors.New("resuming a lock that is being resumed")
 	}
-	defer k.resuming.Store(false)
+	was := k.term()
+	ctx, abandon := bound(ctx, was.t.parent)
+	defer abandon(nil)
+	k.resuming.Store(&abandon)
+	next, err := was.resumed(ctx)
+	if err != nil {
+		return err
+	}
+	k.present.Store(next)
+	next.tell(EventResumed, nil)
+	return nil
+}
+
+// resumed returns the term after a lost one.
+func (k *term) resumed(ctx context.Context) (*term, error) {
 	lost := k.lost.Load()
 	switch {
 	case k.releasing.Load():
@@ -41,16 +66,12 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 		return nil, fmt.Errorf("resuming a lock that is held: %s", k.t.flag.key)
 	case lost.Definite:
 		return nil, lost
-	case k.resumed.Load():
-		return nil, errors.New("resuming a lock that was resumed before")
 	}
 	// All objects of this resume's tries are ours, however many are left.
 	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
 		if err == nil {
-			k.resumed.Store(true)
-			next.tell(EventResumed, nil)
 			return next, nil
 		}
 		if lost, ok := errors.AsType[*LostError](err); ok && lost.Definite {
@@ -58,19 +79,20 @@ func (k *Lock) Resume(ctx context.Context) (*Lock, error) {
 			k.tell(EventLost, lost)
 			return nil, lost
 		}
-		if errors.Is(err, ErrReleased) {
-			return nil, err
+		if !k.releasing.Load() && clock.Sleep(ctx, k.l.opts.Clock, k.l.jitter(pause)) == nil {
+			continue
 		}
-		if clock.Sleep(ctx, k.l.opts.Clock, k.l.jitter(pause)) != nil {
-			return nil, fmt.Errorf("resuming the %s lock: %w", k.t.mode, err)
+		if k.releasing.Load() {
+			return nil, ErrReleased
 		}
+		return nil, alsoError{fmt.Errorf("resuming the %s lock: %w", k.t.mode, err), whyEnded(ctx)}
 	}
 }
 
 // resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
 // delete of the old one can still be on its way. The old flag must still be stored, since every
 // client that passes a flag deletes it first, and nothing must conflict with the new one.
-func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
+func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
 	if err != nil {
@@ -80,7 +102,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
 	t.place, t.fence = firstPlace, k.t.fence
-	giveUp := func(err error) (*Lock, error) {
+	giveUp := func(err error) (*term, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
 			t.exclusive.maybe = false
@@ -111,7 +133,7 @@ func (k *Lock) resume(ctx context.Context, all *ownTries) (*Lock, error) {
 // unpassed returns nil if the old flag is still stored, and was written so early that it was not
 // reaped before, by the store's clock and by ours: a refresh that is applied late, after another
 // client has passed, puts it back.
-func (k *Lock) unpassed(ctx context.Context, t *try) error {
+func (k *term) unpassed(ctx context.Context, t *try) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
 		return err
@@ -147,11 +169,11 @@ func (k *Lock) unpassed(ctx context.Context, t *try) error {
 }
 
 // sent is when the last refresh was sent that was answered in time.
-func (k *Lock) sent() time.Duration { return k.Deadline() - k.l.times.Deadline }
+func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
 // reclaim puts the new id of an exclusive lock into lock.exclusive, which must still be ours: the
 // break-lock of another client deletes nothing else.
-func (k *Lock) reclaim(ctx context.Context, t *try) error {
+func (k *term) reclaim(ctx context.Context, t *try) error {
 	if t.mode == Shared {
 		return nil
 	}
@@ -168,7 +190,7 @@ func (k *Lock) reclaim(ctx context.Context, t *try) error {
 
 // lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own
 // flag: the acquirer that has deleted it can be let in any moment.
-func (k *Lock) lookAgain(ctx context.Context, t *try) error {
+func (k *term) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := memory{}
 	t.returns = true

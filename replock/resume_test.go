@@ -6,8 +6,10 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store/mem"
@@ -29,18 +31,18 @@ func TestResumeAfterOutage(t *testing.T) {
 			a, k := w.holder(t, mode)
 			a.lose(t, k)
 			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
-			r := mustResume(t, k)
-			if alive(k) || !alive(r) {
-				t.Error("the lost lock lives again, or the resumed one doesn't")
+			work, key, id := k.Context(), k.Key(), k.ID()
+			mustResume(t, k)
+			if !errors.Is(context.Cause(work), ErrLost) {
+				t.Error("the context that ended with the loss lives again")
 			}
-			if r.Key() == k.Key() {
-				t.Error("resumed under the same key")
+			if k.Key() == key || k.ID() == id {
+				t.Error("resumed under the same key or id")
 			}
-			mustRelease(t, k)
 			w.machine().refused(t, Exclusive)
 			time.Sleep(10 * time.Minute)
-			lives(t, r)
-			w.leavesNothing(r)
+			lives(t, k)
+			w.leavesNothing(k)
 		}
 	})
 }
@@ -103,13 +105,10 @@ func (m *machine) unheard(k *Lock) *atomic.Value {
 // mustNotResume fails if a lock is resumed, or could be later.
 func mustNotResume(t *testing.T, k *Lock) {
 	t.Helper()
-	r, err := k.Resume(t.Context())
-	if r != nil {
-		r.Release(t.Context())
-	}
+	err := k.Resume(t.Context())
 	var lost *LostError
-	if r != nil || !errors.As(err, &lost) || !lost.Definite {
-		t.Errorf("resumed: %t, %v", r != nil, err)
+	if !errors.As(err, &lost) || !lost.Definite || alive(k) || k.Left() > 0 {
+		t.Errorf("resumed: %v", err)
 	}
 }
 
@@ -155,7 +154,7 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 		}), outage))
 		<-k.Context().Done()
 		a.hooks.Before(nil)
-		mustResume(t, k).Release(t.Context())
+		mustResume(t, k)
 		w.leavesNothing(k)
 	})
 }
@@ -200,17 +199,18 @@ func TestResumeAgainstAcquire(t *testing.T) {
 				other, _ = b.Exclusive(context.Background(), "prune")
 			})
 			time.Sleep(max(-head, 0))
-			r, _ := k.Resume(t.Context())
+			resumed := k.Resume(t.Context()) == nil
 			<-done
-			if r != nil && other != nil {
+			if resumed && other != nil {
 				t.Fatalf("head start %v: resumed and acquired", head)
 			}
 			time.Sleep(2 * time.Minute)
-			for _, x := range []*Lock{r, other} {
-				if x != nil {
-					lives(t, x)
-					x.Release(t.Context())
-				}
+			if resumed {
+				lives(t, k)
+			}
+			if other != nil {
+				lives(t, other)
+				other.Release(t.Context())
 			}
 			k.Release(t.Context())
 			w.breakAll()
@@ -227,11 +227,11 @@ func TestSuspendAlone(t *testing.T) {
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		a.Flush(t.Context())
-		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.Deadline()-k.since {
+		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.Deadline()-k.term().since {
 			t.Errorf("%s: held for %v", e.Kind, e.Held)
 		}
-		r := mustResume(t, k)
-		w.leavesNothing(r)
+		mustResume(t, k)
+		w.leavesNothing(k)
 	})
 }
 
@@ -263,20 +263,24 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			resumed := make(chan error, 1)
 			var released atomic.Bool
 			go func() {
-				r, err := k.Resume(t.Context())
-				if err == nil {
-					if released.Load() {
-						t.Errorf("resumed after Release was called, after %v", after)
-					}
-					err = r.Release(t.Context())
+				err := k.Resume(t.Context())
+				if err == nil && released.Load() {
+					t.Errorf("resumed after Release was called, after %v", after)
 				}
 				resumed <- err
 			}()
 			time.Sleep(after)
 			released.Store(true)
 			mustRelease(t, k)
+			synctest.Wait()
+			if alive(k) || k.Left() > 0 || len(resumed) == 0 {
+				t.Errorf("after its release, %v later: %v left, and Resume has returned %d times", after, k.Left(), len(resumed))
+			}
 			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
 				t.Errorf("released after %v: %v", after, err)
+			}
+			if err := k.Resume(t.Context()); !errors.Is(err, ErrReleased) {
+				t.Errorf("resumed after its release: %v", err)
 			}
 			a.hooks.Before(nil)
 			time.Sleep(2 * time.Minute)
@@ -330,15 +334,11 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		}))
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		r, err := k.Resume(ctx)
-		if in := <-gone; in && r != nil {
+		err := k.Resume(ctx)
+		if in := <-gone; in && err == nil {
 			t.Error("resumed although a prune has been in between")
-		} else if r == nil && err == nil {
-			t.Error("neither a lock nor an error")
 		}
-		if r != nil {
-			r.Release(t.Context())
-		}
+		equal(t, "it is held", alive(k), err == nil)
 	})
 }
 
@@ -349,12 +349,11 @@ func TestResumeStoppedMidway(t *testing.T) {
 			a.lose(t, k)
 			a.hooks.Before(nil)
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
-			r, err := k.Resume(t.Context())
-			if r != nil {
-				if left := r.Deadline() - a.clock.Elapsed(); left < 0 {
+			err := k.Resume(t.Context())
+			if err == nil {
+				if left := k.Deadline() - a.clock.Elapsed(); left < 0 {
 					t.Errorf("stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
 				}
-				r.Release(t.Context())
 			} else if !errors.Is(err, ErrLost) {
 				t.Error(err)
 			}
@@ -368,10 +367,9 @@ func TestResumeTriesAgain(t *testing.T) {
 		a.lose(t, k)
 		a.hooks.Before(fails("list", allLocks, errOutage))
 		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
-		r := mustResume(t, k)
+		mustResume(t, k)
 		time.Sleep(5 * time.Minute)
-		lives(t, r)
-		r.Release(t.Context())
+		lives(t, k)
 		w.leavesNothing(k)
 	})
 }
@@ -386,7 +384,8 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 	})
 }
 
-// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, at most one succeeds.
+// TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, one succeeds, and the other one
+// returns an error at once.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
@@ -395,17 +394,85 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 2 {
 			wg.Go(func() {
-				if r, err := k.Resume(context.Background()); err == nil {
+				if k.Resume(context.Background()) == nil {
 					resumed.Add(1)
-					time.Sleep(time.Minute)
-					r.Release(context.Background())
 				}
 			})
 		}
 		wg.Wait()
-		if resumed.Load() > 1 {
-			t.Error("one lost lock was resumed as two")
+		equal(t, "resumed", resumed.Load(), 1)
+		lives(t, k)
+		w.leavesNothing(k)
+	})
+}
+
+// TestLostUntilItIsResumed: while a resume waits for the store, the Lock is lost in all that it says. A second
+// loss is resumed as the first one was. A context that has ended stays so, and Release ends the last one.
+func TestLostUntilItIsResumed(t *testing.T) {
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		var ended []context.Context
+		for range 2 {
+			a.lose(t, k)
+			ended = append(ended, k.Context())
+			done := make(chan error, 1)
+			go func() { done <- k.Resume(t.Context()) }()
+			for range 90 {
+				time.Sleep(time.Second)
+				for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
+					if err := look(t.Context()); !errors.Is(err, ErrLost) {
+						t.Errorf("%s of a lock that is being resumed: %v", name, err)
+					}
+				}
+				if alive(k) || k.Left() > 0 || k.Lost() == nil {
+					t.Errorf("held before it is resumed: %v left", k.Left())
+				}
+			}
+			a.hooks.Before(nil)
+			assert.OK(t, <-done)
+			assert.OK(t, k.Check(t.Context()))
+			assert.OK(t, k.Renew(t.Context()))
+			w.machine().refused(t, Exclusive)
 		}
+		ended = append(ended, k.Context())
+		w.leavesNothing(k)
+		for i, ctx := range ended {
+			want := ErrLost
+			if i == len(ended)-1 {
+				want = ErrReleased
+			}
+			isAll(t, context.Cause(ctx), want)
+		}
+	})
+}
+
+// TestReleaseEndsAResume: a release doesn't wait for a resume that waits for the store.
+func TestReleaseEndsAResume(t *testing.T) {
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.lose(t, k)
+		done := make(chan error, 1)
+		go func() { done <- k.Resume(t.Context()) }()
+		time.Sleep(time.Hour)
+		start := time.Now()
+		_ = k.Release(t.Context()) // the store is away
+		isAll(t, <-done, ErrReleased)
+		took(t, start, 0, time.Minute)
+	})
+}
+
+// TestHeldLockIsNotResumed: a Resume of a lock that is held, or that was resumed by another goroutine, changes
+// nothing.
+func TestHeldLockIsNotResumed(t *testing.T) {
+	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		for range 2 {
+			work, id := k.Context(), k.ID()
+			if err := k.Resume(t.Context()); err == nil || errors.Is(err, ErrLost) || work.Err() != nil || k.Context() != work || k.ID() != id {
+				t.Errorf("%v, %v", err, work.Err())
+			}
+			a.lose(t, k)
+			a.hooks.Before(nil)
+			mustResume(t, k)
+		}
+		w.leavesNothing(k)
 	})
 }
 
@@ -416,8 +483,8 @@ func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		a.hooks.Before(on("list", allLocks, func(hookstore.Request) { cancel() }))
-		if r, err := k.Resume(ctx); r != nil || err == nil {
-			t.Fatalf("resumed: %t, %v", r != nil, err)
+		if err := k.Resume(ctx); err == nil {
+			t.Fatal("resumed")
 		}
 		mustRelease(t, k)
 		w.machine().takes(t, Exclusive)

@@ -37,7 +37,7 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 // stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for
 // others. Either the store's clock has advanced further between two pages than our clocks have, or these
 // have parted since the lock was last seen.
-func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
+func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
 	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.lastSeen()) {
@@ -69,7 +69,7 @@ func (k *Lock) stoodStill(ctx context.Context, page store.Page, began clock.Read
 // overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
 // Another holder can have come, and deleted our flag just before a refresh puts it back, and gone again:
 // nothing would show it. A refresh with an If-Match puts nothing back.
-func (k *Lock) overdue(now, ended time.Time) *LostError {
+func (k *term) overdue(now, ended time.Time) *LostError {
 	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-margin)) || k.l.conditions.match.holds() {
 		return nil
 	}
@@ -81,7 +81,7 @@ func (k *Lock) overdue(now, ended time.Time) *LostError {
 // after. And it looks for others as an acquirer does, since one that has passed might have
 // deleted our flag just before the refresh put it back. Without the refresh the lease ends at ended on
 // the store's clock, or at a time that isn't known.
-func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
+func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.refresher.Now(ctx, k.done); err != nil {
 		return err
@@ -89,7 +89,7 @@ func (k *Lock) reassure(ctx context.Context, ended time.Time) error {
 	flag, exclusive := k.objects()
 	t := &try{
 		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownTries: k.t.ownTries,
-		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.Deadline(),
+		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.end(),
 	}
 	switch err := k.lookAgain(ctx, t); { // our flag is live: a later acquirer withdraws
 	case errors.Is(err, errUnlisted):

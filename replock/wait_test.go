@@ -239,7 +239,7 @@ func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 			a.hooks.Before(outage)
 			time.Sleep(5 * time.Second) // or else the watch of its whole ttl is over first
 			w.machine().wants(t, mode, Forever).got(t).Release(t.Context())
-			if took := a.clock.Elapsed() - k.sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
+			if took := a.clock.Elapsed() - k.term().sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
 				t.Errorf("let in %v after the last refresh", took)
 			}
 		})
@@ -366,9 +366,9 @@ func TestResumeBeforeThoseWhoWait(t *testing.T) {
 		a.hooks.Before(outage)
 		<-k.Context().Done()
 		a.hooks.Before(nil)
-		next := mustResume(t, k)
+		mustResume(t, k)
 		wait.waits(t)
-		next.Release(t.Context())
+		k.Release(t.Context())
 		w.leavesNothing(wait.got(t))
 	})
 }

@@ -13,7 +13,7 @@ import (
 // whose clocks all show that the lease still lasts.
 //
 // A look that fails changes nothing: the lease lasts until its deadline.
-func (k *Lock) watch(ctx context.Context) {
+func (k *term) watch(ctx context.Context) {
 	c := k.l.opts.Clock
 	unwritten, again := k.firstWrite()
 	next := k.firstLook(k.lastSeen().Elapsed)
@@ -26,7 +26,7 @@ func (k *Lock) watch(ctx context.Context) {
 			return
 		}
 		now := clock.Read(c)
-		if now.Elapsed >= k.Deadline() {
+		if now.Elapsed >= k.end() {
 			// It is lost, and ctx ends, unless a refresh that was answered in time extends it.
 			next = now.Elapsed + firstPoll
 			continue
@@ -63,7 +63,7 @@ func (k *Lock) firstWrite() (bool, time.Duration) {
 
 // firstLook returns when the first look after the acquire is due: after one to two seconds if a
 // client of the original protocol can have looked before our put and written after our look.
-func (k *Lock) firstLook(sent time.Duration) time.Duration {
+func (k *term) firstLook(sent time.Duration) time.Duration {
 	next := k.nextLook(sent)
 	if k.l.opts.Name == "" {
 		next = min(next, sent+time.Second+k.l.jitter(time.Second/2))
@@ -73,24 +73,18 @@ func (k *Lock) firstLook(sent time.Duration) time.Duration {
 
 // nextLook returns when the look after one sent at the given time is due: early by a random
 // time, so that many holders do not look at once.
-func (k *Lock) nextLook(sent time.Duration) time.Duration {
+func (k *term) nextLook(sent time.Duration) time.Duration {
 	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
 }
 
 // errAgain: a look saw what can be an acquirer that is about to withdraw.
 var errAgain = errors.New("looking again")
 
-// Seen returns the time on the machine's clocks when the last answered look at the lock, or
-// refresh, was sent. If they have since moved apart by more than 2 s and a thousandth of the
-// elapsed time, the machine might have stood still: then the protected work must stop until Seen
-// is later. It is for a process beside this one, as the guard of the repolock command.
-func (k *Lock) Seen() Reading { return Reading(k.lastSeen()) }
-
-func (k *Lock) lastSeen() clock.Reading { return *k.seen.Load() }
+func (k *term) lastSeen() clock.Reading { return *k.seen.Load() }
 
 // saw notes when the lock was seen, unless the clocks have moved apart since it was last seen:
 // then only reassure can note it.
-func (k *Lock) saw(r clock.Reading) {
+func (k *term) saw(r clock.Reading) {
 	if !r.Parted(k.lastSeen()) {
 		k.seen.Store(&r)
 	}

@@ -561,8 +561,8 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 		}
 		lives(t, k)
 		k.Release(t.Context())
-		k.others.turn <- struct{}{}
-		if n := len(k.others.memory); n > 1 {
+		k.term().others.turn <- struct{}{}
+		if n := len(k.term().others.memory); n > 1 {
 			t.Errorf("remembers %d", n)
 		}
 	})

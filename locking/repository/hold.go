@@ -16,29 +16,30 @@ import (
 type hold struct {
 	b      *Backend
 	handle locking.Handle
+	lock   *replock.Lock
 
 	mu    sync.Mutex
-	lock  *replock.Lock
 	until time.Duration // when the handle expires, on the clock's Elapsed
 	over  bool          // released, or expired while the lock was held
 	timed bool          // expire runs
+	again int           // calls of Resume under way: they decide whether the handle lapses
 	ended chan struct{} // closed when it is over
 }
 
 // keep begins the ttl of a handle.
 func (b *Backend) keep(handle locking.Handle, lock *replock.Lock) {
-	h := &hold{b: b, handle: handle, ended: make(chan struct{})}
+	h := &hold{b: b, handle: handle, lock: lock, ended: make(chan struct{})}
 	b.mu.Lock()
 	b.holds[handle] = h
 	b.mu.Unlock()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.renewed(lock)
+	h.renewed()
 }
 
 // renewed begins another ttl. The caller has h.mu.
-func (h *hold) renewed(lock *replock.Lock) {
-	h.lock, h.until = lock, h.b.clock.Elapsed()+h.handle.TTL()
+func (h *hold) renewed() {
+	h.until = h.b.clock.Elapsed() + h.handle.TTL()
 	if !h.timed {
 		h.timed = true
 		go h.expire()
@@ -69,7 +70,7 @@ func (h *hold) expire() {
 // of it in the store: by that Resume finds out whether another holder has passed. The caller has
 // h.mu.
 func (h *hold) lapse() {
-	if h.over || h.lock.Left() == 0 {
+	if h.over || h.again > 0 || h.lock.Left() == 0 {
 		return
 	}
 	h.finish()
@@ -96,16 +97,15 @@ func (b *Backend) find(handle locking.Handle) (*hold, error) {
 	return nil, lost(handle, nil)
 }
 
-// current returns the lock, and whether the ttl of the handle lasts. An expired handle is given
-// up.
-func (h *hold) current() (lock *replock.Lock, lasts bool) {
+// lasts reports whether the ttl of the handle does. An expired handle is given up.
+func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.b.clock.Elapsed() >= h.until {
 		h.lapse()
-		return h.lock, false
+		return false
 	}
-	return h.lock, !h.over
+	return !h.over
 }
 
 // Renew refreshes the lock at once, and makes the handle last for another ttl. It costs what a
@@ -118,20 +118,19 @@ func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("lock %q wasn't renewed: %w", handle.Key(), err)
 	}
-	lock, lasts := h.current()
-	if !lasts {
+	if !h.lasts() {
 		return lost(handle, nil)
 	}
 	silent := b.store.Listen()
-	if err := lock.Renew(ctx); err != nil {
+	if err := h.lock.Renew(ctx); err != nil {
 		return fmt.Errorf("lock %q wasn't renewed: %w", handle.Key(), classed(err, silent()))
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if h.over || h.lock != lock {
+	if h.over {
 		return lost(handle, nil)
 	}
-	h.renewed(lock)
+	h.renewed()
 	return nil
 }
 
@@ -145,8 +144,9 @@ func (b *Backend) Watch(handle locking.Handle) <-chan struct{} {
 		close(none)
 		return none
 	}
-	lock, _ := h.current()
-	return lock.Context().Done()
+	done := h.lock.Context().Done()
+	h.lasts()
+	return done
 }
 
 // checkTime bounds the look of a release.
@@ -203,7 +203,9 @@ func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 	if err := ctx.Err(); err != nil {
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), err)
 	}
-	lock, lasts := h.current()
+	lock := h.lock
+	held := lock.Context() // of before any other Resume
+	lasts := h.lasts()
 	if lock.Left() > 0 {
 		if !lasts {
 			return lost(handle, nil)
@@ -211,21 +213,24 @@ func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 		return b.Renew(ctx, handle)
 	}
 	select {
-	case <-lock.Context().Done(): // the loss is known
+	case <-held.Done(): // the loss is known
 	case <-ctx.Done():
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), ctx.Err())
 	}
+	h.mu.Lock()
+	h.again++
+	h.mu.Unlock()
 	silent := b.store.Listen()
-	next, err := lock.Resume(ctx)
+	err = lock.Resume(ctx)
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.again--
 	if err != nil {
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), classed(err, silent()))
 	}
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.over { // since Resume was over: an earlier Release makes it fail
-		go func() { _ = next.Release(context.WithoutCancel(ctx)) }()
+	if h.over { // since Resume was over: the release has it
 		return lost(handle, nil)
 	}
-	h.renewed(next)
+	h.renewed()
 	return nil
 }

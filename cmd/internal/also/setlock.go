@@ -28,7 +28,8 @@ type setLock struct {
 func newSetLock(locks []session.Lock) *setLock {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	for _, l := range locks {
-		context.AfterFunc(l.Context(), func() { cancel(context.Cause(l.Context())) })
+		held := l.Context() // a resume can give the same lock another one
+		context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 	return &setLock{Lock: locks[0], ctx: ctx, cancel: cancel, locks: locks}
 }
@@ -132,8 +133,8 @@ func (l *setLock) Resume(ctx context.Context) (session.Lock, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	for _, one := range l.all() {
-		if one.Lost() == nil {
-			defer context.AfterFunc(one.Context(), func() { cancel(context.Cause(one.Context())) })()
+		if held := one.Context(); one.Lost() == nil {
+			defer context.AfterFunc(held, func() { cancel(context.Cause(held)) })()
 		}
 	}
 	for {

@@ -39,7 +39,8 @@ type Lock interface {
 	// Renew refreshes the lock at once.
 	Renew(context.Context) error
 	Release(context.Context) error
-	// Resume acquires a lost lock again, unless another holder can have had it meanwhile.
+	// Resume acquires a lost lock again, unless another holder can have had it meanwhile. It
+	// returns the lock that is held then, which can be the same Lock.
 	Resume(context.Context) (Lock, error)
 }
 

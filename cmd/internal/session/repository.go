@@ -72,7 +72,13 @@ type repositoryLock struct{ *replock.Lock }
 
 func (l repositoryLock) Seen() clock.Reading { return clock.Reading(l.Lock.Seen()) }
 
-func (l repositoryLock) Resume(ctx context.Context) (Lock, error) { return adapt(l.Lock.Resume(ctx)) }
+// Resume returns the same lock.
+func (l repositoryLock) Resume(ctx context.Context) (Lock, error) {
+	if err := l.Lock.Resume(ctx); err != nil {
+		return nil, err
+	}
+	return l, nil
+}
 
 // adapt returns a nil interface for a nil lock.
 func adapt(lock *replock.Lock, err error) (Lock, error) {

@@ -19,7 +19,7 @@ var e2eMutants = []mutant{
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", process("^TestOnDirectory$/^broken_backup$")},
 	{"a session releases the lock that it had at first", supervises,
-		"defer func() { s.release(s.current()) }()", "defer func() { s.release(lock) }()", process("^TestOnDirectory$/^long_outage_of_a_prune$")},
+		"defer func() { s.release(s.current()) }()", "defer func() { s.release(lock) }()", test("./cmd/internal/session", "^TestLoss$")},
 	{"the command of a broken lock runs on", afterLoss,
 		"s.lost, s.killed = loss, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss, true", process("^TestOnDirectory$/^broken_prune$")},
 	{"a command is killed although --on-lost says pause", afterLoss,

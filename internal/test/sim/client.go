@@ -357,7 +357,7 @@ func (c *client) notResumed(ctx context.Context, h *holding, next Held, released
 	case !released:
 		c.w.trace(c, "=== can't resume: %v", err)
 		c.w.unresumed(h, err)
-	case err == nil:
+	case err == nil && next.Context().Err() == nil:
 		c.w.undead(h, next)
 		_ = next.Release(ctx)
 	}
@@ -457,7 +457,7 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 	if err != nil {
 		return nil, err
 	}
-	return lock{k}, nil
+	return held(k), nil
 }
 
 func (l locker) Break(ctx context.Context, stale bool) error {
@@ -465,12 +465,45 @@ func (l locker) Break(ctx context.Context, stale bool) error {
 	return err
 }
 
-type lock struct{ *replock.Lock }
+// lock is a lock from its acquire, or its resume, to its loss or its release. The monitor follows each
+// such time by itself, and the Lock is the same in all.
+type lock struct {
+	*replock.Lock
+	ctx     context.Context
+	id, key string
+	end     *atomic.Int64 // once it is resumed: its last deadline
+	seen    *atomic.Pointer[replock.Reading]
+}
 
+func held(k *replock.Lock) lock {
+	return lock{Lock: k, ctx: k.Context(), id: k.ID(), key: k.Key(), end: new(atomic.Int64), seen: new(atomic.Pointer[replock.Reading])}
+}
+
+func (k lock) Context() context.Context { return k.ctx }
+func (k lock) ID() string               { return k.id }
+func (k lock) Key() string              { return k.key }
+
+func (k lock) Deadline() time.Duration {
+	if end := k.end.Load(); end != 0 {
+		return time.Duration(end)
+	}
+	return k.Lock.Deadline()
+}
+
+func (k lock) Seen() replock.Reading {
+	if seen := k.seen.Load(); seen != nil {
+		return *seen
+	}
+	return k.Lock.Seen()
+}
+
+// Resume notes what the lost lock shows, which is fixed: it has ended.
 func (k lock) Resume(ctx context.Context) (Held, error) {
-	next, err := k.Lock.Resume(ctx)
-	if err != nil {
+	end, seen := k.Lock.Deadline(), k.Lock.Seen()
+	k.end.Store(int64(end))
+	k.seen.Store(&seen)
+	if err := k.Lock.Resume(ctx); err != nil {
 		return nil, err
 	}
-	return lock{next}, nil
+	return held(k.Lock), nil
 }
