@@ -53,7 +53,7 @@ func (k *term) watch(ctx context.Context) {
 // firstWrite reports whether the lock is to be refreshed before its time, and when: at once if it was dated
 // before we knew that the wall clock is behind, and after a second if it is exclusive. Then its flag says that
 // it is held: acquirers that came at the same time wait to see whether it withdraws.
-func (k *Lock) firstWrite() (bool, time.Duration) {
+func (k *term) firstWrite() (bool, time.Duration) {
 	now := k.l.opts.Clock.Elapsed()
 	if k.l.behind(*k.now.Load()) > margin {
 		return true, now
