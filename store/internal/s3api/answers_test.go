@@ -24,9 +24,9 @@ import (
 // TestAnswers: each answer has its own meaning, which no request confuses with another, and its text
 // for a person. An answer that isn't a success of S3's is none.
 func TestAnswers(t *testing.T) {
-	conditional := []string{"put if absent", "put if match"}
-	puts := append([]string{"put"}, conditional...)
-	all := append([]string{"list", "get", "delete"}, puts...)
+	puts := []string{"put", "put if absent", "put if match"}
+	conditional := append([]string{"delete if match"}, puts[1:]...)
+	all := append([]string{"list", "get", "delete", "delete if match"}, puts...)
 	repeat := errors.New("may be repeated")
 	type answer struct {
 		name    string
@@ -39,7 +39,7 @@ func TestAnswers(t *testing.T) {
 		{"access", say(403, "AccessDenied"), []string{"list"}, store.ErrPermission, "s3:ListBucket"},
 		{"access", say(403, "AccessDenied"), []string{"get"}, store.ErrPermission, "s3:GetObject"},
 		{"access", say(403, "AccessDenied"), []string{"put", "put if match"}, store.ErrPermission, "s3:PutObject"},
-		{"access", say(403, "AccessDenied"), []string{"delete"}, store.ErrPermission, "s3:DeleteObject"},
+		{"access", say(403, "AccessDenied"), []string{"delete", "delete if match"}, store.ErrPermission, "s3:DeleteObject"},
 		{"key", say(403, "InvalidAccessKeyId"), all, store.ErrCredentials, "credentials are wrong"},
 		{"signature", say(403, "SignatureDoesNotMatch"), []string{"list", "get", "delete", "put", "put if match"}, store.ErrCredentials, "credentials are wrong"},
 		{"signature without the condition", say(403, "SignatureDoesNotMatch"), []string{"put if absent"}, store.ErrConditionUnsupported, "SignatureDoesNotMatch"},
@@ -51,7 +51,10 @@ func TestAnswers(t *testing.T) {
 		{"clock", skewed, all, store.ErrConfig, "ahead of the server's"},
 		{"no such key", say(404, "NoSuchKey"), []string{"get"}, store.ErrNotFound, ""},
 		{"no such key", say(404, "NoSuchKey"), []string{"put if match"}, store.ErrPrecondition, ""},
-		{"precondition", say(412, "PreconditionFailed"), conditional, store.ErrPrecondition, ""},
+		{"no such key", say(404, "NoSuchKey"), []string{"delete", "delete if match"}, nil, ""},
+		{"precondition", say(412, "PreconditionFailed"), conditional, store.ErrPrecondition, "412"},
+		{"precondition, in few words", say(412, ""), conditional, store.ErrPrecondition, "412"},
+		{"precondition, unasked", say(412, "PreconditionFailed"), []string{"get", "delete", "put"}, repeat, "412"},
 		{"not implemented", say(501, "NotImplemented"), conditional, store.ErrConditionUnsupported, ""},
 		{"not implemented, in few words", say(501, ""), conditional, store.ErrConditionUnsupported, ""},
 		{"invalid argument", say(400, "InvalidArgument"), conditional, store.ErrConditionUnsupported, ""},
@@ -101,7 +104,15 @@ func TestAnswers(t *testing.T) {
 		for _, c := range answers {
 			server.set(c.answer)
 			for _, of := range c.of {
-				err := requests[of](t.Context(), s)
+				send := requests[of]
+				if of == "delete if match" {
+					send = deleting
+				}
+				err := send(t.Context(), s)
+				if of == "delete if match" && s.Properties().Name == "minio" {
+					assert.Is(t, err, store.ErrConditionUnsent)
+					continue
+				}
 				assert.That(t, (err == nil) == (c.want == nil), "%s: %s: %v", c.name, of, err)
 				if err == nil {
 					continue

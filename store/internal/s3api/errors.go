@@ -157,7 +157,7 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	case status == 412 && r.conditional:
 		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
 	case status == 501 && r.conditional, status == 403 && r.ifAbsent(),
-		r.op == "put" && r.conditional && slices.Contains(unconditional, status) && refusal.Code != "RequestTimeout" && (status != 400 || refusal.Code != ""):
+		r.conditional && slices.Contains(unconditional, status) && refusal.Code != "RequestTimeout" && (status != 400 || refusal.Code != ""):
 		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case status == 409:
 		return fmt.Errorf("%w: %s", store.ErrConflict, said)
@@ -173,7 +173,7 @@ func (s *Store) byStatus(r request, status int, refusal refusal, said string) er
 	return nil
 }
 
-// unconditional are the statuses with which servers were seen to refuse each put that has a condition. A
+// unconditional are the statuses with which servers were seen to refuse each request that has a condition. A
 // policy refuses it with 403, which says nothing of an If-Match that was taken before.
 var unconditional = []int{304, 400, 405, 411, 422, 428}
 

@@ -168,3 +168,8 @@ var requests = map[string]request{
 		return assert.Err(store.DeleteAll(ctx, s, []string{"index/k"}))
 	},
 }
+
+// deleting is a conditional deletion, which isn't among the requests because the store of MinIO sends none.
+func deleting(ctx context.Context, s store.Store) error {
+	return store.DeleteIfMatch(ctx, s, "index/k", "e")
+}
