@@ -150,6 +150,9 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	survey := newSurvey(r, g)
 	survey.Start(ctx)
 	k, err := daemon.Start([]string{"keeper"}, o, log)
+	if errors.Is(err, procgroup.ErrNoExecutable) {
+		return 0, err // there was no keeper
+	}
 	if err != nil {
 		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
 	}

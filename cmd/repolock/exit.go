@@ -147,6 +147,9 @@ func (r *reporter) undone() string {
 	}
 }
 
+// procHint says how to let Linux name our executable.
+const procHint = "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"
+
 // descriptions are what describe returns for errors. The first that fits counts.
 var descriptions = []struct {
 	errs []error
@@ -165,6 +168,7 @@ var descriptions = []struct {
 	{[]error{locking.ErrUnfit}, "store_unfit", exitUnfit, ""},
 	{[]error{daemon.ErrGone, replock.ErrReleased}, "keeper_gone", exitLost, "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"},
 	{[]error{daemon.ErrSilent}, "keeper_silent", exitUnavailable, "whether the lock is held isn't known: count it as lost"},
+	{[]error{procgroup.ErrNoExecutable}, "wrong_configuration", exitUnfit, procHint},
 	{[]error{errKeeperFailed, session.ErrOwnerEnded}, "keeper_failed", exitUnavailable, ""},
 	{[]error{procgroup.ErrNotFound}, "command_not_found", exitNotFound, ""},
 	{[]error{procgroup.ErrNotExecutable}, "command_not_executable", exitNotExec, ""},

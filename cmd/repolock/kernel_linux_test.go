@@ -200,6 +200,43 @@ func TestTimeNamespaces(t *testing.T) {
 	d.free()
 }
 
+// TestWithoutProc: without /proc repolock can't start its own program as the guard, the starter or the
+// keeper. The message says so and doesn't blame the command, and no lock is left. status needs no /proc.
+func TestWithoutProc(t *testing.T) {
+	there := []string{"unshare", "--mount"}
+	if os.Geteuid() != 0 {
+		there = append(there, "--user", "--map-root-user")
+	}
+	there = append(there, "sh", "-c", `mount -t tmpfs none /proc || exit 99; exec "$@"`, "sh")
+	d := newDesk(t)
+	for _, c := range []struct {
+		command string
+		want    int
+		undone  string
+	}{
+		{"run --shared -- true", exitUnfit, "nothing was run; "},
+		{"prune -- true", exitUnfit, "nothing was run; "},
+		{"acquire --shared --for-pid none", exitUnfit, "no lock was taken; "},
+		{"torture", exitUnfit, ""},
+		{"status", 0, ""},
+	} {
+		args := slices.Concat(there[1:], []string{"repolock"}, strings.Fields(c.command))
+		out, err := d.command(there[0], args...).CombinedOutput()
+		code := exitOf(t, err)
+		if code == 99 || code == 1 && os.Geteuid() != 0 {
+			t.Skipf("this system doesn't allow a process to have mounts of its own: %s", out)
+		}
+		lines := strings.Split(string(out), "\n")
+		said := strings.Join(lines[max(0, len(lines)-3):], "\n")
+		want := regexp.MustCompile("^repolock: error: repolock can't start its own program once more: [a-z]+ /proc/self/exe: no such file or directory\n" +
+			regexp.QuoteMeta("repolock: hint: "+c.undone+procHint) + "\n$")
+		if code != c.want || code != 0 && !want.MatchString(said) {
+			t.Errorf("%s: exit code %d: %s", c.command, code, out)
+		}
+		d.free()
+	}
+}
+
 // initialised runs this program, and returns the packages that are initialised until it ends, how
 // often each allocates memory, and the exit code.
 func initialised(t *testing.T, env []string, args ...string) (done []string, allocations map[string]int, code int) {

@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
@@ -69,7 +70,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := c.check(g); err != nil {
 		return 0, usageError{err}
 	}
-	program, err := os.Executable()
+	program, err := procgroup.Executable()
 	if err != nil {
 		return 0, err
 	}

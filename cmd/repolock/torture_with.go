@@ -5,13 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
@@ -28,7 +28,7 @@ func faults() string {
 
 // runWith tries a lock of another program.
 func (c tortureCmd) runWith(r *reporter) (int, error) {
-	program, err := os.Executable()
+	program, err := procgroup.Executable()
 	if err != nil {
 		return 0, err
 	}

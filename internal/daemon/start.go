@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"sync"
+
+	"github.com/repolock/repolock/internal/procgroup"
 )
 
 // Start runs our own program with these arguments as a keeper, in our environment and
@@ -14,7 +16,7 @@ import (
 // and stderr to log, or nowhere if log is nil. The order says what to keep; Start encodes it
 // with gob.
 func Start(args []string, order any, log *os.File) (*Starter, error) {
-	program, err := os.Executable()
+	program, err := procgroup.Executable()
 	if err != nil {
 		return nil, err
 	}

@@ -48,6 +48,7 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 		p := &puppet{newGroup(Command{Expiry: expiry}), t, guardProgram(), make(events, 100)}
 		p.cmd.Interrupted = func(why error, over bool) { p.say("interrupted %v %t", why, over) }
 		p.cmd.RunsOn = func(pids []int, killed bool) { p.say("runs on %d %t", pids, killed) }
+		p.begun = true
 		p.pgid, p.tty.fd, p.allowance = c.Process.Pid, -1, Allow(elapsed()+time.Hour)
 		defer func(before func() string) { guardProgram = before }(guardProgram)
 		p.guards(noProgram)

@@ -43,12 +43,13 @@ type Group struct {
 	due        bool                    // to be continued as soon as the allowance holds
 	parted     bool                    // the guard stops it because of ErrParted
 	killed     bool                    // by us
+	begun      bool                    // the starter may execute the command
 	refused    bool                    // no process of it lets us signal it
 	following  bool                    // findRunaways runs
 	over       bool                    // the group is empty, and its id might soon be another group's
 
 	guard         *guardClient // nil while there is none
-	unguarded     bool         // for longer than unguardedGrace
+	unguarded     error        // ErrUnguarded: there has been none for longer than unguardedGrace
 	backstop      backstop
 	kept          []uintptr // files that each guard keeps open
 	seq, answered uint64    // of orders
@@ -128,8 +129,8 @@ func (g *Group) continueLocked() error {
 
 // mayRun returns nil, or the reason why the group may not run.
 func (g *Group) mayRun() error {
-	if g.unguarded && g.cmd.Expiry != Nothing {
-		return ErrUnguarded
+	if g.unguarded != nil && g.cmd.Expiry != Nothing {
+		return g.unguarded
 	}
 	return g.allowance.Check(g.cmd.Expiry, g.clocks())
 }
@@ -202,8 +203,12 @@ func (g *Group) Close() error {
 	return err
 }
 
+// reportInterrupted reports nothing about a command that doesn't run yet: Start returns the reason.
 func (g *Group) reportInterrupted(why error, over bool) {
-	if g.cmd.Interrupted != nil {
+	g.mu.Lock()
+	begun := g.begun
+	g.mu.Unlock()
+	if begun && g.cmd.Interrupted != nil {
 		g.cmd.Interrupted(why, over)
 	}
 }

@@ -167,24 +167,41 @@ func notify(sig os.Signal) chan os.Signal {
 // command yet.
 var beforeBegin = func() {}
 
-// begin starts the command, unless err says why there is no guard. The order is on its way
-// to the guard by then, so the guard follows it even if we are killed.
+// begin starts the command, unless err says why there is no guard. The guard has answered by then,
+// so it follows its order even if we are killed, and is no guard that ends at its start.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnguarded, err)
+	}
+	if err := g.awaitGuard(nil); err == os.ErrProcessDone {
+		return g.unstarted()
+	} else if err != nil {
+		return err
+	}
 	g.mu.Lock()
 	late := g.mayRun()
+	g.begun = late == nil
 	g.mu.Unlock()
-	switch {
-	case err != nil:
-		return fmt.Errorf("%w: %w", ErrUnguarded, err)
-	case late != nil:
+	if late != nil {
 		return late
 	}
-	if err := gate.open(path, g.cmd.Args, env); err != nil {
-		return fmt.Errorf("%s can't be started: %w", g.cmd.Args[0], err)
-	}
-	if err := gate.executed(); err != nil {
+	gate.open(path, g.cmd.Args, env)
+	switch err := gate.executed(); err {
+	case nil:
+		return nil
+	case errStarter:
+		return g.unstarted()
+	default:
 		return execError(g.cmd.Args[0], err)
+	}
+}
+
+// unstarted returns why the starter ended. A starter that was killed is a command that was killed.
+func (g *Group) unstarted() error {
+	<-g.done
+	if s := g.status; s.Signal == 0 {
+		return fmt.Errorf("%s can't be started: %w: %v", g.cmd.Args[0], errStarter, s)
 	}
 	return nil
 }

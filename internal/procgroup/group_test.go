@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -71,7 +72,37 @@ func TestStartErrors(t *testing.T) {
 	defer func(real func() string) { guardProgram = real }(guardProgram)
 	guardProgram = func() string { return noProgram }
 	_, err := begin(Command{Args: []string{"sh"}}, time.Minute)
-	assert.Equal(t, fmt.Sprint(err), "sh can't be started: no such file or directory", "without a guard")
+	assert.Says(t, err, ErrNoExecutable, noProgram+": no such file or directory")
+}
+
+// TestDiesAtItsStart: the command doesn't run if its starter or its guard ends at its start, as Go's
+// runtime ends a program that has no memory.
+func TestDiesAtItsStart(t *testing.T) {
+	exe, err := os.Executable()
+	assert.OK(t, err)
+	defer func(real func() string) { guardProgram = real }(guardProgram)
+	for name, c := range map[string]struct {
+		guard, others string // what the shell does before it executes our program
+		want          string
+		class         error
+	}{
+		"starter": {":", "ulimit -v 100000", "touch can't be started: its starter ended too early: exit status 2", errStarter},
+		"guard":   {"ulimit -v 100000", ":", "no guard watches the command: it ends without an answer", ErrUnguarded},
+	} {
+		dir := t.TempDir()
+		script := fmt.Sprintf("#!/bin/sh\ncase $1 in %s) %s;; *) %s;; esac\nexec %q \"$@\"\n", guard.Argument, c.guard, c.others, exe)
+		program, ran := filepath.Join(dir, "program"), filepath.Join(dir, "ran")
+		assert.OK(t, os.WriteFile(program, []byte(script), 0o700))
+		guardProgram = func() string { return program }
+		for expiry := range Nothing + 1 {
+			cmd := Command{Args: []string{"touch", ran}, Expiry: expiry}
+			cmd.Interrupted = func(why error, over bool) { t.Errorf("%s: interrupted %v %t", name, why, over) }
+			_, err = begin(cmd, time.Minute)
+			assert.Says(t, err, c.class, c.want, "%s", name)
+		}
+		_, err = os.Stat(ran)
+		assert.Is(t, err, os.ErrNotExist, "%s: the command has run", name)
+	}
 }
 
 // TestNoLeaks: everything ends with the group: goroutines, files, children.

@@ -186,17 +186,18 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 // process can have continued the group.
 func (g *Group) stopUnguarded(why error) {
 	g.mu.Lock()
-	began := !g.unguarded && !g.over
-	g.unguarded = true
+	began := g.unguarded == nil && !g.over
+	g.unguarded = fmt.Errorf("%w: %w", ErrUnguarded, why)
 	if g.cmd.Expiry != Nothing {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
 		g.seekRunaways()
 	}
 	g.wakeLocked()
+	why = g.unguarded
 	g.mu.Unlock()
 	if began {
-		g.reportInterrupted(fmt.Errorf("%w: %w", ErrUnguarded, why), false)
+		g.reportInterrupted(why, false)
 	}
 }
 
@@ -208,8 +209,10 @@ func (g *Group) handleAnswer(a guard.Answer) {
 	if g.answered == g.seq {
 		g.overdue.Stop()
 	}
-	guarded := g.unguarded && a.Seq == g.seq
-	g.unguarded = g.unguarded && !guarded
+	guarded := g.unguarded != nil && a.Seq == g.seq
+	if guarded {
+		g.unguarded = nil
+	}
 	// The allowance came late: the guard, or we, stopped the group before.
 	g.due = g.due || a.Stopped
 	if g.due {
@@ -240,9 +243,16 @@ func (g *Group) wakeLocked() {
 // awaitAnswer returns once the guard follows the current allowance, so that it doesn't
 // stop the group that we continue next.
 func (g *Group) awaitAnswer() error {
-	timeout := time.After(answerTimeout)
 	g.mu.Lock()
 	_ = g.sendOrder()
+	g.mu.Unlock()
+	return g.awaitGuard(time.After(answerTimeout))
+}
+
+// awaitGuard returns once a guard has answered the last order. Without a timeout it waits until there
+// has been no guard for unguardedGrace.
+func (g *Group) awaitGuard(timeout <-chan time.Time) error {
+	g.mu.Lock()
 	want := g.seq
 	for {
 		ok, lost, over, changed := g.answered >= want, g.unguarded, g.over, g.changed
@@ -252,8 +262,8 @@ func (g *Group) awaitAnswer() error {
 			return os.ErrProcessDone
 		case ok:
 			return nil
-		case lost:
-			return ErrUnguarded
+		case lost != nil:
+			return lost
 		}
 		select {
 		case <-changed:

@@ -4,6 +4,7 @@ package procgroup
 
 import (
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
@@ -27,12 +28,15 @@ type startRequest struct {
 }
 
 // Prepare begins to get a command ready, which takes some milliseconds in the background.
-// It fails with ErrNotFound or ErrNotExecutable if the command is to blame. The caller must
-// call either Start or Close, once.
+// It fails with ErrNotFound or ErrNotExecutable if the command is to blame, and with ErrNoExecutable. The
+// caller must call either Start or Close, once.
 func Prepare(cmd Command) (*Prepared, error) {
 	path, err := LookPath(cmd.Args)
 	if err != nil {
 		return nil, err
+	}
+	if _, err := os.Stat(guardProgram()); err != nil { // no starter and no guard can be started
+		return nil, fmt.Errorf("%w: %w", ErrNoExecutable, err)
 	}
 	g := newGroup(cmd)
 	p := &Prepared{g, make(chan startRequest), make(chan error, 1)}

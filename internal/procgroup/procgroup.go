@@ -80,6 +80,15 @@ type Allowance = guard.Allowance
 // Allow returns an allowance for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return guard.Allow(until) }
 
+// Executable is os.Executable. It fails with ErrNoExecutable.
+func Executable() (string, error) {
+	path, err := os.Executable()
+	if err != nil {
+		return "", fmt.Errorf("%w: %w", ErrNoExecutable, err)
+	}
+	return path, nil
+}
+
 // Status is how the command ended.
 type Status struct {
 	Code   int            // exit code, unless a signal killed it
@@ -106,6 +115,9 @@ var (
 	ErrNotFound = errors.New("command not found")
 	// ErrNotExecutable is returned when the command can't be executed; shells exit with 126.
 	ErrNotExecutable = errors.New("command can't be executed")
+	// ErrNoExecutable is returned when the system doesn't name our own executable: without /proc, as
+	// in a chroot.
+	ErrNoExecutable = errors.New("repolock can't start its own program once more")
 	// ErrExpired is guard.ErrExpired.
 	ErrExpired = guard.ErrExpired
 	// ErrParted is guard.ErrParted.

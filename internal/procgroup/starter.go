@@ -4,6 +4,7 @@ package procgroup
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -13,15 +14,15 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/starter"
 )
 
-// gate is our side of a starter. Out goes the command to execute; in comes the error number,
-// or end of file if the command was executed. close ends a starter whose gate was not opened.
+// gate is our side of a starter. Out goes the command to execute; in comes starter.Ready, and then the
+// error number, or end of file if the command was executed. close ends a starter whose gate was not opened.
 type gate struct{ pipes }
 
-// open lets the starter execute the command.
-func (g gate) open(path string, args, env []string) error {
-	_, err := g.out.Write(message(path, args, env))
+// open lets the starter execute the command. A starter that has ended, or gets half of the message,
+// executes nothing.
+func (g gate) open(path string, args, env []string) {
+	_, _ = g.out.Write(message(path, args, env))
 	g.out.Close()
-	return err
 }
 
 // message is what starter.Decode parses.
@@ -34,14 +35,20 @@ func message(path string, args, env []string) []byte {
 	return text
 }
 
-// executed returns nil once the command runs, or the reason why it can't. It treats a
-// starter that was killed as a command that was killed.
+// errStarter is returned when the starter ended before it could execute the command, for example because
+// there was no memory for Go's runtime.
+var errStarter = errors.New("its starter ended too early")
+
+// executed returns nil once the command runs, or the reason why it can't.
 func (g gate) executed() error {
 	result, _ := io.ReadAll(g.in)
-	if len(result) < 2 {
-		return nil
+	switch len(result) {
+	case 0:
+		return errStarter
+	case 1 + 2:
+		return syscall.Errno(binary.LittleEndian.Uint16(result[1:]))
 	}
-	return syscall.Errno(binary.LittleEndian.Uint16(result))
+	return nil
 }
 
 // spawnStarter forks the starter, whose files and group are those of attr.

@@ -17,6 +17,10 @@ import "syscall"
 // RESULT", two file descriptors. The command doesn't inherit it.
 const Variable = "__REPOLOCK_STARTER"
 
+// Ready is the starter's first word, when it has the command and executes it. The error number follows
+// if that fails.
+const Ready = 'r'
+
 func init() {
 	if files, ok := syscall.Getenv(Variable); ok {
 		run(files)
@@ -33,6 +37,7 @@ func run(files string) {
 	if !ok {
 		syscall.Exit(1)
 	}
+	_, _ = syscall.Write(result, []byte{Ready})
 	err, _ := syscall.Exec(path, args, env).(syscall.Errno)
 	_, _ = syscall.Write(result, []byte{byte(err), byte(err >> 8)})
 	syscall.Exit(126)

@@ -8,6 +8,8 @@ const (
 	jobs      = "internal/procgroup/jobcontrol.go"
 	runsOn    = "internal/procgroup/runaways.go"
 	sweeps    = "internal/procgroup/sweep_linux.go"
+	shell     = "internal/procgroup/backstop.go"
+	starts    = "internal/procgroup/starter.go"
 )
 
 func ofGuard(name string) finder   { return test("./internal/procgroup/guard", "^"+name+"$") }
@@ -80,6 +82,20 @@ var processMutants = []mutant{
 		`p, err := startGuard(g.backstop.kept, g.kept...)`, `p, err := startGuard(g.backstop.kept)`, ofGroup("TestKeptConnection")},
 	{"Unpause continues the group before the guard follows its order", follows,
 		`g.answered >= want,`, `g.answered+1 >= want,`, ofGroup("TestDue")},
+
+	// The backstop.
+	{"the backstop kills a group that the guard has killed", shell,
+		`read line || kill`, `read line; kill`, ofGroup("TestBackstop")},
+	{"the backstop kills the leader alone", shell,
+		`kill -9 -%d`, `kill -9 %d`, ofGroup("TestWeAreKilledWithTheGuard")},
+
+	// The start.
+	{"a command begins although its guard ends at its start", groupRuns,
+		`if err := g.awaitGuard(nil); err == os.ErrProcessDone {`, `if err := error(nil); err == os.ErrProcessDone {`, ofGroup("TestDiesAtItsStart")},
+	{"a starter that ends at its start is the command", starts,
+		`		return errStarter
+`, `		return nil
+`, ofGroup("TestDiesAtItsStart")},
 
 	// The group.
 	{"an answer of the guard continues what the terminal has stopped", groups,
