@@ -24,6 +24,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/internal/test/timens"
 	"github.com/repolock/repolock/locking"
 )
@@ -198,6 +199,46 @@ func TestTimeNamespaces(t *testing.T) {
 	run("renew", h.Token)
 	run("release", h.Token)
 	d.free()
+}
+
+// TestLockOfKilledIsRemoved: if repolock is killed, its guard removes the lock of beads when it has ended the
+// command, and no lock that another program has put in its place.
+func TestLockOfKilledIsRemoved(t *testing.T) {
+	const another = `{"holder": "tool", "pid": %d, "hostname": %q, "started_at": "2025-10-25T12:00:00Z"}`
+	host, err := os.Hostname()
+	assert.OK(t, err)
+	for name, body := range map[string]string{
+		"our own":           "",
+		"of a live process": fmt.Sprintf(another, os.Getpid(), host),
+		"of another host":   fmt.Sprintf(another, 1, host+".example"),
+		"damaged":           "{",
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := newOutage(t)
+			beads := filepath.Join(o.dir, "a b", ".beads")
+			assert.OK(t, os.MkdirAll(beads, 0o700))
+			file := filepath.Join(beads, ".exclusive-lock")
+			o.prune("60s", "true", "--also", "beads:"+beads)
+			guard := 0
+			until(t, "there is a guard", func() bool { guard = o.guard(); return guard != 0 })
+			command := o.pid()
+			if body != "" {
+				write(t, file+".new", body)
+				assert.OK(t, os.Rename(file+".new", file))
+			}
+			assert.OK(t, o.cmd.Process.Kill())
+			until(t, "the guard's end", func() bool { s := states.Of(guard); return s == "" || s == "Z" })
+			if body != "" {
+				raw, err := os.ReadFile(file)
+				assert.That(t, err == nil && string(raw) == body, "%q %v", raw, err)
+				return
+			}
+			_, err = os.Stat(file)
+			assert.Is(t, err, os.ErrNotExist)
+			s := states.Of(command)
+			assert.That(t, s == "" || s == "Z", "the command runs: %s", s)
+		})
+	}
 }
 
 // TestWithoutProc: without /proc repolock can't start its own program as the guard, the starter or the

@@ -105,12 +105,26 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 	if err != nil {
 		return 0, err
 	}
-	c := session.Command{Request: request, Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g)}
+	c := session.Command{Request: request, Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g), Aftermath: aftermath(request.Others)}
 	code, err := c.Run()
 	if err != nil {
 		return f.without(r, args, err)
 	}
 	return code, nil
+}
+
+// aftermath returns the command line that removes the locks that stay when we are killed, or nil. They name our
+// process, which has ended then. The guard has no environment, and no configuration.
+func aftermath(places []session.Place) (args []string) {
+	for _, p := range places {
+		if p.Stays {
+			args = append(args, "--also", p.URL)
+		}
+	}
+	if args != nil {
+		args = append([]string{"break-lock", "--config=", "--dead", "--yes"}, args...)
+	}
+	return args
 }
 
 // newSurvey returns nil if a survey has nothing to print, or nowhere to look.

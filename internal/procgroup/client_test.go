@@ -75,7 +75,7 @@ func (p *puppet) loseGuard() {
 	p.t.Helper()
 	next := guardProgram()
 	p.guards("/bin/true")
-	g, err := startGuard(nil)
+	g, err := startGuard(nil, nil)
 	p.guards(next)
 	assert.OK(p.t, err)
 	p.guard = g

@@ -34,7 +34,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 		g.finish()
 		return
 	}
-	guard, unguarded := startGuard(g.backstop.kept) // while the starter starts
+	guard, unguarded := g.startGuard() // while the starter starts
 	b, wanted := <-begin
 	if !wanted {
 		g.discard(pid, gate, guard)
@@ -90,7 +90,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 	if err == nil && len(b.keep) > 0 {
 		guard.end() // it has none of the connections, which are newer
 		if err = g.keep(b.keep); err == nil {
-			guard, err = startGuard(g.backstop.kept, g.kept...)
+			guard, err = g.startGuard()
 		}
 	}
 	if err == nil {
@@ -98,7 +98,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 		if err = g.sendOrder(); err != nil { // the guard has died, perhaps hours ago
 			g.guard = nil
 			guard.end()
-			if guard, err = startGuard(g.backstop.kept, g.kept...); err == nil {
+			if guard, err = g.startGuard(); err == nil {
 				g.guard = guard
 				err = g.resendOrder()
 			}

@@ -7,7 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -37,7 +39,11 @@ type guardClient struct {
 
 // startGuard runs our own program as the guard, which keeps the backstop's pipe and other files open
 // as long as it lives. Once startGuard has returned, the guard reads what is sent even if we are killed.
-func startGuard(backstop *os.File, keep ...uintptr) (*guardClient, error) {
+func (g *Group) startGuard() (*guardClient, error) {
+	return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)
+}
+
+func startGuard(backstop *os.File, aftermath []string, keep ...uintptr) (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -52,6 +58,9 @@ func startGuard(backstop *os.File, keep ...uintptr) (*guardClient, error) {
 	env := []string{} // no secrets
 	if len(keep) > 0 {
 		env = append(env, guard.Keeps+"="+strconv.Itoa(len(keep)))
+	}
+	if aftermath != nil {
+		env = append(env, guard.Aftermath+"="+strings.Join(slices.Concat([]string{guardProgram(), os.Args[0]}, aftermath, []string{""}), "\n"))
 	}
 	pid, err := spawn(guardProgram(), []string{guard.Name, guard.Argument}, &syscall.ProcAttr{
 		Dir:   "/", // so that no file system stays busy
@@ -171,7 +180,7 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	if g.over {
 		return nil, os.ErrProcessDone
 	}
-	p, err := startGuard(g.backstop.kept, g.kept...)
+	p, err := g.startGuard()
 	if err != nil {
 		return nil, err
 	}

@@ -126,7 +126,7 @@ func TestBackstop(t *testing.T) {
 		assert.OK(t, b.open())
 		b.start(cmd.Process.Pid)
 		if c.guarded {
-			g, err := startGuard(b.kept)
+			g, err := startGuard(b.kept, nil)
 			assert.OK(t, err)
 			if c.pgid != 0 {
 				assert.OK(t, guard.Order{Pgid: c.pgid}.Write(g.out))

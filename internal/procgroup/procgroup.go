@@ -33,6 +33,10 @@ type Command struct {
 
 	Expiry Expiry // what happens when the allowance ends
 
+	// Aftermath are arguments for our own program. If our process is gone, the guard executes it with them
+	// when all processes of the group have ended. They have no line feeds. nil: it executes nothing.
+	Aftermath []string
+
 	// BeforeContinue is called when the shell has continued us after a stop by the
 	// terminal (fg, bg), before the group continues. It can call Allow. If it returns
 	// false, or if the allowance is over, the group stays stopped. nil means true.

@@ -33,7 +33,7 @@ func parseTowerFleet(raw string) (Target, error) {
 func parseBeads(raw string) (Target, error) {
 	t, err := beads.Parse(raw)
 	return Target{
-		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir)},
+		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir), Stays: true},
 		open: func(r Request) (l Lock, err error) {
 			b, err := beads.Open(t, beads.Options{Version: r.Version})
 			if err != nil {

@@ -22,6 +22,8 @@ type Place struct {
 	// URL names the lock of another system, or a repository's beside the first. It contains no
 	// credentials.
 	URL string
+	// Stays is set if nothing but a person or the next holder removes the lock of a holder that was killed.
+	Stays bool
 	// Identity is the same for all URLs of one lock of another system. "" is URL.
 	Identity string
 }

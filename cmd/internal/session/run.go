@@ -22,6 +22,7 @@ type Command struct {
 	OnLost    string        // pause, term, kill or warn
 	ResumeFor time.Duration // how long to try to resume a lost lock
 	Survey    *Survey       // nil: none
+	Aftermath []string      // of procgroup.Command
 }
 
 // session is one command under one lock.
@@ -156,6 +157,7 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 	return procgroup.Prepare(procgroup.Command{
 		Args: s.Args, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr,
 		Expiry:         s.expiry(),
+		Aftermath:      s.Aftermath,
 		BeforeContinue: s.mayContinue,
 		Waiting: func(n int) {
 			s.Console.Say("the command has ended; the lock is held on for %d of its processes that still run", n)

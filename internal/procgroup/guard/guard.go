@@ -54,6 +54,10 @@ func init() {
 // descriptor 5. It isn't set if there are none.
 const Keeps = "REPOLOCK_GUARD_KEEPS"
 
+// Aftermath names the variable with the command line that the guard executes when it has killed the
+// command, if there is one: a program, its name and its arguments, each with a line feed after it.
+const Aftermath = "REPOLOCK_GUARD_AFTERMATH"
+
 // Main is the guard's whole life. Orders come from the standard input, answers go to file
 // descriptor 3, and descriptor 4 is the pipe of the backstop. It never returns.
 func Main() {
@@ -62,19 +66,51 @@ func Main() {
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if it isn't set
+	aftermath, parent := lines(os.Getenv(Aftermath)), os.Getppid()
 	CloseInherited(5 + kept)
 	ReserveThreads()
 	nameProcess(Name)
 	w := watcher{answers: os.NewFile(3, "answers"), read: ReadClocks, kill: syscall.Kill}
-	if kept > 0 {
+	if kept > 0 || aftermath != nil {
 		w.ended = ended
 	}
 	w.watch(os.Stdin)
 	if w.order.Pgid > 1 {
 		// It must not kill the group once more, whose number can become another group's.
 		_, _ = syscall.Write(4, []byte("\n"))
+		if aftermath != nil {
+			for fd := 3; fd < 5+kept; fd++ {
+				syscall.CloseOnExec(fd)
+			}
+			awaitEnd(parent)
+			_ = syscall.Exec(aftermath[0], aftermath[1:], nil)
+		}
 	}
 	os.Exit(0)
+}
+
+// lines splits a text, whose lines end with a line feed. Package strings is initialised too late for the guard.
+func lines(text string) (all []string) {
+	from := 0
+	for i := range len(text) {
+		if text[i] == '\n' {
+			all, from = append(all, text[from:i]), i+1
+		}
+	}
+	return all
+}
+
+// awaitEnd returns when no process has the number of one that has ended: until its parent has waited for it, it
+// seems to run. A parent that never does isn't waited for.
+func awaitEnd(pid int) {
+	const most = 10 * time.Second
+	for pause, waited := time.Millisecond, time.Duration(0); waited < most; pause = min(2*pause, StopInterval) {
+		if syscall.Kill(pid, 0) == syscall.ESRCH {
+			return
+		}
+		time.Sleep(pause)
+		waited += pause
+	}
 }
 
 // CloseInherited closes the files, from a number on, that our starter left open for the command,

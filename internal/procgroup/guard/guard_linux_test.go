@@ -6,6 +6,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -48,6 +50,24 @@ func TestEnded(t *testing.T) {
 	is("is a zombie", true)
 	_ = c.Wait()
 	is("is gone", true)
+}
+
+// TestAwaitEnd: a zombie is waited for, but for 10 s at most: its parent might never reap it.
+func TestAwaitEnd(t *testing.T) {
+	c := exec.Command("true")
+	assert.OK(t, c.Start())
+	assert.OK(t, unix.Waitid(unix.P_PID, c.Process.Pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
+	waits := func() (waited time.Duration) {
+		synctest.Test(t, func(*testing.T) {
+			began := time.Now()
+			awaitEnd(c.Process.Pid)
+			waited = time.Since(began)
+		})
+		return waited
+	}
+	assert.Equal(t, waits().Round(time.Second), 10*time.Second)
+	_ = c.Wait()
+	assert.Equal(t, waits(), 0)
 }
 
 // TestReserveThreads: reserved threads suffice: no other is started, which could fail. It needs a

@@ -13,6 +13,8 @@ var commandMutants = []mutant{
 		`return name, held.ExitCode, heldHint(held)`, `return name, exitHeld, heldHint(held)`, test(ofCommand, "^TestScripts$/^held$")},
 	{"break-lock --dead is recommended beside a holder that lives", exit,
 		"if gone == len(e.Holders)", "if gone > 0", test(ofCommand, "^TestScripts$/^break$")},
+	{"the lock of beads stays when repolock is killed", "cmd/repolock/wrap.go",
+		`if p.Stays {`, `if !p.Stays && p.URL == "" {`, test(ofCommand, "^TestLockOfKilledIsRemoved$")},
 	{"what a full store has prevented goes unsaid", "cmd/repolock/json.go",
 		`"store_full", "failed"`, `"failed"`, test(ofCommand, "^TestSaysWhatWasNotDone$")},
 	{"held_by is a waiter although there is a holder", "cmd/repolock/json.go",

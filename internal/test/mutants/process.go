@@ -49,6 +49,8 @@ var processMutants = []mutant{
 		`n[0] != magic || o.Pgid <= 1`, `n[0] != magic || o.Pgid < 1`, ofGuard("TestWatchRefuses")},
 	{"a zombie holds up the guard of its group", "internal/procgroup/guard/system_linux.go",
 		`err == nil && !zombie(text)`, `err == nil && text != nil`, ofGuard("TestEnded")},
+	{"the guard looks for the lock of a process that its parent has yet to wait for", guards,
+		`if syscall.Kill(pid, 0) == syscall.ESRCH {`, `if syscall.Kill(pid, 0) != syscall.EPERM {`, ofGuard("TestAwaitEnd")},
 	{"the guard keeps open what the command has inherited", guards,
 		`func CloseInherited(from int) {
 `, `func CloseInherited(first int) {
@@ -79,7 +81,7 @@ var processMutants = []mutant{
 		`	g.guard = p
 	_ = g.resendOrder()`, `	g.guard = p`, ofGroup("TestUnguardedIsStopped")},
 	{"the next guard doesn't keep the connection of the lock", follows,
-		`p, err := startGuard(g.backstop.kept, g.kept...)`, `p, err := startGuard(g.backstop.kept)`, ofGroup("TestKeptConnection")},
+		`return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)`, `return startGuard(g.backstop.kept, g.cmd.Aftermath)`, ofGroup("TestKeptConnection")},
 	{"Unpause continues the group before the guard follows its order", follows,
 		`g.answered >= want,`, `g.answered+1 >= want,`, ofGroup("TestDue")},
 
