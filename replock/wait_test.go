@@ -904,7 +904,7 @@ func TestHandOverOfWhatCannotBeRead(t *testing.T) {
 			w.delete(pointer)
 			began := time.Now()
 			k := p.got(t)
-			took(t, began, 0, ownPace.after(40*time.Second)*3/2)
+			took(t, began, 0, ownPace.after(75*time.Second)*3/2)
 			mustRelease(t, k)
 		})
 	}

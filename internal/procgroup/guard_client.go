@@ -19,8 +19,9 @@ import (
 )
 
 const (
-	// answerTimeout is the time in which a guard must answer.
-	answerTimeout = 3 * time.Second
+	// answerTimeout is the time in which a guard must answer. On a busy machine a program starts in seconds,
+	// and without a guard that answers no command does.
+	answerTimeout = 10 * time.Second
 	// unguardedGrace is how long the group runs on without a guard while we start another.
 	unguardedGrace = time.Second
 	// The pause before another guard is started doubles from firstPause to lastPause.
