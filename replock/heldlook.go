@@ -88,7 +88,7 @@ func (k *term) look(ctx context.Context) error {
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // and the next look finds it out again
 	}
-	return k.foreign(ctx, page, began.Elapsed, answered)
+	return k.foreign(ctx, page, began.Elapsed, answered, maxAgain)
 }
 
 // glance returns the page that a look judges: the first one of all locks. In a crowd a shared
@@ -141,8 +141,9 @@ func covers(page store.Page, key string) bool {
 // stands for longer than one that is about to be withdrawn. All that ours has passed was reaped, but
 // for the lock.exclusive that a shared lock leaves: whatever else stands there was put since, and is
 // held unless it is certainly stale. It returns an error if one can't be read, and errAgain if one has just
-// come, or is listed although a read doesn't find it. It judges the page alone.
-func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+// come, or is listed although a read doesn't find it. It judges the page alone, or, if a lock in that has
+// given way to another one, as lock.exclusive can, a later page, up to again times.
+func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration, again int) error {
 	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
 	if k.t.mode == Exclusive {
 		conflicts, prefix = kindShared, k.l.keys.all()
@@ -187,12 +188,17 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 		d.young = true
 	}
 	if len(vanished) > 0 { // a listing outweighs a read
-		again, err := k.firstPage(ctx, prefix)
+		sent := k.l.opts.Clock.Elapsed()
+		later, err := k.firstPage(ctx, prefix)
 		if err != nil {
 			return err
 		}
 		for e, settled := range vanished {
-			if o, _ := inPage(again, e.Key); o != nil && o.Size > 0 {
+			o, _ := inPage(later, e.Key)
+			if o != nil && o.ETag != e.ETag && again > 0 {
+				return k.foreign(ctx, later, sent, k.l.opts.Clock.Elapsed(), again-1)
+			}
+			if o != nil && o.Size > 0 {
 				d.add(settled, fmt.Errorf("%s: %w", e.Key, e.err))
 			}
 		}

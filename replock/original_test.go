@@ -347,6 +347,25 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 	}
 }
 
+// TestReplacedBeforeItIsRead: acquirers that follow one another write lock.exclusive beside a shared lock. One that
+// has given way to another one before it was read doesn't delay a release.
+func TestReplacedBeforeItIsRead(t *testing.T) {
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
+		put := func() {
+			try, err := w.machine().newTry(Exclusive, "x", nothingYet())
+			assert.OK(t, err)
+			m.date(try)
+			w.put(pointer, try.body.encode())
+		}
+		put()
+		m.hooks.Before(first("get", pointer, func(hookstore.Request) error { put(); return store.ErrNotFound }))
+		start := time.Now()
+		assert.OK(t, k.Check(t.Context()))
+		took(t, start, 0, time.Second)
+		w.delete(pointer)
+	})
+}
+
 // TestWhatWasPutBesideIsHeldInDoubt: what stands beside a held lock, and wasn't there when it was
 // taken, ends it unless it is certainly stale: an encrypted body, whose age no clock tells, too, and
 // one that this machine's clock alone calls expired.
