@@ -214,7 +214,7 @@ func (r *request) looksAt() (key string, ok bool) {
 	}
 }
 
-// turn names the requests of one step to a lock.exclusive: each relies on the answer to the one
+// turn names the requests of one step to a lock.exclusive: each deletion relies on the answer to the one
 // before.
 func (r *request) turn(p *process, key string) string {
 	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)

@@ -237,7 +237,7 @@ func (w *world) checkOne(h *holding) {
 func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.step != nil && isExclusive(r.key) {
+	if r.step != nil && isExclusive(r.key) && (r.op != "put" || len(r.body) == 0) { // a refresh keeps what was seen
 		saw = w.turns[r.turn(p, r.key)]
 		delete(w.turns, r.turn(p, r.key))
 	}
