@@ -218,6 +218,24 @@ func TestResumeAgainstAcquire(t *testing.T) {
 	})
 }
 
+// TestAcquirerYieldsToAResume: an acquirer doesn't outlast a holder that resumes its lock: the new flag is only acquiring,
+// and the pointer says held.
+func TestAcquirerYieldsToAResume(t *testing.T) {
+	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		a, k := w.holder(t, Exclusive)
+		b := w.machine()
+		a.lose(t, k)
+		a.hooks.Before(nil)
+		time.Sleep(10 * time.Second) // the old flag is stale
+		b.hooks.Before(slow("list", "", time.Second))
+		p := b.wants(t, mode, 0)
+		mustResume(t, k)
+		<-p.done
+		isAll(t, p.err, ErrHeld)
+		w.leavesNothing(k)
+	})
+}
+
 // TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
 	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
