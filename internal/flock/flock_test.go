@@ -8,7 +8,8 @@ import (
 	"github.com/repolock/repolock/internal/flock"
 )
 
-// TestTry: one open file of a directory has the flock, until it is unlocked or closed.
+// TestTry: one open file of a directory has the flock, until it is unlocked or closed. Any number
+// have it shared, and then none has it alone.
 func TestTry(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *os.File {
@@ -39,6 +40,20 @@ func TestTry(t *testing.T) {
 	try(a, false)
 	b.Close()
 	try(a, true)
+	c, d := open(), open()
+	flock.Unlock(a)
+	for _, f := range []*os.File{c, d} {
+		if ok, err := flock.TryShared(f); !ok || err != nil {
+			t.Errorf("shared: %v, %v", ok, err)
+		}
+	}
+	try(a, false)
+	flock.Close(c)
+	flock.Close(d)
+	try(a, true)
+	if ok, err := flock.TryShared(open()); ok || err != nil {
+		t.Errorf("shared beside one that isn't: %v, %v", ok, err)
+	}
 	a.Close()
 	if ok, err := flock.Try(a); ok || err == nil {
 		t.Errorf("a closed file: %v, %v", ok, err)

@@ -72,7 +72,7 @@ func (s *Store) remove(ctx context.Context, root *directory, dir, name, ifMatch 
 		return err
 	}
 	defer d.Close()
-	unlock, err := s.lock(ctx, root)
+	unlock, err := s.lock(ctx, root, d, name)
 	if err != nil {
 		return err
 	}

@@ -35,6 +35,7 @@ type Store struct {
 
 	fileMode, dirMode fs.FileMode
 
+	move  func(d *directory, from, to string) error // Rename
 	scan  func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
 	scans lastScans
 }
@@ -70,7 +71,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	case !info.IsDir():
 		return nil, classed{errors.New("not a directory"), []error{store.ErrNotFound}}
 	}
-	s := &Store{path: path, now: opts.Now, opened: info, scan: scan}
+	s := &Store{path: path, now: opts.Now, opened: info, move: (*directory).Rename, scan: scan}
 	if s.now == nil {
 		s.now = time.Now
 	}

@@ -207,6 +207,27 @@ func TestListUnderRenames(t *testing.T) {
 	}
 }
 
+// TestListRereads: where another machine can write, a listing makes and removes a file in each folder that it reads,
+// which shows in the folder's time. On a local file system it writes nothing.
+func TestListRereads(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		s := opened(t, Options{})
+		s.local = local
+		create(t, s, "index/lock.shared/a")
+		past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
+		folders := []string{s.path + "/index", s.path + "/index/lock.shared"}
+		for _, folder := range folders {
+			assert.OK(t, os.Chtimes(folder, past, past))
+		}
+		keys, _ := keysFrom(t, s, "")
+		assert.Equal(t, strings.Join(keys, " "), "index/lock.shared/a", "keys")
+		for _, folder := range folders {
+			info, err := os.Stat(folder)
+			assert.That(t, err == nil && info.ModTime().Equal(past) == local, "local %v: %s is of %v, %v", local, folder, info.ModTime(), err)
+		}
+	}
+}
+
 func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
 	l := listing{prefix: "index/lock.", cursor: "index/lock.shared/5"}
 	for key, want := range map[string]bool{

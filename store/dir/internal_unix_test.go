@@ -5,51 +5,215 @@ package dir
 import (
 	"context"
 	"errors"
+	"fmt"
+	"os"
+	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
 
-// TestStoppedHolder: while a stopped process has the flock, a replacing or removing request
-// waits for it and heeds its context. Requests that don't need the flock continue.
-func TestStoppedHolder(t *testing.T) {
+// contended is the key that the requests of a test contend for.
+const contended = "index/lock.shared/a"
+
+// stored is a local store with an object.
+func stored(t *testing.T) (*Store, store.Object) {
+	t.Helper()
 	s := opened(t, Options{})
 	if !s.flock {
 		t.Fatal("the temporary directory's file system has no flock")
 	}
-	const key = "index/lock.exclusive"
-	obj, err := s.Put(t.Context(), key, []byte("body"), store.PutOptions{})
+	s.local = true
+	obj, err := s.Put(t.Context(), contended, []byte("body"), store.PutOptions{})
 	assert.OK(t, err)
-	root, err := s.open()
-	assert.OK(t, err)
-	defer root.Close()
-	unlock, err := s.lock(t.Context(), root)
-	assert.OK(t, err)
+	return s, obj
+}
 
-	for name, request := range map[string]func(context.Context) error{
-		"put": func(ctx context.Context) error { return assert.Err(s.Put(ctx, key, nil, store.PutOptions{})) },
-		"if match": func(ctx context.Context) error {
-			return assert.Err(s.Put(ctx, key, nil, store.PutOptions{IfMatch: obj.ETag}))
-		},
-		"delete":          func(ctx context.Context) error { return s.Delete(ctx, key) },
-		"delete if match": func(ctx context.Context) error { return s.DeleteIfMatch(ctx, key, obj.ETag) },
-	} {
-		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
-		assert.Is(t, request(ctx), context.DeadlineExceeded, name)
-		cancel()
+// renames returns another store in the same directory, which calls before in front of each rename.
+func renames(t *testing.T, s *Store, before func()) *Store {
+	t.Helper()
+	other, err := Open(t.Context(), s.path, Options{})
+	assert.OK(t, err)
+	other.local = s.local
+	other.move = func(d *directory, from, to string) error {
+		before()
+		return d.Rename(from, to)
 	}
-	absent := assert.Err(s.Put(t.Context(), "index/lock.intent/x", nil, store.PutOptions{IfAbsent: true}))
-	assert.Is(t, absent, nil, "if absent")
-	page, err := s.List(t.Context(), "", "")
-	assert.That(t, err == nil && len(page.Objects) == 2, "listed %+v, %v", page.Objects, err)
-	body, _, err := s.Get(t.Context(), key, 100)
-	assert.That(t, err == nil && string(body) == "body", "get: %q, %v", body, err)
+	return other
+}
 
-	unlock()
-	assert.Is(t, s.Delete(t.Context(), key), nil)
+// writers are the requests that replace or delete a file, which has this ETag.
+func writers(s *Store, key, etag string) map[string]func(context.Context) error {
+	put := func(opts store.PutOptions) func(context.Context) error {
+		return func(ctx context.Context) error { return assert.Err(s.Put(ctx, key, []byte("another's"), opts)) }
+	}
+	return map[string]func(context.Context) error{
+		"put":             put(store.PutOptions{}),
+		"if match":        put(store.PutOptions{IfMatch: etag}),
+		"delete":          func(ctx context.Context) error { return s.Delete(ctx, key) },
+		"delete if match": func(ctx context.Context) error { return s.DeleteIfMatch(ctx, key, etag) },
+	}
+}
+
+// within sends a request that has a second, in a bubble.
+func within(t *testing.T, request func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	return request(ctx)
+}
+
+// waits checks that a request waits until its context ends.
+func waits(t *testing.T, name string, request func(context.Context) error) {
+	t.Helper()
+	assert.Is(t, within(t, request), context.DeadlineExceeded, name)
+}
+
+// whole takes the flock of the repository's directory, as older versions and clients in other languages do.
+func whole(t *testing.T, s *Store) func(ctx context.Context) error {
+	return func(ctx context.Context) error {
+		root, err := s.open()
+		assert.OK(t, err)
+		t.Cleanup(func() { root.Close() })
+		unlock, err := lockRoot(ctx, root, flock.Try)
+		if err == nil {
+			t.Cleanup(unlock)
+		}
+		return err
+	}
+}
+
+// TestStoppedHolder: while a process is stopped between the comparison and the rename of a put, the requests that
+// replace or delete the same file wait for it, and so does a client that locks the whole directory. Requests for
+// other files continue where the file system is local, and wait elsewhere. A request that replaces nothing, and
+// one that reads, always continue.
+func TestStoppedHolder(t *testing.T) {
+	for _, local := range []bool{true, false} {
+		synctest.Test(t, func(t *testing.T) { stoppedHolder(t, local) })
+	}
+}
+
+func stoppedHolder(t *testing.T, local bool) {
+	s, obj := stored(t)
+	s.local = local
+	stopped := renames(t, s, func() {
+		for name, request := range writers(s, contended, obj.ETag) {
+			waits(t, name, request)
+		}
+		waits(t, "a client that locks the directory", whole(t, s))
+		for name := range writers(s, "", "") {
+			other, err := s.Put(t.Context(), "index/lock.shared/"+name, nil, store.PutOptions{IfAbsent: true})
+			assert.Is(t, err, nil, "if absent")
+			if request := writers(s, other.Key, other.ETag)[name]; local {
+				assert.Is(t, within(t, request), nil, "%s of another file", name)
+			} else {
+				waits(t, name, request)
+			}
+		}
+		if local {
+			create(t, s, "index/lock.intent/new")
+		}
+		keysFrom(t, s, "")
+		body, _, err := s.Get(t.Context(), contended, 100)
+		assert.That(t, err == nil && string(body) == "body", "get: %q, %v", body, err)
+	})
+	_, err := stopped.Put(t.Context(), contended, []byte("refreshed"), store.PutOptions{IfMatch: obj.ETag})
+	assert.OK(t, err)
+	body, _, err := s.Get(t.Context(), contended, 100)
+	assert.That(t, err == nil && string(body) == "refreshed", "get: %q, %v", body, err)
+}
+
+// TestDirectoryIsLocked: while a client has the flock of the whole directory, every request waits that replaces or
+// deletes a file, or something in the place of one.
+func TestDirectoryIsLocked(t *testing.T) { synctest.Test(t, directoryIsLocked) }
+
+func directoryIsLocked(t *testing.T) {
+	s, obj := stored(t)
+	assert.OK(t, os.Symlink("nowhere", s.path+"/index/lock.shared/link"))
+	assert.OK(t, whole(t, s)(t.Context()))
+	for name, request := range writers(s, contended, obj.ETag) {
+		waits(t, name, request)
+	}
+	waits(t, "delete of a link", func(ctx context.Context) error { return s.Delete(ctx, "index/lock.shared/link") })
+	create(t, s, "index/lock.shared/new")
+}
+
+// TestLinkIsLocked: what has no flock of its own is replaced and deleted under the directory's.
+func TestLinkIsLocked(t *testing.T) { synctest.Test(t, linkIsLocked) }
+
+func linkIsLocked(t *testing.T) {
+	s, obj := stored(t)
+	link := s.path + "/index/lock.shared/link"
+	assert.OK(t, os.Symlink("a", link))
+	create(t, renames(t, s, func() {
+		for name, request := range writers(s, contended, obj.ETag) {
+			waits(t, name, request)
+		}
+	}), "index/lock.shared/link")
+}
+
+// TestReplacedBeforeItsFlock: a request that has waited for the flock of a file that lost its name meanwhile
+// waits for the file that has the name now.
+func TestReplacedBeforeItsFlock(t *testing.T) {
+	for name := range writers(nil, "", "") {
+		synctest.Test(t, func(t *testing.T) {
+			s, obj := stored(t)
+			path := s.path + "/" + contended
+			held := func() *os.File {
+				f, err := os.Open(path)
+				assert.OK(t, err)
+				ok, err := flock.Try(f)
+				assert.That(t, ok && err == nil, "%v", err)
+				return f
+			}
+			old := held()
+			ctx, cancel := context.WithCancel(t.Context())
+			ended := make(chan error)
+			go func() { ended <- writers(s, contended, obj.ETag)[name](ctx) }()
+			time.Sleep(time.Second) // it waits for the file
+			assert.OK(t, os.WriteFile(path+".new", []byte("body"), 0o600))
+			assert.OK(t, os.Rename(path+".new", path))
+			now := held()
+			flock.Close(old)
+			time.Sleep(time.Second)
+			cancel()
+			assert.Is(t, <-ended, context.Canceled, name)
+			flock.Close(now)
+		})
+	}
+}
+
+// TestSlowRenames: where a rename takes 300 ms, the requests of 20 holders of a lock with a ttl of 10 s are
+// answered within the second that they have.
+func TestSlowRenames(t *testing.T) {
+	first, _ := stored(t)
+	synctest.Test(t, func(t *testing.T) {
+		var holders sync.WaitGroup
+		for n := range 20 {
+			s := renames(t, first, func() { time.Sleep(300 * time.Millisecond) })
+			key := fmt.Sprint("index/lock.shared/", n)
+			var obj store.Object
+			answered := func(what string, request func(ctx context.Context) error) {
+				assert.Is(t, within(t, request), nil, "%s of holder %d", what, n)
+			}
+			put := func(ctx context.Context) (err error) {
+				obj, err = s.Put(ctx, key, []byte(obj.ETag), store.PutOptions{IfMatch: obj.ETag})
+				return err
+			}
+			holders.Go(func() {
+				answered("flag", put)
+				for range 3 {
+					answered("refresh", put)
+				}
+				answered("release", func(ctx context.Context) error { return s.DeleteIfMatch(ctx, key, obj.ETag) })
+			})
+		}
+		holders.Wait()
+	})
 }
 
 // TestErrorsOfTheSystem: each class of the system's errors has its meaning.

@@ -5,38 +5,95 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"time"
 
 	"github.com/repolock/repolock/internal/flock"
 )
 
-// lock takes the flock of the repository's directory. It opens the directory anew, because a
-// flock belongs to an open file: so goroutines exclude each other too.
-//
-// It polls, because a process that waits in flock(2) can't heed its context. A holder has the
-// flock for tens of microseconds.
-func (s *Store) lock(ctx context.Context, root *directory) (unlock func(), err error) {
+// lock keeps other clients from replacing or deleting a file of d until unlock is called. It takes the flock of
+// that file or, if it can't, the one of the repository's directory: the package's doc has the rules.
+func (s *Store) lock(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
 	if !s.flock {
 		return func() {}, nil
 	}
+	if s.local {
+		if unlock, err = lockFile(ctx, root, d, name); unlock != nil || err != nil {
+			return unlock, err
+		}
+	}
+	return lockRoot(ctx, root, flock.Try)
+}
+
+// lockFile takes the flock of a file of d, and shares the directory's with the clients that do the same for
+// other files. It returns no unlock if there is no regular file that it can open.
+func lockFile(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
+	share, err := lockRoot(ctx, root, flock.TryShared)
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if unlock == nil {
+			share()
+		}
+	}()
+	for range maxTries {
+		info, err := d.Lstat(name)
+		if err != nil || !info.Mode().IsRegular() {
+			return nil, nil
+		}
+		f, err := d.OpenFile(name, os.O_RDONLY|nonblock, 0)
+		if err != nil {
+			return nil, nil
+		}
+		free, err := take(ctx, f, filepath.Join(d.path, name), flock.Try)
+		if err != nil {
+			return nil, err
+		}
+		if stillNamed(d, name, f) {
+			return func() { free(); share() }, nil
+		}
+		free() // it was replaced or deleted before its flock was taken
+	}
+	return nil, nil
+}
+
+// stillNamed reports whether an open file of d still has its name.
+func stillNamed(d *directory, name string, f *os.File) bool {
+	opened, err := f.Stat()
+	named, err1 := d.Lstat(name)
+	return err == nil && err1 == nil && os.SameFile(opened, named)
+}
+
+// lockRoot takes the flock of the repository's directory. It opens the directory anew, because a flock belongs to
+// an open file: so goroutines exclude each other too.
+func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	self, err := root.Open(".")
 	if err != nil {
 		return nil, err
 	}
+	return take(ctx, self, root.path, try)
+}
+
+// take takes a flock by try. It closes the open file when it is unlocked, or if it can't be locked.
+//
+// It polls, because a process that waits in flock(2) can't heed its context. A holder has the
+// flock for tens of microseconds.
+func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
-		ok, err := flock.Try(self)
+		ok, err := try(f)
 		if err != nil {
-			self.Close()
-			return nil, cant("lock", s.path, err)
+			f.Close()
+			return nil, cant("lock", path, err)
 		}
 		if ok {
-			return func() { flock.Close(self) }, nil
+			return func() { flock.Close(f) }, nil
 		}
 		select {
 		case <-ctx.Done():
 			err := fmt.Errorf("the flock on %s %s, so nothing can be written there: end that process, or have it lock another file: %w",
-				s.path, flockHolder(self), ctx.Err())
-			self.Close()
+				path, flockHolder(f), ctx.Err())
+			f.Close()
 			return nil, err
 		case <-time.After(pause/2 + rand.N(pause)):
 		}

@@ -18,8 +18,12 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 		return store.ErrPrecondition // no object meets both
 	case w.opts.IfAbsent:
 		return link(d, temp, w.name)
+	case w.opts.IfMatch == "" && w.creates(d):
+		if err := link(d, temp, w.name); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+			return err
+		}
 	}
-	unlock, err := w.lock(ctx, w.root)
+	unlock, err := w.lock(ctx, w.root, d, w.name)
 	if err != nil {
 		return err
 	}
@@ -27,10 +31,17 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	if err := matches(d, w.name, w.opts.IfMatch); err != nil {
 		return err
 	}
-	if err := d.Rename(temp, w.name); err != nil {
+	if err := w.move(d, temp, w.name); err != nil {
 		return replaced(d, w.name, err)
 	}
 	return nil
+}
+
+// creates reports whether a Put needs no flock, because there is no file that it replaces. Where the flock of
+// the whole directory is taken for each file, a rename costs less than a link.
+func (w *write) creates(d *directory) bool {
+	_, err := d.Lstat(w.name)
+	return w.local && errors.Is(err, fs.ErrNotExist)
 }
 
 // matches returns ErrPrecondition unless the file has this ETag, or etag is "".

@@ -40,6 +40,14 @@ var storeMutants = []mutant{
 	if err := matches(d, w.name, w.opts.IfMatch)`, test("./store/dir", "^TestContract$")},
 	{"a put takes no flock", "store/dir/lock.go",
 		`if !s.flock {`, `if s.flock || root != nil {`, test("./store/dir", "^TestStoppedHolder$")},
+	{"all writers of a directory wait for one flock", "store/dir/lock.go",
+		`if s.local {`, `if s.local && root == nil {`, test("./store/dir", "^TestSlowRenames$")},
+	{"a file that lost its name before its flock was taken is locked", "store/dir/lock.go",
+		`if stillNamed(d, name, f) {`, `if stillNamed(d, name, f) || true {`, test("./store/dir", "^TestReplacedBeforeItsFlock$")},
+	{"a client that locks a file doesn't keep out one that locks the directory", "store/dir/lock.go",
+		`lockRoot(ctx, root, flock.TryShared)`, `func() {}, ctx.Err()`, test("./store/dir", "^TestDirectoryIsLocked$")},
+	{"a client that locks the directory doesn't keep out one that locks a file", "store/dir/lock.go",
+		`return lockRoot(ctx, root, flock.Try)`, `return lockRoot(ctx, root, flock.TryShared)`, test("./store/dir", "^TestLinkIsLocked$")},
 	{"a put with If-Match writes where there is nothing", "store/dir/rename.go",
 		`case errors.Is(err, fs.ErrNotExist):
 		return store.ErrPrecondition`, `case errors.Is(err, fs.ErrNotExist):
@@ -50,6 +58,8 @@ var storeMutants = []mutant{
 		`err != nil && !linked(d, temp, name) {`, `err != nil {`, test("./store/dir", "^TestLinkAnsweredTwice$")},
 	{"a rename takes the place of another's file", "store/dir/rename_linux.go",
 		`unix.RENAME_NOREPLACE`, `0`, test("./store/dir", "^TestRenameNoReplace$")},
+	{"a listing is as old as the file system's cache of it", "store/dir/list.go",
+		`if l.cached {`, `if l.cached && d == nil {`, test("./store/dir", "^TestListRereads$")},
 	{"the store's time is the clock's, which the kernel's stamps lag behind", "store/dir/list.go",
 		`s.now().Round(0).Add(-tick)`, `s.now().Round(0)`, test("./store/dir", "^TestNow$")},
 	{"this machine's clock counts as a network file system's", "store/dir/list.go",
