@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"syscall"
 	"time"
 
@@ -87,9 +85,9 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 		return nil, err
 	}
 	defer self.Close()
-	if name := mountType(self); slices.Contains(late, name) {
-		return nil, fmt.Errorf("%w: a mount of %s shows the locks of other machines minutes late: "+
-			"mount the directory by sshfs, or use the URL of the storage itself (s3:, b2:, minio:)", store.ErrConfig, strings.TrimPrefix(name, "fuse."))
+	if name := mountType(self); late[name] != "" {
+		return nil, fmt.Errorf("%w: a mount of %s %s: "+
+			"mount the directory by sshfs, or use the URL of the storage itself (s3:, b2:, minio:)", store.ErrConfig, name, late[name])
 	}
 	s.local = isLocal(self)
 	s.flock = canLock(self)

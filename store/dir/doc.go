@@ -27,7 +27,8 @@
 // pages of a listing reuse the names that the first one has read. Unless the file system is known
 // to be local, List first makes and removes a file in each directory, so that a client that caches
 // listings (sshfs, NFS) reads it anew. A file system that shows other machines' files late all the
-// same (rclone) is refused with store.ErrConfig.
+// same (rclone, davfs2) is refused with store.ErrConfig. A name that is listed, and that isn't there to be opened, is
+// an error.
 //
 // # Flock
 //

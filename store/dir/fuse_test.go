@@ -4,6 +4,7 @@ package dir
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,16 +15,26 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// mounted returns a new directory on which a program has mounted a file system.
-func mounted(t *testing.T, program string, args func(mount string) []string) *Store {
+// mountedAt returns a new directory on which a program has mounted a file system.
+func mountedAt(t *testing.T, program string, args func(mount string) []string) string {
 	t.Helper()
 	mount := t.TempDir()
-	out, err := exec.Command(program, args(mount)...).CombinedOutput()
-	if err != nil {
+	run(t, program, args(mount)...)
+	t.Cleanup(func() { _ = exec.Command("umount", mount).Run() })
+	return mount
+}
+
+func run(t *testing.T, program string, args ...string) {
+	t.Helper()
+	if out, err := exec.Command(program, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", program, err, out)
 	}
-	t.Cleanup(func() { _ = exec.Command("fusermount3", "-u", mount).Run() })
-	s, err := Open(t.Context(), mount, Options{})
+}
+
+// mounted returns a store on a new mount.
+func mounted(t *testing.T, program string, args func(mount string) []string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), mountedAt(t, program, args), Options{})
 	assert.OK(t, err)
 	return s
 }
@@ -35,11 +46,34 @@ func sshfs(t *testing.T, below string) *Store {
 	return mounted(t, "sshfs", func(mount string) []string { return []string{"-o", "ssh_command=" + server, "host:" + below, mount} })
 }
 
+// gocryptfs mounts a directory that it encrypts.
+func gocryptfs(t *testing.T, below string) *Store {
+	password := []string{"-q", "-extpass", "echo password"}
+	if _, err := os.Stat(filepath.Join(below, "gocryptfs.conf")); err != nil {
+		run(t, "gocryptfs", append(password, "-init", below)...)
+	}
+	return mounted(t, "gocryptfs", func(mount string) []string { return append(password, below, mount) })
+}
+
+// mergerfs mounts two directories as one.
+func mergerfs(t *testing.T, below string) *Store {
+	a, b := filepath.Join(below, "a"), filepath.Join(below, "b")
+	assert.OK(t, errors.Join(os.MkdirAll(a, 0o700), os.MkdirAll(b, 0o700)))
+	return mounted(t, "mergerfs", func(mount string) []string { return []string{a + ":" + b, mount} })
+}
+
 // TestTwoMounts: a store on one mount of a directory lists at once what a store on another has put, replaced or
 // deleted, although sshfs caches listings for 20 s.
 func TestTwoMounts(t *testing.T) {
-	below := t.TempDir()
-	a, b := sshfs(t, below), sshfs(t, below)
+	for name, mount := range map[string]func(*testing.T, string) *Store{"sshfs": sshfs, "gocryptfs": gocryptfs, "mergerfs": mergerfs} {
+		t.Run(name, func(t *testing.T) {
+			below := t.TempDir()
+			listedAtOnce(t, mount(t, below), mount(t, below))
+		})
+	}
+}
+
+func listedAtOnce(t *testing.T, a, b *Store) {
 	etag := func() string {
 		page, err := b.List(t.Context(), "index/", "")
 		assert.OK(t, err)
@@ -61,6 +95,35 @@ func TestTwoMounts(t *testing.T) {
 	}
 }
 
+// TestNegativeTimeout: a mount that remembers for a minute that a name wasn't there hides no lock of another mount: a
+// listing fails, and says how to mount.
+func TestNegativeTimeout(t *testing.T) {
+	for _, name := range []string{"index", "index/locks", "index/locks/db", "index/locks/db/lock.intent", "index/locks/db/lock.intent/a"} {
+		below := t.TempDir()
+		mount := func() *Store {
+			return mounted(t, "bindfs", func(mount string) []string { return []string{"-o", "negative_timeout=60", below, mount} })
+		}
+		a, b := mount(), mount()
+		assert.OK(t, os.MkdirAll(filepath.Join(a.path, filepath.Dir(name)), 0o700))
+		assert.Is(t, assert.Err(os.Stat(filepath.Join(b.path, name))), os.ErrNotExist)
+		create(t, a, "index/locks/db/lock.intent/a")
+		page, err := b.List(t.Context(), "index/locks/db/lock.", "")
+		assert.Says(t, err, err, "mount it with negative_timeout=0", "%s: %v", name, page.Objects)
+	}
+}
+
+// TestDavfs: a mount by WebDAV is refused: for ten seconds after a lock was written, the server has an empty file.
+func TestDavfs(t *testing.T) {
+	conf := filepath.Join(t.TempDir(), "conf")
+	assert.OK(t, os.WriteFile(conf, []byte("ask_auth 0\n"), 0o600))
+	mount := mountedAt(t, "mount.davfs", func(mount string) []string {
+		return []string{"-o", "conf=" + conf, "http://127.0.0.1:1/", mount} // no server is there
+	})
+	_, err := Open(t.Context(), mount, Options{})
+	assert.Is(t, err, store.ErrConfig)
+	assert.Says(t, err, err, "a mount of davfs2 shows other machines an empty file")
+}
+
 // TestRcloneMount: a mount that shows other machines' files minutes late is refused. It has no hard links either, which
 // it says by EIO: a put that must not overwrite is refused as a condition that isn't supported.
 func TestRcloneMount(t *testing.T) {
@@ -76,11 +139,23 @@ func TestRcloneMount(t *testing.T) {
 	assert.Says(t, err, err, "rclone shows the locks of other machines minutes late")
 }
 
-// TestReplacedOnFUSE: on bindfs, a file system in a process, a name that is being replaced is listed and for a
+// TestReplacedOnFUSE: on bindfs and on ntfs-3g, file systems in a process, a name that is being replaced is listed and for a
 // moment not there to open. It is listed and read all the same.
 func TestReplacedOnFUSE(t *testing.T) {
-	below := t.TempDir()
-	s := mounted(t, "bindfs", func(mount string) []string { return []string{below, mount} })
+	t.Run("bindfs", func(t *testing.T) {
+		below := t.TempDir()
+		replacing(t, mounted(t, "bindfs", func(mount string) []string { return []string{below, mount} }))
+	})
+	t.Run("ntfs-3g", func(t *testing.T) {
+		image := filepath.Join(t.TempDir(), "image")
+		assert.OK(t, os.WriteFile(image, nil, 0o600))
+		assert.OK(t, os.Truncate(image, 20<<20))
+		run(t, "mkfs.ntfs", "-F", "-q", "-Q", image)
+		replacing(t, mounted(t, "ntfs-3g", func(mount string) []string { return []string{image, mount} }))
+	})
+}
+
+func replacing(t *testing.T, s *Store) {
 	const key = "index/lock.shared/a"
 	put := func(n int) {
 		assert.Is(t, assert.Err(s.Put(t.Context(), key, fmt.Appendln(nil, n), store.PutOptions{})), nil, "put %d", n)
@@ -94,7 +169,7 @@ func TestReplacedOnFUSE(t *testing.T) {
 			put(n)
 		}
 	}()
-	for n := range 3000 {
+	for n := range 1000 {
 		page, err := s.List(t.Context(), "index/", "")
 		assert.That(t, err == nil && len(page.Objects) == 1, "listing %d: %v, %v", n, page.Objects, err)
 		_, _, err = s.Get(t.Context(), key, 100)

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"strings"
 	"time"
@@ -115,7 +116,7 @@ func (l *listing) ahead(key string) bool {
 }
 
 func (l *listing) enter(parent *directory, name, at string) (full bool, err error) {
-	d, err := openDir(parent, name)
+	d, err := l.open(parent, name)
 	if absent(err) {
 		return false, nil // nothing is there, or it was removed meanwhile, so it was empty
 	}
@@ -124,6 +125,49 @@ func (l *listing) enter(parent *directory, name, at string) (full bool, err erro
 	}
 	defer d.Close()
 	return l.walk(d, at)
+}
+
+// open opens a directory below another one. On a mount that caches names, one that another machine has made can
+// seem to be missing, for as long as the mount was told to remember that. So there a directory is missing only if
+// the listing of the one above it, read anew, doesn't show it either; and if it stays like that, that is no answer
+// but an error.
+func (l *listing) open(parent *directory, path string) (*directory, error) {
+	for range maxLooks {
+		d, err := openDir(parent, path)
+		if !errors.Is(err, fs.ErrNotExist) || !l.cached {
+			return d, err
+		}
+		listed, lerr := l.lists(parent, path)
+		if lerr != nil || !listed {
+			return nil, cmp.Or(lerr, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return nil, hidden(parent, path)
+}
+
+// hidden returns the error of a name that its directory lists, and that isn't there to be opened.
+func hidden(d *directory, name string) error {
+	return fmt.Errorf("%s is listed, and isn't there to be opened: if this mount remembers missing names, mount it with "+
+		"negative_timeout=0 (FUSE) or lookupcache=none (NFS)", d.full(name))
+}
+
+// lists reports whether a directory's listing, read anew, shows a directory below it.
+func (l *listing) lists(parent *directory, path string) (bool, error) {
+	dir, name := split(path)
+	d, err := openDir(parent, dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return l.lists(parent, dir)
+	}
+	if err != nil {
+		return false, err
+	}
+	defer d.Close()
+	d.reread()
+	names, err := settled(func() ([]string, error) {
+		return l.scan(l.ctx, d, func(n string) bool { return n == name+"/" })
+	})
+	return len(names) > 0, err
 }
 
 func (l *listing) add(d *directory, name, key string) (full bool, err error) {

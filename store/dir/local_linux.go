@@ -8,11 +8,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late are the file systems that show another machine's files late, whatever this machine does: they
-// can't hold locks. rclone's listings are of up to 5 minutes ago, and our own writes don't end that.
-var late = []string{"fuse.rclone"}
+// late are the file systems that show another machine's files late, whatever this machine does, and how: they
+// can't hold locks. rclone's listings are of up to 5 minutes ago, and our own writes don't end that. davfs2 sends
+// a file 10 s after it was closed, and an empty one before, which is a lock that was released.
+var late = map[string]string{
+	"rclone": "shows the locks of other machines minutes late",
+	"davfs2": "shows other machines an empty file for 10 s in place of a lock",
+}
 
-// mountType returns the type of the file system that a file is on, as in proc_pid_mountinfo(5), or "".
+// mountType returns the type of the file system that a file is on, or of the program that serves it, or "".
 func mountType(f *os.File) string {
 	var st unix.Stat_t
 	table, err := os.ReadFile("/proc/self/mountinfo")
@@ -23,11 +27,20 @@ func mountType(f *os.File) string {
 	for line := range strings.Lines(string(table)) {
 		mount, system, _ := strings.Cut(line, " - ")
 		if fields := strings.Fields(mount); len(fields) > 2 && fields[2] == device {
-			name, _, _ := strings.Cut(system, " ")
-			return name
+			fields = strings.Fields(system) // type, source and options
+			return served(fields[0], fields[1])
 		}
 	}
 	return ""
+}
+
+// served returns the program that serves a file system in a process, whose type can be fuse.PROGRAM. davfs2's is
+// fuse, and its source is a URL.
+func served(name, source string) string {
+	if name == "fuse" && (strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")) {
+		return "davfs2"
+	}
+	return strings.TrimPrefix(name, "fuse.")
 }
 
 // zfsMagic is in no header of Linux itself.

@@ -5,6 +5,6 @@ package dir
 import "os"
 
 // late is not known here.
-var late []string
+var late map[string]string
 
 func mountType(*os.File) string { return "" }

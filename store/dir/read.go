@@ -83,7 +83,7 @@ func inspect(d *directory, name string, limit int64) (body []byte, obj store.Obj
 		}
 		time.Sleep(time.Millisecond)
 	}
-	return nil, store.Object{}, fmt.Errorf("%s is listed, and isn't there to be opened", d.full(name))
+	return nil, store.Object{}, hidden(d, name)
 }
 
 // lookAt is inspect at one moment.

@@ -45,6 +45,10 @@ func set(names []string) []string {
 
 // scan returns the names in the directory's order. It opens the directory anew, because a
 // rewound one can stop where it ended when it was opened.
+//
+// os.File.ReadDir won't do: where a folder doesn't have the types of its entries (FUSE), it leaves out each that can't
+// be looked at. That one can be there: a mount can remember that a name was missing, or be replacing its file. So
+// scan returns such a name both as a file's and as a directory's.
 func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {
@@ -56,17 +60,20 @@ func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]s
 	defer f.Close()
 	var names []string
 	for {
-		entries, err := f.ReadDir(1024)
-		for _, entry := range entries {
-			name := entry.Name()
-			if isTemp(name) {
+		entries, err := f.Readdirnames(1024)
+		for _, name := range entries {
+			if isTemp(name) || !wanted(name) && !wanted(name+"/") {
 				continue
 			}
-			if entry.IsDir() {
-				name += "/"
+			info, err := d.Lstat(name)
+			if err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return nil, err
 			}
-			if wanted(name) {
+			if (err != nil || !info.IsDir()) && wanted(name) {
 				names = append(names, name)
+			}
+			if (err != nil || info.IsDir()) && wanted(name+"/") {
+				names = append(names, name+"/")
 			}
 		}
 		switch {

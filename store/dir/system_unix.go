@@ -32,10 +32,10 @@ var (
 		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
 	}
-	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android;
+	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android; ERANGE: cryfs;
 	// EMLINK, EXDEV and EINVAL: some NAS). Each can have another cause; then the rename that replaces
 	// the link fails with it too.
-	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL}
+	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL, syscall.ERANGE}
 )
 
 // own sets the owner and the group of a new file to those of its folder, and sets its mode,

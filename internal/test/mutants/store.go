@@ -4,6 +4,11 @@ package main
 var storeMutants = []mutant{
 	{"a file that its folder lists and that isn't there to be opened is gone", "store/dir/read.go",
 		"if len(listed) == 0 {", "if len(listed) >= 0 {", test("./store/dir", "^TestReplacedOnFUSE$", "programs")},
+	{"a folder that a mount remembers as missing is missing", "store/dir/list.go",
+		"if !errors.Is(err, fs.ErrNotExist) || !l.cached {", "if !errors.Is(err, fs.ErrNotExist) || l.scan != nil {", test("./store/dir", "^TestNegativeTimeout$", "programs")},
+	{"a name that can't be looked at isn't listed", "store/dir/readdir.go",
+		"if err != nil && !errors.Is(err, fs.ErrNotExist) {", "if errors.Is(err, fs.ErrNotExist) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif err != nil {",
+		test("./store/dir", "^TestNegativeTimeout$", "programs")},
 	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
 		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", test("./store/internal/httptransport", "^TestHTTP2IsNotOffered$")},
 	// Listings that don't end.
@@ -81,7 +86,7 @@ var storeMutants = []mutant{
 			break
 		}`, test("./store/dir", "^TestSettled$")},
 	{"a dead process's temporary files are listed", "store/dir/readdir.go",
-		`if isTemp(name) {`, `if isTemp(name) && d == nil {`, test("./store/dir", "^TestTemporaryNames$")},
+		`if isTemp(name) || !wanted(name)`, `if isTemp(name) && d == nil || !wanted(name)`, test("./store/dir", "^TestTemporaryNames$")},
 	{"an unreadable lock fails the listing", "store/dir/list.go",
 		`(errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission))`, `errors.Is(err, errIrregular)`, test("./store/dir", "^TestUnreadableFile$")},
 	{"a directory that can't be read counts as empty", "store/dir/list.go",
