@@ -358,7 +358,7 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 		for _, l := range lives {
 			over, ended := w.over[l.step]
 			switch {
-			case l.client == c && l.step == s.name, l.dead && !w.plan.timeless(), ended && over.Before(by) && !l.client.stays():
+			case l.client == c && l.step == s.name, l.dead && w.plan.undoubted(), ended && over.Before(by) && !l.client.stays():
 			case l.to.IsZero():
 				return time.Now()
 			default:
