@@ -106,7 +106,7 @@ func (n neutral) Run() int {
 	}
 	// These tests mostly wait, so they run in parallel.
 	flag.Parse()
-	if err := flag.Set("test.parallel", "96"); err != nil {
+	if err := flag.Set("test.parallel", "32"); err != nil {
 		panic(err)
 	}
 	return n.M.Run()

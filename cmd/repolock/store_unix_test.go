@@ -182,7 +182,7 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	t.Helper()
 	ran := filepath.Join(t.TempDir(), "ran")
 	ttl := "10s" // bounds how long a silent server is asked
-	if !bare && want != exitUnavailable {
+	if !bare {
 		ttl = "1h" // an answer counts, however late a busy machine gives it
 	}
 	args := []string{"-r", repo, "backup", "--ttl", ttl, "--if-unreachable", "run", "--", "touch", ran}
@@ -190,14 +190,20 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	switch {
 	case env == nil:
 		until(t, "the store answers in time", func() bool {
+			_ = os.Remove(ran)
 			code, _, said = call(args...)
-			return code == want || bare || !strings.Contains(said, "no answer within")
+			_, err := os.Stat(ran)
+			return (err == nil) == bare && (bare || code == want) || !slow(said)
 		})
 	default:
-		cmd := exec.Command("repolock", args...)
-		cmd.Env = append(os.Environ(), env...)
-		out, err := cmd.CombinedOutput()
-		code, said = exitOf(t, err), string(out)
+		until(t, "the store answers in time", func() bool {
+			_ = os.Remove(ran)
+			cmd := exec.Command("repolock", args...)
+			cmd.Env = append(os.Environ(), env...)
+			out, err := cmd.CombinedOutput()
+			code, said = exitOf(t, err), string(out)
+			return !slow(said)
+		})
 	}
 	if _, err := os.Stat(ran); (err == nil) != bare {
 		t.Errorf("run without a lock: %v, want %v: %s", err == nil, bare, said)
@@ -210,6 +216,9 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	}
 	return said
 }
+
+// slow reports whether an answer came too late, which a starved machine does to a server that does answer.
+func slow(said string) bool { return strings.Contains(said, "no answer within") }
 
 // refused returns a port that stays without a listener: no server of another test can take it.
 func refused(t *testing.T) (scheme, host string) {

@@ -103,8 +103,9 @@ func (g *Group) resendOrder() error {
 	err := guard.Order{Expiry: g.cmd.Expiry, Pgid: g.pgid, Allowance: g.allowance, Seq: g.seq}.Write(g.guard.out)
 	if err != nil {
 		g.replaceGuard()
+		return errSilent // it reads no more
 	}
-	return err
+	return nil
 }
 
 // replaceGuard kills a guard that owes an answer, so that keepGuard starts another. g.mu
