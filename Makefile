@@ -123,7 +123,7 @@ demo: ## two real backups and a real prune on a local directory
 
 .PHONY: demo-svg
 demo-svg: ## record docs/demo.svg and docs/night.svg anew, in a minute and a half
-	@$(GO) run ./e2e/demo docs
+	@$(GO) test -C e2e -count=1 -tags programs -run='^TestDemo$$' -timeout 30m -args -demo ../docs
 
 .PHONY: spec
 spec: ## check every state of the protocol's model with Spin
@@ -157,13 +157,16 @@ fuzz: ## fuzz the parsers, 20 s each
 	$(GO) test -run='^$$' -fuzz=FuzzParse -fuzztime=20s ./store/open
 	$(GO) test -run='^$$' -fuzz=FuzzCheckKey -fuzztime=20s ./store
 
+# BENCH are flags: -short to repeat little, -bench=Locks/SECTION to run one section alone.
+ONCE = -run='^$$' -benchtime=1x -timeout 2h
+
 .PHONY: bench
 bench: ## measure what a lock costs, beside the original protocol, restic and flock
-	@sh e2e/minio.sh with $(GO) run ./e2e/bench $(BENCH)
+	@sh e2e/minio.sh with $(GO) test -C e2e $(TAGS) $(ONCE) -bench=Locks $(BENCH)
 
 .PHONY: bench-start
 bench-start: ## measure what the start of repolock's processes costs, in instructions
-	@$(GO) run ./e2e/benchstart $(BENCH)
+	@$(GO) test -C e2e -tags programs $(ONCE) -bench=Start $(BENCH)
 
 .PHONY: bench-locks
 bench-locks: ## measure what a lock in Redis and PostgreSQL costs, beside other libraries

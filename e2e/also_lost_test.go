@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -20,9 +21,7 @@ import (
 // it was, and the others are released.
 func TestAlsoLostOne(t *testing.T) {
 	remove := func(s *systems, name string) {
-		if err := os.Remove(s.path(name)); err != nil {
-			s.t.Fatal(err)
-		}
+		assert.OK(s.t, os.Remove(s.path(name)))
 	}
 	for kind, lose := range map[string]func(*systems){
 		kindRedis: func(s *systems) { s.redis.CLI("del", "bext:lock:nightly") },
@@ -40,9 +39,7 @@ func TestAlsoLostOne(t *testing.T) {
 			pid := s.pidIn("pid-work")
 			lose(s)
 			p.exits(79)
-			if !ended(pid) {
-				t.Error("the command is still there")
-			}
+			assert.That(t, ended(pid), "the command is still there")
 			p.contains(s.urls[kind])
 			s.releasedInReverse(1+len(allKinds), 1+slices.Index(allKinds, kind))
 			for _, e := range s.audited() {
@@ -121,9 +118,7 @@ func (s *systems) try(kind string, command int) int {
 
 func deliver(t *testing.T, pid int, sig syscall.Signal) {
 	t.Helper()
-	if err := syscall.Kill(pid, sig); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, syscall.Kill(pid, sig))
 }
 
 // childNamed returns the child of a process by the name of its first thread.
@@ -135,9 +130,7 @@ func childNamed(t *testing.T, parent int, name string) int {
 		rest, ok := strings.CutPrefix(string(raw[strings.IndexByte(string(raw), ' ')+1:]), "("+name+") ")
 		if f := strings.Fields(rest); ok && len(f) > 1 && f[1] == strconv.Itoa(parent) {
 			pid, err := strconv.Atoi(filepath.Base(filepath.Dir(path)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			return pid
 		}
 	}
@@ -149,9 +142,7 @@ func childNamed(t *testing.T, parent int, name string) int {
 func (s *systems) redisLeft() time.Duration {
 	s.t.Helper()
 	ms, err := strconv.Atoi(s.redis.CLI("pttl", "bext:lock:nightly"))
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, err)
 	return time.Duration(ms) * time.Millisecond
 }
 
@@ -186,9 +177,7 @@ func TestAlsoServerGone(t *testing.T) {
 			if ran := s.last("work").Sub(away); ran > ttl {
 				t.Errorf("the command ran for %v without the server, beyond the ttl of %v", ran, ttl)
 			}
-			if !ended(pid) {
-				t.Error("the command is still there")
-			}
+			assert.That(t, ended(pid), "the command is still there")
 			p.contains(c.says, s.urls[c.kind])
 			if c.kind == kindRedis {
 				s.redis.Restart()

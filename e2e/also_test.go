@@ -16,6 +16,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
 )
@@ -109,9 +110,7 @@ func (s *systems) objects(repo string) (all []string) {
 		}
 		return nil // a file can go meanwhile
 	})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, err)
 	return all
 }
 
@@ -128,9 +127,7 @@ func (s *systems) nothingLeft() {
 	}
 	for _, dir := range []string{"fleet", "beads/.beads"} {
 		entries, err := os.ReadDir(s.path(dir))
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		assert.OK(s.t, err)
 		for _, e := range entries {
 			if e.Name() != ".lock" && e.Name() != ".flock" { // which serializes repolocks
 				s.t.Errorf("%s still has %s", dir, e.Name())
@@ -277,9 +274,7 @@ func TestAlsoRefused(t *testing.T) {
 		t.Helper()
 		p := s.start(slices.Concat([]string{"run"}, all, flags, touch)...)
 		p.exits(want)
-		if s.exists("ran") {
-			t.Errorf("%v: the command ran", flags)
-		}
+		assert.That(t, !s.exists("ran"), "%v: the command ran", flags)
 		if kinds := s.heldKinds(); !slices.Equal(kinds, []string{kindBeads}) || len(s.objects("repo")) > 0 {
 			t.Errorf("%v: held afterwards: %v, %v", flags, kinds, s.objects("repo"))
 		}
@@ -329,9 +324,7 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 		"ALSO="+strings.Join(s.also(kinds...), " "), "URLS="+strings.Join(urls, " "))
 	var out lockedBuffer
 	script.Stdout, script.Stderr = &out, &out
-	if err := script.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, script.Start())
 	done := make(chan error, 1)
 	go func() { done <- script.Wait() }()
 	s.until("the script to hold its locks", hang, func() bool { return s.exists("held") || len(done) > 0 })
@@ -339,9 +332,7 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 		t.Errorf("held: %v and %v", got, s.objects("repo"))
 	}
 	s.touch("go-on")
-	if err := <-done; err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, <-done, nil)
 	said := out.String()
 	for text, n := range map[string]int{
 		"check: 0\n": 1, "renew: 0\n": 1, "nested: 75\n": 3, "nested, and waits: 75\n": 3, "\nrelease: 0\n": 1,
@@ -478,16 +469,12 @@ func (s *systems) refusesSecrets(t *testing.T, env []string) {
 			hasNone(t, strings.Join(args, " "), p.stderr.String())
 		}
 	}
-	if s.exists("ran") {
-		t.Error("a command ran")
-	}
+	assert.That(t, !s.exists("ran"), "a command ran")
 }
 
 func hasNone(t *testing.T, what, text string) {
 	t.Helper()
-	if text == "" {
-		t.Errorf("%s: is empty", what)
-	}
+	assert.That(t, text != "", "%s: is empty", what)
 	for _, secret := range secrets {
 		if before, _, found := strings.Cut(text, secret); found {
 			t.Errorf("%s: has a secret after %q", what, before[max(0, len(before)-60):])

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/torture"
@@ -125,9 +126,7 @@ func freesItself(t *testing.T, at place, proxies ...*proxy.Proxy) {
 		time.Sleep(200 * time.Millisecond)
 	}
 	t.Logf("%d objects were left, and out of the way after %v", orphans, time.Since(start).Round(100*time.Millisecond))
-	if err := k.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, k.Release(t.Context()), nil)
 	if left := left(); len(left) > 0 {
 		t.Errorf("left over: %q", left)
 	}
@@ -198,9 +197,7 @@ type chaos struct {
 func newChaos(t *testing.T, data, lock string, clients ...string) *chaos {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "repolock-chaos-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	c := &chaos{t: t, data: data, lock: lock, dir: dir}
 	c.Options = torture.Options{
 		Prefix: "index/locks/" + lock + "/", TTL: ttl, Duration: noEnd,
@@ -257,9 +254,7 @@ func (c *chaos) run(acquisitions int, meanwhile []func()) {
 		f()
 	}
 	<-done
-	if c.err != nil {
-		c.t.Errorf("seed %d: %v", c.Seed, c.err)
-	}
+	assert.That(c.t, c.err == nil, "seed %d: %v", c.Seed, c.err)
 	c.t.Logf("seed %d, %d acquisitions: %+v; %d changes arrived late", c.Seed, c.report.Counts.Acquisitions(), c.report.Counts, c.report.Verdict.Late)
 	if len(c.report.Left) > 0 || c.report.LeftBecause != nil {
 		c.t.Errorf("left over: %v %q", c.report.LeftBecause, c.report.Left)
@@ -285,18 +280,14 @@ func (c *chaos) keep() {
 	}
 	picture := c.file("history.html")
 	defer picture.Close()
-	if err := c.report.Verdict.Picture(picture); err != nil {
-		c.t.Error(err)
-	}
+	assert.Is(c.t, c.report.Verdict.Picture(picture), nil)
 	c.t.Logf("the log and the picture are in %s", c.dir)
 }
 
 func (c *chaos) file(name string) io.WriteCloser {
 	c.t.Helper()
 	f, err := os.Create(filepath.Join(c.dir, name))
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	assert.OK(c.t, err)
 	return f
 }
 

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -96,11 +97,7 @@ func cloudstic(args []string) error {
 func (p *page) standIn(name string) {
 	p.t.Helper()
 	self, err := os.Executable()
-	if err != nil {
-		p.t.Fatal(err)
-	}
+	assert.OK(p.t, err)
 	p.mkdir("bin")
-	if err := os.Symlink(self, p.path("bin/"+name)); err != nil {
-		p.t.Fatal(err)
-	}
+	assert.OK(p.t, os.Symlink(self, p.path("bin/"+name)))
 }

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
@@ -51,8 +52,8 @@ var claimed = map[string]string{
 var elsewhere = map[string]string{
 	"sh e2e/local.sh":     "TestLocalScript",
 	"make soak":           "TestSoak",                // runs until it is stopped
-	"make bench":          "make bench BENCH=-quick", // six minutes
-	"make bench-start":    "make bench-start BENCH=-quick",
+	"make bench":          "make bench BENCH=-short", // six minutes
+	"make bench-start":    "make bench-start BENCH=-short",
 	"make bench-locks":    "make bench-locks BENCH=-benchtime=10x",
 	"make demo-svg":       "TestDemo",
 	"make quirks":         "TestQuirks",                            // for a second each, and not for 60
@@ -81,9 +82,7 @@ func TestDocs(t *testing.T) {
 			}
 			return err
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 	}
 	ci, done := newCI(t), map[string]bool{}
 	for name, test := range claimed {
@@ -92,9 +91,7 @@ func TestDocs(t *testing.T) {
 		if section != "" {
 			page, err = docblocks.ReadSection("../"+name, section)
 		}
-		if err != nil {
-			t.Errorf("%s claims it: %v", test, err)
-		}
+		assert.That(t, err == nil, "%s claims it: %v", test, err)
 		for _, line := range page.Lines() {
 			done[bare(line)] = true
 		}
@@ -105,9 +102,7 @@ func TestDocs(t *testing.T) {
 	used := map[string]bool{}
 	for _, name := range names {
 		page, err := docblocks.Read("../" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		for command := range elsewhere {
 			used[command] = used[command] || slices.Contains(page.Inline, command) || slices.ContainsFunc(page.Lines(), func(l string) bool { return bare(l) == command })
 		}
@@ -132,18 +127,14 @@ type docs struct {
 func (d docs) run() {
 	// A reader looks for commands in blocks that say what they are.
 	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
-		if program.MatchString(line) {
-			d.t.Errorf("%q is a command: put it into a block of ```sh", line)
-		}
+		assert.That(d.t, !program.MatchString(line), "%q is a command: put it into a block of ```sh", line)
 	}
 	var commands []string
 	if claimed[d.name] == "" {
 		for _, line := range d.page.Lines() {
 			commands = append(commands, bare(line))
 		}
-		if len(d.page.Crontab()) > 0 {
-			d.t.Error("no test claims its crontab")
-		}
+		assert.That(d.t, len(d.page.Crontab()) == 0, "no test claims its crontab")
 	}
 	for _, text := range d.page.Inline {
 		if ours.MatchString(text) {
@@ -161,9 +152,7 @@ func (d docs) run() {
 				d.t.Errorf("%s: %s", command, why)
 			}
 		case by != "":
-			if !d.ci.runs(d.t, by) {
-				d.t.Errorf("%s: .ci/run doesn't run %q", command, by)
-			}
+			assert.That(d.t, d.ci.runs(d.t, by), "%s: .ci/run doesn't run %q", command, by)
 		case strings.HasPrefix(command, "repolock "):
 			d.repolock(command)
 		case d.ci.runs(d.t, command):
@@ -239,9 +228,7 @@ func (d docs) exec(dir, command string) string {
 	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
 		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
-	if err != nil {
-		d.t.Errorf("%s: %v\n%s", command, err, out)
-	}
+	assert.That(d.t, err == nil, "%s: %v\n%s", command, err, out)
 	return string(out)
 }
 
@@ -342,9 +329,7 @@ type page struct {
 func newPage(t *testing.T, name string) *page {
 	t.Helper()
 	text, err := docblocks.Read("../docs/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Parallel()
 	p := &page{&site{t: t, dir: t.TempDir()}, text}
 	for name, text := range map[string]string{
@@ -380,9 +365,7 @@ func (p *page) sh(script string) string {
 func (p *page) contains(out string, wants ...string) {
 	p.t.Helper()
 	for _, want := range wants {
-		if !strings.Contains(out, want) {
-			p.t.Errorf("%q isn't in:\n%s", want, out)
-		}
+		assert.That(p.t, strings.Contains(out, want), "%q isn't in:\n%s", want, out)
 	}
 }
 
@@ -445,9 +428,7 @@ func TestAlsoPage(t *testing.T) {
 	)
 	out := p.sh("cat log metrics")
 	p.contains(out, `"lock_name":"nightly","lock_path":"`, `{"event":"lock_released","request_id":"req_`, `repolock_held{lock="nightly",`)
-	if strings.Contains(out, p.path("repo")) {
-		t.Error("the repository isn't that of the commands")
-	}
+	assert.That(t, !strings.Contains(out, p.path("repo")), "the repository isn't that of the commands")
 }
 
 func TestRepositoryLockPage(t *testing.T) {
@@ -462,18 +443,14 @@ func TestBeadsPage(t *testing.T) {
 	if n := strings.Count(out, "deleted beads:"); n != 2 {
 		t.Errorf("%d locks were broken:\n%s", n, out)
 	}
-	if p.exists("project/.beads/.exclusive-lock") {
-		t.Error("a lock is left")
-	}
+	assert.That(t, !p.exists("project/.beads/.exclusive-lock"), "a lock is left")
 }
 
 func TestTowerFleetPage(t *testing.T) {
 	p := alone(t, "locks-tower-fleet.md")
 	const dir = "/var/lib/tower-fleet"
 	for i, block := range p.Fenced["sh"] {
-		if !strings.Contains(block, dir) {
-			t.Errorf("%s isn't in %s", dir, block)
-		}
+		assert.That(t, strings.Contains(block, dir), "%s isn't in %s", dir, block)
 		p.Fenced["sh"][i] = strings.ReplaceAll(block, dir, p.path("tower-fleet"))
 	}
 	p.mkdir("tower-fleet")

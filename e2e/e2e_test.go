@@ -22,6 +22,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -178,9 +179,7 @@ func (s *site) run(cmd *exec.Cmd) *process {
 	// If the group of these tests is orphaned, the kernel continues all its stopped processes,
 	// and a test might have stopped them on purpose: setpgid(2).
 	p.SysProcAttr.Setpgid = true
-	if err := p.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, p.Start())
 	go func() { _ = p.Wait(); close(p.done) }()
 	s.t.Cleanup(func() {
 		_ = p.Process.Signal(syscall.SIGCONT)
@@ -224,9 +223,7 @@ var brief = []string{"--ttl", ttl.String()}
 func (p *process) end(name string) {
 	p.s.t.Helper()
 	p.s.touch("stop-" + name)
-	if code := p.code(); code != 0 {
-		p.s.t.Errorf("%s: exit code %d", name, code)
-	}
+	p.exits(0)
 }
 
 // code waits for the exit code; a signal n is -n.
@@ -315,9 +312,7 @@ func (s *site) exists(name string) bool {
 func read(t testing.TB, path string) string {
 	t.Helper()
 	raw, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return string(raw)
 }
 
@@ -327,17 +322,13 @@ func (s *site) touch(name string) { s.t.Helper(); s.write(name, "") }
 func (s *site) write(name, text string) {
 	s.t.Helper()
 	s.mkdir(filepath.Dir(name))
-	if err := os.WriteFile(s.path(name), []byte(text), 0o700); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, os.WriteFile(s.path(name), []byte(text), 0o700))
 }
 
 func (s *site) mkdir(names ...string) {
 	s.t.Helper()
 	for _, name := range names {
-		if err := os.MkdirAll(s.path(name), 0o700); err != nil {
-			s.t.Fatal(err)
-		}
+		assert.OK(s.t, os.MkdirAll(s.path(name), 0o700))
 	}
 }
 
@@ -426,16 +417,12 @@ func (p *process) exits(want int) {
 
 func (p *process) signal(sig syscall.Signal) {
 	p.s.t.Helper()
-	if err := p.Process.Signal(sig); err != nil {
-		p.s.t.Fatal(err)
-	}
+	assert.OK(p.s.t, p.Process.Signal(sig))
 }
 
 func (p *process) signalGroup(sig syscall.Signal) {
 	p.s.t.Helper()
-	if err := syscall.Kill(-p.Process.Pid, sig); err != nil {
-		p.s.t.Fatal(err)
-	}
+	assert.OK(p.s.t, syscall.Kill(-p.Process.Pid, sig))
 }
 
 // leased returns when the lease of the one holder ends, by its object in the store.
@@ -514,9 +501,7 @@ func (d directory) back() { d.rename("unmounted", "repo") }
 
 func (d directory) rename(from, to string) {
 	d.s.t.Helper()
-	if err := os.Rename(d.s.path(from), d.s.path(to)); err != nil {
-		d.s.t.Fatal(err)
-	}
+	assert.OK(d.s.t, os.Rename(d.s.path(from), d.s.path(to)))
 }
 
 func (d directory) left() []string {

@@ -25,6 +25,7 @@ import (
 
 	"github.com/minio/minio-go/v7"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 )
@@ -154,9 +155,7 @@ func (p *pausedGuest) lose(step bool) {
 	p.t.Logf("the guest is paused for %.1f s, and its CLOCK_BOOTTIME leaves out %.1f s", pause.Seconds(), uncounted.Seconds())
 	p.t.Logf("it writes %d times beside the prune; repolock exits with %d %.1f s after the resume, having waited for the store for %.2f s",
 		len(p.beside), exit.value, exit.at.Sub(resumed).Seconds(), p.waited.Seconds())
-	if uncounted < pause/2 {
-		p.t.Error("the guest's clock counts the pause: nothing was tested")
-	}
+	assert.That(p.t, uncounted >= pause/2, "the guest's clock counts the pause: nothing was tested")
 }
 
 // keep pauses the guest for less than its lease, and steps its wall clock. No other holder
@@ -208,9 +207,7 @@ func (p *pausedGuest) exit(want int) message {
 	p.until("the guest's command to end", func() bool { return len(p.heard("exit")) > 0 })
 	<-p.ended
 	exit := last(p.heard("exit"))
-	if exit.value != want {
-		p.t.Errorf("repolock exits with %d in the guest, want %d", exit.value, want)
-	}
+	assert.That(p.t, exit.value == want, "repolock exits with %d in the guest, want %d", exit.value, want)
 	return exit
 }
 
@@ -273,28 +270,20 @@ var guestFiles = sync.OnceValues(func() (map[string][]byte, error) {
 func startGuest(t *testing.T, env []string, command ...string) *guest {
 	t.Helper()
 	files, err := guestFiles()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	g := &guest{listener: listen(t), t: t, answers: make(chan answer, 1), ended: make(chan struct{})}
 	orders, err := json.Marshal(struct {
 		Listener     string
 		Command, Env []string
 	}{"http://" + toHost + ":" + g.port, command, env})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	files = maps.Clone(files)
 	files["guest.json"] = orders
 	kernel, err := filepath.Abs("guest/bin/vmlinuz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	dir := t.TempDir()
 	console := filepath.Join(dir, "console")
-	if err := initramfs(filepath.Join(dir, "initramfs"), files); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, initramfs(filepath.Join(dir, "initramfs"), files))
 
 	qemu := exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
 		"-machine", "q35", "-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "512",
@@ -307,17 +296,11 @@ func startGuest(t *testing.T, env []string, command ...string) *guest {
 	var stderr strings.Builder
 	qemu.Stderr = &stderr
 	in, err := qemu.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	out, err := qemu.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	g.begun = time.Now()
-	if err := qemu.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, qemu.Start())
 	go g.read(out, qemu.Wait)
 	t.Cleanup(func() {
 		_ = qemu.Process.Kill()

@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/freeport"
 )
 
@@ -36,9 +37,7 @@ func newExporter(s *site, dir string) *exporter {
 	cmd := exec.Command("prometheus-node-exporter", append(args, "--collector.textfile.directory", dir)...)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = &e.stderr
-	if err := cmd.Start(); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, cmd.Start())
 	s.t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
@@ -53,9 +52,7 @@ func newExporter(s *site, dir string) *exporter {
 func exporterAddress(t *testing.T) string {
 	t.Helper()
 	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return fmt.Sprintf("127.0.0.1:%d", port)
 }
 
@@ -148,9 +145,7 @@ func TestNodeExporter(t *testing.T) {
 					for _, repository := range []string{"one", "two"} {
 						l := labels(job, operation, repository)
 						n := len(slices.DeleteFunc(slices.Clone(series), func(name string) bool { return !strings.HasSuffix(name, l) }))
-						if n != metrics {
-							t.Errorf("%d metrics of %s, want %d:\n%s", n, l, metrics, body)
-						}
+						assert.That(t, n == metrics, "%d metrics of %s, want %d:\n%s", n, l, metrics, body)
 					}
 				}
 				return body
@@ -175,9 +170,7 @@ func TestNodeExporter(t *testing.T) {
 			held := "\nrepolock_held" + labels("", "backup", "one") + " 1\n"
 			s.until("the metrics to say so", hang, func() bool { _, body := exporter.scrape(); return strings.Contains(body, held) })
 			s.touch("end")
-			if code := p.code(); code != 0 {
-				t.Errorf("exit code %d", code)
-			}
+			p.exits(0)
 		})
 	}
 }
@@ -217,9 +210,7 @@ func TestMetricsPage(t *testing.T) {
 	p.touch("repo/config") // a repository with nothing but locks gets a hint
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
 	p.mkdir("collected", "packaging")
-	if err := os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")))
 	blocks := p.at("/var/lib/prometheus/node-exporter", p.path("collected"))
 	const prune, serve, scrape, jobs, rules = 0, 1, 2, 3, 4
 	if len(blocks) != 5 {

@@ -18,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	keys "github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -69,9 +70,7 @@ func TestPartition(t *testing.T) {
 func partition(s *site, through string, cut, join func() error) {
 	a := s.at(through).hold("backup", "a", brief...)
 	must := func(err error) {
-		if err != nil {
-			s.t.Fatal(err)
-		}
+		assert.OK(s.t, err)
 	}
 	must(cut())
 	s.another()
@@ -167,12 +166,8 @@ func staysBroken(t *testing.T, at place, operation string) bool {
 	if underWay {
 		return false
 	}
-	if len(back) > 0 {
-		t.Errorf("the lock was put back: %q", back)
-	}
-	if code != 79 {
-		t.Errorf("the %s has exit code %d, want 79", operation, code)
-	}
+	assert.That(t, len(back) == 0, "the lock was put back: %q", back)
+	assert.That(t, code == 79, "the %s has exit code %d, want 79", operation, code)
 	if last, first := s.last("a"), s.times("b")[0]; !last.Before(first) {
 		t.Errorf("the %s wrote for %v beside the prune", operation, last.Sub(first))
 	}
@@ -254,9 +249,7 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 				for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
 					s.fails(c.code, c.says, args...)
 				}
-				if s.exists("ran") {
-					t.Error("the command was run")
-				}
+				assert.That(t, !s.exists("ran"), "the command was run")
 			})
 		}
 	}
@@ -275,9 +268,7 @@ func TestConditionsAreStripped(t *testing.T) {
 			want  error
 		}{{false, store.ErrPrecondition}, {true, nil}} {
 			p.Behave(proxy.Behaviour{StripConditions: c.strip, Sign: root})
-			if _, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, assert.Err(s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{})))
 			for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "00000000000000000000000000000000"}} {
 				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
 					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
@@ -342,9 +333,7 @@ func wrongRegion(t *testing.T, _ place) (string, []string) {
 			t.Fatal("it doesn't mind its region")
 		}
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return strings.TrimPrefix(s.Endpoint(), "http://"), nil
 }
 

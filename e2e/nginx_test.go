@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/selfsigned"
 	running "github.com/repolock/repolock/internal/test/server"
 )
@@ -35,9 +36,7 @@ func TestNginx(t *testing.T) {
 				}
 				front := startNginx(t, upstream, http2)
 				s := at.site(t).at(strings.NewReplacer(at.host(), front.host, "http://", "https://", "?tls=false", "").Replace(at.repo()))
-				if code := s.start("backup", "--", "true").code(); code != 78 {
-					t.Errorf("an unknown authority: exit code %d", code)
-				}
+				s.start("backup", "--", "true").exits(78)
 				for _, trust := range []string{"SSL_CERT_FILE", "AWS_CA_BUNDLE"} {
 					if trust == "AWS_CA_BUNDLE" && k.name == "b2" {
 						continue // it isn't Amazon's
@@ -96,14 +95,10 @@ func startNginx(t *testing.T, upstream string, http2 bool) nginx {
 			return false
 		}
 		_ = res.Body.Close()
-		if (res.ProtoMajor == 2) != http2 {
-			t.Errorf("nginx speaks %s with a client that prefers HTTP/2", res.Proto)
-		}
+		assert.That(t, (res.ProtoMajor == 2) == http2, "nginx speaks %s with a client that prefers HTTP/2", res.Proto)
 		return true
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { process.End(syscall.SIGTERM) })
 	return n
 }

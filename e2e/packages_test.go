@@ -6,10 +6,7 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/json"
-	"encoding/xml"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -19,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
 
@@ -41,9 +39,7 @@ var packages = sync.OnceValues(func() (string, error) {
 func clone(t *testing.T) string {
 	t.Helper()
 	dir, err := packages()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return dir
 }
 
@@ -51,14 +47,12 @@ func clone(t *testing.T) string {
 func built(t *testing.T) (b struct{ Version, Commit string }) {
 	t.Helper()
 	raw := read(t, filepath.Join(clone(t), "dist/metadata.json"))
-	if err := json.Unmarshal([]byte(raw), &b); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, json.Unmarshal([]byte(raw), &b))
 	return b
 }
 
 // in runs a command in a directory, and returns its output.
-func in(t *testing.T, dir, command string, env ...string) string {
+func in(t testing.TB, dir, command string, env ...string) string {
 	t.Helper()
 	cmd := exec.Command("sh", "-euc", command)
 	cmd.Dir = dir
@@ -74,9 +68,7 @@ func in(t *testing.T, dir, command string, env ...string) string {
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()
 	page, err := docblocks.Read(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, block := range page.Fenced["sh"] {
 		all = append(all, strings.TrimSuffix(block, "\n"))
 	}
@@ -138,9 +130,7 @@ func TestPackagesDocument(t *testing.T) {
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")
 		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/prometheus/repolock.rules.yml", "/usr/share/doc/repolock/example.env", "/usr/share/doc/repolock/NOTICES",
 			"/usr/share/man/man1/repolock.1", "/usr/share/bash-completion/completions/repolock", "/usr/share/zsh/site-functions/_repolock", "/usr/share/fish/vendor_completions.d/repolock.fish"} {
-			if !strings.Contains(listing, file+"\n") {
-				t.Errorf("no %s in\n%s", file, listing)
-			}
+			assert.That(t, strings.Contains(listing, file+"\n"), "no %s in\n%s", file, listing)
 		}
 		if host, err := os.Hostname(); err != nil || strings.Contains(in(t, dir, "rpm -qp --qf '%{BUILDHOST}' dist/*.rpm"), host) {
 			t.Error("it names the machine that has built it")
@@ -153,9 +143,7 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, "tar -xzf dist/*.tar.gz -C "+at+"; diff -r docs "+at+"/repolock_*/docs; diff NOTICES "+at+"/repolock_*/NOTICES")
 		listing := in(t, dir, "tar -tzf dist/*.tar.gz")
 		for _, file := range []string{"LICENSE", "NOTICES", "README.md", "CHANGELOG.md", "systemd/repolock-backup@.service", "kubernetes/cronjob.yaml"} {
-			if !strings.Contains(listing, "_linux_amd64/"+file+"\n") {
-				t.Errorf("no %s in\n%s", file, listing)
-			}
+			assert.That(t, strings.Contains(listing, "_linux_amd64/"+file+"\n"), "no %s in\n%s", file, listing)
 		}
 	})
 	t.Run("image", func(t *testing.T) {
@@ -229,18 +217,14 @@ tar -c . | docker import - `+c.base)
 	// A command without an end, which is stopped: as process 1, repolock passes the signal on.
 	name := c.image + "-stopped"
 	stdin, never, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer stdin.Close()
 	defer never.Close()
 	cmd := exec.Command("sh", "-c", run("-i --name "+name, "backup -- restic backup --stdin"))
 	cmd.Stdin = stdin
 	var said strings.Builder
 	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, cmd.Start())
 	locked := func(below string) bool {
 		files, _ := filepath.Glob(filepath.Join(c.repo, below))
 		return len(files) > 0
@@ -250,9 +234,7 @@ tar -c . | docker import - `+c.base)
 			t.Fatalf("restic doesn't run: %s", said.String())
 		}
 	}
-	if !locked("index/lock.shared/*") {
-		t.Error("it runs without a lock")
-	}
+	assert.That(t, locked("index/lock.shared/*"), "it runs without a lock")
 	in(t, context, "if "+run("", "prune -E 3 -- restic prune")+"; then exit 1; else test $? = 3; fi")
 	in(t, context, "docker stop -t 60 "+name)
 	_ = cmd.Wait()
@@ -260,41 +242,5 @@ tar -c . | docker import - `+c.base)
 	if code := cmd.ProcessState.ExitCode(); code != 130 && code != 143 {
 		t.Errorf("exit code %d: %s", code, said.String())
 	}
-	if locked("index/lock.shared/*") {
-		t.Error("the lock wasn't released")
-	}
-}
-
-// TestDemo: the README's drawings can be recorded again. The recorder fails if a command of theirs
-// doesn't end as it should.
-func TestDemo(t *testing.T) {
-	t.Parallel()
-	dir := t.TempDir()
-	if out, err := exec.CommandContext(t.Context(), "go", "run", "./demo", dir).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	for name, texts := range map[string][]string{
-		"demo.svg":  {"exit code 75", "waiting ", "pruned", "Killed", "free"},
-		"night.svg": {"root@web", "root@db", "root@mail", "refused", "removed the stale lock"},
-	} {
-		for _, drawing := range []string{filepath.Join(dir, name), filepath.Join("../docs", name)} {
-			raw := read(t, drawing)
-			if len(raw) > 60<<10 {
-				t.Errorf("%s has %d bytes", drawing, len(raw))
-			}
-			d := xml.NewDecoder(strings.NewReader(raw))
-			var err error
-			for err == nil {
-				_, err = d.Token()
-			}
-			if !errors.Is(err, io.EOF) {
-				t.Errorf("%s: %v", drawing, err)
-			}
-			for _, text := range texts {
-				if !strings.Contains(raw, text) {
-					t.Errorf("%s doesn't show %q", drawing, text)
-				}
-			}
-		}
-	}
+	assert.That(t, !locked("index/lock.shared/*"), "the lock wasn't released")
 }

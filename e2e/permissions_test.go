@@ -25,6 +25,7 @@ import (
 	keys "github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/signer"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
@@ -127,9 +128,7 @@ func policyNoDelete(s *site, a account) {
 		s.t.Errorf("status: %v, %s", p.ProcessState, p.stderr.String())
 	}
 	for o := range rootOf(s.t).ListObjects(s.t.Context(), a.bucket, minio.ListObjectsOptions{Recursive: true}) {
-		if o.Err != nil || o.Size != 0 {
-			s.t.Errorf("left over: %+v", o)
-		}
+		assert.That(s.t, o.Err == nil && o.Size == 0, "left over: %+v", o)
 	}
 	p := s.start("--json", "doctor")
 	var d diagnosis
@@ -149,9 +148,7 @@ func policyStatus(s *site, a account) {
 	for _, operation := range []string{"backup", "prune"} {
 		s.fails(77, "s3:PutObject", operation, "--", "touch", "ran")
 	}
-	if s.exists("ran") {
-		s.t.Error("the command was run")
-	}
+	assert.That(s.t, !s.exists("ran"), "the command was run")
 	if p := s.start("doctor"); p.code() != 77 {
 		s.t.Errorf("doctor: %v, %s", p.ProcessState, p.stderr.String())
 	}
@@ -298,9 +295,7 @@ func TestLackingPermission(t *testing.T) {
 			for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
 				s.fails(77, "s3:ListBucket", args...)
 			}
-			if s.exists("ran") {
-				t.Error("the command was run")
-			}
+			assert.That(t, !s.exists("ran"), "the command was run")
 			s.nothingLeft()
 		})
 	}
@@ -312,9 +307,7 @@ func rootOf(t testing.TB) *minio.Client { return miniotest.Shared(t).Client() }
 func putAsRoot(t testing.TB, bucket, key, body string) {
 	t.Helper()
 	_, err := rootOf(t).PutObject(t.Context(), bucket, key, strings.NewReader(body), int64(len(body)), minio.PutObjectOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 }
 
 // account is a service account of a MinIO server, with the rights of its policy only.
@@ -330,16 +323,10 @@ func newAccount(t testing.TB, p place, policy []byte) account {
 	request, err := json.Marshal(map[string]any{
 		"policy": json.RawMessage(policy), "accessKey": a.key, "secretKey": a.secret, "name": "repolock-e2e",
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := administer(p, http.MethodPut, "add-service-account", sealed(t, request)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, administer(p, http.MethodPut, "add-service-account", sealed(t, request)))
 	t.Cleanup(func() {
-		if err := administer(p, http.MethodDelete, "delete-service-account?accessKey="+a.key, nil); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, administer(p, http.MethodDelete, "delete-service-account?accessKey="+a.key, nil), nil)
 	})
 	return a
 }
@@ -358,9 +345,7 @@ func (a account) client(t testing.TB) *minio.Client {
 	c, err := minio.New(a.host(), &minio.Options{
 		Creds: keys.NewStaticV4(a.key, a.secret, ""), Region: "us-east-1", MaxRetries: 1,
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return c
 }
 
@@ -393,17 +378,11 @@ func sealed(t testing.TB, body []byte) []byte {
 	_, _ = rand.Read(salt)
 	_, _ = rand.Read(nonce)
 	key, err := pbkdf2.Key(sha256.New, miniotest.Password, salt, 8192, 32)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	block, err := aes.NewCipher(key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	aead, err := cipher.NewGCM(block)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	numbered := func(n byte) []byte { return slices.Concat(nonce, []byte{n, 0, 0, 0}) }
 	last := aead.Seal([]byte{0x80}, numbered(0), nil, nil)
 	return slices.Concat(salt, []byte{0x02}, nonce, aead.Seal(nil, numbered(1), body, last))

@@ -5,6 +5,8 @@ package e2e
 import (
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestPrograms: the pages' scripts with the repository, and the lock, on MinIO.
@@ -24,9 +26,7 @@ func TestPrograms(t *testing.T) {
 		// The page's own variable for a bucket has the other bucket's name.
 		in = "cat >\"$HOME/directory.env\"" + strings.Replace(in, "bucket.env", "backup.env", 1)
 		p.rclone(in)
-		if p.exists("remote/data/documents") {
-			t.Error("it wasn't the bucket that was used")
-		}
+		assert.That(t, !p.exists("remote/data/documents"), "it wasn't the bucket that was used")
 	})
 	t.Run("restic", func(t *testing.T) {
 		p := newPage(t, "restic.md")
@@ -36,9 +36,7 @@ func TestPrograms(t *testing.T) {
 			`REPOLOCK_REPO="$HOME/backups"`, `REPOLOCK_REPO="s3://$BUCKET/restic?endpoint=$ENDPOINT&path-style=true&region=us-east-1"`,
 		).Replace(p.Script())
 		p.restic(script)
-		if p.exists("backups") {
-			t.Error("it wasn't the bucket that was used")
-		}
+		assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
 	})
 	t.Run("README.md", func(t *testing.T) {
 		b := onS3.on(onS3.shared(t)) // a bucket of its own
@@ -52,9 +50,7 @@ func TestPrograms(t *testing.T) {
 		).Replace(p.Script())
 		p.contains(p.sh(script), "snapshot")
 		for _, name := range []string{"backups", "restic", "kopia"} {
-			if p.exists(name) {
-				t.Errorf("%s isn't in the bucket", name)
-			}
+			assert.That(t, !p.exists(name), "%s isn't in the bucket", name)
 		}
 	})
 }

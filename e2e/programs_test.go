@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
@@ -62,9 +63,7 @@ func (p *page) killedElsewhere() {
 func TestRclone(t *testing.T) {
 	p := newPage(t, "rclone.md")
 	p.rclone(p.Script())
-	if p.exists("remote/data/index") {
-		t.Error("the locks were where rclone syncs")
-	}
+	assert.That(t, !p.exists("remote/data/index"), "the locks were where rclone syncs")
 }
 
 // rclone runs docs/rclone.md, with its script.
@@ -81,13 +80,9 @@ func (p *page) rclone(script string) {
 	is := p.sh(`. "$HOME/backup.env"; rclone lsf -R --files-only remote:`)
 	for _, name := range []string{"documents/letter", "pictures/cat", "dumps/dump.sql"} {
 		p.contains(is, name)
-		if !p.exists("mirror/" + name) {
-			p.t.Errorf("%s isn't mirrored", name)
-		}
+		assert.That(p.t, p.exists("mirror/"+name), "%s isn't mirrored", name)
 	}
-	if strings.Contains(is, "draft") {
-		p.t.Errorf("the deleted files are still there:\n%s", is)
-	}
+	assert.That(p.t, !strings.Contains(is, "draft"), "the deleted files are still there:\n%s", is)
 	p.unlocked()
 }
 
@@ -102,9 +97,7 @@ func TestBorg(t *testing.T) {
 	}
 	is := p.sh(`. "$HOME/backup.env"; borg list`)
 	for _, machine := range []string{"one", "two", "three"} {
-		if !strings.Contains(is, machine+"-documents-") {
-			t.Errorf("the archives of %s were pruned:\n%s", machine, is)
-		}
+		assert.That(t, strings.Contains(is, machine+"-documents-"), "the archives of %s were pruned:\n%s", machine, is)
 	}
 	is = p.sh(`. "$HOME/backup.env"; borg list --glob-archives "{hostname}-*"`)
 	if strings.Count(is, "documents-") != 2 || strings.Count(is, "pictures-") != 1 || strings.Count(is, "dump-") != 1 {
@@ -120,9 +113,7 @@ func TestReadme(t *testing.T) {
 	p.env = append(p.env, "KOPIA_PASSWORD=secret")
 	p.contains(p.sh(p.Script()), "no locks", "snapshot", "Finished full maintenance")
 	for _, name := range []string{"backups/data/pictures/cat", "restic/config", "kopia/kopia.repository.f"} {
-		if !p.exists(name) {
-			t.Errorf("there is no %s", name)
-		}
+		assert.That(t, p.exists(name), "there is no %s", name)
 	}
 }
 
@@ -131,9 +122,7 @@ func newSection(t *testing.T, title string) *page {
 	t.Helper()
 	p := newPage(t, "../README.md")
 	section, err := docblocks.ReadSection("../README.md", title)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	p.Page = section
 	return p
 }
@@ -141,11 +130,7 @@ func newSection(t *testing.T, title string) *page {
 // kopia builds kopia: no package of Debian's has it.
 func (p *page) kopia() {
 	p.t.Helper()
-	build := exec.CommandContext(p.t.Context(), "go", "build", "-C", "kopia", "-o", p.path("bin")+"/", "github.com/kopia/kopia")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		p.t.Fatalf("%v\n%s", err, out)
-	}
+	in(p.t, "kopia", "go build -o "+p.path("bin")+"/ github.com/kopia/kopia", "CGO_ENABLED=0")
 	p.env = append(p.env, "KOPIA_CHECK_FOR_UPDATES=false")
 }
 
@@ -246,9 +231,7 @@ var others = map[string]outcome{
 // TestOthersPage runs each command of docs/torture-others.md for one round with one fault.
 func TestOthersPage(t *testing.T) {
 	page, err := docblocks.Read("../docs/" + "torture-others.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	const all, one = "make torture-others", "sh e2e/peers/torture.sh "
 	var names []string
 	for _, line := range page.Lines() {

@@ -9,13 +9,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 const (
 	// inTest need Go alone.
 	inTest = `TestRuns TestDocs TestAlsoPage TestRepositoryLockPage TestBeadsPage TestTowerFleetPage
 		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Failures
-		TestCloudstic `
+		TestCloudstic TestAnimation TestQuantiles TestTable TestLockPart `
 	// onMinIOShort need MinIO: the tag minio.
 	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts
 		TestConditionsAreStripped TestDoctorOfDeafServer TestDoctorOfWrongClock `
@@ -59,9 +61,7 @@ func testFiles(t *testing.T, dirs ...string) map[string]string {
 	all := map[string]string{}
 	for _, dir := range dirs {
 		files, err := filepath.Glob(filepath.Join(dir, "*_test.go"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		for _, file := range files {
 			raw := read(t, file)
 			for _, m := range testFunc.FindAllStringSubmatch(raw, -1) {
@@ -104,8 +104,6 @@ func TestRuns(t *testing.T) {
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(in)) {
-		if files[name] == "" {
-			t.Errorf("there is no %s", name)
-		}
+		assert.That(t, files[name] != "", "there is no %s", name)
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -60,17 +61,13 @@ func shared(s *site) {
 func refused(s *site, operation string, holders ...*process) {
 	s.t.Helper()
 	p := s.start(operation, "--", "touch", "refused-ran")
-	if code := p.code(); code != 75 {
-		s.t.Errorf("the %s has exit code %d, want 75", operation, code)
-	}
+	p.exits(75)
 	for _, h := range holders {
 		if pid := fmt.Sprintf("(pid %d, ", h.Process.Pid); !strings.Contains(p.stderr.String(), pid) {
 			s.t.Errorf("the %s's output doesn't name %s: %s", operation, pid, p.stderr.String())
 		}
 	}
-	if s.exists("refused-ran") {
-		s.t.Errorf("the command of the refused %s was run", operation)
-	}
+	assert.That(s.t, !s.exists("refused-ran"), "the command of the refused %s was run", operation)
 }
 
 // heldOn: a command runs on beyond the first lease, because its lock is refreshed.
@@ -102,15 +99,11 @@ func killed(s *site, operation string) {
 // broken: break-lock stops the command of a live holder at its next look.
 func broken(s *site, operation string) {
 	p := s.hold(operation, "a", "--look", "1s")
-	if code := s.start("break-lock", "--yes").code(); code != 0 {
-		s.t.Errorf("break-lock has exit code %d", code)
-	}
+	s.start("break-lock", "--yes").exits(0)
 	if code := p.code(); code != 79 || !strings.Contains(p.stderr.String(), "by break-lock or by hand") {
 		s.t.Errorf("exit code %d, want 79, and why: %s", code, p.stderr.String())
 	}
-	if !s.gone("pid-a") {
-		s.t.Error("the command lives on")
-	}
+	assert.That(s.t, s.gone("pid-a"), "the command lives on")
 	s.nothingLeft()
 }
 
@@ -150,12 +143,8 @@ func killedByOutage(s *site) {
 	p := s.hold("backup", "a", append(brief, "--on-lost", "kill")...)
 	s.away()
 	away := time.Now()
-	if code := p.code(); code != 79 {
-		s.t.Errorf("exit code %d, want 79", code)
-	}
-	if !s.gone("pid-a") {
-		s.t.Error("the command lives on")
-	}
+	p.exits(79)
+	assert.That(s.t, s.gone("pid-a"), "the command lives on")
 	if ran := s.last("a").Sub(away); ran > ttl {
 		s.t.Errorf("it ran for %v without its lock", ran)
 	}
@@ -168,12 +157,8 @@ func killedByOutage(s *site) {
 func resumeFor(s *site) {
 	p := s.hold("backup", "a", append(brief, "--resume-for", "2s")...)
 	s.away()
-	if code := p.code(); code != 79 {
-		s.t.Errorf("exit code %d, want 79", code)
-	}
-	if !s.gone("pid-a") {
-		s.t.Error("the command lives on")
-	}
+	p.exits(79)
+	assert.That(s.t, s.gone("pid-a"), "the command lives on")
 	s.back()
 }
 
@@ -199,15 +184,11 @@ func (s *site) another() {
 // hasn't run since.
 func (s *site) lostTo(a *process) {
 	s.t.Helper()
-	if code := a.code(); code != 79 {
-		s.t.Errorf("exit code %d, want 79", code)
-	}
+	a.exits(79)
 	if in, last := s.times("b-in")[0], s.last("a"); !last.Before(in) {
 		s.t.Errorf("the first ran until %v, the other was in from %v", last, in)
 	}
-	if !s.gone("pid-a") {
-		s.t.Error("the first command lives on")
-	}
+	assert.That(s.t, s.gone("pid-a"), "the first command lives on")
 	s.nothingLeft()
 }
 
@@ -299,15 +280,11 @@ func TestOnLost(t *testing.T) {
 				p.says("lock lost: ")
 				s.touch("lost")
 			}
-			if code := p.code(); code != c.code {
-				t.Errorf("exit code %d, want %d", code, c.code)
-			}
+			p.exits(c.code)
 			if s.exists("cleaned-up") != c.cleanedUp || s.exists("outlived") != c.outlives {
 				t.Errorf("cleaned up %v, outlived %v", s.exists("cleaned-up"), s.exists("outlived"))
 			}
-			if !s.gone("pid-a") {
-				t.Error("the command lives on")
-			}
+			assert.That(t, s.gone("pid-a"), "the command lives on")
 		})
 	}
 }
@@ -347,9 +324,7 @@ func TestSignalWhileAcquiring(t *testing.T) {
 			const lock = "repo/index/lock.shared/x"
 			s.write(lock, `{"operation":"backup","holder":"h (pid 1)","expires_at":"9999-01-01T00:00:00Z","ttl_seconds":10}`)
 			old := time.Now().Add(-time.Hour)
-			if err := os.Chtimes(s.path(lock), old, old); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Chtimes(s.path(lock), old, old))
 			p := s.start("prune", "--", "sh", "-c", "touch ran; sleep 10")
 			p.says("watching a lock that might be stale for up to 10s: backup on h")
 			p.signal(sig)

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -21,30 +22,22 @@ func TestLocalScript(t *testing.T) {
 	rounds.Long(t, "it builds slowly on purpose")
 	t.Parallel()
 	program, err := exec.LookPath("go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	slow := t.TempDir()
 	stub := "#!/bin/sh\nif [ $1 = build ]; then printf 'one\\ntwo\\n' >&2; sleep 9; fi\nexec " + program + ` "$@"` + "\n"
-	if err := os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700))
 	cmd := exec.Command("sh", "local.sh")
 	cmd.Env = append(os.Environ(), "PATH="+slow+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	said := string(out)
 	t.Logf("%s", said)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if !regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\nmodules downloaded: \d+, \d+ s\npackages compiled: 2 of at most \d{3}, \d+ s\n`).MatchString(said) {
 		t.Error("it doesn't say what it does")
 	}
 	_, picture, _ := strings.Cut(said, "== what happened")
 	for _, line := range strings.Split(picture, "\n") {
-		if len(line) > 80 {
-			t.Errorf("a line of %d columns: %s", len(line), line)
-		}
+		assert.That(t, len(line) <= 80, "a line of %d columns: %s", len(line), line)
 	}
 	if !regexp.MustCompile(`
 backup shared +\.*#+ +success
@@ -63,9 +56,7 @@ prune  exclusive +\.*#+ +success
 func TestAloud(t *testing.T) {
 	rounds.Long(t, "it waits for what is printed each 8 s")
 	aloud, err := filepath.Abs("aloud.sh")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	// A shell that was just forked can lose a signal that its parent traps: the program must run.
 	const sleeps = "aloud reading; sh -c 'echo sleeps; exec sleep 600'"
 	for _, c := range []struct {
@@ -90,9 +81,7 @@ func TestAloud(t *testing.T) {
 			}
 			s.touch("done")
 			p.exits(c.code)
-			if strings.Contains(p.stderr.String(), "still first") {
-				t.Errorf("it printed %q", p.stderr.String())
-			}
+			assert.That(t, !strings.Contains(p.stderr.String(), "still first"), "it printed %q", p.stderr.String())
 			s.until("all processes to end", hang, func() bool { return groupEnded(p.Process.Pid) })
 		})
 	}
@@ -117,9 +106,7 @@ func groupEnded(group int) bool {
 func TestSoak(t *testing.T) {
 	rounds.Long(t, "it builds the simulator")
 	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	s := newSite(t)
 	s.env = []string{"GOMAXPROCS=1"} // other tests are under way
 	p := s.run(exec.Command("make", "-C", root, "soak"))
@@ -127,7 +114,5 @@ func TestSoak(t *testing.T) {
 	p.says("histories")
 	p.signalGroup(syscall.SIGINT)
 	p.code()
-	if strings.Contains(p.stderr.String(), "--- FAIL") {
-		t.Error("a history failed")
-	}
+	assert.That(t, !strings.Contains(p.stderr.String(), "--- FAIL"), "a history failed")
 }

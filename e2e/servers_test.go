@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
@@ -175,19 +176,13 @@ func TestIfMatchOnAbsentKey(t *testing.T) {
 		for _, url := range []string{bucket.S3("by-s3"), bucket.MinIO("by-minio")} {
 			s, other := openStore(t, url), openStore(t, url)
 			o, err := s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{})
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := other.Delete(t.Context(), "index/x"); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
+			assert.OK(t, other.Delete(t.Context(), "index/x"))
 			for _, etag := range []string{o.ETag, "00000000000000000000000000000000"} {
 				if _, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag}); !errors.Is(err, want) {
 					t.Errorf("%s, on a deleted object: %v, want %v", name, err, want)
 				}
-				if err := s.Delete(t.Context(), "index/x"); err != nil {
-					t.Fatal(err)
-				}
+				assert.OK(t, s.Delete(t.Context(), "index/x"))
 			}
 			if _, err := s.Put(t.Context(), "index/never", []byte("2"), store.PutOptions{IfMatch: o.ETag}); !errors.Is(err, want) {
 				t.Errorf("%s, on what never was: %v, want %v", name, err, want)
@@ -258,9 +253,7 @@ func TestDoctor(t *testing.T) {
 			}
 		}
 		if k.name == "b2" { // has no conditional put
-			if d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
-				t.Errorf("%+v", d)
-			}
+			assert.That(t, d.Plan.Conditions == "unreliable" && d.SuggestedURL == "", "%+v", d)
 			return
 		}
 		if takesAbsent {

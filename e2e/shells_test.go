@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/creack/pty"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // completions are lines, with the text that TAB must make of them or list, and the text that
@@ -69,9 +71,7 @@ func TestShells(t *testing.T) {
 			cmd := exec.Command(shell.args[0], shell.args[1:]...)
 			cmd.Dir, cmd.Env = dir, env
 			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			defer func() {
 				_ = cmd.Process.Kill()
 				_ = cmd.Wait()
@@ -111,9 +111,7 @@ var (
 
 func (s *screen) types(text string) {
 	s.t.Helper()
-	if _, err := s.terminal.WriteString(text); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, assert.Err(s.terminal.WriteString(text)))
 }
 
 // until reads until a text is shown. Any white space matches any other.
@@ -173,9 +171,7 @@ func TestFish(t *testing.T) {
 		if c.never != "" && strings.HasPrefix(c.never, "--") {
 			want = nil
 		}
-		if !slices.Equal(words, want) {
-			t.Errorf("%q: %q, want %q", c.line, words, want)
-		}
+		assert.That(t, slices.Equal(words, want), "%q: %q, want %q", c.line, words, want)
 	}
 }
 
@@ -186,9 +182,7 @@ const codeLines = "Amazon S3, or what speaks S3\n         minio://HOST:PORT/BUCK
 // typed.
 func TestManualRenders(t *testing.T) {
 	manual, err := exec.Command(filepath.Join(bin, "repolock"), "man").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for line, shows := range map[string]string{
 		"mandoc -Tlint -Wwarning":     "",
 		"groff -man -ww -Tutf8 -z":    "",

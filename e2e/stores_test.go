@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/miniotest"
@@ -120,9 +121,7 @@ func (s *site) at(repo string) *site {
 func proxied(t testing.TB, s server, b proxy.Behaviour) *proxy.Proxy {
 	t.Helper()
 	p, err := proxy.New(s.Endpoint())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	p.Behave(b)
 	t.Cleanup(p.Close)
 	return p
@@ -135,9 +134,7 @@ var root = &proxy.Credentials{User: miniotest.User, Password: miniotest.Password
 func openStore(t testing.TB, url string) store.Store {
 	t.Helper()
 	s, err := open.Store(context.Background(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return s
 }
 
@@ -146,9 +143,7 @@ func openStore(t testing.TB, url string) store.Store {
 func newLocker(t testing.TB, url, name string) *replock.Locker {
 	t.Helper()
 	l, err := replock.New(openStore(t, url), replock.Options{Name: name, TTL: lasting, Look: lasting})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return l
 }
 
@@ -159,9 +154,7 @@ func acquire(t *testing.T, l *replock.Locker, mode replock.Mode) *replock.Lock {
 		take = l.Exclusive
 	}
 	k, err := take(t.Context(), "test")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return k
 }
 
@@ -185,9 +178,7 @@ var onB2 = kind{"b2", startB2, startB2, func(host, bucket string) string {
 func startB2(t testing.TB) server {
 	t.Helper()
 	n, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	f := &fakeB2{t: t, address: fmt.Sprintf("127.0.0.1:%d", n)}
 	f.Server = fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: b2KeyID, Secret: b2Key}}})
 	f.Start()
@@ -200,9 +191,7 @@ func (f *fakeB2) Endpoint() string { return "http://" + f.address }
 func (f *fakeB2) Start() {
 	f.t.Helper()
 	listener, err := freeport.Listen(f.address)
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	assert.OK(f.t, err)
 	f.http = &http.Server{Handler: f.Server}
 	go func(s *http.Server) { _ = s.Serve(listener) }(f.http)
 }
@@ -257,27 +246,19 @@ func TestB2(t *testing.T) {
 		k := acquire(t, a, mode)
 		f.took("acquire", calls.acquire)
 		f.has("acquired", int(mode)) // an exclusive lock has two objects
-		if _, err := b.Exclusive(t.Context(), "prune"); !errors.Is(err, replock.ErrHeld) {
-			t.Error(err)
-		}
+		assert.Is(t, assert.Err(b.Exclusive(t.Context(), "prune")), replock.ErrHeld)
 		if mode == replock.Exclusive {
-			if _, err := b.Shared(t.Context(), "backup"); !errors.Is(err, replock.ErrHeld) {
-				t.Error(err)
-			}
+			assert.Is(t, assert.Err(b.Shared(t.Context(), "backup")), replock.ErrHeld)
 		} else if err := acquire(t, b, mode).Release(t.Context()); err != nil {
 			t.Error(err)
 		}
 		for range 3 {
 			f.TakeLog()
-			if err := k.Renew(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.Is(t, k.Renew(t.Context()), nil)
 			f.took("renew", calls.renew)
 			f.has("renewed", int(mode))
 		}
-		if err := k.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, k.Release(t.Context()), nil)
 		f.took("release", calls.release)
 		f.has("released", 0)
 	}
@@ -285,9 +266,7 @@ func TestB2(t *testing.T) {
 	if broken, err := b.Break(t.Context(), replock.BreakOptions{}); err != nil || len(broken) == 0 {
 		t.Errorf("%v, %v", broken, err)
 	}
-	if err := k.Renew(t.Context()); !errors.Is(err, replock.ErrLost) {
-		t.Error(err)
-	}
+	assert.Is(t, k.Renew(t.Context()), replock.ErrLost)
 	if err := k.Release(t.Context()); err != nil && !errors.Is(err, replock.ErrLost) {
 		t.Error(err)
 	}
@@ -318,9 +297,7 @@ func (f *fakeB2) took(what string, want map[string]int) {
 			calls[r.Call]++
 		}
 	}
-	if !maps.Equal(calls, want) {
-		f.t.Errorf("%s took %v, want %v", what, calls, want)
-	}
+	assert.That(f.t, maps.Equal(calls, want), "%s took %v, want %v", what, calls, want)
 }
 
 // TestB2Failures: a lock survives expired tokens and errors that need another upload URL.
@@ -329,9 +306,7 @@ func TestB2Failures(t *testing.T) {
 	f, url := b2(t)
 	k := acquire(t, newLocker(t, url, "b2"), replock.Exclusive)
 	f.ExpireTokens()
-	if err := k.Renew(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, k.Renew(t.Context()), nil)
 	f.has("renewed with new tokens", 2)
 	for _, call := range []string{"b2_upload_file", "b2_list_file_versions", "b2_delete_file_version", "b2_list_file_names"} {
 		f.Fail(call, 1, 503, "service_unavailable")
@@ -342,8 +317,6 @@ func TestB2Failures(t *testing.T) {
 		f.has("renewed after a failure", 2)
 	}
 	f.ExpireTokens()
-	if err := k.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, k.Release(t.Context()), nil)
 	f.has("released", 0)
 }

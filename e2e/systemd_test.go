@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // The page's blocks.
@@ -200,9 +202,7 @@ func (b *box) says(command string, wants ...string) {
 	b.t.Helper()
 	out := b.sh(command)
 	for _, want := range wants {
-		if !strings.Contains(out, want) {
-			b.t.Errorf("%s: %q isn't in\n%s", command, want, out)
-		}
+		assert.That(b.t, strings.Contains(out, want), "%s: %q isn't in\n%s", command, want, out)
 	}
 }
 

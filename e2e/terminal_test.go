@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -15,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // shells are those that have job control; zsh with settings that make it most like the others.
@@ -37,13 +39,19 @@ const ready = "READY>"
 
 func (s *site) window(name, shell string, env ...string) *window {
 	s.t.Helper()
+	w := s.terminal(name, 100, 30, shells[shell], env...)
+	w.shows("^" + ready + "$")
+	return w
+}
+
+// terminal starts a program in a terminal with so many columns and rows, of which tmux takes one.
+func (s *site) terminal(name string, columns, rows int, argv []string, env ...string) *window {
+	s.t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tmux-") // TMPDIR can be too long for sockets
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, err)
 	w := &window{s: s, name: name, socket: filepath.Join(dir, "socket")}
-	argv := append([]string{"-f", "/dev/null", "new-session", "-d", "-x", "100", "-y", "30"}, shells[shell]...)
-	new := w.command(argv...)
+	size := []string{"-x", fmt.Sprint(columns), "-y", fmt.Sprint(rows)}
+	new := w.command(slices.Concat([]string{"-f", "/dev/null", "new-session", "-d"}, size, argv)...)
 	new.Dir = s.dir
 	new.Env = append(s.environ(), "PS1="+ready+" ", "HISTFILE=", "LESS=", "LESSHISTFILE=-", "WINDOW="+name)
 	new.Env = append(new.Env, env...)
@@ -57,12 +65,11 @@ func (s *site) window(name, shell string, env ...string) *window {
 		_ = w.command("kill-server").Run()
 		_ = os.RemoveAll(dir)
 	})
-	w.shows("^" + ready + "$")
 	return w
 }
 
 func (w *window) command(args ...string) *exec.Cmd {
-	return exec.Command("tmux", append([]string{"-S", w.socket}, args...)...)
+	return exec.Command("tmux", append([]string{"-u", "-S", w.socket}, args...)...)
 }
 
 func (w *window) tmux(args ...string) string {
@@ -189,9 +196,7 @@ func TestWaitingOnAScreen(t *testing.T) {
 	narrow := `^waiting ` + span + ` for backup on \S+.*…$`
 	inPlace(narrow)
 	for _, row := range w.rows()[len(w.rows())-2:] {
-		if strings.Contains(row, "last seen") || len([]rune(row)) > 40 {
-			t.Errorf("a row is %q", row)
-		}
+		assert.That(t, !strings.Contains(row, "last seen") && len([]rune(row)) <= 40, "a row is %q", row)
 	}
 	w.tmux("resize-window", "-x", "80", "-y", "30")
 	inPlace(`^waiting ` + span + ` for backup on \S+ .*, last seen .*$`)
@@ -309,9 +314,7 @@ func TestSuspended(t *testing.T) {
 		s.ticking()
 		s.until("a refresh", hang, func() bool { return s.refreshed() != before })
 		time.Sleep(12 * time.Second) // longer than the lock would last without a refresh
-		if code := s.start("prune", "--", "true").code(); code != 75 {
-			t.Errorf("another exits with %d", code)
-		}
+		s.start("prune", "--", "true").exits(75)
 		w.key("C-c")
 		w.shows(ready + "$")
 	})
@@ -432,9 +435,7 @@ func TestNoEscapes(t *testing.T) {
 			if !strings.Contains(raw, "done") {
 				t.Fatalf("recorded: %q", raw)
 			}
-			if strings.Contains(raw, "\x1b") != c.erases {
-				t.Errorf("escape sequences: %v: %q", !c.erases, raw)
-			}
+			assert.That(t, strings.Contains(raw, "\x1b") == c.erases, "escape sequences: %v: %q", !c.erases, raw)
 			if sgr := regexp.MustCompile("\x1b\\[[0-9;]*m").FindString(raw); sgr != "" {
 				t.Errorf("colours: %q", sgr)
 			}
@@ -455,77 +456,77 @@ const (
 	up        = "sh -c 'echo up; exec sleep 1000'"
 	modes     = "stty -a | grep -ow -e '-*icanon' -e '-*echo' -e '-*isig'"
 	sane      = "^isig\nicanon\necho\n" + ready + "$"
-	prompt    = "(?s)" + ready + "$"
+	prompted  = "(?s)" + ready + "$"
 	suspended = `(?is)(stopped|suspended).*` + ready + "$"
 )
 
 // jobs are uses of a command at a terminal. $W is repolock, or nothing.
 var jobs = map[string][]step{
 	"Ctrl-C": {
-		{run: "$W " + up, shows: "up$"}, {key: "C-c", shows: prompt}, {run: "echo code $?", shows: "^code 130\n" + ready},
+		{run: "$W " + up, shows: "up$"}, {key: "C-c", shows: prompted}, {run: "echo code $?", shows: "^code 130\n" + ready},
 	},
 	"Ctrl-C, and the command has an answer": {
 		{run: `$W sh -c 'trap "echo caught; exit 3" INT; echo up; while :; do sleep 0.1; done'`, shows: "up$"},
 		{key: "C-c", shows: "(?s)caught\n" + ready + "$"}, {run: "echo code $?", shows: "^code 3\n" + ready},
 	},
 	"Ctrl-C in a loop": {
-		{run: "for i in 1 2 3; do $W " + up + "; done; echo over", shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: "for i in 1 2 3; do $W " + up + "; done; echo over", shows: "up$"}, {key: "C-c", shows: prompted},
 		{run: "echo code $?", shows: "^code 130\n" + ready},
 	},
 	"Ctrl-C in a script": {
-		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
-		{run: `bash -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompted},
+		{run: `bash -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: "C-c", shows: prompted},
 		{run: "echo code $?", shows: "^code 130\n" + ready},
 	},
 	"Ctrl-C in a pipeline": {
-		{run: "$W " + up + " | cat; echo over", shows: "up$"}, {key: "C-c", shows: prompt},
-		{run: `sh -c "$W ` + up + ` | cat; echo next"`, shows: "up$"}, {key: "C-c", shows: prompt},
+		{run: "$W " + up + " | cat; echo over", shows: "up$"}, {key: "C-c", shows: prompted},
+		{run: `sh -c "$W ` + up + ` | cat; echo next"`, shows: "up$"}, {key: "C-c", shows: prompted},
 	},
 	`Ctrl-\`: {
-		{run: "$W " + up, shows: "up$"}, {key: `C-\`, shows: prompt}, {run: "echo code $?", shows: "^code 131\n" + ready},
-		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: `C-\`, shows: prompt},
+		{run: "$W " + up, shows: "up$"}, {key: `C-\`, shows: prompted}, {run: "echo code $?", shows: "^code 131\n" + ready},
+		{run: `sh -c "$W ` + up + `; echo next"`, shows: "up$"}, {key: `C-\`, shows: prompted},
 	},
 	"Ctrl-Z, jobs, fg": {
 		{run: "$W cat", shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
 		{run: "jobs", shows: suspended}, {run: "fg", shows: `cat$`}, {text: "again", shows: "again\nagain$"},
 		{key: "C-z", shows: suspended}, {run: "fg", shows: `cat$`}, {text: "more", shows: "more\nmore$"},
-		{key: "C-d", shows: prompt}, {run: "echo code $?", shows: "^code 0\n" + ready},
+		{key: "C-d", shows: prompted}, {run: "echo code $?", shows: "^code 0\n" + ready},
 	},
 	"Ctrl-Z, bg, fg": {
-		{run: "$W " + up, shows: "up$"}, {key: "C-z", shows: suspended}, {run: "bg", shows: prompt},
+		{run: "$W " + up, shows: "up$"}, {key: "C-z", shows: suspended}, {run: "bg", shows: prompted},
 		{run: "jobs", shows: "(?is)running.*" + ready + "$"}, {run: "fg", shows: `sleep 1000['\"]$`},
-		{key: "C-c", shows: prompt}, {run: "echo code $?", shows: "^code 130\n" + ready},
+		{key: "C-c", shows: prompted}, {run: "echo code $?", shows: "^code 130\n" + ready},
 	},
 	"Ctrl-Z in a script": {
 		{run: `sh -c '$W cat; echo next'`, shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
 		{run: "fg", shows: `next['\"]$`}, {text: "again", shows: "again\nagain$"}, {key: "C-d", shows: "next\n" + ready + "$"},
 	},
 	"in the background": {
-		{run: "$W sh reader &", shows: prompt}, {stops: true}, {run: "", shows: suspended},
+		{run: "$W sh reader &", shows: prompted}, {stops: true}, {run: "", shows: suspended},
 		{run: "jobs", shows: suspended}, {run: "fg", shows: `sh reader$`}, {text: "words", shows: "got-words\n" + ready + "$"},
 	},
 	"pipeline": {
 		{run: "$W cat | cat", shows: "^$"}, {text: "hello", shows: "^hello\nhello$"}, {key: "C-z", shows: suspended},
-		{run: "fg", shows: `cat$`}, {text: "again", shows: "again\nagain$"}, {key: "C-d", shows: prompt},
+		{run: "fg", shows: `cat$`}, {text: "again", shows: "again\nagain$"}, {key: "C-d", shows: prompted},
 		{run: "echo words | $W cat", shows: "^words\n" + ready + "$"},
 	},
 	"less": {
 		{run: "seq 200 >file; $W less file", shows: "^1\n2\n(?s).*29\nfile$"}, {key: "Space", shows: "^30\n"},
 		{key: "C-z", shows: suspended}, {run: modes, shows: sane}, {run: "fg", shows: "^30\n(?s).*58\n:$"},
-		{key: "q", shows: prompt}, {run: modes, shows: sane},
+		{key: "q", shows: prompted}, {run: modes, shows: sane},
 		{run: "seq 200 | $W less", shows: "^1\n2\n(?s).*29\n:$"}, {key: "C-z", shows: suspended}, {run: "fg", shows: "^1\n2\n(?s).*29\n:$"},
-		{key: "q", shows: prompt}, {run: modes, shows: sane},
+		{key: "q", shows: prompted}, {run: modes, shows: sane},
 	},
 	"bash: less is killed": {
 		{run: "seq 200 >file; $W sh -c 'echo $$ >pid-$WINDOW; exec less file'", shows: "^1\n2\n(?s).*29\nfile$"},
-		{kill: true, shows: prompt}, {run: modes, shows: sane},
+		{kill: true, shows: prompted}, {run: modes, shows: sane},
 	},
 	"bash: raw modes, and killed": {
 		{run: "$W sh -c 'echo $$ >pid-$WINDOW; stty raw -echo; echo up; exec sleep 1000'", shows: "up"},
-		{kill: true, shows: prompt}, {run: modes, shows: sane},
+		{kill: true, shows: prompted}, {run: modes, shows: sane},
 	},
 	"modes that are left on purpose": {
-		{run: "$W stty -echo", shows: prompt}, {text: modes, shows: "(?s)-echo\n" + ready + "$"},
+		{run: "$W stty -echo", shows: prompted}, {text: modes, shows: "(?s)-echo\n" + ready + "$"},
 	},
 }
 

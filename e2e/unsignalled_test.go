@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func init() { standIns["as-root"] = asRoot }
@@ -54,9 +55,7 @@ func newRootsProcess(t *testing.T) *rootsProcess {
 	}
 	s := newSite(t)
 	nobody, err := user.Lookup("nobody")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	uid, _ := strconv.Atoi(nobody.Uid)
 	gid, _ := strconv.Atoi(nobody.Gid)
 	// Other users can't open the directory of the tests.
@@ -66,9 +65,7 @@ func newRootsProcess(t *testing.T) *rootsProcess {
 	t.Cleanup(func() { os.RemoveAll(s.dir) })
 	s.repo = s.path("repo")
 	self, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	make := exec.Command("sh", "-euc", `
 install -m 755 "$0" repolock
 install -m 4755 "$1" as-root
@@ -98,20 +95,18 @@ func (o *rootsProcess) runs(file string) bool {
 	return len(o.lines(file)) > before
 }
 
-// code lets the command end, and returns repolock's exit code.
-func (o *rootsProcess) code() int {
+// exits lets the command end, and checks repolock's exit code.
+func (o *rootsProcess) exits(want int) {
 	o.t.Helper()
 	o.touch("end")
-	return o.process.code()
+	o.process.exits(want)
 }
 
 // logged returns why processes that can't be signalled run on, by the log.
 func (o *rootsProcess) logged(pid int) (reasons []string) {
 	o.t.Helper()
 	file, err := os.Open(o.path("log"))
-	if err != nil {
-		o.t.Fatal(err)
-	}
+	assert.OK(o.t, err)
 	defer file.Close()
 	records, skipped, err := audit.Read(file)
 	if err != nil || skipped > 0 {
@@ -142,13 +137,9 @@ func TestCannotBeSignalled(t *testing.T) {
 		times   int
 	}{{stopped, 1}, {stopped, 2}, {strings.Replace(stopped, "stopped", "killed", 1), 1}} {
 		o.reaches("a warning", func() bool { return strings.Count(o.stderr.String(), c.warning) >= c.times })
-		if !o.runs("root-ticks") {
-			t.Errorf("root's process doesn't run after %s", c.warning)
-		}
+		assert.That(t, o.runs("root-ticks"), "root's process doesn't run after %s", c.warning)
 	}
-	if code := o.code(); code != 79 {
-		t.Errorf("exit code %d", code)
-	}
+	o.exits(79)
 	reasons := o.logged(pid)
 	if got := strings.Join(slices.Compact(slices.Clone(reasons)), " "); got != audit.NotStopped+" "+audit.NotKilled || len(reasons) < 3 {
 		t.Errorf("logged: %q", reasons)
@@ -164,18 +155,14 @@ func TestNoneCanBeSignalled(t *testing.T) {
 			o.reaches("the command to run", func() bool { return o.runs("root-ticks") })
 			o.away()
 			o.says(fmt.Sprintf("1 process of the command can't be %s: pid %d; it runs on without the lock", what, o.pidOfRoot()))
-			if !o.runs("root-ticks") {
-				t.Error("it was stopped")
-			}
+			assert.That(t, o.runs("root-ticks"), "it was stopped")
 			want := 79
 			if onLost == "pause" { // the lock can be had back, and is held by the time that it ends
 				o.back()
 				o.says("the lock was resumed")
 				want = 0
 			}
-			if code := o.code(); code != want {
-				t.Errorf("exit code %d, want %d", code, want)
-			}
+			o.exits(want)
 		})
 	}
 }

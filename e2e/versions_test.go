@@ -15,6 +15,7 @@ import (
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/sse"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
@@ -65,14 +66,10 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 	k := acquire(t, l, mode)
 	held(0)
 	for i := range renewals {
-		if err := k.Renew(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, k.Renew(t.Context()), nil)
 		held(i + 1)
 	}
-	if err := k.Release(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, k.Release(t.Context()), nil)
 }
 
 // TestVersions: a lock leaves nothing visible, and nothing at all if its versions can be
@@ -150,9 +147,7 @@ func oldVersions(t *testing.T, p place) {
 	}
 	// Deleted by a client that doesn't use versions.
 	putAsRoot(t, p.bucket, key, crashed)
-	if err := rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}))
 	old := p.history(t)[key]
 	stop := neverShows(t, p, key, crashed)
 	live(t, l, replock.Exclusive, func(int) {})
@@ -183,9 +178,7 @@ func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 		for {
 			select {
 			case <-end:
-				if shown > 0 || reads == 0 {
-					t.Errorf("an old version was uncovered in %d of %d reads", shown, reads)
-				}
+				assert.That(t, shown == 0 && reads > 0, "an old version was uncovered in %d of %d reads", shown, reads)
 				return
 			default:
 			}
@@ -233,9 +226,7 @@ func TestVersionPermissions(t *testing.T) {
 				p := place{k, k.shared(t), buckets[c.bucket].Bucket()}
 				if c.what == "denied" { // not the one that is allowed
 					p.bucket = k.on(k.shared(t)).bucket
-					if err := rootOf(t).EnableVersioning(t.Context(), p.bucket); err != nil {
-						t.Fatal(err)
-					}
+					assert.OK(t, rootOf(t).EnableVersioning(t.Context(), p.bucket))
 				}
 				plain := string(policy(t, "exclusive", p))
 				changed := strings.ReplaceAll(c.change.Replace(plain), "BUCKET", p.bucket)
@@ -281,9 +272,7 @@ func TestOpaqueETag(t *testing.T) {
 				t.Run(fmt.Sprintf("%s, %s, %s", name, k.name, mode), func(t *testing.T) {
 					t.Parallel()
 					p := k.on(k.shared(t))
-					if err := rootOf(t).SetBucketEncryption(t.Context(), p.bucket, c.encryption); err != nil {
-						t.Fatal(err)
-					}
+					assert.OK(t, rootOf(t).SetBucketEncryption(t.Context(), p.bucket, c.encryption))
 					// Declared, a renewal is a put for each object. Otherwise renewals prove If-Match,
 					// the last one at the latest uses it, and they look before each put.
 					opaqueETag(t, p, mode, c.opaque, "&conditions=kept", 0, 1)
@@ -302,9 +291,7 @@ func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool, declared 
 			return
 		}
 		// No body is read, so the ETag is the expected one.
-		if len(log) != requests*int(mode) {
-			t.Errorf("a renewal takes %d requests:\n%v", len(log), log)
-		}
+		assert.That(t, len(log) == requests*int(mode), "a renewal takes %d requests:\n%v", len(log), log)
 		for _, r := range log {
 			if r.Op == "list" && declared == "" {
 				continue
@@ -326,14 +313,10 @@ func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool, declared 
 func (p place) checksums(t *testing.T, key string) bool {
 	t.Helper()
 	stream, o, _, err := minio.Core{Client: rootOf(t)}.GetObject(t.Context(), p.bucket, key, minio.GetObjectOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer stream.Close()
 	body, err := io.ReadAll(stream)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	sum := md5.Sum(body)
 	return o.ETag == hex.EncodeToString(sum[:])
 }

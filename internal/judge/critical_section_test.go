@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // whole is a log with one entry of each kind.
@@ -45,9 +47,7 @@ func TestReadKilled(t *testing.T) {
 	log := whole()
 	for n := 1; n < len(log); n++ {
 		s, err := Read(append(slices.Clone(log[:n]), log[len(log)-1]))
-		if err != nil || s.Entered != (n > 1) || s.Ended != 9 {
-			t.Errorf("after %d: %+v, %v", n, s, err)
-		}
+		assert.That(t, err == nil && s.Entered == (n > 1) && s.Ended == 9, "after %d: %+v, %v", n, s, err)
 		if last := len(s.Acts) - 1; last >= 0 && s.Acts[last].Answered != (n > 3 && n < 6) {
 			t.Errorf("after %d: %+v", n, s.Acts)
 		}

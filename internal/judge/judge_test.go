@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/anishathalye/porcupine"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // patience is longer than the judgement of any of these histories takes.
@@ -108,9 +110,7 @@ func TestLongHistory(t *testing.T) {
 		}
 	}
 	v := Judge(sections, patience)
-	if v.Result != Violated || len(v.Violations) != 1 {
-		t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
-	}
+	assert.That(t, v.Result == Violated && len(v.Violations) == 1, "%s: %s %v", v.Result, v.Why, v.Violations)
 	var picture strings.Builder
 	if err := v.Picture(&picture); err != nil || !strings.Contains(picture.String(), "<html") || !strings.Contains(picture.String(), v.Violations[0].Sections[1]+" takes") {
 		t.Errorf("a picture of %d bytes, %v", picture.Len(), err)
@@ -121,7 +121,5 @@ func TestLongHistory(t *testing.T) {
 // TestUnknown: a search that was given up has no verdict.
 func TestUnknown(t *testing.T) {
 	v := Judge(crowd(rand.New(rand.NewPCG(3, 4)), 10, 5000, 4), 1)
-	if v.Result != Unknown || v.Why == "" {
-		t.Errorf("%s %q", v.Result, v.Why)
-	}
+	assert.That(t, v.Result == Unknown && v.Why != "", "%s %q", v.Result, v.Why)
 }

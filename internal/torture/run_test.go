@@ -83,9 +83,7 @@ func TestHolds(t *testing.T) {
 		t.Errorf("%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
 	}
 	c := r.Counts
-	if !all(c) {
-		t.Errorf("%+v", c)
-	}
+	assert.That(t, all(c), "%+v", c)
 	a.nothingLeft(r)
 	in := 0
 	for d := json.NewDecoder(&a.log); d.More(); {

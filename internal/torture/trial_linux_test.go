@@ -184,9 +184,7 @@ func TestTrialCleans(t *testing.T) {
 	tr, dir := newTrial(t, `sh -c "mkdir PLACE/lock || { sleep 0.2; exit 75; }; {}; rmdir PLACE/lock"`, time.Second, KillAll, KillWrapper)
 	tr.least.free = time.Second
 	r, err := tr.Run(t.Context())
-	if !errors.Is(err, errBlocked) || r.Verdict.Result != judge.Violated {
-		t.Errorf("%v: %s", err, r.Verdict.Result)
-	}
+	assert.That(t, errors.Is(err, errBlocked) && r.Verdict.Result == judge.Violated, "%v: %s", err, r.Verdict.Result)
 	tr.Clean = "sh -c 'echo >>" + dir + "/cleaned; rm -rf " + dir + "/lock'"
 	tr.Rounds = 2
 	r = tr.run(t)

@@ -72,9 +72,7 @@ c1-2 exclusive |                             ..#################################
 ! stop-child
 `
 	got := strings.Replace(picture(StopChild, v, events), ">", "#", 1)
-	if got != want {
-		t.Errorf("%s\nwant\n%s", got, want)
-	}
+	assert.That(t, got == want, "%s\nwant\n%s", got, want)
 	v = judge.Violation{Name: NeverFreed, Sections: []string{"c0-1"}, Text: "blocked"}
 	if got := picture(KillAll, v, events); !strings.Contains(got, "\nothers         |") || !strings.HasPrefix(got, "kill-all: blocked\n") {
 		t.Error(got)
@@ -94,7 +92,5 @@ func TestWitness(t *testing.T) {
 	log, err := os.ReadFile(name)
 	assert.OK(t, err)
 	s, events := section(t, log, "x", judge.Exclusive)
-	if !s.Entered || s.Last-s.In < hold || events[1].PID == 0 || events[1].Text != namespaces() {
-		t.Errorf("%+v", s)
-	}
+	assert.That(t, s.Entered && s.Last-s.In >= hold && events[1].PID != 0 && events[1].Text == namespaces(), "%+v", s)
 }

@@ -9,19 +9,17 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestDocument has the rules of EXCLUSIVE_LOCK in its words, and checks the daemon by
 // each. EPERM has a test beside locking/beads.
 func TestDocument(t *testing.T) {
 	ended := exec.Command("true")
-	if err := ended.Run(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, ended.Run())
 	host, err := os.Hostname()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	lock := func(pid int, host string) string {
 		return fmt.Sprintf(`{"holder": "vc-executor", "pid": %d, "hostname": %q, `+
 			`"started_at": "2025-10-25T12:00:00Z", "version": "1.0.0"}`, pid, host)
@@ -55,9 +53,7 @@ func TestDocument(t *testing.T) {
 			dir := t.TempDir()
 			path := filepath.Join(dir, ".exclusive-lock")
 			if c.body != "" {
-				if err := os.WriteFile(path, []byte(c.body), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				assert.OK(t, os.WriteFile(path, []byte(c.body), 0o644))
 			}
 			skip, _, err := Daemon{}.ShouldSkipDatabase(dir)
 			if skip == c.syncs || (err == nil) != (c.says == "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
@@ -79,9 +75,7 @@ func TestCycleCompletes(t *testing.T) {
 	d := Daemon{Sync: func() {
 		body := fmt.Sprintf(`{"holder": "x", "pid": %d, "hostname": %q, "started_at": "2025-10-25T12:00:00Z"}`,
 			os.Getpid(), host)
-		if err := os.WriteFile(filepath.Join(dir, ".exclusive-lock"), []byte(body), 0o644); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, os.WriteFile(filepath.Join(dir, ".exclusive-lock"), []byte(body), 0o644), nil)
 		completed = true
 	}}
 	if !d.Cycle(dir) || !completed || d.Cycle(dir) {

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 var (
@@ -46,9 +48,7 @@ func TestCitations(t *testing.T) {
 				}
 			}
 			for _, name := range paths(cited.text) {
-				if !tree.has(path.Dir(f.path), name) {
-					t.Errorf("%s:%d: there is no %s", f.path, cited.line, name)
-				}
+				assert.That(t, tree.has(path.Dir(f.path), name), "%s:%d: there is no %s", f.path, cited.line, name)
 			}
 		}
 	}
@@ -113,27 +113,21 @@ func TestIndex(t *testing.T) {
 			t.Errorf("docs/README.md has no link to %s", f.path)
 		}
 	}
-	if pages < 30 {
-		t.Errorf("only %d pages are found", pages)
-	}
+	assert.That(t, pages >= 30, "only %d pages are found", pages)
 }
 
 // TestSteps: a heading of the specification that is the name of a step is that of a function.
 func TestSteps(t *testing.T) {
 	code := ""
 	files, err := filepath.Glob(root + "/replock/*.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, name := range files {
 		if !strings.HasSuffix(name, "_test.go") {
 			code += read(t, name)
 		}
 	}
 	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/protocol.md"), -1)
-	if len(steps) < 10 {
-		t.Errorf("docs/protocol.md has only the steps %q", steps)
-	}
+	assert.That(t, len(steps) >= 10, "docs/protocol.md has only the steps %q", steps)
 	for _, m := range steps {
 		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `\(`).MatchString(code) {
 			t.Errorf("replock has no function %s", m[1])
@@ -156,18 +150,14 @@ func TestRules(t *testing.T) {
 			cited[name] = true
 		}
 		for _, name := range quoted(row[3]) {
-			if tree.runs[name] == "" {
-				t.Errorf("there is no run %q of the model", name)
-			}
+			assert.That(t, tree.runs[name] != "", "there is no run %q of the model", name)
 			cited[name] = true
 		}
 		if testName.FindString(row[1]) == "" {
 			t.Errorf("no test guards the rule %q", row[0])
 		}
 	}
-	if len(rules) < 30 {
-		t.Errorf("only %d rules are found", len(rules))
-	}
+	assert.That(t, len(rules) >= 30, "only %d rules are found", len(rules))
 	for name := range tree.mutants {
 		if !cited[name] {
 			t.Errorf("the mutant %q guards no rule of docs/protocol.md", name)
@@ -205,9 +195,7 @@ func TestResults(t *testing.T) {
 func read(t *testing.T, name string) string {
 	t.Helper()
 	raw, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return string(raw)
 }
 
@@ -269,9 +257,7 @@ func readTree(t *testing.T) tree {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+,$`).FindAllStringSubmatch(read(t, root+"/internal/test/mutants/engine.go"), -1) {
 		r.mutants[m[1]] = true
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 )
 
@@ -29,14 +30,10 @@ func (c *caller) signIn(keyID string) {
 func (c *caller) do(r *http.Request, status int) map[string]any {
 	c.t.Helper()
 	res, err := http.DefaultClient.Do(r)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	assert.OK(c.t, err)
 	defer res.Body.Close()
 	raw, err := io.ReadAll(res.Body)
-	if err != nil {
-		c.t.Fatal(err)
-	}
+	assert.OK(c.t, err)
 	if res.StatusCode != status || res.Header.Get("Date") == "" {
 		c.t.Errorf("%s: %s, want %d: %s", r.URL.Path, res.Status, status, raw)
 	}
@@ -136,9 +133,7 @@ func TestUploadRefusals(t *testing.T) {
 	c.upload(400, "auth_token_limit", to, "k", sha1OfHello, strings.NewReader("hello"))
 	c.upload(200, "", other, "k", sha1OfHello, strings.NewReader("hello"))
 	_, _ = io.WriteString(w, "ello")
-	if err := <-first; err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, <-first, nil)
 	c.upload(200, "", to, "k", sha1OfHello, strings.NewReader("hello"))
 
 	// After a 503 another one is needed.

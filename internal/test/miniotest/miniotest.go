@@ -18,6 +18,7 @@ import (
 	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/sse"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/internal/test/server"
 	"github.com/repolock/repolock/store"
@@ -123,9 +124,7 @@ func (s *Server) end(sig os.Signal) {
 func (s *Server) Client() *minio.Client {
 	s.t.Helper()
 	client, err := minio.New(s.address, &minio.Options{Creds: credentials.NewStaticV4(User, Password, "")})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, err)
 	return client
 }
 
@@ -139,9 +138,7 @@ func (s *Server) bucket(opts minio.MakeBucketOptions) string {
 	s.t.Helper()
 	client := s.Client()
 	bucket := "repolock-" + strings.ToLower(rand.Text()[:16])
-	if err := client.MakeBucket(s.t.Context(), bucket, opts); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, client.MakeBucket(s.t.Context(), bucket, opts))
 	if s.shared { // a test's own server is removed as a whole
 		s.t.Cleanup(func() {
 			ctx := context.Background() // the test's own has ended
@@ -228,9 +225,7 @@ func Open(t testing.TB, url string) store.Store {
 		t.Setenv(name, value)
 	}
 	s, err := open.Store(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return s
 }
 

@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/server"
 )
 
@@ -47,9 +48,7 @@ func New(t testing.TB, settings ...string) *Server {
 func prepare(t testing.TB, settings []string) *Server {
 	t.Helper()
 	dir, err := open("pg-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	s := &Server{t: t, dir: dir, port: server.Port(t), settings: settings}
 	t.Cleanup(func() {
 		s.Kill()
@@ -90,9 +89,7 @@ func (s *Server) Socket() string { return s.dir }
 func (s *Server) Hosts(lines ...string) {
 	s.t.Helper()
 	text := strings.Join(lines, "\n") + "\n"
-	if err := os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(text), 0o600); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, os.WriteFile(filepath.Join(s.data(), "pg_hba.conf"), []byte(text), 0o600))
 	const loaded = "select pg_conf_load_time()"
 	before := s.PSQL(loaded)
 	signal([]int{s.process.Pid()}, syscall.SIGHUP)
@@ -313,9 +310,7 @@ func signal(pids []int, sig syscall.Signal) {
 func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 	t.Helper()
 	dir, err := open("pgbouncer-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(dir) })
 	port := server.Port(t)
 	text := fmt.Sprintf("[databases]\n* = host=127.0.0.1 port=%d user=postgres\n[pgbouncer]\nlisten_addr=127.0.0.1\n"+
@@ -324,14 +319,10 @@ func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 		text += setting + "\n"
 	}
 	path := filepath.Join(dir, "pgbouncer.ini")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(path, []byte(text), 0o644))
 	address := fmt.Sprintf("127.0.0.1:%d", port)
 	process, err := server.Start(command("pgbouncer", path), func() bool { return listens(address) })
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { process.End(os.Kill) })
 	return address
 }
@@ -346,9 +337,7 @@ func Busy(t testing.TB, s *Server, address string) (stop func()) {
 	host, port, _ := strings.Cut(address, ":")
 	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres",
 		"-T", "3600", "-c", "4", "-f", script, "postgres")
-	if err := bench.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, bench.Start())
 	return func() {
 		t.Helper()
 		if err := bench.Process.Signal(syscall.Signal(0)); err != nil {

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // fixture is a proxy in front of a server that keeps the requests.
@@ -52,9 +54,7 @@ func newFixture(t *testing.T, body string) *fixture {
 func (f *fixture) do(method, path, body string, header ...string) (res *http.Response, answer string, err error) {
 	f.t.Helper()
 	r, err := http.NewRequest(method, f.URL()+path, bytes.NewReader([]byte(body)))
-	if err != nil {
-		f.t.Fatal(err)
-	}
+	assert.OK(f.t, err)
 	for i := 0; i < len(header); i += 2 {
 		r.Header.Set(header[i], header[i+1])
 	}
@@ -79,9 +79,7 @@ func always(f Fault) Behaviour {
 
 func contains(t *testing.T, s, want string) {
 	t.Helper()
-	if !strings.Contains(s, want) {
-		t.Errorf("%q isn't in: %s", want, s)
-	}
+	assert.That(t, strings.Contains(s, want), "%q isn't in: %s", want, s)
 }
 
 func TestPassesOn(t *testing.T) {
@@ -149,9 +147,7 @@ func TestHang(t *testing.T) {
 				t.Errorf("%v", err)
 			}
 			f.Settle()
-			if len(f.Take()) != 1 || f.arrived() != 0 {
-				t.Error("it was forwarded")
-			}
+			assert.That(t, len(f.Take()) == 1 && f.arrived() == 0, "it was forwarded")
 		})
 	}
 }
@@ -178,9 +174,7 @@ func TestStopAndStart(t *testing.T) {
 	if _, _, err := f.do("GET", "/bucket/key", ""); err == nil {
 		t.Fatal("it answers though it is stopped")
 	}
-	if err := f.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, f.Start())
 	if f.URL() != url {
 		t.Errorf("it was at %s and is at %s", url, f.URL())
 	}
@@ -197,9 +191,7 @@ func TestClose(t *testing.T) {
 		t.Fatal("it was answered")
 	}
 	f.Close()
-	if f.arrived() != 0 {
-		t.Error("it was forwarded")
-	}
+	assert.That(t, f.arrived() == 0, "it was forwarded")
 }
 
 func TestNames(t *testing.T) {
@@ -231,9 +223,7 @@ func TestNames(t *testing.T) {
 				t.Errorf("%s %s: %s, want %s %q #%d", c.method, c.path, e, c.op, c.key, i+1)
 			}
 		}
-		if len(log) != 2 {
-			t.Errorf("%d requests are in the log", len(log))
-		}
+		assert.That(t, len(log) == 2, "%d requests are in the log", len(log))
 	}
 }
 
@@ -269,9 +259,7 @@ func TestShift(t *testing.T) {
 			f := newFixture(t, c.answer)
 			f.Behave(Behaviour{Shift: time.Hour})
 			res, answer, err := f.do(c.method, c.path, "")
-			if err != nil || answer != c.want {
-				t.Errorf("%v %s", err, answer)
-			}
+			assert.That(t, err == nil && answer == c.want, "%v %s", err, answer)
 			if date, modified := res.Header.Get("Date"), res.Header.Get("Last-Modified"); date != "Sat, 21 Nov 2026 11:00:00 GMT" || modified != "Sat, 21 Nov 2026 10:30:00 GMT" {
 				t.Errorf("Date %s, Last-Modified %s", date, modified)
 			}
@@ -287,13 +275,9 @@ func TestStripConditions(t *testing.T) {
 	f := newFixture(t, "")
 	f.Behave(Behaviour{StripConditions: true, Sign: &Credentials{"root", "secret"}})
 	_, _, err := f.do("PUT", "/bucket/key", "body", "Authorization", signed, "X-Amz-Date", "20200101T000000Z", "If-None-Match", "*", "If-Match", `"e"`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	h := f.got[0].Header
-	if h.Get("If-None-Match") != "" || h.Get("If-Match") != "" || f.sent[0] != "body" {
-		t.Errorf("%v %q", h, f.sent)
-	}
+	assert.That(t, h.Get("If-None-Match") == "" && h.Get("If-Match") == "" && f.sent[0] == "body", "%v %q", h, f.sent)
 	contains(t, h.Get("Authorization"), "Credential=root/")
 	contains(t, h.Get("Authorization"), "/eu-north-1/s3/aws4_request")
 	if at, err := time.Parse("20060102T150405Z", h.Get("X-Amz-Date")); err != nil || time.Since(at) > time.Minute {
@@ -307,9 +291,7 @@ func TestSignChunked(t *testing.T) {
 	body := "4;chunk-signature=00\r\nbody\r\n3;chunk-signature=00\r\n it\r\n0;chunk-signature=00\r\nx-amz-checksum-crc32c:abcd==\r\nx-amz-trailer-signature:00\r\n\r\n"
 	_, _, err := f.do("PUT", "/bucket/key", body, "Authorization", signed, "X-Amz-Content-Sha256", "STREAMING-AWS4-HMAC-SHA256-PAYLOAD-TRAILER",
 		"Content-Encoding", "aws-chunked", "X-Amz-Decoded-Content-Length", "7", "X-Amz-Trailer", "x-amz-checksum-crc32c")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	h := f.got[0].Header
 	if f.sent[0] != "body it" || strings.Contains(h.Get("Authorization"), "content-length") || h.Get("Content-Encoding") != "" || h.Get("X-Amz-Checksum-Crc32c") != "abcd==" {
 		t.Errorf("%q %v", f.sent[0], h)

@@ -4,6 +4,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestRun runs the real go test on a module of its own, and checks its output and exit code.
@@ -11,9 +13,7 @@ func TestRun(t *testing.T) {
 	t.Chdir(t.TempDir())
 	write := func(name, text string) {
 		t.Helper()
-		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	}
 	const begin = "package p\n\nimport \"testing\"\n\nfunc TestFirst(t *testing.T) { t.Log(\"unseen\") }\n"
 	write("go.mod", "module example.org/p\n\ngo 1.26\n")
@@ -40,13 +40,9 @@ func TestRun(t *testing.T) {
 		write("p_test.go", text)
 		var out strings.Builder
 		code, err := run("go", []string{"-count=1", "."}, &out)
-		if code != test.code || err != nil {
-			t.Errorf("%s: exit code %d, %v", name, code, err)
-		}
+		assert.That(t, code == test.code && err == nil, "%s: exit code %d, %v", name, code, err)
 		for _, says := range test.says {
-			if !strings.Contains(out.String(), says) {
-				t.Errorf("%s: no %q", name, says)
-			}
+			assert.That(t, strings.Contains(out.String(), says), "%s: no %q", name, says)
 		}
 		if !strings.HasPrefix(out.String(), "go test -count=1 .\n") {
 			t.Errorf("%s: it doesn't begin with what it runs: %s", name, out.String())

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -15,9 +16,7 @@ func replay(t *testing.T, r *report, start time.Time, events ...string) {
 	for i, e := range events {
 		f := strings.SplitN(e, " ", 3)
 		raw, err := json.Marshal(map[string]string{"Action": f[0], "Package": "example.org/p", "Test": strings.Trim(f[1], "-"), "Output": f[2]})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		r.line(raw, start.Add(time.Duration(i)*time.Second))
 	}
 }

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestSystems: the systems are those that packages are built for.
 func TestSystems(t *testing.T) {
 	raw, err := os.ReadFile("../../../.goreleaser.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	var built []string
 	for _, m := range regexp.MustCompile(`(?m)^ +(?:- |targets: \[)(\w+)_(amd64|arm64)(?:_v1\])?$`).FindAllStringSubmatch(string(raw), -1) {
 		built = append(built, m[1]+"/"+m[2])
@@ -41,12 +41,8 @@ func TestFiles(t *testing.T) {
 		"three/LICENSES/MIT":  "not read: a directory is no text",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		assert.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	in := func(names ...string) (dirs []string) {
 		for _, name := range names {
@@ -55,17 +51,13 @@ func TestFiles(t *testing.T) {
 		return dirs
 	}
 	got, err := notices(map[string][]string{"one": in("one/inner", "one"), "two": in("two"), "three": in("three")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	line, dash := strings.Repeat("=", 72), strings.Repeat("-", 72)
 	want := head
 	for _, entry := range [][2]string{{"one", "of the inside"}, {"one\ntwo", "same\nlicense"}, {"three", "another"}, {"two", "a grant"}} {
 		want += "\n" + line + "\n" + entry[0] + "\n" + dash + "\n\n" + entry[1] + "\n"
 	}
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.That(t, got == want, "got\n%s\nwant\n%s", got, want)
 	if _, err := notices(map[string][]string{"none": in("none")}); err == nil || !strings.Contains(err.Error(), "none") {
 		t.Error(err)
 	}

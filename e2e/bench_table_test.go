@@ -1,0 +1,262 @@
+//go:build unix
+
+package e2e
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/proxy"
+)
+
+// table is made of groups. A ratio is one to the first row of its group.
+type table []group
+
+type group struct {
+	name string
+	rows []row
+}
+
+// row is the measurements of one subject. A missing one is zero, and shown as a dash.
+type row struct {
+	name string
+	// n is the number of measurements.
+	n int
+	// took is the time of the acquire or of the whole process, released that of
+	// the release, and both of one and the same lock.
+	took, released, both times
+	// Each acquire and each release.
+	trips, requests [2]counts
+	// cpu is of the whole process, or for each second of it.
+	cpu times
+	// memory in bytes; goroutines at the end.
+	memory     sizes
+	goroutines int
+	// instructions are those in user mode, and faults the page faults.
+	instructions, faults counts
+}
+
+// layout is the columns after the name, and their cells for a row of a group whose first row is base.
+type layout struct {
+	header []string
+	cells  func(r, base row) []string
+}
+
+var costs = layout{
+	[]string{"n", "ms", "p90 ms", "×", "release ms", "both ms", "×", "round trips", "×", "requests", "×", "CPU ms", "×", "MiB", "×", "goroutines"},
+	func(r, base row) []string {
+		return []string{
+			number(r.n), ms(r.took.median()), ms(r.took.p90()), ratio(r.took.median(), base.took.median()),
+			ms(r.released.median()), ms(r.both.median()), ratio(r.both.median(), base.both.median()),
+			pair(r.trips), ratio(sum(r.trips), sum(base.trips)), pair(r.requests), ratio(sum(r.requests), sum(base.requests)),
+			ms(r.cpu.median()), ratio(r.cpu.median(), base.cpu.median()),
+			millions(r.memory.median(), 1<<20), ratio(r.memory.median(), base.memory.median()), number(r.goroutines),
+		}
+	},
+}
+
+var starts = layout{
+	[]string{"million instructions", "page faults", "CPU ms", "ms"},
+	func(r, _ row) []string {
+		return []string{millions(r.instructions.median(), 1e6), number(r.faults.median()), ms(r.cpu.median()), ms(r.took.median())}
+	},
+}
+
+// markdown is the table, its columns aligned for the terminal, too.
+func (t table) markdown(l layout) string {
+	n := len(l.header)
+	lines := [][]string{append([]string{""}, l.header...), append([]string{":--"}, slices.Repeat([]string{"--:"}, n)...)}
+	for _, g := range t {
+		lines = append(lines, append([]string{"**" + g.name + "**"}, make([]string, n)...))
+		for _, r := range g.rows {
+			lines = append(lines, append([]string{r.name}, l.cells(r, g.rows[0])...))
+		}
+	}
+	width := make([]int, n+1)
+	for _, line := range lines {
+		for i, cell := range line {
+			width[i] = max(width[i], utf8.RuneCountInString(cell))
+		}
+	}
+	var b strings.Builder
+	for _, line := range lines {
+		for i, cell := range line {
+			space := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
+			if i == 0 {
+				cell, space = cell+space, ""
+			}
+			b.WriteString("| " + space + cell + " ")
+		}
+		b.WriteString("|\n")
+	}
+	return b.String()
+}
+
+const nothing = "–"
+
+func ms(d time.Duration) string {
+	switch v := float64(d) / float64(time.Millisecond); {
+	case d == 0:
+		return nothing
+	case v < 10:
+		return fmt.Sprintf("%.2f", v)
+	case v < 100:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.0f", v)
+	}
+}
+
+func millions[T int | int64](v, million T) string {
+	if v == 0 {
+		return nothing
+	}
+	return fmt.Sprintf("%.1f", float64(v)/float64(million))
+}
+
+func number(n int) string {
+	if n == 0 {
+		return nothing
+	}
+	return fmt.Sprint(n)
+}
+
+func ratio[T int | int64 | time.Duration](v, base T) string {
+	switch r := float64(v) / float64(base); {
+	case v == 0 || base == 0:
+		return nothing
+	case r < 10:
+		return fmt.Sprintf("%.2f", r)
+	default:
+		return fmt.Sprintf("%.0f", r)
+	}
+}
+
+// pair returns the costs of an acquire and of a release: "2 + 1".
+func pair(c [2]counts) string {
+	switch {
+	case len(c[0]) == 0:
+		return nothing
+	case len(c[1]) == 0:
+		return c[0].String()
+	default:
+		return c[0].String() + " + " + c[1].String()
+	}
+}
+
+func sum(c [2]counts) int { return c[0].median() + c[1].median() }
+
+// sample is the measurements of one quantity.
+type sample[T cmp.Ordered] []T
+
+type (
+	times  = sample[time.Duration]
+	sizes  = sample[int64]
+	counts = sample[int]
+)
+
+// median returns the middle value, or the smaller of two in the middle, so that it was
+// measured; p90 returns a value that nine in ten don't exceed. An empty sample has zero for
+// both.
+func (s sample[T]) median() T { return s.quantile(50) }
+func (s sample[T]) p90() T    { return s.quantile(90) }
+
+func (s sample[T]) quantile(percent int) (v T) {
+	if len(s) == 0 {
+		return v
+	}
+	return slices.Sorted(slices.Values(s))[(len(s)*percent+99)/100-1]
+}
+
+// String returns the one value that all have, or their range.
+func (s sample[T]) String() string {
+	least, most := slices.Min(s), slices.Max(s)
+	if least == most {
+		return fmt.Sprint(least)
+	}
+	return fmt.Sprintf("%v-%v", least, most)
+}
+
+// lockPart returns the requests of a command for its locks until it deletes its own, and from
+// then on.
+func lockPart(l proxy.Log, locks string) (acquire, release proxy.Log) {
+	for _, e := range l {
+		switch {
+		case !strings.HasPrefix(e.Key, locks):
+		case e.Op == "delete" || len(release) > 0:
+			release = append(release, e)
+		default:
+			acquire = append(acquire, e)
+		}
+	}
+	return acquire, release
+}
+
+// lasted returns the time from the beginning of the first request to the end of the last one.
+func lasted(l proxy.Log) time.Duration {
+	first := slices.MinFunc(l, func(a, b proxy.Entry) int { return a.Start.Compare(b.Start) })
+	last := slices.MaxFunc(l, func(a, b proxy.Entry) int { return a.End.Compare(b.End) })
+	return last.End.Sub(first.Start)
+}
+
+func TestQuantiles(t *testing.T) {
+	for _, c := range []struct {
+		s           counts
+		median, p90 int
+		text        string
+	}{
+		{counts{7}, 7, 7, "7"},
+		{counts{2, 1}, 1, 2, "1-2"},
+		{counts{3, 1, 2}, 2, 3, "1-3"},
+		{counts{10, 9, 8, 7, 6, 5, 4, 3, 2, 1}, 5, 9, "1-10"},
+	} {
+		if m, p, text := c.s.median(), c.s.p90(), c.s.String(); m != c.median || p != c.p90 || text != c.text {
+			t.Errorf("%d: median %d, p90 %d, %q; want %d, %d, %q", []int(c.s), m, p, text, c.median, c.p90, c.text)
+		}
+	}
+}
+
+// TestTable: a missing measurement is a dash, and never a number.
+func TestTable(t *testing.T) {
+	got := table{{"on a disk", []row{
+		{name: "flock", n: 3, took: times{time.Millisecond, 2 * time.Millisecond, 3 * time.Millisecond}, memory: sizes{1 << 20}},
+		{name: "ours", n: 1, took: times{5 * time.Millisecond}, trips: [2]counts{{2}, {1}}, requests: [2]counts{{2, 3}, {1}}},
+	}}}.markdown(costs)
+	for _, want := range []string{
+		"flock 3 2.00 3.00 1.00 – – – – – – – – – 1.0 1.00 –",
+		"ours 1 5.00 5.00 2.50 – – – 2 + 1 – 2-3 + 1 – – – – – –",
+	} {
+		plain := strings.Join(strings.Fields(strings.ReplaceAll(got, "|", " ")), " ")
+		assert.That(t, strings.Contains(plain, want), "%q isn't in\n%s", want, got)
+	}
+}
+
+// TestLockPart: restic's lock ends with the first deletion under locks/, and requests
+// elsewhere are no part of it.
+func TestLockPart(t *testing.T) {
+	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
+	entry := func(op, key string, start, end int) proxy.Entry {
+		return proxy.Entry{Request: proxy.Request{Op: op, Key: key}, Start: at(start), End: at(end)}
+	}
+	acquire, release := lockPart(proxy.Log{
+		entry("get", "restic/config", 0, 1),
+		entry("list", "restic/locks/", 2, 3),
+		entry("put", "restic/locks/1", 4, 9),
+		entry("get", "restic/locks/2", 5, 6),
+		entry("get", "restic/index/1", 10, 20),
+		entry("delete", "restic/locks/1", 21, 24),
+		entry("list", "restic/locks/", 24, 25),
+	}, "restic/locks/")
+	if len(acquire) != 3 || lasted(acquire) != 7*time.Second {
+		t.Errorf("acquire: %v, %v", lasted(acquire), acquire)
+	}
+	if len(release) != 2 || lasted(release) != 4*time.Second {
+		t.Errorf("release: %v, %v", lasted(release), release)
+	}
+}

@@ -1,0 +1,254 @@
+//go:build linux && programs
+
+package e2e
+
+import (
+	"encoding/xml"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+var demoTo = flag.String("demo", "", "the directory that TestDemo writes the README's drawings into")
+
+// TestDemo records the README's drawings anew, from real runs: rclone on hosts of Linux namespaces, with a
+// limited bandwidth. Each command ends as it should. The drawings, and those that are there, show what they
+// are about.
+func TestDemo(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		record func(demo) []byte
+		texts  []string
+	}{
+		"demo.svg":  {demo.terminals, []string{"exit code 75", "waiting ", "pruned", "Killed", "free"}},
+		"night.svg": {demo.night, []string{"root@web", "root@db", "root@mail", "refused", "removed the stale lock"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			anew := string(c.record(newDemo(t)))
+			for which, raw := range map[string]string{"anew": anew, "in docs": read(t, "../docs/"+name)} {
+				assert.That(t, len(raw) <= 60<<10, "%s: %d bytes", which, len(raw))
+				d := xml.NewDecoder(strings.NewReader(raw))
+				var err error
+				for err == nil {
+					_, err = d.Token()
+				}
+				assert.That(t, errors.Is(err, io.EOF), "%s: %v", which, err)
+				for _, text := range c.texts {
+					assert.That(t, strings.Contains(raw, text), "%s: doesn't show %q", which, text)
+				}
+			}
+			if *demoTo != "" {
+				assert.OK(t, os.WriteFile(filepath.Join(*demoTo, name), []byte(anew), 0o644))
+			}
+		})
+	}
+}
+
+// demo is hosts that see the directory of a site as /srv, with a repository and documents to back up.
+type demo struct{ *site }
+
+// limit is rclone's: it copies so much a second.
+const limit = "--bwlimit 1M"
+
+func newDemo(t *testing.T) demo {
+	t.Helper()
+	d := demo{newSite(t)}
+	for name, kib := range map[string]int{
+		"documents/report.pdf": 6 << 10, "mail/inbox": 3 << 10, "remote/data/old/report.pdf": 1, ".config/rclone/rclone.conf": 0,
+	} {
+		d.write(name, strings.Repeat("\x00", kib<<10))
+	}
+	d.env = []string{
+		"PLACE=" + d.dir, "HOME=/srv", "XDG_CACHE_HOME=", "LC_ALL=C.UTF-8", "TERM=xterm", "INPUTRC=/dev/null", "REPOLOCK_REPO=/srv/remote",
+		"RCLONE_CONFIG_REMOTE_TYPE=alias", "RCLONE_CONFIG_REMOTE_REMOTE=/srv/remote/data", "REPOLOCK_AUDIT=/srv/audit.jsonl",
+	}
+	return d
+}
+
+// host returns a command line that runs a command with a host name of its own. The process becomes the
+// command.
+func host(name string, command ...string) []string {
+	const enter = `hostname "$0" && mount --bind "$PLACE" /srv && cd /srv && export PS1="$0$ " && exec "$@"`
+	return append([]string{"unshare", "--map-root-user", "--mount", "--uts", "--", "sh", "-c", enter, name}, command...)
+}
+
+// terminals draws two terminals: a backup, a prune that is refused and then waits, and a backup that is
+// killed.
+func (d demo) terminals() []byte {
+	web, store := d.record("web", 7), d.record("store", 32)
+	const prune = "-- rclone delete remote:old"
+	web.enter("repolock backup -- rclone copy " + limit + " documents remote:documents")
+	d.has("lock.shared")
+	store.run("repolock status")
+	store.run("repolock prune " + prune + "; echo \"exit code $?\"")
+	store.joins("exit code 75")
+	store.enter("repolock prune --wait 15m " + prune + " && echo pruned")
+	store.joins("waiting ")
+	web.ends()
+	store.ends()
+	store.joins("pruned" + prompt("store"))
+	web.enter("repolock backup --ttl 10s -- rclone copy " + limit + " mail remote:mail")
+	d.has("lock.shared")
+	web.kill()
+	web.joins("Killed")
+	store.enter("repolock prune --wait 15m " + prune + " && echo free")
+	store.joins("waiting ")
+	store.joins("free" + prompt("store"))
+	return animation(&web.film, &store.film)
+}
+
+// has waits until there is an object of a kind.
+func (d demo) has(kind string) {
+	d.t.Helper()
+	d.until(kind, hang, func() bool {
+		found, _ := filepath.Glob(d.path("remote/index/" + kind + "/*"))
+		return len(found) > 0
+	})
+}
+
+// night draws a night of a minute, in which a second stands for ten minutes: hosts that back up and
+// restore side by side, a prune that is refused, one that waits and a backup behind it, and a backup
+// that is killed, whose lock the next prune removes.
+func (d demo) night() []byte {
+	job := func(on, operation string, flags []string, rclone ...string) *process {
+		line := slices.Concat([]string{"repolock", operation, "--quiet", "--ttl", "10s"}, flags, []string{"--", "rclone"}, rclone, strings.Fields(limit))
+		argv := host(on, line...)
+		return d.run(exec.Command(argv[0], argv[1:]...))
+	}
+	backup := func(on string, mib int, flags ...string) *process {
+		from := fmt.Sprintf("night/%s-%d", on, mib)
+		d.write(from+"/data", strings.Repeat("\x00", mib<<20))
+		return job(on, "backup", flags, "copy", from, "remote:"+from)
+	}
+	prune := func(mib int, flags ...string) *process {
+		kept := fmt.Sprintf("kept-%d", mib)
+		d.write(kept+"/data", strings.Repeat("\x00", mib<<20))
+		return job("store", "prune", flags, "sync", kept, "remote:kept")
+	}
+	web := backup("web", 14)
+	d.has("lock.shared")
+	time.Sleep(2 * time.Second)
+	db := backup("db", 6)
+	time.Sleep(3 * time.Second)
+	mail := backup("mail", 16)
+	time.Sleep(2 * time.Second)
+	prune(1).exits(75)
+	db.exits(0)
+	restore := job("db", "restore", nil, "copy", "remote:night/db-6", "restored")
+	waits := prune(5, "--wait", "15m")
+	d.has("lock.intent")
+	late := backup("db", 7, "--wait", "15m")
+	for _, p := range []*process{web, restore, mail, waits, late} {
+		p.exits(0)
+	}
+	killed := backup("web", 30)
+	d.has("lock.shared")
+	time.Sleep(4 * time.Second)
+	killed.signal(syscall.SIGKILL)
+	killed.exits(-int(syscall.SIGKILL))
+	prune(4, "--wait", "15m").exits(0)
+	d.start("history", "--svg", d.path("night.svg"), d.path("audit.jsonl")).exits(0)
+	return []byte(read(d.t, d.path("night.svg")))
+}
+
+// recorded is a shell on a host, in a terminal whose screens are recorded.
+type recorded struct {
+	*window
+	film
+}
+
+func (d demo) record(on string, rows int) *recorded {
+	d.t.Helper()
+	r := &recorded{window: d.terminal(on, columns, rows+1, host(on, "bash", "--norc", "--noprofile", "-i")), film: film{host: on}}
+	go r.record()
+	r.joins(prompt(on))
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.pictures = r.pictures[len(r.pictures)-1:] // which begins with the prompt
+	return r
+}
+
+// record notes each change of the screen, until the terminal is closed.
+func (r *recorded) record() {
+	for ; ; time.Sleep(20 * time.Millisecond) {
+		out, err := r.command("capture-pane", "-p").Output()
+		if err != nil {
+			return
+		}
+		rows := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
+		for i, row := range rows {
+			rows[i] = strings.TrimRight(row, " ")
+		}
+		r.mu.Lock()
+		if len(r.pictures) == 0 || !slices.Equal(rows, r.pictures[len(r.pictures)-1].rows) {
+			r.pictures = append(r.pictures, picture{time.Now(), rows})
+		}
+		r.mu.Unlock()
+	}
+}
+
+// enter types a command, a few letters at a time.
+func (r *recorded) enter(command string) {
+	r.s.t.Helper()
+	for typed := range slices.Chunk([]byte(command), 12) {
+		if last := len(typed) - 1; typed[last] == ';' { // tmux takes it for the end of its own command
+			typed = append(typed[:last:last], `\;`...)
+		}
+		r.tmux("send-keys", "-l", "--", string(typed))
+		time.Sleep(120 * time.Millisecond)
+	}
+	r.key("Enter")
+}
+
+// run types a command, and waits for the next prompt.
+func (r *recorded) run(command string) {
+	r.s.t.Helper()
+	before := r.prompts()
+	r.enter(command)
+	r.s.until("the prompt after "+command, hang, func() bool { return r.idle() && r.prompts() > before })
+}
+
+// joins waits for a text on the screen. A text that wraps is found, too.
+func (r *recorded) joins(text string) {
+	r.s.t.Helper()
+	r.s.until(text, hang, func() bool { return strings.Contains(strings.Join(r.now(), ""), strings.TrimSpace(text)) })
+}
+
+// ends waits for the next prompt.
+func (r *recorded) ends() { r.s.t.Helper(); r.s.until("the prompt of "+r.host, hang, r.idle) }
+
+// prompts counts the prompts on the screen.
+func (r *recorded) prompts() (n int) {
+	for _, row := range r.now() {
+		if strings.HasPrefix(row, strings.TrimSpace(prompt(r.host))) {
+			n++
+		}
+	}
+	return n
+}
+
+// idle reports whether the last row is an empty prompt.
+func (r *recorded) idle() bool {
+	rows := slices.DeleteFunc(slices.Clone(r.now()), func(row string) bool { return row == "" })
+	return len(rows) > 0 && rows[len(rows)-1] == strings.TrimSpace(prompt(r.host))
+}
+
+// kill kills the command that the shell runs, and nothing else, as kill -9 does.
+func (r *recorded) kill() {
+	r.s.t.Helper()
+	shell := strings.TrimSpace(r.tmux("display-message", "-p", "#{pane_pid}"))
+	children := strings.Fields(read(r.s.t, "/proc/"+shell+"/task/"+shell+"/children"))
+	assert.Equal(r.s.t, len(children), 1, "processes of %s", r.host)
+	assert.OK(r.s.t, exec.Command("kill", "-9", children[0]).Run())
+}
