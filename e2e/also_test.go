@@ -118,13 +118,9 @@ func (s *systems) objects(repo string) (all []string) {
 func (s *systems) nothingLeft() {
 	s.t.Helper()
 	if s.redis != nil {
-		if keys := s.redis.CLI("keys", "*"); keys != "" {
-			s.t.Errorf("redis still has %s", keys)
-		}
+		assert.Equal(s.t, s.redis.CLI("keys", "*"), "", "keys of redis")
 	}
-	if kinds := s.heldKinds(); len(kinds) > 0 {
-		s.t.Errorf("still held: %v", kinds)
-	}
+	assert.Equal(s.t, s.heldKinds(), nil, "still held")
 	for _, dir := range []string{"fleet", "beads/.beads"} {
 		entries, err := os.ReadDir(s.path(dir))
 		assert.OK(s.t, err)
@@ -134,9 +130,7 @@ func (s *systems) nothingLeft() {
 			}
 		}
 	}
-	if left := append(s.objects("repo"), s.objects("third")...); len(left) > 0 {
-		s.t.Errorf("still there: %v", left)
-	}
+	assert.Equal(s.t, append(s.objects("repo"), s.objects("third")...), nil, "still there")
 }
 
 // entry is what these tests read of a line of the audit log.
@@ -183,9 +177,7 @@ func (s *systems) releasedInReverse(n, lost int) {
 		want = slices.Delete(want, lost, lost+1)
 	}
 	slices.Reverse(want)
-	if got := ids(all, "lock_released"); !slices.Equal(got, want) {
-		s.t.Errorf("released %v, want %v", got, want)
-	}
+	assert.Equal(s.t, ids(all, "lock_released"), want, "released")
 }
 
 // marks is a command under several locks. It marks each lock by a file that only one process
@@ -213,12 +205,8 @@ func TestAlsoOrder(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if two := s.lines("two"); len(two) > 0 {
-		t.Errorf("%d times two held a lock: %v", len(two), two[0])
-	}
-	if rounds := s.lines("rounds"); len(rounds) != contenders*each {
-		t.Errorf("%d rounds, want %d", len(rounds), contenders*each)
-	}
+	assert.Equal(t, s.lines("two"), nil, "two held a lock")
+	assert.Equal(t, len(s.lines("rounds")), contenders*each, "rounds")
 	s.nothingLeft()
 }
 
@@ -285,9 +273,7 @@ func TestAlsoRefused(t *testing.T) {
 	p := run(75, "--audit", s.path("audit"))
 	p.contains(s.urls[kindBeads], holder)
 	s.releasedInReverse(5, -1)
-	if blocked := ids(s.audited(), "lock_blocked"); len(blocked) != 1 {
-		t.Errorf("%d refusals in the audit log", len(blocked))
-	}
+	assert.Equal(t, len(ids(s.audited(), "lock_blocked")), 1, "refusals in the audit log")
 	run(75, "--json").contains(`"lock_blocked"`, s.urls[kindBeads], strconv.Itoa(other.Process.Pid))
 	run(75, "--wait", "3s").contains(s.urls[kindBeads], holder, "still held after ")
 	run(0, "--if-held", "skip").contains("skipped: ", s.urls[kindBeads])
@@ -339,9 +325,7 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 		"check after the release: 79\n": 1, "run after the release: 0\n": 3,
 		"it is the lock that this very command runs under": 6, "it ran": 0,
 	} {
-		if got := strings.Count(said, text); got != n {
-			t.Errorf("%d times %q, want %d", got, text, n)
-		}
+		assert.Equal(t, strings.Count(said, text), n, "times %q", text)
 	}
 	s.releasedInReverse(4, -1)
 	s.nothingLeft()

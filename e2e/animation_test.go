@@ -214,9 +214,7 @@ func TestAnimation(t *testing.T) {
 		{time.Second, "a$ <one>|waiting 1s|b$ two"}, {1500 * time.Millisecond, "a$ <one>|done|a$|b$ two"},
 		{1440*time.Millisecond + pause + 10*time.Millisecond, "done|a$ exit|b$ two"}, {-1, "done|a$ exit|b$ two"},
 	} {
-		if got := shownAt(t, drawn, float64(c.at)/float64(total)); got != c.want {
-			t.Errorf("at %v: %q, want %q", c.at, got, c.want)
-		}
+		assert.Equal(t, shownAt(t, drawn, float64(c.at)/float64(total)), c.want, "at %v", c.at)
 	}
 	if !strings.Contains(string(drawn), fmt.Sprintf(`dur="%.1fs"`, total.Seconds())) {
 		t.Errorf("it doesn't last %v:\n%s", total, drawn)

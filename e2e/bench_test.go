@@ -305,9 +305,7 @@ func (b *bench) amongOthers() {
 		shared.rows = append(shared.rows, acquire(replock.Shared, few, false, fmt.Sprint(n, " stale")))
 		// The first one removes them.
 		exclusive.rows = append(exclusive.rows, acquire(replock.Exclusive, 1, false, fmt.Sprint(n, " stale, removed")))
-		if left := at.left(); len(left) > 0 {
-			b.Errorf("%d of %d stale locks weren't removed", len(left), n)
-		}
+		assert.Equal(b, len(at.left()), 0, "stale locks that weren't removed, of %d", n)
 	}
 	b.table = append(b.table, shared, exclusive)
 }

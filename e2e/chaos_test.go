@@ -127,9 +127,7 @@ func freesItself(t *testing.T, at place, proxies ...*proxy.Proxy) {
 	}
 	t.Logf("%d objects were left, and out of the way after %v", orphans, time.Since(start).Round(100*time.Millisecond))
 	assert.Is(t, k.Release(t.Context()), nil)
-	if left := left(); len(left) > 0 {
-		t.Errorf("left over: %q", left)
-	}
+	assert.Equal(t, left(), nil, "left over")
 }
 
 // phases ensure what chance might not: a resumed lock, and a lost one.
@@ -267,9 +265,7 @@ func (c *chaos) holds() {
 	if v := c.report.Verdict; v.Result != judge.NotFound {
 		c.t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
 	}
-	if names := c.missing(c.report.Counts); len(names) > 0 {
-		c.t.Errorf("in %v there were not: %v", noEnd, names)
-	}
+	assert.Equal(c.t, c.missing(c.report.Counts), nil, "what didn't happen in %v", noEnd)
 }
 
 // keep keeps the evidence if there is any.

@@ -25,14 +25,10 @@ func TestCloudstic(t *testing.T) {
 	out := p.sh(p.Script())
 	p.contains(out, "Cloudstic refuses to back up: 1", "Cloudstic refuses to prune: 1", "it is in its own way: 1", "cloudstic restore -output")
 	for command, n := range map[string]int{"cloudstic backup -": 2, "cloudstic prune\n": 1, "cloudstic forget -": 1} {
-		if got := strings.Count(out, "ran "+command); got != n {
-			t.Errorf("%q was run %d times, want %d:\n%s", command, got, n, out)
-		}
+		assert.Equal(t, strings.Count(out, "ran "+command), n, "runs of %q in\n%s", command, out)
 	}
 	for _, command := range p.Crontab() {
-		if out := p.sh(command); out != "" {
-			t.Errorf("cron would mail this: %s", out)
-		}
+		assert.Equal(t, p.sh(command), "", "what cron would mail")
 	}
 	p.contains(p.sh(`. "$HOME/backup.env"; ls "$HOME/backups/snapshot" | wc -l; cloudstic check`), "3\n", "ran cloudstic check")
 	if copied := p.sh(`tar -tf "$HOME/copy.tar"`); !strings.Contains(copied, "index/packs") || strings.Contains(copied, "index/lock") {

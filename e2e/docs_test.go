@@ -95,9 +95,7 @@ func TestDocs(t *testing.T) {
 		for _, line := range page.Lines() {
 			done[bare(line)] = true
 		}
-		if why := ci.lacks(test, filepath.Base(name)); why != "" {
-			t.Errorf("%s: %s", name, why)
-		}
+		assert.Equal(t, ci.lacks(test, filepath.Base(name)), "", name)
 	}
 	used := map[string]bool{}
 	for _, name := range names {
@@ -148,9 +146,7 @@ func (d docs) run() {
 		switch by := elsewhere[command]; {
 		case d.done[command] || by == notHere:
 		case strings.HasPrefix(by, "Test"):
-			if why := d.ci.lacks(by, ""); why != "" {
-				d.t.Errorf("%s: %s", command, why)
-			}
+			assert.Equal(d.t, d.ci.lacks(by, ""), "", command)
 		case by != "":
 			assert.That(d.t, d.ci.runs(d.t, by), "%s: .ci/run doesn't run %q", command, by)
 		case strings.HasPrefix(command, "repolock "):
@@ -221,15 +217,34 @@ func (d docs) repolock(command string) {
 // exec runs a command, which must succeed.
 func (d docs) exec(dir, command string) string {
 	d.t.Helper()
-	ctx, cancel := context.WithTimeout(d.t.Context(), time.Hour)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", command)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
-		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
+	out, err := script(d.t, dir, command, append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
+		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH")))
 	assert.That(d.t, err == nil, "%s: %v\n%s", command, err, out)
-	return string(out)
+	return out
+}
+
+// script runs a script in a directory, in a process group that ends with the test.
+func script(t testing.TB, dir, text string, env []string) (out string, err error) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-euc", text)
+	cmd.Dir, cmd.Env = dir, env
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	cmd.WaitDelay = 10 * time.Second // for processes that still have its output open
+	raw, err := cmd.CombinedOutput()
+	return string(raw), err
+}
+
+// in runs a script in a directory, which must succeed, and returns its output.
+func in(t testing.TB, dir, text string, env ...string) string {
+	t.Helper()
+	out, err := script(t, dir, text, append(os.Environ(), env...))
+	if err != nil {
+		t.Fatalf("%s: %v\n%s", text, err, out)
+	}
+	return out
 }
 
 var urlLine = regexp.MustCompile(`(?m)^url = .*`)
@@ -276,16 +291,13 @@ func newCI(t *testing.T) *ci {
 // recipe returns the lines that make would execute.
 func recipe(t *testing.T, targets string) []string {
 	t.Helper()
-	cmd := exec.Command("sh", "-c", "make --no-print-directory -n "+targets)
-	cmd.Dir = ".."
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") })
-	cmd.Env = env
-	out, err := cmd.CombinedOutput()
+	out, err := script(t, "..", "make --no-print-directory -n "+targets, env)
 	if err != nil {
 		t.Fatalf("make %s: %v\n%s", targets, err, out)
 	}
 	var lines []string
-	for _, l := range strings.Split(string(out), "\n") {
+	for _, l := range strings.Split(out, "\n") {
 		if l = strings.TrimSpace(l); l != "" {
 			lines = append(lines, l)
 		}
@@ -344,21 +356,14 @@ func newPage(t *testing.T, name string) *page {
 }
 
 // sh runs a script as cron would, with an almost empty environment.
-func (p *page) sh(script string) string {
+func (p *page) sh(text string) string {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), 10*time.Minute)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-euc", script)
-	cmd.Dir = p.dir
-	cmd.Env = append([]string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}, p.env...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
-	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
-	cmd.WaitDelay = 10 * time.Second // for processes that still have its output open
-	out, err := cmd.CombinedOutput()
+	env := []string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}
+	out, err := script(p.t, p.dir, text, append(env, p.env...))
 	if err != nil {
-		p.t.Fatalf("%v\n%s\n%s", err, script, out)
+		p.t.Fatalf("%v\n%s\n%s", err, text, out)
 	}
-	return string(out)
+	return out
 }
 
 // contains checks that the output has all of these texts.
@@ -440,9 +445,7 @@ func TestBeadsPage(t *testing.T) {
 	p := alone(t, "locks-beads.md")
 	out := p.sh(p.Script()) // the first block changes the directory for all
 	p.contains(out, `"holder": "repolock"`, "unreadable", "deleted beads:", "exclusive lock of my-tool on ")
-	if n := strings.Count(out, "deleted beads:"); n != 2 {
-		t.Errorf("%d locks were broken:\n%s", n, out)
-	}
+	assert.Equal(t, strings.Count(out, "deleted beads:"), 2, "locks that were broken by\n%s", out)
 	assert.That(t, !p.exists("project/.beads/.exclusive-lock"), "a lock is left")
 }
 
@@ -455,7 +458,5 @@ func TestTowerFleetPage(t *testing.T) {
 	}
 	p.mkdir("tower-fleet")
 	p.each(p.Fenced["sh"], `no locks\n.*looked at tower-fleet:`, `nothing to break`)
-	if out := p.sh("stat -c %a tower-fleet/locks; ls -A tower-fleet/locks"); out != "700\n" {
-		t.Errorf("the directory is %s", out)
-	}
+	assert.Equal(t, p.sh("stat -c %a tower-fleet/locks; ls -A tower-fleet/locks"), "700\n", "the directory")
 }

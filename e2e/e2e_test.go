@@ -365,6 +365,13 @@ func (s *site) last(name string) time.Time {
 	return time.Time{}
 }
 
+// ranWithin checks that a command that lost its lock's server or holder at a time ran for a ttl at most.
+func (s *site) ranWithin(name string, since time.Time) {
+	s.t.Helper()
+	ran := s.last(name).Sub(since)
+	assert.That(s.t, ran <= ttl, "%s ran for %v without its lock", name, ran)
+}
+
 // ticksOn waits until a process' command ticks after this moment.
 func (p *process) ticksOn(name string) {
 	p.s.t.Helper()
@@ -410,9 +417,7 @@ func (p *process) contains(texts ...string) {
 // exits waits for the end of a process, and checks its exit code.
 func (p *process) exits(want int) {
 	p.s.t.Helper()
-	if code := p.code(); code != want {
-		p.s.t.Errorf("%v: exit code %d, want %d", p.Args[1:], code, want)
-	}
+	assert.Equal(p.s.t, p.code(), want, "%v: exit code", p.Args[1:])
 }
 
 func (p *process) signal(sig syscall.Signal) {
@@ -454,9 +459,7 @@ func (s *site) stops(name string) {
 	})
 	last := s.last(name)
 	time.Sleep(time.Second)
-	if again := s.last(name); !again.Equal(last) {
-		s.t.Errorf("%s is stopped, and ticks", name)
-	}
+	assert.Equal(s.t, s.last(name), last, "the last tick of %s, which is stopped", name)
 }
 
 // pidIn returns the pid that a command has written into a file, or writes.
@@ -476,9 +479,7 @@ func (s *site) gone(pidfile string) bool { return ended(s.pidIn(pidfile)) }
 // nothingLeft checks that no lock is in the repository.
 func (s *site) nothingLeft() {
 	s.t.Helper()
-	if left := s.left(); len(left) > 0 {
-		s.t.Errorf("left over: %q", left)
-	}
+	assert.Equal(s.t, s.left(), nil, "left over")
 }
 
 // newSite returns a site with a repository in a directory.

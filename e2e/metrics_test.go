@@ -78,9 +78,7 @@ func (e *exporter) scrape() (series []string, body string) {
 		e.s.t.Fatalf("%d %v\n%s", code, err, body)
 	}
 	body = strings.ReplaceAll(body, noJob, "")
-	if said := complaint.FindString(e.stderr.String()); said != "" {
-		e.s.t.Errorf("node_exporter says %q", said)
-	}
+	assert.Equal(e.s.t, complaint.FindString(e.stderr.String()), "", "node_exporter says")
 	for line := range strings.Lines(body) {
 		if name, _, ok := strings.Cut(line, "} "); ok && strings.HasPrefix(line, "repolock_") {
 			series = append(series, name+"}")
@@ -125,9 +123,7 @@ func TestNodeExporter(t *testing.T) {
 						all = append(all, s.recorded(repository, operation, filepath.Join(collected, file(repository, operation)), job, command))
 					}
 					for _, p := range all {
-						if got := p.code(); got != code {
-							t.Errorf("%v: exit code %d", p.Args, got)
-						}
+						p.exits(code)
 					}
 					all = nil
 				}
@@ -182,9 +178,7 @@ func TestJobNames(t *testing.T) {
 	s.mkdir("collected", "one")
 	exporter := newExporter(s, s.path("collected"))
 	for _, file := range []string{"home", "etc"} {
-		if code := s.recorded("one", "backup", s.path("collected/"+file+".prom"), "", "true").code(); code != 0 {
-			t.Fatalf("exit code %d", code)
-		}
+		s.recorded("one", "backup", s.path("collected/"+file+".prom"), "", "true").exits(0)
 	}
 	_, body, err := exporter.get()
 	if err != nil || strings.Count(body, "\nrepolock_held{") != 1 {

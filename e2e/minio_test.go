@@ -3,15 +3,12 @@
 package e2e
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"log"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -22,13 +19,12 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
-	"github.com/repolock/repolock/store"
 )
 
 // TestOnStores runs the scenarios on every store. A scenario that stops its server has one of
 // its own.
 func TestOnStores(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	onEach(t, kinds, func(t *testing.T, k kind) {
 		for _, c := range scenarios {
 			t.Run(c.name, func(t *testing.T) {
 				t.Parallel()
@@ -46,7 +42,7 @@ func TestOnStores(t *testing.T) {
 // TestPartition: the holder is cut off, and another client, which isn't, gets in. The first
 // command never runs at the same time, and never again.
 func TestPartition(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	onEach(t, kinds, func(t *testing.T, k kind) {
 		for name, how := range map[string]struct{ cut, join func(*proxy.Proxy) error }{
 			"refused": {
 				func(p *proxy.Proxy) error { p.Stop(); return nil },
@@ -106,117 +102,6 @@ func TestMixed(t *testing.T) {
 	}
 }
 
-// TestBrokenLockStaysBroken: a holder whose lock was broken stops its command at its next
-// refresh, and doesn't put the lock back, whatever it has learnt of the server until then. On
-// MinIO before September 2025 If-Match alone doesn't prevent that.
-func TestBrokenLockStaysBroken(t *testing.T) {
-	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
-		for _, operation := range []string{"backup", "prune"} {
-			t.Run(k.name+", "+operation, func(t *testing.T) {
-				t.Parallel()
-				for try := 1; !staysBroken(t, k.on(k.shared(t)), operation); try++ {
-					if try == 10 {
-						t.Fatal("there was always a refresh under way")
-					}
-				}
-			})
-		}
-	}
-}
-
-// staysBroken breaks a lock that is held, and lets a prune acquire it, before the next request of the
-// holder arrives. It returns false if a refresh was under way by then: it can put the lock back if
-// If-Match can't be relied on.
-func staysBroken(t *testing.T, at place, operation string) bool {
-	s := at.site(t)
-	var gate gate
-	p := proxied(t, at, proxy.Behaviour{Decide: gate.decide})
-	t.Cleanup(func() { gate.open() })
-	holder := s.at(at.through(p)).hold(operation, "a", append(brief, "--verbose")...)
-	holder.reaches("two refreshes", func() bool { return strings.Count(holder.stderr.String(), "repolock: refreshed: ") >= 2 })
-	gate.shut()
-	holder.reaches("its next request", func() bool { return len(gate.stopped()) > 0 })
-	own := map[string]bool{}
-	for _, r := range p.Take() {
-		own[r.Key] = own[r.Key] || r.Op == "put"
-	}
-	if code := s.start("break-lock", "--yes").code(); code != 0 {
-		t.Fatalf("break-lock has exit code %d", code)
-	}
-	// The prune gets in at once. It writes when the holder has had time to.
-	pruner := s.start(append([]string{"prune", "--ttl", lasting.String(), "--", "sh", "-c",
-		"touch in; while [ ! -e go ]; do sleep 0.1; done; exec \"$@\"", "sh"}, ticks("b")[1:]...)...)
-	pruner.reaches("the prune to get in", func() bool { return s.exists("in") })
-	underWay := slices.Contains(gate.open(), "put") // a refresh begins with a look
-	var back []string
-	s.until("the holder to end, or to refresh what was broken", hang, func() bool {
-		for _, r := range p.Take() {
-			if r.Op == "put" && r.Status == http.StatusOK && own[r.Key] {
-				back = append(back, r.Key)
-			}
-		}
-		return holder.ended() || len(back) > 0
-	})
-	s.touch("go")
-	pruner.reaches("the prune to write", func() bool { return len(s.times("b")) > 3 })
-	s.touch("stop-a") // otherwise it might run for ever
-	code := holder.code()
-	pruner.end("b")
-	if underWay {
-		return false
-	}
-	assert.That(t, len(back) == 0, "the lock was put back: %q", back)
-	assert.That(t, code == 79, "the %s has exit code %d, want 79", operation, code)
-	if last, first := s.last("a"), s.times("b")[0]; !last.Before(first) {
-		t.Errorf("the %s wrote for %v beside the prune", operation, last.Sub(first))
-	}
-	s.nothingLeft()
-	return true
-}
-
-// gate stops all requests while it is shut.
-type gate struct {
-	mu  sync.Mutex
-	way chan struct{} // closed when it opens; nil before it was shut
-	ops []string      // that it has stopped
-}
-
-func (g *gate) decide(r proxy.Request) proxy.Fault {
-	g.mu.Lock()
-	way := g.way
-	if way != nil {
-		g.ops = append(g.ops, r.Op)
-	}
-	g.mu.Unlock()
-	if way != nil {
-		<-way
-	}
-	return proxy.Fault{}
-}
-
-func (g *gate) shut() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.way = make(chan struct{})
-}
-
-func (g *gate) stopped() []string {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return slices.Clone(g.ops)
-}
-
-func (g *gate) open() (ops []string) {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	if g.way != nil {
-		close(g.way)
-	}
-	ops, g.way = g.ops, nil
-	return ops
-}
-
 // TestUnusableStoreIsNamed: a store that cannot be used is reported in one line, soon, with the
 // right exit code, and the command is not run. (TestOnlySilenceIsUnreachable has servers that answer
 // something else.)
@@ -231,13 +116,13 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 		says  string
 	}{
 		{"no bucket", kinds, wrongBucket, nil, 69, "nobody-has-this-bucket"},
-		{"wrong region", []kind{onS3, onMinIO}, wrongRegion, nil, 78, "region"},
+		{"wrong region", onMinIOs, wrongRegion, nil, 78, "region"},
 		{"wrong secret", kinds, asItIs, wrong("AWS_SECRET_ACCESS_KEY", "MINIO_SECRET_KEY", "B2_APPLICATION_KEY"), 77, "permission denied"},
 		{"wrong user", kinds, asItIs, wrong("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "B2_APPLICATION_KEY_ID"), 77, "permission denied"},
 		{"no credentials", kinds, asItIs, none, 78, "wrong configuration"},
 		{"TLS to a plain port", kinds, useTLS, nil, 78, "TLS"},
 		{"unknown certificate", kinds, unknownCertificate, nil, 78, "certificate"},
-		{"no such host", []kind{onS3, onMinIO}, noHost, nil, 69, "no-such-host.invalid"},
+		{"no such host", onMinIOs, noHost, nil, 69, "no-such-host.invalid"},
 	} {
 		for _, k := range c.kinds {
 			t.Run(c.name+", "+k.name, func(t *testing.T) {
@@ -251,29 +136,6 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 				}
 				assert.That(t, !s.exists("ran"), "the command was run")
 			})
-		}
-	}
-}
-
-// TestConditionsAreStripped: the server of TestChaos that ignores conditions takes a put against each of them, and
-// without the proxy's change it refuses both.
-func TestConditionsAreStripped(t *testing.T) {
-	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
-		at := k.on(k.shared(t))
-		p := proxied(t, at, proxy.Behaviour{})
-		s := openStore(t, at.through(p))
-		for _, c := range []struct {
-			strip bool
-			want  error
-		}{{false, store.ErrPrecondition}, {true, nil}} {
-			p.Behave(proxy.Behaviour{StripConditions: c.strip, Sign: root})
-			assert.OK(t, assert.Err(s.Put(t.Context(), "index/x", []byte("1"), store.PutOptions{})))
-			for _, opts := range []store.PutOptions{{IfAbsent: true}, {IfMatch: "00000000000000000000000000000000"}} {
-				if _, err := s.Put(t.Context(), "index/x", []byte("2"), opts); !errors.Is(err, c.want) {
-					t.Errorf("%s, stripped %v, %+v: %v, want %v", k.name, c.strip, opts, err, c.want)
-				}
-			}
 		}
 	}
 }

@@ -51,19 +51,6 @@ func built(t *testing.T) (b struct{ Version, Commit string }) {
 	return b
 }
 
-// in runs a command in a directory, and returns its output.
-func in(t testing.TB, dir, command string, env ...string) string {
-	t.Helper()
-	cmd := exec.Command("sh", "-euc", command)
-	cmd.Dir = dir
-	cmd.Env = append(os.Environ(), env...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", command, err, out)
-	}
-	return string(out)
-}
-
 // blocks returns the commands in the sh blocks of a document.
 func blocks(t *testing.T, file string) (all []string) {
 	t.Helper()

@@ -5,25 +5,15 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
-	"crypto/pbkdf2"
-	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
-	"io"
-	"net/http"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/minio/minio-go/v7"
 	keys "github.com/minio/minio-go/v7/pkg/credentials"
-	"github.com/minio/minio-go/v7/pkg/signer"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
@@ -48,7 +38,7 @@ func allowed(t *testing.T, k kind, policyName string) (*site, account) {
 	p := k.on(k.shared(t))
 	a := newAccount(t, p, policy(t, policyName, p))
 	s := p.site(t)
-	s.env = a.environ()
+	s.env = a.env
 	return s, a
 }
 
@@ -56,7 +46,7 @@ func allowed(t *testing.T, k kind, policyName string) (*site, account) {
 // drivers, and no others.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
+	for _, k := range onMinIOs {
 		for name, run := range map[string]func(*site, account){
 			"shared": policyShared, "exclusive": policyExclusive, "no-delete": policyNoDelete, "status": policyStatus,
 		} {
@@ -100,7 +90,7 @@ func policyExclusive(s *site, a account) {
 	}
 	more := *s
 	more.env = newAccount(s.t, a.place, bytes.Replace(policy(s.t, "exclusive", a.place), []byte(`"Statement": [`), []byte(`"Statement": [
-  {"Effect": "Allow", "Action": ["s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration"], "Resource": "arn:aws:s3:::`+a.bucket+`"},`), 1)).environ()
+  {"Effect": "Allow", "Action": ["s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration"], "Resource": "arn:aws:s3:::`+a.bucket+`"},`), 1)).env
 	if d := diagnose(&more, 0, "fit"); d.result("versioning") != "ok" || d.result("object_lock") != "ok" {
 		s.t.Errorf("%+v", d)
 	}
@@ -149,9 +139,7 @@ func policyStatus(s *site, a account) {
 		s.fails(77, "s3:PutObject", operation, "--", "touch", "ran")
 	}
 	assert.That(s.t, !s.exists("ran"), "the command was run")
-	if p := s.start("doctor"); p.code() != 77 {
-		s.t.Errorf("doctor: %v, %s", p.ProcessState, p.stderr.String())
-	}
+	s.start("doctor").exits(77)
 	s.nothingLeft()
 }
 
@@ -224,9 +212,7 @@ func TestRights(t *testing.T) {
 			p := onMinIO.on(sharedMinIO(t))
 			a := newAccount(t, p, policy(t, name, p))
 			for i, want := range strings.Fields(rights) {
-				if got := a.rights(t, keys[i]); got != want {
-					t.Errorf("%q: %s, want %s", keys[i], got, want)
-				}
+				assert.Equal(t, a.rights(t, keys[i]), want, "%q", keys[i])
 			}
 		})
 	}
@@ -280,25 +266,21 @@ func (a account) rights(t *testing.T, key string) (rights string) {
 // TestLackingPermission: without the right to list, each operation names it in one line, runs no command, and
 // withdraws the object that it has put.
 func TestLackingPermission(t *testing.T) {
-	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			p := k.on(k.shared(t))
-			all := policy(t, "exclusive", p)
-			most := bytes.ReplaceAll(all, []byte(`"s3:ListBucket"`), []byte(`"s3:ListBucketVersions"`))
-			if bytes.Equal(all, most) {
-				t.Fatalf("the policy doesn't mention it: %s", all)
-			}
-			s := p.site(t)
-			s.env = newAccount(t, p, most).environ()
-			for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
-				s.fails(77, "s3:ListBucket", args...)
-			}
-			assert.That(t, !s.exists("ran"), "the command was run")
-			s.nothingLeft()
-		})
-	}
+	onEach(t, onMinIOs, func(t *testing.T, k kind) {
+		p := k.on(k.shared(t))
+		all := policy(t, "exclusive", p)
+		most := bytes.ReplaceAll(all, []byte(`"s3:ListBucket"`), []byte(`"s3:ListBucketVersions"`))
+		if bytes.Equal(all, most) {
+			t.Fatalf("the policy doesn't mention it: %s", all)
+		}
+		s := p.site(t)
+		s.env = newAccount(t, p, most).env
+		for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
+			s.fails(77, "s3:ListBucket", args...)
+		}
+		assert.That(t, !s.exists("ran"), "the command was run")
+		s.nothingLeft()
+	})
 }
 
 // rootOf is a client of the shared server with all rights.
@@ -310,80 +292,31 @@ func putAsRoot(t testing.TB, bucket, key, body string) {
 	assert.OK(t, err)
 }
 
-// account is a service account of a MinIO server, with the rights of its policy only.
+// account is a session of the root's on a MinIO server, with the rights of its policy only.
 type account struct {
 	place
-	key, secret string
+	creds *keys.Credentials
+	env   []string // of a repolock that uses the account
 }
 
-// newAccount makes an account, which ends with the test.
 func newAccount(t testing.TB, p place, policy []byte) account {
 	t.Helper()
-	a := account{p, rand.Text()[:20], rand.Text()}
-	request, err := json.Marshal(map[string]any{
-		"policy": json.RawMessage(policy), "accessKey": a.key, "secretKey": a.secret, "name": "repolock-e2e",
+	creds, err := keys.NewSTSAssumeRole(p.Endpoint(), keys.STSAssumeRoleOptions{
+		AccessKey: miniotest.User, SecretKey: miniotest.Password, Policy: string(policy),
 	})
 	assert.OK(t, err)
-	assert.OK(t, administer(p, http.MethodPut, "add-service-account", sealed(t, request)))
-	t.Cleanup(func() {
-		assert.Is(t, administer(p, http.MethodDelete, "delete-service-account?accessKey="+a.key, nil), nil)
-	})
-	return a
-}
-
-// environ is the environment of a repolock that uses the account.
-func (a account) environ() []string {
-	return []string{
-		"AWS_ACCESS_KEY_ID=" + a.key, "AWS_SECRET_ACCESS_KEY=" + a.secret,
-		"MINIO_ACCESS_KEY=" + a.key, "MINIO_SECRET_KEY=" + a.secret,
-	}
+	v, err := creds.GetWithContext(nil)
+	assert.OK(t, err)
+	return account{p, creds, []string{
+		"AWS_ACCESS_KEY_ID=" + v.AccessKeyID, "AWS_SECRET_ACCESS_KEY=" + v.SecretAccessKey, "AWS_SESSION_TOKEN=" + v.SessionToken,
+		"MINIO_ACCESS_KEY=", "MINIO_SECRET_KEY=", // MinIO's own variables have no token
+	}}
 }
 
 // client sends single requests with the account's rights.
 func (a account) client(t testing.TB) *minio.Client {
 	t.Helper()
-	c, err := minio.New(a.host(), &minio.Options{
-		Creds: keys.NewStaticV4(a.key, a.secret, ""), Region: "us-east-1", MaxRetries: 1,
-	})
+	c, err := minio.New(a.host(), &minio.Options{Creds: a.creds, Region: "us-east-1", MaxRetries: 1})
 	assert.OK(t, err)
 	return c
-}
-
-// administer sends a request of MinIO's administration, as the root. MinIO's own library for
-// it would bring more dependencies than repolock has.
-func administer(s server, method, what string, body []byte) error {
-	r, err := http.NewRequest(method, s.Endpoint()+"/minio/admin/v3/"+what, bytes.NewReader(body))
-	if err != nil {
-		return err
-	}
-	sum := sha256.Sum256(body)
-	r.Header.Set("X-Amz-Content-Sha256", hex.EncodeToString(sum[:]))
-	res, err := http.DefaultClient.Do(signer.SignV4(*r, miniotest.User, miniotest.Password, "", ""))
-	if err != nil {
-		return err
-	}
-	defer res.Body.Close()
-	if res.StatusCode >= 300 {
-		said, _ := io.ReadAll(res.Body)
-		return fmt.Errorf("%s: %s: %s", what, res.Status, said)
-	}
-	return nil
-}
-
-// sealed encrypts a body for the server's administration, by the root's password: salt, the
-// number of the method, nonce, and one fragment, the last.
-func sealed(t testing.TB, body []byte) []byte {
-	t.Helper()
-	salt, nonce := make([]byte, 32), make([]byte, 8)
-	_, _ = rand.Read(salt)
-	_, _ = rand.Read(nonce)
-	key, err := pbkdf2.Key(sha256.New, miniotest.Password, salt, 8192, 32)
-	assert.OK(t, err)
-	block, err := aes.NewCipher(key)
-	assert.OK(t, err)
-	aead, err := cipher.NewGCM(block)
-	assert.OK(t, err)
-	numbered := func(n byte) []byte { return slices.Concat(nonce, []byte{n, 0, 0, 0}) }
-	last := aead.Seal([]byte{0x80}, numbered(0), nil, nil)
-	return slices.Concat(salt, []byte{0x02}, nonce, aead.Seal(nil, numbered(1), body, last))
 }

@@ -31,9 +31,8 @@ func TestRestic(t *testing.T) {
 func (p *page) restic(script string) {
 	p.t.Helper()
 	p.contains(p.run(script), "the prune is refused: 75", "no errors were found", "dump.sql", "restic's own lock is in the way: 1")
-	if n := strings.Count(p.sh(`. "$HOME/backup.env"; restic list snapshots`), "\n"); n != 3 {
-		p.t.Errorf("%d snapshots, want one of each place", n)
-	}
+	n := strings.Count(p.sh(`. "$HOME/backup.env"; restic list snapshots`), "\n")
+	assert.Equal(p.t, n, 3, "snapshots, one of each place")
 	p.killedElsewhere()
 	p.unlocked()
 }

@@ -16,11 +16,11 @@ import (
 const (
 	// inTest need Go alone.
 	inTest = `TestRuns TestDocs TestAlsoPage TestRepositoryLockPage TestBeadsPage TestTowerFleetPage
-		TestOnDirectory TestOnLost TestSignals TestSignalWhileAcquiring TestB2 TestB2Failures
+		TestOnDirectory TestOnLost TestSignals
 		TestCloudstic TestAnimation TestQuantiles TestTable TestLockPart `
 	// onMinIOShort need MinIO: the tag minio.
-	onMinIOShort = `TestOnStores TestMixed TestDoctor TestBrokenLockStaysBroken TestRequestCounts
-		TestConditionsAreStripped TestDoctorOfDeafServer TestDoctorOfWrongClock `
+	onMinIOShort = `TestOnStores TestMixed TestDoctor TestRequestCounts
+		TestDoctorOfDeafServer TestDoctorOfWrongClock `
 )
 
 // runs lists the tests that each run takes, by the value of REPOLOCK_E2E_RUN. make test, and so .ci/run,
@@ -30,14 +30,14 @@ var runs = map[string]string{
 	"unit":        inTest + `TestLocalScript TestAloud TestSoak`,
 	"minio-short": onMinIOShort,
 	"minio": onMinIOShort + `TestPartition TestUnusableStoreIsNamed TestIfMatchOnAbsentKey
-		TestPolicies TestLackingPermission TestRights TestVersions TestOldVersions TestVersionPermissions TestOpaqueETag`,
+		TestPolicies TestLackingPermission TestRights TestVersions TestOldVersions TestVersionPermissions`,
 	"chaos":     `TestChaos TestChaosFinds`,
-	"old-minio": `TestIfMatchOnAbsentKey TestDoctor TestBrokenLockStaysBroken`,
+	"old-minio": `TestIfMatchOnAbsentKey TestDoctor`,
 	// They need what .ci/proof installs: the tag programs.
 	"programs": `TestProtocolHolder TestProtocolRaceFinds TestRestic TestRclone TestBorg TestReadme TestKopia TestRedisPage TestPostgresPage TestOthersPage
 		TestTortureClocks TestNodeExporter TestJobNames TestMetricsPage TestAlsoKeeper TestAlsoKilled
 		TestAlsoLostOne TestAlsoOrder TestAlsoRefused TestAlsoSecrets TestAlsoServerGone
-		TestAlsoRedisForgets TestAlsoStopped TestJobControl TestWaitingOnAScreen TestWaitingInBackground
+		TestAlsoStopped TestJobControl TestWaitingOnAScreen TestWaitingInBackground
 		TestCtrlCWhileWaiting TestSuspended TestWatchOnAScreen TestNoEscapes TestShells TestFish TestManualRenders
 		TestCannotBeSignalled TestNoneCanBeSignalled TestPackagesDocument TestSystemd TestDemo`,
 	"protocol-race": `TestProtocolRace`,

@@ -26,12 +26,8 @@ func TestLocalScript(t *testing.T) {
 	slow := t.TempDir()
 	stub := "#!/bin/sh\nif [ $1 = build ]; then printf 'one\\ntwo\\n' >&2; sleep 9; fi\nexec " + program + ` "$@"` + "\n"
 	assert.OK(t, os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700))
-	cmd := exec.Command("sh", "local.sh")
-	cmd.Env = append(os.Environ(), "PATH="+slow+":"+os.Getenv("PATH"))
-	out, err := cmd.CombinedOutput()
-	said := string(out)
+	said := in(t, ".", "sh local.sh", "PATH="+slow+":"+os.Getenv("PATH"))
 	t.Logf("%s", said)
-	assert.OK(t, err)
 	if !regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\nmodules downloaded: \d+, \d+ s\npackages compiled: 2 of at most \d{3}, \d+ s\n`).MatchString(said) {
 		t.Error("it doesn't say what it does")
 	}

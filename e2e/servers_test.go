@@ -179,14 +179,12 @@ func TestIfMatchOnAbsentKey(t *testing.T) {
 			assert.OK(t, err)
 			assert.OK(t, other.Delete(t.Context(), "index/x"))
 			for _, etag := range []string{o.ETag, "00000000000000000000000000000000"} {
-				if _, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag}); !errors.Is(err, want) {
-					t.Errorf("%s, on a deleted object: %v, want %v", name, err, want)
-				}
+				_, err := s.Put(t.Context(), "index/x", []byte("2"), store.PutOptions{IfMatch: etag})
+				assert.Is(t, err, want, "%s, on a deleted object", name)
 				assert.OK(t, s.Delete(t.Context(), "index/x"))
 			}
-			if _, err := s.Put(t.Context(), "index/never", []byte("2"), store.PutOptions{IfMatch: o.ETag}); !errors.Is(err, want) {
-				t.Errorf("%s, on what never was: %v, want %v", name, err, want)
-			}
+			_, err = s.Put(t.Context(), "index/never", []byte("2"), store.PutOptions{IfMatch: o.ETag})
+			assert.Is(t, err, want, "%s, on what never was", name)
 		}
 	}
 }
@@ -244,13 +242,11 @@ func (d diagnosis) check(name string) (result, detail string) {
 // TestDoctor: doctor finds real servers fit, and recommends what would help. It runs on MinIO
 // of both ages.
 func TestDoctor(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	onEach(t, kinds, func(t *testing.T, k kind) {
 		s := k.on(k.shared(t)).site(t)
 		d := diagnose(s, 0, "fit")
 		for _, name := range []string{"reachable", "list", "write", "read", "overwrite", "delete", "list_after_write", "clock_offset"} {
-			if r := d.result(name); r != "ok" {
-				t.Errorf("%s: %s", name, r)
-			}
+			assert.Equal(t, d.result(name), "ok", name)
 		}
 		if k.name == "b2" { // has no conditional put
 			assert.That(t, d.Plan.Conditions == "unreliable" && d.SuggestedURL == "", "%+v", d)
@@ -287,23 +283,20 @@ func doctorOfOldMinIO(s *site, d diagnosis) {
 // TestDoctorOfDeafServer: a server that ignores conditions is fit, unless the user has
 // declared that it keeps them.
 func TestDoctorOfDeafServer(t *testing.T) {
-	for _, k := range []kind{onS3, onMinIO} {
-		t.Run(k.name, func(t *testing.T) {
-			t.Parallel()
-			p := k.on(k.shared(t))
-			s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{StripConditions: true, Sign: root})))
-			d := diagnose(s, 0, "fit")
-			if d.result("if_none_match_race") != "warn" || d.result("if_match") != "warn" || d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
-				t.Errorf("%+v", d)
-			}
-			diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
-		})
-	}
+	onEach(t, onMinIOs, func(t *testing.T, k kind) {
+		p := k.on(k.shared(t))
+		s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{StripConditions: true, Sign: root})))
+		d := diagnose(s, 0, "fit")
+		if d.result("if_none_match_race") != "warn" || d.result("if_match") != "warn" || d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
+			t.Errorf("%+v", d)
+		}
+		diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
+	})
 }
 
 // TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
 func TestDoctorOfWrongClock(t *testing.T) {
-	onEach(t, func(t *testing.T, k kind) {
+	onEach(t, kinds, func(t *testing.T, k kind) {
 		p := k.on(k.shared(t))
 		s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{Shift: -time.Hour, Sign: root})))
 		if d := diagnose(s, 0, "fit"); d.result("clock_offset") != "warn" || d.Clock.Offset < 3590 || d.Clock.Offset > 3610 {

@@ -5,9 +5,7 @@ package e2e
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"maps"
 	"net/http"
 	"os"
 	"strings"
@@ -54,7 +52,8 @@ var (
 	onMinIO = kind{"minio", sharedMinIO, ownMinIO, func(host, bucket string) string {
 		return "minio://" + host + "/" + bucket + "/some/prefix?tls=false"
 	}}
-	kinds = []kind{onS3, onMinIO, onB2}
+	kinds    = []kind{onS3, onMinIO, onB2}
+	onMinIOs = kinds[:2]
 )
 
 // The credentials are in the environment of the tests and of their processes, and nothing else
@@ -74,8 +73,8 @@ var credentials = map[string]string{
 	"B2_APPLICATION_KEY_ID": b2KeyID, "B2_APPLICATION_KEY": b2Key,
 }
 
-// onEach runs a test on each kind of store.
-func onEach(t *testing.T, run func(*testing.T, kind)) {
+// onEach runs a test on each of these kinds of stores.
+func onEach(t *testing.T, kinds []kind, run func(*testing.T, kind)) {
 	t.Helper()
 	t.Parallel()
 	for _, k := range kinds {
@@ -167,7 +166,6 @@ type fakeB2 struct {
 	t       testing.TB
 	address string
 	http    *http.Server // nil while it is stopped
-	bucket  string       // that has looks at
 }
 
 // onB2 starts a server of its own for each test, since one is small.
@@ -218,105 +216,4 @@ func (f *fakeB2) Keys(bucket string) (keys []string) {
 		keys = append(keys, v.Action+" "+v.Name)
 	}
 	return keys
-}
-
-// TestB2: on B2 a lock has one version of each of its objects while it is held and renewed, and
-// leaves none, and its steps make these calls. Shared and exclusive locks exclude each other, and a
-// holder notices that its lock was broken.
-func TestB2(t *testing.T) {
-	t.Parallel()
-	f, url := b2(t)
-	a, b := newLocker(t, url, "b2"), newLocker(t, url, "b2")
-	if err := acquire(t, a, replock.Shared).Release(t.Context()); err != nil { // signs in
-		t.Fatal(err)
-	}
-	for mode, calls := range map[replock.Mode]struct{ acquire, renew, release map[string]int }{
-		replock.Shared: {
-			map[string]int{"b2_upload_file": 1, "b2_list_file_names": 1},
-			map[string]int{"b2_list_file_names": 1, "b2_upload_file": 1, "b2_list_file_versions": 1, "b2_delete_file_version": 1},
-			map[string]int{"b2_list_file_versions": 1, "b2_delete_file_version": 1},
-		},
-		replock.Exclusive: {
-			map[string]int{"b2_upload_file": 2, "b2_list_file_names": 2},
-			map[string]int{"b2_list_file_names": 2, "b2_upload_file": 2, "b2_list_file_versions": 2, "b2_delete_file_version": 2},
-			map[string]int{"b2_download_file_by_name": 1, "b2_list_file_versions": 2, "b2_delete_file_version": 2}, // it looks who holds lock.exclusive
-		},
-	} {
-		f.TakeLog()
-		k := acquire(t, a, mode)
-		f.took("acquire", calls.acquire)
-		f.has("acquired", int(mode)) // an exclusive lock has two objects
-		assert.Is(t, assert.Err(b.Exclusive(t.Context(), "prune")), replock.ErrHeld)
-		if mode == replock.Exclusive {
-			assert.Is(t, assert.Err(b.Shared(t.Context(), "backup")), replock.ErrHeld)
-		} else if err := acquire(t, b, mode).Release(t.Context()); err != nil {
-			t.Error(err)
-		}
-		for range 3 {
-			f.TakeLog()
-			assert.Is(t, k.Renew(t.Context()), nil)
-			f.took("renew", calls.renew)
-			f.has("renewed", int(mode))
-		}
-		assert.Is(t, k.Release(t.Context()), nil)
-		f.took("release", calls.release)
-		f.has("released", 0)
-	}
-	k := acquire(t, a, replock.Exclusive)
-	if broken, err := b.Break(t.Context(), replock.BreakOptions{}); err != nil || len(broken) == 0 {
-		t.Errorf("%v, %v", broken, err)
-	}
-	assert.Is(t, k.Renew(t.Context()), replock.ErrLost)
-	if err := k.Release(t.Context()); err != nil && !errors.Is(err, replock.ErrLost) {
-		t.Error(err)
-	}
-	f.has("lost", 0)
-}
-
-// b2 returns a server, and a repository on it.
-func b2(t *testing.T) (*fakeB2, string) {
-	at := onB2.on(startB2(t))
-	f := at.server.(*fakeB2)
-	f.bucket = at.bucket
-	return f, at.repo()
-}
-
-func (f *fakeB2) has(what string, n int) {
-	f.t.Helper()
-	if versions := f.Keys(f.bucket); len(versions) != n {
-		f.t.Errorf("%s: %d versions, want %d: %q", what, len(versions), n, versions)
-	}
-}
-
-// took checks the calls since the last time, by name.
-func (f *fakeB2) took(what string, want map[string]int) {
-	f.t.Helper()
-	calls := map[string]int{}
-	for _, r := range f.TakeLog() {
-		if r.Call != "b2_get_upload_url" { // each of two parallel uploads has a URL, once
-			calls[r.Call]++
-		}
-	}
-	assert.That(f.t, maps.Equal(calls, want), "%s took %v, want %v", what, calls, want)
-}
-
-// TestB2Failures: a lock survives expired tokens and errors that need another upload URL.
-func TestB2Failures(t *testing.T) {
-	t.Parallel()
-	f, url := b2(t)
-	k := acquire(t, newLocker(t, url, "b2"), replock.Exclusive)
-	f.ExpireTokens()
-	assert.Is(t, k.Renew(t.Context()), nil)
-	f.has("renewed with new tokens", 2)
-	for _, call := range []string{"b2_upload_file", "b2_list_file_versions", "b2_delete_file_version", "b2_list_file_names"} {
-		f.Fail(call, 1, 503, "service_unavailable")
-		_ = k.Renew(t.Context()) // this call can fail once
-		if err := k.Renew(t.Context()); err != nil {
-			t.Errorf("after a failure of %s: %v", call, err)
-		}
-		f.has("renewed after a failure", 2)
-	}
-	f.ExpireTokens()
-	assert.Is(t, k.Release(t.Context()), nil)
-	f.has("released", 0)
 }

@@ -192,9 +192,7 @@ func (b *box) fails(command string) {
 // is checks that a command prints exactly this text.
 func (b *box) is(command, want string) {
 	b.t.Helper()
-	if out := strings.TrimSuffix(b.sh(command), "\n"); out != want {
-		b.t.Errorf("%s: %q, and not %q", command, out, want)
-	}
+	assert.Equal(b.t, strings.TrimSuffix(b.sh(command), "\n"), want, command)
 }
 
 // says checks that a command prints all of these texts.

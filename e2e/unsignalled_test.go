@@ -66,16 +66,12 @@ func newRootsProcess(t *testing.T) *rootsProcess {
 	s.repo = s.path("repo")
 	self, err := os.Executable()
 	assert.OK(t, err)
-	make := exec.Command("sh", "-euc", `
-install -m 755 "$0" repolock
-install -m 4755 "$1" as-root
+	in(t, s.dir, fmt.Sprintf(`
+install -m 755 %s repolock
+install -m 4755 %s as-root
 mkdir -m 700 repo
-chown "$2" . repo
-chmod 755 .`, filepath.Join(bin, "repolock"), self, fmt.Sprintf("%d:%d", uid, gid))
-	make.Dir = s.dir
-	if out, err := make.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
+chown %d:%d . repo
+chmod 755 .`, filepath.Join(bin, "repolock"), self, uid, gid))
 	return &rootsProcess{site: s, as: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}}
 }
 

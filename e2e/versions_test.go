@@ -3,9 +3,6 @@
 package e2e
 
 import (
-	"crypto/md5"
-	"encoding/hex"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -13,11 +10,9 @@ import (
 	"time"
 
 	"github.com/minio/minio-go/v7"
-	"github.com/minio/minio-go/v7/pkg/sse"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/miniotest"
-	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -76,7 +71,7 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 // removed.
 func TestVersions(t *testing.T) {
 	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
+	for _, k := range onMinIOs {
 		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
 			t.Run(k.name+", "+mode.String(), func(t *testing.T) {
 				t.Parallel()
@@ -118,7 +113,7 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 // TestOldVersions: older versions of other writers are neither uncovered nor removed.
 func TestOldVersions(t *testing.T) {
 	t.Parallel()
-	for _, k := range []kind{onS3, onMinIO} {
+	for _, k := range onMinIOs {
 		buckets := miniotest.Buckets(t)
 		for _, name := range []string{"versioned", "object lock"} {
 			t.Run(k.name+", "+name, func(t *testing.T) {
@@ -210,7 +205,7 @@ func TestVersionPermissions(t *testing.T) {
 		`"s3:DeleteObject"`, `"s3:DeleteObject", "s3:DeleteObjectVersion"`,
 		`"s3:ListBucket"`, `["s3:ListBucket", "s3:ListBucketVersions"]`,
 	)
-	for _, k := range []kind{onS3, onMinIO} {
+	for _, k := range onMinIOs {
 		buckets := miniotest.Buckets(t)
 		for _, c := range []struct {
 			what, bucket string
@@ -234,7 +229,7 @@ func TestVersionPermissions(t *testing.T) {
 					t.Fatalf("the policy isn't changed: %s", plain)
 				}
 				s := p.site(t)
-				s.env = newAccount(t, p, []byte(changed)).environ()
+				s.env = newAccount(t, p, []byte(changed)).env
 				s.holdsOn("prune")
 				s.passes("backup", 0)
 				s.nothingLeft()
@@ -254,69 +249,4 @@ func TestVersionPermissions(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestOpaqueETag: on an encrypted bucket an ETag can be no checksum, and renewals use it all
-// the same.
-func TestOpaqueETag(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		encryption *sse.Configuration
-		opaque     bool
-	}{
-		"SSE-S3":  {sse.NewConfigurationSSES3(), false},
-		"SSE-KMS": {sse.NewConfigurationSSEKMS("repolock"), true}, // the key of e2e/minio/server.env
-	} {
-		for _, k := range []kind{onS3, onMinIO} {
-			for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
-				t.Run(fmt.Sprintf("%s, %s, %s", name, k.name, mode), func(t *testing.T) {
-					t.Parallel()
-					p := k.on(k.shared(t))
-					assert.OK(t, rootOf(t).SetBucketEncryption(t.Context(), p.bucket, c.encryption))
-					// Declared, a renewal is a put for each object. Otherwise renewals prove If-Match,
-					// the last one at the latest uses it, and they look before each put.
-					opaqueETag(t, p, mode, c.opaque, "&conditions=kept", 0, 1)
-					opaqueETag(t, p, mode, c.opaque, "", renewals-1, 2)
-				})
-			}
-		}
-	}
-}
-
-func opaqueETag(t *testing.T, p place, mode replock.Mode, opaque bool, declared string, proven, requests int) {
-	through := proxied(t, p, proxy.Behaviour{})
-	live(t, newLocker(t, p.through(through)+declared, "opaque"), mode, func(renewed int) {
-		log := through.Take()
-		if renewed <= proven {
-			return
-		}
-		// No body is read, so the ETag is the expected one.
-		assert.That(t, len(log) == requests*int(mode), "a renewal takes %d requests:\n%v", len(log), log)
-		for _, r := range log {
-			if r.Op == "list" && declared == "" {
-				continue
-			}
-			if r.Op != "put" || r.Header.Get("If-Match") == "" || r.Status != 200 {
-				t.Errorf("not a put with If-Match that was taken: %v", r)
-			}
-			if opaque && p.checksums(t, r.Key) {
-				t.Error("the ETag is the checksum: this bucket tests nothing")
-			}
-		}
-	})
-	if left := p.left(); len(left) > 0 {
-		t.Errorf("left over: %q", left)
-	}
-}
-
-// checksums reports whether an object's ETag is its body's MD5.
-func (p place) checksums(t *testing.T, key string) bool {
-	t.Helper()
-	stream, o, _, err := minio.Core{Client: rootOf(t)}.GetObject(t.Context(), p.bucket, key, minio.GetObjectOptions{})
-	assert.OK(t, err)
-	defer stream.Close()
-	body, err := io.ReadAll(stream)
-	assert.OK(t, err)
-	sum := md5.Sum(body)
-	return o.ETag == hex.EncodeToString(sum[:])
 }

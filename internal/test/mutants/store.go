@@ -266,7 +266,7 @@ var storeMutants = []mutant{
 	{"a put that came after a deletion stays", "store/b2/replace.go",
 		`if len(below) == 0 || below[0].id != c.replaces {`, `if len(below) > 0 && below[0].id != c.replaces {`, test("./store/b2", "^TestReplacesWhatIsGone$")},
 	{"each replacement costs a second look at the versions", "store/b2/replace.go",
-		"	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })", "	_, _ = s.versions(ctx, name)\n	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })", process("^TestB2$")},
+		"	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })", "	_, _ = s.versions(ctx, name)\n	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })", test("./store/b2", "^TestRequests$")},
 	{"a put that lost to a deletion at the same time stays", "store/b2/replace.go",
 		`if i == 0 && err == nil && !removed {`, `if i == 0 && err == nil && removed && !may {`, test("./store/b2", "^TestEveryOrder$")},
 	{"a look that failed is never made up for", "store/b2/replace.go",

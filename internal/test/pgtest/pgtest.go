@@ -5,7 +5,6 @@
 package pgtest
 
 import (
-	"bytes"
 	"fmt"
 	"net"
 	"os"
@@ -20,6 +19,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/server"
 )
@@ -281,18 +281,10 @@ func command(name string, args ...string) *exec.Cmd {
 // process group of its own.
 func tree(pid int) []int {
 	all := []int{pid}
-	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, path := range stats {
-		text, err := os.ReadFile(path)
-		_, after, ok := bytes.Cut(text, []byte(") ")) // behind the name
-		if err != nil || !ok {
-			continue
-		}
-		fields := bytes.Fields(after)
-		if len(fields) < 2 || string(fields[1]) != strconv.Itoa(pid) {
-			continue
-		}
-		if child, err := strconv.Atoi(filepath.Base(filepath.Dir(path))); err == nil {
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		child, err := strconv.Atoi(e.Name())
+		if s, _ := procstat.Read(e.Name()); err == nil && s.Parent == pid {
 			all = append(all, child)
 		}
 	}
