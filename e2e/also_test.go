@@ -5,7 +5,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -16,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
@@ -91,7 +91,7 @@ func (s *systems) held(kind string) bool {
 	case kindBeads:
 		return s.exists("beads/.beads/.exclusive-lock")
 	default:
-		return len(s.objects("third")) > 0
+		return len(s.files("third")) > 0
 	}
 }
 
@@ -99,19 +99,6 @@ func (s *systems) held(kind string) bool {
 func (s *systems) heldKinds() []string {
 	s.t.Helper()
 	return slices.DeleteFunc(slices.Clone(allKinds), func(kind string) bool { return !s.held(kind) })
-}
-
-// objects lists the files of locks in a repository.
-func (s *systems) objects(repo string) (all []string) {
-	s.t.Helper()
-	err := filepath.WalkDir(s.path(repo), func(name string, d fs.DirEntry, err error) error {
-		if err == nil && !d.IsDir() {
-			all = append(all, name)
-		}
-		return nil // a file can go meanwhile
-	})
-	assert.OK(s.t, err)
-	return all
 }
 
 // nothingLeft checks that no lock is left, nor anything beside one.
@@ -130,34 +117,14 @@ func (s *systems) nothingLeft() {
 			}
 		}
 	}
-	assert.Equal(s.t, append(s.objects("repo"), s.objects("third")...), nil, "still there")
-}
-
-// entry is what these tests read of a line of the audit log.
-type entry struct {
-	Event string
-	ID    string  `json:"request_id"`
-	Held  float64 `json:"held_duration_seconds"`
-}
-
-// audited reads the audit log.
-func (s *systems) audited() (all []entry) {
-	s.t.Helper()
-	for _, line := range s.lines("audit") {
-		var e entry
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
-			s.t.Fatalf("%v: %s", err, line)
-		}
-		all = append(all, e)
-	}
-	return all
+	assert.Equal(s.t, append(s.files("repo"), s.files("third")...), nil, "still there")
 }
 
 // ids are the ids of the entries of an event, in their order.
-func ids(all []entry, event string) (found []string) {
+func ids(all []audit.Record, event string) (found []string) {
 	for _, e := range all {
 		if e.Event == event {
-			found = append(found, e.ID)
+			found = append(found, e.RequestID)
 		}
 	}
 	return found
@@ -167,7 +134,7 @@ func ids(all []entry, event string) (found []string) {
 // the one that is lost: -1 if none is.
 func (s *systems) releasedInReverse(n, lost int) {
 	s.t.Helper()
-	all := s.audited()
+	all := s.records("audit")
 	want := ids(all, "lock_acquired")
 	if len(want) != n {
 		s.t.Errorf("%d locks were acquired, want %d", len(want), n)
@@ -263,8 +230,8 @@ func TestAlsoRefused(t *testing.T) {
 		p := s.start(slices.Concat([]string{"run"}, all, flags, touch)...)
 		p.exits(want)
 		assert.That(t, !s.exists("ran"), "%v: the command ran", flags)
-		if kinds := s.heldKinds(); !slices.Equal(kinds, []string{kindBeads}) || len(s.objects("repo")) > 0 {
-			t.Errorf("%v: held afterwards: %v, %v", flags, kinds, s.objects("repo"))
+		if kinds := s.heldKinds(); !slices.Equal(kinds, []string{kindBeads}) || len(s.files("repo")) > 0 {
+			t.Errorf("%v: held afterwards: %v, %v", flags, kinds, s.files("repo"))
 		}
 		return p
 	}
@@ -273,7 +240,7 @@ func TestAlsoRefused(t *testing.T) {
 	p := run(75, "--audit", s.path("audit"))
 	p.contains(s.urls[kindBeads], holder)
 	s.releasedInReverse(5, -1)
-	assert.Equal(t, len(ids(s.audited(), "lock_blocked")), 1, "refusals in the audit log")
+	assert.Equal(t, len(ids(s.records("audit"), "lock_blocked")), 1, "refusals in the audit log")
 	run(75, "--json").contains(`"lock_blocked"`, s.urls[kindBeads], strconv.Itoa(other.Process.Pid))
 	run(75, "--wait", "3s").contains(s.urls[kindBeads], holder, "still held after ")
 	run(0, "--if-held", "skip").contains("skipped: ", s.urls[kindBeads])
@@ -314,8 +281,8 @@ for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $
 	done := make(chan error, 1)
 	go func() { done <- script.Wait() }()
 	s.until("the script to hold its locks", hang, func() bool { return s.exists("held") || len(done) > 0 })
-	if got := s.heldKinds(); !slices.Equal(got, kinds) || len(s.objects("repo")) == 0 {
-		t.Errorf("held: %v and %v", got, s.objects("repo"))
+	if got := s.heldKinds(); !slices.Equal(got, kinds) || len(s.files("repo")) == 0 {
+		t.Errorf("held: %v and %v", got, s.files("repo"))
 	}
 	s.touch("go-on")
 	assert.Is(t, <-done, nil)

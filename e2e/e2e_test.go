@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"os/signal"
@@ -21,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
@@ -476,6 +478,14 @@ func (s *site) pidIn(name string) (pid int) {
 // gone reports whether the process in a pid file has ended.
 func (s *site) gone(pidfile string) bool { return ended(s.pidIn(pidfile)) }
 
+// records returns those of an audit log.
+func (s *site) records(name string) []audit.Record {
+	s.t.Helper()
+	records, skipped, err := audit.Read(strings.NewReader(read(s.t, s.path(name))))
+	assert.That(s.t, err == nil && skipped == 0, "%d lines skipped, %v", skipped, err)
+	return records
+}
+
 // nothingLeft checks that no lock is in the repository.
 func (s *site) nothingLeft() {
 	s.t.Helper()
@@ -505,10 +515,15 @@ func (d directory) rename(from, to string) {
 	assert.OK(d.s.t, os.Rename(d.s.path(from), d.s.path(to)))
 }
 
-func (d directory) left() []string {
-	if !d.s.exists("repo/index") {
+func (d directory) left() []string { return d.s.files("repo/index") }
+
+// files lists the files below a directory, which can be missing. A file can go meanwhile.
+func (s *site) files(dir string) (all []string) {
+	_ = filepath.WalkDir(s.path(dir), func(name string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			all = append(all, name)
+		}
 		return nil
-	}
-	out, _ := exec.Command("find", d.s.path("repo/index"), "!", "-type", "d").Output()
-	return strings.Fields(string(out))
+	})
+	return all
 }

@@ -114,26 +114,24 @@ func policyNoDelete(s *site, a account) {
 	other := a.site(s.t)
 	other.passes("backup", 0)
 	other.passes("prune", 0)
-	if p := s.start("status"); p.code() != 0 || !strings.HasPrefix(p.stderr.String(), "no locks\nlooked in ") {
-		s.t.Errorf("status: %v, %s", p.ProcessState, p.stderr.String())
-	}
+	status := s.start("status")
+	status.exits(0)
+	status.contains("no locks\nlooked in ")
 	for o := range rootOf(s.t).ListObjects(s.t.Context(), a.bucket, minio.ListObjectsOptions{Recursive: true}) {
 		assert.That(s.t, o.Err == nil && o.Size == 0, "left over: %+v", o)
 	}
 	p := s.start("--json", "doctor")
+	p.exits(0)
 	var d diagnosis
-	if code := p.code(); code != 0 {
-		s.t.Errorf("doctor: exit code %d: %s", code, p.stderr.String())
-	} else if err := json.Unmarshal([]byte(p.stderr.String()), &d); err != nil || d.Verdict.Fitness != "fit" || d.result("delete") != "warn" {
-		s.t.Errorf("doctor: %v: %s", err, p.stderr.String())
-	}
+	assert.OK(s.t, json.Unmarshal([]byte(p.stderr.String()), &d))
+	assert.That(s.t, d.Verdict.Fitness == "fit" && d.result("delete") == "warn", "%+v", d)
 }
 
 func policyStatus(s *site, a account) {
 	holder := a.site(s.t).hold("prune", "a")
-	if p := s.start("status"); p.code() != 0 || !strings.Contains(p.stderr.String(), fmt.Sprintf("(pid %d, ", holder.Process.Pid)) {
-		s.t.Errorf("status: %v, %s", p.ProcessState, p.stderr.String())
-	}
+	status := s.start("status")
+	status.exits(0)
+	status.contains(fmt.Sprintf("(pid %d, ", holder.Process.Pid))
 	holder.end("a")
 	for _, operation := range []string{"backup", "prune"} {
 		s.fails(77, "s3:PutObject", operation, "--", "touch", "ran")

@@ -5,16 +5,12 @@ package e2e
 import (
 	"bytes"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-	"time"
-
-	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -45,13 +41,14 @@ var described = []struct{ line, want, never string }{
 	{"repolock backup --if-", "What to do when the store can't be reached", ""},
 }
 
-// completing returns a directory with a file in it, and an environment with a configuration.
-func completing(t *testing.T) (dir string, env []string) {
+// completing returns a site with a file in it, and an environment with a configuration.
+func completing(t *testing.T) *site {
 	t.Helper()
 	s := newSite(t)
 	s.touch("somefile")
 	s.write("config.toml", "[repositories.prod]\nurl = '/x'\n[repositories.home]\nurl = '/y'\n")
-	return s.dir, []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + s.dir, "TERM=xterm", "LC_ALL=C.UTF-8", "PS1=" + ready + " ", "REPOLOCK_CONFIG=" + s.path("config.toml")}
+	s.env = []string{"PATH=" + bin + ":/usr/bin:/bin", "HOME=" + s.dir, "TERM=xterm", "LC_ALL=C.UTF-8", "REPOLOCK_CONFIG=" + s.path("config.toml"), "REPOLOCK_REPO="}
+	return s
 }
 
 // TestShells types lines and a TAB to bash and zsh, each on a terminal.
@@ -67,41 +64,23 @@ func TestShells(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			dir, env := completing(t)
-			cmd := exec.Command(shell.args[0], shell.args[1:]...)
-			cmd.Dir, cmd.Env = dir, env
-			terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: 50, Cols: 200})
-			assert.OK(t, err)
-			defer func() {
-				_ = cmd.Process.Kill()
-				_ = cmd.Wait()
-				terminal.Close()
-			}()
-			defer time.AfterFunc(2*time.Minute, func() { _ = cmd.Process.Kill() }).Stop()
-			screen := &screen{t: t, terminal: terminal}
-			screen.until(ready)
+			w := completing(t).terminal(name, 200, 50, shell.args)
+			w.shows("^" + ready + "$")
+			shown := w.record()
 			for _, line := range shell.setup {
-				screen.obeys(line)
+				w.obeys(line, shown)
 			}
 			for _, c := range slices.Concat(completions, described) {
-				screen.types(c.line + "\t")
-				screen.until(c.want)
-				screen.types("\x15")
-				if shown := screen.obeys(""); c.never != "" && strings.Contains(shown, c.never) {
-					t.Errorf("%q: %q", c.line, shown)
-				}
+				before := len(shown())
+				w.tmux("send-keys", "-l", c.line+"\t")
+				w.until(c.want, shown, before)
+				w.key("C-u")
+				w.obeys("", shown)
+				after := shown()[before:]
+				assert.That(t, c.never == "" || !strings.Contains(after, c.never), "%q: %q", c.line, after)
 			}
 		})
 	}
-}
-
-// screen is a terminal that a shell runs on. A test types only when the shell is ready:
-// otherwise the system's line editor would get the keys.
-type screen struct {
-	t        *testing.T
-	terminal *os.File
-	shown    string
-	asked    int
 }
 
 var (
@@ -109,43 +88,31 @@ var (
 	spaces  = regexp.MustCompile(`\s+`)
 )
 
-func (s *screen) types(text string) {
-	s.t.Helper()
-	assert.OK(s.t, assert.Err(s.terminal.WriteString(text)))
+// until waits until a text is shown, after so many bytes. Any white space matches any other.
+func (w *window) until(text string, shown func() string, after int) {
+	w.s.t.Helper()
+	w.s.until(fmt.Sprintf("%q", text), hang, func() bool {
+		return strings.Contains(spaces.ReplaceAllString(escapes.ReplaceAllString(shown()[after:], ""), " "), text)
+	})
 }
 
-// until reads until a text is shown. Any white space matches any other.
-func (s *screen) until(text string) {
-	s.t.Helper()
-	buf := make([]byte, 4096)
-	for !strings.Contains(spaces.ReplaceAllString(escapes.ReplaceAllString(s.shown, ""), " "), text) {
-		n, err := s.terminal.Read(buf)
-		if err != nil {
-			s.t.Fatalf("no %q: %v: %q", text, err, s.shown)
-		}
-		s.shown += string(buf[:n])
-	}
-}
-
-// obeys types a command to the shell and waits until it has run. It returns the text from
-// before and meanwhile.
-func (s *screen) obeys(line string) string {
-	s.t.Helper()
-	s.asked++
-	s.types(fmt.Sprintf("%s\recho d''one-%d\r", line, s.asked))
-	s.until(fmt.Sprintf(" done-%d %s", s.asked, ready)) // differs from the line as typed
-	shown := s.shown
-	s.shown = ""
-	return shown
+// obeys types a command to the shell and waits until it has run. A test types only when the shell is ready:
+// otherwise the system's line editor would get the keys.
+func (w *window) obeys(line string, shown func() string) {
+	w.s.t.Helper()
+	w.typed++
+	before := len(shown())
+	w.tmux("send-keys", "-l", fmt.Sprintf("%s\recho d''one-%d\r", line, w.typed))
+	w.until(fmt.Sprintf(" done-%d %s", w.typed, ready), shown, before) // differs from the line as typed
 }
 
 // TestFish asks fish itself.
 func TestFish(t *testing.T) {
-	dir, env := completing(t)
+	s := completing(t)
 	asked := func(line string) string {
 		t.Helper()
 		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, line)
-		cmd.Dir, cmd.Env = dir, env
+		cmd.Dir, cmd.Env = s.dir, s.environ()
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%v: %s", err, out)

@@ -529,12 +529,7 @@ func same(screen string) string {
 	return deaths.ReplaceAllString(screen, "")
 }
 
-// locks returns the files of the repository.
-func (s *site) locks() (files []string) {
-	for _, path := range s.left() {
-		if info, err := os.Stat(path); err == nil && !info.IsDir() && !strings.Contains(path, "/.") {
-			files = append(files, path)
-		}
-	}
-	return files
+// locks returns the files of the repository's locks.
+func (s *site) locks() []string {
+	return slices.DeleteFunc(s.left(), func(name string) bool { return strings.Contains(name, "/.") })
 }

@@ -101,14 +101,7 @@ func (o *rootsProcess) exits(want int) {
 // logged returns why processes that can't be signalled run on, by the log.
 func (o *rootsProcess) logged(pid int) (reasons []string) {
 	o.t.Helper()
-	file, err := os.Open(o.path("log"))
-	assert.OK(o.t, err)
-	defer file.Close()
-	records, skipped, err := audit.Read(file)
-	if err != nil || skipped > 0 {
-		o.t.Fatalf("%d lines skipped, %v", skipped, err)
-	}
-	for _, r := range records {
+	for _, r := range o.records("log") {
 		if r.Event == audit.RunsOn && slices.Equal(r.PIDs, []int{pid}) && r.RequestID != "" {
 			reasons = append(reasons, r.Reason)
 		}

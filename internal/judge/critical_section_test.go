@@ -4,8 +4,6 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
@@ -37,9 +35,8 @@ func TestRead(t *testing.T) {
 		Changes: []Change{{"d/y", false, 7}, {"d/z", true, 7}},
 		Faults:  []Event{{At: 1, Kind: Fault, ID: "a", Text: "stop"}},
 	}
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v\n%s", err, diff)
-	}
+	assert.OK(t, err)
+	assert.Equal(t, got, want)
 }
 
 // TestReadKilled: a killed process can leave any beginning of an entry.
@@ -51,9 +48,7 @@ func TestReadKilled(t *testing.T) {
 		if last := len(s.Acts) - 1; last >= 0 && s.Acts[last].Answered != (n > 3 && n < 6) {
 			t.Errorf("after %d: %+v", n, s.Acts)
 		}
-		if _, err := Read(log[:n]); err == nil {
-			t.Errorf("without an end, after %d: no error", n)
-		}
+		assert.That(t, assert.Err(Read(log[:n])) != nil, "without an end, after %d: no error", n)
 	}
 }
 

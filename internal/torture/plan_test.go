@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestPlan: a plan has every fault that is allowed, about as often as it should, and no other.
@@ -48,10 +49,6 @@ func TestPlan(t *testing.T) {
 // TestLeft: a fault that has happened more often than its chance is left out from then on.
 func TestLeft(t *testing.T) {
 	all := Chances{Kill: 0.1, Stop: 0.2, Term: 0.3}
-	if got := all.left(Counts{Shared: 5, Exclusive: 5, Killed: 1, Stopped: 2, Terminated: 3}); got != all {
-		t.Errorf("%+v", got)
-	}
-	if got := all.left(Counts{Shared: 5, Exclusive: 5, Killed: 2, Stopped: 3, Terminated: 4}); got != (Chances{}) {
-		t.Errorf("%+v", got)
-	}
+	assert.Equal(t, all.left(Counts{Shared: 5, Exclusive: 5, Killed: 1, Stopped: 2, Terminated: 3}), all)
+	assert.Equal(t, all.left(Counts{Shared: 5, Exclusive: 5, Killed: 2, Stopped: 3, Terminated: 4}), Chances{})
 }

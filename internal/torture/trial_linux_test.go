@@ -29,9 +29,7 @@ func place(t *testing.T, name string) {
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
-		if pids := procstat.Marked(mark + "=" + dir); len(pids) > 0 {
-			t.Errorf("processes are left: %v", pids)
-		}
+		assert.Equal(t, procstat.Marked(mark+"="+dir), nil, "processes that are left")
 		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
 			t.Errorf("left: %v %v", files, err)
 		}

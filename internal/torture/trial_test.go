@@ -83,9 +83,7 @@ c1-2 exclusive |                             ..#################################
 // beat comes after its hold.
 func TestWitness(t *testing.T) {
 	name := t.TempDir() + "/log"
-	if err := (Witness{ID: "x", Log: name}).Do(); err == nil {
-		t.Error("it needs no log")
-	}
+	assert.That(t, (Witness{ID: "x", Log: name}).Do() != nil, "it needs no log")
 	assert.OK(t, os.WriteFile(name, nil, 0o600))
 	const hold = 3 * beat
 	assert.OK(t, (Witness{ID: "x", Log: name, Hold: hold}).Do())

@@ -90,9 +90,7 @@ func TestWork(t *testing.T) {
 					deletes++
 				}
 			}
-			if want := map[judge.Mode]int{judge.Shared: 0, judge.Exclusive: maxDeletes}[test.mode]; deletes != want {
-				t.Errorf("%d deletes, want %d", deletes, want)
-			}
+			assert.Equal(t, deletes, map[judge.Mode]int{judge.Shared: 0, judge.Exclusive: maxDeletes}[test.mode], "deletes")
 		})
 	}
 }
@@ -114,9 +112,7 @@ func TestWorkUnlogged(t *testing.T) {
 	for n := range 5 {
 		m := mem.New(mem.Options{})
 		log := &lines{left: n}
-		if err := doWork(t, judge.Exclusive, m, log); !errors.Is(err, ErrUnjudged) {
-			t.Errorf("after %d lines: %v", n, err)
-		}
+		assert.Is(t, doWork(t, judge.Exclusive, m, log), ErrUnjudged, "after %d lines", n)
 		keys, err := store.Keys(t.Context(), m, "")
 		if err != nil || (len(keys) > 0) != bytes.Contains(log.got.Bytes(), []byte(`"op":"put"`)) {
 			t.Errorf("after %d lines: %v, %v", n, keys, err)

@@ -40,7 +40,5 @@ func TestReadSection(t *testing.T) {
 			t.Errorf("%s: %q, %v; want %q", title, p.Lines(), err, want)
 		}
 	}
-	if _, err := ReadSection(name, "Three"); err == nil {
-		t.Error("there is no such section")
-	}
+	assert.That(t, assert.Err(ReadSection(name, "Three")) != nil, "there is no such section")
 }

@@ -52,9 +52,8 @@ func (c *caller) call(status int, code, name, params string, args ...any) map[st
 
 func (c *caller) code(answer map[string]any, want string) map[string]any {
 	c.t.Helper()
-	if got, _ := answer["code"].(string); got != want {
-		c.t.Errorf("code %q, want %q: %v", got, want, answer)
-	}
+	got, _ := answer["code"].(string)
+	assert.Equal(c.t, got, want, "code of %v", answer)
 	return answer
 }
 

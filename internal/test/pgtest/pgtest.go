@@ -323,9 +323,7 @@ func Bouncer(t testing.TB, s *Server, mode string, settings ...string) string {
 func Busy(t testing.TB, s *Server, address string) (stop func()) {
 	t.Helper()
 	script := filepath.Join(s.dir, "busy.sql")
-	if err := os.WriteFile(script, []byte("select 1;\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(script, []byte("select 1;\n"), 0o644))
 	host, port, _ := strings.Cut(address, ":")
 	bench := command(program("pgbench"), "-n", "-h", host, "-p", port, "-U", "postgres",
 		"-T", "3600", "-c", "4", "-f", script, "postgres")

@@ -5,6 +5,7 @@ package pgtest_test
 import (
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/pgtest"
 )
 
@@ -20,10 +21,6 @@ func TestServer(t *testing.T) {
 	s.Kill()
 	s.Start()
 	s.Restart()
-	if got := s.PSQL("select n from t"); got != "7" {
-		t.Errorf("after a crash: %q", got)
-	}
-	if got := s.Standby().PSQL("select pg_is_in_recovery()"); got != "t" {
-		t.Errorf("a standby is in recovery: %q", got)
-	}
+	assert.Equal(t, s.PSQL("select n from t"), "7", "after a crash")
+	assert.Equal(t, s.Standby().PSQL("select pg_is_in_recovery()"), "t", "whether a standby is in recovery")
 }

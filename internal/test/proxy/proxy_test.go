@@ -42,9 +42,8 @@ func newFixture(t *testing.T, body string) *fixture {
 	}))
 	t.Cleanup(server.Close)
 	var err error
-	if f.Proxy, err = New(server.URL); err != nil {
-		t.Fatal(err)
-	}
+	f.Proxy, err = New(server.URL)
+	assert.OK(t, err)
 	t.Cleanup(f.Close)
 	t.Cleanup(f.client.CloseIdleConnections)
 	return f
@@ -238,9 +237,7 @@ func TestTrips(t *testing.T) {
 		for _, s := range c.spans {
 			l = append(l, Entry{Start: time.Unix(int64(s[0]), 0), End: time.Unix(int64(s[1]), 0)})
 		}
-		if got := l.Trips(); got != c.want {
-			t.Errorf("%v: %d, want %d", c.spans, got, c.want)
-		}
+		assert.Equal(t, l.Trips(), c.want, "%v", c.spans)
 	}
 }
 
@@ -255,9 +252,8 @@ func TestShift(t *testing.T) {
 			f.Behave(Behaviour{Shift: time.Hour})
 			res, answer, err := f.do(c.method, c.path, "")
 			assert.That(t, err == nil && answer == c.want, "%v %s", err, answer)
-			if date, modified := res.Header.Get("Date"), res.Header.Get("Last-Modified"); date != "Sat, 21 Nov 2026 11:00:00 GMT" || modified != "Sat, 21 Nov 2026 10:30:00 GMT" {
-				t.Errorf("Date %s, Last-Modified %s", date, modified)
-			}
+			assert.Equal(t, res.Header.Get("Date"), "Sat, 21 Nov 2026 11:00:00 GMT", "Date")
+			assert.Equal(t, res.Header.Get("Last-Modified"), "Sat, 21 Nov 2026 10:30:00 GMT", "Last-Modified")
 		})
 	}
 }

@@ -52,9 +52,7 @@ func TestReport(t *testing.T) {
 			r := newReport(&out, time.Time{})
 			replay(t, r, time.Time{}, test.events...)
 			r.end(time.Time{}.Add(2*time.Second), 3*time.Second)
-			if got := strings.Replace(out.String(), "2s, 3s of the processors\n", "", 1); got != test.want {
-				t.Errorf("%q, want %q", got, test.want)
-			}
+			assert.Equal(t, strings.Replace(out.String(), "2s, 3s of the processors\n", "", 1), test.want)
 		})
 	}
 }
@@ -80,9 +78,7 @@ func TestWords(t *testing.T) {
 	for _, line := range []string{"plain\n", `{"ImportPath":"p","Action":"build-output","Output":"p.go:1: bad\n"}` + "\n", `{"not":"an event"}` + "\n"} {
 		r.line([]byte(line), time.Time{})
 	}
-	if want := "plain\np.go:1: bad\n" + `{"not":"an event"}` + "\n"; out.String() != want {
-		t.Errorf("%q, want %q", out.String(), want)
-	}
+	assert.Equal(t, out.String(), "plain\np.go:1: bad\n"+`{"not":"an event"}`+"\n")
 }
 
 // TestTick: after 8 s of silence a line names the tests that have run longest. It leaves out
@@ -97,25 +93,13 @@ func TestTick(t *testing.T) {
 		_, doing, _ := strings.Cut(out.String(), "; ")
 		return doing
 	}
-	if s := said(silence - 1); s != "" {
-		t.Errorf("too early: %q", s)
-	}
-	if s := said(silence); s != "building\n" {
-		t.Errorf("%q", s)
-	}
+	assert.Equal(t, said(silence-1), "", "too early")
+	assert.Equal(t, said(silence), "building\n")
 	replay(t, r, start.Add(10*time.Second), "start - ")
-	if s := said(18 * time.Second); s != "running example.org/p (8s)\n" {
-		t.Errorf("%q", s)
-	}
+	assert.Equal(t, said(18*time.Second), "running example.org/p (8s)\n")
 	replay(t, r, start.Add(20*time.Second), "run A ", "run A/a ", "run A/b ", "run A/c ", "run A/d ", "run B ", "pause A/a ", "pause B ")
-	if s := said(22 * time.Second); s != "" {
-		t.Errorf("too early: %q", s)
-	}
-	if s := said(30 * time.Second); s != "running example.org/p A/b (8s), example.org/p A/c (7s), example.org/p A/d (6s)\n" {
-		t.Errorf("%q", s)
-	}
+	assert.Equal(t, said(22*time.Second), "", "too early")
+	assert.Equal(t, said(30*time.Second), "running example.org/p A/b (8s), example.org/p A/c (7s), example.org/p A/d (6s)\n")
 	replay(t, r, start.Add(31*time.Second), "pass A/b ", "pass A/c ", "pass A/d ", "cont A/a ", "run C ", "run D ", "run E ")
-	if s := said(40 * time.Second); s != "running example.org/p A/a (6s), example.org/p C (5s), example.org/p D (4s), 1 more\n" {
-		t.Errorf("%q", s)
-	}
+	assert.Equal(t, said(40*time.Second), "running example.org/p A/a (6s), example.org/p C (5s), example.org/p D (4s), 1 more\n")
 }

@@ -20,9 +20,7 @@ func TestSystems(t *testing.T) {
 		built = append(built, m[1]+"/"+m[2])
 	}
 	slices.Sort(built)
-	if want := slices.Sorted(slices.Values(systems)); !slices.Equal(built, want) {
-		t.Errorf("packages are built for %q, and notices are made for %q", built, want)
-	}
+	assert.Equal(t, built, slices.Sorted(slices.Values(systems)), "systems of the packages")
 }
 
 // TestFiles: texts are found under all their names, in the module's directory and beside
