@@ -78,7 +78,10 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	info := l.info(seen)
 	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
-		return b.ID == info.ID && b.Key() == info.Key() && b.ModTime.Equal(info.ModTime)
+		// A holder's own id outlasts its renewals, and its file has their time. A revision doesn't, and servers
+		// tell that time anew each time.
+		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
+		return b.ID == info.ID && b.Key() == info.Key() && !renewed
 	})
 	if !shown || opts.ID != "" && opts.ID != info.ID || opts.Stale && info.Verdict != replock.Stale || opts.Dead && !info.ProcessGone {
 		return nil, nil

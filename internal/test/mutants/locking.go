@@ -2,6 +2,8 @@ package main
 
 // lockingMutants are bugs of the locks of other systems.
 var lockingMutants = []mutant{
+	{"break-lock takes a server's lock for another one than it has shown", "cmd/internal/also/lock.go",
+		`renewed := seen.Request != "" && !b`, `renewed := !b`, test("./cmd/internal/also", "^TestBreakChooses$")},
 	{"Guard renews from when a renewal was answered, not from when it was sent", "locking/guard.go",
 		`return refresh.Renewal{Sent: sent}, nil`, `return refresh.Renewal{Sent: max(sent, g.clock.Elapsed())}, nil`, test("./locking", "^TestLostEndsTheFunction$")},
 	{"Guard counts the ttl from when the lock was acquired, not from when it was asked for", "locking/guard.go",
