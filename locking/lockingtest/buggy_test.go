@@ -13,7 +13,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-var errBusy = errors.New("busy")
+var errBusy, errTTL = errors.New("busy"), errors.New("no ttl")
+
+func check(key string) error {
+	if strings.Contains(key, " ") {
+		return locking.ErrKey
+	}
+	return nil
+}
 
 // table keeps the contract. Its clock is moved by the test.
 type table struct {
@@ -50,8 +57,8 @@ func (b *table) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 	if b.bubble {
 		time.Sleep(time.Millisecond)
 	}
-	if strings.Contains(key, " ") {
-		return h, false, locking.ErrKey
+	if err := check(key); err != nil || ttl <= 0 {
+		return h, false, cmp.Or(err, errTTL)
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -98,8 +105,13 @@ func (b *table) Release(_ context.Context, h locking.Handle) error {
 func (b *table) Watch(h locking.Handle) <-chan struct{} {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.watched[h] = make(chan struct{})
-	return b.watched[h]
+	lost := make(chan struct{})
+	if e, held := b.held(h.Key()); held && e.Handle == h {
+		b.watched[h] = lost
+	} else {
+		close(lost)
+	}
+	return lost
 }
 
 func (b *table) Cleanup(context.Context) error { return nil }
@@ -108,8 +120,8 @@ func (b *table) Inspect(_ context.Context, key string) (*locking.Info, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, held := b.held(key)
-	if !held {
-		return nil, nil
+	if err := check(key); !held {
+		return nil, err
 	}
 	return &locking.Info{Key: key, Acquired: time.Unix(0, int64(e.at)), Revision: e.revision()}, nil
 }
@@ -118,6 +130,9 @@ func (b *table) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	e, held := b.held(seen.Key)
+	if err := check(seen.Key); err != nil {
+		return false, err
+	}
 	if !held || stale || seen.Revision != e.revision() {
 		return false, nil
 	}
@@ -171,7 +186,7 @@ type buggy struct {
 	seen    *locking.Info  // at its last attempt
 	process *process
 	ctx     context.Context // of its last TryLock
-	gone    sync.Map        // handles that "forgets" has forgotten
+	gone    sync.Map        // handles that are released, or that "forgets" has forgotten
 	mine    sync.Map        // handles that this client has acquired, and not released
 }
 
@@ -190,6 +205,8 @@ func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 		key = strings.ReplaceAll(key, " ", "_")
 	case "one key": // it takes any key for the same
 		key = "a"
+	case "any ttl": // it acquires a lock that is over already
+		ttl = max(ttl, 1)
 	case "no context": // it doesn't look at its context
 		ctx = context.Background()
 	case "short": // it counts half of the ttl
@@ -337,9 +354,9 @@ func (b *buggy) putAgain(h locking.Handle) {
 	}
 }
 
-// Watch returns a channel that nothing closes, of "hears nothing".
+// Watch returns a channel that nothing closes, of "hears nothing", and of "watches the lost" if the lock is lost.
 func (b *buggy) Watch(h locking.Handle) <-chan struct{} {
-	if b.bug == "hears nothing" {
+	if b.bug == "hears nothing" || b.bug == "watches the lost" && b.there(h.Key()) != h {
 		return nil
 	}
 	return b.table.Watch(h)
@@ -355,10 +372,15 @@ func (b *buggy) Release(ctx context.Context, h locking.Handle) error {
 		}
 	case "keeps": // it leaves the lock to its ttl
 		return b.table.Renew(ctx, h)
-	case "releases twice": // it takes a lock that isn't there for its own success
-		if seen, _ := b.table.Inspect(ctx, h.Key()); seen == nil {
+	case "releases twice": // it takes a lock that it has released for released
+		if _, gone := b.gone.Load(h); gone {
 			return nil
 		}
+		err := b.table.Release(ctx, h)
+		if err == nil {
+			b.gone.Store(h, true)
+		}
+		return err
 	case "zero": // it takes a zero handle for nothing to do
 		if h == (locking.Handle{}) {
 			return nil
@@ -408,6 +430,9 @@ func (b *buggy) Inspect(ctx context.Context, key string) (*locking.Info, error) 
 	}
 	info, err := b.table.Inspect(ctx, key)
 	if info == nil {
+		if b.bug == "inspects any key" {
+			err = nil
+		}
 		return nil, err
 	}
 	switch b.bug {
@@ -428,6 +453,8 @@ func (b *buggy) Inspect(ctx context.Context, key string) (*locking.Info, error) 
 
 func (b *buggy) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	switch now, _ := b.table.Inspect(ctx, seen.Key); b.bug {
+	case "breaks any key":
+		seen.Key = strings.ReplaceAll(seen.Key, " ", "_")
 	case "breaks any": // it removes what is there
 		if !stale {
 			b.remove(seen.Key)

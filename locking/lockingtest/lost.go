@@ -32,10 +32,15 @@ func (f *fixture) losses() map[string]func() {
 	return all
 }
 
-// lossIsNoticed takes a lock away from outside. Whatever its holder does first, it learns of the loss,
-// restores no lock, and changes nothing of the next holder's.
-func lossIsNoticed(f *fixture) {
-	for way, lose := range f.losses() {
+// released is what takes a lock away if it is its holder's own release.
+const released = "released"
+
+// lostStaysLost releases a lock, or takes it away from outside. Whatever its holder does first, it learns of
+// the loss, restores no lock, and changes nothing of the next holder's.
+func lostStaysLost(f *fixture) {
+	losses := f.losses()
+	losses[released] = nil
+	for way, lose := range losses {
 		for first := range f.calls(f.a) {
 			for _, holder := range []*client{f.a, f.b} {
 				for _, beside := range []bool{false, true} {
@@ -46,8 +51,10 @@ func lossIsNoticed(f *fixture) {
 		if f.Failed() { // Guard can wait for what doesn't come
 			return
 		}
-		f.watched(way, lose)
-		f.guarded(way, lose)
+		if way != released {
+			f.watched(way, lose)
+			f.guarded(way, lose)
+		}
 	}
 }
 
@@ -63,6 +70,14 @@ func (f *fixture) calls(c *client) map[string]func(locking.Handle) error {
 	return calls
 }
 
+// areLost makes all calls.
+func (f *fixture) areLost(what string, calls map[string]func(locking.Handle) error, h locking.Handle) {
+	f.Helper()
+	for name, call := range calls {
+		f.isLost(name+" "+what, call(h))
+	}
+}
+
 // lost takes a lock away, has another client acquire it if beside is set, and then has its holder make
 // all calls, one of them first.
 func (f *fixture) lost(way string, lose func(), holder *client, first string, beside bool) {
@@ -76,29 +91,32 @@ func (f *fixture) lost(way string, lose func(), holder *client, first string, be
 		return
 	}
 	h := f.acquire(holder, f.key, long)
-	lose()
+	if way == released {
+		f.release(holder, h)
+	} else {
+		lose()
+	}
+	what := " a lock that was " + way
 	if !beside {
-		f.isLost(first+" of a lock that was "+way, calls[first](h))
-		for then, call := range calls {
-			f.isLost(then+" after "+first+" of a lock that was "+way, call(h))
-		}
+		f.isLost(first+" of"+what, calls[first](h))
+		f.areLost("after "+first+" of"+what, calls, h)
 		f.release(next, f.acquire(next, f.key, long))
 		return
 	}
 	held := f.acquire(next, f.key, long)
 	before := f.holder()
-	f.isLost(first+" beside the next holder of a lock that was "+way, calls[first](h))
-	for then, call := range calls {
-		f.isLost(then+" after "+first+" beside the next holder of a lock that was "+way, call(h))
-	}
+	f.isLost(first+" beside the next holder of"+what, calls[first](h))
+	f.areLost("after "+first+" beside the next holder of"+what, calls, h)
+	f.areLost("by the next holder of"+what, f.calls(next), h)
 	f.refused(f.c, f.key)
 	if after := f.holder(); after != before {
-		f.Errorf("%s of a lock that was %s changed the next holder: %+v, then %+v", first, way, before, after)
+		f.Errorf("%s of%s changed the next holder: %+v, then %+v", first, what, before, after)
 	}
 	if err := next.Renew(f.Context(), held); err != nil {
-		f.Errorf("the next holder's renew after %s of a lock that was %s: %v", first, way, err)
+		f.Errorf("the next holder's renew after %s of%s: %v", first, what, err)
 	}
 	f.release(next, held)
+	f.areLost("after the next holder of"+what, calls, h)
 }
 
 // holder is what Inspect shows of a holder apart from its renewals, if the backend is an Inspector.
@@ -132,6 +150,11 @@ func (f *fixture) watched(way string, lose func()) {
 	}
 	f.isLost("renew after Watch of a lock that was "+way, f.a.Renew(f.Context(), h))
 	f.isLost("release after Watch of a lock that was "+way, f.a.Release(f.Context(), h))
+	select {
+	case <-w.Watch(h):
+	case <-time.After(limit):
+		f.Errorf("of a lock that was %s, Watch returns a channel that isn't closed", way)
+	}
 }
 
 // guarded checks that Guard's function ends at the next renewal, and leaves the next holder's lock alone.

@@ -134,25 +134,10 @@ func resumeRestores(f *fixture) {
 		f.Errorf("renew after resume: %v", err)
 	}
 	f.release(f.a, h)
-	f.isLost("resume of a released lock", resumer.Resume(f.Context(), h))
-	f.isLost("resume of a zero handle", resumer.Resume(f.Context(), locking.Handle{}))
-	f.release(f.b, f.acquire(f.b, f.key, long))
-
-	stale, held := f.replaced()
-	f.isLost("resume beside another holder", resumer.Resume(f.Context(), stale))
-	f.refused(f.c, f.key)
-	f.release(f.b, held)
-	f.isLost("resume after another holder", resumer.Resume(f.Context(), stale))
-	f.release(f.b, f.acquire(f.b, f.key, long))
-	if f.Expires {
-		f.resumeExpired(resumer)
+	if !f.Expires {
+		return
 	}
-}
-
-// resumeExpired resumes a lock whose ttl is over, before and after another holder has had it.
-func (f *fixture) resumeExpired(resumer locking.Resumer) {
-	f.Helper()
-	h := f.acquire(f.a, f.key, f.TTL)
+	h = f.acquire(f.a, f.key, f.TTL)
 	f.pass(f.TTL + f.slack())
 	switch err := resumer.Resume(f.Context(), h); {
 	case err == nil && f.Advance == nil && !f.Bubble:
@@ -166,14 +151,6 @@ func (f *fixture) resumeExpired(resumer locking.Resumer) {
 	case !errors.Is(err, locking.ErrLost):
 		f.Errorf("resume of an expired lock: %v", err)
 	}
-	h = f.acquire(f.a, f.key, f.TTL)
-	f.pass(f.TTL + f.slack())
-	held, _ := f.becomesFree(f.key)
-	f.isLost("resume of an expired lock beside another holder", resumer.Resume(f.Context(), h))
-	f.refused(f.c, f.key)
-	f.release(f.thief, held)
-	f.isLost("resume of an expired lock after another holder", resumer.Resume(f.Context(), h))
-	f.release(f.b, f.acquire(f.b, f.key, long))
 }
 
 func examineChangesNothing(f *fixture) {

@@ -10,14 +10,6 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-func freeIsAcquired(f *fixture) {
-	h := f.acquire(f.a, f.key, long)
-	if err := f.a.Renew(f.Context(), h); err != nil {
-		f.Errorf("renew: %v", err)
-	}
-	f.release(f.a, h)
-}
-
 func contentionIsNoError(f *fixture) {
 	h := f.acquire(f.a, f.key, long)
 	f.refused(f.b, f.key)
@@ -41,7 +33,31 @@ func badKeys(f *fixture) {
 		if _, ok, err := f.a.TryLock(f.Context(), key, long); ok || !errors.Is(err, locking.ErrKey) {
 			f.Errorf("key %q: acquired %v, %v, want ErrKey", key, ok, err)
 		}
+		if i, ok := f.a.Backend.(locking.Inspector); ok {
+			if info, err := i.Inspect(f.Context(), key); info != nil || !errors.Is(err, locking.ErrKey) {
+				f.Errorf("inspect of key %q: %+v, %v, want ErrKey", key, info, err)
+			}
+		}
+		if b, ok := f.a.Backend.(locking.Breaker); ok {
+			if broken, err := b.Break(f.Context(), &locking.Info{Key: key}, false); broken || !errors.Is(err, locking.ErrKey) {
+				f.Errorf("break of key %q: %v, %v, want ErrKey", key, broken, err)
+			}
+		}
 	}
+}
+
+// ttlIsPositive accepts a backend that has a ttl of its own in place of 0.
+func ttlIsPositive(f *fixture) {
+	for _, ttl := range []time.Duration{-1, 0} {
+		h, ok, err := f.a.TryLock(f.Context(), f.key, ttl)
+		if ok && (ttl < 0 || h.TTL() <= 0) || ok == (err != nil) {
+			f.Errorf("ttl %v: acquired %v for %v, %v", ttl, ok, h.TTL(), err)
+		}
+		if ok {
+			f.release(f.a, h)
+		}
+	}
+	f.release(f.b, f.acquire(f.b, f.key, long))
 }
 
 func handles(f *fixture) {
@@ -63,49 +79,15 @@ func releaseFrees(f *fixture) {
 	}
 }
 
-func doubleRelease(f *fixture) {
-	h := f.acquire(f.a, f.key, long)
-	f.release(f.a, h)
-	f.isLost("second release", f.a.Release(f.Context(), h))
-	f.isLost("renew after release", f.a.Renew(f.Context(), h))
-}
-
 func zeroHandle(f *fixture) {
 	var zero locking.Handle
-	f.isLost("renew", f.a.Renew(f.Context(), zero))
-	f.isLost("release", f.a.Release(f.Context(), zero))
-	h := f.acquire(f.a, f.key, long)
-	f.isLost("renew beside a lock", f.a.Renew(f.Context(), zero))
-	f.isLost("release beside a lock", f.a.Release(f.Context(), zero))
-	f.refused(f.b, f.key)
-	f.release(f.a, h)
-}
-
-// replaced returns the handle of a, which is stale, because b has the lock now.
-func (f *fixture) replaced() (stale, held locking.Handle) {
-	f.Helper()
-	stale = f.acquire(f.a, f.key, long)
-	f.release(f.a, stale)
-	return stale, f.acquire(f.b, f.key, long)
-}
-
-func staleNeverRenews(f *fixture) {
-	stale, held := f.replaced()
-	f.isLost("renew of a stale handle", f.a.Renew(f.Context(), stale))
-	f.isLost("renew by the new holder", f.b.Renew(f.Context(), stale))
-	f.refused(f.c, f.key)
-	f.release(f.b, held)
-}
-
-func staleNeverReleases(f *fixture) {
-	stale, held := f.replaced()
-	f.isLost("release of a stale handle", f.a.Release(f.Context(), stale))
-	f.isLost("release by the new holder", f.b.Release(f.Context(), stale))
-	f.refused(f.c, f.key)
-	if err := f.b.Renew(f.Context(), held); err != nil {
-		f.Errorf("the new holder's renew: %v", err)
+	for name, call := range f.calls(f.a) {
+		f.isLost(name, call(zero))
+		h := f.acquire(f.a, f.key, long)
+		f.isLost(name+" beside a lock", call(zero))
+		f.refused(f.b, f.key)
+		f.release(f.a, h)
 	}
-	f.release(f.b, held)
 }
 
 func cleanupKeeps(f *fixture) {
@@ -247,8 +229,13 @@ func lasts(f *fixture) {
 	h := f.acquire(f.a, f.key, f.TTL)
 	switch {
 	case !f.Expires:
-		f.pass(2 * f.TTL)
-		f.refused(f.b, f.key)
+		for range 2 {
+			f.pass(2 * f.TTL)
+			f.refused(f.b, f.key)
+			if err := f.a.Renew(f.Context(), h); err != nil {
+				f.Errorf("renew: %v", err)
+			}
+		}
 		f.release(f.a, h)
 	case f.Advance != nil:
 		f.Advance(f.TTL - f.slack())
@@ -265,13 +252,10 @@ func lasts(f *fixture) {
 }
 
 func expiryFrees(f *fixture) {
-	h := f.acquire(f.a, f.key, f.TTL)
 	if !f.Expires {
-		f.pass(2 * f.TTL)
-		f.refused(f.b, f.key)
-		f.release(f.a, h)
 		return
 	}
+	f.acquire(f.a, f.key, f.TTL)
 	if f.Advance != nil {
 		f.Advance(f.TTL + f.slack())
 		f.onlyStolen()
@@ -282,7 +266,7 @@ func expiryFrees(f *fixture) {
 		f.pass(f.TTL + f.slack())
 		f.onlyStolen()
 	}
-	h, _ = f.becomesFree(f.key)
+	h, _ := f.becomesFree(f.key)
 	f.release(f.thief, h)
 }
 
@@ -297,58 +281,45 @@ func (f *fixture) onlyStolen() {
 
 // renewExtends tries again if this machine was so slow that the ttl was over before Renew.
 func renewExtends(f *fixture) {
-	for range 20 {
+	for tries := 20; f.Expires; tries-- {
 		h := f.acquire(f.a, f.key, f.TTL)
 		f.pass(f.TTL * 2 / 3)
 		sent := time.Now()
 		err := f.a.Renew(f.Context(), h)
-		if f.Expires && f.Advance == nil && errors.Is(err, locking.ErrLost) {
+		if tries > 0 && f.Advance == nil && errors.Is(err, locking.ErrLost) {
 			continue
 		}
 		if err != nil {
 			f.Fatalf("renew: %v", err)
 		}
-		if f.Advance == nil && f.Expires {
-			h, at := f.becomesFree(f.key)
-			if at.Sub(sent) < f.TTL-f.slack() {
-				f.Errorf("free %v after a renewal for %v", at.Sub(sent), f.TTL)
-			}
-			f.release(f.thief, h)
+		if f.Advance != nil {
+			f.Advance(f.TTL * 2 / 3)
+			f.refused(f.b, f.key)
+			f.Advance(f.TTL/3 + f.slack())
+			f.release(f.thief, f.acquire(f.thief, f.key, long))
 			return
 		}
-		f.pass(f.TTL * 2 / 3)
-		f.refused(f.b, f.key)
-		if !f.Expires {
-			f.release(f.a, h)
-			return
+		h, at := f.becomesFree(f.key)
+		if at.Sub(sent) < f.TTL-f.slack() {
+			f.Errorf("free %v after a renewal for %v", at.Sub(sent), f.TTL)
 		}
-		f.pass(f.TTL/3 + f.slack())
-		f.release(f.thief, f.acquire(f.thief, f.key, long))
+		f.release(f.thief, h)
 		return
 	}
-	f.Fatal("each lock was over after two thirds of its ttl")
 }
 
-// expiredHandle checks a handle whose ttl is over, with and without a new holder.
+// expiredHandle checks a handle whose ttl is over, beside another holder and after it.
 func expiredHandle(f *fixture) {
 	if !f.Expires {
-		h := f.acquire(f.a, f.key, f.TTL)
-		f.pass(2 * f.TTL)
-		if err := f.a.Renew(f.Context(), h); err != nil {
-			f.Errorf("renew: %v", err)
-		}
-		f.release(f.a, h)
 		return
 	}
 	expired := f.acquire(f.a, f.key, f.TTL)
 	f.pass(f.TTL + f.slack())
 	h, _ := f.becomesFree(f.key)
-	f.isLost("renew beside another holder", f.a.Renew(f.Context(), expired))
-	f.isLost("release beside another holder", f.a.Release(f.Context(), expired))
+	f.areLost("beside another holder of a lock that has expired", f.calls(f.a), expired)
 	f.refused(f.c, f.key)
 	f.release(f.thief, h)
-	f.isLost("renew of a free lock", f.a.Renew(f.Context(), expired))
-	f.isLost("release of a free lock", f.a.Release(f.Context(), expired))
+	f.areLost("after another holder of a lock that has expired", f.calls(f.a), expired)
 	f.release(f.b, f.acquire(f.b, f.key, long))
 }
 

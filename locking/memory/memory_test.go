@@ -55,12 +55,3 @@ func TestTimes(t *testing.T) {
 		t.Errorf("after its ttl: %+v, %v", got, err)
 	}
 }
-
-// TestTTLIsPositive: a lock that is over before it begins isn't acquired.
-func TestTTLIsPositive(t *testing.T) {
-	for _, ttl := range []time.Duration{0, -1} {
-		if _, ok, err := memory.New(nil).TryLock(t.Context(), "k", ttl); ok || err == nil {
-			t.Errorf("ttl %v: %v, %v", ttl, ok, err)
-		}
-	}
-}

@@ -181,18 +181,6 @@ func TestRelease(t *testing.T) {
 	}
 }
 
-// TestTTLIsPositive: a lock that is over before it begins isn't acquired.
-func TestTTLIsPositive(t *testing.T) {
-	environment(t, nil)
-	b, err := opened(t, "postgres://127.0.0.1:1/app?key=k")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, ok, err := b.TryLock(t.Context(), "k", 0); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
-		t.Errorf("%v, %v", ok, err)
-	}
-}
-
 // TestParse: a URL has one canonical form.
 func TestParse(t *testing.T) {
 	plain := Target{Host: "db.example.com", Port: 5432, Database: "app", Key: "nightly"}

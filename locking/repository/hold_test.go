@@ -176,46 +176,6 @@ func TestReleasedWhileResuming(t *testing.T) {
 	})
 }
 
-// TestBrokenUnnoticed: Release returns ErrLost if the lock was broken since the last look.
-func TestBrokenUnnoticed(t *testing.T) {
-	in(t, func(t *testing.T, a, b *client) {
-		h := lockcheck.Acquire(t, a, key, ttl)
-		seen := lockcheck.Seen(t, b, key)
-		lockcheck.Breaks(t, b, seen, false, true)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		lockcheck.Lost(t, "release", a.Release(ctx, h))
-		b.free()
-	})
-}
-
-// TestWatch: a break is noticed without a renewal, within the time between two looks.
-func TestWatch(t *testing.T) {
-	in(t, func(t *testing.T, a, b *client) {
-		h, ok, err := a.TryLock(t.Context(), key, time.Hour)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
-		lost := a.Watch(h)
-		seen := lockcheck.Seen(t, b, key)
-		time.Sleep(time.Minute)
-		select {
-		case <-lost:
-			t.Error("a held lock counts as lost")
-		default:
-		}
-		lockcheck.Breaks(t, b, seen, false, true)
-		broken := time.Now()
-		<-lost
-		if took := time.Since(broken); took > 11*time.Second {
-			t.Errorf("noticed after %v", took)
-		}
-		lockcheck.Lost(t, "renew", a.Renew(t.Context(), h))
-		lockcheck.Lost(t, "release", a.Release(t.Context(), h))
-		<-a.Watch(h) // no lock
-	})
-}
-
 // TestNotReleased: a release that fails says so and is no loss. The lock is free after its ttl.
 func TestNotReleased(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
