@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
@@ -166,18 +167,14 @@ func TestGuardInABubble(t *testing.T) {
 		ran, err := locking.Guard(t.Context(), b, locking.RequireGlobal, "k", ttl, func(ctx context.Context) error {
 			time.Sleep(100 * ttl)
 			_, ok, err := b.TryLock(ctx, "k", ttl)
-			if ok || err != nil {
-				t.Errorf("twice at once: %v, %v", ok, err)
-			}
+			assert.That(t, !ok && err == nil, "twice at once: %v, %v", ok, err)
 			seen, err := b.Inspect(ctx, "k")
 			if err != nil || seen == nil || !seen.Renewed.After(seen.Acquired.Add(99*ttl)) {
 				t.Errorf("%+v, %v", seen, err)
 			}
 			return err
 		})
-		if !ran || err != nil {
-			t.Errorf("%v, %v", ran, err)
-		}
+		assert.That(t, ran && err == nil, "%v, %v", ran, err)
 	})
 }
 
@@ -211,9 +208,7 @@ func TestLostEndsTheFunction(t *testing.T) {
 					}
 					return errF
 				})
-				if !ran || !errors.Is(err, locking.ErrLost) || !errors.Is(err, errF) {
-					t.Errorf("%v, %v", ran, err)
-				}
+				assert.That(t, ran && errors.Is(err, locking.ErrLost) && errors.Is(err, errF), "%v, %v", ran, err)
 				b.isFree(t)
 				time.Sleep(2 * time.Hour) // for the attempt that hangs
 			})
@@ -244,9 +239,7 @@ func TestReleasedAnyway(t *testing.T) {
 			<-ctx.Done()
 			return context.Cause(ctx)
 		})
-		if !errors.Is(err, context.Canceled) || errors.Is(err, locking.ErrLost) {
-			t.Errorf("ended: %v", err)
-		}
+		assert.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, locking.ErrLost), "ended: %v", err)
 		b.isFree(t)
 		if ran, err := b.guard(t, func(context.Context) error { return errDown }); !ran || !errors.Is(err, errDown) {
 			t.Errorf("failed: %v, %v", ran, err)
@@ -271,9 +264,7 @@ func TestRenewedAfterTheCallersEnd(t *testing.T) {
 			time.Sleep(3 * ttl)
 			return nil
 		})
-		if err != nil || len(b.renewed) < 8 {
-			t.Errorf("%v, renewed at %v", err, b.renewed)
-		}
+		assert.That(t, err == nil && len(b.renewed) >= 8, "%v, renewed at %v", err, b.renewed)
 	})
 }
 
@@ -306,9 +297,7 @@ func TestNotReleased(t *testing.T) {
 func TestGuardTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{0, -1} {
 		ran, err := locking.Guard(t.Context(), newBackend(), locking.RequireGlobal, "k", ttl, runs(0))
-		if ran || err == nil {
-			t.Errorf("ttl %v: %v, %v", ttl, ran, err)
-		}
+		assert.That(t, !ran && err != nil, "ttl %v: %v, %v", ttl, ran, err)
 	}
 }
 
@@ -349,13 +338,9 @@ func TestWatcher(t *testing.T) {
 // TestPage: each example that docs/locking.md names is one that go test runs, and each is named.
 func TestPage(t *testing.T) {
 	page, err := os.ReadFile("../docs/locking.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	source, err := os.ReadFile("example_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, name := range regexp.MustCompile("`(Example\\w*)`").FindAllStringSubmatch(string(page), -1) {
 		if !strings.Contains(string(source), "\nfunc "+name[1]+"() {\n") {
 			t.Errorf("there is no %s", name[1])

@@ -13,6 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -61,9 +62,7 @@ func TestAppend(t *testing.T) {
 		t.Errorf("%v: %v", info.Mode(), err)
 	}
 	file, err := os.Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer file.Close()
 	records, skipped, err := Read(file)
 	if err != nil || skipped > 0 || len(records) != writers*lines {
@@ -84,14 +83,10 @@ func TestLinesStayReadable(t *testing.T) {
 	long := strings.Repeat("<é\u009b", 64<<10) // six times as long, escaped
 	holder := Holder{RequestID: long, Actor: long, Intent: long, Holder: long, Mode: long, State: long}
 	body, err := json.Marshal(strings.Repeat("<", 64<<10-2))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	path := filepath.Join(t.TempDir(), "log")
 	l, err := Open(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	many := make([]Holder, 300)
 	for i := range many {
 		many[i] = holder
@@ -101,14 +96,10 @@ func TestLinesStayReadable(t *testing.T) {
 		{Event: Stolen, HeldBy: []Holder{holder}, PreviousLock: body, Error: long, LockPath: long},
 	} {
 		r.Timestamp = time.Now()
-		if err := l.Append(r); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, l.Append(r))
 	}
 	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	records, skipped, err := Read(bytes.NewReader(text))
 	if err != nil || skipped > 0 || len(records) != 2 {
 		t.Fatalf("%d records, %d skipped: %v", len(records), skipped, err)
@@ -119,12 +110,8 @@ func TestLinesStayReadable(t *testing.T) {
 	if intent := records[1].HeldBy[0].Intent; !strings.HasSuffix(intent, "…") || !utf8.ValidString(intent) || len(intent) > maxText+len("…") {
 		t.Errorf("%d bytes: %.20q", len(intent), intent)
 	}
-	if !bytes.Equal(records[1].PreviousLock, body) {
-		t.Error("the removed lock isn't whole")
-	}
-	if len(many[0].Intent) != len(long) {
-		t.Error("the caller's record was changed")
-	}
+	assert.That(t, bytes.Equal(records[1].PreviousLock, body), "the removed lock isn't whole")
+	assert.That(t, len(many[0].Intent) == len(long), "the caller's record was changed")
 }
 
 // TestRead: Read skips a line that is too long or no record, and reads those after it.

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -20,9 +21,7 @@ var update = flag.Bool("update", false, "write what was drawn into the golden fi
 func svg(t *testing.T, h History) string {
 	t.Helper()
 	var b bytes.Buffer
-	if err := h.Timeline().WriteSVG(&b); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, h.Timeline().WriteSVG(&b))
 	return b.String()
 }
 
@@ -56,14 +55,10 @@ func TestGolden(t *testing.T) {
 	got := svg(t, NewHistory(log))
 	const golden = "testdata/history.svg"
 	if *update {
-		if err := os.WriteFile(golden, []byte(got), 0o666); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(golden, []byte(got), 0o666))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if got != string(want) {
 		t.Errorf("it isn't %s: read the difference, and run go test ./internal/audit -run Golden -update\n%s", golden, got)
 	}
@@ -269,9 +264,7 @@ func TestPlaces(t *testing.T) {
 	for i := range one {
 		one[i].LockPath = ""
 	}
-	if with != svg(t, NewHistory(one)) {
-		t.Error("one place is drawn in another way than none")
-	}
+	assert.That(t, with == svg(t, NewHistory(one)), "one place is drawn in another way than none")
 }
 
 // TestLongPlaceKeepsItsEnd: places that differ in their ends alone have different names in a drawing.

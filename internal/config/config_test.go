@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func file(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "config.toml")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }
 
@@ -32,9 +32,7 @@ wait = "15m"
 [repositories."home.old"]
 url = "/srv/home"
 `))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	flags := func(f Flags) map[string]any {
 		values := map[string]any{}
 		f.Each(func(name string, value any) { values[name] = value })
@@ -82,9 +80,7 @@ func TestLoadErrors(t *testing.T) {
 		strings.Repeat("#", maxSize+1):                                  "larger than a configuration file",
 	} {
 		_, err := Load(file(t, text))
-		if err == nil || !strings.Contains(err.Error(), says) {
-			t.Errorf("%.60q: %v, want %s", text, err, says)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), says), "%.60q: %v, want %s", text, err, says)
 		if err != nil && (strings.Contains(err.Error(), "topsecret") || strings.Contains(err.Error(), "\n")) {
 			t.Errorf("%q: shows it: %v", text, err)
 		}

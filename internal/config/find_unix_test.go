@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // home is a directory of settings that Find looks into first.
@@ -37,17 +39,11 @@ func TestFind(t *testing.T) {
 	}
 	want("")
 	for _, d := range []string{dir, filepath.Dir(system[0])} {
-		if err := os.MkdirAll(d, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.MkdirAll(d, 0o700))
 	}
-	if err := os.WriteFile(system[0], nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(system[0], nil, 0o600))
 	want(system[0])
-	if err := os.Symlink("nowhere", filepath.Join(dir, "config.toml")); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Symlink("nowhere", filepath.Join(dir, "config.toml")))
 	want(filepath.Join(dir, "config.toml"))
 	if _, err := Load(Find()); err == nil {
 		t.Error("a link that leads nowhere was read")
@@ -82,9 +78,7 @@ func TestTrusted(t *testing.T) {
 	if _, err := Load(path); err != nil {
 		t.Error(err)
 	}
-	if err := os.Chmod(path, 0o602); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Chmod(path, 0o602))
 	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path+": others may write to it (mode 0602)") {
 		t.Error(err)
 	}
@@ -97,22 +91,14 @@ func TestWayTrusted(t *testing.T) {
 	make := func(path string, mode os.FileMode) string {
 		t.Helper()
 		dir := filepath.Join(top, path)
-		if err := os.MkdirAll(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(dir, "config.toml"), []byte("repo = '/x'"), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.MkdirAll(dir, 0o700))
+		assert.OK(t, os.WriteFile(filepath.Join(dir, "config.toml"), []byte("repo = '/x'"), 0o644))
+		assert.OK(t, os.Chmod(dir, mode))
 		return filepath.Join(dir, "config.toml")
 	}
 	link := func(target, path string) string {
 		t.Helper()
-		if err := os.Symlink(target, filepath.Join(top, path)); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Symlink(target, filepath.Join(top, path)))
 		return filepath.Join(top, path)
 	}
 	good := make("good", 0o755)
@@ -120,9 +106,7 @@ func TestWayTrusted(t *testing.T) {
 	below := make("open/below", 0o755)
 	team := make("team", 0o775)
 	tmp := make("tmp", 0o777|os.ModeSticky)
-	if err := os.Mkdir(filepath.Join(top, "links"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(filepath.Join(top, "links"), 0o755))
 	for _, c := range []struct{ name, path, says string }{
 		{"no other user", good, ""},
 		{"sticky, as /tmp", tmp, ""},
@@ -150,15 +134,11 @@ func TestWayTrusted(t *testing.T) {
 		return // none but root can give files away
 	}
 	theirs := link(good, "links/7")
-	if err := os.Lchown(theirs, 4711, -1); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Lchown(theirs, 4711, -1))
 	if _, err := Load(theirs); err == nil || !strings.Contains(err.Error(), "the link "+theirs+" on the way to it belongs to user 4711") {
 		t.Errorf("their link: %v", err)
 	}
-	if err := os.Chown(filepath.Dir(good), 4711, -1); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Chown(filepath.Dir(good), 4711, -1))
 	if _, err := Load(good); err == nil || !strings.Contains(err.Error(), "the folder "+filepath.Dir(good)+" on the way to it belongs to user 4711") {
 		t.Errorf("their folder: %v", err)
 	}

@@ -24,15 +24,11 @@ import (
 func place(t *testing.T) (runtime, tmp string) {
 	t.Helper()
 	base, err := os.MkdirTemp("/tmp", "k") // TMPDIR, and so t.TempDir's, can be too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(base) })
 	runtime, tmp = filepath.Join(base, "run"), filepath.Join(base, "tmp")
 	for _, dir := range []string{runtime, tmp} {
-		if err := os.Mkdir(dir, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Mkdir(dir, 0o700))
 	}
 	t.Setenv("XDG_RUNTIME_DIR", runtime)
 	t.Setenv("TMPDIR", tmp)
@@ -174,9 +170,7 @@ func TestAsk(t *testing.T) {
 	}
 	l.Close()
 	<-over
-	if err := Ask(token, "a", new(string), false); !errors.Is(err, ErrGone) {
-		t.Error(err)
-	}
+	assert.Is(t, Ask(token, "a", new(string), false), ErrGone)
 }
 
 // keeper listens for a token as a keeper does, and serves one client.
@@ -208,9 +202,7 @@ func TestSilent(t *testing.T) {
 				_, _ = conn.Write([]byte(says))
 				<-t.Context().Done()
 			})
-			if err := Ask(token, "release", new(string), true); !errors.Is(err, ErrSilent) {
-				t.Error(err)
-			}
+			assert.Is(t, Ask(token, "release", new(string), true), ErrSilent)
 		})
 	}
 }
@@ -221,9 +213,7 @@ func TestKilled(t *testing.T) {
 	token, path, l := keeper(t, func(conn net.Conn) { _, _ = conn.Write([]byte(`{"pid":1}`)) })
 	l.SetUnlinkOnClose(false)
 	for _, left := range []bool{true, false} {
-		if err := Ask(token, "check", new(string), false); !errors.Is(err, ErrGone) {
-			t.Error(err)
-		}
+		assert.Is(t, Ask(token, "check", new(string), false), ErrGone)
 		l.Close()
 		if _, err := os.Lstat(path); os.IsNotExist(err) == left {
 			t.Errorf("the socket is left, which must be %t: %v", left, err)
@@ -260,9 +250,7 @@ func TestOwner(t *testing.T) {
 		recycled := p
 		recycled.PIDStart--
 		o := Watch(recycled)
-		if !ended(o, hang) {
-			t.Error("the later process is watched")
-		}
+		assert.That(t, ended(o, hang), "the later process is watched")
 		if o.Signal(syscall.SIGKILL) == nil || polled(recycled).Signal(syscall.SIGKILL) == nil {
 			t.Error("the later process is signalled")
 		}
@@ -272,13 +260,9 @@ func TestOwner(t *testing.T) {
 		t.Fatal("it has a handle, and is to be polled")
 	}
 	go poll.watch()
-	if ended(poll, interval+interval/4) || ended(o, 0) {
-		t.Error("ended, and runs")
-	}
+	assert.That(t, !ended(poll, interval+interval/4) && !ended(o, 0), "ended, and runs")
 	assert.OK(t, o.Signal(syscall.SIGKILL))
-	if !ended(o, hang) || !ended(poll, hang) {
-		t.Error("a zombie hasn't ended")
-	}
+	assert.That(t, ended(o, hang) && ended(poll, hang), "a zombie hasn't ended")
 	if late := Watch(p); !ended(late, hang) {
 		t.Error("the end isn't seen afterwards")
 	}
@@ -324,9 +308,7 @@ func TestTaken(t *testing.T) {
 			}
 			left, err := os.ReadDir(tmp)
 			assert.OK(t, err)
-			if len(left) != 1 {
-				t.Errorf("left: %v", left)
-			}
+			assert.That(t, len(left) == 1, "left: %v", left)
 			// The name is known now, but knowing it is no reason to trust it.
 			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
 			assert.OK(t, take(dir))

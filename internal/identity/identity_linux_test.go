@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/procstat"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func TestSelf(t *testing.T) {
@@ -18,9 +19,7 @@ func TestSelf(t *testing.T) {
 	if p.HostID != "" && (len(p.HostID) != 32 || p.HostID == machineID()) {
 		t.Errorf("the host id must be a hash: %q", p.HostID)
 	}
-	if p != Self() {
-		t.Error("another one at the second look")
-	}
+	assert.That(t, p == Self(), "another one at the second look")
 }
 
 // TestGone: Gone reports only processes that have certainly ended.
@@ -28,9 +27,7 @@ func TestGone(t *testing.T) {
 	self := Self()
 	self.HostID = "this machine" // a container needn't have an id
 	sleeper := exec.Command("sleep", "100")
-	if err := sleeper.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, sleeper.Start())
 	other := self
 	other.PID = sleeper.Process.Pid
 	running, ok := readStat(other.PID)
@@ -64,18 +61,14 @@ func TestGone(t *testing.T) {
 			t.Errorf("%s: gone %v, want %v", name, got, c.gone)
 		}
 	}
-	if err := sleeper.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, sleeper.Process.Kill())
 	for end := time.Now().Add(10 * time.Minute); !self.Gone(other); time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("a process that was killed and not reaped isn't gone")
 		}
 	}
 	_ = sleeper.Wait()
-	if !self.Gone(other) {
-		t.Error("a process that was killed and reaped isn't gone")
-	}
+	assert.That(t, self.Gone(other), "a process that was killed and reaped isn't gone")
 	if elsewhere := change(func(p *Process) { p.TimeNamespace = "time:[1]" }); self.Gone(elsewhere) {
 		t.Error("a process of another time namespace is gone, because there is none of its pid")
 	}
@@ -84,9 +77,7 @@ func TestGone(t *testing.T) {
 	} {
 		unknown := self
 		forget(&unknown)
-		if unknown.Gone(change(forget)) {
-			t.Errorf("two unknown %s are taken for the same", what)
-		}
+		assert.That(t, !unknown.Gone(change(forget)), "two unknown %s are taken for the same", what)
 	}
 }
 
@@ -95,9 +86,7 @@ func TestUnknownStartIsNoEnd(t *testing.T) {
 	self, read := Self(), readStat
 	defer func() { readStat = read }()
 	readStat = func(int) (procstat.Stat, bool) { return procstat.Stat{}, true }
-	if self.Ended() {
-		t.Error("it has ended")
-	}
+	assert.That(t, !self.Ended(), "it has ended")
 }
 
 // TestOf: Of returns an identity that Gone and Ended can judge.
@@ -116,9 +105,7 @@ func TestOf(t *testing.T) {
 		}
 	}
 	done := exec.Command("true")
-	if err := done.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, done.Start())
 	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
 		if _, ok := Of(done.Process.Pid); !ok {
 			break

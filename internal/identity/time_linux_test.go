@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/timens"
 )
 
@@ -48,9 +49,7 @@ func TestTimeNamespaceIn(t *testing.T) {
 		dir := t.TempDir()
 		for _, to := range links {
 			kind, _, _ := strings.Cut(to, ":")
-			if err := os.Symlink(to, filepath.Join(dir, kind)); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Symlink(to, filepath.Join(dir, kind)))
 		}
 		if got := timeNamespaceIn(dir); got != want {
 			t.Errorf("with %q: %q, want %q", links, got, want)
@@ -116,9 +115,7 @@ func TestTimeNamespaces(t *testing.T) {
 	if self.SameBoot(see.Self) || self.Gone(see.Self) {
 		t.Errorf("we take it for one of our clock (%v), for gone (%v)", self.SameBoot(see.Self), self.Gone(see.Self))
 	}
-	if see.Self.Ended() {
-		t.Error("it has ended, because its start is another as it sees it")
-	}
+	assert.That(t, !see.Self.Ended(), "it has ended, because its start is another as it sees it")
 	// By this process's clock too, it isn't a later process.
 	if p, ok := Of(see.Self.PID); !ok || p.PIDStart == see.Self.PIDStart || p.TimeNamespace != self.TimeNamespace || p.Ended() {
 		t.Errorf("of it: %+v %v", p, ok)
@@ -130,9 +127,7 @@ func TestTimeNamespaces(t *testing.T) {
 // seeElsewhere writes its view to stdout, and stays until stdin ends.
 func seeElsewhere(t *testing.T, text string) {
 	var parent Process
-	if err := json.Unmarshal([]byte(text), &parent); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, json.Unmarshal([]byte(text), &parent))
 	self := Self()
 	see := elsewhere{Self: self, Elapsed: clock.System{}.Elapsed(), SameBoot: self.SameBoot(parent)}
 	see.Namespace, _ = os.Readlink("/proc/" + strconv.Itoa(self.PID) + "/ns/time")
@@ -140,9 +135,7 @@ func seeElsewhere(t *testing.T, text string) {
 	parent.PID = 1 << 30
 	see.ParentGone = self.Gone(parent)
 	out, err := json.Marshal(see)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	_, _ = os.Stdout.Write(append(out, '\n'))
 	_, _ = bufio.NewReader(os.Stdin).ReadByte()
 }
@@ -153,32 +146,20 @@ func inTimeNamespace(t *testing.T, offset time.Duration, self Process) (see else
 	t.Helper()
 	command := timens.Command(t, offset)
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	text, err := json.Marshal(self)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	cmd := exec.Command(command[0], append(command[1:], exe, "-test.run=^TestTimeNamespaces$")...)
 	cmd.Env = append(os.Environ(), elsewhereEnv+"="+string(text))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	stdout, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = stdin.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("in the other time namespace: %v", err)
-		}
+		assert.Is(t, cmd.Wait(), nil, "in the other time namespace")
 	})
 	lines := bufio.NewReader(stdout)
 	line, err := lines.ReadBytes('\n')

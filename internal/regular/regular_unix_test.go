@@ -12,21 +12,19 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestRefused: a file that isn't regular is refused at once, also through a link, and the
 // error names its kind. (If an open waits, the test hangs.)
 func TestRefused(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "regular") // TMPDIR can be too long for sockets
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	at := func(name string) string { return filepath.Join(dir, name) }
 	l, err := net.Listen("unix", at("socket"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer l.Close()
 	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link")), os.Mkdir(at("directory"), 0o700)); err != nil {
 		t.Fatal(err)
@@ -39,9 +37,7 @@ func TestRefused(t *testing.T) {
 		for name, use := range map[string]func(string) (*os.File, error){"open": Open, "append": Append, "create": Create, "target": target, "writable": writable} {
 			_, err := use(path)
 			if path == os.DevNull && (name == "append" || name == "create" || name == "writable") {
-				if err != nil {
-					t.Errorf("%s %s: %v", name, path, err)
-				}
+				assert.Is(t, err, nil, "%s %s", name, path)
 				continue
 			}
 			var irregular *Error
@@ -55,20 +51,14 @@ func TestRefused(t *testing.T) {
 // TestOwnDescriptor: a pipe that this process has open is written to, and stays open.
 func TestOwnDescriptor(t *testing.T) {
 	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer r.Close()
 	path := "/dev/fd/" + fmt.Sprint(w.Fd())
 	for _, use := range []func(string) (*os.File, error){Append, Create} {
 		f, err := use(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		_, err = f.WriteString("x")
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, errors.Join(err, f.Close()), nil)
 	}
 	if _, err := w.WriteString("y"); err != nil {
 		t.Error(err)
@@ -83,9 +73,7 @@ func TestOwnDescriptor(t *testing.T) {
 // TestTarget: Target follows links to the regular file, even to a missing one.
 func TestTarget(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	at := func(name string) string { return filepath.Join(dir, name) }
 	if err := errors.Join(
 		os.MkdirAll(at("far/away"), 0o700), os.WriteFile(at("file"), nil, 0o600),
@@ -117,9 +105,7 @@ func TestSame(t *testing.T) {
 		t.Fatal(err)
 	}
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, c := range []struct {
 		a, b string
 		same bool
@@ -150,13 +136,9 @@ func TestCreate(t *testing.T) {
 		want string
 	}{{Append, "x"}, {Append, "xx"}, {Create, "x"}} {
 		f, err := c.use(path)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		_, err = f.WriteString("x")
-		if err := errors.Join(err, f.Close()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, errors.Join(err, f.Close()), nil)
 		if text, err := os.ReadFile(path); string(text) != c.want || err != nil {
 			t.Errorf("%q %v", text, err)
 		}
@@ -210,9 +192,7 @@ func TestOutside(t *testing.T) {
 	t.Chdir(top)
 	for _, path := range []string{"log", "repo/log", "repo/index/log", "repo/index/locksmith", "repo/lock.exclusive", "other/lock.shared", "repo/index/lock.shared/../../up"} {
 		for name, use := range uses {
-			if err := use(path); err != nil {
-				t.Errorf("%s %s: %v", name, path, err)
-			}
+			assert.Is(t, use(path), nil, "%s %s", name, path)
 		}
 	}
 	if f, err := Open("repo/index/lock.exclusive"); err != nil {

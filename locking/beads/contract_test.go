@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -35,9 +36,7 @@ func TestConformance(t *testing.T) {
 				New:    func(t *testing.T) locking.Backend { return client(t, dir, Options{}) },
 				Lose: func(t *testing.T, key string) {
 					t.Helper()
-					if err := os.Remove(filepath.Join(dir, key)); err != nil {
-						t.Fatal(err)
-					}
+					assert.OK(t, os.Remove(filepath.Join(dir, key)))
 				},
 				Keys:    []string{Key},
 				BadKeys: []string{"", "nightly", "../" + Key},
@@ -82,9 +81,7 @@ func TestStale(t *testing.T) {
 			if !c.stale {
 				lockcheck.Held(t, b, Key)
 				lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), true, false)
-				if lockText(t, dir) != body {
-					t.Error("the lock was changed")
-				}
+				assert.That(t, lockText(t, dir) == body, "the lock was changed")
 				lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), false, true)
 				return
 			}
@@ -102,9 +99,7 @@ func TestFile(t *testing.T) {
 	b := client(t, dir, Options{Holder: "nightly", Version: "1.2", PID: pid})
 	h := lockcheck.Acquire(t, b, Key, ttl)
 	var got map[string]any
-	if err := json.Unmarshal([]byte(lockText(t, dir)), &got); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, json.Unmarshal([]byte(lockText(t, dir)), &got))
 	host, _ := os.Hostname()
 	if len(got) != 5 || got["holder"] != "nightly" || got["version"] != "1.2" ||
 		got["pid"] != float64(pid) || got["hostname"] != host {
@@ -156,9 +151,7 @@ func TestNew(t *testing.T) {
 	write(t, dir, "")
 	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, Key)} {
 		_, err := New(path, Options{})
-		if !errors.Is(err, locking.ErrUnfit) || !strings.Contains(err.Error(), path) {
-			t.Errorf("%s: %v", path, err)
-		}
+		assert.That(t, errors.Is(err, locking.ErrUnfit) && strings.Contains(err.Error(), path), "%s: %v", path, err)
 	}
 	for _, opts := range []Options{{PID: -1}, {Settle: -1}} {
 		if _, err := New(dir, opts); err == nil {
@@ -170,13 +163,9 @@ func TestNew(t *testing.T) {
 // TestDirectoryGone: without its directory, a lock is neither free nor acquired.
 func TestDirectoryGone(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".beads")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(dir, 0o700))
 	b := client(t, dir, Options{})
-	if err := os.Remove(dir); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Remove(dir))
 	if _, ok, err := b.TryLock(t.Context(), Key, ttl); ok || err == nil {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
@@ -193,13 +182,9 @@ func TestCleanup(t *testing.T) {
 	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "new": 23 * time.Hour} {
 		path := filepath.Join(dir, Key+".repolock-"+name+".tmp")
 		at := clock.System{}.Now().Add(-age)
-		if err := errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)))
 	}
-	if err := client(t, dir, Options{}).Cleanup(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, client(t, dir, Options{}).Cleanup(t.Context()))
 	left(t, dir, Key+".repolock-new")
 }
 
@@ -208,13 +193,9 @@ func TestCleanup(t *testing.T) {
 func TestFlockIsWaitedFor(t *testing.T) {
 	dir := t.TempDir()
 	f, err := os.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer f.Close()
-	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
 	defer cancel()
 	_, ok, err := client(t, dir, Options{}).TryLock(ctx, Key, ttl)
@@ -233,13 +214,8 @@ func TestStuckFlock(t *testing.T) {
 		var stuck atomic.Bool
 		tryFlock = func(f *os.File) (bool, error) { return !stuck.Load(), nil }
 		b, err := New(dir, Options{Clock: leapclock.New(), Settle: time.Minute})
-		if err != nil {
-			t.Fatal(err)
-		}
-		h, ok, err := b.TryLock(t.Context(), Key, 1)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		assert.OK(t, err)
+		h := lockcheck.Acquire(t, b, Key, 1)
 		stuck.Store(true)
 		err = b.Release(t.Context(), h)
 		if err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "flock") {
@@ -265,9 +241,7 @@ func TestWithoutFlock(t *testing.T) {
 	b := client(t, dir, Options{})
 	put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
 	lockcheck.Held(t, b, Key)
-	if err := b.Cleanup(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, b.Cleanup(t.Context()), nil)
 	seen := lockcheck.Seen(t, b, Key)
 	lockcheck.Breaks(t, b, seen, true, false)
 	lockcheck.Breaks(t, b, seen, false, true)
@@ -301,9 +275,7 @@ func TestResumeRefuses(t *testing.T) {
 			h := lockcheck.Acquire(t, b, Key, ttl)
 			path := filepath.Join(dir, Key)
 			tick(t, path)
-			if err := harm(path, lockText(t, dir)); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, harm(path, lockText(t, dir)))
 			lockcheck.Lost(t, "resume", b.Resume(t.Context(), h))
 			lostForGood(t, b, h)
 			left(t, dir)
@@ -318,9 +290,7 @@ func TestLostStaysLost(t *testing.T) {
 	h := lockcheck.Acquire(t, b, Key, ttl)
 	path := filepath.Join(dir, Key)
 	for _, names := range [][2]string{{path, path + ".x"}, {path + ".x", path}} {
-		if err := os.Rename(names[0], names[1]); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Rename(names[0], names[1]))
 		lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	}
 	lockcheck.Lost(t, "resume", b.Resume(t.Context(), h))

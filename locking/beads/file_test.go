@@ -3,7 +3,6 @@
 package beads
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,6 +11,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -21,12 +21,8 @@ import (
 func replaced(t *testing.T) (*Backend, *content) {
 	t.Helper()
 	b, err := New(t.TempDir(), Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(b.path, []byte("old"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, os.WriteFile(b.path, []byte("old"), 0o600))
 	c, err := b.read()
 	if c == nil || err != nil {
 		t.Fatal(c, err)
@@ -46,9 +42,7 @@ func TestRemovePutsBack(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if err := os.WriteFile(b.path, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(b.path, []byte(body), 0o600))
 		was, _ := os.Lstat(b.path)
 		if removed, err := b.remove(c); removed || err != nil {
 			t.Errorf("%s: removed %v, %v", name, removed, err)
@@ -65,13 +59,9 @@ func TestRemovePutsBack(t *testing.T) {
 func TestPutBackKeepsBoth(t *testing.T) {
 	b, _ := replaced(t)
 	aside := b.temp()
-	if err := os.WriteFile(aside, []byte("aside"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(aside, []byte("aside"), 0o600))
 	err := putBack(aside, b.path)
-	if !errors.Is(err, os.ErrExist) {
-		t.Error(err)
-	}
+	assert.Is(t, err, os.ErrExist)
 	left(t, b.dir, Key, tempPrefix)
 	if body, _ := os.ReadFile(b.path); string(body) != "old" {
 		t.Errorf("the lock is %q now", body)
@@ -96,9 +86,7 @@ func TestLinkReplacesNothing(t *testing.T) {
 func TestPipeIsNotWaitedFor(t *testing.T) {
 	b, c := replaced(t)
 	pipe := filepath.Join(b.dir, "pipe")
-	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, syscall.Mkfifo(pipe, 0o600))
 	if now, err := readFile(pipe, c.info); err != nil || now.trouble == "" {
 		t.Errorf("%+v, %v", now, err)
 	}
@@ -108,9 +96,7 @@ func TestPipeIsNotWaitedFor(t *testing.T) {
 // and parses to the same target.
 func TestParse(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Chdir(dir)
 	own := filepath.Join(dir, ".beads")
 	for raw, want := range map[string]string{
@@ -154,9 +140,7 @@ func TestParse(t *testing.T) {
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	target, err := Parse("beads:" + dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if b, err := Open(target, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
 		t.Errorf("none is there: %v", err)
 	}
@@ -164,21 +148,15 @@ func TestOpen(t *testing.T) {
 		t.Error("no target was opened")
 	}
 	left(t, dir)
-	if err := os.Mkdir(filepath.Join(dir, ".beads"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(filepath.Join(dir, ".beads"), 0o700))
 	holder, err := Open(target, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	h := lockcheck.Acquire(t, holder, Key, 1)
 	if target, err = Parse("beads:" + filepath.Join(dir, ".beads")); err != nil {
 		t.Fatal(err)
 	}
 	other, err := Open(target, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	lockcheck.Held(t, other, Key)
 	lockcheck.Release(t, holder, h)
 }
@@ -239,22 +217,16 @@ func TestMalformedIsHeld(t *testing.T) {
 			body := write(t, dir, fill.Replace(c.body))
 			b := client(t, dir, Options{})
 			lockcheck.Held(t, b, Key)
-			if err := b.Cleanup(t.Context()); err != nil {
-				t.Errorf("cleanup: %v", err)
-			}
+			assert.Is(t, b.Cleanup(t.Context()), nil, "cleanup")
 			seen := lockcheck.Seen(t, b, Key)
-			if seen.Stale || seen.Acquired.IsZero() {
-				t.Errorf("%+v", seen)
-			}
+			assert.That(t, !seen.Stale && !seen.Acquired.IsZero(), "%+v", seen)
 			path := filepath.Join(dir, Key)
 			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
 				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
 				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
 			}
 			lockcheck.Breaks(t, b, seen, true, false)
-			if lockText(t, dir) != body {
-				t.Error("it was changed")
-			}
+			assert.That(t, lockText(t, dir) == body, "it was changed")
 			if strings.HasPrefix(seen.Trouble, path+": malformed") && !strings.Contains(seen.Trouble, "1099511627776") {
 				if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || err == nil {
 					t.Errorf("the daemon: %v, %v", skip, err)
@@ -277,15 +249,11 @@ func TestIrregularIsHeld(t *testing.T) {
 		"directory": func(path string) error { return os.Mkdir(path, 0o700) },
 	} {
 		dir := t.TempDir()
-		if err := create(filepath.Join(dir, Key)); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, create(filepath.Join(dir, Key)))
 		b := client(t, dir, Options{})
 		lockcheck.Held(t, b, Key)
 		seen := lockcheck.Seen(t, b, Key)
-		if seen.Trouble == "" {
-			t.Errorf("%s: %+v", name, seen)
-		}
+		assert.That(t, seen.Trouble != "", "%s: %+v", name, seen)
 		if ok, err := b.Break(t.Context(), seen, false); ok || err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: broken %v, %v", name, ok, err)
 		}
@@ -330,9 +298,7 @@ func TestBreakComparesTheRevision(t *testing.T) {
 			write(t, dir, malformed)
 			b := client(t, dir, Options{})
 			before := lockcheck.Seen(t, b, Key)
-			if err := change(t, filepath.Join(dir, Key)); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, change(t, filepath.Join(dir, Key)))
 			lockcheck.Breaks(t, b, before, false, false)
 			after := lockcheck.Seen(t, b, Key)
 			lockcheck.Breaks(t, b, &locking.Info{Key: Key}, false, false)

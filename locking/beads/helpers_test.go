@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 )
 
@@ -49,9 +50,7 @@ func client(t *testing.T, dir string, opts Options) *Backend {
 		opts.Clock = new(leap)
 	}
 	b, err := New(dir, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return b
 }
 
@@ -59,9 +58,7 @@ func client(t *testing.T, dir string, opts Options) *Backend {
 func ended(t *testing.T) int {
 	t.Helper()
 	cmd := exec.Command("true")
-	if err := cmd.Run(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, cmd.Run())
 	return cmd.Process.Pid
 }
 
@@ -75,27 +72,21 @@ func put(t *testing.T, dir string, change func(map[string]any)) string {
 	}
 	change(fields)
 	body, err := json.Marshal(fields)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return write(t, dir, string(body))
 }
 
 func write(t *testing.T, dir, body string) string {
 	t.Helper()
 	path := filepath.Join(dir, Key)
-	if err := os.WriteFile(path, []byte(body), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(path, []byte(body), 0o644))
 	return body
 }
 
 func lockText(t *testing.T, dir string) string {
 	t.Helper()
 	body, err := os.ReadFile(filepath.Join(dir, Key))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return string(body)
 }
 
@@ -107,9 +98,7 @@ func left(t *testing.T, dir string, names ...string) {
 	for i := 0; fit && i < len(names); i++ {
 		fit = strings.HasPrefix(entries[i].Name(), names[i])
 	}
-	if !fit {
-		t.Errorf("left %v, %v, want %q", entries, err, names)
-	}
+	assert.That(t, fit, "left %v, %v, want %q", entries, err, names)
 }
 
 // skips checks what the daemon does beside a lock of this holder, or of none.
@@ -125,12 +114,8 @@ func running(t *testing.T) (pid int, end func()) {
 	t.Helper()
 	cmd := exec.Command("cat")
 	stdin, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, cmd.Start())
 	end = func() { stdin.Close(); _ = cmd.Wait() }
 	t.Cleanup(end)
 	return cmd.Process.Pid, end
@@ -140,15 +125,11 @@ func running(t *testing.T) (pid int, end func()) {
 func tick(t *testing.T, path string) {
 	t.Helper()
 	was, err := os.Stat(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	probe := filepath.Join(t.TempDir(), "probe")
 	for now := was; !now.ModTime().After(was.ModTime()); {
 		<-time.After(time.Millisecond)
-		if err := os.WriteFile(probe, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(probe, nil, 0o600))
 		if now, err = os.Stat(probe); err != nil {
 			t.Fatal(err)
 		}

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
@@ -80,9 +81,7 @@ func contender(t *testing.T, dir string) (killAfter func(lines int)) {
 	cmd.Stderr = os.Stderr
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
-	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() { stdin.Close() })
 	out := bufio.NewScanner(stdout)
 	return func(lines int) {
@@ -92,9 +91,7 @@ func contender(t *testing.T, dir string) (killAfter func(lines int)) {
 				t.Fatalf("a contender has ended: %q", out.Text())
 			}
 		}
-		if err := cmd.Process.Kill(); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, cmd.Process.Kill(), nil)
 		_ = cmd.Wait()
 	}
 }
@@ -103,13 +100,9 @@ func contender(t *testing.T, dir string) (killAfter func(lines int)) {
 // hold it, nor does a holder lose it. The next acquires the lock of those that were killed, and nothing is left.
 func TestProcesses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".beads")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(dir, 0o700))
 	witness, err := os.Create(dir + ".witness")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer witness.Close()
 	b := client(t, dir, Options{Clock: tomorrow{new(leap)}})
 	for round := range rounds.Fewer(100, 20) {
@@ -122,14 +115,10 @@ func TestProcesses(t *testing.T) {
 		}
 		contender(t, dir)(2) // which is refused, or the witness shows it
 		lockcheck.Renew(t, b, h)
-		if err := syscall.Flock(int(witness.Fd()), syscall.LOCK_UN); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, syscall.Flock(int(witness.Fd()), syscall.LOCK_UN))
 		lockcheck.Release(t, b, h)
 	}
-	if err := b.Cleanup(t.Context()); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, b.Cleanup(t.Context()), nil)
 	left(t, dir)
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
@@ -57,14 +58,10 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 		go func() {
 			defer close(ends)
 			d := beadsdaemon.Daemon{Sync: func() { running.Store(true); time.Sleep(4 * time.Second); running.Store(false) }}
-			if !d.Cycle(dir) {
-				t.Error("the first cycle skipped the database")
-			}
+			assert.That(t, d.Cycle(dir), "the first cycle skipped the database")
 			for range 5 {
 				time.Sleep(time.Second)
-				if d.Cycle(dir) {
-					t.Error("a cycle didn't skip the database")
-				}
+				assert.That(t, !d.Cycle(dir), "a cycle didn't skip the database")
 			}
 		}()
 		synctest.Wait()
@@ -72,9 +69,7 @@ func TestSettleWaitsForTheCycle(t *testing.T) {
 			t.Fatal("no cycle runs")
 		}
 		h := lockcheck.Acquire(t, b, Key, ttl)
-		if running.Load() {
-			t.Error("the cycle still runs")
-		}
+		assert.That(t, !running.Load(), "the cycle still runs")
 		<-ends
 		lockcheck.Release(t, b, h)
 	})
@@ -114,9 +109,7 @@ func TestSettleIsDisturbed(t *testing.T) {
 		took(t, time.Second, func() {
 			lockcheck.Held(t, b, Key)
 		})
-		if lockText(t, dir) != <-bodies {
-			t.Error("the other tool's lock was changed")
-		}
+		assert.That(t, lockText(t, dir) == <-bodies, "the other tool's lock was changed")
 	})
 }
 
@@ -147,9 +140,7 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 	for name, also := range map[string]func(t *testing.T, dir string){
 		"replaced by TryLock": func(*testing.T, string) {},
 		"removed before": func(t *testing.T, dir string) {
-			if err := client(t, dir, Options{}).Cleanup(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, client(t, dir, Options{}).Cleanup(t.Context()))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -204,9 +195,7 @@ func TestStaleRace(t *testing.T) {
 			all.Go(func() {
 				<-begin
 				h, ok, err := ours[i].TryLock(t.Context(), Key, ttl)
-				if err != nil {
-					t.Errorf("round %d: %v", round, err)
-				}
+				assert.Is(t, err, nil, "round %d", round)
 				if ok {
 					won[i] = h
 				}
@@ -224,16 +213,10 @@ func TestStaleRace(t *testing.T) {
 				continue
 			}
 			acquired++
-			if err := ours[i].Renew(t.Context(), h); err != nil {
-				t.Errorf("round %d: the daemon has removed a held lock: %v", round, err)
-			}
+			assert.Is(t, ours[i].Renew(t.Context(), h), nil, "round %d: the daemon has removed a held lock", round)
 			skips(t, dir, "repolock")
-			if err := ours[i].Release(t.Context(), h); err != nil {
-				t.Errorf("round %d: release: %v", round, err)
-			}
+			assert.Is(t, ours[i].Release(t.Context(), h), nil, "round %d: release", round)
 		}
 	}
-	if acquired == 0 {
-		t.Error("no round had a holder")
-	}
+	assert.That(t, acquired != 0, "no round had a holder")
 }

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -69,14 +70,10 @@ func TestEPERMIsAlive(t *testing.T) {
 func reachable(t *testing.T) string {
 	t.Helper()
 	top, err := os.MkdirTemp("/tmp", "beads")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = os.RemoveAll(top) })
 	dir := filepath.Join(top, "dir")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(dir, 0o755))
 	return dir
 }
 
@@ -84,9 +81,7 @@ func reachable(t *testing.T) string {
 func open(t *testing.T, dir string, mode os.FileMode) {
 	t.Helper()
 	for path, mode := range map[string]os.FileMode{filepath.Dir(dir): 0o755, dir: mode} {
-		if err := os.Chmod(path, mode); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Chmod(path, mode))
 	}
 }
 
@@ -122,9 +117,7 @@ func TestPermission(t *testing.T) {
 		refusal(t, "release", path, b.Release(t.Context(), h))
 		ok, err := b.Break(t.Context(), seen, false)
 		refusal(t, "break", path, err)
-		if ok {
-			t.Error("broken")
-		}
+		assert.That(t, !ok, "broken")
 		lockcheck.Renew(t, b, h)
 	})
 	open(t, dir, 0o755)
@@ -136,9 +129,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	dir := reachable(t)
 	body := put(t, dir, func(m map[string]any) { m["pid"] = ended(t) })
 	path := filepath.Join(dir, Key)
-	if err := os.Chmod(path, 0); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Chmod(path, 0))
 	b := client(t, dir, Options{})
 	open(t, dir, 0o777)
 	asNobody(t, true, func() {
@@ -150,29 +141,19 @@ func TestUnreadableIsHeld(t *testing.T) {
 		}
 		ok, err := b.Break(t.Context(), seen, false)
 		refusal(t, "break", path, err)
-		if ok {
-			t.Error("broken")
-		}
+		assert.That(t, !ok, "broken")
 	})
-	if err := os.Chmod(path, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if lockText(t, dir) != body {
-		t.Error("it was changed")
-	}
+	assert.OK(t, os.Chmod(path, 0o600))
+	assert.That(t, lockText(t, dir) == body, "it was changed")
 }
 
 // TestNewRefused: New is refused by a directory that this user can't reach.
 func TestNewRefused(t *testing.T) {
 	dir := filepath.Join(reachable(t), ".beads")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(dir, 0o700))
 	open(t, dir, 0o700)
 	parent := filepath.Dir(dir)
-	if err := os.Chmod(parent, 0); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Chmod(parent, 0))
 	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) })
 	asNobody(t, true, func() {
 		_, err := New(dir, Options{})
@@ -184,9 +165,7 @@ func TestNewRefused(t *testing.T) {
 // that its lock is held, as it is to the daemon.
 func TestZombieIsAlive(t *testing.T) {
 	cmd := exec.Command("true")
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, cmd.Start())
 	pid := cmd.Process.Pid
 	err := unix.EINTR
 	for err == unix.EINTR {
@@ -199,8 +178,6 @@ func TestZombieIsAlive(t *testing.T) {
 	put(t, dir, func(m map[string]any) { m["pid"] = pid })
 	b := client(t, dir, Options{})
 	lockcheck.Held(t, b, Key)
-	if err := cmd.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, cmd.Wait())
 	lockcheck.Acquire(t, b, Key, ttl)
 }

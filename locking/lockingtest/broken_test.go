@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 )
@@ -102,18 +103,12 @@ func TestBroken(t *testing.T) {
 		if rule != "" {
 			want = "--- FAIL: TestBroken/" + strings.ReplaceAll(bug, " ", "_") + "_/" + rule + " ("
 		}
-		if !strings.Contains(out, want) {
-			t.Errorf("%q: there is no %q", bug, want)
-		}
+		assert.That(t, strings.Contains(out, want), "%q: there is no %q", bug, want)
 	}
 	for _, rule := range lockingtest.Rules() {
-		if !rules[rule] {
-			t.Errorf("no client breaks %s", rule)
-		}
+		assert.That(t, rules[rule], "no client breaks %s", rule)
 	}
-	if t.Failed() || strings.Contains(out, "panic: ") {
-		t.Errorf("%s", out)
-	}
+	assert.That(t, !t.Failed() && !strings.Contains(out, "panic: "), "%s", out)
 }
 
 // config is of the clients with a bug.

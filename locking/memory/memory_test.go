@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 	"github.com/repolock/repolock/locking/memory"
@@ -41,15 +42,11 @@ func TestTimes(t *testing.T) {
 	}
 	acquired := c.Now()
 	c.at.Add(int64(time.Second))
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, b.Renew(t.Context(), h))
 	c.at.Add(int64(time.Minute - 1))
 	got, err := b.Inspect(t.Context(), "k")
 	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute, Revision: "1"}
-	if err != nil || got == nil || *got != want {
-		t.Errorf("%+v, %v, want %+v", got, err, want)
-	}
+	assert.That(t, err == nil && got != nil && *got == want, "%+v, %v, want %+v", got, err, want)
 	c.at.Add(1)
 	if got, err := b.Inspect(t.Context(), "k"); got != nil || err != nil {
 		t.Errorf("after its ttl: %+v, %v", got, err)

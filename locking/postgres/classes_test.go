@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
@@ -74,9 +75,7 @@ func TestRefused(t *testing.T) {
 	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
 	s.PSQL("revoke execute on function pg_try_advisory_lock(bigint) from public")
 	_, ok, err := b.TryLock(t.Context(), key, ttl)
-	if ok || !errors.Is(err, locking.ErrPermission) {
-		t.Errorf("without the right to lock: %v, %v", ok, err)
-	}
+	assert.That(t, !ok && errors.Is(err, locking.ErrPermission), "without the right to lock: %v, %v", ok, err)
 }
 
 // TestTooManySessions: a server without a session for us isn't unreachable.
@@ -86,10 +85,7 @@ func TestTooManySessions(t *testing.T) {
 	b := with(t, s, func(to *Target) { to.User = "bob" })
 	var held []locking.Handle
 	for i := range 4 {
-		h, ok, err := b.TryLock(t.Context(), fmt.Sprint(i), ttl)
-		if !ok || err != nil {
-			t.Fatal(i, ok, err)
-		}
+		h := lockcheck.Acquire(t, b, fmt.Sprint(i), ttl)
 		held = append(held, h)
 	}
 	refused(t, b, "plain", "max_connections")
@@ -145,9 +141,7 @@ func TestForeign(t *testing.T) {
 func answering(t *testing.T, answer []byte) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() { _ = l.Close() })
 	go func() {
 		for {
@@ -169,9 +163,7 @@ func TestSocket(t *testing.T) {
 	to := target(t, s.Address())
 	to.Host, to.Port = s.Socket(), uint16(s.Port())
 	again, err := Parse(to.String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	b := backend(t, again)
 	h := lockcheck.Acquire(t, b, key, ttl)
 	lockcheck.Held(t, at(t, s.Address()), key)
@@ -179,9 +171,7 @@ func TestSocket(t *testing.T) {
 	if os.Getuid() == 0 {
 		return // no directory is closed to root
 	}
-	if err := os.Chmod(s.Socket(), 0); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Chmod(s.Socket(), 0))
 	defer func() { _ = os.Chmod(s.Socket(), 0o777) }()
 	refused(t, b, "permission", "permission denied")
 }

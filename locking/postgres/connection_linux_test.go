@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/selfsigned"
@@ -22,9 +23,7 @@ import (
 func parse(t *testing.T, url string) Target {
 	t.Helper()
 	to, err := Parse(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return to
 }
 
@@ -44,14 +43,10 @@ func secure(t *testing.T, s *pgtest.Server, mode string, parameters ...string) T
 func certify(t *testing.T, s *pgtest.Server) (path string) {
 	t.Helper()
 	owner, err := os.Stat(filepath.Join(s.Socket(), "data")) // its user is the server's
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	cert, secret := selfsigned.Write(t, s.Socket(), "server")
 	for setting, path := range map[string]string{"ssl_cert_file": cert, "ssl_key_file": secret} {
-		if err := os.Chown(path, int(owner.Sys().(*syscall.Stat_t).Uid), -1); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Chown(path, int(owner.Sys().(*syscall.Stat_t).Uid), -1))
 		s.PSQL("alter system set " + setting + " = '" + path + "'")
 	}
 	s.PSQL("alter system set ssl = on")
@@ -109,9 +104,7 @@ func TestTLS(t *testing.T) {
 func duplicate(t *testing.T, b *Backend, h locking.Handle) (shut func()) {
 	t.Helper()
 	raw, err := b.Connection(h).SyscallConn()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	fd := -1
 	if controlled := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) }); controlled != nil || err != nil {
 		t.Fatal(controlled, err)
@@ -134,10 +127,7 @@ func TestConnection(t *testing.T) {
 			h := lockcheck.Acquire(t, a, key, ttl)
 			shut := duplicate(t, a, h)
 			lockcheck.Release(t, a, h)
-			next, ok, err := b.TryLock(t.Context(), key, ttl)
-			if !ok || err != nil {
-				t.Fatalf("it isn't free after Release: %v, %v", ok, err)
-			}
+			next := lockcheck.Acquire(t, b, key, ttl)
 			shut()
 			lockcheck.Release(t, b, next)
 			if c := a.Connection(h); c != nil {
@@ -166,9 +156,7 @@ func TestConnection(t *testing.T) {
 func otherIsFree(t *testing.T, b *Backend, key string) bool {
 	t.Helper()
 	h, ok, err := b.TryLock(t.Context(), key, ttl)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if ok {
 		lockcheck.Release(t, b, h)
 	}
@@ -199,9 +187,7 @@ func TestVanishedHolder(t *testing.T) {
 	}
 	out, err := c.CombinedOutput()
 	t.Logf("%s", out)
-	if err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, err, nil)
 }
 
 // vanish cuts the network while a lock is held. It asks the server by its socket, which isn't cut.
@@ -210,10 +196,7 @@ func vanish(t *testing.T) {
 	s := pgtest.New(t)
 	const lasts = 6 * time.Second
 	a := at(t, s.Address())
-	h, ok, err := a.TryLock(t.Context(), key, lasts)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	h := lockcheck.Acquire(t, a, key, lasts)
 	sent := time.Now() // before the last packet that the server gets
 	lockcheck.Renew(t, a, h)
 	network(t, false)
@@ -233,20 +216,14 @@ func vanish(t *testing.T) {
 func network(t *testing.T, on bool) {
 	t.Helper()
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer func() { _ = unix.Close(fd) }()
 	lo, err := unix.NewIfreq("lo")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	var flags uint16
 	if on {
 		flags = unix.IFF_UP | unix.IFF_RUNNING
 	}
 	lo.SetUint16(flags)
-	if err := unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, unix.IoctlIfreq(fd, unix.SIOCSIFFLAGS, lo))
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -42,16 +43,10 @@ func psqlHolds(t *testing.T, s *pgtest.Server, statement string) (stop func()) {
 	t.Helper()
 	c := s.Client("-d", "postgres")
 	in, err := c.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	out, err := c.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Start(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
+	assert.OK(t, c.Start())
 	_, _ = io.WriteString(in, statement+";\n")
 	if line, err := bufio.NewReader(out).ReadString('\n'); line != "t\n" || err != nil {
 		t.Fatalf("psql: %q, %v", line, err)
@@ -110,9 +105,7 @@ func TestPrepared(t *testing.T) {
 	s.PSQL("begin; select pg_advisory_xact_lock(hashtext('nightly')::bigint); prepare transaction 'p'")
 	lockcheck.Held(t, b, key)
 	info := lockcheck.Seen(t, b, key)
-	if info.Holder != "a prepared transaction" {
-		t.Errorf("%+v", info)
-	}
+	assert.That(t, info.Holder == "a prepared transaction", "%+v", info)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(), "pg_prepared_xacts") {
 		t.Errorf("%v, %v", broken, err)
 	}
@@ -154,9 +147,7 @@ func TestBreakNeedsRights(t *testing.T) {
 	h := lockcheck.Acquire(t, bob, key, ttl)
 	full := lockcheck.Seen(t, bob, key)
 	hidden := lockcheck.Seen(t, carol, key)
-	if hidden.Host != "here" || !hidden.Acquired.IsZero() {
-		t.Errorf("what another user sees: %+v", hidden)
-	}
+	assert.That(t, hidden.Host == "here" && hidden.Acquired.IsZero(), "what another user sees: %+v", hidden)
 	broken(carol, hidden, false)
 	broken(dave, hidden, false)
 	s.PSQL("grant pg_read_all_stats to carol, dave")
@@ -205,16 +196,11 @@ func TestClose(t *testing.T) {
 	b := at(t, s.Address())
 	var handles []locking.Handle
 	for i := range 5 {
-		h, ok, err := b.TryLock(t.Context(), fmt.Sprint(i), ttl)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		h := lockcheck.Acquire(t, b, fmt.Sprint(i), ttl)
 		handles = append(handles, h)
 	}
 	s.Stop()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, b.Close(), nil)
 	s.Cont()
 	eventually(t, "no session is left", func() bool {
 		return s.PSQL("select count(*) from pg_stat_activity where application_name like 'repolock%'") == "0"
@@ -226,9 +212,7 @@ func TestClose(t *testing.T) {
 	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err == nil {
 		t.Errorf("%v, %v", ok, err)
 	}
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, b.Close(), nil)
 }
 
 // connected is a session for the lock "k", and its server.
@@ -236,17 +220,11 @@ func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
 	t.Helper()
 	s := pgtest.New(t)
 	target, err := Parse("postgres://postgres@" + s.Address() + "/postgres?sslmode=disable&key=k")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	b, err := Open(target, Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	c, err := b.connect(t.Context(), "test", time.Minute)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() {
 		c.cut()
 		_ = b.Close()
@@ -291,10 +269,7 @@ func TestTwoKeysOfOneHash(t *testing.T) {
 	if len(pair) != 2 {
 		t.Fatalf("no two of 300,000 keys have one hash: %q", pair)
 	}
-	h, ok, err := b.TryLock(t.Context(), pair[0], time.Minute)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	h := lockcheck.Acquire(t, b, pair[0], time.Minute)
 	if _, ok, err := b.TryLock(t.Context(), pair[1], time.Minute); ok || err != nil {
 		t.Errorf("%q beside %q: %v, %v", pair[1], pair[0], ok, err)
 	}

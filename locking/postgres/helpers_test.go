@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
 )
@@ -25,9 +26,7 @@ const (
 func target(t *testing.T, address string) Target {
 	t.Helper()
 	target, err := Parse("postgres://postgres@" + address + "/postgres?sslmode=disable&key=" + key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return target
 }
 
@@ -35,13 +34,9 @@ func target(t *testing.T, address string) Target {
 func backend(t *testing.T, to Target) *Backend {
 	t.Helper()
 	b, err := Open(to, Options{Host: "here", PID: 4711})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, b.Close(), nil)
 	})
 	return b
 }
@@ -80,9 +75,7 @@ func becomesFree(t *testing.T, b *Backend) locking.Handle {
 		var ok bool
 		var err error
 		h, ok, err = b.TryLock(t.Context(), key, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		return ok
 	})
 	return h
@@ -92,9 +85,7 @@ func becomesFree(t *testing.T, b *Backend) locking.Handle {
 func refusing(t *testing.T) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer func() { _ = l.Close() }()
 	return fmt.Sprint(l.Addr())
 }

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
@@ -31,9 +32,7 @@ type proxy struct {
 func newProxy(t *testing.T, server string) *proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	p := &proxy{Listener: l, server: server}
 	t.Cleanup(func() {
 		_ = l.Close()
@@ -186,18 +185,14 @@ func TestPaused(t *testing.T) {
 	bounded("renew again", func(ctx context.Context) error { return a.Renew(ctx, h) })
 	bounded("lock", func(ctx context.Context) error {
 		_, ok, err := b.TryLock(ctx, key, ttl)
-		if ok || !errors.Is(err, locking.ErrUnreachable) {
-			t.Errorf("%v, %v", ok, err)
-		}
+		assert.That(t, !ok && errors.Is(err, locking.ErrUnreachable), "%v, %v", ok, err)
 		return err
 	})
 	bounded("inspect", func(ctx context.Context) error { _, err := b.Inspect(ctx, key); return err })
 	bounded("break", func(ctx context.Context) error { _, err := b.Break(ctx, seen, false); return err })
 	bounded("examine", func(ctx context.Context) error { _, err := b.Examine(ctx); return err })
 	s.Cont()
-	if err := a.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew of a server that goes on: %v", err)
-	}
+	assert.Is(t, a.Renew(t.Context(), h), nil, "renew of a server that goes on")
 	lockcheck.Held(t, b, key)
 	s.Stop()
 	bounded("release", func(ctx context.Context) error { return a.Release(ctx, h) })

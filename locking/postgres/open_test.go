@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -29,9 +30,7 @@ func environment(t *testing.T, set map[string]string) {
 func opened(t *testing.T, raw string) (*Backend, error) {
 	t.Helper()
 	target, err := Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return Open(target, Options{})
 }
 
@@ -40,17 +39,13 @@ func TestEnvironment(t *testing.T) {
 	const raw = "postgres://bob@h:6000/app?key=k&sslmode=disable"
 	environment(t, nil)
 	want, err := opened(t, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	environment(t, map[string]string{
 		"PGHOST": "evil", "PGPORT": "1", "PGDATABASE": "evil", "PGUSER": "evil", "PGSSLMODE": "require", "PGOPTIONS": "-c x=y",
 		"PGAPPNAME": "evil", "PGTARGETSESSIONATTRS": "standby", "PGCONNECT_TIMEOUT": "1", "PGTZ": "evil",
 	})
 	got, err := opened(t, raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, c := range []*Backend{want, got} {
 		if c.config.Host != "h" || c.config.Port != 6000 || c.config.Database != "app" || c.config.User != "bob" || c.config.TLSConfig != nil ||
 			len(c.config.Fallbacks) != 0 || len(c.config.RuntimeParams) != 0 || c.config.ConnectTimeout != 0 || c.config.ValidateConnect != nil {
@@ -75,9 +70,7 @@ func TestFromEnvironment(t *testing.T) {
 // TestPassword: the password comes from the first of our variable, libpq's variable, a file.
 func TestPassword(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "pass")
-	if err := os.WriteFile(file, []byte("other:*:*:*:no\nh:5432:app:bob:from file\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(file, []byte("other:*:*:*:no\nh:5432:app:bob:from file\n"), 0o600))
 	plain := "postgres://bob@h/app?key=k"
 	for _, c := range []struct {
 		raw, want string
@@ -91,17 +84,13 @@ func TestPassword(t *testing.T) {
 	} {
 		environment(t, c.set)
 		b, err := opened(t, c.raw)
-		if err != nil || b.config.Password != c.want {
-			t.Errorf("%s, %v: %v", c.raw, c.set, err)
-		}
+		assert.That(t, err == nil && b.config.Password == c.want, "%s, %v: %v", c.raw, c.set, err)
 	}
 	environment(t, nil)
 	if _, err := opened(t, plain+"&passfile=/no/such/file"); err == nil {
 		t.Error("a passfile that isn't there is accepted")
 	}
-	if err := os.WriteFile(filepath.Join(os.Getenv("HOME"), ".pgpass"), []byte("h:5432:app:bob:at home"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(filepath.Join(os.Getenv("HOME"), ".pgpass"), []byte("h:5432:app:bob:at home"), 0o600))
 	if b, err := opened(t, plain); err != nil || b.config.Password != "at home" {
 		t.Errorf("%v", err)
 	}
@@ -141,9 +130,7 @@ func TestSessionSettings(t *testing.T) {
 		}
 		seconds := func(name string) time.Duration {
 			d, err := time.ParseDuration(set["tcp_"+name] + "s")
-			if err != nil || d <= 0 || d > 32767*time.Second {
-				t.Errorf("%v: %s %v %v", ttl, name, d, err)
-			}
+			assert.That(t, err == nil && d > 0 && d <= 32767*time.Second, "%v: %s %v %v", ttl, name, d, err)
 			return d
 		}
 		idle, interval, count := seconds("keepalives_idle"), seconds("keepalives_interval"), seconds("keepalives_count")
@@ -211,16 +198,12 @@ func TestParse(t *testing.T) {
 			})},
 	} {
 		got, err := Parse(c.raw)
-		if err != nil || got != c.want {
-			t.Errorf("%s: %+v, %v", c.raw, got, err)
-		}
+		assert.That(t, err == nil && got == c.want, "%s: %+v, %v", c.raw, got, err)
 		canonical := c.canonical
 		if canonical == "" {
 			canonical = c.raw
 		}
-		if got.String() != canonical {
-			t.Errorf("%s: canonical %s", c.raw, got)
-		}
+		assert.That(t, got.String() == canonical, "%s: canonical %s", c.raw, got)
 		if again, err := Parse(got.String()); again != got || err != nil {
 			t.Errorf("%s: again %+v, %v", c.raw, again, err)
 		}

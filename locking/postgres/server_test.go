@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/locking"
@@ -18,9 +19,7 @@ import (
 func examined(t *testing.T, b *Backend, want map[string]locking.Verdict) map[string]locking.Finding {
 	t.Helper()
 	findings, err := b.Examine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	all := make(map[string]locking.Finding)
 	for _, f := range findings {
 		t.Logf("%+v", f)
@@ -68,9 +67,7 @@ func TestExamineTimeouts(t *testing.T) {
 		t.Errorf("%+v", f)
 	}
 	c, err := b.connect(t.Context(), "repolock", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	defer c.cut()
 	if _, err := b.grant(t.Context(), c, "other", time.Minute); err != nil {
 		t.Fatal(err)
@@ -83,9 +80,7 @@ func TestExamineTimeouts(t *testing.T) {
 	}
 	h := lockcheck.Acquire(t, b, key, ttl)
 	time.Sleep(time.Second)
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("after the server's timeout: %v", err)
-	}
+	assert.Is(t, b.Renew(t.Context(), h), nil, "after the server's timeout")
 	lockcheck.Release(t, b, h)
 }
 
@@ -97,9 +92,7 @@ func TestPooler(t *testing.T) {
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		address := pgtest.Bouncer(t, s, mode)
 		f := examined(t, at(t, address), map[string]locking.Verdict{"pooler": locking.Bad})["pooler"]
-		if strings.Contains(f.Found, "for a "+mode) != (mode != "session") {
-			t.Errorf("%s: %+v", mode, f)
-		}
+		assert.That(t, strings.Contains(f.Found, "for a "+mode) == (mode != "session"), "%s: %+v", mode, f)
 		want := locking.Bad
 		if mode == "session" {
 			want = locking.Doubtful
@@ -179,9 +172,7 @@ func TestSessionPooler(t *testing.T) {
 		lockcheck.Release(t, b, h)
 	}
 	lockcheck.Acquire(t, a, key, ttl)
-	if err := a.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, a.Close(), nil)
 	lockcheck.Release(t, b, becomesFree(t, b))
 }
 

@@ -9,6 +9,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
@@ -94,16 +95,12 @@ func TestTTL(t *testing.T) {
 	}
 	h := lockcheck.Acquire(t, b, "k", time.Hour+1)
 	info, err := b.Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.TTL != time.Hour+time.Millisecond {
-		t.Errorf("%+v, %v", info, err)
-	}
+	assert.That(t, err == nil && info != nil && info.TTL == time.Hour+time.Millisecond, "%+v, %v", info, err)
 	lockcheck.Release(t, b, h)
 	h = lockcheck.Acquire(t, b, "k", 1<<63-1) // 292 years
 	lockcheck.Renew(t, b, h)
 	info, err = b.Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.TTL < 1<<62 {
-		t.Errorf("%+v, %v", info, err)
-	}
+	assert.That(t, err == nil && info != nil && info.TTL >= 1<<62, "%+v, %v", info, err)
 	lockcheck.Release(t, b, h)
 }
 
@@ -115,9 +112,7 @@ func TestClose(t *testing.T) {
 	s.gate.Lock()
 	renewed := make(chan error)
 	go func() { renewed <- b.Renew(context.Background(), h) }()
-	if err := b.Close(); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, b.Close(), nil)
 	if err := <-renewed; err == nil || errors.Is(err, locking.ErrLost) {
 		t.Errorf("renew during Close: %v", err)
 	}

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -51,9 +52,7 @@ func TestAnswers(t *testing.T) {
 			continue
 		}
 		for _, class := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrUnreachable, locking.ErrLost} {
-			if errors.Is(err, class) != (class == want) {
-				t.Errorf("%s: %v, want %v", answer, err, want)
-			}
+			assert.That(t, errors.Is(err, class) == (class == want), "%s: %v, want %v", answer, err, want)
 		}
 		if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "held until") ||
 			!strings.Contains(text, `lock "k"`) {
@@ -99,9 +98,7 @@ func TestNoRedis(t *testing.T) {
 // unreachable: only a server that says nothing is unreachable.
 func unreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	refused := l.Addr().String()
 	l.Close()
 	var all sync.WaitGroup

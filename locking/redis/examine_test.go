@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/locking"
@@ -16,9 +17,7 @@ import (
 func finding(t *testing.T, b *Backend, what string) locking.Finding {
 	t.Helper()
 	found, err := b.Examine(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, f := range found {
 		if f.What == "" || f.Found == "" || (f.Advice == "") != (f.Verdict == locking.Good) ||
 			strings.ContainsAny(f.Found+f.Advice, "\r\n") {

@@ -14,6 +14,8 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestMain: no test leaves a goroutine.
@@ -28,9 +30,7 @@ const closing = "close"
 func fake(t *testing.T, answer func(command []string) string) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	var serving sync.WaitGroup
 	serving.Go(func() {
 		for {
@@ -265,20 +265,14 @@ func client(t testing.TB, address string) *Backend {
 func open(t testing.TB, raw string, o Options) *Backend {
 	t.Helper()
 	target, err := Parse(raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	if o.Getenv == nil {
 		o.Getenv = func(string) string { return "" }
 	}
 	b, err := Open(target, o)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	t.Cleanup(func() {
-		if err := b.Close(); err != nil {
-			t.Errorf("close: %v", err)
-		}
+		assert.Is(t, b.Close(), nil, "close")
 	})
 	return b
 }

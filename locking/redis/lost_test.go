@@ -10,6 +10,7 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -117,9 +118,7 @@ func TestDetainedSET(t *testing.T) {
 	cancel()
 	time.Sleep(50 * time.Millisecond) // in which a takedown could overtake
 	close(s.free)
-	if err := <-returned; !errors.Is(err, context.Canceled) {
-		t.Error(err)
-	}
+	assert.Is(t, <-returned, context.Canceled)
 	<-s.answered
 	lockcheck.Acquire(t, other, "k", ttl)
 }
@@ -189,9 +188,7 @@ func lostAnswerToRelease(t *testing.T) {
 		h := lockcheck.Acquire(t, b, "k", ttl)
 		lost := s.losing("EVALSHA", how)
 		err := b.Release(soon(t), h)
-		if works != (err == nil) || errors.Is(err, locking.ErrLost) || !lost() {
-			t.Errorf("%v: release: %v", how, err)
-		}
+		assert.That(t, works == (err == nil) && !errors.Is(err, locking.ErrLost) && lost(), "%v: release: %v", how, err)
 		lockcheck.Release(t, other, lockcheck.Acquire(t, other, "k", ttl))
 		lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	}
@@ -262,7 +259,5 @@ func noDeadline(t *testing.T) {
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.gate.Lock()
 	defer s.gate.Unlock()
-	if err := b.Renew(context.Background(), h); !errors.Is(err, locking.ErrUnreachable) {
-		t.Errorf("renew: %v", err)
-	}
+	assert.Is(t, b.Renew(context.Background(), h), locking.ErrUnreachable, "renew")
 }

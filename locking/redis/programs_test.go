@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/redistest"
@@ -156,9 +157,7 @@ func TestPassword(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, body string) string {
 		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, []byte(body), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(path, []byte(body), 0o600))
 		return path
 	}
 	right, wrong := "&password-file="+file("right", "right one\n"), "&password-file="+file("wrong", "wrong one")
@@ -193,9 +192,7 @@ func TestPassword(t *testing.T) {
 	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"),
 		"&password-file=" + dir, "&password-file=" + dir + "/none"} {
 		target, err := Parse("redis://h/0?key=k" + query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if b, err := Open(target, Options{Getenv: func(string) string { return "" }}); b != nil || err == nil {
 			t.Errorf("%s is opened: %v", query, err)
 		}
@@ -209,9 +206,7 @@ func TestRefusedScript(t *testing.T) {
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.CLI("ACL", "SETUSER", "app", "-get")
 	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {
-		if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) {
-			t.Error(err)
-		}
+		assert.That(t, errors.Is(err, locking.ErrPermission) && !errors.Is(err, locking.ErrLost), "%v", err)
 	}
 	s.CLI("ACL", "SETUSER", "app", "+get")
 	lockcheck.Renew(t, b, h)
@@ -223,9 +218,7 @@ func TestTLS(t *testing.T) {
 	cert, key := selfsigned.Write(t, dir, "server")
 	other, _ := selfsigned.Write(t, dir, "other")
 	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	s := redistest.New(t, "--tls-port", strconv.Itoa(port), "--tls-cert-file", cert, "--tls-key-file", key,
 		"--tls-auth-clients", "no")
 	address := "127.0.0.1:" + strconv.Itoa(port)
@@ -240,9 +233,7 @@ func TestTLS(t *testing.T) {
 		"redis://" + address + "/0?key=k",
 	} {
 		_, ok, err := open(t, raw, Options{}).TryLock(soon(t), "k", ttl)
-		if ok || err == nil || errors.Is(err, locking.ErrLost) {
-			t.Errorf("%s: acquired %v, %v", raw, ok, err)
-		}
+		assert.That(t, !ok && err != nil && !errors.Is(err, locking.ErrLost), "%s: acquired %v, %v", raw, ok, err)
 		if strings.HasPrefix(raw, "rediss://"+address) && !errors.Is(err, locking.ErrUnfit) {
 			t.Errorf("%s: %v", raw, err)
 		}
@@ -250,9 +241,7 @@ func TestTLS(t *testing.T) {
 	}
 	for _, ca := range []string{dir, dir + "/none", key} {
 		target, err := Parse("rediss://h/0?key=k&ca=" + ca)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if b, err := Open(target, Options{}); b != nil || err == nil {
 			t.Errorf("%s is opened: %v", ca, err)
 		}
@@ -306,9 +295,7 @@ func TestEviction(t *testing.T) {
 		s.CLI("SET", "one", "more")
 		s.CLI("CONFIG", "SET", "maxmemory", "3mb")
 		err := b.Renew(t.Context(), h)
-		if lost != errors.Is(err, locking.ErrLost) || !lost && err != nil {
-			t.Errorf("%s: renew: %v", policy, err)
-		}
+		assert.That(t, lost == errors.Is(err, locking.ErrLost) && (lost || err == nil), "%s: renew: %v", policy, err)
 		if policy != "noeviction" {
 			continue
 		}
@@ -316,11 +303,7 @@ func TestEviction(t *testing.T) {
 		if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
 			t.Errorf("of a full server: acquired %v, %v", ok, err)
 		}
-		if err := b.Renew(t.Context(), h); err != nil {
-			t.Errorf("renew by a full server: %v", err)
-		}
-		if err := b.Release(t.Context(), h); err != nil {
-			t.Errorf("release by a full server: %v", err)
-		}
+		assert.Is(t, b.Renew(t.Context(), h), nil, "renew by a full server")
+		assert.Is(t, b.Release(t.Context(), h), nil, "release by a full server")
 	}
 }

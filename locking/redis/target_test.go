@@ -3,6 +3,8 @@ package redis
 import (
 	"strings"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestParse: each URL is one Target, whose canonical URL is read as the same Target.
@@ -96,9 +98,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		target, err := Parse(raw)
 		if err != nil {
-			if strings.ContainsAny(err.Error(), "\r\n") {
-				t.Error(err)
-			}
+			assert.That(t, !strings.ContainsAny(err.Error(), "\r\n"), "%v", err)
 			return
 		}
 		if again, err := Parse(target.String()); err != nil || again != target {

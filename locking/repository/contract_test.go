@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
@@ -42,9 +43,7 @@ func newClient(t *testing.T, s store.Store, opts repository.Options) *client {
 	c := &client{T: t, clock: leapclock.New(), store: &hookstore.Store{Store: s}}
 	opts.Clock = c.clock
 	b, err := repository.New(c.store, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	c.Backend = b
 	return c
 }
@@ -147,9 +146,7 @@ func takeAway(t *testing.T, s store.Store, key string) {
 		t.Fatalf("%d objects of %q, next %q, %v", len(page.Objects), key, page.Next, err)
 	}
 	for _, o := range page.Objects {
-		if err := s.Delete(t.Context(), o.Key); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, s.Delete(t.Context(), o.Key))
 	}
 }
 
@@ -159,9 +156,7 @@ func config(s store.Store) lockingtest.Config {
 		Notice: replock.DefaultLook,
 		New: func(t *testing.T) locking.Backend {
 			b, err := repository.New(s, repository.Options{Clock: leapclock.New()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			return b
 		},
 		Keys:    []string{"a", "b", "weekly-2_x"},
@@ -174,9 +169,7 @@ func config(s store.Store) lockingtest.Config {
 // TestConformance: the backend keeps the contract on stores with good and poor abilities, and leaves no lock there.
 func TestConformance(t *testing.T) {
 	disk, err := dir.Open(t.Context(), t.TempDir(), dir.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for name, c := range map[string]struct {
 		store  store.Store
 		rounds int
@@ -247,9 +240,7 @@ func onDisk(ctx context.Context, path string) (*repository.Backend, error) {
 func process(t *testing.T, path string) (locking.Backend, *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), serveEnv+"="+path)
 	cmd.Stderr = os.Stderr
@@ -264,9 +255,7 @@ func TestTwoProcesses(t *testing.T) {
 	lockingtest.Run(t, lockingtest.Config{
 		New: func(t *testing.T) locking.Backend {
 			b, err := onDisk(t.Context(), path)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			return b
 		},
 		Other: func(t *testing.T) locking.Backend {
@@ -276,9 +265,7 @@ func TestTwoProcesses(t *testing.T) {
 		Lose: func(t *testing.T, key string) {
 			t.Helper()
 			s, err := dir.Open(t.Context(), path, dir.Options{})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			takeAway(t, s, key)
 		},
 		Notice:  replock.DefaultLook,
@@ -299,13 +286,9 @@ func TestKilled(t *testing.T) {
 		t.Fatal(ok, err)
 	}
 	b, err := onDisk(t.Context(), path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	lockcheck.Held(t, b, key)
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, cmd.Process.Kill())
 	killed := time.Now()
 	if testing.Short() {
 		if _, ok, err := b.TryLock(t.Context(), key, ttl); err != nil || ok && time.Since(began) < ttl {
@@ -315,17 +298,13 @@ func TestKilled(t *testing.T) {
 	}
 	for {
 		h, ok, err := b.TryLock(t.Context(), key, ttl)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if ok {
 			if held := time.Since(began); held < ttl {
 				t.Errorf("free %v after it was acquired", held)
 			}
 			t.Logf("free %v after the kill, with a ttl of %v", time.Since(killed).Round(time.Millisecond), ttl)
-			if err := b.Release(t.Context(), h); err != nil {
-				t.Error(err)
-			}
+			assert.Is(t, b.Release(t.Context(), h), nil)
 			return
 		}
 		time.Sleep(100 * time.Millisecond)
@@ -361,9 +340,7 @@ func TestStale(t *testing.T) {
 		a.cut(errCut) // a has crashed
 		for _, stale := range []bool{false, true} {
 			seen := lockcheck.Seen(t, b, key)
-			if seen.Stale != stale {
-				t.Errorf("%+v, want stale %v", seen, stale)
-			}
+			assert.That(t, seen.Stale == stale, "%+v, want stale %v", seen, stale)
 			lockcheck.Breaks(t, b, seen, true, stale)
 			time.Sleep(ttl + 5*time.Second)
 		}
@@ -388,9 +365,7 @@ func TestUnreadable(t *testing.T) {
 		put("?")
 		lockcheck.Held(t, b, key)
 		seen := lockcheck.Seen(t, b, key)
-		if seen.Trouble == "" || seen.Stale || seen.Revision == "" {
-			t.Errorf("%+v", seen)
-		}
+		assert.That(t, seen.Trouble != "" && !seen.Stale && seen.Revision != "", "%+v", seen)
 		lockcheck.Breaks(t, b, seen, true, false)
 		put("!") // by another client, within the precision of the store's clock
 		lockcheck.Breaks(t, b, seen, false, false)
@@ -409,9 +384,7 @@ func TestWaiter(t *testing.T) {
 		slow := leapclock.New()
 		slow.Step.Store(int64(-time.Minute)) // so that the waiter seems to have come first
 		locker, err := replock.New(a.store, replock.Options{Name: key, Clock: slow})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		shows := func(want string) {
 			t.Helper()
 			if seen := lockcheck.Seen(t, b, key); seen.Holder != want {
@@ -422,9 +395,7 @@ func TestWaiter(t *testing.T) {
 		waiter := make(chan *replock.Lock)
 		go func() {
 			lock, err := locker.Exclusive(t.Context(), "prune", replock.Wait(time.Hour))
-			if err != nil {
-				t.Error(err)
-			}
+			assert.Is(t, err, nil)
 			waiter <- lock
 		}()
 		time.Sleep(3 * time.Second)

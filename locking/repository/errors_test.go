@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -74,10 +75,7 @@ func unless(ok bool, err error) error {
 // TestInspectFails: a store that doesn't answer is no free lock.
 func TestInspectFails(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
-		h, ok, err := b.TryLock(t.Context(), key, time.Hour)
-		if !ok || err != nil {
-			t.Fatal(ok, err)
-		}
+		h := lockcheck.Acquire(t, b, key, time.Hour)
 		seen := lockcheck.Seen(t, a, key)
 		a.cut(errCut)
 		if info, err := a.Inspect(t.Context(), key); info != nil || !errors.Is(err, locking.ErrUnreachable) {
@@ -107,9 +105,7 @@ func TestOptions(t *testing.T) {
 		}
 	}
 	b, err := repository.New(s, repository.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, ttl := range []time.Duration{replock.MinTTL - 1, replock.MaxTTL + 1} {
 		if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err == nil {
 			t.Errorf("ttl %v: %v, %v", ttl, ok, err)
@@ -133,9 +129,7 @@ func TestWatched(t *testing.T) {
 			}
 		}
 		cleanup := func() {
-			if err := b.Cleanup(t.Context()); err != nil {
-				t.Error(err)
-			}
+			assert.Is(t, b.Cleanup(t.Context()), nil)
 		}
 		a.crashed()
 		watches("acquire", true, b.free)

@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/repository"
@@ -106,9 +107,7 @@ func TestOutage(t *testing.T) {
 			if errors.Is(err, locking.ErrLost) {
 				break
 			}
-			if !errors.Is(err, locking.ErrUnreachable) {
-				t.Errorf("renew during the outage: %v", err)
-			}
+			assert.Is(t, err, locking.ErrUnreachable, "renew during the outage")
 			lockcheck.Held(t, b, key)
 			time.Sleep(time.Second)
 		}
@@ -117,9 +116,7 @@ func TestOutage(t *testing.T) {
 		}
 		for {
 			other, ok, err := b.TryLock(t.Context(), key, ttl)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			if ok {
 				lockcheck.Release(t, b, other)
 				break
@@ -201,28 +198,20 @@ func TestReplock(t *testing.T) {
 		s := mem.New(mem.Options{})
 		b := newClient(t, s, repository.Options{Operation: "report"})
 		locker, err := replock.New(s, replock.Options{Name: key, Clock: b.clock})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		h := lockcheck.Acquire(t, b, key, ttl)
 		_, err = locker.Exclusive(t.Context(), "prune")
 		held, ok := errors.AsType[*replock.HeldError](err)
-		if !ok || held.Holders[0].Operation != "report" {
-			t.Errorf("replock isn't refused: %v", held)
-		}
+		assert.That(t, ok && held.Holders[0].Operation == "report", "replock isn't refused: %v", held)
 		lockcheck.Release(t, b, h)
 		for _, acquire := range []func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){locker.Exclusive, locker.Shared} {
 			lock, err := acquire(t.Context(), "prune")
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			lockcheck.Held(t, b, key)
 			if info := lockcheck.Seen(t, b, key); info.Holder != "prune" {
 				t.Errorf("%+v", info)
 			}
-			if err := lock.Release(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, lock.Release(t.Context()))
 		}
 		b.free()
 	})

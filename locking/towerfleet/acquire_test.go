@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -38,16 +39,12 @@ func TestConformance(t *testing.T) {
 	lockingtest.Run(t, lockingtest.Config{
 		New: func(t *testing.T) locking.Backend {
 			b, err := New(dir, Options{Force: true, Settle: -1, Clock: c})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			return shown{b, b}
 		},
 		Lose: func(t *testing.T, key string) {
 			t.Helper()
-			if err := os.Remove(filepath.Join(dir, key+".lock")); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Remove(filepath.Join(dir, key+".lock")))
 		},
 		BadKeys: []string{"", "A", "a/b", "../a", "a.b", "-a", "a_", "a b", strings.Repeat("x", 129)},
 		Expires: true,
@@ -64,9 +61,7 @@ func TestKilledHolder(t *testing.T) {
 		const ttl = 2 * time.Hour
 		force, plain := w.backend(Options{Force: true}), w.backend(Options{})
 		killed := exec.Command("true")
-		if err := killed.Run(); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, killed.Run())
 		holder := w.backend(Options{RequestID: "req_killed"})
 		h := lockcheck.Acquire(w, holder, "n", ttl)
 		time.Sleep(Interval(ttl))
@@ -142,9 +137,7 @@ func TestNeverTwo(t *testing.T) {
 				b := w.backend(Options{Force: true, Audit: func(any) {}})
 				all.Go(func() {
 					_, ok, err := b.TryLock(w.Context(), "n", time.Minute)
-					if err != nil {
-						t.Error(err)
-					}
+					assert.Is(t, err, nil)
 					if ok {
 						holders.Add(1)
 					}
@@ -155,9 +148,7 @@ func TestNeverTwo(t *testing.T) {
 				t.Fatalf("round %d: %d holders", round, n)
 			}
 			w.left(0, "n.lock")
-			if err := os.Remove(w.path("n.lock")); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Remove(w.path("n.lock")))
 		}
 	})
 }
@@ -172,9 +163,7 @@ func TestBlocked(t *testing.T) {
 			w.write("n.lock", text)
 			held := w.refused(b, "n")
 			for _, part := range []string{"req_1", "claude-code", "deploy-app", "tower-01", w.path("n.lock")} {
-				if !strings.Contains(held.Error(), part) {
-					t.Errorf("no %s in %q", part, held)
-				}
+				assert.That(t, strings.Contains(held.Error(), part), "no %s in %q", part, held)
 			}
 			if held.Stale == force || strings.Contains(held.Error(), "--force-lock") == force || w.read("n.lock") != text {
 				t.Errorf("%s ago: %v", ago, held)
@@ -222,9 +211,7 @@ func TestSettle(t *testing.T) {
 					return
 				}
 				held := w.refused(b, "n")
-				if held.record.RequestID != c.lock || (held.Trouble != "") != (c.lock == "") {
-					t.Errorf("%v", held)
-				}
+				assert.That(t, held.record.RequestID == c.lock && (held.Trouble != "") == (c.lock == ""), "%v", held)
 				if c.lock != "" && w.read("n.lock") != text {
 					t.Errorf("the script's lock is %s", w.read("n.lock"))
 				}
@@ -281,9 +268,7 @@ func TestRivals(t *testing.T) {
 				continue // it is new, and of another lock
 			}
 			old := time.Now().Add(-DefaultTTL - time.Second)
-			if err := os.Chtimes(w.path(name), old, old); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Chtimes(w.path(name), old, old))
 		}
 		h := lockcheck.Acquire(w, b, "n", 0)
 		lockcheck.Release(w, b, h)

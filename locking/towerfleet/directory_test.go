@@ -37,9 +37,7 @@ func TestDirectory(t *testing.T) {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	for _, mode := range []os.FileMode{0o755, 0o770, 0o701, 0o777, 0o500, 0o600} {
-		if err := os.Chmod(dir, mode); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.Chmod(dir, mode))
 		_, err := New(dir, Options{})
 		isUnfit(t, dir, err, "chmod 700")
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
@@ -47,9 +45,7 @@ func TestDirectory(t *testing.T) {
 		}
 	}
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(file, nil, 0o700))
 	for _, path := range []string{file, filepath.Join(file, "x"), filepath.Join(file, "x", "y")} {
 		_, err := New(path, Options{})
 		isUnfit(t, path, err, "")
@@ -60,9 +56,7 @@ func TestDirectory(t *testing.T) {
 // mounted, or a misspelt one, would exclude no other program.
 func TestDirectoryWithoutParent(t *testing.T) {
 	root := t.TempDir()
-	if err := os.Symlink(filepath.Join(root, "share", "locks"), filepath.Join(root, "link")); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Symlink(filepath.Join(root, "share", "locks"), filepath.Join(root, "link")))
 	for _, name := range []string{"share/locks", "share/more/locks", "link", "link/locks"} {
 		dir := filepath.Join(root, name)
 		_, err := New(dir, Options{})
@@ -94,9 +88,7 @@ func TestDirectoryInADirectoryOfLocks(t *testing.T) {
 // the locks that this one writes.
 func TestDirectoryOfAnother(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.Mkdir(dir, 0o700))
 	hook(t, &executor, func() int { return os.Geteuid() + 1 })
 	for _, mode := range []Mode{Mutate, Observe} {
 		_, err := New(dir, Options{Mode: mode})
@@ -153,9 +145,7 @@ func TestOptions(t *testing.T) {
 	ids := map[string]bool{}
 	for range 3 {
 		b, err := New(dir, Options{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if id := b.opts.RequestID; ids[id] || !strings.HasPrefix(id, "req_") || !requestFormat.MatchString(id) {
 			t.Errorf("%s after %v", id, ids)
 		}
@@ -198,9 +188,7 @@ func TestObserve(t *testing.T) {
 		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
 			t.Errorf("%+v %v", info, err)
 		}
-		if err := b.Cleanup(w.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, b.Cleanup(w.Context()), nil)
 		if _, err := os.Stat(w.dir); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("the directory was created: %v", err)
 		}
@@ -212,16 +200,12 @@ func TestObserve(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, ok, err := b.TryLock(w.Context(), "m", 0)
-		if ok || !errors.Is(err, ErrObserve) {
-			t.Errorf("%v %v", ok, err)
-		}
+		assert.That(t, !ok && errors.Is(err, ErrObserve), "%v %v", ok, err)
 		if ok, err := b.Break(w.Context(), info, true); ok || !errors.Is(err, ErrObserve) {
 			t.Errorf("%v %v", ok, err)
 		}
 		w.left(0, "n.lock")
-		if w.read("n.lock") != text {
-			t.Error("it was written")
-		}
+		assert.That(t, w.read("n.lock") == text, "it was written")
 	})
 }
 
@@ -257,9 +241,7 @@ func TestCleanup(t *testing.T) {
 		h := lockcheck.Acquire(w, b, "n", 0)
 		w.write("m.lock", foreign("m", "req_1", time.Now().Add(-time.Hour), 1))
 		w.write("x.lock.req_1.tmp", "")
-		if err := b.Cleanup(w.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, b.Cleanup(w.Context()), nil)
 		w.left(1, "m.lock", "n.lock", "x.lock.req_1.tmp")
 		lockcheck.Release(w, b, h)
 	})
@@ -271,9 +253,7 @@ func TestFlock(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		unlock, err := w.backend(Options{}).exclusive(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		if _, ok, err := b.TryLock(w.Context(), "n", 0); ok || err == nil || !strings.Contains(err.Error(), w.dir) {
 			t.Errorf("%v %v", ok, err)
 		}
@@ -289,18 +269,12 @@ func TestFlockIsFreed(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
 		unlock, err := b.exclusive(w.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		fds, err := filepath.Glob("/dev/fd/*")
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		for _, path := range fds {
 			fd, err := strconv.Atoi(filepath.Base(path))
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			if fd <= 2 {
 				continue
 			}

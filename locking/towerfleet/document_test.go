@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 )
 
@@ -70,18 +71,12 @@ func (s *stage) lock(request, created, beat string) {
 func (s *stage) same(v any, line string, nth int, old, now string) {
 	s.Helper()
 	compact, err := json.Marshal(v)
-	if err != nil {
-		s.Fatal(err)
-	}
+	assert.OK(s, err)
 	var got bytes.Buffer
-	if err := json.Indent(&got, compact, "", "  "); err != nil {
-		s.Fatal(err)
-	}
+	assert.OK(s, json.Indent(&got, compact, "", "  "))
 	ours := strings.ReplaceAll(got.String(), s.dir, theDir)
 	want := strings.Replace(example(s, line, nth), old, now, 1)
-	if ours != want {
-		s.Errorf("ours\n%s\nthe document's\n%s", ours, want)
-	}
+	assert.That(s, ours == want, "ours\n%s\nthe document's\n%s", ours, want)
 }
 
 // TestDocumentsJSON: driven with the values of the document's examples, the backend emits and
@@ -119,9 +114,7 @@ func TestDocumentsJSON(t *testing.T) {
 		thief := s.backend("req_new456", true)
 		h = lockcheck.Acquire(w, thief, theLock, 0)
 		s.same(w.events[0], `"event": "lock_stolen"`, 1, "sha256:abc123...", sum(old))
-		if len(w.events) != 2 || w.events[1].(Acquired).RequestID != "req_new456" {
-			t.Errorf("%v", w.events)
-		}
+		assert.That(t, len(w.events) == 2 && w.events[1].(Acquired).RequestID == "req_new456", "%v", w.events)
 		lockcheck.Release(w, thief, h)
 
 		for i, c := range []struct {
@@ -132,9 +125,7 @@ func TestDocumentsJSON(t *testing.T) {
 			b := s.backend("req_abc123", false)
 			h := lockcheck.Acquire(w, b, theLock, time.Hour)
 			s.at("10:45:00")
-			if err := b.ReleaseAfter(w.Context(), h, c.result); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, b.ReleaseAfter(w.Context(), h, c.result))
 			s.same(w.events[1], `"event": "lock_released"`, i+1, "", "")
 		}
 
@@ -236,14 +227,10 @@ var musts = map[string]string{
 func TestMusts(t *testing.T) {
 	var source strings.Builder
 	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, f := range files {
 		text, err := os.ReadFile(f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		source.Write(text)
 	}
 	demands := regexp.MustCompile(`\b(MUST|ONLY|NEVER|NOT|SHALL|SHOULD|REQUIRED|RECOMMENDED|MAY|OPTIONAL)\b`)
@@ -259,14 +246,10 @@ func TestMusts(t *testing.T) {
 				found, seen[start] = true, true
 			}
 		}
-		if !found {
-			t.Errorf("no test shows: %s", line)
-		}
+		assert.That(t, found, "no test shows: %s", line)
 	}
 	for start, tests := range musts {
-		if !seen[start] {
-			t.Errorf("the document has no line %q", start)
-		}
+		assert.That(t, seen[start], "the document has no line %q", start)
 		for _, name := range strings.Fields(tests) {
 			if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T) {") {
 				t.Errorf("%s: there is no %s", start, name)

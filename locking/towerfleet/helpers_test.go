@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 )
 
@@ -39,9 +40,7 @@ func (w *world) backend(opts Options) *Backend {
 		opts.Audit = func(e any) { w.events = append(w.events, e) }
 	}
 	b, err := New(w.dir, opts)
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	return b
 }
 
@@ -62,9 +61,7 @@ func (w *world) refused(b *Backend, name string) *HeldError {
 func (w *world) files() (names []string) {
 	w.Helper()
 	entries, err := os.ReadDir(w.dir)
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	for _, e := range entries {
 		names = append(names, e.Name())
 	}
@@ -84,17 +81,13 @@ func (w *world) path(file string) string { return filepath.Join(w.dir, file) }
 func (w *world) read(file string) string {
 	w.Helper()
 	b, err := os.ReadFile(w.path(file))
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	return string(b)
 }
 
 func (w *world) write(file, text string) {
 	w.Helper()
-	if err := os.WriteFile(w.path(file), []byte(text), 0o600); err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, os.WriteFile(w.path(file), []byte(text), 0o600))
 }
 
 // foreign is the lock file of another program, with a field that the specification doesn't have.
@@ -110,9 +103,7 @@ func foreign(name, request string, beat time.Time, ttl int) string {
 func document(t testing.TB) string {
 	t.Helper()
 	b, err := os.ReadFile("testdata/tower-fleet-lock-v1.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return string(b)
 }
 

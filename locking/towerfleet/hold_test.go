@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -57,9 +58,7 @@ func TestHeartbeatOfGoneLock(t *testing.T) {
 			h := lockcheck.Acquire(w, b, fmt.Sprint("n", i), 0)
 			hook(t, &exchange, swap)
 			for range 2 {
-				if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-					t.Error(err)
-				}
+				assert.Is(t, b.Renew(w.Context(), h), locking.ErrLost)
 			}
 			w.left(i + 1)
 		}
@@ -116,21 +115,15 @@ func TestHeartbeatFails(t *testing.T) {
 			fail = i != 4
 			for range 3 {
 				err := b.Renew(w.Context(), h)
-				if (err != nil) != fail || errors.Is(err, locking.ErrLost) {
-					t.Errorf("%d: %v", i, err)
-				}
+				assert.That(t, (err != nil) == fail && !errors.Is(err, locking.ErrLost), "%d: %v", i, err)
 				time.Sleep(Interval(h.TTL()) / 3)
 			}
-			if len(w.events) != want {
-				t.Errorf("after %d: %v", i, w.events)
-			}
+			assert.That(t, len(w.events) == want, "after %d: %v", i, w.events)
 		}
 		w.left(2, "n.lock")
 		e := w.events[0].(HeartbeatFailed)
 		want := HeartbeatFailed{Event{"heartbeat_failed", b.opts.RequestID, e.Timestamp, "n"}, w.path("n.lock"), 3, "EACCES: permission denied"}
-		if e != want {
-			t.Errorf("%+v, want %+v", e, want)
-		}
+		assert.That(t, e == want, "%+v, want %+v", e, want)
 	})
 }
 
@@ -153,9 +146,7 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 			if text != other || name == "n.lock.heartbeat.tmp" {
 				beat()
 			}
-			if err := os.Remove(w.path(name)); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Remove(w.path(name)))
 			beat()
 		}
 		w.write("n.lock.req_1.tmp", other)
@@ -207,9 +198,7 @@ func TestOwnLockIsWritten(t *testing.T) {
 					t.Errorf("%s of %q: %v", name, c.text, err)
 				}
 			}
-			if w.read("n.lock") != c.text {
-				t.Error("it was written")
-			}
+			assert.That(t, w.read("n.lock") == c.text, "it was written")
 		}
 	})
 }
@@ -226,13 +215,9 @@ func TestStaleHandle(t *testing.T) {
 			text := w.read("n.lock")
 			for name, err := range map[string]error{"renew": first.Renew(w.Context(), old), "release": first.Release(w.Context(), old),
 				"another handle": second.Release(w.Context(), locking.NewHandle("n", time.Hour)), "none": second.Release(w.Context(), locking.Handle{})} {
-				if !errors.Is(err, locking.ErrLost) {
-					t.Errorf("%s: %v", name, err)
-				}
+				assert.Is(t, err, locking.ErrLost, name)
 			}
-			if w.read("n.lock") != text {
-				t.Error("the new lock was written")
-			}
+			assert.That(t, w.read("n.lock") == text, "the new lock was written")
 			lockcheck.Release(w, second, h)
 		}
 	})
@@ -245,19 +230,13 @@ func TestExpiredRelease(t *testing.T) {
 		b := w.backend(Options{})
 		h := lockcheck.Acquire(w, b, "n", time.Minute)
 		time.Sleep(time.Hour)
-		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-			t.Error(err)
-		}
+		assert.Is(t, b.Release(w.Context(), h), locking.ErrLost)
 		h = lockcheck.Acquire(w, b, "n", time.Minute)
 		for _, step := range []time.Duration{time.Hour, 0} {
 			w.clock.Step.Store(int64(step))
-			if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-				t.Errorf("%s: %v", step, err)
-			}
+			assert.Is(t, b.Renew(w.Context(), h), locking.ErrLost, step)
 		}
-		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-			t.Error(err)
-		}
+		assert.Is(t, b.Release(w.Context(), h), locking.ErrLost)
 		w.left(4)
 	})
 }
@@ -313,9 +292,7 @@ func TestRaces(t *testing.T) {
 						}
 						return swap(a, b)
 					})
-					if !c.ours(w, b, h, seen) {
-						t.Error("it has the lock")
-					}
+					assert.That(t, c.ours(w, b, h, seen), "it has the lock")
 					if got := w.read("n.lock"); got != theirs {
 						t.Errorf("%s", got)
 					}
@@ -350,9 +327,7 @@ func TestSwapsEnd(t *testing.T) {
 						w.write("n.lock", second)
 					case 2:
 						text, err := c.writes([]byte(w.read("n.lock")))
-						if err != nil {
-							t.Error(err)
-						}
+						assert.Is(t, err, nil)
 						w.write("n.lock", string(text))
 					}
 					return swap(a, b)

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -140,9 +141,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			w.write("n.lock", text)
 			time.Sleep(time.Hour) // old enough to be stale
 			held := w.refused(b, "n")
-			if held.Trouble == "" || held.Stale {
-				t.Errorf("%s: %+v", why, held)
-			}
+			assert.That(t, held.Trouble != "" && !held.Stale, "%s: %+v", why, held)
 			out, err := json.Marshal(held)
 			if blocked := `{"error":"lock_blocked","lock_name":"n","held_by":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":""},"suggestion":"Look at `; err != nil || !strings.HasPrefix(string(out), blocked) {
 				t.Errorf("%s: %s %v", why, out, err)
@@ -168,9 +167,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			breaks(false, true)
 			w.left(1)
 			hash := w.events[0].(Stolen).PreviousLockHash
-			if len(text) < maxSize && hash != sum("{"+text) {
-				t.Errorf("%s: %s", why, hash)
-			}
+			assert.That(t, len(text) >= maxSize || hash == sum("{"+text), "%s: %s", why, hash)
 			stolen := `{"event":"lock_stolen","request_id":"` + b.opts.RequestID + `","timestamp":"` + formatTime(time.Now()) + `","lock_name":"n",` +
 				`"previous_lock":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":"","host_id":"","pid":0},` +
 				`"previous_lock_hash":"` + hash + `","reason":"unreadable_lock_forced"}`

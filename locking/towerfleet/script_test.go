@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
@@ -35,9 +36,7 @@ func (w *world) script() script {
 	manager := section(w, "#!/bin/bash\n", "\nexport -f acquire_lock release_lock is_lock_stale\n")
 	heartbeat := section(w, "update_heartbeat() {", "\n}\n")
 	file := filepath.Join(w.TempDir(), "lock-manager.sh")
-	if err := os.WriteFile(file, []byte(manager+heartbeat), 0o600); err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, os.WriteFile(file, []byte(manager+heartbeat), 0o600))
 	return script{file, w.dir}
 }
 
@@ -80,13 +79,9 @@ type stepped struct {
 func (w *world) step(s script, commands string) *stepped {
 	w.Helper()
 	steps, announce, err := os.Pipe()
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	await, onward, err := os.Pipe()
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	p := &stepped{w: w, steps: bufio.NewReader(steps), onward: onward}
 	p.cmd = s.command("set -T; trap 'echo >&3; read -r -u 4 || :' DEBUG; " + commands)
 	p.cmd.ExtraFiles = []*os.File{announce, await}
@@ -94,9 +89,7 @@ func (w *world) step(s script, commands string) *stepped {
 	err = p.cmd.Start()
 	announce.Close()
 	await.Close()
-	if err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, err)
 	w.Cleanup(func() {
 		p.end()
 		steps.Close()
@@ -164,25 +157,17 @@ func TestScriptSeesOurs(t *testing.T) {
 	if out, err := s.run("release_lock n req_script"); err == nil || !strings.Contains(out, "req_ours") {
 		t.Errorf("%s %v", out, err)
 	}
-	if w.read("n.lock") != text {
-		t.Error("it was written")
-	}
+	assert.That(t, w.read("n.lock") == text, "it was written")
 	old, err := beaten([]byte(text), time.Now().Add(-DefaultTTL-10*time.Second))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	w.write("n.lock", string(old))
 	for _, force := range []string{"", " true"} { // its steal_lock is nowhere defined
 		if out, err := s.run("acquire_lock n req_script deploy 1" + force); err == nil || !strings.Contains(out, "steal_lock: command not found") && !strings.Contains(out, "Lock is stale") {
 			t.Errorf("%s %v", out, err)
 		}
 	}
-	if w.read("n.lock") != string(old) {
-		t.Error("it was written")
-	}
-	if err := b.Release(t.Context(), h); !errors.Is(err, locking.ErrLost) {
-		t.Error(err)
-	}
+	assert.That(t, w.read("n.lock") == string(old), "it was written")
+	assert.Is(t, b.Release(t.Context(), h), locking.ErrLost)
 	if out, err := s.run("acquire_lock n req_script deploy 1 && release_lock n req_script"); err != nil {
 		t.Errorf("%s %v", out, err)
 	}
@@ -241,18 +226,12 @@ func TestMethods(t *testing.T) {
 			if held := w.refused(b, "n"); held.record.RequestID != "req_method" {
 				t.Errorf("%v", held)
 			}
-			if err := os.Remove(w.path("n.lock")); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, os.Remove(w.path("n.lock")))
 			h := lockcheck.Acquire(w, b, "n", 0)
 			ours := w.read("n.lock")
 			out, err := s.run(method)
-			if w.read("n.lock") != ours {
-				t.Errorf("it was replaced: %s %v", out, err)
-			}
-			if name == "exclusive creation" && err == nil {
-				t.Error("both have it")
-			}
+			assert.That(t, w.read("n.lock") == ours, "it was replaced: %s %v", out, err)
+			assert.That(t, name != "exclusive creation" || err != nil, "both have it")
 			lockcheck.Release(w, b, h)
 		})
 	}
@@ -271,15 +250,11 @@ func TestScriptSlowerThanSettle(t *testing.T) {
 			theirs.to(suspended)
 			h := lockcheck.Acquire(w, b, "n", 0)
 			both := theirs.end()
-			if both != (mv != newerMv) {
-				t.Errorf("both have it: %v", both)
-			}
+			assert.That(t, both == (mv != newerMv), "both have it: %v", both)
 			first := b.Renew(t.Context(), h)
 			c.elapsed += Interval(h.TTL())
 			second := b.Renew(t.Context(), h)
-			if first != nil || errors.Is(second, locking.ErrLost) != both {
-				t.Errorf("%v, %v", first, second)
-			}
+			assert.That(t, first == nil && errors.Is(second, locking.ErrLost) == both, "%v, %v", first, second)
 			err := b.Release(t.Context(), h)
 			if errors.Is(err, locking.ErrLost) != both || len(w.files()) != map[bool]int{true: 1, false: 0}[both] {
 				t.Errorf("%v %q", err, w.files())
@@ -429,9 +404,7 @@ func (w *world) meet(s script, mv string, p plan) string {
 	case !strings.Contains(w.read("n.lock"), "req_script"):
 		w.Fatalf("%+v: the script has the lock, and not its file: %s", p, w.read("n.lock"))
 	}
-	if err := os.Remove(w.path("n.lock")); err != nil {
-		w.Fatal(err)
-	}
+	assert.OK(w, os.Remove(w.path("n.lock")))
 	if ours {
 		return "ours, then the script"
 	}

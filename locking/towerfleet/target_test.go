@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -16,9 +17,7 @@ import (
 func TestParse(t *testing.T) {
 	t.Chdir(t.TempDir())
 	here, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for raw, want := range map[string]Target{
 		"tower-fleet:/var/lib/locks/nightly":         {"/var/lib/locks", "nightly"},
 		"TOWER-FLEET:/var//lib/./x/../locks/nightly": {"/var/lib/locks", "nightly"},
@@ -29,9 +28,7 @@ func TestParse(t *testing.T) {
 		"tower-fleet:/a b/%41?x=1#y:z/~/n":           {"/a b/%41?x=1#y:z/~", "n"},
 	} {
 		got, err := Parse(raw)
-		if err != nil || got != want {
-			t.Errorf("%s: %+v %v, want %+v", raw, got, err, want)
-		}
+		assert.That(t, err == nil && got == want, "%s: %+v %v, want %+v", raw, got, err, want)
 		t.Chdir(os.TempDir())
 		if again, err := Parse(got.String()); err != nil || again != got || again.String() != got.String() {
 			t.Errorf("%s: %s is %+v %v", raw, got, again, err)
@@ -71,9 +68,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw string) {
 		got, err := Parse(raw)
 		if err != nil {
-			if strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q", err)
-			}
+			assert.That(t, !strings.Contains(err.Error(), "\n"), "%q", err)
 			return
 		}
 		again, err := Parse(got.String())
