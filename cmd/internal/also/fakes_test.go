@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
@@ -123,9 +124,7 @@ func (f *fake) free(t *testing.T, keys string) bool {
 	t.Helper()
 	return !slices.ContainsFunc(strings.Split(keys, ""), func(key string) bool {
 		info, err := f.Inspect(context.Background(), key)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		return info != nil
 	})
 }
@@ -215,9 +214,7 @@ func acquired(t *testing.T, o *other) (*held, *record) {
 	t.Helper()
 	r := &record{}
 	lock, err := o.acquire(t.Context(), 0, r.observe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return lock.(*held), r
 }
 
@@ -235,8 +232,6 @@ func (f *fake) holds(t *testing.T, keys string) (session.Lock, *record) {
 	t.Helper()
 	r := &record{}
 	l, err := f.set(0, keys).Acquire(t.Context(), r.observe)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return l, r
 }

@@ -24,9 +24,7 @@ import (
 func parsed(t *testing.T, urls ...string) (all []string) {
 	t.Helper()
 	targets, err := Parse(urls)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, target := range targets {
 		all = append(all, target.Place.URL)
 	}
@@ -37,9 +35,7 @@ func parsed(t *testing.T, urls ...string) (all []string) {
 func place(t *testing.T, url string) session.Place {
 	t.Helper()
 	targets, err := Parse([]string{url})
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return targets[0].Place
 }
 
@@ -52,19 +48,13 @@ func TestOneOrder(t *testing.T) {
 	}
 	want := parsed(t, urls...)
 	for i, scheme := range []string{"repo", "repo", "redis", "rediss", "postgres", "postgres", "tower-fleet", "tower-fleet", "beads", "beads"} {
-		if !strings.HasPrefix(want[i], scheme+":") {
-			t.Errorf("%d is %s", i, want[i])
-		}
+		assert.That(t, strings.HasPrefix(want[i], scheme+":"), "%d is %s", i, want[i])
 	}
 	for range urls {
 		urls = append(urls[3:len(urls):len(urls)], urls[:3]...)
-		if got := parsed(t, urls...); !slices.Equal(got, want) {
-			t.Errorf("%q is tried as %q", urls, got)
-		}
+		assert.Equal(t, parsed(t, urls...), want, urls)
 		slices.Reverse(urls)
-		if got := parsed(t, urls...); !slices.Equal(got, want) {
-			t.Errorf("%q is tried as %q", urls, got)
-		}
+		assert.Equal(t, parsed(t, urls...), want, urls)
 	}
 }
 
@@ -73,9 +63,7 @@ func TestOneOrder(t *testing.T) {
 func TestOneLock(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	if err := errors.Join(os.MkdirAll("p/.beads", 0o700), os.Mkdir("x", 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(os.MkdirAll("p/.beads", 0o700), os.Mkdir("x", 0o700)))
 	linked := os.Symlink("p", "p2") == nil
 	if got, err := os.Getwd(); err == nil {
 		dir = got
@@ -128,17 +116,13 @@ func TestOneLock(t *testing.T) {
 		}
 		for _, urls := range [][]string{{c.a, c.b}, {c.b, c.a}, {c.a, "redis://between?key=k", c.b}} {
 			_, err := Parse(urls)
-			if same := err != nil; same != c.same || same && (!errors.As(err, new(URLError)) || !strings.Contains(err.Error(), "named twice")) {
-				t.Errorf("%q: %v", urls, err)
-			}
+			same := err != nil
+			assert.That(t, same == c.same && (!same || errors.As(err, new(URLError)) && strings.Contains(err.Error(), "named twice")),
+				"%q: %v", urls, err)
 		}
 		a, b := place(t, c.a), place(t, c.b)
-		if same := a.ID() == b.ID(); same != c.same {
-			t.Errorf("%s and %s are one place: %t", c.a, c.b, same)
-		}
-		if link && !strings.Contains(b.String(), "/p2/") || b.String() != b.URL {
-			t.Errorf("%s is shown as %s", c.b, b)
-		}
+		assert.Equal(t, a.ID() == b.ID(), c.same, "%s and %s", c.a, c.b)
+		assert.That(t, (!link || strings.Contains(b.String(), "/p2/")) && b.String() == b.URL, "%s is shown as %s", c.b, b)
 	}
 	for url, p := range map[string]session.Place{
 		"repo:p#n":         {Repo: "p", Name: "n"},
@@ -146,9 +130,7 @@ func TestOneLock(t *testing.T) {
 		"repo:s3://b/p/#n": {Repo: "s3://b/p", Name: "n"},
 		"repo:s3://b/q#n":  {Repo: "s3://b/q/", Name: "n"},
 	} {
-		if place(t, url).ID() != p.ID() {
-			t.Errorf("%s isn't the place of --repo %s --name %s", url, p.Repo, p.Name)
-		}
+		assert.That(t, place(t, url).ID() == p.ID(), "%s isn't the place of --repo %s --name %s", url, p.Repo, p.Name)
 	}
 }
 
@@ -166,14 +148,12 @@ func TestRepositoryURL(t *testing.T) {
 			t.Errorf("%s: %v", url, err)
 			continue
 		}
-		if p := targets[0].Place; p.Repo != want[0] || p.Name != want[1] || !targets[0].Repository() {
-			t.Errorf("%s: %+v", url, p)
-		}
+		p := targets[0].Place
+		assert.That(t, p.Repo == want[0] && p.Name == want[1] && targets[0].Repository(), "%s: %+v", url, p)
 	}
 	for _, url := range []string{"repo:", "repo:x", "repo:x#", "repo:#", "repo:x#Bad", "repo:x#a/b", "repo:gopher://h/x#n", "repo:#n"} {
-		if targets, err := Parse([]string{url}); err == nil {
-			t.Errorf("%s: %+v", url, targets[0].Place)
-		}
+		targets, err := Parse([]string{url})
+		assert.That(t, err != nil, "%s: %+v", url, targets)
 	}
 }
 
@@ -186,9 +166,8 @@ func TestNoSecretIsRepeated(t *testing.T) {
 		"postgresql://u:hunter2@h:x/db?key=k", "redsi://u:hunter2@host/0?key=k", "postgre://u:hunter2@host/db?key=k", "//u:hunter2@host",
 		"repo:https://u:hunter2@host/x#n", "repo:s3://u:hunter2@bucket/x#n", "repo:gopher://u:hunter2@h/x#n", "repo:s3://u:hunter2@bucket/x", "repo:rclone:u:hunter2@x%zz#n",
 	} {
-		if _, err := Parse([]string{url}); err == nil || strings.Contains(err.Error(), "hunter2") || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", url, err)
-		}
+		_, err := Parse([]string{url})
+		assert.That(t, err != nil && !strings.Contains(err.Error(), "hunter2") && !strings.Contains(err.Error(), "\n"), "%s: %v", url, err)
 	}
 }
 
@@ -198,14 +177,10 @@ func TestKnown(t *testing.T) {
 		"redis://h?key=k": true, "REDISS://h": true, "postgresql:": true, "tower-fleet:x": true, "beads:.": true, "repo:x#n": true,
 		"s3://bucket": false, "/srv/repo": false, "": false, "red": false, "file:///x": false,
 	} {
-		if Known(url) != want {
-			t.Errorf("%s: %t", url, !want)
-		}
+		assert.That(t, Known(url) == want, "%s: %t", url, !want)
 	}
 	for i, example := range Examples() {
-		if !Known(example) || !slices.Contains(schemes[i].names, strings.SplitN(example, ":", 2)[0]) {
-			t.Errorf("%s isn't known", example)
-		}
+		assert.That(t, Known(example) && slices.Contains(schemes[i].names, strings.SplitN(example, ":", 2)[0]), "%s isn't known", example)
 	}
 }
 
@@ -265,9 +240,7 @@ func TestModeOfFleet(t *testing.T) {
 		want    towerfleet.Mode
 	}{{there, Hold, towerfleet.Mutate}, {none, Hold, towerfleet.Mutate}, {there, Break, towerfleet.Mutate},
 		{none, Break, towerfleet.Observe}, {there, Look, towerfleet.Observe}, {none, Look, towerfleet.Observe}} {
-		if got := mode(c.dir, c.purpose); got != c.want {
-			t.Errorf("%+v: %v", c, got)
-		}
+		assert.Equal(t, mode(c.dir, c.purpose), c.want, c)
 	}
 }
 
@@ -281,9 +254,7 @@ func TestResultOfFleet(t *testing.T) {
 			f, got := &fleet{}, ""
 			var err error
 			f.Backend, err = towerfleet.Open(towerfleet.Target{Dir: filepath.Join(t.TempDir(), "locks"), Name: "a"}, towerfleet.Options{Actor: "me", HostID: "here", Clock: of.clock, Audit: f.audit})
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			f.listen(func(event any) {
 				if e, ok := event.(towerfleet.Released); ok {
 					got = e.Result
@@ -317,14 +288,11 @@ func TestVerdicts(t *testing.T) {
 		{"unreadable", locking.Info{Trouble: "it is cut off", Stale: true}, replock.Unreadable, false, ""},
 	} {
 		got, err := Lock{Backend: &shelf{info: &c.info}, URL: "fake:k"}.Inspect(t.Context())
-		if err != nil || got.Verdict != c.verdict || got.ProcessGone != c.gone || got.Holder != c.holder || got.Why != c.info.Trouble || got.Key() != "fake:k" {
-			t.Errorf("%s: %+v, %v", c.name, got, err)
-		}
+		assert.That(t, err == nil && got.Verdict == c.verdict && got.ProcessGone == c.gone && got.Holder == c.holder && got.Why == c.info.Trouble && got.Key() == "fake:k",
+			"%s: %+v, %v", c.name, got, err)
 	}
 	late, _ := Lock{Backend: &shelf{info: &locking.Info{Renewed: now.Add(-time.Hour), TTL: time.Minute}}}.Inspect(t.Context())
-	if late.Left > -58*time.Minute || late.Age < time.Hour {
-		t.Errorf("age %v, left %v", late.Age, late.Left)
-	}
+	assert.That(t, late.Left <= -58*time.Minute && late.Age >= time.Hour, "age %v, left %v", late.Age, late.Left)
 }
 
 // TestBreakChooses: break-lock removes what its flags choose, and tells the backend if only a
@@ -364,9 +332,8 @@ func TestBreakChooses(t *testing.T) {
 	} {
 		s := &shelf{info: c.info}
 		got, err := Lock{Backend: s, URL: "fake:k"}.Break(t.Context(), c.opts)
-		if err != nil || !slices.Equal(s.broken, c.want) || (len(got) == 1) != (c.want != nil || c.opts.DryRun) {
-			t.Errorf("%s: %v, %v, %v", c.name, got, err, s.broken)
-		}
+		assert.That(t, err == nil && slices.Equal(s.broken, c.want) && (len(got) == 1) == (c.want != nil || c.opts.DryRun),
+			"%s: %v, %v, %v", c.name, got, err, s.broken)
 	}
 	s := &shelf{info: live, refuse: true}
 	if got, err := (Lock{Backend: s}).Break(t.Context(), replock.BreakOptions{}); len(got) > 0 || err != nil {
@@ -376,9 +343,8 @@ func TestBreakChooses(t *testing.T) {
 		locking.Backend
 		locking.Inspector
 	}{nil, &shelf{info: live}}
-	if got, err := (Lock{Backend: inspector}).Break(t.Context(), replock.BreakOptions{}); len(got) > 0 || err == nil {
-		t.Errorf("a kind that can't be broken: %v, %v", got, err)
-	}
+	got, err := (Lock{Backend: inspector}).Break(t.Context(), replock.BreakOptions{})
+	assert.That(t, len(got) == 0 && err != nil, "a kind that can't be broken: %v, %v", got, err)
 }
 
 // TestExamine: the worst finding decides whether a system is fit.
@@ -400,14 +366,10 @@ func TestExamine(t *testing.T) {
 		for _, check := range report.Checks {
 			results = append(results, check.Result)
 		}
-		if err != nil || report.Verdict.Fitness != c.want || !slices.Equal(results, c.results) || report.Store != "fake:k" {
-			t.Errorf("%+v, %v", report, err)
-		}
+		assert.That(t, err == nil && report.Verdict.Fitness == c.want && slices.Equal(results, c.results) && report.Store == "fake:k",
+			"%+v, %v", report, err)
 	}
-	if got := check(bad); got.Name != "pooler" || got.Detail != "transaction; go around it" {
-		t.Errorf("%+v", got)
-	}
-	if _, err := (Lock{Backend: &shelf{err: locking.ErrUnreachable}}).Examine(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
-		t.Error(err)
-	}
+	got := check(bad)
+	assert.That(t, got.Name == "pooler" && got.Detail == "transaction; go around it", "%+v", got)
+	assert.Is(t, assert.Err((Lock{Backend: &shelf{err: locking.ErrUnreachable}}).Examine(t.Context())), locking.ErrUnreachable)
 }

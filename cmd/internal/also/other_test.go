@@ -31,20 +31,17 @@ func TestSilenceIsRetried(t *testing.T) {
 		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
 		l, _ := acquired(t, f.other("k"))
 		tries := f.asked("try")
-		if last := tries[len(tries)-1]; len(tries) < 3 || l.Deadline() != last.at+lease {
-			t.Errorf("deadline %v after %v", l.Deadline(), tries)
-		}
+		last := tries[len(tries)-1]
+		assert.That(t, len(tries) >= 3 && l.Deadline() == last.at+lease, "deadline %v after %v", l.Deadline(), tries)
 		_ = l.Release(t.Context())
 
 		f.disturb(failing("try", "", locking.ErrUnreachable))
 		start := f.clock.Elapsed()
 		lock, err := f.tries(t.Context(), "k", time.Hour)
-		if took := f.clock.Elapsed() - start; lock != nil || took > maxTry || took < maxTry/2 {
-			t.Errorf("given up after %v", took)
-		}
-		if !errors.Is(err, locking.ErrUnreachable) || !errors.Is(err, store.ErrUnreachable) || !strings.HasPrefix(err.Error(), "fake:k: ") {
-			t.Errorf("%v", err)
-		}
+		took := f.clock.Elapsed() - start
+		assert.That(t, lock == nil && took <= maxTry && took >= maxTry/2, "given up after %v", took)
+		assert.That(t, errors.Is(err, locking.ErrUnreachable) && errors.Is(err, store.ErrUnreachable) && strings.HasPrefix(err.Error(), "fake:k: "),
+			"%v", err)
 	})
 }
 
@@ -54,9 +51,8 @@ func TestAnswersAreFinal(t *testing.T) {
 		inBubble(t, func(t *testing.T, f *fake) {
 			f.disturb(failing("try", "", fmt.Errorf("answer: %w", answer)))
 			lock, err := f.tries(t.Context(), "k", time.Hour)
-			if lock != nil || !errors.Is(err, answer) || errors.Is(err, store.ErrUnreachable) || len(f.asked("try")) != 1 || f.clock.Elapsed() > 0 {
-				t.Errorf("%v: %v after %v", answer, err, f.calls)
-			}
+			assert.That(t, lock == nil && errors.Is(err, answer) && !errors.Is(err, store.ErrUnreachable) && len(f.asked("try")) == 1 && f.clock.Elapsed() == 0,
+				"%v: %v after %v", answer, err, f.calls)
 		})
 	}
 }
@@ -73,9 +69,8 @@ func TestAnswered(t *testing.T) {
 		f.disturb(nil)
 		f.take(t, "k", 24*time.Hour)
 		time.AfterFunc(time.Minute, func() { f.disturb(failing("try", "", locking.ErrUnreachable)) })
-		if _, err := o.acquire(t.Context(), replock.Forever, (&record{}).observe); !errors.Is(err, locking.ErrUnreachable) || !o.answered() {
-			t.Errorf("silence after a refusal: %v, answered %t", err, o.answered())
-		}
+		_, err := o.acquire(t.Context(), replock.Forever, (&record{}).observe)
+		assert.That(t, errors.Is(err, locking.ErrUnreachable) && o.answered(), "silence after a refusal: %v, answered %t", err, o.answered())
 	})
 }
 
@@ -91,12 +86,10 @@ func TestRefusal(t *testing.T) {
 			if lock != nil || !errors.As(err, &refused) || !errors.Is(err, replock.ErrHeld) {
 				t.Fatalf("%v, %v", lock, err)
 			}
-			if f.clock.Elapsed() != wait || refused.Waited != wait || refused.Place.URL != "fake:k" || refused.Holders[0].TTL != 24*time.Hour {
-				t.Errorf("after %v: %+v", f.clock.Elapsed(), refused.HeldError)
-			}
-			if n, waits := len(f.asked("try")), len(r.of(replock.EventWaiting)); (n == 1) != (wait == 0) || (waits == 1) != (wait > 0) {
-				t.Errorf("--wait %v: %d tries, %d events", wait, n, waits)
-			}
+			assert.That(t, f.clock.Elapsed() == wait && refused.Waited == wait && refused.Place.URL == "fake:k" && refused.Holders[0].TTL == 24*time.Hour,
+				"after %v: %+v", f.clock.Elapsed(), refused.HeldError)
+			n, waits := len(f.asked("try")), len(r.of(replock.EventWaiting))
+			assert.That(t, (n == 1) == (wait == 0) && (waits == 1) == (wait > 0), "--wait %v: %d tries, %d events", wait, n, waits)
 		})
 	}
 }
@@ -113,12 +106,9 @@ func TestWaitEnds(t *testing.T) {
 		}
 		late, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
-		if _, err := f.tries(late, "k", replock.Forever); !errors.Is(err, replock.ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("%v", err)
-		}
-		if len(f.asked("release")) > 0 {
-			t.Error("it released another's lock")
-		}
+		_, err := f.tries(late, "k", replock.Forever)
+		assert.That(t, errors.Is(err, replock.ErrHeld) && errors.Is(err, context.DeadlineExceeded), "%v", err)
+		assert.That(t, len(f.asked("release")) == 0, "it released another's lock")
 	})
 }
 
@@ -152,9 +142,8 @@ func TestFilesAreNotTimed(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		if lock, err := o.acquire(ctx, 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("the caller's end: %v, %v", lock, err)
-		}
+		lock, err := o.acquire(ctx, 0, (&record{}).observe)
+		assert.That(t, lock == nil && errors.Is(err, context.DeadlineExceeded), "the caller's end: %v, %v", lock, err)
 	})
 }
 
@@ -169,13 +158,11 @@ func TestSlowAcquire(t *testing.T) {
 		})
 		r := &record{}
 		lock, err := f.other("k").acquire(t.Context(), 0, r.observe)
-		if lock != nil || err == nil || !strings.Contains(err.Error(), "--ttl") || errors.Is(err, replock.ErrHeld) || !f.free(t, "k") {
-			t.Errorf("%v, %v", lock, err)
-		}
+		assert.That(t, lock == nil && err != nil && strings.Contains(err.Error(), "--ttl") && !errors.Is(err, replock.ErrHeld) && f.free(t, "k"),
+			"%v, %v", lock, err)
 		synctest.Wait()
-		if got := r.kinds(); len(got) > 0 {
-			t.Errorf("events: %v", got)
-		}
+		got := r.kinds()
+		assert.That(t, len(got) == 0, "events: %v", got)
 	})
 }
 
@@ -194,15 +181,11 @@ func TestHolderUnknown(t *testing.T) {
 		o := f.other("k")
 		o.Backend = struct{ locking.Backend }{f}
 		_, err := o.acquire(t.Context(), 0, (&record{}).observe)
-		if err == nil || err.Error() != "fake:k is held by a holder that doesn't say its name" {
-			t.Errorf("%v", err)
-		}
+		assert.That(t, err != nil && err.Error() == "fake:k is held by a holder that doesn't say its name", "%v", err)
 		o.Backend = failingInspector{f.Backend}
 		_, err = o.acquire(t.Context(), 0, (&record{}).observe)
 		var refused session.HeldError
-		if !errors.As(err, &refused) || refused.Holders[0].Why != "the table is gone" {
-			t.Errorf("%v", err)
-		}
+		assert.That(t, errors.As(err, &refused) && refused.Holders[0].Why == "the table is gone", "%v", err)
 	})
 }
 
@@ -219,9 +202,8 @@ func TestRenewals(t *testing.T) {
 		l, r := acquired(t, f.other("k"))
 		counts := func(from time.Duration) {
 			t.Helper()
-			if l.Deadline() != from+lease || l.Seen().Elapsed != from {
-				t.Errorf("at %v: deadline %v, seen %v", f.clock.Elapsed(), l.Deadline(), l.Seen())
-			}
+			assert.That(t, l.Deadline() == from+lease && l.Seen().Elapsed == from,
+				"at %v: deadline %v, seen %v", f.clock.Elapsed(), l.Deadline(), l.Seen())
 		}
 		counts(0)
 		time.Sleep(2*time.Minute + time.Second - f.clock.Elapsed())
@@ -230,18 +212,13 @@ func TestRenewals(t *testing.T) {
 			sent = append(sent, c.at)
 		}
 		third := 20 * time.Second
-		if want := []time.Duration{third, 2 * third, 3 * third, 4 * third, 5 * third, 6 * third}; !slices.Equal(sent, want) {
-			t.Errorf("sent at %v", sent)
-		}
+		want := []time.Duration{third, 2 * third, 3 * third, 4 * third, 5 * third, 6 * third}
+		assert.That(t, slices.Equal(sent, want), "sent at %v", sent)
 		counts(5 * third) // while the last is under way
 		time.Sleep(3 * time.Second)
 		counts(6 * third)
-		if n := len(r.of(replock.EventRefreshed)); n != 6 {
-			t.Errorf("%d renewals reported", n)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Equal(t, len(r.of(replock.EventRefreshed)), 6)
+		assert.Is(t, l.Release(t.Context()), nil)
 	})
 }
 
@@ -256,9 +233,7 @@ func TestLook(t *testing.T) {
 	} {
 		s := newOther(Lock{Backend: memory.New(leapclock.New())}, session.Place{}, Request{TTL: c.ttl, Look: c.look}).schedule
 		last := s.Interval + time.Duration(s.Failures)*s.Failure
-		if s.Interval != c.want || s.Deadline-last > time.Duration(s.Failures) || last > s.Deadline {
-			t.Errorf("%+v: %+v", c, s)
-		}
+		assert.That(t, s.Interval == c.want && s.Deadline-last <= time.Duration(s.Failures) && last <= s.Deadline, "%+v: %+v", c, s)
 	}
 }
 
@@ -270,35 +245,27 @@ func TestSilence(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		f.disturb(failing("renew", "", fmt.Errorf("no answer: %w", locking.ErrUnreachable)))
 		<-l.Context().Done()
-		if at := f.clock.Elapsed(); at != 20*time.Second+lease {
-			t.Errorf("lost at %v", at)
-		}
+		assert.Equal(t, f.clock.Elapsed(), 20*time.Second+lease, "lost")
 		lost := l.Lost()
 		if lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "can't be resumed") || lost.Key != "fake:k" {
 			t.Fatalf("%v", lost)
 		}
-		if !errors.Is(context.Cause(l.Context()), replock.ErrLost) || !errors.Is(lost, locking.ErrUnreachable) {
-			t.Errorf("cause: %v", context.Cause(l.Context()))
-		}
+		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && errors.Is(lost, locking.ErrUnreachable),
+			"cause: %v", context.Cause(l.Context()))
 		want := []replock.EventKind{
 			replock.EventAcquired, replock.EventRefreshFailed, replock.EventRefreshFailed, replock.EventRefreshFailed,
 			replock.EventGaveUp, replock.EventLost,
 		}
-		if got := r.kinds(); !slices.Equal(got, want) {
-			t.Errorf("events: %v", got)
-		}
+		assert.Equal(t, r.kinds(), want, "events")
 		for _, e := range r.all {
-			if e.Place != "fake:k" || e.Name != "k" || e.ID != l.ID() || e.Operation != "test" {
-				t.Errorf("%s: %+v", e.Kind, e)
-			}
+			assert.That(t, e.Place == "fake:k" && e.Name == "k" && e.ID == l.ID() && e.Operation == "test", "%s: %+v", e.Kind, e)
 		}
 		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
 			t.Errorf("resumed: %v, %v", again, err)
 		}
 		f.disturb(nil)
-		if err := l.Release(t.Context()); err != nil || len(f.asked("release")) != 1 {
-			t.Errorf("released: %v", err)
-		}
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && len(f.asked("release")) == 1, "released: %v", err)
 	})
 }
 
@@ -308,19 +275,15 @@ func TestErrLostIsDefinite(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := acquired(t, f.other("K"))
 		f.breakLock(t, "K")
-		if l.Lost() != nil {
-			t.Error("lost before a look")
-		}
+		assert.That(t, l.Lost() == nil, "lost before a look")
 		<-l.Context().Done()
-		if lost := l.Lost(); lost == nil || !lost.Definite || f.clock.Elapsed() != 20*time.Second || l.Key() != lost.Key {
-			t.Errorf("at %v: %v", f.clock.Elapsed(), lost)
-		}
+		lost := l.Lost()
+		assert.That(t, lost != nil && lost.Definite && f.clock.Elapsed() == 20*time.Second && l.Key() == lost.Key,
+			"at %v: %v", f.clock.Elapsed(), lost)
 		if err := l.Release(t.Context()); err != nil {
 			t.Errorf("released: %v", err) // the loss is known
 		}
-		if got := r.kinds(); !slices.Equal(got, []replock.EventKind{replock.EventAcquired, replock.EventLost}) {
-			t.Errorf("events: %v", got)
-		}
+		assert.Equal(t, r.kinds(), []replock.EventKind{replock.EventAcquired, replock.EventLost}, "events")
 	})
 }
 
@@ -339,9 +302,8 @@ func TestCheck(t *testing.T) {
 		f.disturb(nil)
 		f.breakLock(t, "k")
 		for range 2 {
-			if err := l.Check(t.Context()); !errors.Is(err, replock.ErrLost) || l.Lost() == nil {
-				t.Errorf("broken: %v, %v", err, l.Lost())
-			}
+			err := l.Check(t.Context())
+			assert.That(t, errors.Is(err, replock.ErrLost) && l.Lost() != nil, "broken: %v, %v", err, l.Lost())
 		}
 	})
 }
@@ -367,12 +329,10 @@ func TestWatcher(t *testing.T) {
 			}
 			close(w.lost)
 			synctest.Wait()
-			if renewed := f.asked("renew"); len(renewed) != 1 || renewed[0].at != 7*time.Second || f.clock.Elapsed() != 7*time.Second {
-				t.Errorf("renewed: %v", renewed)
-			}
-			if lost := l.Lost(); (lost != nil) != really || really && !lost.Definite {
-				t.Errorf("really %t: %v", really, lost)
-			}
+			renewed := f.asked("renew")
+			assert.That(t, len(renewed) == 1 && renewed[0].at == 7*time.Second && f.clock.Elapsed() == 7*time.Second, "renewed: %v", renewed)
+			lost := l.Lost()
+			assert.That(t, (lost != nil) == really && (!really || lost.Definite), "really %t: %v", really, lost)
 		})
 	}
 }
@@ -383,21 +343,16 @@ func TestSuspend(t *testing.T) {
 		l, _ := acquired(t, f.other("K"))
 		time.Sleep(time.Second)
 		f.clock.Leap.Add(int64(lease - 2*time.Second)) // a second before the deadline
-		if l.Deadline() != lease {
-			t.Errorf("deadline %v", l.Deadline())
-		}
+		assert.That(t, l.Deadline() == lease, "deadline %v", l.Deadline())
 		time.Sleep(clock.Tick)
 		synctest.Wait()
-		if l.Lost() != nil || l.Deadline() <= lease {
-			t.Errorf("lost: %v, deadline %v", l.Lost(), l.Deadline())
-		}
+		assert.That(t, l.Lost() == nil && l.Deadline() > lease, "lost: %v, deadline %v", l.Lost(), l.Deadline())
 		last := l.Deadline()
 		f.clock.Leap.Add(int64(2 * time.Minute))
 		time.Sleep(clock.Tick)
 		synctest.Wait()
-		if lost := l.Lost(); lost == nil || lost.Definite || l.Deadline() != last {
-			t.Errorf("lost: %v, deadline %v", lost, l.Deadline())
-		}
+		lost := l.Lost()
+		assert.That(t, lost != nil && !lost.Definite && l.Deadline() == last, "lost: %v, deadline %v", lost, l.Deadline())
 	})
 }
 
@@ -409,13 +364,10 @@ func TestPartedClocks(t *testing.T) {
 		f.clock.Step.Add(int64(time.Hour))
 		time.Sleep(clock.Tick)
 		synctest.Wait()
-		if n := len(f.asked("renew")); n != 1 || clock.Read(f.clock).Parted(l.Seen()) {
-			t.Errorf("%d renewals, seen %v", n, l.Seen())
-		}
+		n := len(f.asked("renew"))
+		assert.That(t, n == 1 && !clock.Read(f.clock).Parted(l.Seen()), "%d renewals, seen %v", n, l.Seen())
 		time.Sleep(5 * time.Second)
-		if n := len(f.asked("renew")); n != 1 {
-			t.Errorf("%d renewals after one step", n)
-		}
+		assert.Equal(t, len(f.asked("renew")), 1)
 	})
 }
 
@@ -435,25 +387,19 @@ func TestResume(t *testing.T) {
 		}
 		at := f.clock.Elapsed()
 		again, err := l.Resume(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if again.Lost() != nil || again.Context().Err() != nil || again.ID() == l.ID() || again.Deadline() != at+lease || again.Seen().Elapsed != at {
-			t.Errorf("%v, %v", again.Deadline(), again.Seen())
-		}
-		if e := r.of(replock.EventResumed); len(e) != 1 || e[0].ID != again.ID() {
-			t.Errorf("%+v", e)
-		}
+		assert.OK(t, err)
+		assert.That(t, again.Lost() == nil && again.Context().Err() == nil && again.ID() != l.ID() && again.Deadline() == at+lease && again.Seen().Elapsed == at,
+			"%v, %v", again.Deadline(), again.Seen())
+		e := r.of(replock.EventResumed)
+		assert.That(t, len(e) == 1 && e[0].ID == again.ID(), "%+v", e)
 		time.Sleep(time.Minute)
-		if again.Lost() != nil || f.free(t, "K") {
-			t.Errorf("lost: %v", again.Lost())
-		}
+		assert.That(t, again.Lost() == nil && !f.free(t, "K"), "lost: %v", again.Lost())
 		if err := again.Release(t.Context()); err != nil || !f.free(t, "K") {
 			t.Error(err)
 		}
-		if got := r.kinds(); !slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}) {
-			t.Errorf("events: %v", got)
-		}
+		got := r.kinds()
+		assert.That(t, slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}),
+			"events: %v", got)
 	})
 }
 
@@ -472,12 +418,9 @@ func TestResumeFails(t *testing.T) {
 		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || !l.Lost().Definite {
 			t.Errorf("%v, %v, %v", again, err, l.Lost())
 		}
-		if err := l.Release(t.Context()); err != nil || f.Backend.Renew(t.Context(), other) != nil {
-			t.Errorf("released: %v", err)
-		}
-		if n := len(r.of(replock.EventResumed)); n > 0 {
-			t.Errorf("%v", r.kinds())
-		}
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && f.Backend.Renew(t.Context(), other) == nil, "released: %v", err)
+		assert.Equal(t, len(r.of(replock.EventResumed)), 0, r.kinds())
 	})
 }
 
@@ -488,22 +431,14 @@ func TestReleaseOnce(t *testing.T) {
 		var all sync.WaitGroup
 		for range 3 {
 			all.Go(func() {
-				if err := l.Release(t.Context()); err != nil {
-					t.Error(err)
-				}
+				assert.Is(t, l.Release(t.Context()), nil)
 			})
 		}
 		all.Wait()
 		time.Sleep(time.Hour)
-		if len(f.asked("release")) != 1 || len(f.asked("renew")) != 0 || !f.free(t, "k") {
-			t.Errorf("requests: %v", f.calls)
-		}
-		if got := r.kinds(); !slices.Equal(got, []replock.EventKind{replock.EventAcquired, replock.EventReleased}) {
-			t.Errorf("events: %v", got)
-		}
-		if context.Cause(l.Context()) != replock.ErrReleased || l.Lost() != nil {
-			t.Errorf("%v, %v", context.Cause(l.Context()), l.Lost())
-		}
+		assert.That(t, len(f.asked("release")) == 1 && len(f.asked("renew")) == 0 && f.free(t, "k"), "requests: %v", f.calls)
+		assert.Equal(t, r.kinds(), []replock.EventKind{replock.EventAcquired, replock.EventReleased}, "events")
+		assert.That(t, context.Cause(l.Context()) == replock.ErrReleased && l.Lost() == nil, "%v, %v", context.Cause(l.Context()), l.Lost())
 	})
 }
 
@@ -517,18 +452,14 @@ func TestReleaseFails(t *testing.T) {
 		if err := l.Release(t.Context()); err != nil || !f.free(t, "k") || len(f.asked("release")) < 2 {
 			t.Errorf("%v after %d tries", err, len(f.asked("release")))
 		}
-		if n := len(r.of(replock.EventReleased)); n != 1 {
-			t.Errorf("%d events", n)
-		}
+		assert.Equal(t, len(r.of(replock.EventReleased)), 1)
 
 		l, r = acquired(t, f.other("k"))
 		f.disturb(failing("release", "", locking.ErrPermission))
-		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrPermission) || l.Context().Err() == nil {
-			t.Error(err, l.Context().Err())
-		}
-		if e := r.of(replock.EventReleaseFailed); len(e) != 1 || !errors.Is(e[0].Err, locking.ErrPermission) || len(r.of(replock.EventReleased)) > 0 {
-			t.Errorf("%+v", r.kinds())
-		}
+		err := l.Release(t.Context())
+		assert.That(t, errors.Is(err, locking.ErrPermission) && l.Context().Err() != nil, "%v %v", err, l.Context().Err())
+		e := r.of(replock.EventReleaseFailed)
+		assert.That(t, len(e) == 1 && errors.Is(e[0].Err, locking.ErrPermission) && len(r.of(replock.EventReleased)) == 0, "%+v", r.kinds())
 	})
 }
 
@@ -553,13 +484,9 @@ func TestFinish(t *testing.T) {
 			m.(*other).finish = func(success bool) { got = append(got, success) }
 		}
 		l, err := s.Acquire(t.Context(), (&record{}).observe)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		l.(session.Finisher).Finish(true)
 		l.(session.Finisher).Finish(false)
-		if !slices.Equal(got, []bool{true, true, false, false}) {
-			t.Error(got)
-		}
+		assert.That(t, slices.Equal(got, []bool{true, true, false, false}), "%v", got)
 	})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -33,19 +34,15 @@ func TestAllInOrder(t *testing.T) {
 	for _, order := range orders {
 		inBubble(t, func(t *testing.T, f *fake) {
 			l, r := f.holds(t, order)
-			if f.keys("try") != order || l.Key() != "fake:"+order[:1] {
-				t.Errorf("%s, and named as %s: %s", f.keys("try"), l.Key(), order)
-			}
+			assert.That(t, f.keys("try") == order && l.Key() == "fake:"+order[:1], "%s, and named as %s: %s", f.keys("try"), l.Key(), order)
 			time.Sleep(30 * time.Second)
-			if err := l.Release(t.Context()); err != nil || f.keys("release") != reverse(order) || !f.free(t, order) {
-				t.Errorf("%s released as %s: %v", order, f.keys("release"), err)
-			}
+			err := l.Release(t.Context())
+			assert.That(t, err == nil && f.keys("release") == reverse(order) && f.free(t, order),
+				"%s released as %s: %v", order, f.keys("release"), err)
 			var got, want []string
 			for _, e := range r.all {
 				got = append(got, string(e.Kind)+" "+e.Place)
-				if e.Mode != replock.Exclusive || e.Key != e.Place || e.Time.IsZero() {
-					t.Errorf("%+v", e)
-				}
+				assert.That(t, e.Mode == replock.Exclusive && e.Key == e.Place && !e.Time.IsZero(), "%+v", e)
 			}
 			for _, kind := range []string{"acquired", "refreshed", "released"} {
 				want = append(want, kind+" fake:a", kind+" fake:b", kind+" fake:c")
@@ -71,12 +68,10 @@ func TestAllOrNothing(t *testing.T) {
 					t.Fatalf("%s refused: %v", theirs, err)
 				}
 				before, _, _ := strings.Cut(order, theirs)
-				if f.keys("try") != before+theirs || f.keys("release") != reverse(before) || !f.free(t, before) {
-					t.Errorf("%s: %v", order, f.calls)
-				}
-				if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Place != "fake:"+theirs || e[0].Name != theirs || e[0].Waited != 0 || len(e[0].Holders) != 1 {
-					t.Errorf("events: %+v", e)
-				}
+				assert.That(t, f.keys("try") == before+theirs && f.keys("release") == reverse(before) && f.free(t, before), "%s: %v", order, f.calls)
+				e := r.of(replock.EventBlocked)
+				assert.That(t, len(e) == 1 && e[0].Place == "fake:"+theirs && e[0].Name == theirs && e[0].Waited == 0 && len(e[0].Holders) == 1,
+					"events: %+v", e)
 			})
 		}
 	}
@@ -88,9 +83,8 @@ func TestBrokenMember(t *testing.T) {
 		f.disturb(failing("try", "c", locking.ErrUnfit))
 		r := &record{}
 		lock, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
-		if lock != nil || !errors.Is(err, locking.ErrUnfit) || f.keys("release") != "ba" || len(r.of(replock.EventBlocked)) > 0 {
-			t.Errorf("%v, %v", err, f.calls)
-		}
+		assert.That(t, lock == nil && errors.Is(err, locking.ErrUnfit) && f.keys("release") == "ba" && len(r.of(replock.EventBlocked)) == 0,
+			"%v, %v", err, f.calls)
 	})
 }
 
@@ -103,9 +97,7 @@ func TestKnownHolderBehindASilentSystem(t *testing.T) {
 			f.disturb(failing("try", "a", locking.ErrUnreachable))
 			s := f.set(0, order)
 			l, err := s.Acquire(t.Context(), (&record{}).observe)
-			if l != nil || !errors.Is(err, replock.ErrHeld) || s.failed.place().Name != "b" || !f.free(t, "c") {
-				t.Errorf("%s: %v", order, err)
-			}
+			assert.That(t, l == nil && errors.Is(err, replock.ErrHeld) && s.failed.place().Name == "b" && f.free(t, "c"), "%s: %v", order, err)
 			s = f.set(0, "ac")
 			if l, err := s.Acquire(t.Context(), (&record{}).observe); l != nil || !errors.Is(err, store.ErrUnreachable) || s.Answered() || !f.free(t, "c") {
 				t.Errorf("nothing is held: %v", err)
@@ -118,9 +110,7 @@ func TestKnownHolderBehindASilentSystem(t *testing.T) {
 func TestTwoNamesOfOneLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, err := f.set(replock.Forever, "aba").Acquire(t.Context(), (&record{}).observe)
-		if l != nil || !errors.As(err, new(URLError)) || !f.free(t, "ab") {
-			t.Errorf("%v, %v", l, err)
-		}
+		assert.That(t, l == nil && errors.As(err, new(URLError)) && f.free(t, "ab"), "%v, %v", l, err)
 	})
 }
 
@@ -131,9 +121,7 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 			f.take(t, theirs, 2*time.Minute)
 			for at := 130 * time.Millisecond; at < 2*time.Minute; at += 130 * time.Millisecond {
 				time.AfterFunc(at, func() {
-					if !f.free(t, others) {
-						t.Errorf("%v, while %s is waited for: %s aren't free", at, theirs, others)
-					}
+					assert.That(t, f.free(t, others), "%v, while %s is waited for: %s aren't free", at, theirs, others)
 				})
 			}
 			r := &record{}
@@ -164,9 +152,7 @@ func TestOppositeWishes(t *testing.T) {
 					}
 					time.Sleep(700 * time.Millisecond)
 					inside--
-					if l.Lost() != nil || l.Release(t.Context()) != nil {
-						t.Error("lost")
-					}
+					assert.That(t, l.Lost() == nil && l.Release(t.Context()) == nil, "lost")
 				}
 				ended <- order
 			}()
@@ -186,9 +172,7 @@ func TestOppositeWishes(t *testing.T) {
 		<-ended
 		stop()
 		<-ended
-		if !f.free(t, "xyz") {
-			t.Error("a lock is left")
-		}
+		assert.That(t, f.free(t, "xyz"), "a lock is left")
 	})
 }
 
@@ -207,12 +191,10 @@ func TestWaitIsOfTheWholeSet(t *testing.T) {
 		lock, err := f.set(wait, "ab").Acquire(t.Context(), r.observe)
 		var refused session.HeldError
 		now := f.clock.Elapsed()
-		if lock != nil || !errors.As(err, &refused) || now > wait || now < wait-poll || refused.Waited != now || len(f.asked("release")) == 0 {
-			t.Errorf("at %v: %v", now, err)
-		}
-		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != now || e[0].Place != refused.Place.URL {
-			t.Errorf("events: %+v", e)
-		}
+		assert.That(t, lock == nil && errors.As(err, &refused) && now <= wait && now >= wait-poll && refused.Waited == now && len(f.asked("release")) != 0,
+			"at %v: %v", now, err)
+		e := r.of(replock.EventBlocked)
+		assert.That(t, len(e) == 1 && e[0].Waited == now && e[0].Place == refused.Place.URL, "events: %+v", e)
 	})
 }
 
@@ -244,12 +226,9 @@ func TestPausesAreInTheWait(t *testing.T) {
 			s.members = append(s.members, &stub{teases: true, err: &replock.HeldError{Mode: replock.Shared, Holders: []replock.Info{{Keys: []string{"key"}}}}})
 		}
 		lock, err := s.Acquire(t.Context(), r.observe)
-		if lock != nil || !errors.Is(err, replock.ErrHeld) || f.clock.Elapsed() != wait {
-			t.Errorf("at %v: %v", f.clock.Elapsed(), err)
-		}
-		if e := r.of(replock.EventBlocked); len(e) != 1 || e[0].Waited != wait || e[0].Mode != replock.Shared {
-			t.Errorf("events: %+v", e)
-		}
+		assert.That(t, lock == nil && errors.Is(err, replock.ErrHeld) && f.clock.Elapsed() == wait, "at %v: %v", f.clock.Elapsed(), err)
+		e := r.of(replock.EventBlocked)
+		assert.That(t, len(e) == 1 && e[0].Waited == wait && e[0].Mode == replock.Shared, "events: %+v", e)
 	})
 }
 
@@ -260,18 +239,13 @@ func TestAnsweredIsOfTheFailure(t *testing.T) {
 		for _, yes := range []bool{true, false} {
 			s := f.set(0, "a")
 			s.members = append(s.members, &stub{err: errors.New("it failed"), yes: yes}, &stub{err: errors.New("not asked"), yes: !yes})
-			if s.Answered() {
-				t.Error("before Acquire")
-			}
-			if _, err := s.Acquire(t.Context(), func(events.Event) {}); err == nil || err.Error() != "it failed" || s.Answered() != yes {
-				t.Errorf("%v, answered %t", err, s.Answered())
-			}
+			assert.That(t, !s.Answered(), "before Acquire")
+			_, err := s.Acquire(t.Context(), func(events.Event) {})
+			assert.That(t, err != nil && err.Error() == "it failed" && s.Answered() == yes, "%v, answered %t", err, s.Answered())
 		}
 		s := f.set(0, "a")
 		_, err := s.Acquire(t.Context(), func(events.Event) {})
-		if err != nil || !s.Answered() {
-			t.Errorf("held: %v, answered %t", err, s.Answered())
-		}
+		assert.That(t, err == nil && s.Answered(), "held: %v, answered %t", err, s.Answered())
 	})
 }
 
@@ -282,9 +256,7 @@ func TestSettle(t *testing.T) {
 		s.settle = 5 * time.Minute
 		for at := time.Second; at < s.settle; at += 10 * time.Second {
 			time.AfterFunc(at, func() {
-				if f.free(t, "a") || f.free(t, "b") {
-					t.Errorf("not held at %v", at)
-				}
+				assert.That(t, !f.free(t, "a") && !f.free(t, "b"), "not held at %v", at)
 			})
 		}
 		_, err := s.Acquire(t.Context(), (&record{}).observe)
@@ -323,12 +295,10 @@ func TestSettleFails(t *testing.T) {
 				f.breakLock(t, c.broken)
 			})
 			l, err := s.Acquire(ctx, (&record{}).observe)
-			if now := f.clock.Elapsed(); l != nil || !errors.Is(err, c.want) || now < c.least || now > c.most || !s.Answered() {
-				t.Errorf("%s: at %v: %v, %v, answered %t", name, now, l, err, s.Answered())
-			}
-			if f.keys("release") != "ba" || !f.free(t, "ab") {
-				t.Errorf("%s: released %s", name, f.keys("release"))
-			}
+			now := f.clock.Elapsed()
+			assert.That(t, l == nil && errors.Is(err, c.want) && now >= c.least && now <= c.most && s.Answered(),
+				"%s: at %v: %v, %v, answered %t", name, now, l, err, s.Answered())
+			assert.That(t, f.keys("release") == "ba" && f.free(t, "ab"), "%s: released %s", name, f.keys("release"))
 		})
 	}
 }
@@ -350,9 +320,7 @@ func TestLostWhileOthersAreAcquired(t *testing.T) {
 				return nil
 			})
 			l, err := s.Acquire(t.Context(), (&record{}).observe)
-			if l != nil || !errors.Is(err, replock.ErrLost) || !f.free(t, "b") {
-				t.Errorf("renewed each %v: %v, %v", interval, l, err)
-			}
+			assert.That(t, l == nil && errors.Is(err, replock.ErrLost) && f.free(t, "b"), "renewed each %v: %v, %v", interval, l, err)
 		})
 	}
 }
@@ -392,12 +360,8 @@ func TestEventsOfRepositories(t *testing.T) {
 			}
 			r.observe(e)
 		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := l.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.OK(t, err)
+		assert.Is(t, l.Release(t.Context()), nil)
 		s.Flush(t.Context())
 		var got []string
 		for _, e := range r.all {
@@ -405,9 +369,8 @@ func TestEventsOfRepositories(t *testing.T) {
 				got = append(got, string(e.Kind)+" "+e.Place)
 			}
 		}
-		if want := []string{"acquired repo:/r#a", "acquired repo:/r#b", "released repo:/r#b", "released repo:/r#a"}; !slices.Equal(got, want) {
-			t.Errorf("%q", got)
-		}
+		want := []string{"acquired repo:/r#a", "acquired repo:/r#b", "released repo:/r#b", "released repo:/r#a"}
+		assert.That(t, slices.Equal(got, want), "%q", got)
 	})
 }
 
@@ -422,21 +385,18 @@ func TestOfAll(t *testing.T) {
 	c := stubLock{deadline: 40, seen: clock.Reading{Wall: 3, Elapsed: 10}, lost: sure, err: last}
 	for _, locks := range [][]session.Lock{{a, b, c}, {c, b, a}, {b, c, a}} {
 		l := newSetLock(locks)
-		if l.Deadline() != 20 || l.Seen() != c.seen || l.Lost() != sure {
-			t.Errorf("deadline %v, seen %v, lost %v", l.Deadline(), l.Seen(), l.Lost())
-		}
+		assert.That(t, l.Deadline() == 20 && l.Seen() == c.seen && l.Lost() == sure,
+			"deadline %v, seen %v, lost %v", l.Deadline(), l.Seen(), l.Lost())
 		for _, f := range []func(context.Context) error{l.Check, l.Renew} {
-			if err := f(t.Context()); !errors.Is(err, first) || !errors.Is(err, last) {
-				t.Error(err)
-			}
+			err := f(t.Context())
+			assert.That(t, errors.Is(err, first) && errors.Is(err, last), "%v", err)
 		}
 	}
 	if l := newSetLock([]session.Lock{a, b}); l.Lost() != maybe {
 		t.Errorf("lost %v", l.Lost())
 	}
-	if l := newSetLock([]session.Lock{stubLock{}, stubLock{}}); l.Lost() != nil || l.Check(t.Context()) != nil {
-		t.Errorf("held: %v, %v", l.Lost(), l.Check(t.Context()))
-	}
+	l := newSetLock([]session.Lock{stubLock{}, stubLock{}})
+	assert.That(t, l.Lost() == nil && l.Check(t.Context()) == nil, "held: %v, %v", l.Lost(), l.Check(t.Context()))
 }
 
 // TestContextOfASet: the loss of one lock ends the set's context with its cause, and the others
@@ -448,15 +408,13 @@ func TestContextOfASet(t *testing.T) {
 		<-l.Context().Done()
 		synctest.Wait()
 		lost := l.Lost()
-		if !errors.Is(context.Cause(l.Context()), replock.ErrLost) || lost == nil || lost.Key != "fake:B" || f.free(t, "a") || f.free(t, "c") {
-			t.Errorf("%v, %v", context.Cause(l.Context()), lost)
-		}
+		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && lost != nil && lost.Key == "fake:B" && !f.free(t, "a") && !f.free(t, "c"),
+			"%v, %v", context.Cause(l.Context()), lost)
 		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || len(f.asked("resume")) > 0 {
 			t.Errorf("resumed: %v", err)
 		}
-		if err := l.Release(t.Context()); err != nil || f.keys("release") != "cBa" || !f.free(t, "ac") {
-			t.Errorf("%v, %v", err, f.keys("release"))
-		}
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && f.keys("release") == "cBa" && f.free(t, "ac"), "%v, %v", err, f.keys("release"))
 	})
 }
 
@@ -479,16 +437,11 @@ func TestResumeOfASet(t *testing.T) {
 			t.Fatalf("%v", lost)
 		}
 		again, err := l.Resume(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if f.keys("resume") != "BC" || len(r.of(replock.EventResumed)) != 2 || again.Lost() != nil || again.Context().Err() != nil {
-			t.Errorf("resumed %v; lost: %v", f.keys("resume"), again.Lost())
-		}
+		assert.OK(t, err)
+		assert.That(t, f.keys("resume") == "BC" && len(r.of(replock.EventResumed)) == 2 && again.Lost() == nil && again.Context().Err() == nil,
+			"resumed %v; lost: %v", f.keys("resume"), again.Lost())
 		time.Sleep(10 * time.Minute)
-		if again.Lost() != nil || again.Deadline() <= f.clock.Elapsed() {
-			t.Errorf("lost: %v", again.Lost())
-		}
+		assert.That(t, again.Lost() == nil && again.Deadline() > f.clock.Elapsed(), "lost: %v", again.Lost())
 		f.breakLock(t, "C")
 		<-again.Context().Done()
 		if err := again.Release(t.Context()); err != nil || f.keys("release") != "dCBa" {
@@ -507,20 +460,14 @@ func TestResumeOfASetFails(t *testing.T) {
 		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
 			t.Fatalf("%v, %v", again, err)
 		}
-		if lost := l.Lost(); lost == nil || !lost.Definite || lost.Key != "fake:C" {
-			t.Errorf("lost: %v", lost)
-		}
-		if err := l.Release(t.Context()); err != nil || !f.free(t, "aB") {
-			t.Errorf("released: %v", err)
-		}
-		if f.Backend.Renew(t.Context(), theirs) != nil {
-			t.Error("it released another's lock")
-		}
+		lost := l.Lost()
+		assert.That(t, lost != nil && lost.Definite && lost.Key == "fake:C", "lost: %v", lost)
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && f.free(t, "aB"), "released: %v", err)
+		assert.That(t, f.Backend.Renew(t.Context(), theirs) == nil, "it released another's lock")
 		n := len(f.asked("renew"))
 		time.Sleep(time.Hour)
-		if len(f.asked("renew")) != n {
-			t.Error("a lock is renewed after its release")
-		}
+		assert.That(t, len(f.asked("renew")) == n, "a lock is renewed after its release")
 	})
 }
 
@@ -533,12 +480,10 @@ func TestLossEndsAResume(t *testing.T) {
 		l.all()[0].(*held).files = true // which bound their waits themselves
 		began := f.clock.Elapsed()
 		again, err := l.Resume(t.Context())
-		if lost := l.Lost(); again != nil || err == nil || lost == nil || !lost.Definite || lost.Key != "fake:c" {
-			t.Errorf("%v, %v, lost %v", again, err, lost)
-		}
-		if took := f.clock.Elapsed() - began; took > 20*time.Second {
-			t.Errorf("after %v", took)
-		}
+		lost := l.Lost()
+		assert.That(t, again == nil && err != nil && lost != nil && lost.Definite && lost.Key == "fake:c", "%v, %v, lost %v", again, err, lost)
+		took := f.clock.Elapsed() - began
+		assert.That(t, took <= 20*time.Second, "after %v", took)
 		f.slow = 0
 		if _ = l.Release(t.Context()); !f.free(t, "B") {
 			t.Error("B is left")
@@ -551,9 +496,8 @@ func TestReleaseFailsInASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := f.holds(t, "abc")
 		f.disturb(failing("release", "b", locking.ErrPermission))
-		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrPermission) || !f.free(t, "ac") || l.Context().Err() == nil {
-			t.Errorf("%v", err)
-		}
+		err := l.Release(t.Context())
+		assert.That(t, errors.Is(err, locking.ErrPermission) && f.free(t, "ac") && l.Context().Err() != nil, "%v", err)
 	})
 }
 
@@ -571,15 +515,11 @@ func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 		time.Sleep(l.Deadline() - f.clock.Elapsed() - patience/2)
 		start := f.clock.Elapsed()
 		time.AfterFunc(3*patience, func() {
-			if !f.free(t, "a") {
-				t.Error("a isn't free")
-			}
+			assert.That(t, f.free(t, "a"), "a isn't free")
 		})
-		if err := l.Release(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
-			t.Error(err)
-		}
-		if took := f.clock.Elapsed() - start; took > maxTry+patience || len(r.of(replock.EventLost)) > 0 {
-			t.Errorf("all released after %v, lost %v", took, r.of(replock.EventLost))
-		}
+		err := l.Release(t.Context())
+		assert.Is(t, err, locking.ErrUnreachable)
+		took := f.clock.Elapsed() - start
+		assert.That(t, took <= maxTry+patience && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
 	})
 }

@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -33,9 +32,7 @@ func examine(ctx context.Context, s store.Store, opts doctor.Options) (doctor.Re
 func run(t *testing.T, s store.Store, opts doctor.Options) doctor.Report {
 	t.Helper()
 	report, err := examine(t.Context(), s, opts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return report
 }
 
@@ -76,25 +73,17 @@ func expect(t *testing.T, r doctor.Report, want results) {
 
 func fitness(t *testing.T, r doctor.Report, want doctor.Fitness) {
 	t.Helper()
-	if r.Verdict.Fitness != want {
-		t.Errorf("%+v, want %s", r.Verdict, want)
-	}
-	if (r.Plan != nil) != (want == doctor.Fit) {
-		t.Errorf("plan: %+v", r.Plan)
-	}
+	assert.That(t, r.Verdict.Fitness == want, "%+v, want %s", r.Verdict, want)
+	assert.That(t, (r.Plan != nil) == (want == doctor.Fit), "plan: %+v", r.Plan)
 }
 
 // left returns the keys of all objects. Those of them that the report doesn't name are an error.
 func left(t *testing.T, m *mem.Store, r doctor.Report) []string {
 	t.Helper()
 	keys, err := store.Keys(t.Context(), m, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for _, key := range keys {
-		if !slices.Contains(r.Left, key) {
-			t.Errorf("%s is left, and not named", key)
-		}
+		assert.That(t, slices.Contains(r.Left, key), "%s is left, and not named", key)
 	}
 	return keys
 }
@@ -102,9 +91,8 @@ func left(t *testing.T, m *mem.Store, r doctor.Report) []string {
 // clean checks that no object is left, nor named as left.
 func clean(t *testing.T, m *mem.Store, r doctor.Report) {
 	t.Helper()
-	if got := left(t, m, r); len(got)+len(r.Left) > 0 {
-		t.Errorf("left: %v, named: %v", got, r.Left)
-	}
+	got := left(t, m, r)
+	assert.That(t, len(got)+len(r.Left) == 0, "left: %v, named: %v", got, r.Left)
 }
 
 // tapped returns a good store behind hooks, and the store.
@@ -354,21 +342,15 @@ func TestStores(t *testing.T) {
 					lines = append(lines, c.Detail)
 				}
 				if r.Plan != nil {
-					if len(r.Plan.Says) == 0 {
-						t.Error("lacks the plan")
-					}
+					assert.That(t, len(r.Plan.Says) != 0, "lacks the plan")
 					lines, r.Plan.Says = append(lines, r.Plan.Says...), nil
-					if diff := cmp.Diff(test.plan, *r.Plan); diff != "" {
-						t.Error(diff)
-					}
+					assert.Equal(t, *r.Plan, test.plan)
 				}
-				if says := strings.Join(lines, "\n") + "\n"; !strings.Contains(says, "\n"+test.says) {
-					t.Errorf("it doesn't say %q:%s", test.says, says)
-				}
+				says := strings.Join(lines, "\n") + "\n"
+				assert.That(t, strings.Contains(says, "\n"+test.says), "it doesn't say %q:%s", test.says, says)
 				if test.flaw.keeps {
-					if keys := left(t, m, r); len(keys) == 0 || len(keys) != len(r.Left) {
-						t.Errorf("%d are left, %d are named", len(keys), len(r.Left))
-					}
+					keys := left(t, m, r)
+					assert.That(t, len(keys) != 0 && len(keys) == len(r.Left), "%d are left, %d are named", len(keys), len(r.Left))
 					return
 				}
 				clean(t, m, r)
@@ -399,18 +381,15 @@ func TestHandles(t *testing.T) {
 func TestIgnoredSaysHowOften(t *testing.T) {
 	r := run(t, mem.New(mem.Options{IfAbsent: mem.Ignored}), doctor.Options{})
 	c := check(t, r, doctor.IfNoneMatchRace)
-	if !strings.Contains(c.Detail, "ignored: 160 of 160 won") || c.Counts["won"] != 160 || c.Counts["rounds_with_several_winners"] != 20 {
-		t.Errorf("%+v", c)
-	}
+	assert.That(t, strings.Contains(c.Detail, "ignored: 160 of 160 won") && c.Counts["won"] == 160 && c.Counts["rounds_with_several_winners"] == 20,
+		"%+v", c)
 }
 
 // TestReport: every check is reported, in order, and JSON has the names that
 // scripts rely on.
 func TestReport(t *testing.T) {
 	raw, err := json.Marshal(run(t, mem.New(mem.Options{}), doctor.Options{}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	var got struct {
 		Store, Prefix string
 		Checks        []struct{ Name, Result, Detail string }
@@ -424,43 +403,30 @@ func TestReport(t *testing.T) {
 		Plan    map[string]any
 		Verdict struct{ Fitness, Summary string }
 	}
-	if err := json.Unmarshal(raw, &got); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, json.Unmarshal(raw, &got))
 	var names, requests []string
 	for _, c := range got.Checks {
 		names = append(names, c.Name)
-		if c.Detail == "" || c.Result == "" {
-			t.Errorf("%+v", c)
-		}
+		assert.That(t, c.Detail != "" && c.Result != "", "%+v", c)
 	}
 	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_none_match_deleted if_match if_match_race if_match_absent " +
 		"conditional_delete versioning object_lock one_clock clock_offset"
-	if s := strings.Join(names, " "); s != want {
-		t.Errorf("checks: %s", s)
-	}
+	assert.Equal(t, strings.Join(names, " "), want, "checks")
 	for _, l := range got.Latency {
 		requests = append(requests, l.Request)
-		if l.N == 0 || l.Median_ms == nil || l.P99_ms == nil || *l.P99_ms < *l.Median_ms {
-			t.Errorf("%+v", l)
-		}
+		assert.That(t, l.N != 0 && l.Median_ms != nil && l.P99_ms != nil && *l.P99_ms >= *l.Median_ms, "%+v", l)
 	}
-	if s := strings.Join(requests, ", "); s != "list, get, put, put if-none-match, put if-match, delete, delete if-match" {
-		t.Errorf("latencies of %s", s)
-	}
+	s := strings.Join(requests, ", ")
+	assert.That(t, s == "list, get, put, put if-none-match, put if-match, delete, delete if-match", "latencies of %s", s)
 	for _, key := range []string{"shared_round_trips", "exclusive_round_trips", "renewal", "release", "fence", "conditions", "says"} {
-		if _, found := got.Plan[key]; !found {
-			t.Errorf("no %s in the plan", key)
-		}
+		_, found := got.Plan[key]
+		assert.That(t, found, "no %s in the plan", key)
 	}
 	for _, key := range []string{"offset_seconds", "uncertainty_seconds", "source"} {
-		if _, found := got.Clock[key]; !found {
-			t.Errorf("no %s of the clock", key)
-		}
+		_, found := got.Clock[key]
+		assert.That(t, found, "no %s of the clock", key)
 	}
-	if got.Store != "mem" || got.Verdict.Fitness != "fit" || got.Verdict.Summary == "" {
-		t.Errorf("%s", raw)
-	}
+	assert.That(t, got.Store == "mem" && got.Verdict.Fitness == "fit" && got.Verdict.Summary != "", "%s", raw)
 }
 
 // TestNoLock: none of doctor's objects can be taken for a lock.
@@ -481,25 +447,19 @@ func TestNoLock(t *testing.T) {
 		t.Fatalf("only %d puts", len(put))
 	}
 	for _, key := range put {
-		if !strings.HasPrefix(key, r.Prefix) || strings.Contains(key, "/lock.") {
-			t.Errorf("wrote %q", key)
-		}
+		assert.That(t, strings.HasPrefix(key, r.Prefix) && !strings.Contains(key, "/lock."), "wrote %q", key)
 	}
-	if !strings.HasPrefix(r.Prefix, prefix+"doctor-") {
-		t.Errorf("wrote below %q", r.Prefix)
-	}
+	assert.That(t, strings.HasPrefix(r.Prefix, prefix+"doctor-"), "wrote below %q", r.Prefix)
 }
 
 // TestPrefix: an invalid prefix is refused.
 func TestPrefix(t *testing.T) {
 	for _, p := range []string{"index", "/", "a//", "../"} {
 		s, _ := tapped()
-		if _, err := doctor.Run(t.Context(), s, doctor.Options{Prefix: p, Locks: locks}); err == nil {
-			t.Errorf("%q was taken", p)
-		}
-		if n, _ := s.Count(); n > 0 {
-			t.Errorf("%q: %d requests", p, n)
-		}
+		_, err := doctor.Run(t.Context(), s, doctor.Options{Prefix: p, Locks: locks})
+		assert.That(t, err != nil, "%q was taken", p)
+		n, _ := s.Count()
+		assert.That(t, n == 0, "%q: %d requests", p, n)
 	}
 }
 
@@ -507,9 +467,7 @@ func TestPrefix(t *testing.T) {
 func TestProgress(t *testing.T) {
 	var steps []string
 	run(t, mem.New(mem.Options{}), doctor.Options{Progress: func(what string) { steps = append(steps, what) }})
-	if !slices.Contains(steps, "list after write") || steps[len(steps)-1] != "cleaning up" {
-		t.Errorf("%q", steps)
-	}
+	assert.That(t, slices.Contains(steps, "list after write") && steps[len(steps)-1] == "cleaning up", "%q", steps)
 }
 
 // able is a store with the optional abilities of a backend.
@@ -554,9 +512,8 @@ func TestConditionalDelete(t *testing.T) {
 			s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: deletes}
 			r := run(t, s, opts)
 			expect(t, r, map[string]doctor.Result{doctor.ConditionalDelete: want.result})
-			if c := check(t, r, doctor.ConditionalDelete); !strings.Contains(c.Detail, want.says) {
-				t.Errorf("%s: %s", deletes, c.Detail)
-			}
+			c := check(t, r, doctor.ConditionalDelete)
+			assert.That(t, strings.Contains(c.Detail, want.says), "%s: %s", deletes, c.Detail)
 			fitness(t, r, doctor.Fit)
 			clean(t, s.Store, r)
 		}
@@ -581,19 +538,14 @@ func TestDescription(t *testing.T) {
 			s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: "keeps", is: test.is, err: test.err}
 			r := run(t, s, opts)
 			expect(t, r, map[string]doctor.Result{doctor.Versioning: test.versioning, doctor.ObjectLock: test.lock})
-			if c := check(t, r, doctor.Versioning); !strings.Contains(c.Detail, test.says) {
-				t.Errorf("%+v: %s", test.is, c.Detail)
-			}
-			if r.Server != test.is.Server {
-				t.Errorf("server %q", r.Server)
-			}
+			c := check(t, r, doctor.Versioning)
+			assert.That(t, strings.Contains(c.Detail, test.says), "%+v: %s", test.is, c.Detail)
+			assert.That(t, r.Server == test.is.Server, "server %q", r.Server)
 			fitness(t, r, doctor.Fit)
 		}
 		s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: "keeps", err: &store.Error{Op: "describe", Err: store.ErrConfig}}
 		r, err := examine(t.Context(), s, opts)
-		if !errors.Is(err, store.ErrConfig) {
-			t.Errorf("error: %v", err)
-		}
+		assert.Is(t, err, store.ErrConfig)
 		clean(t, s.Store, r)
 	})
 }
@@ -646,9 +598,8 @@ func both(ctx context.Context, a, b store.Store, opts doctor.Options) (doctor.Re
 func TestBothApart(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 		r, err := both(t.Context(), &flawed{Store: mem.New(mem.Options{})}, &flawed{Store: mem.New(mem.Options{})}, opts)
-		if err != nil || r.Also == nil || r.Verdict.Fitness != doctor.Unfit || r.Also.Verdict.Fitness != doctor.Unfit {
-			t.Errorf("%v, %+v", err, r.Verdict)
-		}
+		assert.That(t, err == nil && r.Also != nil && r.Verdict.Fitness == doctor.Unfit && r.Also.Verdict.Fitness == doctor.Unfit,
+			"%v, %+v", err, r.Verdict)
 	})
 }
 
@@ -678,12 +629,10 @@ func TestBoth(t *testing.T) {
 					t.Fatal(err)
 				}
 				there, back := check(t, r, doctor.ListAfterWrite), check(t, *r.Also, doctor.ListAfterWrite)
-				if there.Result != test.there || back.Result != test.back {
-					t.Errorf("there %s, want %s: %s; back %s, want %s: %s", there.Result, test.there, there.Detail, back.Result, test.back, back.Detail)
-				}
-				if fit := test.there == ok && test.back == ok; (r.Fitness() == doctor.Fit) != fit {
-					t.Errorf("fitness %v, there %v, back %v", r.Fitness(), r.Verdict, r.Also.Verdict)
-				}
+				assert.That(t, there.Result == test.there && back.Result == test.back,
+					"there %s, want %s: %s; back %s, want %s: %s", there.Result, test.there, there.Detail, back.Result, test.back, back.Detail)
+				fit := test.there == ok && test.back == ok
+				assert.That(t, (r.Fitness() == doctor.Fit) == fit, "fitness %v, there %v, back %v", r.Fitness(), r.Verdict, r.Also.Verdict)
 				clean(t, m, r)
 				clean(t, m, *r.Also)
 			})
@@ -741,24 +690,20 @@ func TestPermissions(t *testing.T) {
 				expect(t, r, test.want)
 				fitness(t, r, test.fit)
 				i := slices.IndexFunc(r.Checks, func(c doctor.Check) bool { return c.Refused })
-				if c := r.Checks[i]; !strings.HasPrefix(c.Detail, test.says) || !strings.Contains(c.Detail, "permission denied") {
-					t.Errorf("%s says %q", c.Name, c.Detail)
-				}
+				c := r.Checks[i]
+				assert.That(t, strings.HasPrefix(c.Detail, test.says) && strings.Contains(c.Detail, "permission denied"),
+					"%s says %q", c.Name, c.Detail)
 				keys := left(t, m, r)
-				if undeletable := name == "delete" || name == "overwrite and delete"; len(keys) != len(r.Left) || (len(keys) > 0) != undeletable {
-					t.Errorf("%d are left, %d are named", len(keys), len(r.Left))
-				}
+				undeletable := name == "delete" || name == "overwrite and delete"
+				assert.That(t, len(keys) == len(r.Left) && (len(keys) > 0) == undeletable, "%d are left, %d are named", len(keys), len(r.Left))
 				if test.fit != doctor.Fit {
 					return
 				}
 				for _, key := range keys {
-					if body, _, err := m.Get(t.Context(), key, 1); err != nil || len(body) != 0 {
-						t.Errorf("%s isn't emptied: %q, %v", key, body, err)
-					}
+					body, _, err := m.Get(t.Context(), key, 1)
+					assert.That(t, err == nil && len(body) == 0, "%s isn't emptied: %q, %v", key, body, err)
 				}
-				if r.Plan == nil || r.Plan.Release != "empty_put" {
-					t.Errorf("plan: %+v", r.Plan)
-				}
+				assert.That(t, r.Plan != nil && r.Plan.Release == "empty_put", "plan: %+v", r.Plan)
 			})
 		})
 	}
@@ -777,8 +722,6 @@ func TestCreatesWithoutDelete(t *testing.T) {
 			return nil
 		})
 		c := check(t, run(t, s, opts), doctor.IfMatchAbsent)
-		if c.Result != warn || !strings.Contains(c.Detail, "MinIO before September 2025") {
-			t.Errorf("%+v", c)
-		}
+		assert.That(t, c.Result == warn && strings.Contains(c.Detail, "MinIO before September 2025"), "%+v", c)
 	})
 }

@@ -1,6 +1,7 @@
 package doctor
 
 import (
+	"github.com/repolock/repolock/internal/test/assert"
 	"testing"
 	"time"
 )
@@ -15,8 +16,6 @@ func TestRank(t *testing.T) {
 		n, percent int
 		want       time.Duration
 	}{{1, 50, 1}, {1, 99, 1}, {2, 50, 1}, {2, 99, 2}, {3, 50, 2}, {100, 50, 50}, {100, 99, 99}, {60, 99, 60}, {200, 99, 198}} {
-		if got := rank(sorted[:test.n], test.percent); got != test.want {
-			t.Errorf("%d%% of %d: %d, want %d", test.percent, test.n, got, test.want)
-		}
+		assert.Equal(t, rank(sorted[:test.n], test.percent), test.want, "%d%% of %d", test.percent, test.n)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/store"
@@ -46,12 +47,8 @@ func TestCancelled(t *testing.T) {
 				return nil
 			})
 			r, err := examine(ctx, s, opts)
-			if !errors.Is(err, errStop) {
-				t.Errorf("at request %d: %v", at, err)
-			}
-			if len(r.Checks) != 18 || len(r.Left) > 0 {
-				t.Errorf("at request %d: %+v", at, r)
-			}
+			assert.Is(t, err, errStop, "at request %d", at)
+			assert.That(t, len(r.Checks) == 18 && len(r.Left) == 0, "at request %d: %+v", at, r)
 			fitness(t, r, doctor.NotKnown)
 			clean(t, m, r)
 			cancel(nil)
@@ -65,10 +62,7 @@ func TestCancelledWhileItFails(t *testing.T) {
 		s.Before(func(context.Context, hookstore.Request) error { return errReset })
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
-		_, err := examine(ctx, s, opts)
-		if !errors.Is(err, errStop) {
-			t.Errorf("error: %v", err)
-		}
+		assert.Is(t, assert.Err(examine(ctx, s, opts)), errStop)
 	})
 }
 
@@ -88,15 +82,11 @@ func TestUnreachable(t *testing.T) {
 					return err
 				})
 				r, got := examine(t.Context(), s, opts)
-				if got == nil || err != nil && !errors.Is(got, err) {
-					t.Errorf("error: %v", got)
-				}
-				if took := opts.Clock.Elapsed(); took > 15*time.Second {
-					t.Errorf("took %v", took)
-				}
-				if _, by := s.Count(); by["put"] > 0 || len(r.Left) > 0 {
-					t.Errorf("%v, left %v", by, r.Left)
-				}
+				assert.That(t, got != nil && (err == nil || errors.Is(got, err)), "error: %v", got)
+				took := opts.Clock.Elapsed()
+				assert.That(t, took <= 15*time.Second, "took %v", took)
+				_, by := s.Count()
+				assert.That(t, by["put"] == 0 && len(r.Left) == 0, "%v, left %v", by, r.Left)
 				fitness(t, r, doctor.NotKnown)
 			})
 		})
@@ -114,19 +104,14 @@ func TestOutage(t *testing.T) {
 			return nil
 		})
 		r, err := examine(t.Context(), s, opts)
-		if !errors.Is(err, errReset) {
-			t.Errorf("error: %v", err)
-		}
-		if took := opts.Clock.Elapsed(); took > 45*time.Second {
-			t.Errorf("took %v", took)
-		}
-		if keys := left(t, m, r); len(keys) == 0 {
-			t.Error("nothing is left")
-		}
+		assert.Is(t, err, errReset)
+		took := opts.Clock.Elapsed()
+		assert.That(t, took <= 45*time.Second, "took %v", took)
+		keys := left(t, m, r)
+		assert.That(t, len(keys) != 0, "nothing is left")
 		fitness(t, r, doctor.NotKnown)
-		if _, found := r.Check(doctor.ClockOffset); !found {
-			t.Error("checks are missing")
-		}
+		_, found := r.Check(doctor.ClockOffset)
+		assert.That(t, found, "checks are missing")
 	})
 }
 
@@ -148,9 +133,8 @@ func TestSlowCleanup(t *testing.T) {
 			}
 		}
 		r := run(t, s, opts)
-		if len(r.Left) > 0 || len(said) < 3 || !strings.HasPrefix(said[len(said)-1], "cleaning up: ") {
-			t.Errorf("%d objects are left; the progress was %q", len(r.Left), said)
-		}
+		assert.That(t, len(r.Left) == 0 && len(said) >= 3 && strings.HasPrefix(said[len(said)-1], "cleaning up: "),
+			"%d objects are left; the progress was %q", len(r.Left), said)
 		clean(t, m, r)
 	})
 }
@@ -168,12 +152,10 @@ func TestStuckCleanup(t *testing.T) {
 			return nil
 		})
 		r, err := examine(t.Context(), s, opts)
-		if keys := left(t, m, r); err == nil || len(keys) == 0 || !strings.Contains(err.Error(), r.Prefix) {
-			t.Errorf("%d are left: %v", len(keys), err)
-		}
-		if took := opts.Clock.Elapsed(); took > time.Minute {
-			t.Errorf("took %v", took)
-		}
+		keys := left(t, m, r)
+		assert.That(t, err != nil && len(keys) != 0 && strings.Contains(err.Error(), r.Prefix), "%d are left: %v", len(keys), err)
+		took := opts.Clock.Elapsed()
+		assert.That(t, took <= time.Minute, "took %v", took)
 	})
 }
 
@@ -261,12 +243,9 @@ func TestClockOffset(t *testing.T) {
 					t.Fatal("no offset")
 				}
 				off := r.Clock.Seconds - skew.Seconds()
-				if max(off, -off) > r.Clock.Uncertainty+1e-6 || r.Clock.Uncertainty > test.uncertainty {
-					t.Errorf("%s, %v: %+v", name, skew, *r.Clock)
-				}
-				if r.Clock.Source != test.source {
-					t.Errorf("%s: from %s", name, r.Clock.Source)
-				}
+				assert.That(t, max(off, -off) <= r.Clock.Uncertainty+1e-6 && r.Clock.Uncertainty <= test.uncertainty,
+					"%s, %v: %+v", name, skew, *r.Clock)
+				assert.That(t, r.Clock.Source == test.source, "%s: from %s", name, r.Clock.Source)
 				want := map[string]doctor.Result{doctor.ClockOffset: doctor.OK}
 				if skew != 0 {
 					want[doctor.ClockOffset] = doctor.Warn
@@ -284,9 +263,7 @@ func TestClocksDisagree(t *testing.T) {
 	m := mem.New(mem.Options{Now: func() time.Time { return time.Now().Add(time.Duration(n.Add(1)%2) * time.Minute) }})
 	r := run(t, m, doctor.Options{})
 	expect(t, r, map[string]doctor.Result{doctor.ClockOffset: doctor.Warn, doctor.OneClock: check(t, r, doctor.OneClock).Result})
-	if r.Clock != nil {
-		t.Errorf("%+v", r.Clock)
-	}
+	assert.That(t, r.Clock == nil, "%+v", r.Clock)
 	fitness(t, r, doctor.Fit)
 }
 
@@ -303,16 +280,13 @@ func TestTakesSeconds(t *testing.T) {
 			return nil
 		})
 		r := run(t, s, opts)
-		if took := opts.Clock.Elapsed(); took > 20*time.Second {
-			t.Errorf("took %v", took)
-		}
+		took := opts.Clock.Elapsed()
+		assert.That(t, took <= 20*time.Second, "took %v", took)
 		if most.Load() > 9 { // with the one that overwrites
 			t.Errorf("%d requests at once", most.Load())
 		}
 		for _, l := range r.Latency {
-			if l.MedianMS != 20 || l.P99MS != 20 {
-				t.Errorf("%+v", l)
-			}
+			assert.That(t, l.MedianMS == 20 && l.P99MS == 20, "%+v", l)
 		}
 	})
 }
@@ -329,12 +303,10 @@ func TestLastWords(t *testing.T) {
 				return &store.Error{Op: r.Op, Key: r.Key, Err: errors.Join(words, ctx.Err())}
 			})
 			_, err := examine(t.Context(), s, opts)
-			if errors.Is(err, words) != says || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within") {
-				t.Errorf("%v late: %v", late, err)
-			}
-			if took := opts.Clock.Elapsed(); took > 30*time.Second {
-				t.Errorf("%v late: took %v", late, took)
-			}
+			assert.That(t, errors.Is(err, words) == says && errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "no answer within"),
+				"%v late: %v", late, err)
+			took := opts.Clock.Elapsed()
+			assert.That(t, took <= 30*time.Second, "%v late: took %v", late, took)
 			time.Sleep(2 * time.Hour) // a later message is lost
 		})
 	}
@@ -348,9 +320,7 @@ func TestListingsEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				s := &hookstore.Unending{Store: mem.New(mem.Options{}), How: how, Most: 20_000}
 				r, err := examine(t.Context(), s, doctor.Options{Clock: leapclock.New()})
-				if !errors.Is(err, store.ErrListing) {
-					t.Errorf("after %d pages: %v", s.Pages(), err)
-				}
+				assert.Is(t, err, store.ErrListing, "after %d", s.Pages())
 				fitness(t, r, doctor.Unfit)
 			})
 		})

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -20,9 +21,7 @@ func TestKinds(t *testing.T) {
 	var all []replock.EventKind
 	for _, file := range []string{"event.go", filepath.Join("..", "..", "..", "replock", "event.go")} {
 		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		for _, m := range regexp.MustCompile(`(?m)^\t\w+ +(?:replock\.)?EventKind = "(\w+)"$`).FindAllSubmatch(text, -1) {
 			all = append(all, replock.EventKind(m[1]))
 		}
@@ -31,18 +30,13 @@ func TestKinds(t *testing.T) {
 		t.Fatalf("the declared kinds are %q", all)
 	}
 	for _, k := range all {
-		if _, ok := kinds[k]; !ok {
-			t.Errorf("%s isn't in the table", k)
-		}
+		_, ok := kinds[k]
+		assert.That(t, ok, "%s isn't in the table", k)
 	}
-	if len(kinds) != len(all) {
-		t.Errorf("the table has %d kinds, and %d are declared", len(kinds), len(all))
-	}
+	assert.That(t, len(kinds) == len(all), "the table has %d kinds, and %d are declared", len(kinds), len(all))
 	for name, k := range kinds {
 		known := slices.ContainsFunc(families, func(f family) bool { return f.name == k.counter && f.kind == "counter" })
-		if !known && k.counter != "" {
-			t.Errorf("%s counts as %q, which the file doesn't have", name, k.counter)
-		}
+		assert.That(t, known || k.counter == "", "%s counts as %q, which the file doesn't have", name, k.counter)
 	}
 }
 
@@ -53,12 +47,10 @@ func TestRecords(t *testing.T) {
 		a, m := &Auditor{locks: map[string]lease{}}, &Metrics{values: map[string]float64{}, held: map[string]bool{"": true}}
 		e := Event{Event: replock.Event{Kind: name, Holders: make([]replock.Info, 1)}}
 		records := a.records(e)
-		if (k.audit != "") != (len(records) == 1 && records[0].Event == k.audit) {
-			t.Errorf("%s is recorded as %+v", name, records)
-		}
-		if changed := m.count(e); changed != (k.counter != "" || k.gauges) || k.counter != "" && m.values[k.counter] != 1 {
-			t.Errorf("%s changes the metrics: %t, %v", name, changed, m.values)
-		}
+		assert.That(t, (k.audit != "") == (len(records) == 1 && records[0].Event == k.audit), "%s is recorded as %+v", name, records)
+		changed := m.count(e)
+		assert.That(t, changed == (k.counter != "" || k.gauges) && (k.counter == "" || m.values[k.counter] == 1),
+			"%s changes the metrics: %t, %v", name, changed, m.values)
 	}
 }
 
@@ -67,9 +59,7 @@ func auditor(t *testing.T) (a *Auditor, path string) {
 	t.Helper()
 	path = filepath.Join(t.TempDir(), "audit")
 	a, err := NewAuditor(path, "/srv/repo", "n", "", t.Errorf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return a, path
 }
 
@@ -107,20 +97,16 @@ func TestLogOfSeveral(t *testing.T) {
 	for _, e := range []Event{of(replock.EventReleased, place, ".beads", "bb"), of(replock.EventReleased, "", "n", "aa")} {
 		r := a.records(e)[0]
 		held[r.LockName] = *r.HeldDurationSeconds
-		if want := map[string]string{"": "/srv/repo/index/lock", place: place}[e.Place]; r.LockPath != want || r.RequestID != e.ID || r.Result != "success" {
-			t.Errorf("%+v", r)
-		}
+		want := map[string]string{"": "/srv/repo/index/lock", place: place}[e.Place]
+		assert.That(t, r.LockPath == want && r.RequestID == e.ID && r.Result == "success", "%+v", r)
 	}
-	if held["n"]-held[".beads"] < 0.01 {
-		t.Errorf("held for %v", held)
-	}
+	assert.That(t, held["n"]-held[".beads"] >= 0.01, "held for %v", held)
 	// A resume is of its own lock, too.
 	if r := a.records(of(replock.EventResumed, place, ".beads", "cc"))[0]; r.ResumedFrom != "bb" || r.RequestID != "cc" || a.locks[""].id != "aa" {
 		t.Errorf("%+v, %+v", r, a.locks)
 	}
-	if r := a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]; r.ResumedFrom != "cc" {
-		t.Errorf("%+v", r)
-	}
+	r := a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]
+	assert.That(t, r.ResumedFrom == "cc", "%+v", r)
 }
 
 // TestRemovals: each lock that was removed is a record of its own, with the hash of its body. One that
@@ -131,20 +117,16 @@ func TestRemovals(t *testing.T) {
 	e := of(replock.EventReaped, "", "n", "")
 	e.Holders = []replock.Info{{ID: "aa", Body: []byte(`{"a":1}`)}, {ID: "bb", Body: []byte("\xff")}}
 	stolen := a.records(e)
-	if len(stolen) != 2 || stolen[0].PreviousLockHash != "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" ||
-		string(stolen[0].PreviousLock) != `{"a":1}` || string(stolen[1].PreviousLock) != `"/w=="` || stolen[1].HeldBy[0].RequestID != "bb" {
-		t.Errorf("%+v", stolen)
-	}
+	assert.That(t, len(stolen) == 2 && stolen[0].PreviousLockHash == "sha256:015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862" &&
+		string(stolen[0].PreviousLock) == `{"a":1}` && string(stolen[1].PreviousLock) == `"/w=="` && stolen[1].HeldBy[0].RequestID == "bb", "%+v", stolen)
 	for _, failure := range []error{nil, errors.New("no")} {
 		e.Kind, e.Err = LockBroken, failure
-		if r := a.records(e)[0]; (r.Action == "manual_cleanup_required") != (failure != nil) || r.LockPath != "s3://bucket/p/index/lock" {
-			t.Errorf("%+v", r)
-		}
+		r := a.records(e)[0]
+		assert.That(t, (r.Action == "manual_cleanup_required") == (failure != nil) && r.LockPath == "s3://bucket/p/index/lock", "%+v", r)
 	}
 	for _, stopped := range []bool{true, false} {
-		if r := a.records(Event{Event: replock.Event{Kind: GuardLost}, Stopped: stopped})[0]; (r.Action == "command_stopped") != stopped {
-			t.Errorf("stopped %t: %+v", stopped, r)
-		}
+		r := a.records(Event{Event: replock.Event{Kind: GuardLost}, Stopped: stopped})[0]
+		assert.That(t, (r.Action == "command_stopped") == stopped, "stopped %t: %+v", stopped, r)
 	}
 }
 
@@ -160,16 +142,13 @@ func TestForeignRecords(t *testing.T) {
 	recorded.Recorded = true
 	raw := logged(t, Event{Place: place, Record: foreign}, recorded,
 		of(replock.EventLost, place, "a", "aa"), of(replock.EventAcquired, "", "n", "bb"), Event{Place: place, Record: foreign})
-	if len(raw) != 4 || raw[0] != `{"event":"lock_acquired","own_field":"x"}` || raw[3] != raw[0] ||
-		!strings.HasPrefix(raw[1], `{"event":"lock_lost"`) || !strings.Contains(raw[2], `"lock_name":"n"`) {
-		t.Errorf("%q", raw)
-	}
+	assert.That(t, len(raw) == 4 && raw[0] == `{"event":"lock_acquired","own_field":"x"}` && raw[3] == raw[0] &&
+		strings.HasPrefix(raw[1], `{"event":"lock_lost"`) && strings.Contains(raw[2], `"lock_name":"n"`), "%q", raw)
 	var lost struct {
 		Held *float64 `json:"held_duration_seconds"`
 	}
-	if err := json.Unmarshal([]byte(raw[1]), &lost); err != nil || lost.Held == nil || *lost.Held > 3600 {
-		t.Errorf("held for %v, %v", lost.Held, err)
-	}
+	err := json.Unmarshal([]byte(raw[1]), &lost)
+	assert.That(t, err == nil && lost.Held != nil && *lost.Held <= 3600, "held for %v, %v", lost.Held, err)
 }
 
 // TestPlaceOfRefusal: the record of a refusal is of the lock that was refused.
@@ -178,8 +157,6 @@ func TestPlaceOfRefusal(t *testing.T) {
 	e.Waited, e.Holders = 2*time.Second, []replock.Info{{Holder: "another", Mode: replock.Exclusive}}
 	raw := logged(t, e)
 	for _, part := range []string{`"lock_name":"k"`, `"lock_path":"` + e.Place + `"`, `"waited_seconds":2,`, `"holder":"another"`} {
-		if len(raw) != 1 || !strings.Contains(raw[0], part) {
-			t.Errorf("no %s in %q", part, raw)
-		}
+		assert.That(t, len(raw) == 1 && strings.Contains(raw[0], part), "no %s in %q", part, raw)
 	}
 }

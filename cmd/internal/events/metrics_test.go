@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -21,9 +22,7 @@ import (
 func job(t *testing.T, file string, l Labels) *Metrics {
 	t.Helper()
 	m, err := NewMetrics(MetricsOptions{File: file, Locks: 1, TTL: time.Minute, Labels: l}, t.Errorf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return m
 }
 
@@ -40,9 +39,7 @@ func (m *Metrics) works(success bool, until time.Time) {
 func lines(t *testing.T, file, contain string) (found []string) {
 	t.Helper()
 	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for line := range strings.Lines(string(text)) {
 		if strings.Contains(line, contain) {
 			found = append(found, strings.TrimSuffix(line, "\n"))
@@ -66,22 +63,17 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 		}
 	}
 	slices.Sort(want)
-	if got := lines(t, file, "repolock_held{"); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.Equal(t, lines(t, file, "repolock_held{"), want)
 	for _, f := range families {
-		if n := len(lines(t, file, "# HELP "+f.name+" ")) + len(lines(t, file, "# TYPE "+f.name+" ")); n != 2 && f.name != "repolock_wait_seconds" {
-			t.Errorf("%s has %d comments", f.name, n)
-		}
+		n := len(lines(t, file, "# HELP "+f.name+" ")) + len(lines(t, file, "# TYPE "+f.name+" "))
+		assert.That(t, n == 2 || f.name == "repolock_wait_seconds", "%s has %d comments", f.name, n)
 	}
 	if info, err := os.Stat(file); err != nil || runtime.GOOS != "windows" && info.Mode() != 0o644 { // the collector is another user
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	// A job that has run again has one series still.
 	job(t, file, Labels{Repository: "/b", Lock: "repository", Mode: replock.Shared, Operation: "prune"})
-	if got := lines(t, file, "repolock_held{"); !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
-	}
+	assert.Equal(t, lines(t, file, "repolock_held{"), want)
 }
 
 // TestLastSuccess: the time of the last success stays until the next one, whatever happens in
@@ -93,9 +85,7 @@ func TestLastSuccess(t *testing.T) {
 	last := func(want ...string) {
 		t.Helper()
 		slices.Sort(want)
-		if got := lines(t, file, lastSuccess+"{"); !slices.Equal(got, want) {
-			t.Errorf("%q, want %q", got, want)
-		}
+		assert.Equal(t, lines(t, file, lastSuccess+"{"), want)
 	}
 	job(t, file, prune).works(false, time.Unix(1000, 0))
 	last()
@@ -117,9 +107,8 @@ func TestNotAcquired(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	m := job(t, file, Labels{})
 	for _, want := range []string{" 1", " 0"} {
-		if got := lines(t, file, "repolock_waiting{"); len(got) != 1 || !strings.HasSuffix(got[0], want) {
-			t.Errorf("%q, want%s", got, want)
-		}
+		got := lines(t, file, "repolock_waiting{")
+		assert.That(t, len(got) == 1 && strings.HasSuffix(got[0], want), "%q, want%s", got, want)
 		m.Handle(Event{Event: replock.Event{Kind: NotAcquired}})
 	}
 }
@@ -134,9 +123,7 @@ func TestManyJobs(t *testing.T) {
 	x = parseExposition(x.expose())
 	_, newest := x[Labels{Operation: fmt.Sprint(3*maxJobs - 1)}.String()]
 	_, oldest := x[Labels{Operation: "0"}.String()]
-	if len(x) != maxJobs || !newest || oldest {
-		t.Errorf("%d jobs are kept, the newest %t, the oldest %t", len(x), newest, oldest)
-	}
+	assert.That(t, len(x) == maxJobs && newest && !oldest, "%d jobs are kept, the newest %t, the oldest %t", len(x), newest, oldest)
 }
 
 // TestForeignLines: no line that a collector could choke on is kept, nor a series without all
@@ -152,21 +139,15 @@ func TestForeignLines(t *testing.T) {
 		strings.Replace(other, "held", "other", 1) + " 1", strings.Replace(other, "/q", "/\xff", 1) + " 1",
 		strings.Replace(other, "/q", `/\q`, 1) + " 1", strings.Replace(other, "/q", `/"`, 1) + " 1", "\x00\x00", "node_load1 3",
 	} {
-		if err := os.WriteFile(file, []byte(bad+"\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(file, []byte(bad+"\n"), 0o600))
 		job(t, file, l).Handle(of(replock.EventAcquired, "", "", "id"))
-		if got := lines(t, file, "repolock_held{"); !slices.Equal(got, []string{good}) || len(lines(t, file, "node")) > 0 {
-			t.Errorf("with %q: %q", bad, got)
-		}
+		got := lines(t, file, "repolock_held{")
+		assert.That(t, slices.Equal(got, []string{good}) && len(lines(t, file, "node")) == 0, "with %q: %q", bad, got)
 	}
-	if err := os.WriteFile(file, []byte(other+" 1\n"+strings.Repeat("#", maxMetrics)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, os.WriteFile(file, []byte(other+" 1\n"+strings.Repeat("#", maxMetrics)), 0o600))
 	job(t, file, l)
-	if got := lines(t, file, ""); len(got) > 100 {
-		t.Errorf("%d lines", len(got))
-	}
+	got := lines(t, file, "")
+	assert.That(t, len(got) <= 100, "%d lines", len(got))
 }
 
 // TestWritersAtOnce: no writer's series are lost.
@@ -182,17 +163,14 @@ func TestWritersAtOnce(t *testing.T) {
 		all.Go(func() {
 			m := metricsFile{file, 10 * time.Minute} // which only a hang reaches
 			for n := range changes {
-				if err := m.put(Labels{Operation: fmt.Sprint(i)}.String(), map[string]float64{"repolock_held": float64(n + 1)}); err != nil {
-					t.Error(err)
-				}
+				assert.Is(t, m.put(Labels{Operation: fmt.Sprint(i)}.String(), map[string]float64{"repolock_held": float64(n + 1)}), nil)
 			}
 		})
 	}
 	all.Wait()
 	got := lines(t, file, "repolock_held{")
-	if full := slices.DeleteFunc(slices.Clone(got), func(l string) bool { return !strings.HasSuffix(l, fmt.Sprintf(" %d", changes)) }); len(full) != jobs {
-		t.Errorf("%q", got)
-	}
+	full := slices.DeleteFunc(slices.Clone(got), func(l string) bool { return !strings.HasSuffix(l, fmt.Sprintf(" %d", changes)) })
+	assert.That(t, len(full) == jobs, "%q", got)
 }
 
 // TestWriterThatIsStopped: another writer that keeps the directory doesn't keep a job from its
@@ -203,12 +181,10 @@ func TestWriterThatIsStopped(t *testing.T) {
 		defer (&metricsFile{}).alone(dir)()
 		begin := time.Now()
 		job(t, filepath.Join(dir, "m.prom"), Labels{}).works(true, time.Unix(1, 0))
-		if got := lines(t, filepath.Join(dir, "m.prom"), lastSuccess+"{"); len(got) != 1 {
-			t.Errorf("%q", got)
-		}
-		if took := time.Since(begin); flock.Supported && took != patience {
-			t.Errorf("it took %v", took)
-		}
+		got := lines(t, filepath.Join(dir, "m.prom"), lastSuccess+"{")
+		assert.That(t, len(got) == 1, "%q", got)
+		took := time.Since(begin)
+		assert.That(t, !flock.Supported || took == patience, "it took %v", took)
 	})
 }
 
@@ -242,41 +218,30 @@ func TestMetricsOfSeveral(t *testing.T) {
 		{replock.EventReleased, a, 0},
 	} {
 		m.Handle(of(step.kind, step.place, "", "id"))
-		if m.values["repolock_held"] != step.held {
-			t.Errorf("step %d, %s of %q: held %v", i, step.kind, step.place, m.values["repolock_held"])
-		}
-		if _, ok := m.values["repolock_held_seconds"]; ok != (i >= 3) {
-			t.Errorf("step %d: held_seconds %t", i, ok)
-		}
+		assert.That(t, m.values["repolock_held"] == step.held, "step %d, %s of %q: held %v", i, step.kind, step.place, m.values["repolock_held"])
+		_, ok := m.values["repolock_held_seconds"]
+		assert.That(t, ok == (i >= 3), "step %d: held_seconds %t", i, ok)
 	}
 	m.ended = m.acquired + 5*time.Second
 	e := of(replock.EventReaped, a, "", "")
 	e.Holders = make([]replock.Info, 2)
 	m.Handle(e)
-	if m.values["repolock_held_seconds"] != 5 || m.values["repolock_reaped_total"] != 2 {
-		t.Errorf("after it has ended: %v", m.values)
-	}
-	if got := lines(t, file, l.String()+" "); !slices.Contains(got, "repolock_held"+l.String()+" 0") || !slices.Contains(got, "repolock_lost_total"+l.String()+" 3") {
-		t.Errorf("%q", got)
-	}
+	assert.That(t, m.values["repolock_held_seconds"] == 5 && m.values["repolock_reaped_total"] == 2, "after it has ended: %v", m.values)
+	got := lines(t, file, l.String()+" ")
+	assert.That(t, slices.Contains(got, "repolock_held"+l.String()+" 0") && slices.Contains(got, "repolock_lost_total"+l.String()+" 3"), "%q", got)
 }
 
 // TestMetricsThroughLink: the file that a link leads to is written, and the link stays.
 func TestMetricsThroughLink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "collected", "repolock.prom"), filepath.Join(dir, "link.prom")
-	if err := errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("old"), 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("old"), 0o600)))
 	if err := os.Symlink("collected/repolock.prom", link); err != nil {
 		t.Log("there are no links here:", err)
 		return
 	}
 	job(t, link, Labels{})
-	if to, err := os.Readlink(link); err != nil {
-		t.Errorf("the link was replaced: %q %v", to, err)
-	}
-	if len(lines(t, file, "repolock_held{")) != 1 {
-		t.Errorf("%q", lines(t, file, ""))
-	}
+	to, err := os.Readlink(link)
+	assert.That(t, err == nil, "the link was replaced: %q %v", to, err)
+	assert.That(t, len(lines(t, file, "repolock_held{")) == 1, "%q", lines(t, file, ""))
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -69,9 +70,7 @@ func (s *stage) EndWait()                       {}
 func newStage(t *testing.T, onLost, command string) *stage {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	if err := errors.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)))
 	s := &stage{first: newLock("first"), next: newLock("next"), heard: func(string) {}}
 	s.first.release, s.next.release = func() { s.say("release first") }, func() { s.say("release next") }
 	s.first.resume = func() (Lock, error) {
@@ -173,15 +172,10 @@ func TestLoss(t *testing.T) {
 				}
 			}()
 			code, err := s.run()
-			if code != c.code || (err == nil) != (c.fails == "") || err != nil && (!errors.Is(err, replock.ErrLost) || err.Error() != c.fails) {
-				t.Errorf("%d, %v, want %d, %s", code, err, c.code, c.fails)
-			}
-			if got := strings.Join(s.events, ", "); got != c.events {
-				t.Errorf("events: %s, want %s", got, c.events)
-			}
-			if got := strings.Join(s.said, "\n"); got != c.said {
-				t.Errorf("it said\n%s\nwant\n%s", got, c.said)
-			}
+			assert.That(t, code == c.code && (err == nil) == (c.fails == "") && (err == nil || errors.Is(err, replock.ErrLost) && err.Error() == c.fails),
+				"%d, %v, want %d, %s", code, err, c.code, c.fails)
+			assert.Equal(t, strings.Join(s.events, ", "), c.events, "events")
+			assert.Equal(t, strings.Join(s.said, "\n"), c.said, "it said")
 		})
 	}
 }
@@ -198,9 +192,8 @@ func TestNotAcquired(t *testing.T) {
 		if _, err := s.run(); !errors.As(err, &not) || not.Answered != answered || !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("%v", err)
 		}
-		if _, err := os.Stat("ran"); err == nil || strings.Join(s.events, " ") != "not_acquired" {
-			t.Errorf("it ran: %v; %s", err, s.events)
-		}
+		_, err := os.Stat("ran")
+		assert.That(t, err != nil && strings.Join(s.events, " ") == "not_acquired", "it ran: %v; %s", err, s.events)
 	}
 	s := newStage(t, "pause", "")
 	s.Args = []string{"./none"}
@@ -215,9 +208,8 @@ func TestNotAcquired(t *testing.T) {
 		return s.first, nil
 	}
 	_, err := s.run()
-	if got := (SignalError{}); !errors.As(err, &got) || got.Signal != syscall.SIGTERM || strings.Join(s.said, "\n") != "release first" {
-		t.Errorf("%v, %q", err, s.said)
-	}
+	got := (SignalError{})
+	assert.That(t, errors.As(err, &got) && got.Signal == syscall.SIGTERM && strings.Join(s.said, "\n") == "release first", "%v, %q", err, s.said)
 	if _, err := os.Stat("ran"); err == nil {
 		t.Error("it ran after a signal")
 	}
@@ -245,9 +237,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 		if early { // before the traps or after them
 			got = err == nil && (code == 9 || code == 128+int(syscall.SIGUSR1))
 		}
-		if !got {
-			t.Errorf("early %t: %d, %v", early, code, err)
-		}
+		assert.That(t, got, "early %t: %d, %v", early, code, err)
 	}
 }
 
@@ -276,14 +266,13 @@ func TestAllowance(t *testing.T) {
 			before = lock.deadline - time.Hour
 		}
 		a := s.allowance(lock, breath)
-		if late := a.Until - before - c.until; late < 0 || late > time.Minute || !c.inner && late != 0 || s.expiry() != c.expiry {
-			t.Errorf("%+v: until %v later, %v", c, late, s.expiry())
-		}
+		late := a.Until - before - c.until
+		assert.That(t, late >= 0 && late <= time.Minute && (c.inner || late == 0) && s.expiry() == c.expiry,
+			"%+v: until %v later, %v", c, late, s.expiry())
 	}
 	lock.deadline = 5
-	if a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock, breath); a.Until != 5 {
-		t.Errorf("beyond the own deadline: %v", a.Until)
-	}
+	a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock, breath)
+	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
 // TestMayContinue: a command that is continued by hand goes on if the lease of its lock lasts.
@@ -301,9 +290,7 @@ func TestMayContinue(t *testing.T) {
 		}
 		s := &session{Command: Command{OnLost: c.onLost}}
 		s.lock.Store(&lock)
-		if s.mayContinue(nil) != c.on || s.denied.Load() == c.on {
-			t.Errorf("%+v: denied %t", c, s.denied.Load())
-		}
+		assert.That(t, s.mayContinue(nil) == c.on && s.denied.Load() != c.on, "%+v: denied %t", c, s.denied.Load())
 	}
 }
 
@@ -313,9 +300,7 @@ func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 	s := newStage(t, onLost, "")
 	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}, lock: s.first}
 	k.Describe = func(err error) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", err)) }
-	if err := k.open(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, k.open())
 	return s, k
 }
 
@@ -351,18 +336,15 @@ func TestKeeperAnswers(t *testing.T) {
 		if a.Failure != nil {
 			failure = string(*a.Failure)
 		}
-		if (failure == "") != (c.failure == "") || !strings.Contains(failure, c.failure) || (a.Unseen != "") != c.unseen || a.ID != "first" || a.Token != "token" {
-			t.Errorf("%s: %+v, failure %s, want %q", c.do, a, failure, c.failure)
-		}
+		assert.That(t, (failure == "") == (c.failure == "") && strings.Contains(failure, c.failure) && (a.Unseen != "") == c.unseen && a.ID == "first" && a.Token == "token",
+			"%s: %+v, failure %s, want %q", c.do, a, failure, c.failure)
 		if (then != nil) != (c.do == "release") {
 			t.Errorf("%s ends the keeper: %t", c.do, then != nil)
 			continue
 		}
 		k.passed.Flush(t.Context())
 		if then == nil {
-			if len(s.said) > 0 || success != "none" {
-				t.Errorf("%s: %q, %s", c.do, s.said, success)
-			}
+			assert.That(t, len(s.said) == 0 && success == "none", "%s: %q, %s", c.do, s.said, success)
 			continue
 		}
 		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(s.first.Lost() == nil) || s.first.finished != success {
@@ -379,23 +361,18 @@ func (f sink) Handle(e events.Event) { f(e) }
 func TestOwnerOfALostLock(t *testing.T) {
 	for onLost, want := range map[string]syscall.Signal{"warn": 0, "term": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 		owner := exec.Command("sleep", "1000")
-		if err := owner.Start(); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, owner.Start())
 		p, _ := identity.Of(owner.Process.Pid)
 		s, k := newKeeper(t, onLost)
 		k.Owner, k.owner = &p, daemon.Watch(p)
 		k.onLost(&replock.LostError{Mode: replock.Shared, Reason: "it is gone"})
-		if said := s.said[len(s.said)-1]; said != "shared lock lost: it is gone" || (len(s.said) == 2) != (want != 0) {
-			t.Errorf("%s: %q", onLost, s.said)
-		}
+		said := s.said[len(s.said)-1]
+		assert.That(t, said == "shared lock lost: it is gone" && (len(s.said) == 2) == (want != 0), "%s: %q", onLost, s.said)
 		if want == 0 {
 			_ = owner.Process.Signal(syscall.SIGUSR2) // which nohup doesn't ignore
 			want = syscall.SIGUSR2
 		}
 		_ = owner.Wait()
-		if got := owner.ProcessState.Sys().(syscall.WaitStatus).Signal(); got != want {
-			t.Errorf("%s: it got %v", onLost, got)
-		}
+		assert.Equal(t, owner.ProcessState.Sys().(syscall.WaitStatus).Signal(), want, onLost)
 	}
 }

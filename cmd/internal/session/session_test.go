@@ -18,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
@@ -114,9 +115,7 @@ func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
 		Request: Request{Locker: l, Sinks: func() ([]events.Sink, error) { return []events.Sink{sink}, nil }},
 		show:    func(replock.Event) {},
 	}
-	if err := h.open(); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, h.open())
 	return h
 }
 
@@ -126,9 +125,7 @@ func TestOrder(t *testing.T) {
 	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
 	h := newHolder(t, l, r)
 	lock, err := h.acquire(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	want := []replock.EventKind{replock.EventAcquired}
 	for range 20 {
 		l.happen(replock.EventLost)
@@ -139,9 +136,7 @@ func TestOrder(t *testing.T) {
 		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed, events.CommandContinued)
 	}
 	h.flush()
-	if !slices.Equal(r.kinds, want) {
-		t.Errorf("recorded: %v", r.kinds)
-	}
+	assert.That(t, slices.Equal(r.kinds, want), "recorded: %v", r.kinds)
 }
 
 // TestNoteDoesNotWait: neither a locker nor a record that hangs delays the session when it
@@ -154,15 +149,12 @@ func TestNoteDoesNotWait(t *testing.T) {
 		l.queue.Add(func() { time.Sleep(time.Hour) })
 		start := time.Now()
 		h.note(lock, events.WorkEnded, events.Event{})
-		if took := time.Since(start); took > 0 {
-			t.Errorf("to note takes %v", took)
-		}
+		assert.Equal(t, time.Since(start), 0, "to note takes")
 		l.happen(replock.EventReleased)
 		time.Sleep(4 * time.Hour)
 		synctest.Wait()
-		if want := []replock.EventKind{replock.EventAcquired, events.WorkEnded, replock.EventReleased}; !slices.Equal(r.kinds, want) {
-			t.Errorf("recorded: %v", r.kinds)
-		}
+		want := []replock.EventKind{replock.EventAcquired, events.WorkEnded, replock.EventReleased}
+		assert.That(t, slices.Equal(r.kinds, want), "recorded: %v", r.kinds)
 	})
 }
 
@@ -183,9 +175,8 @@ func TestOwnLockInTheWay(t *testing.T) {
 	h.cancel = cancel
 	_, err := h.acquire(ctx)
 	var held HeldError
-	if !errors.As(err, &held) || !held.Own || held.Holders[0].ID != "aa" || held.ExitCode != 3 || !errors.Is(err, replock.ErrHeld) {
-		t.Errorf("%+v", err)
-	}
+	assert.That(t, errors.As(err, &held) && held.Own && held.Holders[0].ID == "aa" && held.ExitCode == 3 && errors.Is(err, replock.ErrHeld),
+		"%+v", err)
 }
 
 // TestRefusalNamesItsPlace: of several locks, the refusal names the place of the one that is
@@ -205,9 +196,7 @@ func TestRefusalNamesItsPlace(t *testing.T) {
 		h.Place, h.Others, h.HeldCode = first, []Place{second}, 3
 		_, err := h.acquire(t.Context())
 		var got HeldError
-		if !errors.As(err, &got) || got.Place != c.want || got.ExitCode != 3 || !strings.Contains(err.Error(), c.want.Where()) {
-			t.Errorf("%v", err)
-		}
+		assert.That(t, errors.As(err, &got) && got.Place == c.want && got.ExitCode == 3 && strings.Contains(err.Error(), c.want.Where()), "%v", err)
 	}
 }
 
@@ -220,22 +209,17 @@ func TestEnvironOfSeveral(t *testing.T) {
 		"REPOLOCK_HELD=1", "REPOLOCK_REPO=s3://bucket/x", "REPOLOCK_MODE=exclusive", "REPOLOCK_ID=aa", "REPOLOCK_FENCE=7",
 		outerVariable + "=cc:" + beads.ID() + " bb:" + redis.ID() + " aa:" + repo.ID(),
 	} {
-		if !slices.Contains(env, want) {
-			t.Errorf("%s is missing in %q", want, env)
-		}
+		assert.That(t, slices.Contains(env, want), "%s is missing in %q", want, env)
 	}
 	for _, alone := range [][]Place{{redis, beads}, {{Repo: "/srv/a", Name: "n", URL: "repo:/srv/a#n"}, redis}} {
 		env = Environ(alone, []string{"aa", "bb"}, "exclusive", 0, "token")
-		if slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) ||
-			!slices.Contains(Unset(env), "REPOLOCK_REPO") || !slices.Contains(Unset(env), "REPOLOCK_FENCE") {
-			t.Errorf("without a repository: %q", env)
-		}
+		assert.That(t, !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_REPO=") }) &&
+			slices.Contains(Unset(env), "REPOLOCK_REPO") && slices.Contains(Unset(env), "REPOLOCK_FENCE"), "without a repository: %q", env)
 	}
 	t.Setenv(outerVariable, "bb:place")
 	env = Environ([]Place{redis}, []string{"aa"}, "exclusive", 0, "token")
-	if want := outerVariable + "=bb:place aa:" + redis.ID() + ":token"; !slices.Contains(env, want) {
-		t.Errorf("under another lock: %q", env)
-	}
+	want := outerVariable + "=bb:place aa:" + redis.ID() + ":token"
+	assert.That(t, slices.Contains(env, want), "under another lock: %q", env)
 }
 
 // TestOwnLocksOfASet: each lock that this process runs under is known as its own.
@@ -247,9 +231,8 @@ func TestOwnLocksOfASet(t *testing.T) {
 		}
 	}
 	strange := []replock.Info{{ID: "another system's id"}}
-	if !redis.anyOwn(strange) || beads.anyOwn(strange) || repo.anyOwn(strange) || !repo.anyOwn([]replock.Info{{ID: "aa"}}) {
-		t.Errorf("redis %t, beads %t, repository %t", redis.anyOwn(strange), beads.anyOwn(strange), repo.anyOwn(strange))
-	}
+	assert.That(t, redis.anyOwn(strange) && !beads.anyOwn(strange) && !repo.anyOwn(strange) && repo.anyOwn([]replock.Info{{ID: "aa"}}),
+		"redis %t, beads %t, repository %t", redis.anyOwn(strange), beads.anyOwn(strange), repo.anyOwn(strange))
 }
 
 // TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one. Without one
@@ -268,24 +251,16 @@ func TestNoPasswordInEnviron(t *testing.T) {
 	r := Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}
 	locked := slices.DeleteFunc(r.environ(newLock("id")), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
 	for what, env := range map[string][]string{"locked": locked, "bare": bareEnviron()} {
-		if strings.Contains(strings.Join(env, "\n"), "hunter2") || !slices.Contains(env, "UNRELATED=stays") {
-			t.Errorf("%s: %q", what, env)
-		}
+		assert.That(t, !strings.Contains(strings.Join(env, "\n"), "hunter2") && slices.Contains(env, "UNRELATED=stays"), "%s: %q", what, env)
 	}
-	if os.Getenv(Passwords[0]) == "" {
-		t.Error("our own is gone")
-	}
+	assert.That(t, os.Getenv(Passwords[0]) != "", "our own is gone")
 }
 
 // TestPlaces: the repository's place is the first, if there is one.
 func TestPlaces(t *testing.T) {
 	repo, others := Place{Repo: "/srv/a"}, []Place{{URL: "beads:/b/.beads"}, {URL: "redis://h:6379/0?key=k"}}
-	if got := (Request{Others: others}).Places(); !slices.Equal(got, others) {
-		t.Errorf("alone: %v", got)
-	}
-	if got := (Request{Place: repo, Others: others}).Places(); !slices.Equal(got, append([]Place{repo}, others...)) {
-		t.Errorf("together: %v", got)
-	}
+	assert.Equal(t, (Request{Others: others}).Places(), others, "alone")
+	assert.Equal(t, (Request{Place: repo, Others: others}).Places(), append([]Place{repo}, others...), "together")
 }
 
 // TestOuterLocks: the innermost lock around this process names the lock of a repository. A lock is our own
@@ -294,9 +269,7 @@ func TestOuterLocks(t *testing.T) {
 	outer, inner := Place{Repo: "/q", Name: "n"}, Place{Repo: "/r", Name: "n"}
 	t.Setenv(outerVariable, "aa:"+outer.ID()+" bb:"+inner.ID())
 	t.Setenv(nameVariable, "n")
-	if NameOfOuter("/r") != "n" || NameOfOuter("/q") != "" {
-		t.Errorf("%q and %q", NameOfOuter("/r"), NameOfOuter("/q"))
-	}
+	assert.That(t, NameOfOuter("/r") == "n" && NameOfOuter("/q") == "", "%q and %q", NameOfOuter("/r"), NameOfOuter("/q"))
 	for _, c := range []struct {
 		place  Place
 		holder replock.Info
@@ -309,9 +282,7 @@ func TestOuterLocks(t *testing.T) {
 		{Place{Repo: "/other"}, replock.Info{ID: "cc", State: replock.StateWaiting}, false},
 		{inner, replock.Info{}, false},
 	} {
-		if c.place.anyOwn([]replock.Info{c.holder}) != c.own {
-			t.Errorf("%s, %+v: own %t", c.place.Repo, c.holder, !c.own)
-		}
+		assert.That(t, c.place.anyOwn([]replock.Info{c.holder}) == c.own, "%s, %+v: own %t", c.place.Repo, c.holder, !c.own)
 	}
 }
 
@@ -321,9 +292,7 @@ func TestRedact(t *testing.T) {
 		"s3://bucket/p?region=r": "s3://bucket/p?region=r", "s3://key:hunter2@bucket/p?region=r#hunter2": "s3://bucket/p",
 		"gopher://h/x?token=hunter2": "gopher://h/x", "s3://bucket/%zz": "", "/srv/a#b": "/srv/a#b",
 	} {
-		if got := Redact(url); got != want {
-			t.Errorf("%s: %s", url, got)
-		}
+		assert.Equal(t, Redact(url), want, url)
 	}
 }
 
@@ -359,9 +328,9 @@ func TestSurvey(t *testing.T) {
 			first := survey()
 			first.Start(t.Context())
 			first.Report()()
-			if again := survey() != nil; (said == 1) != c.says || again != c.again || first.answered() != (c.err != store.ErrUnreachable) {
-				t.Errorf("%s: said %d times, again %t, answered %t", name, said, again, first.answered())
-			}
+			again := survey() != nil
+			assert.That(t, (said == 1) == c.says && again == c.again && first.answered() == (c.err != store.ErrUnreachable),
+				"%s: said %d times, again %t, answered %t", name, said, again, first.answered())
 		})
 	}
 }
@@ -374,9 +343,7 @@ func TestAnsweredRepository(t *testing.T) {
 			s.Before(func(context.Context, hookstore.Request) error { return answer })
 			r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Options: replock.Options{Clock: leapclock.New()}, Mode: replock.Shared, Operation: "test"}
 			_, err := r.Acquire(t.Context(), func(events.Event) {})
-			if !errors.Is(err, answer) || r.Answered() != (answer != store.ErrUnreachable) {
-				t.Errorf("%v, answered %t", err, r.Answered())
-			}
+			assert.That(t, errors.Is(err, answer) && r.Answered() == (answer != store.ErrUnreachable), "%v, answered %t", err, r.Answered())
 			r.Flush(t.Context())
 		})
 	}
@@ -391,16 +358,12 @@ func TestLockOutlivesItsAcquire(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		lock, err := r.Acquire(ctx, func(events.Event) {})
 		cancel()
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		time.Sleep(time.Hour)
 		if err := lock.Check(t.Context()); err != nil || lock.Context().Err() != nil {
 			t.Errorf("%v, %v", err, lock.Context().Err())
 		}
-		if err := lock.Release(t.Context()); err != nil {
-			t.Error(err)
-		}
+		assert.Is(t, lock.Release(t.Context()), nil)
 	})
 }
 
@@ -410,31 +373,23 @@ func TestMalformedOuterLocksStay(t *testing.T) {
 	for _, outer := range []string{"aa", "aa:", ":place", ":", "aa:place:", "aa:place:no-token:", "aa:place:no:token::"} {
 		t.Setenv(outerVariable, outer)
 		want := outerVariable + "=" + outer + " bb:" + p.ID()
-		if got := Environ([]Place{p}, []string{"bb"}, "shared", 0, ""); !slices.Contains(got, want) {
-			t.Errorf("%q became %q", outer, got)
-		}
+		got := Environ([]Place{p}, []string{"bb"}, "shared", 0, "")
+		assert.That(t, slices.Contains(got, want), "%q became %q", outer, got)
 	}
 }
 
 // TestNoFailureInAnswer: an answer has no failure unless the request failed, and null is none.
 func TestNoFailureInAnswer(t *testing.T) {
 	raw, err := json.Marshal(Answer{})
-	if err != nil || strings.Contains(string(raw), "failure") {
-		t.Errorf("without a failure: %s, %v", raw, err)
-	}
+	assert.That(t, err == nil && !strings.Contains(string(raw), "failure"), "without a failure: %s, %v", raw, err)
 	failure := json.RawMessage(`{"error":"lost"}`)
 	raw, err = json.Marshal(Answer{Failure: &failure})
-	if err != nil || !strings.HasSuffix(string(raw), `,"failure":{"error":"lost"}}`) {
-		t.Errorf("with one: %s, %v", raw, err)
-	}
+	assert.That(t, err == nil && strings.HasSuffix(string(raw), `,"failure":{"error":"lost"}}`), "with one: %s, %v", raw, err)
 	for text, want := range map[string]string{`{}`: "", `{"failure":null}`: "", `{"failure":{"error":"lost"}}`: `{"error":"lost"}`} {
 		var a Answer
-		if err := json.Unmarshal([]byte(text), &a); err != nil {
-			t.Fatal(err)
-		}
-		if got := a.Failure; (got != nil) != (want != "") || got != nil && string(*got) != want {
-			t.Errorf("%s: %v", text, got)
-		}
+		assert.OK(t, json.Unmarshal([]byte(text), &a))
+		got := a.Failure
+		assert.That(t, (got != nil) == (want != "") && (got == nil || string(*got) == want), "%s: %v", text, got)
 	}
 }
 
@@ -469,9 +424,7 @@ func TestCauseFirst(t *testing.T) {
 		},
 		{&replock.LostError{Mode: replock.Exclusive, Key: "x", Reason: "it is gone", Err: locking.ErrLost}, "exclusive lock lost: it is gone; nothing was run (x)"},
 	} {
-		if got := Words(c.err, "; nothing was run"); got != c.want {
-			t.Errorf("%q\nis  %q\nnot %q", c.err, got, c.want)
-		}
+		assert.Equal(t, Words(c.err, "; nothing was run"), c.want, c.err)
 	}
 }
 
@@ -479,9 +432,7 @@ func TestCauseFirst(t *testing.T) {
 func TestHoldersFirst(t *testing.T) {
 	locks := []replock.Info{{ID: "waiter", State: replock.StateWaiting}, {ID: "holder"}}
 	err := NewHeldError(&replock.HeldError{Holders: locks}, Place{}, 75)
-	if err.Holders[0].ID != "holder" || err.Holders[1].ID != "waiter" || locks[0].ID != "waiter" {
-		t.Errorf("%+v of %+v", err.Holders, locks)
-	}
+	assert.That(t, err.Holders[0].ID == "holder" && err.Holders[1].ID == "waiter" && locks[0].ID == "waiter", "%+v of %+v", err.Holders, locks)
 }
 
 // TestPolicy: a command is skipped if its lock is held, and runs without its lock if the store has
@@ -511,19 +462,14 @@ func TestPolicy(t *testing.T) {
 		{Policy{Hint: "require-global", IfUnreachable: "fail"}, replock.Shared, true, false, false, false, false},
 	} {
 		p := c.policy
-		if err := p.Settle(c.mode); (err != nil) != c.refused {
-			t.Errorf("%+v of %v: %v", c.policy, c.mode, err)
-		}
-		if p.Skips(held) != c.skips || p.RunsUnlocked(silent) != c.runs || p.Skips(silent) || p.Skips(replock.ErrHeld) {
-			t.Errorf("%+v skips: %t, runs: %t", c.policy, p.Skips(held), p.RunsUnlocked(silent))
-		}
-		if p.RunsUnlocked(answered) || p.RunsUnlocked(held) || p.RunsUnlocked(store.ErrUnreachable) {
-			t.Errorf("%+v runs although the store has answered, or the command had its lock", c.policy)
-		}
+		err := p.Settle(c.mode)
+		assert.That(t, (err != nil) == c.refused, "%+v of %v: %v", c.policy, c.mode, err)
+		assert.That(t, p.Skips(held) == c.skips && p.RunsUnlocked(silent) == c.runs && !p.Skips(silent) && !p.Skips(replock.ErrHeld),
+			"%+v skips: %t, runs: %t", c.policy, p.Skips(held), p.RunsUnlocked(silent))
+		assert.That(t, !p.RunsUnlocked(answered) && !p.RunsUnlocked(held) && !p.RunsUnlocked(store.ErrUnreachable),
+			"%+v runs although the store has answered, or the command had its lock", c.policy)
 		none, why := p.NeedsNone(true)
 		bare, _ := p.NeedsNone(false)
-		if none != c.none || bare != c.bare || why != "" {
-			t.Errorf("%+v needs no lock: %t, %t, %s", c.policy, none, bare, why)
-		}
+		assert.That(t, none == c.none && bare == c.bare && why == "", "%+v needs no lock: %t, %t, %s", c.policy, none, bare, why)
 	}
 }
