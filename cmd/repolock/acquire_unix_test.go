@@ -107,9 +107,8 @@ func forScript(script *exec.Cmd) string { return "--for-pid=" + fmt.Sprint(scrip
 func (d *desk) want(code int, says, do, token string) {
 	d.t.Helper()
 	got, stdout, stderr := d.repolock(do, token)
-	if got != code || !strings.Contains(stdout+stderr, says) {
-		d.t.Errorf("%s: exit code %d, want %d, and %q\n%s%s", do, got, code, says, stdout, stderr)
-	}
+	assert.That(d.t, got == code && strings.Contains(stdout+stderr, says),
+		"%s: exit code %d, want %d, and %q\n%s%s", do, got, code, says, stdout, stderr)
 }
 
 // breakLocks breaks all locks of the repository.
@@ -264,9 +263,7 @@ func TestBrokenUnderScript(t *testing.T) {
 			d.want(exitLost, "exclusive lock lost", "release", h.Token)
 			d.want(exitLost, "no keeper any more", "release", h.Token)
 			log, err := os.ReadFile(filepath.Join(d.repo, "../log"))
-			if err != nil || !strings.Contains(string(log), "Z repolock: exclusive lock lost: ") {
-				t.Errorf("log: %s %v", log, err)
-			}
+			assert.That(t, err == nil && strings.Contains(string(log), "Z repolock: exclusive lock lost: "), "log: %s %v", log, err)
 			d.free()
 		})
 	}
@@ -283,12 +280,11 @@ func TestAcquireInterrupted(t *testing.T) {
 			assert.OK(t, cmd.Process.Signal(sig))
 			err := cmd.Wait()
 			if sig != syscall.SIGKILL {
-				if code := exitOf(t, err); code != exitSignal+int(sig) || !strings.Contains(stderr.String(), `"message":"`+sig.String()) || stdout.Len() > 0 {
-					t.Errorf("exit code %d\n%s%s", code, stdout, stderr)
-				}
-				if left := d.holders(); len(left) != 1 {
-					t.Errorf("it has ended, and left %v", left)
-				}
+				code := exitOf(t, err)
+				assert.That(t, code == exitSignal+int(sig) && strings.Contains(stderr.String(), `"message":"`+sig.String()) && stdout.Len() == 0,
+					"exit code %d\n%s%s", code, stdout, stderr)
+				left := d.holders()
+				assert.That(t, len(left) == 1, "it has ended, and left %v", left)
 			}
 			until(t, "nothing of it is left", func() bool { return len(d.holders()) == 1 })
 			d.want(0, "", "release", h.Token)
@@ -301,9 +297,9 @@ func TestAcquireInterrupted(t *testing.T) {
 		script := d.script()
 		cmd, _, stderr := d.waits(forScript(script))
 		kill(script)
-		if code := exitOf(t, cmd.Wait()); code != exitUnavailable || !strings.Contains(stderr.String(), "the process that it was for has ended") {
-			t.Errorf("exit code %d\n%s", code, stderr)
-		}
+		code := exitOf(t, cmd.Wait())
+		assert.That(t, code == exitUnavailable && strings.Contains(stderr.String(), "the process that it was for has ended"),
+			"exit code %d\n%s", code, stderr)
 		d.want(0, "", "release", h.Token)
 		d.free()
 	})
@@ -319,9 +315,7 @@ func TestAcquireUnheard(t *testing.T) {
 		assert.OK(t, cmd.Start())
 		until(t, "it is held", func() bool { return len(d.holders()) == 1 })
 		time.Sleep(time.Second)
-		if len(d.holders()) != 1 {
-			t.Error("released while acquire prints the token")
-		}
+		assert.That(t, len(d.holders()) == 1, "released while acquire prints the token")
 		kill(cmd)
 		d.free()
 	})
@@ -332,12 +326,10 @@ func TestAcquireUnheard(t *testing.T) {
 		defer full.Close()
 		cmd := d.acquiring("--shared")
 		cmd.Stdout = full
-		if code := exitOf(t, cmd.Run()); code == 0 {
-			t.Error("exit code 0")
-		}
-		if held := d.holders(); len(held) > 0 {
-			t.Errorf("held by %v", held)
-		}
+		code := exitOf(t, cmd.Run())
+		assert.That(t, code != 0, "exit code 0")
+		held := d.holders()
+		assert.That(t, len(held) == 0, "held by %v", held)
 		d.free()
 	})
 }
@@ -354,14 +346,10 @@ func TestRenew(t *testing.T) {
 		if err := json.Unmarshal([]byte(stdout), &now); code != 0 || err != nil || now.ForPID != 0 {
 			t.Fatalf("%d %v for process %d %s", code, err, now.ForPID, stderr)
 		}
-		if later := now.Deadline-h.Deadline > time.Second; later != (do == "renew") {
-			t.Errorf("%s: until %v, was %v", do, now.Deadline, h.Deadline)
-		}
+		assert.Equal(t, now.Deadline-h.Deadline > time.Second, do == "renew", "%s: until %v, was %v", do, now.Deadline, h.Deadline)
 	}
 	d.want(0, "", "release", h.Token)
-	if n := d.left(); n > 0 {
-		t.Errorf("%d files are left when release has ended", n)
-	}
+	assert.Equal(t, d.left(), 0)
 }
 
 // TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not
@@ -418,9 +406,7 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 					}
 					return len(sockets) == 0 || states.Of(script.Process.Pid) == "Z"
 				})
-				if states.Of(script.Process.Pid) != "Z" {
-					t.Error("the script wasn't killed")
-				}
+				assert.That(t, states.Of(script.Process.Pid) == "Z", "the script wasn't killed")
 			}
 			kill(script)
 			d.free()
@@ -463,17 +449,13 @@ func TestTokenThatGoesNowhere(t *testing.T) {
 	for _, redirect := range []string{">&-", ">/dev/null"} {
 		out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid none "+redirect).CombinedOutput()
 		const says = "repolock: error: with --for-pid none the token is the only way to release the lock, and stdout goes nowhere\nrepolock: hint: no lock was taken; see repolock help acquire\n"
-		if code := exitOf(t, err); code != exitUsage || string(out) != says {
-			t.Errorf("%s: exit code %d\n%s", redirect, code, out)
-		}
-		if left := tree(t, d.repo); len(left) > 0 {
-			t.Errorf("%s: a lock was taken: %v", redirect, left)
-		}
+		code := exitOf(t, err)
+		assert.That(t, code == exitUsage && string(out) == says, "%s: exit code %d\n%s", redirect, code, out)
+		left := tree(t, d.repo)
+		assert.That(t, len(left) == 0, "%s: a lock was taken: %v", redirect, left)
 	}
 	out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid $$ >/dev/null").CombinedOutput()
-	if err != nil && !strings.Contains(string(out), "ended") {
-		t.Errorf("for a process: %v\n%s", err, out)
-	}
+	assert.That(t, err == nil || strings.Contains(string(out), "ended"), "for a process: %v\n%s", err, out)
 }
 
 // shell runs a script of commands, with a configuration file.
@@ -503,19 +485,14 @@ func TestRepositoryIsInherited(t *testing.T) {
 		"elsewhere":          `mkdir -p a/repo b/repo; cd a; repolock -r repo backup -- sh -c 'cd ../b; repolock prune -- echo ran; echo $?'`,
 		"a script elsewhere": `mkdir -p c/repo e/repo; cd c; LOCK=$(repolock -r ./repo acquire --export --shared --for-pid $$) && eval "$LOCK" && { cd ../e; repolock prune -- echo ran; echo $?; repolock release; }`,
 	} {
-		if out := d.shell(path, text); strings.Contains(out, "ran\n") || !strings.Contains(out, "\n75\n") {
-			t.Errorf("%s: %s", name, out)
-		}
+		out := d.shell(path, text)
+		assert.That(t, !strings.Contains(out, "ran\n") && strings.Contains(out, "\n75\n"), "%s: %s", name, out)
 	}
 	out := d.shell(path, `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release && repolock prune -- find . -name lock.exclusive`)
-	if !strings.Contains(out, "/locks/photos/lock.exclusive") {
-		t.Errorf("after the release: %s", out)
-	}
+	assert.That(t, strings.Contains(out, "/locks/photos/lock.exclusive"), "after the release: %s", out)
 	// Another repository has another lock.
 	out = d.shell(path, `unset REPOLOCK_REPO; mkdir other; repolock backup -- sh -c 'export REPOLOCK_REPO=$PWD/other; repolock prune -- find other -name lock.exclusive'`)
-	if !strings.Contains(out, "other/index/lock.exclusive") {
-		t.Errorf("another's: %s", out)
-	}
+	assert.That(t, strings.Contains(out, "other/index/lock.exclusive"), "another's: %s", out)
 }
 
 // TestExportClears: acquire --export clears the variables of a lock around the script, and
@@ -524,9 +501,7 @@ func TestExportClears(t *testing.T) {
 	t.Parallel()
 	d := newDesk(t)
 	out := d.shell("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
-	if !strings.Contains(out, "fence=.\n") {
-		t.Errorf("a fence of another lock: %s", out)
-	}
+	assert.That(t, strings.Contains(out, "fence=.\n"), "a fence of another lock: %s", out)
 	out = d.shell("", `
 LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
 OTHER=$(REPOLOCK_OUTER= repolock acquire --shared --for-pid $$)
@@ -537,9 +512,7 @@ repolock backup --wait 1m -- echo ran; echo $?
 LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
 echo $REPOLOCK_OUTER | wc -w
 wait`)
-	if !strings.Contains(out, "ran\n0\n") || !strings.Contains(out, "\n1\n") {
-		t.Errorf("taken for nested: %s", out)
-	}
+	assert.That(t, strings.Contains(out, "ran\n0\n") && strings.Contains(out, "\n1\n"), "taken for nested: %s", out)
 }
 
 // TestAcquireRefusesUnknownRepository: like backup, acquire refuses a name that is also a
@@ -550,9 +523,8 @@ func TestAcquireRefusesUnknownRepository(t *testing.T) {
 	assert.OK(t, os.Mkdir(filepath.Join(d.repo, "prod"), 0o700))
 	for word, want := range map[string]string{"prod": "is a repository in " + path, "photos": "no repository of that name in " + path} {
 		code, stdout, stderr := d.repolock("-r", word, "acquire", "--exclusive")
-		if code != exitUsage && code != exitUnavailable || !strings.Contains(stderr, want) || stdout != "" {
-			t.Errorf("%s: %d %s%s", word, code, stdout, stderr)
-		}
+		assert.That(t, (code == exitUsage || code == exitUnavailable) && strings.Contains(stderr, want) && stdout == "",
+			"%s: %d %s%s", word, code, stdout, stderr)
 	}
 	d.free()
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // configured writes a configuration file, and makes it the one that repolock reads.
@@ -61,19 +62,14 @@ func TestBadConfiguration(t *testing.T) {
 		path := configured(t, text)
 		for _, args := range [][]string{{"repos"}, {"-r", dir, "backup", "--", "touch", filepath.Join(dir, "ran")}} {
 			code, stdout, stderr := call(args...)
-			if code != exitUnfit || stdout != "" {
-				t.Errorf("%q: exit code %d: %s", text, code, stdout)
-			}
+			assert.That(t, code == exitUnfit && stdout == "", "%q: exit code %d: %s", text, code, stdout)
 			// The message itself uses this word for a hidden value.
 			isOneError(t, false, strings.NewReplacer("a secret", "", "secret_access_key", "").Replace(stderr), says)
-			if !strings.Contains(stderr, path) {
-				t.Errorf("%q: doesn't name the file: %s", text, stderr)
-			}
+			assert.That(t, strings.Contains(stderr, path), "%q: doesn't name the file: %s", text, stderr)
 		}
 	}
-	if entries, err := os.ReadDir(dir); err != nil || len(entries) > 0 {
-		t.Error("it ran", entries, err)
-	}
+	entries, err := os.ReadDir(dir)
+	assert.That(t, err == nil && len(entries) == 0, "it ran %v %v", entries, err)
 }
 
 // fileKeys are the flags that the file can set.
@@ -105,9 +101,7 @@ func TestConfigTags(t *testing.T) {
 			want = []string{"audit"}
 		}
 		slices.Sort(tagged)
-		if diff := cmp.Diff(want, tagged); diff != "" {
-			t.Errorf("%s: %s", node.Name, diff)
-		}
+		assert.Equal(t, cmp.Diff(want, tagged), "", node.Name)
 	}
 }
 
@@ -138,7 +132,6 @@ metadata = {"a;b" = "c=d"}
 		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
-	if diff := cmp.Diff(want, c.Backup.commandFlags, cmp.AllowUnexported(commandFlags{})); diff != "" || c.Name != "n" {
-		t.Errorf("%s name %q", diff, c.Name)
-	}
+	diff := cmp.Diff(want, c.Backup.commandFlags, cmp.AllowUnexported(commandFlags{}))
+	assert.That(t, diff == "" && c.Name == "n", "%s name %q", diff, c.Name)
 }

@@ -90,16 +90,15 @@ func TestDoctorPermission(t *testing.T) {
 	} {
 		assert.OK(t, os.Chmod(repo, test.mode))
 		code, out := command("-r", repo, "doctor")
-		if code != exitPermission || !strings.Contains(out, test.says) || strings.Contains(out, "locks need permissions") != (test.mode == 0o555) {
-			t.Errorf("mode %o: %d\n%s", test.mode, code, out)
-		}
+		assert.That(t, code == exitPermission && strings.Contains(out, test.says) && strings.Contains(out, "locks need permissions") == (test.mode == 0o555),
+			"mode %o: %d\n%s", test.mode, code, out)
 	}
 	log := filepath.Join(dir, "log")
 	write(t, log, "")
 	assert.OK(t, os.Chmod(log, 0))
-	if code, out := command("history", log); code != exitPermission || !strings.HasPrefix(out, "repolock: error: open ") || strings.Contains(out, "hint") {
-		t.Errorf("exit code %d\n%s", code, out)
-	}
+	code, out := command("history", log)
+	assert.That(t, code == exitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "hint"),
+		"exit code %d\n%s", code, out)
 }
 
 // TestDoctorInterrupted: a signal ends doctor, which deletes its objects first, and says so in one line.
@@ -131,16 +130,13 @@ func TestDoctorInterrupted(t *testing.T) {
 		case <-time.After(hang):
 			t.Fatal("it writes nothing: ", out.String())
 		}
-		if len(objects()) == 0 {
-			t.Error("it has written nothing yet")
-		}
+		assert.That(t, len(objects()) != 0, "it has written nothing yet")
 		assert.OK(t, doctor.Process.Signal(sig))
-		if code := exitOf(t, doctor.Wait()); code != exitSignal+int(sig) || out.String() != "repolock: error: "+sig.String()+"\n" {
-			t.Errorf("%v: exit code %d: %s", sig, code, out.String())
-		}
-		if left := objects(); len(left) > 0 {
-			t.Errorf("%v: left %q", sig, left)
-		}
+		code := exitOf(t, doctor.Wait())
+		assert.That(t, code == exitSignal+int(sig) && out.String() == "repolock: error: "+sig.String()+"\n",
+			"%v: exit code %d: %s", sig, code, out.String())
+		left := objects()
+		assert.That(t, len(left) == 0, "%v: left %q", sig, left)
 		server.Close()
 	}
 }

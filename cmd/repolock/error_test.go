@@ -57,9 +57,8 @@ func TestDescribe(t *testing.T) {
 		{errors.New("unknown"), "failed", exitFailed, "", "unreachable"},
 	} {
 		name, code, hint := describe(fmt.Errorf("put: %w", c.err))
-		if name != c.name || code != c.code || !strings.Contains(hint, c.hint) || strings.Contains(hint, c.otherHint) {
-			t.Errorf("%v: %s, exit code %d, hint %q", c.err, name, code, hint)
-		}
+		assert.That(t, name == c.name && code == c.code && strings.Contains(hint, c.hint) && !strings.Contains(hint, c.otherHint),
+			"%v: %s, exit code %d, hint %q", c.err, name, code, hint)
 	}
 }
 
@@ -72,14 +71,12 @@ func TestSaysWhatWasNotDone(t *testing.T) {
 		} {
 			out := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: err})
 			says := out.words(false) + "; " + out.Suggestion
-			if n := strings.Count(says, undone); undone != "" && n != 1 || undone == "" && strings.Contains(says, "no lock was") {
-				t.Errorf("%s, %v: %q", command, err, says)
-			}
+			n := strings.Count(says, undone)
+			assert.That(t, (undone == "" || n == 1) && (undone != "" || !strings.Contains(says, "no lock was")), "%s, %v: %q", command, err, says)
 		}
 		out := newJSONError(&reporter{command: command}, &replock.LostError{Key: "k", Reason: "it was deleted"})
-		if says := out.words(false) + out.Suggestion; strings.Contains(says, "nothing was") || strings.Contains(says, "no lock was") {
-			t.Errorf("%s: %q", command, says)
-		}
+		says := out.words(false) + out.Suggestion
+		assert.That(t, !strings.Contains(says, "nothing was") && !strings.Contains(says, "no lock was"), "%s: %q", command, says)
 	}
 }
 
@@ -89,13 +86,11 @@ func TestUnreachableHint(t *testing.T) {
 	silent := fmt.Errorf("h: %w", store.ErrUnreachable)
 	for command, c := range map[string]struct{ doctor, unlocked bool }{"backup": {true, true}, "prune": {true, false}, "status": {true, false}, "doctor": {false, false}} {
 		hint := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: silent}).Suggestion
-		if strings.Contains(hint, "repolock doctor") != c.doctor || strings.Contains(hint, "--if-unreachable run") != c.unlocked {
-			t.Errorf("%s: %q", command, hint)
-		}
+		assert.That(t, strings.Contains(hint, "repolock doctor") == c.doctor && strings.Contains(hint, "--if-unreachable run") == c.unlocked,
+			"%s: %q", command, hint)
 	}
-	if hint := newJSONError(&reporter{command: "backup"}, session.NotAcquiredError{Err: silent, Answered: true}).Suggestion; strings.Contains(hint, "--if-unreachable") {
-		t.Errorf("it has answered: %q", hint)
-	}
+	hint := newJSONError(&reporter{command: "backup"}, session.NotAcquiredError{Err: silent, Answered: true}).Suggestion
+	assert.That(t, !strings.Contains(hint, "--if-unreachable"), "it has answered: %q", hint)
 }
 
 // TestWaiterIsNoHolder: a refusal counts and names holders, and waiters apart. In JSON held_by is a
@@ -112,24 +107,18 @@ func TestWaiterIsNoHolder(t *testing.T) {
 		"repository s3://b is locked by 2: backup on web1 (pid 7, root) for 1m, last seen 0s ago; backup on web1 (pid 7,": refused(waiter, holder, waiter, holder),
 		"repository s3://b is reserved for prune on web2 (pid 9, root), waiting for 1m, last seen 0s ago":                 refused(waiter),
 	} {
-		if !strings.HasPrefix(out.Summary, want) {
-			t.Errorf("%q isn't %q", out.Summary, want)
-		}
-		if first := out.Holders[0]; out.HeldBy.ID != first.ID || len(out.Holders) > 1 && (first.ID != "7b" || first.Status != "live") {
-			t.Errorf("held by %+v, holders %+v", out.HeldBy, out.Holders)
-		}
-		if last := out.Holders[len(out.Holders)-1]; last.ID != "0a" || last.Status != "waiting" || last.Verdict != "live" {
-			t.Errorf("the waiter is %+v", last)
-		}
+		assert.That(t, strings.HasPrefix(out.Summary, want), "%q isn't %q", out.Summary, want)
+		first := out.Holders[0]
+		assert.That(t, out.HeldBy.ID == first.ID && (len(out.Holders) <= 1 || first.ID == "7b" && first.Status == "live"),
+			"held by %+v, holders %+v", out.HeldBy, out.Holders)
+		last := out.Holders[len(out.Holders)-1]
+		assert.That(t, last.ID == "0a" && last.Status == "waiting" && last.Verdict == "live", "the waiter is %+v", last)
 	}
 	waiter.Verdict = replock.Stale
-	if v := verdict(waiter); v != "stale" {
-		t.Errorf("a waiter that is gone is %s", v)
-	}
+	assert.Equal(t, verdict(waiter), "stale", "a waiter that is gone")
 	waiter.Verdict = replock.Live
-	if says := refused(waiter, holder, waiter).Summary; !strings.HasSuffix(says, "; 2 others wait") {
-		t.Errorf("%q", says)
-	}
+	says := refused(waiter, holder, waiter).Summary
+	assert.That(t, strings.HasSuffix(says, "; 2 others wait"), "%q", says)
 }
 
 // TestNoMoreIsCountedThanIsKnown: an event of a wait names a bounded number of holders, and doesn't say
@@ -152,9 +141,8 @@ func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
 		{16, 0, "16 or more: ", "; … more: repolock status"},
 		{16, 14, "30: ", "; … 27 more: repolock status"},
 	} {
-		if s := holders(some(c.named), c.more, 0); !strings.HasPrefix(s, c.begins) || !strings.HasSuffix(s, c.ends) {
-			t.Errorf("%d named and %d more: %s", c.named, c.more, s)
-		}
+		s := holders(some(c.named), c.more, 0)
+		assert.That(t, strings.HasPrefix(s, c.begins) && strings.HasSuffix(s, c.ends), "%d named and %d more: %s", c.named, c.more, s)
 	}
 }
 
@@ -182,9 +170,8 @@ func TestAdvice(t *testing.T) {
 		{plan(doctor.Unreliable), "b2://b/p", "", ""},
 	} {
 		better, says := advice(test.report, test.repo)
-		if better != test.better || !strings.Contains(says, test.says) || (test.says == "" && test.better == "") != (says == "") {
-			t.Errorf("%s: %q, %q", test.repo, better, says)
-		}
+		assert.That(t, better == test.better && strings.Contains(says, test.says) && (test.says == "" && test.better == "") == (says == ""),
+			"%s: %q, %q", test.repo, better, says)
 	}
 }
 
@@ -233,9 +220,8 @@ func breakAll(c breakCmd, systems ...*keyed) (code int, out string, err error) {
 func TestBreakShown(t *testing.T) {
 	a, b := &keyed{url: "fake:a", locked: true}, &keyed{url: "fake:b", appear: true}
 	_, out, err := breakAll(breakCmd{Yes: true}, a, b)
-	if err != nil || a.broken != 1 || b.broken != 0 || strings.Contains(out, "fake:b") {
-		t.Errorf("%v, %d and %d broken: %s", err, a.broken, b.broken, out)
-	}
+	assert.That(t, err == nil && a.broken == 1 && b.broken == 0 && !strings.Contains(out, "fake:b"),
+		"%v, %d and %d broken: %s", err, a.broken, b.broken, out)
 }
 
 // TestBreakOneID: --id that chooses the locks of two systems deletes none, and names both. So does
@@ -246,9 +232,8 @@ func TestBreakOneID(t *testing.T) {
 	if err == nil || a.broken+b.broken > 0 || !strings.Contains(err.Error(), "fake:a") || !strings.Contains(err.Error(), "fake:b") {
 		t.Fatalf("%v, %d and %d broken", err, a.broken, b.broken)
 	}
-	if _, code, _ := describe(err); code != exitUsage {
-		t.Errorf("exit code %d", code)
-	}
+	_, code, _ := describe(err)
+	assert.That(t, code == exitUsage, "exit code %d", code)
 	b.err = session.ErrOwnerEnded
 	if _, _, err := breakAll(breakCmd{Yes: true, ID: "1"}, a, b); err == nil || a.broken > 0 {
 		t.Errorf("%v, %d broken", err, a.broken)
@@ -268,7 +253,5 @@ func TestKeeperOrder(t *testing.T) {
 	var got keeperOrder
 	assert.OK(t, gob.NewEncoder(&pipe).Encode(sent))
 	assert.OK(t, gob.NewDecoder(&pipe).Decode(&got))
-	if diff := cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})), "")
 }

@@ -79,16 +79,13 @@ func TestRefusedFiles(t *testing.T) {
 				}
 				before := tree(t, top)
 				code, stdout, stderr := call(args...)
-				if code != c.code || !strings.HasPrefix(stderr, "repolock: error: "+c.says) || !strings.Contains(stderr, why) {
-					t.Errorf("%s: exit code %d\n%s", name, code, stderr)
-				}
-				if diff := cmp.Diff(before, tree(t, top)); diff != "" || stdout != "" {
-					t.Errorf("%s: files changed:\n%s%s", name, diff, stdout)
-				}
+				assert.That(t, code == c.code && strings.HasPrefix(stderr, "repolock: error: "+c.says) && strings.Contains(stderr, why),
+					"%s: exit code %d\n%s", name, code, stderr)
+				diff := cmp.Diff(before, tree(t, top))
+				assert.That(t, diff == "" && stdout == "", "%s: files changed:\n%s%s", name, diff, stdout)
 			}
-			if code, _, stderr := call("--config", at("fifo"), "backup", "--", "touch", at("ran")); code != exitUnfit || !strings.Contains(stderr, at("fifo")+" is a FIFO") {
-				t.Errorf("--config: exit code %d\n%s", code, stderr)
-			}
+			code, _, stderr := call("--config", at("fifo"), "backup", "--", "touch", at("ran"))
+			assert.That(t, code == exitUnfit && strings.Contains(stderr, at("fifo")+" is a FIFO"), "--config: exit code %d\n%s", code, stderr)
 		})
 	}
 }
@@ -110,13 +107,9 @@ func TestPlacesOfLocks(t *testing.T) {
 			}
 			assert.OK(t, err)
 			objects := tree(t, repo)
-			if len(objects) == 0 {
-				t.Error("no objects")
-			}
+			assert.That(t, len(objects) != 0, "no objects")
 			for object := range objects {
-				if regular.Outside(filepath.Join(repo, object)) == nil {
-					t.Errorf("%s can be overwritten", object)
-				}
+				assert.That(t, regular.Outside(filepath.Join(repo, object)) != nil, "%s can be overwritten", object)
 			}
 			assert.OK(t, lock.Release(t.Context()))
 		}
@@ -157,8 +150,7 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 			t.Setenv("REPOLOCK_AUDIT", c.variable)
 		}
 		code, _, stderr := call(strings.Fields(c.args)...)
-		if code != exitUnfit || !strings.HasPrefix(stderr, "repolock: error: "+c.says) || !strings.Contains(stderr, "/nonexistent") || !strings.HasSuffix(stderr, "\nrepolock: hint: "+c.hint) {
-			t.Errorf("%s, REPOLOCK_AUDIT=%s, with %q: exit code %d\n%s", c.args, c.variable, c.config, code, stderr)
-		}
+		assert.That(t, code == exitUnfit && strings.HasPrefix(stderr, "repolock: error: "+c.says) && strings.Contains(stderr, "/nonexistent") && strings.HasSuffix(stderr, "\nrepolock: hint: "+c.hint),
+			"%s, REPOLOCK_AUDIT=%s, with %q: exit code %d\n%s", c.args, c.variable, c.config, code, stderr)
 	}
 }

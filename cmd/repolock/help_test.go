@@ -32,9 +32,7 @@ func TestHelp(t *testing.T) {
 			continue
 		}
 		all = append(all, node.Name)
-		if len(examplesOf(node.Name)) < 2 {
-			t.Errorf("%s: %d examples", node.Name, len(examplesOf(node.Name)))
-		}
+		assert.That(t, len(examplesOf(node.Name)) >= 2, "%s: %d examples", node.Name, len(examplesOf(node.Name)))
 		for _, example := range examplesOf(node.Name) {
 			line, ok := strings.CutPrefix(example, "repolock ")
 			if !ok || strings.ContainsAny(line, "&|>") { // of a script
@@ -52,31 +50,22 @@ func TestHelp(t *testing.T) {
 		if slices.Contains([]string{"backup", "restore", "prune", "status"}, node.Name) {
 			most = 24
 		}
-		if lines := strings.Count(helpOf(t, node.Name), "\n"); lines > most {
-			t.Errorf("help %s: %d lines", node.Name, lines)
-		}
-		if long, short := helpOf(t, node.Name), printed(t, node.Name, "--help"); long != short {
-			t.Errorf("help %s isn't %s --help", node.Name, node.Name)
-		}
+		lines := strings.Count(helpOf(t, node.Name), "\n")
+		assert.That(t, lines <= most, "help %s: %d lines", node.Name, lines)
+		long, short := helpOf(t, node.Name), printed(t, node.Name, "--help")
+		assert.That(t, long == short, "help %s isn't %s --help", node.Name, node.Name)
 	}
 	slices.Sort(listed)
 	slices.Sort(all)
-	if !slices.Equal(listed, all) {
-		t.Errorf("the overview has %q, and there are %q", listed, all)
-	}
-	if helpOf(t) != printed(t, "--help") || printed(t, "version") != printed(t, "--version") {
-		t.Error("help isn't --help, or version isn't --version")
-	}
+	assert.That(t, slices.Equal(listed, all), "the overview has %q, and there are %q", listed, all)
+	assert.That(t, helpOf(t) == printed(t, "--help") && printed(t, "version") == printed(t, "--version"),
+		"help isn't --help, or version isn't --version")
 	for _, topic := range topics {
 		helpOf(t, topic.name)
 	}
 	for _, f := range sharedFlags(app) {
-		if !strings.Contains(helpOf(t, "backup"), "--"+f.Name) {
-			t.Errorf("help backup: no --%s", f.Name)
-		}
-		if !strings.Contains(helpOf(t, "flags"), "--"+f.Name) {
-			t.Errorf("help flags: no --%s", f.Name)
-		}
+		assert.That(t, strings.Contains(helpOf(t, "backup"), "--"+f.Name), "help backup: no --%s", f.Name)
+		assert.That(t, strings.Contains(helpOf(t, "flags"), "--"+f.Name), "help flags: no --%s", f.Name)
 	}
 }
 
@@ -89,13 +78,10 @@ func helpOf(t *testing.T, words ...string) string {
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := call(args...)
-	if code != 0 || stderr != "" {
-		t.Errorf("%q: exit code %d: %s", args, code, stderr)
-	}
+	assert.That(t, code == 0 && stderr == "", "%q: exit code %d: %s", args, code, stderr)
 	for line := range strings.Lines(stdout) {
-		if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); n > helpWidth {
-			t.Errorf("%q: %d columns: %s", args, n, line)
-		}
+		n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
+		assert.That(t, n <= helpWidth, "%q: %d columns: %s", args, n, line)
 	}
 	return stdout
 }
@@ -103,17 +89,13 @@ func printed(t *testing.T, args ...string) string {
 // TestHelpHasDefaults: what a table or a flag's text must name: the exit code of break-lock, and the
 // code of a held lock. No line of the examples is there twice.
 func TestHelpHasDefaults(t *testing.T) {
-	if codes := helpOf(t, "exit-codes"); !strings.Contains(codes, "\n  1    break-lock: ") {
-		t.Errorf("no 1 of break-lock:\n%s", codes)
-	}
-	if flags := helpOf(t, "flags"); !strings.Contains(flags, "when the lock is held, 75") {
-		t.Errorf("--held-exit-code has no default:\n%s", flags)
-	}
+	codes := helpOf(t, "exit-codes")
+	assert.That(t, strings.Contains(codes, "\n  1    break-lock: "), "no 1 of break-lock:\n%s", codes)
+	flags := helpOf(t, "flags")
+	assert.That(t, strings.Contains(flags, "when the lock is held, 75"), "--held-exit-code has no default:\n%s", flags)
 	for _, node := range newParser(&cli{}).Model.Children {
 		for _, example := range examplesOf(node.Name) {
-			if strings.Contains(node.Detail, example) {
-				t.Errorf("help %s: twice %s", node.Name, example)
-			}
+			assert.That(t, !strings.Contains(node.Detail, example), "help %s: twice %s", node.Name, example)
 		}
 	}
 }
@@ -121,15 +103,11 @@ func TestHelpHasDefaults(t *testing.T) {
 // TestManual: the page has every command, flag, variable and exit code, and no hidden one, and each
 // kind of variable that a minio: repository's credentials are read from.
 func TestManual(t *testing.T) {
-	if found := regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()); found != "" {
-		t.Errorf("a hyphen where a minus sign belongs: %s", found)
-	}
+	assert.Equal(t, regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()), "", "a hyphen where a minus sign belongs")
 	page := strings.NewReplacer(`\-`, "-", `\&`, "", `\(ti`, "~", `\(ga`, "`").Replace(manual())
 	has := func(text string) {
 		t.Helper()
-		if !strings.Contains(page, text) {
-			t.Errorf("no %q", text)
-		}
+		assert.That(t, strings.Contains(page, text), "no %q", text)
 	}
 	flags := func(flags []*kong.Flag) {
 		for _, f := range flags {
@@ -144,9 +122,7 @@ func TestManual(t *testing.T) {
 	flags(model.Flags)
 	for _, c := range model.Children {
 		if c.Hidden {
-			if strings.Contains(page, "\n.SS "+c.Name+" ") {
-				t.Errorf("%s is hidden", c.Name)
-			}
+			assert.That(t, !strings.Contains(page, "\n.SS "+c.Name+" "), "%s is hidden", c.Name)
 			continue
 		}
 		has("\n.SS " + c.Name)
@@ -173,9 +149,7 @@ func TestManual(t *testing.T) {
 	}
 	ofMinIO := regexp.MustCompile(`(?m)^.*, for minio: repositories$`).FindString(page)
 	for _, name := range []string{"MINIO_ROOT_USER", "MINIO_ROOT_PASSWORD", "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"} {
-		if !strings.Contains(ofMinIO, name) {
-			t.Errorf("no %s in %q", name, ofMinIO)
-		}
+		assert.That(t, strings.Contains(ofMinIO, name), "no %s in %q", name, ofMinIO)
 	}
 }
 
@@ -231,29 +205,23 @@ func TestCompletions(t *testing.T) {
 			word, _, _ := strings.Cut(strings.TrimSpace(line), "\t")
 			got = append(got, word)
 		}
-		if !slices.Equal(got, strings.Fields(c.want)) {
-			t.Errorf("%q: %q, want %q", c.line, got, c.want)
-		}
+		assert.That(t, slices.Equal(got, strings.Fields(c.want)), "%q: %q, want %q", c.line, got, c.want)
 	}
 	help := completed(t, "help", "")
-	if n := strings.Count(help, "\n"); n != strings.Count(help, "\t") || n < 20 || !strings.Contains(help, "\nurls\thow repositories") {
-		t.Errorf("help: %s", help)
-	}
+	n := strings.Count(help, "\n")
+	assert.That(t, n == strings.Count(help, "\t") && n >= 20 && strings.Contains(help, "\nurls\thow repositories"), "help: %s", help)
 	configured(t, "bad")
 	completed(t)
 	completed(t, "-r", "")
-	if code, _, stderr := call("complete"); code != 0 || stderr != "" {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := call("complete")
+	assert.That(t, code == 0 && stderr == "", "exit code %d: %s", code, stderr)
 }
 
 // completed returns what can complete the last word.
 func completed(t *testing.T, words ...string) string {
 	t.Helper()
 	code, stdout, stderr := call(append([]string{"complete", "--"}, words...)...)
-	if code != 0 || stderr != "" {
-		t.Errorf("%q: exit code %d: %s", words, code, stderr)
-	}
+	assert.That(t, code == 0 && stderr == "", "%q: exit code %d: %s", words, code, stderr)
 	return stdout
 }
 
@@ -272,15 +240,11 @@ func TestJSONPage(t *testing.T) {
 			}
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
 			fields++
-			if !strings.Contains(page, "`"+name+"`") {
-				t.Errorf("%s of %v isn't there", name, of)
-			}
+			assert.That(t, strings.Contains(page, "`"+name+"`"), "%s of %v isn't there", name, of)
 		}
 	}
 	for _, v := range []any{jsonLock{}, jsonError{}, jsonStatus{}} {
 		check(reflect.TypeOf(v))
 	}
-	if fields < 30 {
-		t.Errorf("only %d fields were looked for", fields)
-	}
+	assert.That(t, fields >= 30, "only %d fields were looked for", fields)
 }

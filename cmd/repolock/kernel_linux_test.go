@@ -62,17 +62,13 @@ func TestUnguarded(t *testing.T) {
 			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
 			if onLost == "warn" {
 				until(t, "the loss is said", func() bool { return o.says("the command runs on (--on-lost warn)") })
-				if !o.ticks() {
-					t.Error("it was stopped")
-				}
+				assert.That(t, o.ticks(), "it was stopped")
 			} else {
 				killed := time.Now()
 				until(t, "the command is stopped", func() bool { return !o.ticks() })
 				t.Logf("stopped for a second %v after the guard's death", time.Since(killed).Round(time.Millisecond))
 				for range 3 {
-					if o.ticks() {
-						t.Error("it runs without a guard")
-					}
+					assert.That(t, !o.ticks(), "it runs without a guard")
 				}
 			}
 			o.forks(true)
@@ -81,14 +77,13 @@ func TestUnguarded(t *testing.T) {
 			until(t, "there is another guard", func() bool { g := o.guard(); return g != 0 && g != old })
 			o.ends(0)
 			for _, said := range []string{"no guard watches the command: start the guard /proc/self/exe: resource temporarily unavailable", "a guard watches the command again"} {
-				if n := strings.Count(o.output.String(), said); n != 1 {
-					t.Errorf("%d such messages: %s", n, said)
-				}
+				n := strings.Count(o.output.String(), said)
+				assert.That(t, n == 1, "%d such messages: %s", n, said)
 			}
 			r := o.log(want...)
-			if lost := r[1]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "resource temporarily unavailable") || (lost.Action == audit.CommandStopped) != (onLost != "warn") {
-				t.Errorf("%+v", lost)
-			}
+			lost := r[1]
+			assert.That(t, lost.RequestID == r[0].RequestID && strings.Contains(lost.Error, "resource temporarily unavailable") && (lost.Action == audit.CommandStopped) == (onLost != "warn"),
+				"%+v", lost)
 			o.tells(map[bool]string{true: "success; stopped for ", false: "success\n"}[onLost != "warn"])
 		})
 	}
@@ -141,13 +136,10 @@ func TestLateAnswer(t *testing.T) {
 		{"", 50 * time.Second, 139 * time.Second, false},
 	} {
 		a := session.Answer{Holding: session.Holding{Deadline: c.deadline, LeftSeconds: 40}, TimeNamespace: c.namespace}
-		if got := a.Over(100*time.Second, c.read, "time:[1]"); got != c.over {
-			t.Errorf("%+v: over %v", c, got)
-		}
+		assert.Equal(t, a.Over(100*time.Second, c.read, "time:[1]"), c.over, c)
 	}
-	if a := (session.Answer{Holding: session.Holding{Deadline: 9000 * time.Second, LeftSeconds: 40}}); !a.Over(100*time.Second, 140*time.Second, "") {
-		t.Error("two unknown namespaces are taken for the same")
-	}
+	a := (session.Answer{Holding: session.Holding{Deadline: 9000 * time.Second, LeftSeconds: 40}})
+	assert.That(t, a.Over(100*time.Second, 140*time.Second, ""), "two unknown namespaces are taken for the same")
 
 	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	token := daemon.NewToken()
@@ -157,9 +149,9 @@ func TestLateAnswer(t *testing.T) {
 	var answer session.Answer
 	go keeper.Serve(func(context.Context, string) (any, func()) { return answer, nil })
 	for do, want := range map[string]int{"check": exitLost, "renew": exitLost, "release": 0} { // no time is left
-		if code, _, stderr := call(do, token); code != want || (code != 0) != strings.Contains(stderr, "its lease was over when the keeper's answer was read") {
-			t.Errorf("%s: exit code %d: %s", do, code, stderr)
-		}
+		code, _, stderr := call(do, token)
+		assert.That(t, code == want && (code != 0) == strings.Contains(stderr, "its lease was over when the keeper's answer was read"),
+			"%s: exit code %d: %s", do, code, stderr)
 	}
 	answer.LeftSeconds, answer.Unseen = 3600, "it is down"
 	if code, _, stderr := call("check", token); code != 0 || !strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for ") {
@@ -167,9 +159,8 @@ func TestLateAnswer(t *testing.T) {
 	}
 	failure := failure(&reporter{}, session.NotAcquiredError{Err: locking.ErrUnreachable})
 	answer.Failure = &failure
-	if code, _, stderr := call("renew", token); code != exitUnavailable || !strings.HasPrefix(stderr, "repolock: error: ") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := call("renew", token)
+	assert.That(t, code == exitUnavailable && strings.HasPrefix(stderr, "repolock: error: "), "exit code %d: %s", code, stderr)
 }
 
 // TestTimeNamespaces: in another time namespace than the keeper's, check, renew and release
@@ -185,15 +176,12 @@ func TestTimeNamespaces(t *testing.T) {
 		t.Helper()
 		cmd := d.command(there[0], append(append(there[1:], "repolock", "--json"), args...)...)
 		out, err := cmd.Output()
-		if err != nil {
-			t.Errorf("%s: %v: %s", args[0], err, out)
-		}
+		assert.That(t, err == nil, "%s: %v: %s", args[0], err, out)
 		return string(out)
 	}
 	var s jsonStatus
-	if err := json.Unmarshal([]byte(run("status")), &s); err != nil || len(s.Locks) != 1 || s.Locks[0].ProcessGone {
-		t.Errorf("status: %v %+v", err, s)
-	}
+	err := json.Unmarshal([]byte(run("status")), &s)
+	assert.That(t, err == nil && len(s.Locks) == 1 && !s.Locks[0].ProcessGone, "status: %v %+v", err, s)
 	run("break-lock", "--dead", "--yes")
 	run("check", h.Token)
 	run("renew", h.Token)
@@ -271,9 +259,7 @@ func TestWithoutProc(t *testing.T) {
 		said := strings.Join(lines[max(0, len(lines)-3):], "\n")
 		want := regexp.MustCompile("^repolock: error: repolock can't start its own program once more: [a-z]+ /proc/self/exe: no such file or directory\n" +
 			regexp.QuoteMeta("repolock: hint: "+c.undone+procHint) + "\n$")
-		if code != c.want || code != 0 && !want.MatchString(said) {
-			t.Errorf("%s: exit code %d: %s", c.command, code, out)
-		}
+		assert.That(t, code == c.want && (code == 0 || want.MatchString(said)), "%s: exit code %d: %s", c.command, code, out)
 		d.free()
 	}
 }
@@ -303,9 +289,8 @@ func initialised(t *testing.T, env []string, args ...string) (done []string, all
 // other packages. That makes it quick.
 func TestStarterIsEarly(t *testing.T) {
 	done, _, code := initialised(t, []string{starter.Variable + "=0 1"})
-	if code != 1 || !slices.Contains(done, "runtime") || slices.Contains(done, "os") {
-		t.Errorf("it ended with %d; initialised before it: %q", code, done)
-	}
+	assert.That(t, code == 1 && slices.Contains(done, "runtime") && !slices.Contains(done, "os"),
+		"it ended with %d; initialised before it: %q", code, done)
 }
 
 // TestGuardIsEarly: a guard runs before the packages of the stores and of the command line, and
@@ -314,21 +299,15 @@ func TestStarterIsEarly(t *testing.T) {
 // needed by most commands. A regular expression is compiled when it is needed.
 func TestGuardIsEarly(t *testing.T) {
 	done, _, code := initialised(t, nil, guard.Argument)
-	if code != 0 || !slices.Contains(done, "os/signal") {
-		t.Errorf("it ended with %d; initialised before it: %q", code, done)
-	}
+	assert.That(t, code == 0 && slices.Contains(done, "os/signal"), "it ended with %d; initialised before it: %q", code, done)
 	late := regexp.MustCompile(`^(main|net|regexp|testing|flag|log|crypto/tls|encoding/(json|xml|gob)|golang\.org/.*|` +
 		`github\.com/(repolock/repolock/(cmd|locking|replock|store)|alecthomas|minio|Backblaze|jackc/pgx/v5/(pgconn|pgtype)|redis).*|` +
 		`github\.com/aws/.*/(service|config|credentials).*)$`)
 	for _, name := range done {
-		if late.MatchString(name) {
-			t.Errorf("%s is initialised before it", name)
-		}
+		assert.That(t, !late.MatchString(name), "%s is initialised before it", name)
 	}
 	all, allocations, _ := initialised(t, nil, "-test.list", "^$")
-	if len(done) > len(all)/4 || len(all) < 100 {
-		t.Errorf("initialised before it are %d packages of %d: %q", len(done), len(all), done)
-	}
+	assert.That(t, len(done) <= len(all)/4 && len(all) >= 100, "initialised before it are %d packages of %d: %q", len(done), len(all), done)
 	const most = 40
 	ours := 0
 	for name, n := range allocations {
@@ -339,7 +318,5 @@ func TestGuardIsEarly(t *testing.T) {
 			t.Errorf("%s allocates memory %d times, of %d", name, n, most)
 		}
 	}
-	if ours < 10 {
-		t.Errorf("initialised were %d packages of ours", ours)
-	}
+	assert.That(t, ours >= 10, "initialised were %d packages of ours", ours)
 }

@@ -138,9 +138,8 @@ func (o *outage) code() int {
 // ends lets the command end, and checks repolock's exit code.
 func (o *outage) ends(want int) {
 	o.t.Helper()
-	if code := o.code(); code != want {
-		o.t.Errorf("exit code %d, want %d", code, want)
-	}
+	code := o.code()
+	assert.That(o.t, code == want, "exit code %d, want %d", code, want)
 }
 
 // records returns all records of the log.
@@ -164,9 +163,7 @@ func (o *outage) log(want ...string) []audit.Record {
 	var kept []audit.Record
 	var events []string
 	for i, r := range records {
-		if i > 0 && r.Timestamp.Before(records[i-1].Timestamp) {
-			o.t.Errorf("%s is out of order", r.Event)
-		}
+		assert.That(o.t, i == 0 || !r.Timestamp.Before(records[i-1].Timestamp), "%s is out of order", r.Event)
 		if r.Event != audit.HeartbeatFailed {
 			kept, events = append(kept, r), append(events, r.Event)
 		}
@@ -190,17 +187,14 @@ func (o *outage) run(repo string, args ...string) string {
 // tells checks that the history has one lock, with a text.
 func (o *outage) tells(text string) {
 	o.t.Helper()
-	if h := o.run("repo", "history", "log"); strings.Count(h, "\n") != 2 || !strings.Contains(h, text) {
-		o.t.Errorf("history:\n%s", h)
-	}
+	h := o.run("repo", "history", "log")
+	assert.That(o.t, strings.Count(h, "\n") == 2 && strings.Contains(h, text), "history:\n%s", h)
 }
 
 // without checks that there is no such file.
 func (o *outage) without(name string) {
 	o.t.Helper()
-	if o.exists(name) {
-		o.t.Errorf("there is a file %s", name)
-	}
+	assert.That(o.t, !o.exists(name), "there is a file %s", name)
 }
 
 // exists reports whether there is a file.
@@ -216,26 +210,20 @@ func TestAuditResumed(t *testing.T) {
 	o.begin(`repolock -r repo prune --wait forever -- true; test $? = 75`)
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
-	if code := o.code(); code != 0 || !strings.Contains(o.output.String(), "the lock that this very command runs under") {
-		t.Errorf("exit code %d", code)
-	}
+	code := o.code()
+	assert.That(t, code == 0 && strings.Contains(o.output.String(), "the lock that this very command runs under"), "exit code %d", code)
 	r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Resumed, audit.Released)
 	acquired, lost, paused, resumed, released := r[0], r[1], r[2], r[3], r[4]
 	for _, r := range []audit.Record{lost, paused} {
-		if r.RequestID != acquired.RequestID || r.LockPath != acquired.LockPath || r.Operation != "prune" || r.Mode != "exclusive" || r.PID != o.cmd.Process.Pid {
-			t.Errorf("%+v", r)
-		}
+		assert.That(t, r.RequestID == acquired.RequestID && r.LockPath == acquired.LockPath && r.Operation == "prune" && r.Mode == "exclusive" && r.PID == o.cmd.Process.Pid,
+			"%+v", r)
 	}
-	if lost.Error == "" || lost.HeldDurationSeconds == nil || *lost.HeldDurationSeconds < 5 || paused.Reason != "lock_lost" {
-		t.Errorf("lost %+v, paused %+v", lost, paused)
-	}
-	if resumed.ResumedFrom != acquired.RequestID || resumed.RequestID == acquired.RequestID || resumed.LockPath == acquired.LockPath {
-		t.Errorf("resumed %+v", resumed)
-	}
-	if released.RequestID != resumed.RequestID || released.Result != audit.Success || *released.ExitCode != 0 ||
-		*released.HeldDurationSeconds <= *lost.HeldDurationSeconds {
-		t.Errorf("released %+v", released)
-	}
+	assert.That(t, lost.Error != "" && lost.HeldDurationSeconds != nil && *lost.HeldDurationSeconds >= 5 && paused.Reason == "lock_lost",
+		"lost %+v, paused %+v", lost, paused)
+	assert.That(t, resumed.ResumedFrom == acquired.RequestID && resumed.RequestID != acquired.RequestID && resumed.LockPath != acquired.LockPath,
+		"resumed %+v", resumed)
+	assert.That(t, released.RequestID == resumed.RequestID && released.Result == audit.Success && *released.ExitCode == 0 &&
+		*released.HeldDurationSeconds > *lost.HeldDurationSeconds, "released %+v", released)
 	o.tells("success; stopped for ")
 }
 
@@ -249,12 +237,10 @@ func TestAuditPassed(t *testing.T) {
 		o.run("away", "prune", "--ttl", "10s", "--wait", "forever", "--", "true")
 		o.passed()
 		r := o.log(audit.Acquired, audit.Lost, audit.Paused, audit.Lost, audit.Released)
-		if lost := r[3]; lost.RequestID != r[0].RequestID || !strings.Contains(lost.Error, "lock lost: ") {
-			t.Errorf("%+v", lost)
-		}
-		if released := r[4]; released.Result != audit.Failure || *released.ExitCode != 128+9 {
-			t.Errorf("%+v", released)
-		}
+		lost := r[3]
+		assert.That(t, lost.RequestID == r[0].RequestID && strings.Contains(lost.Error, "lock lost: "), "%+v", lost)
+		released := r[4]
+		assert.That(t, released.Result == audit.Failure && *released.ExitCode == 128+9, "%+v", released)
 		o.tells("lost: ")
 	})
 	t.Run("clocks part", func(t *testing.T) {
@@ -283,9 +269,7 @@ func TestNestedIsPaused(t *testing.T) {
 	until(t, "the command runs", o.ticks)
 	o.rename("repo", "away")
 	time.Sleep(11 * time.Second) // from now on others can be let in
-	if o.ticks() {
-		t.Error("it runs on without the outer lock")
-	}
+	assert.That(t, !o.ticks(), "it runs on without the outer lock")
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
 	o.ends(0)
@@ -301,9 +285,8 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	signal(syscall.SIGTSTP)
 	until(o.t, "repolock is stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
 	begin := time.Now() // the first record is older
-	if records := o.records(); records[len(records)-1].Event != audit.Suspended {
-		o.t.Errorf("the last record of a stopped repolock is %s", records[len(records)-1].Event)
-	}
+	records := o.records()
+	assert.That(o.t, records[len(records)-1].Event == audit.Suspended, "the last record of a stopped repolock is %s", records[len(records)-1].Event)
 	o.tells("stopped since 20")
 	time.Sleep(wait)
 	took = time.Since(begin)
@@ -317,9 +300,8 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 func (o *outage) stoppedFor(least time.Duration) {
 	o.t.Helper()
 	spans := audit.NewHistory(o.records()).Spans
-	if d := spans[0].StoppedFor(); len(spans[0].Stops) != 1 || d < least {
-		o.t.Errorf("stopped %+v, and not for %v", spans[0].Stops, least)
-	}
+	d := spans[0].StoppedFor()
+	assert.That(o.t, len(spans[0].Stops) == 1 && d >= least, "stopped %+v, and not for %v", spans[0].Stops, least)
 	o.tells("success; stopped for ")
 }
 
@@ -332,9 +314,7 @@ func TestAuditSuspended(t *testing.T) {
 	o.ends(0)
 	r := o.log(audit.Acquired, audit.Suspended, audit.Continued, audit.Released)
 	for _, r := range r[1:3] {
-		if r.RequestID == "" || r.Operation != "prune" || r.PID != o.cmd.Process.Pid {
-			t.Errorf("%+v", r)
-		}
+		assert.That(t, r.RequestID != "" && r.Operation == "prune" && r.PID == o.cmd.Process.Pid, "%+v", r)
 	}
 	o.stoppedFor(took)
 }
@@ -353,9 +333,7 @@ func TestAuditSuspendedAndLost(t *testing.T) {
 			stops = append(stops, r.Event)
 		}
 	}
-	if got := strings.Join(stops, " "); got != "command_suspended lock_lost lock_resumed command_continued lock_released" {
-		t.Errorf("logged: %s", got)
-	}
+	assert.Equal(t, strings.Join(stops, " "), "command_suspended lock_lost lock_resumed command_continued lock_released", "logged")
 	o.stoppedFor(took)
 }
 
@@ -376,21 +354,16 @@ func part(t *testing.T) *outage {
 // is stopped, and continues once a look has found the lock.
 func TestClocksPart(t *testing.T) {
 	o := part(t)
-	if o.ticks() {
-		t.Error("it runs on before the lock was looked at")
-	}
+	assert.That(t, !o.ticks(), "it runs on before the lock was looked at")
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
 	o.ends(0)
 	for _, want := range []string{"the command is stopped until the lock was looked at", "the command goes on"} {
-		if strings.Count(o.output.String(), want) != 1 {
-			t.Errorf("not exactly one such message: %s", want)
-		}
+		assert.That(t, strings.Count(o.output.String(), want) == 1, "not exactly one such message: %s", want)
 	}
 	r := o.log(audit.Acquired, audit.ClocksParted, audit.ClocksSettled, audit.Released)
-	if parted := r[1]; parted.RequestID != r[0].RequestID || parted.LockPath != r[0].LockPath || parted.PID != o.cmd.Process.Pid {
-		t.Errorf("%+v", parted)
-	}
+	parted := r[1]
+	assert.That(t, parted.RequestID == r[0].RequestID && parted.LockPath == r[0].LockPath && parted.PID == o.cmd.Process.Pid, "%+v", parted)
 	o.tells("success; stopped for ")
 }
 
@@ -445,9 +418,8 @@ func TestEndedWhenResumed(t *testing.T) {
 	o := halt(t)
 	assert.OK(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
 	o.goOn()
-	if code := o.code(); code != 128+int(syscall.SIGKILL) {
-		t.Errorf("exit code %d, want that of a command killed by signal 9", code)
-	}
+	code := o.code()
+	assert.That(t, code == 128+int(syscall.SIGKILL), "exit code %d, want that of a command killed by signal 9", code)
 }
 
 // TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the

@@ -28,9 +28,8 @@ func TestScriptsDoc(t *testing.T) {
 	}
 	for i, block := range blocks {
 		d := newDesk(t)
-		if out, err := d.command("sh", "-c", block).Output(); err != nil || !regexp.MustCompile(says[i]).Match(out) {
-			t.Errorf("%v\n%s", err, out)
-		}
+		out, err := d.command("sh", "-c", block).Output()
+		assert.That(t, err == nil && regexp.MustCompile(says[i]).Match(out), "%v\n%s", err, out)
 		d.free()
 	}
 }
@@ -54,9 +53,7 @@ func TestConfigurationPage(t *testing.T) {
 	write(t, file, block("toml"))
 	var s settings
 	assert.OK(t, s.readFile(file))
-	if s.file.Repo != "prod" || len(s.file.Repositories) != 3 {
-		t.Errorf("%+v", s.file)
-	}
+	assert.That(t, s.file.Repo == "prod" && len(s.file.Repositories) == 3, "%+v", s.file)
 	there := map[string]bool{}
 	note := func(name string, _ any) { there[name] = true }
 	s.file.Defaults.Each(note)
@@ -64,9 +61,7 @@ func TestConfigurationPage(t *testing.T) {
 		r.Each(note)
 	}
 	for _, name := range fileKeys() {
-		if !there[name] || !strings.Contains(string(raw), "`"+name+"`") {
-			t.Errorf("%s isn't in the example, or not explained", name)
-		}
+		assert.That(t, there[name] && strings.Contains(string(raw), "`"+name+"`"), "%s isn't in the example, or not explained", name)
 	}
 
 	// A directory replaces the bucket and the paths that need privileges.
@@ -82,9 +77,7 @@ func TestConfigurationPage(t *testing.T) {
 	cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG="+file, "PATH="+filepath.Join(dir, "bin")+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	for _, shown := range []string{"prod    " + dir + "/repo", "read from " + file, dir + "/repo backup /home\n", "no locks\n"} {
-		if err != nil || !strings.Contains(string(out), shown) {
-			t.Errorf("no %q: %v\n%s", shown, err, out)
-		}
+		assert.That(t, err == nil && strings.Contains(string(out), shown), "no %q: %v\n%s", shown, err, out)
 	}
 	if _, err := os.Stat(filepath.Join(dir, "repolock.jsonl")); err != nil {
 		t.Error(err)
@@ -97,8 +90,8 @@ func TestOthersMayWrite(t *testing.T) {
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
 	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
 		assert.OK(t, os.Chmod(path, mode))
-		if got, _, stderr := call("-r", "prod", "status"); got != code || code != 0 && !strings.Contains(stderr, path+": others may write to it") {
-			t.Errorf("mode %o: exit code %d: %s", mode, got, stderr)
-		}
+		got, _, stderr := call("-r", "prod", "status")
+		assert.That(t, got == code && (code == 0 || strings.Contains(stderr, path+": others may write to it")),
+			"mode %o: exit code %d: %s", mode, got, stderr)
 	}
 }

@@ -81,9 +81,8 @@ func TestScreens(t *testing.T) {
 		assert.OK(t, os.WriteFile(golden, []byte(b.String()), 0o644))
 	}
 	want, err := os.ReadFile(golden)
-	if err != nil || b.String() != string(want) {
-		t.Errorf("%v: not as in %s; if it should be so, run it with -update:\n%s", err, golden, b.String())
-	}
+	assert.That(t, err == nil && b.String() == string(want),
+		"%v: not as in %s; if it should be so, run it with -update:\n%s", err, golden, b.String())
 }
 
 // screens yields what is shown on a terminal of some width.
@@ -140,9 +139,7 @@ func screens(width int) func(func(name, screen string) bool) {
 func TestShortID(t *testing.T) {
 	all := []string{"7bec0cc37371631e", "7bec0cc37372aaaa", "0a1b2c3d4e5f6071", "", "\x1b[2J4567890"}
 	for id, want := range map[string]string{all[0]: "7bec0cc37371", all[1]: "7bec0cc37372", all[2]: "0a1b2c3d", "": "-", "short": "short", all[4]: `\x1b[2J4567`, "\x1b[2J": `\x1b[2J`} {
-		if got := shortID(id, all); got != want {
-			t.Errorf("%q is %q, want %q", id, got, want)
-		}
+		assert.Equal(t, shortID(id, all), want, id)
 	}
 }
 
@@ -150,13 +147,9 @@ func TestShortID(t *testing.T) {
 // another one as none.
 func TestWideCharacters(t *testing.T) {
 	for text, n := range map[string]int{"": 0, "web1": 4, "…": 1, "é": 1, "e\u0301": 1, "備份": 4, "Ａ": 2, "🙂": 2} {
-		if got := columnsIn(text); got != n {
-			t.Errorf("%q has %d columns, want %d", text, got, n)
-		}
+		assert.Equal(t, columnsIn(text), n, text)
 	}
-	if got := cut("備份主機", 6); got != "備份…" {
-		t.Errorf("cut to %q", got)
-	}
+	assert.Equal(t, cut("備份主機", 6), "備份…", "cut to")
 	table := lockTable([]found[replock.Info]{
 		{lock: aLock(replock.Shared, "備份", "主機一 (pid 7)", "root", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)},
 		{lock: aLock(replock.Shared, "backup", "web1 (pid 7)", "root", "8bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)},
@@ -166,9 +159,8 @@ func TestWideCharacters(t *testing.T) {
 		if !found {
 			before, _, _ = strings.Cut(line, "FOR")
 		}
-		if n := columnsIn(before); n != columnsIn("VERDICT  MODE    OPERATION  主機一 (pid 7, root)  ") {
-			t.Errorf("the fifth column begins at %d: %q", n, line)
-		}
+		n := columnsIn(before)
+		assert.That(t, n == columnsIn("VERDICT  MODE    OPERATION  主機一 (pid 7, root)  "), "the fifth column begins at %d: %q", n, line)
 	}
 }
 
@@ -185,17 +177,11 @@ func TestPipeIsNotCut(t *testing.T) {
 	t.Setenv("COLUMNS", "")
 	whole := lockTable(locks, columnsOf(writer))
 	for _, want := range []string{"LAST SEEN  ID\n", "db-primary-17.eu-central.example.org (pid 1048576, backup-operator)", " 7bec0cc3\n"} {
-		if !strings.Contains(whole, want) {
-			t.Errorf("no %q in\n%s", want, whole)
-		}
+		assert.That(t, strings.Contains(whole, want), "no %q in\n%s", want, whole)
 	}
-	if strings.Contains(whole, "…") || strings.Contains(whole, "EXPIRES") {
-		t.Errorf("cut, or with the columns of --wide:\n%s", whole)
-	}
+	assert.That(t, !strings.Contains(whole, "…") && !strings.Contains(whole, "EXPIRES"), "cut, or with the columns of --wide:\n%s", whole)
 	t.Setenv("COLUMNS", "80")
-	if lockTable(locks, columnsOf(writer)) != lockTable(locks, 80) {
-		t.Error("COLUMNS doesn't bound it")
-	}
+	assert.That(t, lockTable(locks, columnsOf(writer)) == lockTable(locks, 80), "COLUMNS doesn't bound it")
 }
 
 // TestCutInTurn: a table that is too wide has names cut to their least, then columns left out, and
@@ -220,9 +206,9 @@ func TestCutInTurn(t *testing.T) {
 		head, row, _ := strings.Cut(table, "\n")
 		_, shown, _ := strings.Cut(head, "HOLDER")
 		cells := strings.Fields(row)
-		if got := strings.Join(strings.Fields(shown), " "); got != want.columns || columnsIn(cells[2]) != want.operation || columnsIn(cells[3]) != want.holder {
-			t.Errorf("%d: want %+v:\n%s", width, want, table)
-		}
+		got := strings.Join(strings.Fields(shown), " ")
+		assert.That(t, got == want.columns && columnsIn(cells[2]) == want.operation && columnsIn(cells[3]) == want.holder,
+			"%d: want %+v:\n%s", width, want, table)
 	}
 }
 
@@ -230,13 +216,9 @@ func TestCutInTurn(t *testing.T) {
 func TestQuestionFits(t *testing.T) {
 	for n, want := range map[int]string{1: "Delete this lock? [y/N] ", 1234: "Delete these 1234 locks? [y/N] "} {
 		asked := question(n)
-		if !strings.HasSuffix(asked, "\n"+want) {
-			t.Errorf("%d: %q", n, asked)
-		}
+		assert.That(t, strings.HasSuffix(asked, "\n"+want), "%d: %q", n, asked)
 		for line := range strings.Lines(asked) {
-			if columnsIn(strings.TrimSuffix(line, "\n")) > narrowest {
-				t.Errorf("%q is wide", line)
-			}
+			assert.That(t, columnsIn(strings.TrimSuffix(line, "\n")) <= narrowest, "%q is wide", line)
 		}
 	}
 }
@@ -279,9 +261,7 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		shows("interrupted, 1s: deleting the lock that might have been written")
 		w.EndWait()
 		synctest.Wait()
-		if said := out.take(); said != erase {
-			t.Errorf("at the end: %q", said)
-		}
+		assert.Equal(t, out.take(), erase, "at the end")
 
 		w.Event(retrying)
 		w.BeginWait("releasing the lock")
@@ -313,9 +293,8 @@ func TestNoSecondWithoutALine(t *testing.T) {
 			t.Helper()
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if said := out.take(); said != want {
-				t.Errorf("said: %q, want %q", said, want)
-			}
+			said := out.take()
+			assert.That(t, said == want, "said: %q, want %q", said, want)
 		}
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: errors.New("refused"), Left: 3 * time.Second}
 		w.BeginWait("acquiring the lock: repository x")
@@ -369,9 +348,7 @@ func TestManyStaleOnATerminal(t *testing.T) {
 			shows("removing 10000 stale locks: 2300 done")
 		}
 		w.EndWait()
-		if said := out.take(); said != erase {
-			t.Errorf("at the end: %q", said)
-		}
+		assert.Equal(t, out.take(), erase, "at the end")
 	})
 }
 
@@ -416,18 +393,15 @@ func TestJSONIsPlain(t *testing.T) {
 	} {
 		_, stdout, stderr := call(append([]string{"--json"}, args...)...)
 		text := stdout + stderr
-		if strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%s: %q", args[0], text)
-		}
+		assert.That(t, !strings.ContainsFunc(strings.ReplaceAll(text, "\n", ""), func(r rune) bool { return !unicode.IsPrint(r) }),
+			"%s: %q", args[0], text)
 		var v any
-		if err := json.Unmarshal([]byte(text), &v); err != nil || len(args) == 1 && !strings.Contains(fmt.Sprint(v), evil) {
-			t.Errorf("%s: %v\n%s", args[0], err, text)
-		}
+		err := json.Unmarshal([]byte(text), &v)
+		assert.That(t, err == nil && (len(args) != 1 || strings.Contains(fmt.Sprint(v), evil)), "%s: %v\n%s", args[0], err, text)
 	}
 	text, err := os.ReadFile(audit)
-	if err != nil || !bytes.Contains(text, []byte("lock_broken")) || bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }) {
-		t.Errorf("%v: %q", err, text)
-	}
+	assert.That(t, err == nil && bytes.Contains(text, []byte("lock_broken")) && !bytes.ContainsFunc(text, func(r rune) bool { return r != '\n' && !unicode.IsPrint(r) }),
+		"%v: %q", err, text)
 }
 
 // shows returns a function that checks the last line that a terminal shows since it was checked.
@@ -436,8 +410,7 @@ func (s *said) shows(t *testing.T) func(want string) {
 		t.Helper()
 		synctest.Wait()
 		said := s.take()
-		if last := said[strings.LastIndex(strings.TrimSuffix(said, "\r"), "\r")+1:]; strings.TrimSuffix(last, "\r") != want {
-			t.Errorf("shown: %q, want %q", said, want)
-		}
+		last := said[strings.LastIndex(strings.TrimSuffix(said, "\r"), "\r")+1:]
+		assert.That(t, strings.TrimSuffix(last, "\r") == want, "shown: %q, want %q", said, want)
 	}
 }

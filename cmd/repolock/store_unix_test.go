@@ -103,9 +103,8 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 				t.Parallel()
 				scheme, host := c.server(t)
 				url := strings.NewReplacer("SCHEME", scheme, "HOST", host, "TLS", fmt.Sprint(scheme == "https")).Replace(repo)
-				if said := onlySilenceRunsBare(t, url, nil, c.code, c.bare); strings.Contains(said, "secret") {
-					t.Errorf("a secret is printed: %s", said)
-				}
+				said := onlySilenceRunsBare(t, url, nil, c.code, c.bare)
+				assert.That(t, !strings.Contains(said, "secret"), "a secret is printed: %s", said)
 			})
 		}
 	}
@@ -134,9 +133,8 @@ func TestServiceOfCredentialsFails(t *testing.T) {
 			}
 			cmd := q.command("repolock", "backup", "--", "true")
 			cmd.Env = append(cmd.Env, env...)
-			if out, err := cmd.CombinedOutput(); err != nil || n.Load() != 3 {
-				t.Errorf("%s: %v after %d answers: %s", backend, err, n.Load(), out)
-			}
+			out, err := cmd.CombinedOutput()
+			assert.That(t, err == nil && n.Load() == 3, "%s: %v after %d answers: %s", backend, err, n.Load(), out)
 		}
 	}
 }
@@ -167,9 +165,8 @@ func TestProxyRefuses(t *testing.T) {
 				}
 				_, host := proxy(t)
 				env := []string{"HTTPS_PROXY=http://" + host, "HTTP_PROXY=http://" + host, "NO_PROXY=", "B2_APPLICATION_KEY_ID=id", "B2_APPLICATION_KEY=secret"}
-				if said := onlySilenceRunsBare(t, repo, env, c.code, c.bare); !strings.Contains(said, "the proxy "+host) {
-					t.Errorf("the proxy isn't named: %s", said)
-				}
+				said := onlySilenceRunsBare(t, repo, env, c.code, c.bare)
+				assert.That(t, strings.Contains(said, "the proxy "+host), "the proxy isn't named: %s", said)
 			})
 		}
 	}
@@ -205,15 +202,12 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 			return !slow(said)
 		})
 	}
-	if _, err := os.Stat(ran); (err == nil) != bare {
-		t.Errorf("run without a lock: %v, want %v: %s", err == nil, bare, said)
-	}
+	_, err := os.Stat(ran)
+	assert.That(t, (err == nil) == bare, "run without a lock: %v, want %v: %s", err == nil, bare, said)
 	if bare {
 		want = 0
 	}
-	if code != want {
-		t.Errorf("exit code %d, want %d: %s", code, want, said)
-	}
+	assert.That(t, code == want, "exit code %d, want %d: %s", code, want, said)
 	return said
 }
 
@@ -395,9 +389,7 @@ func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, 
 func (q *quirky) runs(want int, args ...string) string {
 	q.t.Helper()
 	code, stdout, stderr := q.repolock(args...)
-	if code != want {
-		q.t.Errorf("%q: exit code %d, want %d: %s", args, code, want, stderr)
-	}
+	assert.That(q.t, code == want, "%q: exit code %d, want %d: %s", args, code, want, stderr)
 	return stdout + stderr
 }
 
@@ -423,9 +415,8 @@ func (q *quirky) prune() (end func()) {
 	until(q.t, "it waits", func() bool { return strings.Contains(stderr.String(), "waiting for the exclusive lock") })
 	return func() {
 		q.t.Helper()
-		if code := exitOf(q.t, cmd.Wait()); code != 0 {
-			q.t.Errorf("the waiter: exit code %d: %s", code, stderr.String())
-		}
+		code := exitOf(q.t, cmd.Wait())
+		assert.That(q.t, code == 0, "the waiter: exit code %d: %s", code, stderr.String())
 	}
 }
 
@@ -487,9 +478,8 @@ func TestQuirks(t *testing.T) {
 				q.runs(0, "release", token)
 				end()
 				if rounds.Fewer(true, backend == c.backend) {
-					if says := q.doctor(); !strings.Contains(says, c.says) {
-						t.Errorf("doctor doesn't say %q: %s", c.says, says)
-					}
+					says := q.doctor()
+					assert.That(t, strings.Contains(says, c.says), "doctor doesn't say %q: %s", c.says, says)
 				}
 				if d := os.Getenv("TORTURE"); d != "" { // make quirks
 					q.runs(0, "torture", "--duration", d)
@@ -535,14 +525,11 @@ func TestServerOfHTTP2(t *testing.T) {
 			for _, operation := range []string{"backup", "prune"} {
 				cmd := newDeskOn(t, repo).command("repolock", operation, "--", "true")
 				cmd.Env = append(cmd.Env, trust+"="+authority, "B2_APPLICATION_KEY_ID=id", "B2_APPLICATION_KEY=secret")
-				if out, err := cmd.CombinedOutput(); err != nil {
-					t.Errorf("%s, %s, %s: %v: %s", c.name, trust, operation, err, out)
-				}
+				out, err := cmd.CombinedOutput()
+				assert.That(t, err == nil, "%s, %s, %s: %v: %s", c.name, trust, operation, err, out)
 			}
 		}
-		if n := others.Load(); n > 0 {
-			t.Errorf("%s: %d requests of HTTP/2", c.name, n)
-		}
+		assert.Equal(t, others.Load(), 0, c.name)
 	}
 }
 
@@ -565,9 +552,8 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	q = newQuirky(t, "s3", "&if-match=quoted&conditions=kept", proxy.Quirks{})
 	q.runs(0, "prune", "--fence", "--", "true")
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
-	if says := q.runs(exitUsage, "status"); !strings.Contains(says, "if-match= is quoted or unquoted") {
-		t.Errorf("status: %s", says)
-	}
+	says := q.runs(exitUsage, "status")
+	assert.That(t, strings.Contains(says, "if-match= is quoted or unquoted"), "status: %s", says)
 }
 
 // TestUnfitServer: the exit code for a server that can't hold locks differs from that for a
@@ -603,13 +589,11 @@ func TestManyStale(t *testing.T) {
 	}
 	out, err := exec.Command("repolock", "-r", repo, "prune", "--", "true").CombinedOutput()
 	said := string(out)
-	if err != nil || strings.Count(said, "repolock: removing 300 stale locks\n") != 1 || strings.Count(said, "removed a stale lock: ") != maxListed ||
-		!strings.Contains(said, "repolock: removed 290 more stale locks\n") || !strings.Contains(said, "repolock: reading many locks, which might be stale\n") {
-		t.Errorf("%v: %s", err, said)
-	}
-	if left := tree(t, filepath.Join(repo, "index")); len(left) > 0 {
-		t.Errorf("left: %v", left)
-	}
+	assert.That(t, err == nil && strings.Count(said, "repolock: removing 300 stale locks\n") == 1 && strings.Count(said, "removed a stale lock: ") == maxListed &&
+		strings.Contains(said, "repolock: removed 290 more stale locks\n") && strings.Contains(said, "repolock: reading many locks, which might be stale\n"),
+		"%v: %s", err, said)
+	left := tree(t, filepath.Join(repo, "index"))
+	assert.That(t, len(left) == 0, "left: %v", left)
 }
 
 // TestManyStaleOnOddServers: a prune removes all stale locks also where the server can't delete
@@ -647,9 +631,9 @@ func TestManyStaleOnOddServers(t *testing.T) {
 						singly++
 					}
 				}
-				if left, err := store.Keys(t.Context(), server.Objects(), ""); err != nil || len(left) > 0 || batches != c.batches || singly != c.singly {
-					t.Errorf("%d requests for many, %d for one; left: %q, %v", batches, singly, left, err)
-				}
+				left, err := store.Keys(t.Context(), server.Objects(), "")
+				assert.That(t, err == nil && len(left) == 0 && batches == c.batches && singly == c.singly,
+					"%d requests for many, %d for one; left: %q, %v", batches, singly, left, err)
 			})
 		}
 	}

@@ -83,16 +83,12 @@ func TestBreakLockAsks(t *testing.T) {
 		write(t, lock, "\x1b[2J garbage")
 		s := onScreen(t, 24, 80, exec.Command("repolock", "-r", repo, "break-lock"))
 		s.until("[y/N]")
-		if !strings.Contains(s.shown, "unreadable") || strings.Contains(s.shown, "\x1b") {
-			t.Errorf("shown: %q", s.shown)
-		}
+		assert.That(t, strings.Contains(s.shown, "unreadable") && !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
 		later := filepath.Join(repo, "index", "lock.shared", "later")
 		write(t, later, "garbage")
 		s.types(answer + "\n")
 		want := map[bool]int{true: 0, false: exitAborted}[deleted]
-		if code := s.end().ExitStatus(); code != want {
-			t.Errorf("%q: exit code %d, want %d", answer, code, want)
-		}
+		assert.Equal(t, s.end().ExitStatus(), want, answer)
 		if _, err := os.Stat(lock); (err != nil) != deleted {
 			t.Errorf("%q: deleted: %v", answer, err != nil)
 		}
@@ -113,9 +109,8 @@ func TestBreakLockAsks(t *testing.T) {
 		terminal.Close()
 		tty.Close()
 		_, object, _ := strings.Cut(stderr.String(), "[y/N] ")
-		if code != exitAborted || stdout.Len() > 0 || !strings.HasPrefix(object, `{"error":"declined","message":"nothing was deleted","exit_code":1,`) || strings.Count(object, "\n") != 1 {
-			t.Errorf("exit code %d\n%s%s", code, stdout.String(), stderr.String())
-		}
+		assert.That(t, code == exitAborted && stdout.Len() == 0 && strings.HasPrefix(object, `{"error":"declined","message":"nothing was deleted","exit_code":1,`) && strings.Count(object, "\n") == 1,
+			"exit code %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }
 
@@ -131,20 +126,16 @@ func TestLockInDoubt(t *testing.T) {
 	for _, wait := range []string{"0s", "1s"} {
 		code, _, stderr := call("-r", repo, "prune", "--wait", wait, "--", "true")
 		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
-			if code != exitHeld || !strings.Contains(stderr, want) {
-				t.Errorf("%d, without %q: %s", code, want, stderr)
-			}
+			assert.That(t, code == exitHeld && strings.Contains(stderr, want), "%d, without %q: %s", code, want, stderr)
 		}
 	}
 	code, _, stderr := call("-r", repo, "break-lock", "--stale", "--yes")
-	if _, err := os.Stat(lock); err != nil || code != 0 || !strings.Contains(stderr, "left alone: prune on far, ") {
-		t.Errorf("%d, %v: %s", code, err, stderr)
-	}
+	_, err := os.Stat(lock)
+	assert.That(t, err == nil && code == 0 && strings.Contains(stderr, "left alone: prune on far, "), "%d, %v: %s", code, err, stderr)
 	s := onScreen(t, 24, 80, exec.Command("repolock", "-r", repo, "break-lock", "--stale"))
 	s.types("y\n")
-	if status := s.end(); status != 0 || !strings.Contains(s.shown, "doubtful") {
-		t.Errorf("%v: %s", status, s.shown)
-	}
+	status := s.end()
+	assert.That(t, status == 0 && strings.Contains(s.shown, "doubtful"), "%v: %s", status, s.shown)
 	if code, _, stderr := call("-r", repo, "prune", "--", "true"); code != 0 {
 		t.Errorf("after break-lock --stale: %d: %s", code, stderr)
 	}
@@ -177,18 +168,14 @@ func TestWaitingLine(t *testing.T) {
 		t.Errorf("it ended with %v", status)
 	}
 	lines := strings.Split(s.shown, erase)
-	if len(lines) < 4 || strings.Contains(strings.Join(lines[:len(lines)-1], ""), "\n") {
-		t.Errorf("shown: %q", s.shown)
-	}
+	assert.That(t, len(lines) >= 4 && !strings.Contains(strings.Join(lines[:len(lines)-1], ""), "\n"), "shown: %q", s.shown)
 	for _, line := range lines[:len(lines)-1] {
 		line, _, _ = strings.Cut(line, "\r")
-		if n := len([]rune(line)); n > 69 {
-			t.Errorf("%d columns: %q", n, line)
-		}
+		n := len([]rune(line))
+		assert.That(t, n <= 69, "%d columns: %q", n, line)
 	}
-	if last := lines[len(lines)-1]; last != "repolock: error: interrupt; nothing was run\r\n" {
-		t.Errorf("the last that is shown: %q", last)
-	}
+	last := lines[len(lines)-1]
+	assert.That(t, last == "repolock: error: interrupt; nothing was run\r\n", "the last that is shown: %q", last)
 	if entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent")); err == nil && len(entries) > 0 {
 		t.Errorf("left: %v", entries)
 	}
@@ -210,16 +197,14 @@ func TestWatch(t *testing.T) {
 	s.until("\x1b[5A" + erase + "20")
 	for _, line := range strings.Split(s.shown, "\r\n") {
 		line = line[strings.LastIndex(line, "\r")+1:] // the escape sequences
-		if n := len([]rune(line)); n > 60 {
-			t.Errorf("%d columns: %q", n, line)
-		}
+		n := len([]rune(line))
+		assert.That(t, n <= 60, "%d columns: %q", n, line)
 	}
 	assert.OK(t, os.Rename(repo, repo+".away"))
 	s.until("the store can't be read: not found: the repository's dir") // the cause comes first
 	s.types(ctrlC)
-	if status := s.end(); status.Signal() != syscall.SIGINT {
-		t.Errorf("it ended with %v", status)
-	}
+	status := s.end()
+	assert.That(t, status.Signal() == syscall.SIGINT, "it ended with %v", status)
 }
 
 // TestSilentStoreIsSaid: on a terminal every command that asks a store which never answers says
@@ -256,9 +241,7 @@ func TestSilentStoreIsSaid(t *testing.T) {
 				s.until(text)
 				s.types(ctrlC)
 			}
-			if c.term != "xterm" && strings.Contains(s.shown, "\x1b") {
-				t.Errorf("shown: %q", s.shown)
-			}
+			assert.That(t, c.term == "xterm" || !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
 		})
 	}
 }
@@ -278,7 +261,7 @@ func TestDoctorProgress(t *testing.T) {
 	cmd := exec.Command("repolock", "-r", t.TempDir(), "doctor", "--verbose")
 	cmd.Env = append(os.Environ(), "TERM=xterm")
 	s := onScreen(t, 24, 80, cmd)
-	if status := s.end(); status != 0 || !strings.Contains(s.shown, "doctor: list after write") || !strings.Contains(s.shown, erase) || !strings.Contains(s.shown, "fit") {
-		t.Errorf("%v: %q", status, s.shown)
-	}
+	status := s.end()
+	assert.That(t, status == 0 && strings.Contains(s.shown, "doctor: list after write") && strings.Contains(s.shown, erase) && strings.Contains(s.shown, "fit"),
+		"%v: %q", status, s.shown)
 }

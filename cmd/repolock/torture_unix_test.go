@@ -34,15 +34,12 @@ func TestTortureInterrupted(t *testing.T) {
 		return len(data) > 0
 	})
 	assert.OK(t, cmd.Process.Signal(os.Interrupt))
-	if code := exitOf(t, cmd.Wait()); code != exitSignal+int(syscall.SIGINT) {
-		t.Errorf("exit code %d", code)
-	}
-	if !strings.Contains(stdout.String(), "no violation found in ") || stderr.String() != "repolock: error: interrupt\n" {
-		t.Errorf("%s%s", stdout.String(), stderr.String())
-	}
-	if left := tree(t, repo); len(left) > 0 {
-		t.Errorf("left %v", left)
-	}
+	code := exitOf(t, cmd.Wait())
+	assert.That(t, code == exitSignal+int(syscall.SIGINT), "exit code %d", code)
+	assert.That(t, strings.Contains(stdout.String(), "no violation found in ") && stderr.String() == "repolock: error: interrupt\n",
+		"%s%s", stdout.String(), stderr.String())
+	left := tree(t, repo)
+	assert.That(t, len(left) == 0, "left %v", left)
 }
 
 // TestTortureProgress: progress is one line on a terminal, and elsewhere, with --verbose, a
@@ -64,9 +61,8 @@ func TestTortureProgress(t *testing.T) {
 		}
 		l.live("")
 		line, lines := strings.Count(out.String(), erase), strings.Count(out.String(), "\n")
-		if line != test.line || lines != test.lines || line+lines > 0 && !strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)") {
-			t.Errorf("%+v: %q", test, out.String())
-		}
+		assert.That(t, line == test.line && lines == test.lines && (line+lines == 0 || strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)")),
+			"%+v: %q", test, out.String())
 	}
 }
 
@@ -81,15 +77,13 @@ func TestTortureEndsAtOnce(t *testing.T) {
 		s.until(says)
 		s.types(ctrlC)
 	}
-	if status := s.end(); status.Signal() != syscall.SIGINT {
-		t.Errorf("it ended with %v", status)
-	}
-	if shown := strings.Join(strings.Fields(s.shown), " "); !strings.Contains(shown, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-") {
-		t.Errorf("shown: %q", s.shown)
-	}
-	if files := tree(t, tmp); len(files) > 0 {
-		t.Errorf("left %v", files)
-	}
+	status := s.end()
+	assert.That(t, status.Signal() == syscall.SIGINT, "it ended with %v", status)
+	shown := strings.Join(strings.Fields(s.shown), " ")
+	assert.That(t, strings.Contains(shown, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-"),
+		"shown: %q", s.shown)
+	files := tree(t, tmp)
+	assert.That(t, len(files) == 0, "left %v", files)
 }
 
 // TestTortureDoc runs each command of docs/torture.md unchanged, but for a shorter time.
@@ -119,12 +113,9 @@ func TestTortureDoc(t *testing.T) {
 				if tooShort := code == exitUnavailable || code == 0; tooShort && code != want && duration < hang {
 					continue
 				}
-				if code != want || !strings.Contains(string(out), "acquisitions") {
-					t.Errorf("exit code %d\n%s", code, out)
-				}
-				if files := tree(t, tmp); len(files) != kept {
-					t.Errorf("kept %v", files)
-				}
+				assert.That(t, code == want && strings.Contains(string(out), "acquisitions"), "exit code %d\n%s", code, out)
+				files := tree(t, tmp)
+				assert.That(t, len(files) == kept, "kept %v", files)
 				if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c, "--html") {
 					t.Error(err)
 				}
@@ -162,9 +153,7 @@ func TestTortureExit(t *testing.T) {
 		if err != nil {
 			_, code, _ = describe(err)
 		}
-		if code != test.code {
-			t.Errorf("%s, %v: exit code %d, want %d", test.result, test.failed, code, test.code)
-		}
+		assert.That(t, code == test.code, "%s, %v: exit code %d, want %d", test.result, test.failed, code, test.code)
 	}
 }
 
@@ -190,9 +179,8 @@ func TestTortureLeft(t *testing.T) {
 		var text, json bytes.Buffer
 		assert.OK(t, result.print(&reporter{stdout: &text}))
 		assert.OK(t, result.print(&reporter{stdout: &json, global: global{JSON: true}}))
-		if !strings.Contains(text.String(), test.says) || strings.Contains(text.String(), "left below") != (test.says != "") ||
-			!strings.Contains(json.String(), test.why) || strings.Contains(json.String(), `"p/a"`) != (test.left != nil) {
-			t.Errorf("%+v: %s%s", test, text.String(), json.String())
-		}
+		assert.That(t, strings.Contains(text.String(), test.says) && strings.Contains(text.String(), "left below") == (test.says != "") &&
+			strings.Contains(json.String(), test.why) && strings.Contains(json.String(), `"p/a"`) == (test.left != nil),
+			"%+v: %s%s", test, text.String(), json.String())
 	}
 }

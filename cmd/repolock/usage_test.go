@@ -60,47 +60,33 @@ func TestMistakes(t *testing.T) {
 			}
 			continue
 		}
-		if said[command] {
-			t.Errorf("twice: repolock%s", command)
-		}
+		assert.That(t, !said[command], "twice: repolock%s", command)
 		said[command] = true
 		args, err := shellwords.Parse(command)
 		if err != nil {
 			t.Fatalf("%s: %v", command, err)
 		}
 		code, out, stderr := call(args...)
-		if code == 0 {
-			t.Errorf("repolock%s: exits with 0", command)
-		}
+		assert.That(t, code != 0, "repolock%s: exits with 0", command)
 		for l := range strings.Lines(stderr) {
-			if len(strings.ReplaceAll(l, dir, "DIR")) > 300 {
-				t.Errorf("repolock%s: a line of %d characters: %s", command, len(l), l)
-			}
+			assert.That(t, len(strings.ReplaceAll(l, dir, "DIR")) <= 300, "repolock%s: a line of %d characters: %s", command, len(l), l)
 		}
 		fmt.Fprintf(&got, "\n$ repolock%s\n%s%s  exit code %d\n", command, out, stderr, code)
 		if len(args) > 0 && args[0] != "--json" {
 			isOneError(t, false, stderr, "")
 			again, out, stderr := call(append([]string{"--json"}, args...)...)
-			if again != code || out != "" {
-				t.Errorf("repolock --json%s: exit code %d, and without --json %d: %s", command, again, code, out)
-			}
+			assert.That(t, again == code && out == "", "repolock --json%s: exit code %d, and without --json %d: %s", command, again, code, out)
 			isOneError(t, true, stderr, "")
 		}
 	}
-	if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
-		t.Errorf("files changed:\n%s", diff)
-	}
-	if len(said) < 120 {
-		t.Errorf("%d mistakes, and not 120", len(said))
-	}
+	assert.Equal(t, cmp.Diff(before, tree(t, dir)), "", "files changed")
+	assert.That(t, len(said) >= 120, "%d mistakes, and not 120", len(said))
 	text := strings.TrimPrefix(strings.ReplaceAll(got.String(), dir, "DIR"), "\n")
 	if *update {
 		assert.OK(t, os.WriteFile(path, []byte(text), 0o644))
 		return
 	}
-	if diff := cmp.Diff(string(file), text); diff != "" {
-		t.Errorf("-%s +what is printed:\n%s", golden, diff)
-	}
+	assert.Equal(t, cmp.Diff(string(file), text), "", "-%s +what is printed", golden)
 }
 
 // badInputs are command lines that testdata/mistakes.txt can't have: of odd characters, of great
@@ -229,14 +215,10 @@ func TestBadInput(t *testing.T) {
 					args = append([]string{"--json"}, args...)
 				}
 				code, stdout, stderr := call(args...)
-				if code != c.code || stdout != "" {
-					t.Errorf("exit code %d, want %d; on stdout: %q", code, c.code, stdout)
-				}
+				assert.That(t, code == c.code && stdout == "", "exit code %d, want %d; on stdout: %q", code, c.code, stdout)
 				isOneError(t, json, stderr, c.says)
 			}
-			if diff := cmp.Diff(before, tree(t, dir)); diff != "" {
-				t.Errorf("files changed:\n%s", diff)
-			}
+			assert.Equal(t, cmp.Diff(before, tree(t, dir)), "", "files changed")
 		})
 	}
 }
@@ -245,22 +227,16 @@ func TestBadInput(t *testing.T) {
 func isOneError(t *testing.T, isJSON bool, stderr, says string) {
 	t.Helper()
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-	if !strings.Contains(lines[0], says) {
-		t.Errorf("doesn't say %q: %s", says, stderr)
-	}
+	assert.That(t, strings.Contains(lines[0], says), "doesn't say %q: %s", says, stderr)
 	if isJSON {
-		if len(lines) != 1 || !strings.HasPrefix(lines[0], `{"error":`) || !json.Valid([]byte(stderr)) {
-			t.Errorf("is not one object: %s", stderr)
-		}
+		assert.That(t, len(lines) == 1 && strings.HasPrefix(lines[0], `{"error":`) && json.Valid([]byte(stderr)), "is not one object: %s", stderr)
 	} else if !strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 2 || len(lines) == 2 && !strings.HasPrefix(lines[1], "repolock: hint: ") {
 		t.Errorf("is not one error with its hint: %s", stderr)
 	}
-	if len(lines[0]) > 8000 || strings.Contains(stderr, "goroutine") || strings.Contains(stderr, "secret") {
-		t.Errorf("too long, a stack, or a secret: %.500s", stderr)
-	}
-	if strings.ContainsFunc(strings.ReplaceAll(stderr, "\n", ""), func(r rune) bool { return r < ' ' }) {
-		t.Errorf("control characters: %q", stderr)
-	}
+	assert.That(t, len(lines[0]) <= 8000 && !strings.Contains(stderr, "goroutine") && !strings.Contains(stderr, "secret"),
+		"too long, a stack, or a secret: %.500s", stderr)
+	assert.That(t, !strings.ContainsFunc(strings.ReplaceAll(stderr, "\n", ""), func(r rune) bool { return r < ' ' }),
+		"control characters: %q", stderr)
 }
 
 // TestEmptyValue: no flag of a command takes an empty value for none given, but for --config, where
@@ -290,18 +266,17 @@ func TestEmptyValue(t *testing.T) {
 					args = append(args, "x")
 				}
 			}
-			if code, _, stderr := call(args...); code != exitUsage || !strings.Contains(stderr, "--"+f.Name+": its value is empty\n") {
-				t.Errorf("%q: exit code %d: %s", args, code, stderr)
-			}
+			code, _, stderr := call(args...)
+			assert.That(t, code == exitUsage && strings.Contains(stderr, "--"+f.Name+": its value is empty\n"),
+				"%q: exit code %d: %s", args, code, stderr)
 		}
 	}
 	if _, err := os.Stat(filepath.Join(dir, "ran")); err == nil {
 		t.Error("it ran")
 	}
 	// A process of its own: touch takes its place.
-	if out, err := exec.Command("repolock", "-r", dir, "--config=", "run", "--no-lock", "--", "touch", filepath.Join(dir, "ran")).CombinedOutput(); err != nil {
-		t.Errorf("%v: %s", err, out)
-	}
+	out, err := exec.Command("repolock", "-r", dir, "--config=", "run", "--no-lock", "--", "touch", filepath.Join(dir, "ran")).CombinedOutput()
+	assert.That(t, err == nil, "%v: %s", err, out)
 }
 
 // TestNarrowParser: the parser for one command knows it as the whole parser does, but for the
@@ -327,12 +302,9 @@ func TestNarrowParser(t *testing.T) {
 			continue
 		}
 		narrow := newNarrowParser(&cli{}, field).Model
-		if len(narrow.Children) != 1 || narrow.Name != whole.Name || narrow.Detail != whole.Detail {
-			t.Errorf("%s has %d commands beside it", child.Name, len(narrow.Children)-1)
-		}
-		if diff := cmp.Diff(know(child), know(narrow.Children[0])); diff != "" {
-			t.Error(diff)
-		}
+		assert.That(t, len(narrow.Children) == 1 && narrow.Name == whole.Name && narrow.Detail == whole.Detail,
+			"%s has %d commands beside it", child.Name, len(narrow.Children)-1)
+		assert.Equal(t, cmp.Diff(know(child), know(narrow.Children[0])), "")
 	}
 }
 
@@ -363,9 +335,7 @@ func TestParseNarrowly(t *testing.T) {
 		{nil, false},
 	} {
 		narrow := parseNarrowly(c.args)
-		if narrow != nil != c.accepted {
-			t.Errorf("%q: accepted: %t", c.args, narrow != nil)
-		}
+		assert.That(t, narrow != nil == c.accepted, "%q: accepted: %t", c.args, narrow != nil)
 		whole := &parsed{}
 		err := whole.parse(c.args, func(options ...kong.Option) *kong.Kong {
 			return newParser(&whole.cli, append(options, kong.Writers(io.Discard, io.Discard))...)
@@ -378,8 +348,6 @@ func TestParseNarrowly(t *testing.T) {
 			continue
 		}
 		got, want := narrow.selected.Target.Interface(), whole.selected.Target.Interface()
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%q: %+v, and whole %+v", c.args, got, want)
-		}
+		assert.That(t, reflect.DeepEqual(got, want), "%q: %+v, and whole %+v", c.args, got, want)
 	}
 }
