@@ -244,34 +244,6 @@ func TestModeOfFleet(t *testing.T) {
 	}
 }
 
-// TestResultOfFleet: the release of a tower-fleet lock records whether the work has failed.
-func TestResultOfFleet(t *testing.T) {
-	if runtime.GOOS == "windows" {
-		t.Skip("tower-fleet needs a Unix system")
-	}
-	for success, want := range map[bool]string{true: "success", false: "failure"} {
-		inBubble(t, func(t *testing.T, of *fake) {
-			f, got := &fleet{}, ""
-			var err error
-			f.Backend, err = towerfleet.Open(towerfleet.Target{Dir: filepath.Join(t.TempDir(), "locks"), Name: "a"}, towerfleet.Options{Actor: "me", HostID: "here", Clock: of.clock, Audit: f.audit})
-			assert.OK(t, err)
-			f.listen(func(event any) {
-				if e, ok := event.(towerfleet.Released); ok {
-					got = e.Result
-				}
-			})
-			h, ok, err := f.TryLock(t.Context(), "a", time.Minute)
-			if !ok || err != nil {
-				t.Fatal(ok, err)
-			}
-			f.finish(success)
-			if err := f.Release(t.Context(), h); err != nil || got != want {
-				t.Errorf("%s, want %s: %v", got, want, err)
-			}
-		})
-	}
-}
-
 // TestVerdicts: a holder is shown as one of a repository's lock is.
 func TestVerdicts(t *testing.T) {
 	now := time.Now()

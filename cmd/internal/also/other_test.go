@@ -394,9 +394,8 @@ func TestResume(t *testing.T) {
 		assert.That(t, len(e) == 1 && e[0].ID == again.ID(), "%+v", e)
 		time.Sleep(time.Minute)
 		assert.That(t, again.Lost() == nil && !f.free(t, "K"), "lost: %v", again.Lost())
-		if err := again.Release(t.Context()); err != nil || !f.free(t, "K") {
-			t.Error(err)
-		}
+		err = again.Release(t.Context())
+		assert.That(t, err == nil && f.free(t, "K"), "%v", err)
 		got := r.kinds()
 		assert.That(t, slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}),
 			"events: %v", got)

@@ -463,13 +463,6 @@ func TestPrefix(t *testing.T) {
 	}
 }
 
-// TestProgress: progress names the running step.
-func TestProgress(t *testing.T) {
-	var steps []string
-	run(t, mem.New(mem.Options{}), doctor.Options{Progress: func(what string) { steps = append(steps, what) }})
-	assert.That(t, slices.Contains(steps, "list after write") && steps[len(steps)-1] == "cleaning up", "%q", steps)
-}
-
 // able is a store with the optional abilities of a backend.
 type able struct {
 	flawed
@@ -592,15 +585,6 @@ func (g *gateway) List(ctx context.Context, prefix, cursor string) (store.Page, 
 func both(ctx context.Context, a, b store.Store, opts doctor.Options) (doctor.Report, error) {
 	opts.Prefix, opts.Locks = prefix, locks
 	return doctor.Both(ctx, a, b, opts)
-}
-
-// TestBothApart: two repositories aren't one.
-func TestBothApart(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-		r, err := both(t.Context(), &flawed{Store: mem.New(mem.Options{})}, &flawed{Store: mem.New(mem.Options{})}, opts)
-		assert.That(t, err == nil && r.Also != nil && r.Verdict.Fitness == doctor.Unfit && r.Also.Verdict.Fitness == doctor.Unfit,
-			"%v, %+v", err, r.Verdict)
-	})
 }
 
 // TestBoth: doctor detects a caching gateway from either side, and leaves nothing behind.

@@ -360,9 +360,8 @@ func TestLockOutlivesItsAcquire(t *testing.T) {
 		cancel()
 		assert.OK(t, err)
 		time.Sleep(time.Hour)
-		if err := lock.Check(t.Context()); err != nil || lock.Context().Err() != nil {
-			t.Errorf("%v, %v", err, lock.Context().Err())
-		}
+		err = lock.Check(t.Context())
+		assert.That(t, err == nil && lock.Context().Err() == nil, "%v, %v", err, lock.Context().Err())
 		assert.Is(t, lock.Release(t.Context()), nil)
 	})
 }

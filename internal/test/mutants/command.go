@@ -49,7 +49,7 @@ var commandMutants = []mutant{
 	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
 		"errors.Is(err, syscall.ENOTDIR), ", "", test(ofCommand, "^TestMistakes$")},
 	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings_repository.go",
-		"case ok && isDir:", "case ok && isDir && word == entry.URL:", test(ofCommand, "^TestAcquireRefusesUnknownRepository$")},
+		"case ok && isDir:", "case ok && isDir && word == entry.URL:", test(ofCommand, "^TestScripts$/^config$")},
 	{"a prune may run without its lock because the file says so of backups", "cmd/repolock/settings.go",
 		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, test(ofCommand, "^TestScripts$/^config$")},
 	{"the configuration file wins over the environment", "cmd/repolock/settings.go",

@@ -252,7 +252,7 @@ var roomsMutants = []mutant{
 	{"a repository's release is recorded after the next one's", "cmd/internal/also/request.go", "	defer l.of.inOrder()\n", "",
 		test("./cmd/internal/also", "^TestEventsOfRepositories$")},
 	{"a tower-fleet lock is released with the other result", "cmd/internal/also/fleet.go", "f.failed.Store(!success)", "f.failed.Store(success)",
-		test("./cmd/internal/also", "^TestResultOfFleet$")},
+		test(ofCommand, "^TestScripts$/^also_result$")},
 	{"a look creates a directory for tower-fleet's locks", "cmd/internal/also/fleet.go", "if p == Look || p", "if p",
 		test("./cmd/internal/also", "^TestModeOfFleet$")},
 	{"a refusal doesn't say how long a set has waited", "cmd/internal/also/set.go", "	if s.wait > 0 {\n		held.Waited = waited\n	}\n", "",
