@@ -111,14 +111,6 @@ func (d *desk) want(code int, says, do, token string) {
 		"%s: exit code %d, want %d, and %q\n%s%s", do, got, code, says, stdout, stderr)
 }
 
-// breakLocks breaks all locks of the repository.
-func (d *desk) breakLocks() {
-	d.t.Helper()
-	if code, _, stderr := call("-r", d.repo, "break-lock", "--yes"); code != 0 {
-		d.t.Fatal(stderr)
-	}
-}
-
 // holders returns the pids of the holders and of the waiters.
 func (d *desk) holders() (pids []int) {
 	d.t.Helper()
@@ -230,13 +222,11 @@ func TestKeeperIsApart(t *testing.T) {
 	theirs.Close()
 	assert.OK(t, err)
 	_ = ours.SetReadDeadline(time.Now().Add(hang))
-	if _, err := ours.Read(make([]byte, 1)); err != io.EOF {
-		t.Errorf("a file is still open: %v", err)
-	}
+	_, err = ours.Read(make([]byte, 1))
+	assert.That(t, err == io.EOF, "a file is still open: %v", err)
 	pid := d.holders()[0]
-	if sid, err := unix.Getsid(pid); err != nil || sid != pid {
-		t.Errorf("its session is %d, %v, and it is %d", sid, err, pid)
-	}
+	sid, err := unix.Getsid(pid)
+	assert.That(t, err == nil && sid == pid, "its session is %d, %v, and it is %d", sid, err, pid)
 	for _, sig := range []syscall.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		assert.OK(t, syscall.Kill(pid, sig))
 	}
@@ -244,29 +234,6 @@ func TestKeeperIsApart(t *testing.T) {
 	assert.OK(t, syscall.Kill(pid, syscall.SIGTERM))
 	d.free()
 	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
-}
-
-// TestBrokenUnderScript: check reports a broken lock at once, and release reports that the
-// work wasn't protected.
-func TestBrokenUnderScript(t *testing.T) {
-	for _, first := range []string{"check", "renew", "release"} {
-		t.Run(first, func(t *testing.T) {
-			d := newDesk(t)
-			h := d.acquire("--exclusive", "--log", "../log")
-			d.breakLocks()
-			d.want(exitLost, "exclusive lock lost", first, h.Token)
-			if first == "release" {
-				d.free()
-				return
-			}
-			d.want(exitLost, "exclusive lock lost", "check", h.Token) // it must stay so
-			d.want(exitLost, "exclusive lock lost", "release", h.Token)
-			d.want(exitLost, "no keeper any more", "release", h.Token)
-			log, err := os.ReadFile(filepath.Join(d.repo, "../log"))
-			assert.That(t, err == nil && strings.Contains(string(log), "Z repolock: exclusive lock lost: "), "log: %s %v", log, err)
-			d.free()
-		})
-	}
 }
 
 // TestAcquireInterrupted: an acquire that is ended while it waits leaves nothing behind, whether it
@@ -317,19 +284,6 @@ func TestAcquireUnheard(t *testing.T) {
 		time.Sleep(time.Second)
 		assert.That(t, len(d.holders()) == 1, "released while acquire prints the token")
 		kill(cmd)
-		d.free()
-	})
-	t.Run("to a full disk", func(t *testing.T) {
-		d := newDesk(t)
-		full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
-		assert.OK(t, err)
-		defer full.Close()
-		cmd := d.acquiring("--shared")
-		cmd.Stdout = full
-		code := exitOf(t, cmd.Run())
-		assert.That(t, code != 0, "exit code 0")
-		held := d.holders()
-		assert.That(t, len(held) == 0, "held by %v", held)
 		d.free()
 	})
 }
@@ -398,7 +352,7 @@ func TestClosedLogKillsNoKeeper(t *testing.T) {
 			theirs.Close()
 			ours.Close()
 			if end == "lost" && runtime.GOOS == "linux" {
-				d.breakLocks()
+				d.repolock("break-lock", "--yes")
 				until(t, "its keeper looks", func() bool {
 					sockets, _ := os.ReadDir(filepath.Join(d.run, "repolock"))
 					for _, s := range sockets {
@@ -438,93 +392,6 @@ func TestClosedStderrKillsNoSession(t *testing.T) {
 	ours.Close()
 	if err := cmd.Run(); cmd.ProcessState.ExitCode() != 128+int(syscall.SIGPIPE) { // as the command did
 		t.Errorf("it ended with %v", err)
-	}
-	d.free()
-}
-
-// TestTokenThatGoesNowhere: acquire takes no lock for no process if stdout is the null device, or is
-// closed: no one could release that lock. The lock of a process can be acquired so.
-func TestTokenThatGoesNowhere(t *testing.T) {
-	d := newDesk(t)
-	for _, redirect := range []string{">&-", ">/dev/null"} {
-		out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid none "+redirect).CombinedOutput()
-		const says = "repolock: error: with --for-pid none the token is the only way to release the lock, and stdout goes nowhere\nrepolock: hint: no lock was taken; see repolock help acquire\n"
-		code := exitOf(t, err)
-		assert.That(t, code == exitUsage && string(out) == says, "%s: exit code %d\n%s", redirect, code, out)
-		left := tree(t, d.repo)
-		assert.That(t, len(left) == 0, "%s: a lock was taken: %v", redirect, left)
-	}
-	out, err := d.command("sh", "-c", "repolock acquire --shared --for-pid $$ >/dev/null").CombinedOutput()
-	assert.That(t, err == nil || strings.Contains(string(out), "ended"), "for a process: %v\n%s", err, out)
-}
-
-// shell runs a script of commands, with a configuration file.
-func (d *desk) shell(config, text string) string {
-	d.t.Helper()
-	cmd := d.command("sh", "-c", text)
-	cmd.Env = append(cmd.Env, "REPOLOCK_CONFIG="+config, "REPOLOCK_OUTER=", "REPOLOCK_TOKEN=")
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		d.t.Fatalf("%v\n%s", err, out)
-	}
-	return string(out)
-}
-
-// TestRepositoryIsInherited: a command that runs under a lock of the file's name means that lock, also
-// if it changes its directory before it runs repolock.
-func TestRepositoryIsInherited(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	path := filepath.Join(t.TempDir(), "config.toml")
-	write(t, path, fmt.Sprintf("repo = 'photos'\n[repositories.photos]\nurl = %q\nname = 'photos'\n", d.repo))
-	for name, text := range map[string]string{
-		"wrapped":            `unset REPOLOCK_REPO; repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"twice":              `unset REPOLOCK_REPO; repolock backup -- repolock restore -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"by a name":          `REPOLOCK_REPO=photos repolock backup -- sh -c 'repolock prune -- echo ran; echo $?'`,
-		"a script":           `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && { repolock prune -- echo ran; echo $?; repolock release; }`,
-		"elsewhere":          `mkdir -p a/repo b/repo; cd a; repolock -r repo backup -- sh -c 'cd ../b; repolock prune -- echo ran; echo $?'`,
-		"a script elsewhere": `mkdir -p c/repo e/repo; cd c; LOCK=$(repolock -r ./repo acquire --export --shared --for-pid $$) && eval "$LOCK" && { cd ../e; repolock prune -- echo ran; echo $?; repolock release; }`,
-	} {
-		out := d.shell(path, text)
-		assert.That(t, !strings.Contains(out, "ran\n") && strings.Contains(out, "\n75\n"), "%s: %s", name, out)
-	}
-	out := d.shell(path, `unset REPOLOCK_REPO; LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release && repolock prune -- find . -name lock.exclusive`)
-	assert.That(t, strings.Contains(out, "/locks/photos/lock.exclusive"), "after the release: %s", out)
-	// Another repository has another lock.
-	out = d.shell(path, `unset REPOLOCK_REPO; mkdir other; repolock backup -- sh -c 'export REPOLOCK_REPO=$PWD/other; repolock prune -- find other -name lock.exclusive'`)
-	assert.That(t, strings.Contains(out, "other/index/lock.exclusive"), "another's: %s", out)
-}
-
-// TestExportClears: acquire --export clears the variables of a lock around the script, and
-// those of a lock that the script has released.
-func TestExportClears(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	out := d.shell("", `repolock run --exclusive --fence -- sh -c 'mkdir o && LOCK=$(repolock -r o acquire --export --exclusive --for-pid $$) && eval "$LOCK" && echo "fence=$REPOLOCK_FENCE." && repolock release'`)
-	assert.That(t, strings.Contains(out, "fence=.\n"), "a fence of another lock: %s", out)
-	out = d.shell("", `
-LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
-OTHER=$(REPOLOCK_OUTER= repolock acquire --shared --for-pid $$)
-REPOLOCK_OUTER= repolock prune --wait forever -- true &
-until repolock status | grep -q waiting; do sleep 0.05; done
-(sleep 1; repolock release $OTHER) &
-repolock backup --wait 1m -- echo ran; echo $?
-LOCK=$(repolock acquire --export --shared --for-pid $$) && eval "$LOCK" && repolock release
-echo $REPOLOCK_OUTER | wc -w
-wait`)
-	assert.That(t, strings.Contains(out, "ran\n0\n") && strings.Contains(out, "\n1\n"), "taken for nested: %s", out)
-}
-
-// TestAcquireRefusesUnknownRepository: like backup, acquire refuses a name that is also a
-// directory's, and a word that is neither a name nor a directory.
-func TestAcquireRefusesUnknownRepository(t *testing.T) {
-	d := newDesk(t)
-	path := configured(t, "[repositories.prod]\nurl = '/x'")
-	assert.OK(t, os.Mkdir(filepath.Join(d.repo, "prod"), 0o700))
-	for word, want := range map[string]string{"prod": "is a repository in " + path, "photos": "no repository of that name in " + path} {
-		code, stdout, stderr := d.repolock("-r", word, "acquire", "--exclusive")
-		assert.That(t, (code == exitUsage || code == exitUnavailable) && strings.Contains(stderr, want) && stdout == "",
-			"%s: %d %s%s", word, code, stdout, stderr)
 	}
 	d.free()
 }

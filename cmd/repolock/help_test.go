@@ -42,9 +42,8 @@ func TestHelp(t *testing.T) {
 			if err != nil {
 				t.Fatalf("%s: %v", example, err)
 			}
-			if _, err := newParser(&cli{}).Parse(args); err != nil {
-				t.Errorf("%s: %v", example, err)
-			}
+			_, err = newParser(&cli{}).Parse(args)
+			assert.That(t, err == nil, "%s: %v", example, err)
 		}
 		most := 40
 		if slices.Contains([]string{"backup", "restore", "prune", "status"}, node.Name) {
@@ -135,9 +134,8 @@ func TestManual(t *testing.T) {
 			has("\n" + fields[0] + ": " + strings.Join(fields[1:], " "))
 		}
 	}
-	if flags, tagged := strings.Count(page, "\n\\fB-"), strings.Count(page, "\n.TP\n\\fB-"); flags != tagged || flags < 20 {
-		t.Errorf("of %d flags, %d are in the list", flags, tagged)
-	}
+	all, tagged := strings.Count(page, "\n\\fB-"), strings.Count(page, "\n.TP\n\\fB-")
+	assert.That(t, all == tagged && all >= 20, "of %d flags, %d are in the list", all, tagged)
 	for _, section := range []string{"NAME", "SYNOPSIS", "DESCRIPTION", "OPTIONS", "COMMANDS", "EXIT STATUS", "ENVIRONMENT", "FILES", "EXAMPLES", "SEE ALSO"} {
 		has("\n.SH " + section + "\n")
 	}

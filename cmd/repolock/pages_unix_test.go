@@ -79,9 +79,8 @@ func TestConfigurationPage(t *testing.T) {
 	for _, shown := range []string{"prod    " + dir + "/repo", "read from " + file, dir + "/repo backup /home\n", "no locks\n"} {
 		assert.That(t, err == nil && strings.Contains(string(out), shown), "no %q: %v\n%s", shown, err, out)
 	}
-	if _, err := os.Stat(filepath.Join(dir, "repolock.jsonl")); err != nil {
-		t.Error(err)
-	}
+	_, err = os.Stat(filepath.Join(dir, "repolock.jsonl"))
+	assert.That(t, err == nil, "%v", err)
 }
 
 // TestOthersMayWrite: a file that other users can change is refused, however it is named.

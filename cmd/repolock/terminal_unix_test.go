@@ -27,9 +27,11 @@ type screen struct {
 	shown string
 }
 
-// onScreen starts a command on a terminal.
-func onScreen(t *testing.T, rows, columns uint16, cmd *exec.Cmd) *screen {
+// onScreen starts a repolock on a terminal, with these variables beside ours.
+func onScreen(t *testing.T, rows, columns uint16, env []string, args ...string) *screen {
 	t.Helper()
+	cmd := exec.Command("repolock", args...)
+	cmd.Env = append(os.Environ(), env...)
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: columns})
 	assert.OK(t, err)
 	t.Cleanup(func() {
@@ -81,7 +83,7 @@ func TestBreakLockAsks(t *testing.T) {
 		repo := t.TempDir()
 		lock := filepath.Join(repo, "index", "lock.shared", "x")
 		write(t, lock, "\x1b[2J garbage")
-		s := onScreen(t, 24, 80, exec.Command("repolock", "-r", repo, "break-lock"))
+		s := onScreen(t, 24, 80, nil, "-r", repo, "break-lock")
 		s.until("[y/N]")
 		assert.That(t, strings.Contains(s.shown, "unreadable") && !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
 		later := filepath.Join(repo, "index", "lock.shared", "later")
@@ -132,13 +134,12 @@ func TestLockInDoubt(t *testing.T) {
 	code, _, stderr := call("-r", repo, "break-lock", "--stale", "--yes")
 	_, err := os.Stat(lock)
 	assert.That(t, err == nil && code == 0 && strings.Contains(stderr, "left alone: prune on far, "), "%d, %v: %s", code, err, stderr)
-	s := onScreen(t, 24, 80, exec.Command("repolock", "-r", repo, "break-lock", "--stale"))
+	s := onScreen(t, 24, 80, nil, "-r", repo, "break-lock", "--stale")
 	s.types("y\n")
 	status := s.end()
 	assert.That(t, status == 0 && strings.Contains(s.shown, "doubtful"), "%v: %s", status, s.shown)
-	if code, _, stderr := call("-r", repo, "prune", "--", "true"); code != 0 {
-		t.Errorf("after break-lock --stale: %d: %s", code, stderr)
-	}
+	code, _, stderr = call("-r", repo, "prune", "--", "true")
+	assert.That(t, code == 0, "after break-lock --stale: %d: %s", code, stderr)
 }
 
 // TestWaitingLine: the waiting line is overwritten in place, fits the terminal, and disappears
@@ -157,9 +158,7 @@ func TestWaitingLine(t *testing.T) {
 	_, err = up.Read(make([]byte, 3))
 	assert.OK(t, err)
 
-	cmd := exec.Command("repolock", "-r", repo, "prune", "--wait", "forever", "--", "true")
-	cmd.Env = append(os.Environ(), "TERM=xterm")
-	s := onScreen(t, 24, 70, cmd)
+	s := onScreen(t, 24, 70, []string{"TERM=xterm"}, "-r", repo, "prune", "--wait", "forever", "--", "true")
 	drawn := regexp.MustCompile(`waiting \S+ for backup on `)
 	for len(drawn.FindAllString(s.shown, -1)) < 4 && s.read() {
 	}
@@ -176,18 +175,15 @@ func TestWaitingLine(t *testing.T) {
 	}
 	last := lines[len(lines)-1]
 	assert.That(t, last == "repolock: error: interrupt; nothing was run\r\n", "the last that is shown: %q", last)
-	if entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent")); err == nil && len(entries) > 0 {
-		t.Errorf("left: %v", entries)
-	}
+	entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent"))
+	assert.That(t, err != nil || len(entries) == 0, "left: %v", entries)
 }
 
 // TestWatch: status --watch redraws the locks in place, no wider or longer than the terminal, and a
 // failure with its cause first.
 func TestWatch(t *testing.T) {
 	repo := t.TempDir()
-	cmd := exec.Command("repolock", "-r", repo, "status", "--watch", "--interval", "100ms")
-	cmd.Env = append(os.Environ(), "TERM=xterm")
-	s := onScreen(t, 6, 60, cmd)
+	s := onScreen(t, 6, 60, []string{"TERM=xterm"}, "-r", repo, "status", "--watch", "--interval", "100ms")
 	s.until("no locks\r\n\x1b[2A" + erase + "20")
 	for i := range 5 {
 		write(t, filepath.Join(repo, "index", "lock.shared", string(rune('a'+i))), "garbage")
@@ -234,9 +230,8 @@ func TestSilentStoreIsSaid(t *testing.T) {
 	} {
 		t.Run(c.args+" "+c.term, func(t *testing.T) {
 			t.Parallel()
-			cmd := exec.Command("repolock", append([]string{"-r", repo}, strings.Fields(c.args)...)...)
-			cmd.Env = append(os.Environ(), "TERM="+c.term, "XDG_RUNTIME_DIR="+t.TempDir(), "TMPDIR="+t.TempDir())
-			s := onScreen(t, 24, 120, cmd)
+			env := []string{"TERM=" + c.term, "XDG_RUNTIME_DIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
+			s := onScreen(t, 24, 120, env, append([]string{"-r", repo}, strings.Fields(c.args)...)...)
 			for _, text := range c.says {
 				s.until(text)
 				s.types(ctrlC)
@@ -258,9 +253,7 @@ func silentStore(t *testing.T) (repo string) {
 // TestDoctorProgress: on a terminal doctor shows what it tries, and erases it.
 func TestDoctorProgress(t *testing.T) {
 	t.Parallel()
-	cmd := exec.Command("repolock", "-r", t.TempDir(), "doctor", "--verbose")
-	cmd.Env = append(os.Environ(), "TERM=xterm")
-	s := onScreen(t, 24, 80, cmd)
+	s := onScreen(t, 24, 80, []string{"TERM=xterm"}, "-r", t.TempDir(), "doctor", "--verbose")
 	status := s.end()
 	assert.That(t, status == 0 && strings.Contains(s.shown, "doctor: list after write") && strings.Contains(s.shown, erase) && strings.Contains(s.shown, "fit"),
 		"%v: %q", status, s.shown)

@@ -69,10 +69,8 @@ func TestTortureProgress(t *testing.T) {
 // TestTortureEndsAtOnce: the first Ctrl-C of a torture on a store that never answers is
 // acknowledged, the second ends it and names what might be left.
 func TestTortureEndsAtOnce(t *testing.T) {
-	cmd := exec.Command("repolock", "-r", silentStore(t), "torture", "--duration", "1h")
 	tmp := t.TempDir()
-	cmd.Env = append(os.Environ(), "TERM=xterm", "TMPDIR="+tmp)
-	s := onScreen(t, 24, 120, cmd)
+	s := onScreen(t, 24, 120, []string{"TERM=xterm", "TMPDIR=" + tmp}, "-r", silentStore(t), "torture", "--duration", "1h")
 	for _, says := range []string{"0 locks (", "interrupted: "} {
 		s.until(says)
 		s.types(ctrlC)
@@ -116,9 +114,8 @@ func TestTortureDoc(t *testing.T) {
 				assert.That(t, code == want && strings.Contains(string(out), "acquisitions"), "exit code %d\n%s", code, out)
 				files := tree(t, tmp)
 				assert.That(t, len(files) == kept, "kept %v", files)
-				if _, err := os.Stat(filepath.Join(cmd.Dir, "picture.html")); (err == nil) != strings.Contains(c, "--html") {
-					t.Error(err)
-				}
+				_, err = os.Stat(filepath.Join(cmd.Dir, "picture.html"))
+				assert.That(t, (err == nil) == strings.Contains(c, "--html"), "%v", err)
 				return
 			}
 		})

@@ -489,6 +489,16 @@ func TestLossEndsAResume(t *testing.T) {
 	})
 }
 
+// TestReleaseFailsInASet: a release that fails doesn't keep the others from theirs.
+func TestReleaseFailsInASet(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.holds(t, "abc")
+		f.disturb(failing("release", "b", locking.ErrPermission))
+		assert.Is(t, l.Release(t.Context()), locking.ErrPermission)
+		assert.That(t, f.free(t, "ac") && l.Context().Err() != nil, "a or c is left")
+	})
+}
+
 // TestSilentReleaseHoldsUpNoOther: the others are free soon, and none of them is lost
 // meanwhile.
 func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
