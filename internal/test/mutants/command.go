@@ -45,7 +45,7 @@ var commandMutants = []mutant{
 	{"--look is longer than the ttl", "cmd/repolock/lockflags.go",
 		"f.Look < replock.MinLook || f.Look > f.TTL", "f.Look < replock.MinLook", test(ofCommand, "^TestMistakes$")},
 	{"acquire exits with 0 if the lock is held", "cmd/repolock/acquire.go",
-		"case c.HeldCode == 0:", "case c.HeldCode < 0:", test(ofCommand, "^TestScripts$/^acquire$")},
+		"case c.HeldCode == 0:", "case c.HeldCode < 0:", test(ofCommand, "^TestMistakes$")},
 	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
 		"errors.Is(err, syscall.ENOTDIR), ", "", test(ofCommand, "^TestMistakes$")},
 	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings_repository.go",
