@@ -2,6 +2,7 @@ package replock
 
 import (
 	"math/rand/v2"
+	"sync"
 	"testing"
 	"time"
 
@@ -17,7 +18,10 @@ func TestOneWinsOnABusyMachine(t *testing.T) {
 				for i := range n {
 					bubble(t, opts, func(t *testing.T, w *world) {
 						rng := rand.New(rand.NewPCG(uint64(i), uint64(slow)))
+						var mu sync.Mutex // of rng
 						busy := func() time.Duration {
+							mu.Lock()
+							defer mu.Unlock()
 							if rng.IntN(2) == 0 {
 								return 10 * time.Millisecond
 							}
