@@ -98,8 +98,6 @@ func TestSecret(t *testing.T) {
 		"secret_access_key": true, "AWS_SESSION_TOKEN": true, "password": true, "b2-application-key": true, "apiKey": true,
 		"credentials": true, "private": true, "rack": false, "keyboard": false, "ttl": false,
 	} {
-		if Secret(name) != want {
-			t.Errorf("%s: %v", name, !want)
-		}
+		assert.That(t, Secret(name) == want, "%s: %v", name, !want)
 	}
 }

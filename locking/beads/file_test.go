@@ -236,9 +236,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			lockcheck.Acquire(t, b, Key, ttl)
 		})
 	}
-	if len(malformed) < 30 {
-		t.Errorf("%d files", len(malformed))
-	}
+	assert.That(t, len(malformed) >= 30, "%d files", len(malformed))
 }
 
 // TestIrregularIsHeld: a pipe, a link and a directory are held, and not even broken.

@@ -159,9 +159,7 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
 			t.Errorf("%v", err)
 		}
-		if w.read("n.lock") != other {
-			t.Errorf("%s", w.read("n.lock"))
-		}
+		assert.That(t, w.read("n.lock") == other, "%s", w.read("n.lock"))
 		w.left(1, "n.lock")
 	})
 }
