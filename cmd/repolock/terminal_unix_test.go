@@ -91,12 +91,10 @@ func TestBreakLockAsks(t *testing.T) {
 		s.types(answer + "\n")
 		want := map[bool]int{true: 0, false: exitAborted}[deleted]
 		assert.Equal(t, s.end().ExitStatus(), want, answer)
-		if _, err := os.Stat(lock); (err != nil) != deleted {
-			t.Errorf("%q: deleted: %v", answer, err != nil)
-		}
-		if _, err := os.Stat(later); err != nil {
-			t.Errorf("%q: a lock that wasn't shown: %v", answer, err)
-		}
+		_, err := os.Stat(lock)
+		assert.That(t, (err != nil) == deleted, "%q: deleted: %v", answer, err != nil)
+		_, err = os.Stat(later)
+		assert.That(t, err == nil, "%q: a lock that wasn't shown: %v", answer, err)
 		if deleted {
 			continue
 		}

@@ -137,9 +137,8 @@ func TestFilesAreNotTimed(t *testing.T) {
 		}
 		o.files = true
 		l, _ := acquired(t, o)
-		if err := l.Release(t.Context()); err != nil || !f.free(t, "k") {
-			t.Error(err)
-		}
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && f.free(t, "k"), "%v", err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		lock, err := o.acquire(ctx, 0, (&record{}).observe)
