@@ -9,8 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // nine is a time some seconds after nine.
@@ -68,8 +66,12 @@ exclusive asked 00 end 02 until 02: refused: held by h (pid 1), backup
 shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
 exclusive asked 06 held 26 end 30 until 30: lost: broken
 shared asked 32 held 32 until 42: `
-	assert.Equal(t, strings.Join(got, "\n"), want)
-	assert.That(t, len(h.Removals) == 2 && h.Removals[0].Of == "h, backup", "removals: %+v", h.Removals)
+	if strings.Join(got, "\n") != want {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	}
+	if len(h.Removals) != 2 || h.Removals[0].Of != "h, backup" {
+		t.Errorf("removals: %+v", h.Removals)
+	}
 }
 
 // TestSVG: a drawing is well-formed, also of few records and of texts that XML has no form for. TestGolden

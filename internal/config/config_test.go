@@ -98,6 +98,8 @@ func TestSecret(t *testing.T) {
 		"secret_access_key": true, "AWS_SESSION_TOKEN": true, "password": true, "b2-application-key": true, "apiKey": true,
 		"credentials": true, "private": true, "rack": false, "keyboard": false, "ttl": false,
 	} {
-		assert.That(t, Secret(name) == want, "%s: %v", name, !want)
+		if Secret(name) != want {
+			t.Errorf("%s: %v", name, !want)
+		}
 	}
 }

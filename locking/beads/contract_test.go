@@ -110,10 +110,11 @@ func TestFile(t *testing.T) {
 	skips(t, dir, "")
 }
 
-// TestLoss: Renew and Release return ErrLost once another tool has replaced or
+// TestLoss: Renew and Release return ErrLost once another tool has removed, replaced or
 // overwritten the file, and leave the other's lock as it is.
 func TestLoss(t *testing.T) {
 	for name, harm := range map[string]func(t *testing.T, dir string){
+		"removed":     func(t *testing.T, dir string) { _ = os.Remove(filepath.Join(dir, Key)) },
 		"overwritten": func(t *testing.T, dir string) { put(t, dir, func(map[string]any) {}) },
 		"overwritten in part": func(t *testing.T, dir string) {
 			write(t, dir, strings.Replace(lockText(t, dir), "repolock", "lockrepo", 1))

@@ -236,7 +236,9 @@ func TestMalformedIsHeld(t *testing.T) {
 			lockcheck.Acquire(t, b, Key, ttl)
 		})
 	}
-	assert.That(t, len(malformed) >= 30, "%d files", len(malformed))
+	if len(malformed) < 30 {
+		t.Errorf("%d files", len(malformed))
+	}
 }
 
 // TestIrregularIsHeld: a pipe, a link and a directory are held, and not even broken.

@@ -324,15 +324,11 @@ func expiredHandle(f *fixture) {
 }
 
 // oneWinner has all clients try at once, round by round. The winner holds the lock until all
-// have tried. In each tenth round there is a lock that has expired, unless the suite would wait for it.
+// have tried.
 func oneWinner(f *fixture) {
 	clients := f.clients()
 	without := 0
 	for round := range f.Rounds {
-		if round%10 == 9 && f.Expires && f.Steal == nil && (f.Advance != nil || f.Bubble) {
-			f.acquire(clients[0], f.key, f.TTL)
-			f.pass(f.TTL + f.slack())
-		}
 		won := make([]locking.Handle, len(clients))
 		var winners atomic.Int32
 		begin := make(chan struct{})

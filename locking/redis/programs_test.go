@@ -249,8 +249,7 @@ func TestTLS(t *testing.T) {
 }
 
 // TestServerKilled: a holder of a killed server gets an error that isn't ErrLost, and ErrLost once
-// the server is back without its memory. With an append-only file that is written at once, the server has the
-// lock when it is back.
+// the server is back without its memory.
 func TestServerKilled(t *testing.T) {
 	s := redistest.New(t)
 	b := client(t, s.Addr())
@@ -268,12 +267,17 @@ func TestServerKilled(t *testing.T) {
 	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	lockcheck.Acquire(t, b, "k", ttl)
+}
 
-	s = redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
-	b = client(t, s.Addr())
-	h = lockcheck.Acquire(t, b, "k", ttl)
+// TestServerKeepsLocks: with an append-only file that is written at once, a killed server has the
+// lock when it is back.
+func TestServerKeepsLocks(t *testing.T) {
+	s := redistest.New(t, "--appendonly", "yes", "--appendfsync", "always")
+	b, other := client(t, s.Addr()), client(t, s.Addr())
+	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.Restart()
-	lockcheck.Held(t, client(t, s.Addr()), "k")
+	lockcheck.Held(t, other, "k")
+	lockcheck.Renew(t, b, h)
 	lockcheck.Release(t, b, h)
 }
 

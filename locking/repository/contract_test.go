@@ -236,15 +236,15 @@ func onDisk(ctx context.Context, path string) (*repository.Backend, error) {
 	return repository.New(s, repository.Options{})
 }
 
-// process starts another process with a client.
-func process(t *testing.T, path string) locking.Backend {
+// process starts another process with a client, which the test can kill.
+func process(t *testing.T, path string) (locking.Backend, *exec.Cmd) {
 	t.Helper()
 	exe, err := os.Executable()
 	assert.OK(t, err)
 	cmd := exec.Command(exe)
 	cmd.Env = append(os.Environ(), serveEnv+"="+path)
 	cmd.Stderr = os.Stderr
-	return lockingtest.Start(t, cmd)
+	return lockingtest.Start(t, cmd), cmd
 }
 
 // TestTwoProcesses: the backend keeps the contract between processes, by the machine's clock.
@@ -258,7 +258,10 @@ func TestTwoProcesses(t *testing.T) {
 			assert.OK(t, err)
 			return b
 		},
-		Other: func(t *testing.T) locking.Backend { return process(t, path) },
+		Other: func(t *testing.T) locking.Backend {
+			b, _ := process(t, path)
+			return b
+		},
 		Lose: func(t *testing.T, key string) {
 			t.Helper()
 			s, err := dir.Open(t.Context(), path, dir.Options{})
@@ -270,6 +273,42 @@ func TestTwoProcesses(t *testing.T) {
 		Rounds: 10, // two acquirers that meet pause for a second
 		Limit:  5 * time.Minute,
 	})
+}
+
+// TestKilled: the lock of another process excludes this one's. Once that process was killed, the lock is free one
+// ttl after its last refresh, and not before. The short suite doesn't wait for that.
+func TestKilled(t *testing.T) {
+	t.Parallel()
+	path := t.TempDir()
+	holder, cmd := process(t, path)
+	began := time.Now()
+	if _, ok, err := holder.TryLock(t.Context(), key, ttl); !ok || err != nil {
+		t.Fatal(ok, err)
+	}
+	b, err := onDisk(t.Context(), path)
+	assert.OK(t, err)
+	lockcheck.Held(t, b, key)
+	assert.OK(t, cmd.Process.Kill())
+	killed := time.Now()
+	if testing.Short() {
+		if _, ok, err := b.TryLock(t.Context(), key, ttl); err != nil || ok && time.Since(began) < ttl {
+			t.Errorf("free %v after it was acquired: %v", time.Since(began), err)
+		}
+		return
+	}
+	for {
+		h, ok, err := b.TryLock(t.Context(), key, ttl)
+		assert.OK(t, err)
+		if ok {
+			if held := time.Since(began); held < ttl {
+				t.Errorf("free %v after it was acquired", held)
+			}
+			t.Logf("free %v after the kill, with a ttl of %v", time.Since(killed).Round(time.Millisecond), ttl)
+			assert.Is(t, b.Release(t.Context(), h), nil)
+			return
+		}
+		time.Sleep(100 * time.Millisecond)
+	}
 }
 
 // TestInspect: Inspect returns what the body says.

@@ -173,19 +173,6 @@ func TestReleasedWhileResuming(t *testing.T) {
 	})
 }
 
-// TestBrokenUnnoticed: Release returns ErrLost if the lock was broken since the last look.
-func TestBrokenUnnoticed(t *testing.T) {
-	in(t, func(t *testing.T, a, b *client) {
-		h := lockcheck.Acquire(t, a, key, ttl)
-		seen := lockcheck.Seen(t, b, key)
-		lockcheck.Breaks(t, b, seen, false, true)
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		lockcheck.Lost(t, "release", a.Release(ctx, h))
-		b.free()
-	})
-}
-
 // TestNotReleased: a release that fails says so and is no loss. The lock is free after its ttl.
 func TestNotReleased(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
