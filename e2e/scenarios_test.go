@@ -95,7 +95,10 @@ func killed(s *site, operation string) {
 
 // broken: break-lock stops the command of a live holder at its next look.
 func broken(s *site, operation string) {
-	p := s.hold(operation, "a", "--look", "1s")
+	p := s.hold(operation, "a", "--look", "1s", "--verbose")
+	if operation == "prune" {
+		p.says("refreshed: ") // after a second. A refresh that is under way can put lock.exclusive back
+	}
 	s.start("break-lock", "--yes").exits(0)
 	p.exits(79)
 	p.contains("by break-lock or by hand")
