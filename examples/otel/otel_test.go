@@ -40,7 +40,7 @@ func TestHeld(t *testing.T) {
 		backup, err := backups.Shared(t.Context(), "backup", replock.Wait(replock.Forever))
 		must(t, err)
 		w.want(t, map[string]figure{
-			"refreshes exclusive prune": {n: 3}, "blocked shared backup": {n: 1}, "holding exclusive prune": {n: 0}, "holding shared backup": {n: 1},
+			"refreshes exclusive prune": {n: 4}, "blocked shared backup": {n: 1}, "holding exclusive prune": {n: 0}, "holding shared backup": {n: 1},
 			"held exclusive prune": {1, 100, 103}, // the first backup looks again for 2 s
 			"wait exclusive prune": {1, 0, 1},
 			"wait shared backup":   {2, 100, 118}, // soon, and after a poll
