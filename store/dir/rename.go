@@ -40,8 +40,11 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 // creates reports whether a Put needs no flock, because there is no file that it replaces. Where the flock of
 // the whole directory is taken for each file, a rename costs less than a link.
 func (w *write) creates(d *directory) bool {
+	if !w.local {
+		return false // nor is a look worth its round trip there
+	}
 	_, err := d.Lstat(w.name)
-	return w.local && errors.Is(err, fs.ErrNotExist)
+	return errors.Is(err, fs.ErrNotExist)
 }
 
 // matches returns ErrPrecondition unless the file has this ETag, or etag is "".
