@@ -214,7 +214,7 @@ func TestBadInput(t *testing.T) {
 				if json {
 					args = append([]string{"--json"}, args...)
 				}
-				code, stdout, stderr := call(args...)
+				code, stdout, stderr := callHere(args...)
 				assert.That(t, code == c.code && stdout == "", "exit code %d, want %d; on stdout: %q", code, c.code, stdout)
 				isOneError(t, json, stderr, c.says)
 			}
