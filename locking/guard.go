@@ -8,8 +8,8 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/refresh"
-	"github.com/repolock/repolock/internal/text"
 )
 
 // Hint is how much a function needs to be alone. The zero Hint is none of them.
@@ -72,7 +72,7 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 	}
 	g.handle = h
 	if took := c.Elapsed() - g.start; took >= g.schedule.Deadline {
-		return false, text.Join(fmt.Errorf("lock %q: its acquisition took %v of its ttl of %v: choose a longer ttl", key, took, ttl), g.release(ctx))
+		return false, fault.Join(fmt.Errorf("lock %q: its acquisition took %v of its ttl of %v: choose a longer ttl", key, took, ttl), g.release(ctx))
 	}
 	return true, g.run(ctx, f)
 }
@@ -117,7 +117,7 @@ func (g *guard) run(ctx context.Context, f func(ctx context.Context) error) (err
 		if loss != nil && errors.Is(released, ErrLost) {
 			released = nil // which is known
 		}
-		err = text.Join(err, loss, released)
+		err = fault.Join(err, loss, released)
 	}()
 	return f(inner)
 }

@@ -8,9 +8,10 @@ package locking
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"syscall"
 	"time"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Backend keeps locks. Its methods can be called concurrently.
@@ -30,21 +31,21 @@ type Backend interface {
 }
 
 // ErrLost is returned when the lock of a handle is no longer held.
-var ErrLost = errors.New("lock lost")
+var ErrLost error = fault.HandleLost
 
 // ErrKey is returned for a key that the backend can't have.
-var ErrKey = errors.New("no key of this backend")
+var ErrKey error = fault.LockKey
 
 // Errors of a backend that doesn't work. An error that is none of them is one that nobody
 // has thought of.
 var (
 	// ErrUnreachable is returned if the server said nothing: there is no connection, or no
 	// answer. A server that has answered to TryLock, with whatever, isn't unreachable.
-	ErrUnreachable = errors.New("server can't be reached")
+	ErrUnreachable error = fault.ServerUnreachable
 	// ErrPermission is returned if the server, or the file system, refuses these credentials.
-	ErrPermission = errors.New("permission denied")
+	ErrPermission error = fault.ServerPermission
 	// ErrUnfit is returned if the server answers, and can't keep a lock as it is set up.
-	ErrUnfit = errors.New("unfit to keep a lock")
+	ErrUnfit error = fault.ServerUnfit
 )
 
 // Handle is a lock that was acquired. It is opaque: only the backend that returned it knows

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -77,7 +78,7 @@ type tryCounts struct {
 func (a *again) afterLook(t *try, f findings, err error) decision {
 	switch {
 	case err != nil:
-		return decision{step: giveUp, err: fmt.Errorf("looking for other locks: %w", err)}
+		return decision{step: giveUp, err: fault.While("looking for other locks", err)}
 	case a.l.opts.Clock.Elapsed() >= t.deadline:
 		return decision{step: giveUp, err: t.late()}
 	case len(f.live) > 0:
@@ -138,7 +139,7 @@ func (a *again) afterTry(t *try, err error, waits bool) decision {
 	case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), t.flag.maybe && a.l.opts.Clock.Elapsed() >= t.deadline:
 		a.late++
 		if a.late == maxTries || a.late == maxSlow && errors.Is(err, ErrSlow) {
-			return decision{step: giveUp, err: fmt.Errorf("acquiring the %s lock: %w", t.mode, err)}
+			return decision{step: giveUp, err: fault.While(fmt.Sprintf("acquiring the %s lock", t.mode), err)}
 		}
 		return decision{step: startAgain}
 	case a.endures(err, waits):
@@ -160,7 +161,7 @@ func (a *again) afterPoll(t *try, f findings, err error, waits bool) decision {
 	case a.endures(err, waits):
 		return decision{step: queueUp}
 	default:
-		return decision{step: giveUp, err: fmt.Errorf("waiting for the %s lock: %w", t.mode, err)}
+		return decision{step: giveUp, err: fault.While(fmt.Sprintf("waiting for the %s lock", t.mode), err)}
 	}
 }
 

@@ -3,9 +3,9 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -24,7 +24,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		now, err := l.find(ctx, t.exclusive.key)
 		switch {
 		case err != nil:
-			return fmt.Errorf("looking at the lock: %w", err)
+			return fault.While("looking at the lock", err)
 		case now == nil:
 			seen = nil
 		case now.ETag != seen.ETag || now.Size != seen.Size:
@@ -59,7 +59,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 		}
 		return nil
 	default:
-		return fmt.Errorf("writing the lock: %w", err)
+		return fault.While("writing the lock", err)
 	}
 }
 
@@ -68,7 +68,7 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
 	if err != nil {
-		return fmt.Errorf("writing the lock: %w", err)
+		return fault.While("writing the lock", err)
 	}
 	t.claimed(o.ETag)
 	return nil

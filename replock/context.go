@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Parent makes parent the parent of the lock's context, in place of the acquire's context. The
@@ -36,7 +38,7 @@ func (q *queue) ended(ctx context.Context, t *try, f findings) error {
 	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
 		return q.held(t, f, why)
 	}
-	return fmt.Errorf("acquiring the %s lock: %w", q.mode, why)
+	return fault.While(fmt.Sprintf("acquiring the %s lock", q.mode), why)
 }
 
 // whyEnded returns why a context has ended: both its cause and its Err.
@@ -45,5 +47,5 @@ func whyEnded(ctx context.Context) error {
 	if errors.Is(cause, err) {
 		return cause
 	}
-	return alsoError{cause, err}
+	return fault.As(err, cause)
 }

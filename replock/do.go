@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock
@@ -26,10 +26,10 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	if err != nil {
 		return err
 	}
-	defer func() { err = text.Join(err, lock.Release(ctx)) }()
+	defer func() { err = fault.Join(err, lock.Release(ctx)) }()
 	err = work(lock.Context())
 	if lost := lock.term().lostBy(ctx); lost != nil && !errors.Is(err, lost) {
-		err = text.Join(lost, err)
+		err = fault.Join(lost, err)
 	}
 	return err
 }

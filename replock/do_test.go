@@ -9,6 +9,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -524,7 +525,7 @@ func TestFenceGrows(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	const timeout, soon = time.Second, retry.LastWords / 2
 	words, why := errors.New("the disk is asleep"), errors.New("interrupted")
-	says := func(ctx context.Context) error { return errors.Join(words, ctx.Err()) }
+	says := func(ctx context.Context) error { return fault.Join(words, ctx.Err()) }
 	done := func(context.Context) error { return nil }
 	for name, c := range map[string]struct {
 		late     time.Duration // after the context's end

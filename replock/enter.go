@@ -3,9 +3,9 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -17,7 +17,7 @@ import (
 // flag after our look began, looks after that, and sees ours.
 func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) {
 	if err := l.exists(ctx); err != nil {
-		return findings{}, fmt.Errorf("looking for other locks: %w", err)
+		return findings{}, fault.While("looking for other locks", err)
 	}
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)

@@ -1,11 +1,11 @@
 package replock
 
 import (
-	"errors"
 	"fmt"
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -13,19 +13,19 @@ import (
 var (
 	// ErrHeld: another holder has a conflicting lock. It is no failure of the store. Errors of
 	// this kind are a *HeldError.
-	ErrHeld = errors.New("held by another holder")
+	ErrHeld error = fault.Held
 	// ErrLost: the lock is no longer held. Errors of this kind are a *LostError.
-	ErrLost = errors.New("lock lost")
+	ErrLost error = fault.Lost
 	// ErrReleased is the cause of the end of a released lock's context.
-	ErrReleased = errors.New("lock released")
+	ErrReleased error = fault.Released
 	// ErrUnsure: the store was reached, but it could not be found out whether another holder has
 	// the lock, or the store was too slow. The error says what went wrong.
-	ErrUnsure = errors.New("not sure whether the lock is held")
+	ErrUnsure error = fault.Unsure
 	// ErrSlow: the store is too slow for the ttl. A refresh could not be tried three times
 	// before the deadline. The error names a ttl that would do.
-	ErrSlow = errors.New("store too slow for the ttl")
+	ErrSlow error = fault.Slow
 	// ErrFence: the option Fence was given, and the store cannot count fencing numbers.
-	ErrFence = errors.New("no fencing number")
+	ErrFence error = fault.NoFence
 )
 
 // HeldError is returned when a lock is not acquired because of other locks. Nothing of this
@@ -102,12 +102,4 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 // Unwrap returns the store's last error.
 func (e *LostError) Unwrap() error { return e.Err }
 
-// alsoError is an error that is also another one, which its text does not mention.
-type alsoError struct {
-	error
-	also error
-}
-
-func (e alsoError) Unwrap() []error { return []error{e.error, e.also} }
-
-func unsure(err error) error { return alsoError{err, ErrUnsure} }
+func unsure(err error) error { return fault.As(fault.Unsure, err) }

@@ -169,9 +169,9 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 			vanished[e] = settled
 			continue
 		}
-		if failed, ok := errors.AsType[readError](e.err); ok {
+		if errors.Is(e.err, errUnread) {
 			e.read = false
-			d.add(settled, failed)
+			d.add(settled, e.err)
 			continue
 		}
 		if e.err == nil && e.lease.ID != "" {

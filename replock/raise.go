@@ -3,9 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -19,7 +18,7 @@ func (l *Locker) raise(ctx context.Context, t *try) error {
 		claimed := make(chan error, 1)
 		go func() { claimed <- l.claim(ctx, t, nil) }()
 		err := l.putFlag(ctx, t)
-		return text.Join(err, <-claimed)
+		return fault.Join(err, <-claimed)
 	case t.mode == Exclusive && absent.open():
 		if err := l.proveAbsent(ctx, t); err != nil || !absent.holds() {
 			return err
@@ -37,7 +36,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false
 		}
-		return fmt.Errorf("writing the lock: %w", err)
+		return fault.While("writing the lock", err)
 	}
 	l.raised(t, o)
 	return nil

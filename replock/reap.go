@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -35,7 +35,7 @@ func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 		l.reaped(t, f, gone)
 	}
 	if len(r.failed) > 0 {
-		return unsure(fmt.Errorf("removing stale locks: %w", text.Join(r.failed...)))
+		return unsure(fmt.Errorf("removing stale locks: %w", fault.Join(r.failed...)))
 	}
 	l.reaped(t, f, pointer)
 	return nil

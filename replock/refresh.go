@@ -6,8 +6,8 @@ import (
 	"sync"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/refresh"
-	"github.com/repolock/repolock/internal/text"
 )
 
 // refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. If one of
@@ -33,7 +33,7 @@ func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 	if k.t.mode == Exclusive {
 		renewed.Sent = min(flag.sent, exclusive.sent)
 	}
-	err := text.Join(errs...)
+	err := fault.Join(errs...)
 	renewed.Commit = func() {
 		k.commit(flag, exclusive)
 		if whole && err == nil {

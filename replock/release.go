@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
@@ -35,7 +35,7 @@ func (k *Lock) Release(ctx context.Context) error {
 	t.t.deadline = t.end()
 	err := t.release(context.WithoutCancel(ctx))
 	if err != nil {
-		k.err = fmt.Errorf("releasing the %s lock (it expires within %v): %w", t.t.mode, t.l.opts.TTL, err)
+		k.err = fault.While(fmt.Sprintf("releasing the %s lock (it expires within %v)", t.t.mode, t.l.opts.TTL), err)
 		t.tell(EventReleaseFailed, err)
 		return k.err
 	}
@@ -64,5 +64,5 @@ func (k *term) release(ctx context.Context) error {
 	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
 	k.t.shown = time.Duration(k.shown.Load())
 	err := k.l.takeDownExclusive(ctx, k.t)
-	return text.Join(err, <-flag)
+	return fault.Join(err, <-flag)
 }

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/parallel"
-	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -114,7 +114,7 @@ func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, c
 		return err
 	}
 	if perr := request("put", l.emptySeen); perr != nil {
-		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, text.Join(err, perr))
+		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, fault.Join(err, perr))
 	}
 	return nil
 }

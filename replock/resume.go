@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Pauses between the tries of a resume.
@@ -85,7 +86,7 @@ func (k *term) resumed(ctx context.Context) (*term, error) {
 		if k.releasing.Load() {
 			return nil, ErrReleased
 		}
-		return nil, alsoError{fmt.Errorf("resuming the %s lock: %w", k.t.mode, err), whyEnded(ctx)}
+		return nil, &fault.Error{Doing: fmt.Sprintf("resuming the %s lock", k.t.mode), Err: err, Class: whyEnded(ctx)}
 	}
 }
 

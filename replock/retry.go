@@ -6,8 +6,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/retry"
-	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -33,9 +33,9 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 	v, _, err := retry.Once(ctx, timeout, send)
 	unanswered := func(why error) error {
 		if _, named := errors.AsType[*store.Error](why); !named {
-			why = fmt.Errorf("%s: %w", what, why)
+			why = fault.While(what, why)
 		}
-		return fmt.Errorf("no answer within %s: %w", roughly(timeout), why)
+		return fault.With(why, func(e *fault.Error) { e.Within = timeout })
 	}
 	switch ended := ctx.Err(); {
 	case errors.Is(err, retry.ErrSilent):
@@ -46,12 +46,4 @@ func once[T any](ctx context.Context, timeout time.Duration, what string, send f
 		err = fmt.Errorf("%w: %w", context.Cause(ctx), err)
 	}
 	return v, err
-}
-
-// roughly formats a timeout as a person says it: 3s, 250ms.
-func roughly(d time.Duration) string {
-	if d < time.Second {
-		return d.Round(time.Millisecond).String()
-	}
-	return text.Duration(d)
 }

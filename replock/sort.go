@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/store"
 )
@@ -67,20 +68,19 @@ var errVanished = errors.New("it was listed, and can't be read any more")
 
 // sort judges one entry that was read, and adds it to f.
 func (l *Locker) sort(t *try, f *findings, e *entry) error {
-	failed, unread := errors.AsType[readError](e.err)
 	switch {
 	case errors.Is(e.err, errVanished):
 		e.presumeLive(e.err)
 		f.vanished = append(f.vanished, e)
 		return nil
-	case unread:
+	case errors.Is(e.err, errUnread):
 		// A store that is unfit, or set up wrongly, would be "held" for ever.
-		if !f.young(e) || errors.Is(failed.err, store.ErrConfig) {
+		if !f.young(e) || errors.Is(e.err, store.ErrConfig) {
 			e.forget()
-			return unsure(fmt.Errorf("reading the lock %q: %w", e.Key, failed.err))
+			return unsure(fault.While(fmt.Sprintf("reading the lock %q", e.Key), e.err))
 		}
 		// Too young to be stale, unless its ttl is shorter than the default.
-		e.presumeLive(failed.err)
+		e.presumeLive(e.err)
 		f.live = append(f.live, e)
 		return nil
 	case t.wrote(e):
@@ -119,10 +119,8 @@ func (e *entry) presumeLive(why error) {
 	e.verdict, e.why = Live, why.Error()
 }
 
-// readError is a failure to fetch a body, as opposed to one that cannot be understood.
-type readError struct{ err error }
-
-func (e readError) Error() string { return e.err.Error() }
+// errUnread is the class of a failure to fetch a body, as opposed to one that cannot be understood.
+var errUnread = errors.New("a body couldn't be read")
 
 // countUnread returns how many entries were not read yet.
 func countUnread(entries []*entry) (n int) {
@@ -147,7 +145,7 @@ func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *p
 	if len(unread) > readBatch {
 		limit = manyAtOnce
 	}
-	var down atomic.Pointer[readError]
+	var down atomic.Pointer[error]
 	parallel.Each(limit, len(unread), func(i int) {
 		e := unread[i]
 		if failed := down.Load(); failed != nil {
@@ -155,7 +153,7 @@ func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *p
 			return
 		}
 		l.read(ctx, e)
-		if failed, ok := errors.AsType[readError](e.err); ok && !store.Permanent(failed.err) {
+		if failed := e.err; errors.Is(failed, errUnread) && !store.Permanent(failed) {
 			down.Store(&failed)
 		}
 		p.add(1)
@@ -177,7 +175,7 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
 		e.err = err
 	default:
-		e.err = readError{err}
+		e.err = fault.As(errUnread, err)
 		e.forget()
 	}
 }

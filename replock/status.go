@@ -6,7 +6,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -30,8 +30,8 @@ func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 		if errors.Is(e.err, errVanished) {
 			continue
 		}
-		if failed, ok := errors.AsType[readError](e.err); ok {
-			e.verdict, e.why = Unreadable, failed.err.Error()
+		if errors.Is(e.err, errUnread) {
+			e.verdict, e.why = Unreadable, e.err.Error()
 		} else {
 			l.judge(e, st, e.shown)
 		}
@@ -54,7 +54,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
 		if err != nil {
-			return nil, st, fmt.Errorf("listing the locks: %w", err)
+			return nil, st, fault.While("listing the locks", err)
 		}
 		answered := l.opts.Clock.Elapsed()
 		if !page.Now.IsZero() {
@@ -159,7 +159,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	for _, b := range broken {
 		errs = append(errs, b.Err)
 	}
-	return broken, text.Join(errs...)
+	return broken, fault.Join(errs...)
 }
 
 // breakLock removes the objects of a lock. If it must be stale, an object that was written or
@@ -177,7 +177,7 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 		}
 		if err != nil {
-			b.Err = text.Join(b.Err, fmt.Errorf("%s is still there: %w", text.Brief(key), err))
+			b.Err = fault.Join(b.Err, fault.While("still there", err))
 		}
 		return again
 	})

@@ -6,11 +6,12 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
 // errStoodStill is errLate by the store's clock alone.
-var errStoodStill error = alsoError{errors.New("this machine stood still while it took the lock, or the store's clock went ahead"), errLate}
+var errStoodStill = fault.New(errLate, "this machine stood still while it took the lock, or the store's clock went ahead")
 
 // slept returns errStoodStill if the store's clock has advanced further since our flag was put,
 // or between two looks of a try, than ours can have: this machine stood still, its own clocks

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"time"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -49,7 +49,7 @@ func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 		step, cancel = limit()
 		defer cancel()
 	}
-	return text.Join(err, l.takeDownFlag(step, t))
+	return fault.Join(err, l.takeDownFlag(step, t))
 }
 
 func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {

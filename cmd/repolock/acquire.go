@@ -9,10 +9,10 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
@@ -65,12 +65,12 @@ func (f forPID) process() (*identity.Process, error) {
 	pid := f.pid
 	if pid == 0 {
 		if pid = identity.Caller(); pid <= 1 {
-			return nil, usageError{fmt.Errorf("called by process %d, which might never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)}
+			return nil, fault.New(fault.Usage, "called by process %d, which might never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)
 		}
 	}
 	p, ok := identity.Of(pid)
 	if !ok {
-		return nil, usageError{fmt.Errorf("--for-pid %d: there is no such process", pid)}
+		return nil, fault.New(fault.Usage, "--for-pid %d: there is no such process", pid)
 	}
 	return &p, nil
 }
@@ -107,7 +107,7 @@ func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 		}
 	}
 	if err != nil {
-		return o, usageError{err}
+		return o, fault.As(fault.Usage, err)
 	}
 	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: replock.Exclusive, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
 	if c.Shared {
@@ -126,14 +126,14 @@ func goesNowhere(f *os.File) bool {
 
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
-		return 0, usageError{fmt.Errorf("acquire: %w: let repolock run the command", err)}
+		return 0, fault.New(fault.Usage, "acquire: %w: let repolock run the command", err)
 	}
 	o, err := c.order(g)
 	if err != nil {
 		return 0, err
 	}
 	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
-		return 0, usageError{errors.New("with --for-pid none the token is the only way to release the lock, and stdout goes nowhere")}
+		return 0, fault.New(fault.Usage, "with --for-pid none the token is the only way to release the lock, and stdout goes nowhere")
 	}
 	if err := c.outside(g); err != nil {
 		return 0, err
@@ -154,7 +154,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 		return 0, err // there was no keeper
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", errKeeperFailed, err)
+		return 0, fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 	}
 	heard := listen(k)
 	held, err := c.await(r, k, heard)
@@ -164,7 +164,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	defer survey.Report()()
 	if err = c.print(r, g, *held); err == nil {
 		if err = k.Accept(); err != nil {
-			err = fmt.Errorf("%w: %w", errKeeperFailed, err)
+			err = fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 		}
 	}
 	if err != nil {
@@ -207,7 +207,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 			if interrupted != nil { // the keeper doesn't end: it might be stopped
 				return nil, interrupted
 			}
-			interrupted = session.SignalError{Signal: sig.(syscall.Signal)}
+			interrupted = session.Signalled(sig)
 			k.GiveUp()
 			w.Interrupted()
 		case n, open := <-heard:
@@ -215,7 +215,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 			case !open && interrupted != nil:
 				return nil, interrupted
 			case !open:
-				return nil, errKeeperFailed
+				return nil, fault.KeeperFailed
 			case interrupted != nil:
 			case n.Failure != nil:
 				return nil, newKeeperError(n.Failure)

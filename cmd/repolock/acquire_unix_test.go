@@ -21,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -233,7 +234,7 @@ func TestKeeperIsApart(t *testing.T) {
 	d.want(0, "is held", "check", strings.TrimSpace(string(token)))
 	assert.OK(t, syscall.Kill(pid, syscall.SIGTERM))
 	d.free()
-	d.want(exitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
+	d.want(fault.ExitLost, "no keeper any more", "check", strings.TrimSpace(string(token)))
 }
 
 // TestAcquireInterrupted: an acquire that is ended while it waits leaves nothing behind, whether it
@@ -248,7 +249,7 @@ func TestAcquireInterrupted(t *testing.T) {
 			err := cmd.Wait()
 			if sig != syscall.SIGKILL {
 				code := exitOf(t, err)
-				assert.That(t, code == exitSignal+int(sig) && strings.Contains(stderr.String(), `"message":"`+sig.String()) && stdout.Len() == 0,
+				assert.That(t, code == fault.ExitSignal+int(sig) && strings.Contains(stderr.String(), `"message":"`+sig.String()) && stdout.Len() == 0,
 					"exit code %d\n%s%s", code, stdout, stderr)
 				left := d.holders()
 				assert.That(t, len(left) == 1, "it has ended, and left %v", left)
@@ -265,7 +266,7 @@ func TestAcquireInterrupted(t *testing.T) {
 		cmd, _, stderr := d.waits(forScript(script))
 		kill(script)
 		code := exitOf(t, cmd.Wait())
-		assert.That(t, code == exitUnavailable && strings.Contains(stderr.String(), "the process that it was for has ended"),
+		assert.That(t, code == fault.ExitUnavailable && strings.Contains(stderr.String(), "the process that it was for has ended"),
 			"exit code %d\n%s", code, stderr)
 		d.want(0, "", "release", h.Token)
 		d.free()

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
@@ -78,19 +78,19 @@ func (f lockFlags) checkAlso(g global) error {
 	case err != nil:
 		return err
 	case len(targets) == 0 && f.Settle > 0:
-		return usageError{errors.New("--settle: is for the locks of --also")}
+		return fault.New(fault.Usage, "--settle: is for the locks of --also")
 	case len(targets) == 0 && f.ForceLock:
-		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")}
+		return fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
 	case !g.alone(targets) && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
-		return usageError{errors.New("--also: the repository's lock of that --name is named twice")}
+		return fault.New(fault.Usage, "--also: the repository's lock of that --name is named twice")
 	case f.ForceLock && !slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
-		return usageError{errors.New("--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")}
+		return fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")
 	case f.Metadata[towerfleet.HandleField] != "" && slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
-		return usageError{errors.New("--metadata " + towerfleet.HandleField + ": repolock writes this field itself into a tower-fleet lock: name another")}
+		return fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case g.alone(targets) && f.Fence:
-		return usageError{errors.New("--fence: only a repository's lock has fencing numbers")}
+		return fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
 	case g.alone(targets) && g.Name != "":
-		return usageError{errors.New("--name: is of a repository's lock, and no repository is given")}
+		return fault.New(fault.Usage, "--name: is of a repository's lock, and no repository is given")
 	}
 	return nil
 }
@@ -133,7 +133,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	add := func(s system, p session.Place, failed error) {
 		if failed != nil {
 			s = unopened{failed}
-			if _, code, _ := describe(failed); code == exitUsage {
+			if fault.Of(failed).Exit == fault.ExitUsage {
 				err = cmp.Or(err, failed)
 			}
 		}
@@ -180,7 +180,7 @@ func everywhere[T any](all []placed, f func(placed) ([]T, error)) (list []found[
 		if where := label(all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
-		err = errors.Join(err, failed)
+		err = fault.Join(err, failed)
 	}
 	return list, answered, err
 }

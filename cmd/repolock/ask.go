@@ -1,13 +1,13 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -21,13 +21,13 @@ type tokenArg struct {
 // ask sends the keeper a request, and returns the lock that it holds.
 func (t tokenArg) ask(r *reporter, do string) (session.Holding, error) {
 	if err := daemon.Supported(); err != nil {
-		return session.Holding{}, usageError{err}
+		return session.Holding{}, fault.As(fault.Usage, err)
 	}
 	if t.Token == "" {
-		return session.Holding{}, usageError{errors.New("no token: give the one that acquire printed, or set REPOLOCK_TOKEN")}
+		return session.Holding{}, fault.New(fault.Usage, "no token: give the one that acquire printed, or set REPOLOCK_TOKEN")
 	}
 	if err := daemon.CheckToken(t.Token); err != nil {
-		return session.Holding{}, usageError{err}
+		return session.Holding{}, fault.As(fault.Usage, err)
 	}
 	var a session.Answer
 	asked := clock.System{}.Elapsed()

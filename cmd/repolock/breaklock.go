@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"slices"
@@ -16,15 +15,10 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
-
-// noLockError is returned when there is no lock with the given id.
-type noLockError struct{ error }
-
-// errDeclined is returned with --json when the answer was no.
-var errDeclined = errors.New("nothing was deleted")
 
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
@@ -44,7 +38,7 @@ certain that no operation is running.`
 
 func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
-		return 0, usageError{errors.New("there is no terminal to ask on: give --yes to break locks")}
+		return 0, fault.New(fault.Usage, "there is no terminal to ask on: give --yes to break locks")
 	}
 	sinks, err := lockFlags{Audit: c.Audit}.sinks(r, g, 0, "")
 	if err != nil {
@@ -88,10 +82,10 @@ func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []even
 	}
 	if !c.Yes && !c.ask(r, chosen) {
 		if err == nil && r.JSON {
-			return 0, errDeclined
+			return 0, fault.Declined
 		}
 		r.Say("nothing was deleted")
-		return exitAborted, err
+		return fault.ExitAborted, err
 	}
 	wait.BeginWait("deleting the locks")
 	done, _, failed := everywhere(all, func(p placed) ([]replock.Broken, error) {
@@ -108,7 +102,7 @@ func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []even
 		return broken, err
 	})
 	wait.EndWait()
-	err = errors.Join(err, failed)
+	err = fault.Join(err, failed)
 	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
 }
 
@@ -158,13 +152,13 @@ func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 	case failed != nil:
 		return fmt.Errorf("nothing was deleted, because another lock can have the id %.80q, too: %w", c.ID, failed)
 	case len(chosen) == 0 && len(c.ID) < leastID:
-		return usageError{fmt.Errorf("--id %q: too short: give at least %d characters of the id", c.ID, leastID)}
+		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
 	case len(chosen) == 0:
-		return noLockError{fmt.Errorf("there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))}
+		return fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))
 	case slices.ContainsFunc(chosen, func(b broken) bool { return b.lock.ID != chosen[0].lock.ID }):
-		return usageError{fmt.Errorf("--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))}
+		return fault.New(fault.Usage, "--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))
 	case slices.ContainsFunc(chosen, func(b broken) bool { return b.at.Place != chosen[0].at.Place }):
-		return usageError{fmt.Errorf("--id %.80q: %d locks have this id: nothing was deleted; name the place of one alone: %s", c.ID, len(chosen), strings.Join(names, ", "))}
+		return fault.New(fault.Usage, "--id %.80q: %d locks have this id: nothing was deleted; name the place of one alone: %s", c.ID, len(chosen), strings.Join(names, ", "))
 	}
 	return nil
 }

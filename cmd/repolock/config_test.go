@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
@@ -62,7 +63,7 @@ func TestBadConfiguration(t *testing.T) {
 		path := configured(t, text)
 		for _, args := range [][]string{{"repos"}, {"-r", dir, "backup", "--", "touch", filepath.Join(dir, "ran")}} {
 			code, stdout, stderr := call(args...)
-			assert.That(t, code == exitUnfit && stdout == "", "%q: exit code %d: %s", text, code, stdout)
+			assert.That(t, code == fault.ExitUnfit && stdout == "", "%q: exit code %d: %s", text, code, stdout)
 			// The message itself uses this word for a hidden value.
 			isOneError(t, false, strings.NewReplacer("a secret", "", "secret_access_key", "").Replace(stderr), says)
 			assert.That(t, strings.Contains(stderr, path), "%q: doesn't name the file: %s", text, stderr)

@@ -9,12 +9,12 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"syscall"
 	"text/tabwriter"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -44,7 +44,7 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 	}
 	base, err := c.base(g.Name)
 	if err != nil {
-		return 0, usageError{err}
+		return 0, fault.As(fault.Usage, err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -144,7 +144,7 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 		for sig := range signals {
 			if session.Ends(sig) {
 				stop()
-				cancel(session.SignalError{Signal: sig.(syscall.Signal)})
+				cancel(session.Signalled(sig))
 				return
 			}
 		}
@@ -155,7 +155,7 @@ func onSignal(cancel context.CancelCauseFunc) (stop func()) {
 // worthPrinting reports whether a report is useful although an error ended it.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
-	interrupted := errors.As(err, new(session.SignalError))
+	interrupted := errors.Is(err, fault.Interrupted)
 	return len(report.Left) > 0 || reached.Result == doctor.OK && !interrupted
 }
 
@@ -164,9 +164,9 @@ func exitCode(report doctor.Report) int {
 	case doctor.Fit:
 		return 0
 	case doctor.LacksPermission:
-		return exitPermission
+		return fault.ExitPermission
 	default:
-		return exitUnfit
+		return fault.ExitUnfit
 	}
 }
 

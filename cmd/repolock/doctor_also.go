@@ -7,10 +7,10 @@ import (
 	"slices"
 
 	"github.com/repolock/repolock/cmd/internal/also"
-	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 )
 
-var errGateways = usageError{errors.New("--also: doctor takes one more URL of the same repository; nothing was examined")}
+var errGateways = fault.New(fault.Usage, "--also: doctor takes one more URL of the same repository; nothing was examined")
 
 // others examines the systems of locks, and before them the repository if there is one. A
 // failure hides no other system.
@@ -28,13 +28,13 @@ func (c doctorCmd) others(r *reporter, g global) (code int, err error) {
 	case err != nil:
 		return 0, err
 	case len(c.Also) > 0 && g.Repo == "" && g.unknown == nil:
-		return 0, usageError{errors.New("--also: another URL of a repository needs --repo; nothing was examined")}
+		return 0, fault.New(fault.Usage, "--also: another URL of a repository needs --repo; nothing was examined")
 	case len(c.Also) > 1:
 		return 0, errGateways
 	}
 	note := func(one int, failed error) bool {
-		code, err = max(code, one), errors.Join(err, failed)
-		return !errors.As(failed, new(session.SignalError))
+		code, err = max(code, one), fault.Join(err, failed)
+		return !errors.Is(failed, fault.Interrupted)
 	}
 	if !g.alone(targets) && !note(c.run(r, g)) {
 		return code, err

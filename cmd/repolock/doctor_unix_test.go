@@ -18,6 +18,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/store"
@@ -65,7 +66,7 @@ func copyFile(t *testing.T, from, to string) {
 	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 	assert.OK(t, err)
 	_, err = io.Copy(out, in)
-	assert.OK(t, errors.Join(err, out.Close(), os.Chmod(to, 0o755))) // with any umask
+	assert.OK(t, fault.Join(err, out.Close(), os.Chmod(to, 0o755))) // with any umask
 }
 
 // TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. So it is for
@@ -90,14 +91,14 @@ func TestDoctorPermission(t *testing.T) {
 	} {
 		assert.OK(t, os.Chmod(repo, test.mode))
 		code, out := command("-r", repo, "doctor")
-		assert.That(t, code == exitPermission && strings.Contains(out, test.says) && strings.Contains(out, "locks need permissions") == (test.mode == 0o555),
+		assert.That(t, code == fault.ExitPermission && strings.Contains(out, test.says) && strings.Contains(out, "locks need permissions") == (test.mode == 0o555),
 			"mode %o: %d\n%s", test.mode, code, out)
 	}
 	log := filepath.Join(dir, "log")
 	write(t, log, "")
 	assert.OK(t, os.Chmod(log, 0))
 	code, out := command("history", log)
-	assert.That(t, code == exitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "hint"),
+	assert.That(t, code == fault.ExitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "hint"),
 		"exit code %d\n%s", code, out)
 }
 
@@ -133,7 +134,7 @@ func TestDoctorInterrupted(t *testing.T) {
 		assert.That(t, len(objects()) != 0, "it has written nothing yet")
 		assert.OK(t, doctor.Process.Signal(sig))
 		code := exitOf(t, doctor.Wait())
-		assert.That(t, code == exitSignal+int(sig) && out.String() == "repolock: error: "+sig.String()+"\n",
+		assert.That(t, code == fault.ExitSignal+int(sig) && out.String() == "repolock: error: "+sig.String()+"\n",
 			"%v: exit code %d: %s", sig, code, out.String())
 		left := objects()
 		assert.That(t, len(left) == 0, "%v: left %q", sig, left)

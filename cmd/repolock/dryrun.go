@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
@@ -41,7 +42,7 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 		return 0, out.print(r)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
-		return 0, usageError{err}
+		return 0, fault.As(fault.Usage, err)
 	}
 	out.Mode, out.Operation = mode.String(), operation
 	out.LockName, _ = f.named(g)
@@ -56,7 +57,7 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 	if err := out.print(r); err != nil || held == nil {
 		return 0, err
 	}
-	return f.without(r, args, session.NotAcquiredError{Err: session.NewHeldError(held, at, f.HeldCode), Answered: true})
+	return f.without(r, args, session.NotAcquired(session.NewHeldError(held, at, f.HeldCode), true))
 }
 
 // maxNamed is the number of holders that an error names.

@@ -18,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -39,24 +40,24 @@ func TestDescribe(t *testing.T) {
 		code            int
 		hint, otherHint string // what the hint says, and what it doesn't
 	}{
-		{lost(locking.ErrUnreachable), "lock_lost", exitLost, "", "doctor"},
-		{lost(locking.ErrPermission), "lock_lost", exitLost, "", "permission"},
-		{lost(locking.ErrUnfit), "lock_lost", exitLost, "", "doctor"},
-		{locking.ErrUnreachable, "store_unavailable", exitUnavailable, "", "doctor"},
-		{locking.ErrPermission, "permission_denied", exitPermission, "", "locking needs"},
-		{locking.ErrUnfit, "store_unfit", exitUnfit, "", "doctor"},
-		{locking.ErrKey, "usage", exitUsage, "help", "doctor"},
-		{store.ErrCredentials, "permission_denied", exitPermission, "credentials", "locking needs"},
-		{store.ErrReadOnly, "permission_denied", exitPermission, "mount it writable", "locking needs"},
-		{store.ErrPermission, "permission_denied", exitPermission, "locking needs to list", "mount"},
-		{store.ErrFull, "store_full", exitFailed, "outside of the repository", "doctor"},
-		{store.ErrFull, "store_full", exitFailed, "a prune can't free it", "doctor"},
-		{daemon.ErrDir, "wrong_configuration", exitUnfit, "", "doctor"},
-		{daemon.ErrGone, "keeper_gone", exitLost, "whether the operation was completed", "doctor"},
-		{daemon.ErrSilent, "keeper_silent", exitUnavailable, "count it as lost", "doctor"},
-		{errors.New("unknown"), "failed", exitFailed, "", "unreachable"},
+		{lost(locking.ErrUnreachable), "lock_lost", fault.ExitLost, "", "doctor"},
+		{lost(locking.ErrPermission), "lock_lost", fault.ExitLost, "", "permission"},
+		{lost(locking.ErrUnfit), "lock_lost", fault.ExitLost, "", "doctor"},
+		{locking.ErrUnreachable, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
+		{locking.ErrPermission, "permission_denied", fault.ExitPermission, "", "locking needs"},
+		{locking.ErrUnfit, "store_unfit", fault.ExitUnfit, "", "doctor"},
+		{locking.ErrKey, "usage", fault.ExitUsage, "help", "doctor"},
+		{store.ErrCredentials, "permission_denied", fault.ExitPermission, "credentials", "locking needs"},
+		{store.ErrReadOnly, "permission_denied", fault.ExitPermission, "mount it writable", "locking needs"},
+		{store.ErrPermission, "permission_denied", fault.ExitPermission, "locking needs to list", "mount"},
+		{store.ErrFull, "store_full", fault.ExitFailed, "outside of the repository", "doctor"},
+		{store.ErrFull, "store_full", fault.ExitFailed, "a prune can't free it", "doctor"},
+		{daemon.ErrDir, "wrong_configuration", fault.ExitUnfit, "", "doctor"},
+		{daemon.ErrGone, "keeper_gone", fault.ExitLost, "whether the operation was completed", "doctor"},
+		{daemon.ErrSilent, "keeper_silent", fault.ExitUnavailable, "count it as lost", "doctor"},
+		{errors.New("unknown"), "failed", fault.ExitFailed, "", "unreachable"},
 	} {
-		name, code, hint := describe(fmt.Errorf("put: %w", c.err))
+		name, code, hint := (&reporter{}).describe(fmt.Errorf("put: %w", c.err))
 		assert.That(t, name == c.name && code == c.code && strings.Contains(hint, c.hint) && !strings.Contains(hint, c.otherHint),
 			"%v: %s, exit code %d, hint %q", c.err, name, code, hint)
 	}
@@ -67,9 +68,9 @@ func TestDescribe(t *testing.T) {
 func TestSaysWhatWasNotDone(t *testing.T) {
 	for command, undone := range map[string]string{"backup": "nothing was run", "prune": "nothing was run", "acquire": "no lock was taken", "status": "", "break-lock": ""} {
 		for _, err := range []error{
-			store.ErrUnreachable, store.ErrNoHost, store.ErrPermission, store.ErrNotFound, store.ErrConfig, store.ErrFull, fmt.Errorf("500"), session.SignalError{Signal: syscall.SIGINT},
+			store.ErrUnreachable, store.ErrNoHost, store.ErrPermission, store.ErrNotFound, store.ErrConfig, store.ErrFull, fmt.Errorf("500"), session.Signalled(syscall.SIGINT),
 		} {
-			out := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: err})
+			out := newJSONError(&reporter{command: command}, session.NotAcquired(err, false))
 			says := out.words(false) + "; " + out.Suggestion
 			n := strings.Count(says, undone)
 			assert.That(t, (undone == "" || n == 1) && (undone != "" || !strings.Contains(says, "no lock was")), "%s, %v: %q", command, err, says)
@@ -85,11 +86,11 @@ func TestSaysWhatWasNotDone(t *testing.T) {
 func TestUnreachableHint(t *testing.T) {
 	silent := fmt.Errorf("h: %w", store.ErrUnreachable)
 	for command, c := range map[string]struct{ doctor, unlocked bool }{"backup": {true, true}, "prune": {true, false}, "status": {true, false}, "doctor": {false, false}} {
-		hint := newJSONError(&reporter{command: command}, session.NotAcquiredError{Err: silent}).Suggestion
+		hint := newJSONError(&reporter{command: command}, session.NotAcquired(silent, false)).Suggestion
 		assert.That(t, strings.Contains(hint, "repolock doctor") == c.doctor && strings.Contains(hint, "--if-unreachable run") == c.unlocked,
 			"%s: %q", command, hint)
 	}
-	hint := newJSONError(&reporter{command: "backup"}, session.NotAcquiredError{Err: silent, Answered: true}).Suggestion
+	hint := newJSONError(&reporter{command: "backup"}, session.NotAcquired(silent, true)).Suggestion
 	assert.That(t, !strings.Contains(hint, "--if-unreachable"), "it has answered: %q", hint)
 }
 
@@ -232,9 +233,9 @@ func TestBreakOneID(t *testing.T) {
 	if err == nil || a.broken+b.broken > 0 || !strings.Contains(err.Error(), "fake:a") || !strings.Contains(err.Error(), "fake:b") {
 		t.Fatalf("%v, %d and %d broken", err, a.broken, b.broken)
 	}
-	_, code, _ := describe(err)
-	assert.That(t, code == exitUsage, "exit code %d", code)
-	b.err = session.ErrOwnerEnded
+	code := fault.Exit(err)
+	assert.That(t, code == fault.ExitUsage, "exit code %d", code)
+	b.err = fault.OwnerEnded
 	_, _, err = breakAll(breakCmd{Yes: true, ID: "1"}, a, b)
 	assert.That(t, err != nil && a.broken <= 0, "%v, %d broken", err, a.broken)
 	_, _, err = breakAll(breakCmd{Yes: true, ID: "1"}, a)

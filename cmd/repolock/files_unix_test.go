@@ -3,7 +3,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
@@ -52,7 +52,7 @@ func TestRefusedFiles(t *testing.T) {
 			write(t, at("repo/index/lock.shared/x"), "a lock")
 			write(t, at("other/index/lock.exclusive"), "another lock")
 			write(t, at("audit"), `{"event":"lock_acquired","timestamp":"2026-03-07T01:00:00Z"}`+"\n")
-			assert.OK(t, errors.Join(os.Symlink("other/index/lock.exclusive", at("link")), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link to fifo"))))
+			assert.OK(t, fault.Join(os.Symlink("other/index/lock.exclusive", at("link")), syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link to fifo"))))
 			t.Setenv("REPOLOCK_REPO", at("repo"))
 			for _, name := range []string{
 				"repo/index/lock.exclusive", "repo/index/lock.shared/log", "repo/index/locks/photos/lock.exclusive", "other/index/lock.exclusive", "link",
@@ -85,7 +85,7 @@ func TestRefusedFiles(t *testing.T) {
 				assert.That(t, diff == "" && stdout == "", "%s: files changed:\n%s%s", name, diff, stdout)
 			}
 			code, _, stderr := call("--config", at("fifo"), "backup", "--", "touch", at("ran"))
-			assert.That(t, code == exitUnfit && strings.Contains(stderr, at("fifo")+" is a FIFO"), "--config: exit code %d\n%s", code, stderr)
+			assert.That(t, code == fault.ExitUnfit && strings.Contains(stderr, at("fifo")+" is a FIFO"), "--config: exit code %d\n%s", code, stderr)
 		})
 	}
 }
@@ -150,7 +150,7 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 			t.Setenv("REPOLOCK_AUDIT", c.variable)
 		}
 		code, _, stderr := call(strings.Fields(c.args)...)
-		assert.That(t, code == exitUnfit && strings.HasPrefix(stderr, "repolock: error: "+c.says) && strings.Contains(stderr, "/nonexistent") && strings.HasSuffix(stderr, "\nrepolock: hint: "+c.hint),
+		assert.That(t, code == fault.ExitUnfit && strings.HasPrefix(stderr, "repolock: error: "+c.says) && strings.Contains(stderr, "/nonexistent") && strings.HasSuffix(stderr, "\nrepolock: hint: "+c.hint),
 			"%s, REPOLOCK_AUDIT=%s, with %q: exit code %d\n%s", c.args, c.variable, c.config, code, stderr)
 	}
 }

@@ -7,6 +7,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // failVariable names the system call that fails in repolock, and its error: "create 28".
@@ -25,20 +27,20 @@ func TestOnlySilentFileSystemIsUnreachable(t *testing.T) {
 	}
 	for call, rows := range map[string][]row{
 		"create": {
-			{unix.ENOSPC, exitFailed, false}, {unix.EDQUOT, exitFailed, false}, {unix.EIO, exitFailed, false},
-			{unix.EROFS, exitPermission, false}, {unix.EACCES, exitPermission, false}, {unix.EPERM, exitPermission, false},
-			{unix.ENFILE, exitFailed, false}, {unix.ENOMEM, exitFailed, false}, {unix.ENAMETOOLONG, exitFailed, false},
-			{unix.EREMOTEIO, exitFailed, false},
-			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // repolock could remove its file, if it had written one
+			{unix.ENOSPC, fault.ExitFailed, false}, {unix.EDQUOT, fault.ExitFailed, false}, {unix.EIO, fault.ExitFailed, false},
+			{unix.EROFS, fault.ExitPermission, false}, {unix.EACCES, fault.ExitPermission, false}, {unix.EPERM, fault.ExitPermission, false},
+			{unix.ENFILE, fault.ExitFailed, false}, {unix.ENOMEM, fault.ExitFailed, false}, {unix.ENAMETOOLONG, fault.ExitFailed, false},
+			{unix.EREMOTEIO, fault.ExitFailed, false},
+			{unix.ESTALE, fault.ExitFailed, false}, {unix.ETIMEDOUT, fault.ExitUnavailable, false}, // repolock could remove its file, if it had written one
 		},
 		"list": {
-			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false}, {unix.ENOMEM, exitFailed, false},
-			{unix.ESTALE, exitFailed, false}, {unix.ETIMEDOUT, exitUnavailable, false}, // it has taken the flag
+			{unix.EIO, fault.ExitFailed, false}, {unix.EACCES, fault.ExitPermission, false}, {unix.ENOMEM, fault.ExitFailed, false},
+			{unix.ESTALE, fault.ExitFailed, false}, {unix.ETIMEDOUT, fault.ExitUnavailable, false}, // it has taken the flag
 		},
 		"look": {
-			{unix.EIO, exitFailed, false}, {unix.EACCES, exitPermission, false},
-			{unix.ESTALE, exitFailed, false}, {unix.ENOTCONN, exitUnavailable, true}, {unix.ETIMEDOUT, exitUnavailable, true},
-			{unix.EHOSTDOWN, exitUnavailable, true}, {unix.ENETUNREACH, exitUnavailable, true},
+			{unix.EIO, fault.ExitFailed, false}, {unix.EACCES, fault.ExitPermission, false},
+			{unix.ESTALE, fault.ExitFailed, false}, {unix.ENOTCONN, fault.ExitUnavailable, true}, {unix.ETIMEDOUT, fault.ExitUnavailable, true},
+			{unix.EHOSTDOWN, fault.ExitUnavailable, true}, {unix.ENETUNREACH, fault.ExitUnavailable, true},
 		},
 	} {
 		for _, c := range rows {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/man"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store/open"
@@ -42,7 +43,7 @@ func (c helpCmd) run(r *reporter, _ global) (int, error) {
 			hint = "did you mean repolock help " + t.name + "?"
 		}
 	}
-	return 0, hintedError{usageError{fmt.Errorf("there is no help on %.80s", c.Topic)}, hint}
+	return 0, fault.Advise(fault.New(fault.Usage, "there is no help on %.80s", c.Topic), hint)
 }
 
 // topics are what help prints beside the commands.

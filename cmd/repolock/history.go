@@ -11,9 +11,9 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
-	"github.com/repolock/repolock/store"
 )
 
 type historyCmd struct {
@@ -30,17 +30,17 @@ func (historyCmd) Help() string {
 
 func (c historyCmd) run(r *reporter, g global) (int, error) {
 	if since, until := time.Time(c.Since), time.Time(c.Until); !until.IsZero() && since.After(until) {
-		return 0, usageError{errors.New("--since is after --until")}
+		return 0, fault.New(fault.Usage, "--since is after --until")
 	}
 	in := os.Stdin
 	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
 		var err error
 		in, err = os.Open(c.File)
 		if errors.Is(err, fs.ErrPermission) {
-			return 0, hintedError{classedError{err, store.ErrPermission}, ""} // that class's hint is about locks
+			return 0, fault.As(fault.ServerPermission, err) // the other class of permission has advice about locks
 		}
 		if err != nil {
-			return 0, usageError{err}
+			return 0, fault.As(fault.Usage, err)
 		}
 		defer in.Close()
 	}
@@ -49,10 +49,10 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 	}
 	records, skipped, err := audit.Read(in)
 	if err != nil {
-		return 0, usageError{fmt.Errorf("%s: %w", c.File, err)}
+		return 0, fault.New(fault.Usage, "%s: %w", c.File, err)
 	}
 	if skipped > 0 && len(records) == 0 {
-		return 0, usageError{fmt.Errorf("%s isn't an audit log: none of its lines is an event", c.File)}
+		return 0, fault.New(fault.Usage, "%s isn't an audit log: none of its lines is an event", c.File)
 	}
 	if skipped > 0 {
 		r.Say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
@@ -78,7 +78,7 @@ func (c historyCmd) checkSVG(log *os.File) error {
 	from, err := log.Stat()
 	to, missing := os.Stat(c.SVG)
 	if err == nil && missing == nil && from.Mode().IsRegular() && os.SameFile(from, to) {
-		return usageError{fmt.Errorf("--svg %s: is the audit log: name another file", c.SVG)}
+		return fault.New(fault.Usage, "--svg %s: is the audit log: name another file", c.SVG)
 	}
 	return nil
 }
@@ -88,7 +88,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(write(f), f.Close())
+	return fault.Join(write(f), f.Close())
 }
 
 func historyTable(h audit.History) string {

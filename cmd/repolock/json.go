@@ -68,18 +68,7 @@ func newJSONError(r *reporter, err error) jsonError {
 	if errors.As(err, &told) {
 		return told.jsonError
 	}
-	name, code, hint := describe(err)
-	if hint == usageHint {
-		hint = r.usageHint()
-	}
-	if hint == unreachableHint {
-		hint = r.unreachableHint(err)
-	}
-	if next, ok := strings.CutPrefix(hint, "; "); ok {
-		if hint = next; r.undone() != "" {
-			hint = r.undone() + "; " + next
-		}
-	}
+	name, code, hint := r.describe(err)
 	out := jsonError{Error: name, Message: text.Error(err), ExitCode: code, LockName: events.LockName(r.Name), Suggestion: hint}
 	var held *replock.HeldError
 	if errors.As(err, &held) {
@@ -97,7 +86,7 @@ func newJSONError(r *reporter, err error) jsonError {
 			}
 		}
 	} else {
-		out.Summary = session.Words(err, out.addUndone(r.undone()))
+		out.Summary = session.Words(err, out.addUndone(r.undoneBy(err)))
 	}
 	if out.Summary == out.Message {
 		out.Summary = ""
@@ -108,9 +97,8 @@ func newJSONError(r *reporter, err error) jsonError {
 // addUndone adds what a failure has prevented to the suggestion, or to the message if there is
 // none, and returns what it has added to the message.
 func (e *jsonError) addUndone(undone string) (added string) {
-	prevented := slices.Contains([]string{"store_unavailable", "permission_denied", "store_unfit", "wrong_configuration", "store_full", "failed", "interrupted"}, e.Error)
 	switch {
-	case !prevented || undone == "" || undone == noneBroken || strings.HasPrefix(e.Suggestion, undone):
+	case undone == "" || strings.HasPrefix(e.Suggestion, undone):
 	case e.Suggestion != "":
 		e.Suggestion = undone + "; " + e.Suggestion
 	default:

@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/replock"
 )
@@ -38,7 +39,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	var o keeperOrder
 	line, err := daemon.Attach(&o)
 	if err != nil {
-		return 0, usageError{fmt.Errorf("this is for acquire to call: %w", err)}
+		return 0, fault.New(fault.Usage, "this is for acquire to call: %w", err)
 	}
 	log := &reporter{
 		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
@@ -69,13 +70,10 @@ func failure(r *reporter, err error) json.RawMessage {
 // noSocket adds what to do if there can be no directory for the keeper's socket.
 func noSocket(err error) error {
 	if _, unmade := errors.AsType[*fs.PathError](err); unmade && errors.Is(err, daemon.ErrDir) {
-		return hintedError{err, "; set XDG_RUNTIME_DIR or TMPDIR to a directory of your own"}
+		return fault.Advise(err, "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own")
 	}
 	return err
 }
-
-// errKeeperFailed is returned when a keeper ends without a failure of its own.
-var errKeeperFailed = errors.New("the keeper of the lock ended unexpectedly; its objects in the repository expire")
 
 type keeperError struct{ jsonError }
 
@@ -85,7 +83,7 @@ func (e keeperError) Error() string { return e.Message }
 func newKeeperError(failure json.RawMessage) error {
 	var e keeperError
 	if err := json.Unmarshal(failure, &e.jsonError); err != nil {
-		return fmt.Errorf("%w: %w", errKeeperFailed, err)
+		return fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 	}
 	return e
 }

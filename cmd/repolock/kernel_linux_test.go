@@ -20,6 +20,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
@@ -148,7 +149,7 @@ func TestLateAnswer(t *testing.T) {
 	defer keeper.Close()
 	var answer session.Answer
 	go keeper.Serve(func(context.Context, string) (any, func()) { return answer, nil })
-	for do, want := range map[string]int{"check": exitLost, "renew": exitLost, "release": 0} { // no time is left
+	for do, want := range map[string]int{"check": fault.ExitLost, "renew": fault.ExitLost, "release": 0} { // no time is left
 		code, _, stderr := call(do, token)
 		assert.That(t, code == want && (code != 0) == strings.Contains(stderr, "its lease was over when the keeper's answer was read"),
 			"%s: exit code %d: %s", do, code, stderr)
@@ -157,10 +158,10 @@ func TestLateAnswer(t *testing.T) {
 	if code, _, stderr := call("check", token); code != 0 || !strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for ") {
 		t.Errorf("exit code %d: %s", code, stderr)
 	}
-	failure := failure(&reporter{}, session.NotAcquiredError{Err: locking.ErrUnreachable})
+	failure := failure(&reporter{}, session.NotAcquired(locking.ErrUnreachable, false))
 	answer.Failure = &failure
 	code, _, stderr := call("renew", token)
-	assert.That(t, code == exitUnavailable && strings.HasPrefix(stderr, "repolock: error: "), "exit code %d: %s", code, stderr)
+	assert.That(t, code == fault.ExitUnavailable && strings.HasPrefix(stderr, "repolock: error: "), "exit code %d: %s", code, stderr)
 }
 
 // TestTimeNamespaces: in another time namespace than the keeper's, check, renew and release
@@ -243,10 +244,10 @@ func TestWithoutProc(t *testing.T) {
 		want    int
 		undone  string
 	}{
-		{"run --shared -- true", exitUnfit, "nothing was run; "},
-		{"prune -- true", exitUnfit, "nothing was run; "},
-		{"acquire --shared --for-pid none", exitUnfit, "no lock was taken; "},
-		{"torture", exitUnfit, ""},
+		{"run --shared -- true", fault.ExitUnfit, "nothing was run; "},
+		{"prune -- true", fault.ExitUnfit, "nothing was run; "},
+		{"acquire --shared --for-pid none", fault.ExitUnfit, "no lock was taken; "},
+		{"torture", fault.ExitUnfit, ""},
 		{"status", 0, ""},
 	} {
 		args := slices.Concat(there[1:], []string{"repolock"}, strings.Fields(c.command))
@@ -258,7 +259,7 @@ func TestWithoutProc(t *testing.T) {
 		lines := strings.Split(string(out), "\n")
 		said := strings.Join(lines[max(0, len(lines)-3):], "\n")
 		want := regexp.MustCompile("^repolock: error: repolock can't start its own program once more: [a-z]+ /proc/self/exe: no such file or directory\n" +
-			regexp.QuoteMeta("repolock: hint: "+c.undone+procHint) + "\n$")
+			regexp.QuoteMeta("repolock: hint: "+c.undone+fault.NoExecutable.Advice) + "\n$")
 		assert.That(t, code == c.want && (code == 0 || want.MatchString(said)), "%s: exit code %d: %s", c.command, code, out)
 		d.free()
 	}

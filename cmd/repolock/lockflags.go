@@ -13,10 +13,10 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store"
 )
 
 // lockFlags are the flags of all commands that acquire a lock.
@@ -38,17 +38,17 @@ type lockFlags struct {
 func (f lockFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return usageError{fmt.Errorf("--ttl %s: must be from %s to %s", plainly(f.TTL), plainly(replock.MinTTL), plainly(replock.MaxTTL))}
+		return fault.New(fault.Usage, "--ttl %s: must be from %s to %s", plainly(f.TTL), plainly(replock.MinTTL), plainly(replock.MaxTTL))
 	case f.Look < replock.MinLook || f.Look > f.TTL:
-		return usageError{fmt.Errorf("--look %s: must be from %s to the ttl, %s", plainly(f.Look), plainly(replock.MinLook), plainly(f.TTL))}
+		return fault.New(fault.Usage, "--look %s: must be from %s to the ttl, %s", plainly(f.Look), plainly(replock.MinLook), plainly(f.TTL))
 	case f.Settle < 0:
-		return usageError{fmt.Errorf("--settle %v: must not be negative", f.Settle)}
+		return fault.New(fault.Usage, "--settle %v: must not be negative", f.Settle)
 	case len(f.Job) > maxJob || !utf8.ValidString(f.Job):
-		return usageError{fmt.Errorf("--job %q: must have at most %d bytes, of UTF-8", text.Brief(f.Job), maxJob)}
+		return fault.New(fault.Usage, "--job %q: must have at most %d bytes, of UTF-8", text.Brief(f.Job), maxJob)
 	case f.HeldCode < 0 || f.HeldCode > 255:
-		return usageError{fmt.Errorf("--held-exit-code %d: must be from 0 to 255", f.HeldCode)}
+		return fault.New(fault.Usage, "--held-exit-code %d: must be from 0 to 255", f.HeldCode)
 	case sameFile(f.Audit, f.Metrics):
-		return usageError{errors.New("--metrics-file: is the file of --audit, which it would replace: name another")}
+		return fault.New(fault.Usage, "--metrics-file: is the file of --audit, which it would replace: name another")
 	}
 	return nil
 }
@@ -132,17 +132,17 @@ func (f lockFlags) outside(g global) error {
 // cantWrite returns the error of a file that a flag names, for a command that wasn't run. Its class is
 // that of the cause.
 func (g global) cantWrite(flag, path string, err error) error {
-	where, hint := "--"+flag, "; correct the path, or leave out --"+flag
+	where, hint := "--"+flag, "correct the path, or leave out --"+flag
 	switch from := g.Sources[flag]; {
 	case from.Variable != "":
-		where, hint = from.Variable, "; correct the path, or unset "+from.Variable
+		where, hint = from.Variable, "correct the path, or unset "+from.Variable
 	case from.File != "":
-		where, hint = flag+" in "+from.File, "; correct the configuration file"
+		where, hint = flag+" in "+from.File, "correct the configuration file"
 	}
 	if errors.Is(err, fs.ErrNotExist) && unexpanded(path) {
-		hint = "; " + tildeHint
+		hint = tildeHint
 	}
-	return hintedError{fmt.Errorf("%s: %w", where, unusable(err)), hint}
+	return fault.Advise(fault.New(fault.Early, "%s: %w", where, unusable(err)), hint)
 }
 
 // unusable adds its class to the error of a file to be written.
@@ -150,9 +150,9 @@ func unusable(err error) error {
 	irregular, place := new(regular.Error), new(regular.PlaceError)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return classedError{err, store.ErrPermission}
+		return fault.As(fault.Permission, err)
 	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular), errors.As(err, &place):
-		return classedError{err, store.ErrConfig}
+		return fault.As(fault.Config, err)
 	default:
 		return err
 	}

@@ -4,7 +4,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"io"
 	"os"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -90,7 +90,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		r.JSON = asksForJSON(args) // parsing ended before the flag was set
 		if len(args) == 0 {
 			_, _ = io.WriteString(stderr, briefly)
-			return exitUsage
+			return fault.ExitUsage
 		}
 		if file.err != nil {
 			return r.fail(file.err)
@@ -105,8 +105,8 @@ func run(args []string, stdout, stderr io.Writer) int {
 	code, err := in.selected.Target.Addr().Interface().(command).run(r, c.global)
 	if err != nil {
 		code = r.fail(err)
-		if s, ok := errors.AsType[session.SignalError](err); ok {
-			session.Interrupt(s.Signal, false)
+		if sig, ok := session.SignalOf(err); ok {
+			session.Interrupt(sig, false)
 		}
 	}
 	return code
@@ -189,7 +189,7 @@ func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, 
 	opts.Name, opts.Version = g.Name, newBuild().Version
 	l, err := replock.New(s, opts)
 	if err != nil {
-		return nil, usageError{err}
+		return nil, fault.As(fault.Usage, err)
 	}
 	return l, nil
 }

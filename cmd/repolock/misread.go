@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
@@ -86,23 +87,23 @@ func unrunnable(args []string, err error) error {
 	}
 	switch {
 	case slices.Contains(args, "--") && namesRepository(word):
-		return hintedError{err, byFlag(word)}
+		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
-		return hintedError{err, "its dash isn't a hyphen, as if a word processor had written it: type it again"}
+		return fault.Advise(err, "its dash isn't a hyphen, as if a word processor had written it: type it again")
 	case setting(word):
-		return hintedError{err, "only a shell sets a variable like this: write env in front"}
+		return fault.Advise(err, "only a shell sets a variable like this: write env in front")
 	case strings.Contains(word, " "):
-		return hintedError{err, "quotes make one word of the whole command: leave them out, or write sh -c in front"}
+		return fault.Advise(err, "quotes make one word of the whole command: leave them out, or write sh -c in front")
 	case slices.Contains(ofShell[:], word):
-		return hintedError{err, "it is a part of the shell: write sh -c '" + word + " ...'"}
+		return fault.Advise(err, "it is a part of the shell: write sh -c '"+word+" ...'")
 	case strings.HasPrefix(word, "~"):
-		return hintedError{err, tildeHint}
+		return fault.Advise(err, tildeHint)
 	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
-		return hintedError{err, noInterpreter(word)}
+		return fault.Advise(err, noInterpreter(word))
 	case errors.Is(err, syscall.ENOEXEC):
-		return hintedError{err, "it isn't a program of this machine, and a script's first line is #!/bin/sh or the like: write sh in front of a script"}
+		return fault.Advise(err, "it isn't a program of this machine, and a script's first line is #!/bin/sh or the like: write sh in front of a script")
 	case !strings.Contains(word, "/") && errors.Is(err, procgroup.ErrNotFound):
-		return hintedError{err, "no directory of PATH has it; cron, systemd and sudo have a shorter PATH: write where it is"}
+		return fault.Advise(err, "no directory of PATH has it; cron, systemd and sudo have a shorter PATH: write where it is")
 	default:
 		return err
 	}

@@ -8,33 +8,17 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 )
-
-// hintedError is an error with a hint of its own. If the hint begins with "; ", what wasn't done
-// because of the error comes first.
-type hintedError struct {
-	error
-	hint string
-}
-
-func (e hintedError) Unwrap() error { return e.error }
-
-// classedError is an error of a class that its text doesn't name.
-type classedError struct {
-	error
-	class error
-}
-
-func (e classedError) Unwrap() []error { return []error{e.error, e.class} }
 
 // mistaken returns what kong says of a command line in words of our own.
 func mistaken(err error, args []string) error {
 	if flag := notAFlag(err, args); flag != nil {
-		return usageError{flag}
+		return fault.As(fault.Usage, flag)
 	}
 	if hint := swallowed(args); hint != "" && strings.HasPrefix(err.Error(), "expected one of ") {
-		return hintedError{usageError{corrected(err)}, hint}
+		return fault.Advise(fault.As(fault.Usage, corrected(err)), hint)
 	}
 	if wrong := notCommand.FindStringSubmatch(err.Error()); wrong != nil {
 		if at := slices.Index(args, wrong[1]); at >= 0 {
@@ -46,10 +30,10 @@ func mistaken(err error, args []string) error {
 			}
 		}
 		if hint := notArgument(wrong[1], args); hint != "" {
-			return hintedError{usageError{fmt.Errorf("unexpected argument %s", harmless(wrong[1]))}, "; " + hint}
+			return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(wrong[1])), hint)
 		}
 	}
-	return usageError{corrected(err)}
+	return fault.As(fault.Usage, corrected(err))
 }
 
 // corrected returns what kong says of flags and arguments in words of our own.
@@ -95,22 +79,21 @@ var corrections = [...]struct{ kong, ours string }{
 // notACommand returns the error of a first word that is no command of repolock. Often it is the
 // program that was to be run, or what another tool calls the same thing.
 func notACommand(word string, rest []string, similar string) error {
-	e := hintedError{usageError{fmt.Errorf("%.80q isn't a command of repolock", harmless(word))}, "see repolock help"}
-	ours := elsewhere(word)
+	hint, ours := "see repolock help", elsewhere(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && similar == "" && runs(word):
-		e.hint = underLock(word, rest)
+		hint = underLock(word, rest)
 	case ours != "":
-		e.hint = "did you mean " + ours + "?"
+		hint = "did you mean " + ours + "?"
 	case namesRepository(word):
-		e.hint = byFlag(word)
+		hint = byFlag(word)
 	case similar != "" && word != "":
-		e.hint = "did you mean " + strings.ReplaceAll(similar, `"`, "") + "?"
+		hint = "did you mean " + strings.ReplaceAll(similar, `"`, "") + "?"
 	}
-	if slices.Contains(rest, "--") && !strings.HasPrefix(e.hint, nothingRun) {
-		e.hint = nothingRun + "; " + e.hint
+	if slices.Contains(rest, "--") && !strings.HasPrefix(hint, nothingRun) {
+		hint = nothingRun + "; " + hint
 	}
-	return e
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
 }
 
 // notArgument returns where a word belongs that a command doesn't take, or "".
@@ -131,11 +114,11 @@ func notArgument(word string, args []string) string {
 
 // noCommand returns the error of a program after --, before which repolock finds no command of its own.
 func noCommand(word string, rest []string) error {
-	err := usageError{errors.New("no command of repolock comes before --")}
+	err := fault.New(fault.Usage, "no command of repolock comes before --")
 	if word == "" {
 		return err
 	}
-	return hintedError{err, underLock(word, rest)}
+	return fault.Advise(err, underLock(word, rest))
 }
 
 // underLock says how a program is run under a lock.

@@ -84,7 +84,7 @@ func elsewhereFlag(name string) string {
 func swallowed(args []string) string {
 	for i, word := range args {
 		if _, ok := called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
-			return fmt.Sprintf("; %s took %q as its value", args[i-1], word)
+			return fmt.Sprintf("%s took %q as its value", args[i-1], word)
 		}
 	}
 	return ""

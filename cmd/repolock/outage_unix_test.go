@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/internal/test/states"
@@ -255,7 +256,7 @@ func TestAuditPassed(t *testing.T) {
 func (o *outage) passed() {
 	o.t.Helper()
 	o.rename("away", "repo")
-	o.ends(exitLost)
+	o.ends(fault.ExitLost)
 	o.without("went-on")
 }
 
@@ -429,6 +430,6 @@ func TestLostAgainWhenResumed(t *testing.T) {
 	o := halt(t, "--resume-for", "40s")
 	time.Sleep(41 * time.Second)
 	o.goOn()
-	o.ends(exitLost)
+	o.ends(fault.ExitLost)
 	o.without("went-on")
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
@@ -87,7 +88,7 @@ func TestConfigurationPage(t *testing.T) {
 func TestOthersMayWrite(t *testing.T) {
 	dir := t.TempDir()
 	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
-	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: exitUnfit, 0o602: exitUnfit} {
+	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: fault.ExitUnfit, 0o602: fault.ExitUnfit} {
 		assert.OK(t, os.Chmod(path, mode))
 		got, _, stderr := call("-r", "prod", "status")
 		assert.That(t, got == code && (code == 0 || strings.Contains(stderr, path+": others may write to it")),

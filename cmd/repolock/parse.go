@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"io"
 	"reflect"
 	"slices"
@@ -10,6 +9,8 @@ import (
 	"unicode"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // parsed is a command line.
@@ -75,9 +76,9 @@ func emptied(k *kong.Context) error {
 		switch {
 		case f == nil || element.Resolved || f.Tag.Has("emptiable"):
 		case blank(f.Target):
-			return usageError{fmt.Errorf("--%s: its value is empty", f.Name)}
+			return fault.New(fault.Usage, "--%s: its value is empty", f.Name)
 		case f.Target.Kind() == reflect.Map && f.Target.MapIndex(reflect.ValueOf("")).IsValid():
-			return usageError{fmt.Errorf("--%s: a key is empty", f.Name)}
+			return fault.New(fault.Usage, "--%s: a key is empty", f.Name)
 		}
 	}
 	return nil
@@ -97,7 +98,7 @@ func repeated(k *kong.Context) error {
 			if f.Name == "repo" {
 				also = "; the lock of a second repository is --also repo:URL#NAME"
 			}
-			return usageError{fmt.Errorf("--%s is given twice%s", f.Name, also)}
+			return fault.New(fault.Usage, "--%s is given twice%s", f.Name, also)
 		}
 		given[f.Value] = true
 	}

@@ -1,8 +1,7 @@
 package main
 
 import (
-	"errors"
-
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -21,7 +20,7 @@ func (c runCmd) Help() string {
 func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
 	case c.NoLock && len(c.Also) > 0:
-		return 0, usageError{errors.New("--no-lock: holds none of the locks of --also: give one of the two")}
+		return 0, fault.New(fault.Usage, "--no-lock: holds none of the locks of --also: give one of the two")
 	case c.NoLock:
 		return c.wrap(r, g, 0, "")
 	case c.Shared:
@@ -35,6 +34,6 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 		if _, err := c.command(r.command); err != nil {
 			return 0, err // a misspelled --exclusive
 		}
-		return 0, usageError{errors.New("say which lock: --shared, --exclusive or --no-lock")}
+		return 0, fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
 	}
 }

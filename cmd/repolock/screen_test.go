@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -95,7 +96,7 @@ func screens(width int) func(func(name, screen string) bool) {
 		return all
 	}
 	refused := func(place session.Place, waited time.Duration, holders ...replock.Info) string {
-		out := newJSONError(&reporter{}, session.HeldError{HeldError: &replock.HeldError{Mode: replock.Exclusive, Holders: holders, Waited: waited}, Place: place, ExitCode: exitHeld})
+		out := newJSONError(&reporter{}, session.HeldError{HeldError: &replock.HeldError{Mode: replock.Exclusive, Holders: holders, Waited: waited}, Place: place, ExitCode: fault.ExitHeld})
 		return hanging("repolock: error: "+out.words(false), width) + "\n" + hanging("repolock: hint: "+out.Suggestion, width)
 	}
 	repo := session.Place{Repo: "s3://backups/web"}

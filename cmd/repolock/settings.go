@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -32,11 +33,6 @@ type settings struct {
 // source says where the value of a flag comes from: from a variable of the environment, or from the
 // configuration file. The zero source is the flag's default.
 type source struct{ Variable, File string }
-
-// fileError is returned for a wrong configuration file.
-type fileError struct{ error }
-
-func (e fileError) Unwrap() error { return e.error }
 
 func (s *settings) Validate(*kong.Application) error { return nil }
 
@@ -127,7 +123,7 @@ func (s *settings) load(ctx *kong.Context) error {
 				err = fmt.Errorf("%w, and %s", err, tildeHint)
 			}
 		}
-		return fileError{fmt.Errorf("configuration: %w", err)}
+		return fault.New(fault.WrongFile, "configuration: %w", err)
 	}
 	word, given := wanted(ctx)
 	s.repo = s.find(word, given)

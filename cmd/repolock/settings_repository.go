@@ -14,6 +14,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -58,9 +59,9 @@ func (s *settings) find(word string, given bool) *repository {
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
-			return &repository{url: word, err: usageError{fmt.Errorf("%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, session.Redact(entry.URL), word)}}
+			return &repository{url: word, err: fault.New(fault.Usage, "%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, session.Redact(entry.URL), word)}
 		case !ok && errors.Is(err, fs.ErrNotExist):
-			return &repository{url: word, err: classedError{fmt.Errorf("%q: there is no such directory here, and %s", word, s.unlisted()), store.ErrNotFound}}
+			return &repository{url: word, err: fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())}
 		case isDir:
 			word = "./" + word // in the command's environment it must not be a name again
 		}
@@ -94,16 +95,16 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	case g.unknown != nil:
 		return nil, g.unknown
 	case g.Repo == "":
-		return nil, usageError{errors.New("no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")}
+		return nil, fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
 	}
 	s, err := open.Store(ctx, g.Repo)
 	switch {
 	case errors.Is(err, store.ErrNotFound) && misnamed(g.Repo) != "":
-		return nil, hintedError{fmt.Errorf("opening the repository: %w", err), misnamed(g.Repo)}
+		return nil, fault.Advise(fault.While("opening the repository", err), misnamed(g.Repo))
 	case errors.Is(err, store.ErrURL):
 		return nil, err
 	case err != nil:
-		return nil, fmt.Errorf("opening the repository: %w", err)
+		return nil, fault.While("opening the repository", err)
 	}
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -35,7 +36,7 @@ the beginning of an id.`
 
 func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
-		return 0, usageError{fmt.Errorf("--interval %v: must be at least 100ms", c.Interval)}
+		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)
 	}
 	wait := r.looking(&g)
 	all, closeAll, err := g.systems(c.Also, also.Look)

@@ -21,6 +21,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/fakes3"
@@ -49,54 +50,54 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		bare   bool
 	}{
 		// Silence.
-		{"refused", all, refused, exitUnavailable, true},
-		{"never answers", all, answers(silent), exitUnavailable, true},
-		{"resets before the first byte", all, answers(breaksOff("")), exitUnavailable, true},
-		{"closes the handshake", all, closedHandshake, exitUnavailable, true},
-		{"502", all, answers(status(502, "")), exitUnavailable, true},
-		{"503", all, answers(status(503, "")), exitUnavailable, true},
-		{"504", all, answers(status(504, "")), exitUnavailable, true},
+		{"refused", all, refused, fault.ExitUnavailable, true},
+		{"never answers", all, answers(silent), fault.ExitUnavailable, true},
+		{"resets before the first byte", all, answers(breaksOff("")), fault.ExitUnavailable, true},
+		{"closes the handshake", all, closedHandshake, fault.ExitUnavailable, true},
+		{"502", all, answers(status(502, "")), fault.ExitUnavailable, true},
+		{"503", all, answers(status(503, "")), fault.ExitUnavailable, true},
+		{"504", all, answers(status(504, "")), fault.ExitUnavailable, true},
 		// Answers.
-		{"breaks off after the first byte", all, answers(breaksOff("HTTP/1.1 2")), exitFailed, false},
-		{"breaks off in the header", all, answers(breaksOff("HTTP/1.1 503 Slow Down\r\nContent-Le")), exitFailed, false},
-		{"breaks off in the body", all, answers(breaksOff("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n<Error>")), exitFailed, false},
-		{"isn't HTTP", all, answers(breaksOff("220 mail ESMTP\r\n")), exitFailed, false},
-		{"500", s3s, answers(status(500, "InternalError")), exitFailed, false},
-		{"500", []string{b2}, answers(statusB2(500, "internal_error")), exitFailed, false},
-		{"503, in the store's words", s3s, answers(status(503, "SlowDown")), exitFailed, false},
-		{"503, in the store's words", []string{b2}, answers(statusB2(503, "service_unavailable")), exitFailed, false},
-		{"520", s3s, answers(status(520, "")), exitFailed, false},
-		{"429", s3s, answers(status(429, "TooManyRequests")), exitFailed, false},
-		{"429", []string{b2}, answers(statusB2(429, "too_many_requests")), exitFailed, false},
-		{"400", s3s, answers(status(400, "InvalidRequest")), exitFailed, false},
-		{"400 without a word", s3s, answers(status(400, "")), exitUnfit, false},
-		{"400, as to an unknown kind of key", []string{b2}, answers(statusB2(400, "bad_request")), exitUnfit, false},
-		{"401", s3s, answers(status(401, "Unauthorized")), exitPermission, false},
-		{"401", []string{b2}, answers(statusB2(401, "unauthorized")), exitPermission, false},
-		{"403", s3s, answers(status(403, "AccessDenied")), exitPermission, false},
-		{"403", []string{b2}, answers(statusB2(403, "access_denied")), exitPermission, false},
-		{"403, a wrong key", s3s, answers(status(403, "InvalidAccessKeyId")), exitPermission, false},
-		{"404, no bucket", s3s, answers(status(404, "NoSuchBucket")), exitUnavailable, false},
-		{"404, strange", s3s, answers(status(404, "NoSuchAccount")), exitFailed, false},
-		{"404", []string{b2}, answers(statusB2(404, "not_found")), exitUnfit, false},
-		{"405", s3s, answers(status(405, "MethodNotAllowed")), exitFailed, false},
-		{"409, quota", s3s, answers(status(409, "QuotaExceeded")), exitFailed, false},
-		{"507", s3s, answers(status(507, "XMinioStorageFull")), exitFailed, false},
-		{"301", s3s, answers(status(301, "PermanentRedirect")), exitUnfit, false},
-		{"a web page", s3s, answers(says(200, "html", "<html><body>Welcome!</body></html>")), exitUnfit, false},
-		{"TLS that isn't trusted", all, untrusted(nil), exitUnfit, false},
-		{"TLS of another version", s3s, untrusted(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}), exitUnfit, false},
-		{"no TLS", all, plainAsTLS, exitUnfit, false},
+		{"breaks off after the first byte", all, answers(breaksOff("HTTP/1.1 2")), fault.ExitFailed, false},
+		{"breaks off in the header", all, answers(breaksOff("HTTP/1.1 503 Slow Down\r\nContent-Le")), fault.ExitFailed, false},
+		{"breaks off in the body", all, answers(breaksOff("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n<Error>")), fault.ExitFailed, false},
+		{"isn't HTTP", all, answers(breaksOff("220 mail ESMTP\r\n")), fault.ExitFailed, false},
+		{"500", s3s, answers(status(500, "InternalError")), fault.ExitFailed, false},
+		{"500", []string{b2}, answers(statusB2(500, "internal_error")), fault.ExitFailed, false},
+		{"503, in the store's words", s3s, answers(status(503, "SlowDown")), fault.ExitFailed, false},
+		{"503, in the store's words", []string{b2}, answers(statusB2(503, "service_unavailable")), fault.ExitFailed, false},
+		{"520", s3s, answers(status(520, "")), fault.ExitFailed, false},
+		{"429", s3s, answers(status(429, "TooManyRequests")), fault.ExitFailed, false},
+		{"429", []string{b2}, answers(statusB2(429, "too_many_requests")), fault.ExitFailed, false},
+		{"400", s3s, answers(status(400, "InvalidRequest")), fault.ExitFailed, false},
+		{"400 without a word", s3s, answers(status(400, "")), fault.ExitUnfit, false},
+		{"400, as to an unknown kind of key", []string{b2}, answers(statusB2(400, "bad_request")), fault.ExitUnfit, false},
+		{"401", s3s, answers(status(401, "Unauthorized")), fault.ExitPermission, false},
+		{"401", []string{b2}, answers(statusB2(401, "unauthorized")), fault.ExitPermission, false},
+		{"403", s3s, answers(status(403, "AccessDenied")), fault.ExitPermission, false},
+		{"403", []string{b2}, answers(statusB2(403, "access_denied")), fault.ExitPermission, false},
+		{"403, a wrong key", s3s, answers(status(403, "InvalidAccessKeyId")), fault.ExitPermission, false},
+		{"404, no bucket", s3s, answers(status(404, "NoSuchBucket")), fault.ExitUnavailable, false},
+		{"404, strange", s3s, answers(status(404, "NoSuchAccount")), fault.ExitFailed, false},
+		{"404", []string{b2}, answers(statusB2(404, "not_found")), fault.ExitUnfit, false},
+		{"405", s3s, answers(status(405, "MethodNotAllowed")), fault.ExitFailed, false},
+		{"409, quota", s3s, answers(status(409, "QuotaExceeded")), fault.ExitFailed, false},
+		{"507", s3s, answers(status(507, "XMinioStorageFull")), fault.ExitFailed, false},
+		{"301", s3s, answers(status(301, "PermanentRedirect")), fault.ExitUnfit, false},
+		{"a web page", s3s, answers(says(200, "html", "<html><body>Welcome!</body></html>")), fault.ExitUnfit, false},
+		{"TLS that isn't trusted", all, untrusted(nil), fault.ExitUnfit, false},
+		{"TLS of another version", s3s, untrusted(&tls.Config{MinVersion: tls.VersionTLS10, MaxVersion: tls.VersionTLS10}), fault.ExitUnfit, false},
+		{"no TLS", all, plainAsTLS, fault.ExitUnfit, false},
 		// One answer is enough.
-		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), exitUnavailable, false},
-		{"takes the flag, and then is down", s3s, answers(then(put, status(503, ""))), exitUnavailable, false},
-		{"authorizes, and then is silent", []string{b2}, authorizes(onlyBucket, silent), exitUnavailable, false},
-		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, status(503, "")), exitUnavailable, false},
-		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", status(503, "")), exitUnavailable, false},
-		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "")), exitPermission, false},
-		{"takes the flag, and lists another prefix", s3s, answers(then(put, says(200, "xml", otherPrefix))), exitFailed, false},
-		{"takes the flag, and lists without an end", s3s, answers(then(put, says(200, "xml", unending))), exitUnfit, false},
-		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), exitFailed, false},
+		{"takes the flag, and then is silent", s3s, answers(then(put, silent)), fault.ExitUnavailable, false},
+		{"takes the flag, and then is down", s3s, answers(then(put, status(503, ""))), fault.ExitUnavailable, false},
+		{"authorizes, and then is silent", []string{b2}, authorizes(onlyBucket, silent), fault.ExitUnavailable, false},
+		{"authorizes, and then is down", []string{b2}, authorizes(onlyBucket, status(503, "")), fault.ExitUnavailable, false},
+		{"authorizes for all buckets, and then is down", []string{b2}, authorizes("null", status(503, "")), fault.ExitUnavailable, false},
+		{"refuses, and then is down", s3s, once(status(403, "AccessDenied"), status(503, "")), fault.ExitPermission, false},
+		{"takes the flag, and lists another prefix", s3s, answers(then(put, says(200, "xml", otherPrefix))), fault.ExitFailed, false},
+		{"takes the flag, and lists without an end", s3s, answers(then(put, says(200, "xml", unending))), fault.ExitUnfit, false},
+		{"takes the flag, and refuses the listing", s3s, answers(then(put, status(400, "InvalidArgument"))), fault.ExitFailed, false},
 	} {
 		for _, repo := range c.repos {
 			backend, _, _ := strings.Cut(repo, ":")
@@ -129,7 +130,7 @@ func TestServiceOfCredentialsFails(t *testing.T) {
 			})(t)
 			env := []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ROOT_USER=", "MINIO_ROOT_PASSWORD=", "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://" + service}
 			if lasts {
-				onlySilenceRunsBare(t, q.repo, env, exitFailed, false)
+				onlySilenceRunsBare(t, q.repo, env, fault.ExitFailed, false)
 				continue
 			}
 			cmd := q.command("repolock", "backup", "--", "true")
@@ -154,8 +155,8 @@ func TestProxyRefuses(t *testing.T) {
 		{502, 0, true, []string{s3, minio, b2, plain}},
 		{503, 0, true, []string{s3, b2}},
 		{0, 0, true, []string{s3, b2, plain}}, // not there
-		{403, exitUnfit, false, []string{s3, minio, b2}},
-		{407, exitUnfit, false, []string{s3, minio, b2, plain}},
+		{403, fault.ExitUnfit, false, []string{s3, minio, b2}},
+		{407, fault.ExitUnfit, false, []string{s3, minio, b2, plain}},
 	} {
 		for _, repo := range c.repos {
 			t.Run(fmt.Sprintf("%d/%s", c.status, repo), func(t *testing.T) {
@@ -473,7 +474,7 @@ func TestQuirks(t *testing.T) {
 				q.runs(0, "prune", "--", "true")
 				q.runs(0, "prune", "--", "true")
 				token := q.shared()
-				q.runs(exitHeld, "prune", "--", "true")
+				q.runs(fault.ExitHeld, "prune", "--", "true")
 				end := q.prune()
 				for range 2 {
 					if !c.quirks.Accepted || q.fails("renew", token) { // a put was answered 202
@@ -557,7 +558,7 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	q = newQuirky(t, "s3", "&if-match=quoted&conditions=kept", proxy.Quirks{})
 	q.runs(0, "prune", "--fence", "--", "true")
 	q = newQuirky(t, "s3", "&if-match=bare", quirks)
-	says := q.runs(exitUsage, "status")
+	says := q.runs(fault.ExitUsage, "status")
 	assert.That(t, strings.Contains(says, "if-match= is quoted or unquoted"), "status: %s", says)
 }
 
@@ -569,7 +570,7 @@ func TestUnfitServer(t *testing.T) {
 			t.Parallel()
 			q := newQuirky(t, backend, "", proxy.Quirks{NoETags: true})
 			for range 2 {
-				q.runs(exitUnfit, "prune", "--if-held", "skip", "--", "true")
+				q.runs(fault.ExitUnfit, "prune", "--if-held", "skip", "--", "true")
 			}
 		})
 	}

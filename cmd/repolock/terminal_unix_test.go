@@ -16,6 +16,7 @@ import (
 
 	"github.com/creack/pty"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
@@ -89,7 +90,7 @@ func TestBreakLockAsks(t *testing.T) {
 		later := filepath.Join(repo, "index", "lock.shared", "later")
 		write(t, later, "garbage")
 		s.types(answer + "\n")
-		want := map[bool]int{true: 0, false: exitAborted}[deleted]
+		want := map[bool]int{true: 0, false: fault.ExitAborted}[deleted]
 		assert.Equal(t, s.end().ExitStatus(), want, answer)
 		_, err := os.Stat(lock)
 		assert.That(t, (err != nil) == deleted, "%q: deleted: %v", answer, err != nil)
@@ -109,7 +110,7 @@ func TestBreakLockAsks(t *testing.T) {
 		terminal.Close()
 		tty.Close()
 		_, object, _ := strings.Cut(stderr.String(), "[y/N] ")
-		assert.That(t, code == exitAborted && stdout.Len() == 0 && strings.HasPrefix(object, `{"error":"declined","message":"nothing was deleted","exit_code":1,`) && strings.Count(object, "\n") == 1,
+		assert.That(t, code == fault.ExitAborted && stdout.Len() == 0 && strings.HasPrefix(object, `{"error":"declined","message":"nothing was deleted","exit_code":1,`) && strings.Count(object, "\n") == 1,
 			"exit code %d\n%s%s", code, stdout.String(), stderr.String())
 	}
 }
@@ -126,7 +127,7 @@ func TestLockInDoubt(t *testing.T) {
 	for _, wait := range []string{"0s", "1s"} {
 		code, _, stderr := call("-r", repo, "prune", "--wait", wait, "--", "true")
 		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
-			assert.That(t, code == exitHeld && strings.Contains(stderr, want), "%d, without %q: %s", code, want, stderr)
+			assert.That(t, code == fault.ExitHeld && strings.Contains(stderr, want), "%d, without %q: %s", code, want, stderr)
 		}
 	}
 	code, _, stderr := call("-r", repo, "break-lock", "--stale", "--yes")

@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
@@ -59,16 +60,16 @@ Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was foun
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if sameFile(c.HTML, c.Log) {
-		return 0, usageError{errors.New("--html: is the file of --log, which it would replace: name another")}
+		return 0, fault.New(fault.Usage, "--html: is the file of --log, which it would replace: name another")
 	}
 	if c.Rounds != nil && *c.Rounds < 1 {
-		return 0, usageError{fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)}
+		return 0, fault.New(fault.Usage, "--rounds %d: must be at least 1", *c.Rounds)
 	}
 	if c.With != "" {
 		return c.runWith(r)
 	}
 	if err := c.check(g); err != nil {
-		return 0, usageError{err}
+		return 0, fault.As(fault.Usage, err)
 	}
 	program, err := procgroup.Executable()
 	if err != nil {
@@ -83,11 +84,11 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	if err := regular.Writable(c.HTML); err != nil { // it is written when all is over
-		return 0, usageError{fmt.Errorf("--html: %w", err)}
+		return 0, fault.New(fault.Usage, "--html: %w", err)
 	}
 	log, err := newEvidence(c.Log, "log")
 	if err != nil {
-		return 0, usageError{fmt.Errorf("--log: %w", err)}
+		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
 	if c.Seed == 0 {
 		c.Seed = uint64(rand.Uint32())
@@ -112,7 +113,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	result := newTortureResult(report)
 	result.Seconds, result.Seed, result.Prefix = show.elapsed().Seconds(), c.Seed, opts.Prefix
 	if err := result.keep(c.HTML, log, report.Verdict, result.Verdict != judge.NotFound && result.Acquisitions > 0); err != nil {
-		failed = errors.Join(err, failed)
+		failed = fault.Join(err, failed)
 	}
 	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
 		if err := result.print(r); err != nil {

@@ -73,22 +73,22 @@ func (e *tortureEnd) signalled(sig syscall.Signal, cancel context.CancelCauseFun
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.interrupted {
-		e.leave(session.SignalError{Signal: sig})
+		e.leave(sig)
 	}
 	e.interrupted = true
-	cancel(session.SignalError{Signal: sig})
+	cancel(session.Signalled(sig))
 	e.tell()
 }
 
 // leave ends the process, and names what it leaves behind.
-func (e *tortureEnd) leave(err session.SignalError) {
+func (e *tortureEnd) leave(sig syscall.Signal) {
 	e.EndWait()
-	failed := error(err)
+	failed := session.Signalled(sig)
 	if e.prefix != "" {
 		_, _ = e.log.close(false)
-		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", err, e.prefix)
+		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, e.prefix)
 	}
 	code := e.fail(failed)
-	session.Interrupt(err.Signal, false)
+	session.Interrupt(sig, false)
 	os.Exit(code)
 }

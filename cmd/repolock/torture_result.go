@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
@@ -92,7 +92,7 @@ func newEvidence(name, kind string) (evidence, error) {
 func (e evidence) close(needed bool) (name string, err error) {
 	err = e.Close()
 	if !e.asked && !needed {
-		return "", errors.Join(err, os.Remove(e.Name()))
+		return "", fault.Join(err, os.Remove(e.Name()))
 	}
 	return e.Name(), err
 }
@@ -118,7 +118,7 @@ func (k *kept) keep(html string, log evidence, verdict judge.Verdict, needed boo
 	}
 	drawn := verdict.Picture(picture)
 	if k.HTML, err = picture.close(true); err != nil || drawn != nil {
-		return fmt.Errorf("the picture can't be drawn: %w", errors.Join(drawn, err))
+		return fmt.Errorf("the picture can't be drawn: %w", fault.Join(drawn, err))
 	}
 	return nil
 }
@@ -187,12 +187,11 @@ func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
 
 // tortureExit returns the exit code: a violation outranks all errors.
 func tortureExit(ctx context.Context, verdict judge.Result, why string, failed error) (int, error) {
-	var interrupted session.SignalError
 	switch {
 	case verdict == judge.Violated:
-		return exitUnfit, nil
-	case errors.As(context.Cause(ctx), &interrupted):
-		return 0, interrupted
+		return fault.ExitUnfit, nil
+	case errors.Is(context.Cause(ctx), fault.Interrupted):
+		return 0, context.Cause(ctx)
 	case failed != nil:
 		return 0, failed
 	case verdict != judge.NotFound:

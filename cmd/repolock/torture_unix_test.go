@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
@@ -35,7 +36,7 @@ func TestTortureInterrupted(t *testing.T) {
 	})
 	assert.OK(t, cmd.Process.Signal(os.Interrupt))
 	code := exitOf(t, cmd.Wait())
-	assert.That(t, code == exitSignal+int(syscall.SIGINT), "exit code %d", code)
+	assert.That(t, code == fault.ExitSignal+int(syscall.SIGINT), "exit code %d", code)
 	assert.That(t, strings.Contains(stdout.String(), "no violation found in ") && stderr.String() == "repolock: error: interrupt\n",
 		"%s%s", stdout.String(), stderr.String())
 	left := tree(t, repo)
@@ -98,7 +99,7 @@ func TestTortureDoc(t *testing.T) {
 			t.Parallel()
 			want, kept := 0, 0
 			if strings.Contains(c, "--no-lock") {
-				want, kept = exitUnfit, 2 // the evidence is kept
+				want, kept = fault.ExitUnfit, 2 // the evidence is kept
 			}
 			// On a busy machine little happens in a second.
 			for duration := time.Second; ; duration *= 2 {
@@ -108,7 +109,7 @@ func TestTortureDoc(t *testing.T) {
 				cmd.Env = append(os.Environ(), "REPOLOCK_REPO="+cmd.Dir, "TMPDIR="+tmp)
 				out, err := cmd.CombinedOutput()
 				code := exitOf(t, err)
-				if tooShort := code == exitUnavailable || code == 0; tooShort && code != want && duration < hang {
+				if tooShort := code == fault.ExitUnavailable || code == 0; tooShort && code != want && duration < hang {
 					continue
 				}
 				assert.That(t, code == want && strings.Contains(string(out), "acquisitions"), "exit code %d\n%s", code, out)
@@ -125,7 +126,7 @@ func TestTortureDoc(t *testing.T) {
 // TestTortureExit: torture exits with 0 only after a verdict without a violation.
 func TestTortureExit(t *testing.T) {
 	interrupted, cancel := context.WithCancelCause(t.Context())
-	cancel(session.SignalError{Signal: syscall.SIGTERM})
+	cancel(session.Signalled(syscall.SIGTERM))
 	failed := errors.New("a disk is full")
 	for _, test := range []struct {
 		ctx    context.Context
@@ -134,21 +135,20 @@ func TestTortureExit(t *testing.T) {
 		code   int
 	}{
 		{t.Context(), judge.NotFound, nil, 0},
-		{t.Context(), judge.Violated, nil, exitUnfit},
-		{t.Context(), judge.Unknown, nil, exitUnjudged},
-		{t.Context(), "", nil, exitUnjudged},
-		{t.Context(), judge.Unknown, torture.ErrUnjudged, exitUnjudged},
-		{t.Context(), judge.NotFound, failed, exitFailed},
-		{t.Context(), judge.Violated, failed, exitUnfit},
-		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: exitPermission}, exitPermission},
-		{t.Context(), judge.Unknown, &torture.NotAcquiredError{Code: 137}, exitUnavailable},
-		{t.Context(), judge.Unknown, &torture.NotAcquiredError{}, exitUnavailable},
-		{interrupted, judge.NotFound, nil, exitSignal + int(syscall.SIGTERM)},
-		{interrupted, judge.Violated, nil, exitUnfit},
+		{t.Context(), judge.Violated, nil, fault.ExitUnfit},
+		{t.Context(), judge.Unknown, nil, fault.ExitUnjudged},
+		{t.Context(), "", nil, fault.ExitUnjudged},
+		{t.Context(), judge.Unknown, torture.ErrUnjudged, fault.ExitUnjudged},
+		{t.Context(), judge.NotFound, failed, fault.ExitFailed},
+		{t.Context(), judge.Violated, failed, fault.ExitUnfit},
+		{t.Context(), judge.Unknown, &fault.Error{Class: fault.TortureFailed, Err: errors.New("x"), Exit: fault.ExitPermission}, fault.ExitPermission},
+		{t.Context(), judge.Unknown, fault.New(fault.TortureFailed, "x"), fault.ExitUnavailable},
+		{interrupted, judge.NotFound, nil, fault.ExitSignal + int(syscall.SIGTERM)},
+		{interrupted, judge.Violated, nil, fault.ExitUnfit},
 	} {
 		code, err := (&tortureResult{Verdict: test.result}).exit(test.ctx, test.failed)
 		if err != nil {
-			_, code, _ = describe(err)
+			code = fault.Exit(err)
 		}
 		assert.That(t, code == test.code, "%s, %v: exit code %d, want %d", test.result, test.failed, code, test.code)
 	}

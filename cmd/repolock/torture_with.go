@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
@@ -45,15 +46,15 @@ func (c tortureCmd) runWith(r *reporter) (int, error) {
 	if len(trial.Faults) == 0 {
 		trial.Faults = torture.TrialFaults()
 	}
-	if err := errors.Join(c.checkWith(), trial.Check()); err != nil {
-		return 0, usageError{err}
+	if err := fault.Join(c.checkWith(), trial.Check()); err != nil {
+		return 0, fault.As(fault.Usage, err)
 	}
 	if err := regular.Writable(c.HTML); err != nil {
-		return 0, usageError{fmt.Errorf("--html: %w", err)}
+		return 0, fault.New(fault.Usage, "--html: %w", err)
 	}
 	log, err := newEvidence(c.Log, "log")
 	if err != nil {
-		return 0, usageError{fmt.Errorf("--log: %w", err)}
+		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -65,7 +66,7 @@ func (c tortureCmd) runWith(r *reporter) (int, error) {
 	result := newTrialResult(report, c.Seed, clock.System{}.Elapsed()-start)
 	needed := result.Verdict != judge.NotFound && result.Acquisitions > 0
 	if err := result.keep(c.HTML, log, report.Verdict, needed); err != nil {
-		failed = errors.Join(err, failed)
+		failed = fault.Join(err, failed)
 	}
 	if failed != nil {
 		result.EndedBecause = text.Error(failed)

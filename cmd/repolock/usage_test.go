@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
@@ -267,7 +268,7 @@ func TestEmptyValue(t *testing.T) {
 				}
 			}
 			code, _, stderr := call(args...)
-			assert.That(t, code == exitUsage && strings.Contains(stderr, "--"+f.Name+": its value is empty\n"),
+			assert.That(t, code == fault.ExitUsage && strings.Contains(stderr, "--"+f.Name+": its value is empty\n"),
 				"%q: exit code %d: %s", args, code, stderr)
 		}
 	}

@@ -1,12 +1,11 @@
 package main
 
 import (
-	"errors"
-	"fmt"
 	"strings"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -45,10 +44,10 @@ func (f commandFlags) command(of string) ([]string, error) {
 		if len(word) == len("-x") && len(args) > 1 {
 			word += args[1] // kong has cut -wait in two
 		}
-		return nil, usageError{unknownFlag(of, args[0], word)}
+		return nil, fault.As(fault.Usage, unknownFlag(of, args[0], word))
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, usageError{errors.New("no command to run: write it after --")}
+		return nil, fault.New(fault.Usage, "no command to run: write it after --")
 	}
 	return args, nil
 }
@@ -58,7 +57,7 @@ func (f commandFlags) check() error {
 		return err
 	}
 	if f.ResumeFor < 0 {
-		return usageError{fmt.Errorf("--resume-for %v: must not be negative", f.ResumeFor)}
+		return fault.New(fault.Usage, "--resume-for %v: must not be negative", f.ResumeFor)
 	}
 	return nil
 }
@@ -99,7 +98,7 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 		return become(args)
 	}
 	if err := replock.CheckOperation(operation); err != nil {
-		return 0, usageError{err}
+		return 0, fault.As(fault.Usage, err)
 	}
 	request, err := f.request(r, g, mode, operation)
 	if err != nil {
@@ -139,7 +138,7 @@ func newSurvey(r *reporter, g global) *session.Survey {
 func (f *commandFlags) settle(mode replock.Mode) error {
 	policy := session.Policy(f.policyFlags)
 	if err := policy.Settle(mode); err != nil {
-		return usageError{err}
+		return fault.As(fault.Usage, err)
 	}
 	f.policyFlags = policyFlags(policy)
 	if f.IfHeld == "wait" && f.Wait == 0 {

@@ -7,14 +7,14 @@
 // client ends it, or until its owner ends, the process that it is tied to.
 package daemon
 
-import "errors"
+import "github.com/repolock/repolock/internal/fault"
 
 // Errors of Ask, the last also of Listen.
 var (
 	// ErrGone is returned when no keeper listens, or the keeper ended before it answered.
-	ErrGone = errors.New("the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR")
+	ErrGone error = fault.KeeperGone
 	// ErrSilent is returned when the keeper is there and doesn't answer.
-	ErrSilent = errors.New("the keeper doesn't answer")
+	ErrSilent error = fault.KeeperSilent
 	// ErrDir is returned when there is no directory for its socket, or no safe one.
-	ErrDir = errors.New("the directory for keepers' sockets")
+	ErrDir error = fault.NoSocket
 )

@@ -132,7 +132,7 @@ func (g *Group) mayRun() error {
 	if g.unguarded != nil && g.cmd.Expiry != Nothing {
 		return g.unguarded
 	}
-	return g.allowance.Check(g.cmd.Expiry, g.clocks())
+	return check(g.allowance, g.cmd.Expiry, g.clocks())
 }
 
 // Kill kills the group. A process of another user can survive: see Command.RunsOn.

@@ -78,7 +78,7 @@ func (p *Prepared) await(a Allowance) error {
 		case <-time.After(wait):
 		}
 		now := guard.ReadClocks()
-		if err := a.Check(p.g.cmd.Expiry, now); err != nil {
+		if err := check(a, p.g.cmd.Expiry, now); err != nil {
 			return err
 		}
 		if wait = guard.ClockInterval; p.g.cmd.Expiry != Nothing {

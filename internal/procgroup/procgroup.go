@@ -22,6 +22,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
@@ -84,6 +87,18 @@ type Allowance = guard.Allowance
 // Allow returns an allowance for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return guard.Allow(until) }
 
+// check is Allowance.Check with errors of this package.
+func check(a Allowance, expiry Expiry, now clock.Reading) error {
+	switch a.Check(expiry, now) {
+	case nil:
+		return nil
+	case guard.ErrExpired:
+		return ErrExpired
+	default:
+		return ErrParted
+	}
+}
+
 // Executable is os.Executable. It fails with ErrNoExecutable.
 func Executable() (string, error) {
 	path, err := os.Executable()
@@ -116,16 +131,16 @@ func (s Status) String() string {
 
 var (
 	// ErrNotFound is returned when the command doesn't exist; shells exit with 127.
-	ErrNotFound = errors.New("command not found")
+	ErrNotFound error = fault.NoProgram
 	// ErrNotExecutable is returned when the command can't be executed; shells exit with 126.
-	ErrNotExecutable = errors.New("command can't be executed")
+	ErrNotExecutable error = fault.NotExecutable
 	// ErrNoExecutable is returned when the system doesn't name our own executable: without /proc, as
 	// in a chroot.
-	ErrNoExecutable = errors.New("repolock can't start its own program once more")
-	// ErrExpired is guard.ErrExpired.
-	ErrExpired = guard.ErrExpired
+	ErrNoExecutable error = fault.NoExecutable
+	// ErrExpired is guard.ErrExpired. Package guard, which begins early, has no classes.
+	ErrExpired error = fault.Expired
 	// ErrParted is guard.ErrParted.
-	ErrParted = guard.ErrParted
+	ErrParted error = fault.Parted
 	// ErrUnguarded is returned when the guard is gone and could not be replaced for a
 	// second. The group is stopped until there is a guard, because it would run on if our
 	// process were stopped now.

@@ -44,7 +44,7 @@ func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 			says = c.refusal()
 		}
 		if now := (clock.System{}).Elapsed(); now > limit {
-			return nil, &NotAcquiredError{Says: says}
+			return nil, notAcquired(0, says)
 		}
 		_ = clock.Sleep(ctx, clock.System{}, 2*calmHold)
 	}

@@ -65,7 +65,7 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	defer t.mu.Unlock()
 	started := clock.System{}.Elapsed()
 	if err := c.cmd.Start(); err != nil {
-		return nil, &NotAcquiredError{Says: fmt.Sprintf("%s can't be started: %v", args[0], err)}
+		return nil, notAcquired(0, fmt.Sprintf("%s can't be started: %v", args[0], err))
 	}
 	t.contenders[c.id] = c
 	t.note(c, judge.Event{Kind: judge.Start, At: started, Client: client, Mode: mode})

@@ -43,20 +43,20 @@ func (c Chances) left(n Counts) Chances {
 	return c
 }
 
-// fault is inflicted on a process that holds a lock or is about to take it.
-type fault string
+// harm is a fault of a process that holds a lock or is about to take it.
+type harm string
 
 const (
-	none fault = ""
-	kill fault = "kill"
-	stop fault = "stop"
-	term fault = "term"
+	none harm = ""
+	kill harm = "kill"
+	stop harm = "stop"
+	term harm = "term"
 )
 
 // plan is one turn of one client.
 type plan struct {
 	Work
-	fault   fault
+	fault   harm
 	faultAt time.Duration // after its start, perhaps before it is in
 	stopFor time.Duration
 	pause   time.Duration // after it

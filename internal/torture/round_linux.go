@@ -144,7 +144,7 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 		case !ok:
 			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", ErrUnjudged, text.Duration(limit))
 		case last == nil && over > t.entry():
-			return nil, &NotAcquiredError{Says: all[0].refusal()}
+			return nil, notAcquired(0, all[0].refusal())
 		case len(in) > 0 && over >= 0:
 			return nil, nil
 		}

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 )
 
@@ -52,14 +53,14 @@ type Report struct {
 	LeftBecause error
 }
 
-// NotAcquiredError is returned when no client got the lock.
-type NotAcquiredError struct {
-	// Code is the exit code of the last client, and Says the last line of its stderr.
-	Code int
-	Says string
+// notAcquired is the error of a run in which no client got the lock. code is the exit code of the last
+// client, and says the last line of its stderr.
+func notAcquired(code int, says string) error {
+	if code <= 0 || code >= fault.ExitSignal {
+		code = 0
+	}
+	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
 }
-
-func (e *NotAcquiredError) Error() string { return "no client got the lock: " + e.Says }
 
 // Run lets the clients contend until the time is over or the context ends, and judges the
 // history. Of the objects, which are the ones that the clients work on, it only deletes those
@@ -102,7 +103,7 @@ func (r *run) notAcquired() error {
 	default:
 		says = fmt.Sprintf("all were still trying when the run ended after %v", r.contended.Round(time.Second))
 	}
-	return &NotAcquiredError{r.lastCode, says}
+	return notAcquired(r.lastCode, says)
 }
 
 // run is the state of Run.
@@ -239,7 +240,7 @@ func (r *run) account(s judge.Section, code int, stderr *output) error {
 	}
 	c.Resumed += strings.Count(stderr.String(), saysResumed)
 	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
-		return &NotAcquiredError{r.lastCode, r.lastSays}
+		return notAcquired(r.lastCode, r.lastSays)
 	}
 	r.sections = append(r.sections, s)
 	return nil

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/plainstore"
@@ -139,11 +140,10 @@ func TestUnjudged(t *testing.T) {
 		o := a.options(lock)
 		o.Log, o.Duration = c.log, c.duration
 		r, err := a.run(o, func(Counts) bool { return false })
-		var refused *NotAcquiredError
-		if errors.Is(err, ErrUnjudged) != c.unjudged || errors.As(err, &refused) == c.unjudged || !strings.Contains(err.Error(), c.says) {
+		if errors.Is(err, ErrUnjudged) != c.unjudged || errors.Is(err, fault.TortureFailed) == c.unjudged || !strings.Contains(err.Error(), c.says) {
 			t.Errorf("%s: %v", lock, err)
 		}
-		if !slices.Contains(c.results, r.Verdict.Result) || lock == "refused" && (refused.Code != 77 || r.Counts.Failed < maxFailures) {
+		if !slices.Contains(c.results, r.Verdict.Result) || lock == "refused" && (fault.Exit(err) != 77 || r.Counts.Failed < maxFailures) {
 			t.Errorf("%s: %s %+v", lock, r.Verdict.Result, r.Counts)
 		}
 		a.nothingLeft(r)

@@ -14,6 +14,6 @@ func apart(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // signals are the signals of the faults; sigcont continues a stopped process.
 var (
-	signals           = map[fault]os.Signal{kill: os.Kill, stop: syscall.SIGSTOP, term: syscall.SIGTERM}
+	signals           = map[harm]os.Signal{kill: os.Kill, stop: syscall.SIGSTOP, term: syscall.SIGTERM}
 	sigcont os.Signal = syscall.SIGCONT
 )

@@ -9,6 +9,6 @@ func apart(*exec.Cmd) {}
 
 // A process can only be killed: there is nothing to be continued.
 var (
-	signals           = map[fault]os.Signal{kill: os.Kill}
+	signals           = map[harm]os.Signal{kill: os.Kill}
 	sigcont os.Signal = os.Interrupt
 )

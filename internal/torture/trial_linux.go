@@ -72,7 +72,7 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 		v.Result = judge.Violated
 	}
 	if err == nil && r.report.Acquisitions() == 0 && ctx.Err() == nil {
-		err = &NotAcquiredError{Says: "no round was finished"}
+		err = notAcquired(0, "no round was finished")
 	}
 	if err != nil && v.Result == judge.NotFound {
 		v.Result, v.Why = judge.Unknown, err.Error()

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
+
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
 )
@@ -24,7 +26,7 @@ type Work struct {
 
 // ErrUnjudged is returned when there is no verdict: a log can't be written or understood, or
 // a process hangs or crashed.
-var ErrUnjudged = errors.New("whether there was a violation isn't known")
+var ErrUnjudged error = fault.Unjudged
 
 const (
 	// putInterval is how often a child writes.

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
@@ -182,7 +183,7 @@ func TestCleanup(t *testing.T) {
 	for name, age := range map[string]time.Duration{"old": 25 * time.Hour, "new": 23 * time.Hour} {
 		path := filepath.Join(dir, Key+".repolock-"+name+".tmp")
 		at := clock.System{}.Now().Add(-age)
-		assert.OK(t, errors.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)))
+		assert.OK(t, fault.Join(os.WriteFile(path, nil, 0o600), os.Chtimes(path, at, at)))
 	}
 	assert.OK(t, client(t, dir, Options{}).Cleanup(t.Context()))
 	left(t, dir, Key+".repolock-new")
@@ -254,10 +255,10 @@ func TestWithoutFlock(t *testing.T) {
 func TestResumeRefuses(t *testing.T) {
 	for name, harm := range map[string]func(path, body string) error{
 		"moved away and back": func(path, _ string) error {
-			return errors.Join(os.Rename(path, path+".x"), os.Rename(path+".x", path))
+			return fault.Join(os.Rename(path, path+".x"), os.Rename(path+".x", path))
 		},
 		"overwritten and back": func(path, body string) error {
-			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644))
+			return fault.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644))
 		},
 		"its mode changed": func(path, _ string) error { return os.Chmod(path, 0o600) },
 		"back with its time": func(path, body string) error {
@@ -265,7 +266,7 @@ func TestResumeRefuses(t *testing.T) {
 			if err != nil {
 				return err
 			}
-			return errors.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644),
+			return fault.Join(os.WriteFile(path, []byte("x"), 0o644), os.WriteFile(path, []byte(body), 0o644),
 				os.Chtimes(path, was.ModTime(), was.ModTime()))
 		},
 	} {

@@ -5,7 +5,6 @@ package beads
 import (
 	"bufio"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -15,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -81,7 +81,7 @@ func contender(t *testing.T, dir string) (killAfter func(lines int)) {
 	cmd.Stderr = os.Stderr
 	stdin, err1 := cmd.StdinPipe()
 	stdout, err2 := cmd.StdoutPipe()
-	assert.OK(t, errors.Join(err1, err2, cmd.Start()))
+	assert.OK(t, fault.Join(err1, err2, cmd.Start()))
 	t.Cleanup(func() { stdin.Close() })
 	out := bufio.NewScanner(stdout)
 	return func(lines int) {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
@@ -36,7 +37,7 @@ func (b *Backend) failed(ctx context.Context, what string, err error, answered b
 	if advice != "" {
 		message += ": " + advice
 	}
-	return &classed{errors.Join(class, ctx.Err()), message}
+	return &classed{fault.Join(class, ctx.Err()), message}
 }
 
 // cause is one line: what the server said, or what the system did.

@@ -14,7 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -66,7 +66,7 @@ func (b *Backend) acquire(ctx context.Context, name string, ttl time.Duration) (
 	}
 	if b.opts.Clock.Elapsed()-start >= h.TTL() {
 		late := fmt.Errorf("lock %s was taken, but not before its ttl of %s was over: use a longer ttl", name, h.TTL())
-		return none, text.Join(late, b.undo(ctx, h))
+		return none, fault.Join(late, b.undo(ctx, h))
 	}
 	b.mu.Lock()
 	b.held[h.Token()] = &holding{acquired: start, renewed: start}
@@ -183,19 +183,19 @@ func (b *Backend) settle(ctx context.Context, h locking.Handle) error {
 	for last := false; ; last = true {
 		if wait := min(b.opts.Settle, h.TTL()/3); wait > 0 {
 			if err := clock.Sleep(ctx, b.opts.Clock, wait); err != nil {
-				return text.Join(fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err), b.undo(ctx, h))
+				return fault.Join(fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err), b.undo(ctx, h))
 			}
 		}
 		rival, err := b.rival(h)
 		if err != nil {
-			return text.Join(err, b.undo(ctx, h))
+			return fault.Join(err, b.undo(ctx, h))
 		}
 		if rival != nil && !last {
 			continue
 		}
 		err = b.confirm(ctx, h, rival)
 		if held := (*HeldError)(nil); err != nil && !errors.As(err, &held) {
-			err = text.Join(err, b.undo(ctx, h))
+			err = fault.Join(err, b.undo(ctx, h))
 		}
 		return err
 	}

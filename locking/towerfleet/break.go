@@ -9,11 +9,13 @@ import (
 	"fmt"
 	"io/fs"
 
+	"github.com/repolock/repolock/internal/fault"
+
 	"github.com/repolock/repolock/locking"
 )
 
 // ErrLive is returned when a lock can't be broken because its holder lets it live (section 7.1).
-var ErrLive = errors.New("only a stale tower-fleet lock can be broken")
+var ErrLive error = fault.LockLive
 
 // Break removes the lock that Inspect has described, and emits lock_stolen. It removes a stale
 // lock, and one that can't be read unless stale is set: a person has looked at that file. For

@@ -8,6 +8,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
@@ -154,7 +155,7 @@ func (b *Backend) beside(h locking.Handle, state *holding) error {
 		return nil // the script has given up
 	} else if err != nil {
 		err = fmt.Errorf("%s remains beside it: %w", text.Escape(rival.path), err)
-		return text.Join(lost(h, "request "+rival.record.RequestID+" believes that it has it"), err)
+		return fault.Join(lost(h, "request "+rival.record.RequestID+" believes that it has it"), err)
 	}
 	return lost(h, "request "+rival.record.RequestID+" believes that it has it, and has got it")
 }

@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -185,7 +186,7 @@ func TestIrregularIsHeld(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{Force: true})
 		w.write("target", foreign("link", "req_1", time.Now().Add(-time.Hour), 1))
-		if err := errors.Join(os.Mkdir(w.path("dir.lock"), 0o700), os.Symlink("target", w.path("link.lock")),
+		if err := fault.Join(os.Mkdir(w.path("dir.lock"), 0o700), os.Symlink("target", w.path("link.lock")),
 			os.Symlink("none", w.path("dangling.lock")), syscall.Mkfifo(w.path("fifo.lock"), 0o600)); err != nil {
 			t.Fatal(err)
 		}

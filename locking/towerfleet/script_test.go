@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -504,7 +505,7 @@ func TestStealRacesScriptsHeartbeat(t *testing.T) {
 		text := w.read("n.lock")
 		f, err := parse([]byte(text), "n")
 		if ours {
-			err = errors.Join(err, b.Renew(t.Context(), h), b.Release(t.Context(), h))
+			err = fault.Join(err, b.Renew(t.Context(), h), b.Release(t.Context(), h))
 		}
 		switch {
 		case err != nil:

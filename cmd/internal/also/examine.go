@@ -20,7 +20,7 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	report := doctor.Report{Store: l.URL, Latency: []doctor.Latency{}, Checks: []doctor.Check{}}
 	seen, err := l.look(ctx)
 	if err != nil {
-		return report, described{err}
+		return report, err
 	}
 	held := doctor.Check{Name: doctor.Reachable, Result: doctor.OK, Detail: "the lock is free"}
 	if seen != nil {
@@ -30,7 +30,7 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	var findings []locking.Finding
 	if e, ok := l.Backend.(locking.Examiner); ok {
 		if findings, err = e.Examine(ctx); err != nil {
-			return report, described{err}
+			return report, err
 		}
 	}
 	if exposed(l.secret) {

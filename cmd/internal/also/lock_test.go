@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/towerfleet"
@@ -63,7 +64,7 @@ func TestOneOrder(t *testing.T) {
 func TestOneLock(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
-	assert.OK(t, errors.Join(os.MkdirAll("p/.beads", 0o700), os.Mkdir("x", 0o700)))
+	assert.OK(t, fault.Join(os.MkdirAll("p/.beads", 0o700), os.Mkdir("x", 0o700)))
 	linked := os.Symlink("p", "p2") == nil
 	if got, err := os.Getwd(); err == nil {
 		dir = got
@@ -117,7 +118,7 @@ func TestOneLock(t *testing.T) {
 		for _, urls := range [][]string{{c.a, c.b}, {c.b, c.a}, {c.a, "redis://between?key=k", c.b}} {
 			_, err := Parse(urls)
 			same := err != nil
-			assert.That(t, same == c.same && (!same || errors.As(err, new(URLError)) && strings.Contains(err.Error(), "named twice")),
+			assert.That(t, same == c.same && (!same || errors.Is(err, fault.URL) && strings.Contains(err.Error(), "named twice")),
 				"%q: %v", urls, err)
 		}
 		a, b := place(t, c.a), place(t, c.b)

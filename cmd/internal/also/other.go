@@ -18,7 +18,6 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store"
 )
 
 // other acquires one lock of another system.
@@ -112,7 +111,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.at.URL, described{err})
+		return nil, fmt.Errorf("%s: %w", o.at.URL, err)
 	}
 	if !ok {
 		return nil, nil
@@ -183,16 +182,6 @@ func (o *other) event(kind replock.EventKind) events.Event {
 	return events.Event{Place: o.at.URL, TTL: o.ttl, Event: replock.Event{
 		Kind: kind, Time: o.clock.Now(), Name: o.at.Name, Mode: replock.Exclusive, Operation: o.operation, Key: o.at.URL,
 	}}
-}
-
-// described is an error of a backend that is the store's error of the same meaning, too: the
-// command's exit code and its policy know those.
-type described struct{ error }
-
-func (e described) Unwrap() error { return e.error }
-
-func (e described) Is(target error) bool {
-	return target == store.ErrUnreachable && errors.Is(e.error, locking.ErrUnreachable)
 }
 
 // plain is the text of an error without that of a sentinel that the message around it has.

@@ -47,7 +47,7 @@ const (
 func (t Target) Open(r Request) (Lock, error) {
 	l, err := t.open(r)
 	if err != nil {
-		return l, described{err}
+		return l, err
 	}
 	l.URL, l.secret = t.Place.URL, t.secret
 	return l, nil

@@ -9,6 +9,7 @@ import (
 	"unicode"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
@@ -70,11 +71,6 @@ func (t Target) TTL(r Request) time.Duration {
 	return r.TTL
 }
 
-// URLError is returned for a URL that names no lock.
-type URLError struct{ error }
-
-func (e URLError) Unwrap() error { return e.error }
-
 // Parse parses URLs, and returns their locks in the order in which they are tried. It refuses
 // a lock that is named twice.
 func Parse(urls []string) ([]Target, error) {
@@ -82,10 +78,10 @@ func Parse(urls []string) ([]Target, error) {
 	for _, raw := range urls {
 		t, err := parse(raw)
 		if err != nil {
-			return nil, URLError{err}
+			return nil, fault.As(fault.URL, err)
 		}
 		if slices.ContainsFunc(all, func(o Target) bool { return o.identity == t.identity }) {
-			return nil, URLError{fmt.Errorf("--also %s: the lock is named twice", t.Place.URL)}
+			return nil, fault.New(fault.URL, "--also %s: the lock is named twice", t.Place.URL)
 		}
 		all = append(all, t)
 	}

@@ -3,7 +3,6 @@ package also
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"sync"
@@ -12,6 +11,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -144,7 +144,7 @@ func (s *Set) twice(ctx context.Context, m member, taken []session.Lock, failed 
 	for _, l := range taken {
 		for _, h := range held.Holders {
 			if h.ID != "" && h.ID == revision(ctx, l) {
-				return URLError{fmt.Errorf("%s is the same lock as %s", m.place().Where(), l.Key())}
+				return fault.New(fault.URL, "%s is the same lock as %s", m.place().Where(), l.Key())
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func releaseAll(ctx context.Context, locks []session.Lock) error {
 		}
 	}
 	all.Wait()
-	return errors.Join(errs...)
+	return fault.Join(errs...)
 }
 
 // quiet drops the events of a refusal: the wait can go on, and report says how it ended.

@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -109,7 +110,7 @@ func TestKnownHolderBehindASilentSystem(t *testing.T) {
 func TestTwoNamesOfOneLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, err := f.set(replock.Forever, "aba").Acquire(t.Context(), (&record{}).observe)
-		assert.That(t, l == nil && errors.As(err, new(URLError)) && f.free(t, "ab"), "%v, %v", l, err)
+		assert.That(t, l == nil && errors.Is(err, fault.URL) && f.free(t, "ab"), "%v, %v", l, err)
 	})
 }
 

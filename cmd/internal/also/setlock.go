@@ -2,7 +2,6 @@ package also
 
 import (
 	"context"
-	"errors"
 	"slices"
 	"sync"
 	"syscall"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/replock"
 )
@@ -109,7 +109,7 @@ func (l *setLock) each(f func(session.Lock) error) error {
 	all := l.all()
 	errs := make([]error, len(all))
 	parallel.Each(len(all), len(all), func(i int) { errs[i] = f(all[i]) })
-	return errors.Join(errs...)
+	return fault.Join(errs...)
 }
 
 // Finish passes the result of the work on.

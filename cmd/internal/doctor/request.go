@@ -3,10 +3,10 @@ package doctor
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/store"
@@ -143,16 +143,16 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		v, err := send(ctx)
 		return timed{v, x.opts.Clock.Elapsed() - start}, err
 	})
-	switch e := (*store.Error)(nil); {
+	switch {
 	case ctx.Err() != nil: // also if it was answered: the examination was interrupted
 		return a.v, context.Cause(ctx)
 	case late && err != nil:
 		why := context.DeadlineExceeded
-		if errors.As(err, &e) {
+		if e, ok := errors.AsType[*store.Error](err); ok {
 			why = e.Err // what the store was waiting for
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		return a.v, &store.Error{Op: op, Key: key, Err: fmt.Errorf("no answer within %v: %w", within, why)}
+		return a.v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
 	case answered(err):
 		x.mu.Lock()
 		defer x.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
@@ -300,7 +301,7 @@ func TestLastWords(t *testing.T) {
 			s.Before(func(ctx context.Context, r hookstore.Request) error {
 				<-ctx.Done()
 				time.Sleep(late)
-				return &store.Error{Op: r.Op, Key: r.Key, Err: errors.Join(words, ctx.Err())}
+				return &store.Error{Op: r.Op, Key: r.Key, Err: fault.Join(words, ctx.Err())}
 			})
 			_, err := examine(t.Context(), s, opts)
 			assert.That(t, errors.Is(err, words) == says && errors.Is(err, context.DeadlineExceeded) && strings.Contains(err.Error(), "no answer within"),

@@ -1,7 +1,6 @@
 package events
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
@@ -235,7 +235,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 func TestMetricsThroughLink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "collected", "repolock.prom"), filepath.Join(dir, "link.prom")
-	assert.OK(t, errors.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("old"), 0o600)))
+	assert.OK(t, fault.Join(os.Mkdir(filepath.Dir(file), 0o700), os.WriteFile(file, []byte("old"), 0o600)))
 	if err := os.Symlink("collected/repolock.prom", link); err != nil {
 		t.Log("there are no links here:", err)
 		return

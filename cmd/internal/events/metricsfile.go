@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/regular"
 )
@@ -43,7 +44,7 @@ func (m *metricsFile) put(labels string, values map[string]float64) error {
 	defer os.Remove(tmp.Name()) // unless it was renamed
 	_, err = tmp.Write(all.expose())
 	// The collector is another user.
-	if err := errors.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+	if err := fault.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), file)

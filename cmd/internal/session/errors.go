@@ -3,17 +3,28 @@ package session
 import (
 	"errors"
 	"fmt"
+	"os"
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
-// SignalError is the signal that ended an acquire, or a keeper.
-type SignalError struct{ Signal syscall.Signal }
+// Signalled returns the error of an acquire, or of a keeper, that a signal has ended.
+func Signalled(sig os.Signal) error {
+	s := sig.(syscall.Signal)
+	return &fault.Error{Class: fault.Interrupted, Err: errors.New(s.String()), Exit: fault.ExitSignal + int(s)}
+}
 
-func (e SignalError) Error() string { return e.Signal.String() }
+// SignalOf returns the signal of an error of Signalled.
+func SignalOf(err error) (sig syscall.Signal, ok bool) {
+	if !errors.Is(err, fault.Interrupted) {
+		return 0, false
+	}
+	return syscall.Signal(fault.Exit(err) - fault.ExitSignal), true
+}
 
 // HeldError is a replock.HeldError with the place of the lock.
 type HeldError struct {
@@ -66,23 +77,16 @@ func (e HeldError) other() string {
 
 func (e HeldError) Unwrap() error { return e.HeldError }
 
-// NotAcquiredError is the reason a lock was not acquired. The command was not started.
-type NotAcquiredError struct {
-	Err error
-	// Answered says that the store has answered a request.
-	Answered bool
+// NotAcquired returns the reason a lock was not acquired. The command was not started. answered says
+// that the store has answered a request.
+func NotAcquired(err error, answered bool) error {
+	if answered {
+		return fault.As(fault.NotAcquired, err)
+	}
+	return fault.As(fault.Unanswered, err)
 }
 
-func (e NotAcquiredError) Error() string { return e.Err.Error() }
-
-func (e NotAcquiredError) Unwrap() error { return e.Err }
-
 var (
-	// ErrOwnerEnded is returned by Keeper.Run if the owner ended before the lock was held.
-	ErrOwnerEnded = errors.New("the process that it was for has ended")
-	// ErrUnknownRequest is returned to a script for a request that the keeper doesn't know.
-	ErrUnknownRequest = errors.New("this version of repolock doesn't do that")
-
 	// errAbandoned ends a keeper that acquire hasn't accepted.
 	errAbandoned = errors.New("acquire ended before it printed the lock")
 	// errOwn ends a wait that would never end.

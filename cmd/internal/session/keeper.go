@@ -15,6 +15,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -113,11 +114,11 @@ func (k *keeper) watch(cancel context.CancelCauseFunc) {
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGQUIT)
 	select {
 	case <-ended:
-		cancel(ErrOwnerEnded)
+		cancel(fault.OwnerEnded)
 	case <-k.Line.Abandoned():
 		cancel(errAbandoned)
 	case sig := <-signals:
-		cancel(SignalError{sig.(syscall.Signal)})
+		cancel(Signalled(sig))
 	}
 }
 
@@ -181,7 +182,7 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 		}
 		return k.answer(err), func() { k.cancel(replock.ErrReleased) }
 	default:
-		return k.answer(fmt.Errorf("%.80q: %w", do, ErrUnknownRequest)), nil
+		return k.answer(fmt.Errorf("%.80q: %w", do, fault.UnknownOrder)), nil
 	}
 }
 

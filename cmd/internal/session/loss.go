@@ -54,8 +54,7 @@ func (s *session) onLost() <-chan struct{} {
 
 // sayLost shows a loss and what follows, with the key last.
 func (s *session) sayLost(loss error, then string) {
-	words, key := lossWords(loss)
-	s.Console.Say("%s; %s%s", words, then, key)
+	s.Console.Say("%s", Words(loss, "; "+then))
 }
 
 // pause stops the command, as far as possible. Processes that can't be stopped are in
@@ -124,7 +123,7 @@ func (s *session) regain(ctx context.Context, cancel func()) (Lock, error) {
 				continue
 			}
 			abandon() // the stopped command can't get the signal
-			return nil, SignalError{sig.(syscall.Signal)}
+			return nil, Signalled(sig)
 		case <-s.group.Done():
 			abandon()
 			return nil, errors.New("the command was killed")

@@ -3,6 +3,7 @@ package session
 import (
 	"errors"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -43,11 +44,10 @@ func (p Policy) NeedsNone(given bool) (none bool, why string) {
 
 // Skips reports whether a command is not run, because another holder has its lock.
 func (p Policy) Skips(err error) bool {
-	return p.IfHeld == "skip" && errors.As(err, new(NotAcquiredError)) && errors.Is(err, replock.ErrHeld)
+	return p.IfHeld == "skip" && errors.Is(err, fault.NotAcquired) && errors.Is(err, replock.ErrHeld)
 }
 
 // RunsUnlocked reports whether a command runs although its lock was not acquired.
 func (p Policy) RunsUnlocked(err error) bool {
-	var not NotAcquiredError
-	return p.IfUnreachable == "run" && errors.As(err, &not) && !not.Answered && errors.Is(err, store.ErrUnreachable)
+	return p.IfUnreachable == "run" && errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)
 }

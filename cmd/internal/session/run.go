@@ -81,11 +81,11 @@ func (s *session) run() (int, error) {
 		select {
 		case sig := <-s.signals:
 			if Ends(sig) {
-				return 0, SignalError{sig.(syscall.Signal)}
+				return 0, Signalled(sig)
 			}
 		default:
 		}
-		return 0, NotAcquiredError{err, s.Locker.Answered() || s.Survey.answered()}
+		return 0, NotAcquired(err, s.Locker.Answered() || s.Survey.answered())
 	}
 	defer s.Survey.Report()()
 	defer func() { s.release(s.current()) }()
@@ -131,12 +131,12 @@ func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
 				s.pending = append(s.pending, sig)
 				continue
 			}
-			s.cancel(SignalError{sig.(syscall.Signal)})
+			s.cancel(Signalled(sig))
 			s.holder.passed.Add(s.Console.Interrupted) // it can block
 			if r := <-results; r.lock != nil {
 				s.release(r.lock)
 			}
-			return nil, SignalError{sig.(syscall.Signal)}
+			return nil, Signalled(sig)
 		case r := <-results:
 			if r.err == nil {
 				s.lock.Store(&r.lock)

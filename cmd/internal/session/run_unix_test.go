@@ -18,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -70,7 +71,7 @@ func (s *stage) EndWait()                       {}
 func newStage(t *testing.T, onLost, command string) *stage {
 	t.Helper()
 	t.Chdir(t.TempDir())
-	assert.OK(t, errors.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)))
+	assert.OK(t, fault.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)))
 	s := &stage{first: newLock("first"), next: newLock("next"), heard: func(string) {}}
 	s.first.release, s.next.release = func() { s.say("release first") }, func() { s.say("release next") }
 	s.first.resume = func() (Lock, error) {
@@ -188,8 +189,7 @@ func TestNotAcquired(t *testing.T) {
 		s := newStage(t, "pause", "echo > ran")
 		s.locker.answered = answered
 		s.locker.acquire = func(context.Context) (Lock, error) { return nil, store.ErrUnreachable }
-		var not NotAcquiredError
-		if _, err := s.run(); !errors.As(err, &not) || not.Answered != answered || !errors.Is(err, store.ErrUnreachable) {
+		if _, err := s.run(); !errors.Is(err, fault.NotAcquired) || errors.Is(err, fault.Unanswered) == answered || !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("%v", err)
 		}
 		_, err := os.Stat("ran")
@@ -208,8 +208,8 @@ func TestNotAcquired(t *testing.T) {
 		return s.first, nil
 	}
 	_, err := s.run()
-	got := (SignalError{})
-	assert.That(t, errors.As(err, &got) && got.Signal == syscall.SIGTERM && strings.Join(s.said, "\n") == "release first", "%v, %q", err, s.said)
+	got, _ := SignalOf(err)
+	assert.That(t, got == syscall.SIGTERM && strings.Join(s.said, "\n") == "release first", "%v, %q", err, s.said)
 	_, err = os.Stat("ran")
 	assert.That(t, err != nil, "it ran after a signal")
 }

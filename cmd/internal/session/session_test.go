@@ -17,6 +17,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/serial"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -396,26 +397,27 @@ func TestNoFailureInAnswer(t *testing.T) {
 // request and its key last, without the words of Go.
 func TestCauseFirst(t *testing.T) {
 	put := func(err error) error { return &store.Error{Op: "put", Key: "index/k", Err: err} }
+	late := func(err error) error { return fault.With(err, func(e *fault.Error) { e.Within = 3 * time.Second }) }
 	refused := &net.OpError{Op: "dial", Net: "tcp", Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}
 	for _, c := range []struct {
 		err  error
 		want string
 	}{
 		{
-			fmt.Errorf("writing the lock: no answer within 3s: %w", put(fmt.Errorf("127.0.0.1:9: %w", context.DeadlineExceeded))),
+			fault.While("writing the lock", late(put(fmt.Errorf("127.0.0.1:9: %w", context.DeadlineExceeded)))),
 			`127.0.0.1:9: no answer within 3s; nothing was run (writing the lock: put "index/k")`,
 		},
-		{fmt.Errorf("no answer within 3s: %w", put(context.DeadlineExceeded)), `no answer within 3s; nothing was run (put "index/k")`},
-		{fmt.Errorf("writing the lock: %w", put(fmt.Errorf("h:9: %w", refused))), `h:9: connection refused; nothing was run (writing the lock: put "index/k")`},
-		{fmt.Errorf("s3://b/p: writing the lock: %w", put(errors.New("h answers 503"))), `s3://b/p: writing the lock: h answers 503; nothing was run (put "index/k")`},
-		{errors.Join(put(refused), put(refused)), `connection refused, and 1 more like it; nothing was run (put "index/k")`},
-		{errors.Join(put(refused), NotAcquiredError{errors.Join(put(errors.New("full")), put(refused)), false}), `connection refused, and 1 more like it (put "index/k"); full; nothing was run (put "index/k")`},
+		{late(put(context.DeadlineExceeded)), `no answer within 3s; nothing was run (put "index/k")`},
+		{fault.While("writing the lock", put(fmt.Errorf("h:9: %w", refused))), `h:9: connection refused; nothing was run (writing the lock: put "index/k")`},
+		{fmt.Errorf("s3://b/p: %w", fault.While("writing the lock", put(errors.New("h answers 503")))), `s3://b/p: h answers 503; nothing was run (writing the lock: put "index/k")`},
+		{fault.Join(put(refused), put(refused)), `connection refused, and 1 more like it; nothing was run (put "index/k")`},
+		{fault.Join(put(refused), NotAcquired(fault.Join(put(errors.New("full")), put(refused)), false)), `connection refused, and 1 more like it (put "index/k"); full; nothing was run (put "index/k")`},
 		{
-			errors.Join(put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission)), put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission))),
+			fault.Join(put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission)), put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission))),
 			`permission denied: /r/index is read-only, and 1 more like it; nothing was run (put "index/k")`,
 		},
-		{fmt.Errorf("two: %w", errors.Join(put(refused), errors.New("full"))), `two: put "index/k": dial tcp: connect: connection refused; full; nothing was run`},
-		{errors.Join(errors.New("index/a is still there: no"), errors.New("index/b is still there: no"), errors.New("index/c is still there: yes")), `index/a is still there: no, and 1 more like it; index/c is still there: yes; nothing was run`},
+		{fmt.Errorf("two: %w", fault.Join(put(refused), errors.New("full"))), `two: put "index/k": connection refused; full; nothing was run`},
+		{fault.Join(fault.While("still there", put(errors.New("no"))), fault.While("still there", put(errors.New("no"))), put(errors.New("yes"))), `no, and 1 more like it (still there: put "index/k"); yes; nothing was run (put "index/k")`},
 		{errors.New("interrupt"), "interrupt; nothing was run"},
 		{
 			fmt.Errorf("%w; repolock killed the command", &replock.LostError{Mode: replock.Shared, Key: "index/l", Reason: "it could not be refreshed in time", Err: put(fmt.Errorf("h:9: %w", refused))}),
@@ -437,8 +439,8 @@ func TestHoldersFirst(t *testing.T) {
 // TestPolicy: a command is skipped if its lock is held, and runs without its lock if the store has
 // said nothing, if the policy says so; never one that needs the exclusive lock.
 func TestPolicy(t *testing.T) {
-	held := NotAcquiredError{&replock.HeldError{}, true}
-	silent, answered := NotAcquiredError{store.ErrUnreachable, false}, NotAcquiredError{store.ErrUnreachable, true}
+	held := NotAcquired(&replock.HeldError{}, true)
+	silent, answered := NotAcquired(store.ErrUnreachable, false), NotAcquired(store.ErrUnreachable, true)
 	for _, c := range []struct {
 		policy      Policy
 		mode        replock.Mode

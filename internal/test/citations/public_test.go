@@ -64,7 +64,12 @@ func publicTypes(t *testing.T, dir string) error {
 		return err
 	}
 	check := func(in string, n ast.Node) {
-		ast.Inspect(n, func(n ast.Node) bool {
+		var visit func(ast.Node) bool
+		visit = func(n ast.Node) bool {
+			if v, ok := n.(*ast.ValueSpec); ok && v.Type != nil { // which is the type, whatever the value
+				ast.Inspect(v.Type, visit)
+				return false
+			}
 			s, ok := n.(*ast.SelectorExpr)
 			if !ok {
 				return true
@@ -73,7 +78,8 @@ func publicTypes(t *testing.T, dir string) error {
 				t.Errorf("%s: %s names %s.%s, which is internal: declare it here", set.Position(s.Pos()), in, x.Name, s.Sel.Name)
 			}
 			return true
-		})
+		}
+		ast.Inspect(n, visit)
 	}
 	for _, f := range shown.Funcs {
 		check(f.Name, f.Decl.Type)

@@ -28,6 +28,7 @@ const (
 	finite    = "store/finite.go"
 	policy    = "cmd/internal/session/policy.go"
 	exit      = "cmd/repolock/exit.go"
+	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"
 	beside    = "replock/heldlook.go"
@@ -53,11 +54,11 @@ var engineMutants = []mutant{
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted", seed(3)},
 	{"a lock that can't be read is no lock", sorts,
-		"e.err = readError{err}", "e.err = errReleased", seed(48)},
+		"e.err = fault.As(errUnread, err)", "e.err = errReleased", seed(48)},
 	{"the lease is dated from when the lock was granted", hold,
 		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),", seed(5)},
 	{"a refused acquirer leaves its flag", take,
-		"return text.Join(err, l.takeDownFlag(step, t))", "return text.Join(err)", seed(1)},
+		"return fault.Join(err, l.takeDownFlag(step, t))", "return fault.Join(err)", seed(1)},
 
 	// Wait.
 	{"an acquirer that has waited leaves its ticket", wait,
@@ -270,9 +271,9 @@ var engineMutants = []mutant{
 
 	// What isn't simulated.
 	{"a command runs without its lock whatever failed", policy,
-		"!not.Answered && errors.Is(err, store.ErrUnreachable)", "err != store.ErrUnreachable", test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400")},
-	{"an unforeseen error is an unreachable store", exit,
-		`return "failed", exitFailed, ""`, `return "store_unavailable", exitUnavailable, ""`, test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)")},
+		"errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)", "errors.Is(err, fault.NotAcquired) && err != store.ErrUnreachable", test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^400")},
+	{"an unforeseen error is an unreachable store", ofClasses,
+		`Name: "failed", Exit: ExitFailed`, `Name: "store_unavailable", Exit: ExitUnavailable`, test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^(429|520)")},
 	{"an object in the place of lock.exclusive that is no file is no lock", names,
 		"return kindOdd", "return kindUnknown", test("./replock", "^TestOddObjects$")},
 	{"a holder doesn't look soon after it was let in", looks,
@@ -404,7 +405,7 @@ var engineMutants = []mutant{
 	{"the late tries of an acquirer count although it has waited since", again,
 		"a.late, a.failing = 0, 0\n", "a.failing = 0\n", test("./replock", "^TestTriesAreCounted$")},
 	{"an outage counts from one that is over", again,
-		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fmt.Errorf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fmt.Errorf(\"waiting", test("./replock", "^TestWaitOutage$")},
+		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", test("./replock", "^TestWaitOutage$")},
 	{"an object that vanished is looked for without an end", again,
 		"if a.try.vanished == maxAgain {", "if a.try.vanished > 100*maxAgain {", test("./replock", "^TestListingOutweighsA404$")},
 	{"a shared one waits for ever for an exclusive one that doesn't withdraw", yield,

@@ -92,7 +92,7 @@ var lockingMutants = []mutant{
 	{"a tower-fleet lock that was acquired when its ttl was over is held", "locking/towerfleet/acquire.go",
 		`if b.opts.Clock.Elapsed()-start >= h.TTL() {`, `if b.opts.Clock.Elapsed()-start >= 1000*h.TTL() {`, test("./locking/towerfleet", "^TestAcquisitionFails$")},
 	{"a tower-fleet lock that couldn't be confirmed stays", "locking/towerfleet/acquire.go",
-		"			err = text.Join(err, b.undo(ctx, h))\n", "			err = text.Join(err, nil)\n", test("./locking/towerfleet", "^TestAcquisitionFails$")},
+		"			err = fault.Join(err, b.undo(ctx, h))\n", "			err = fault.Join(err, nil)\n", test("./locking/towerfleet", "^TestAcquisitionFails$")},
 	{"Break of tower-fleet removes a lock that isn't stale", "locking/towerfleet/break.go",
 		`case !held.Stale && held.Trouble == "":`, `case !held.Stale && held.Trouble == "never":`, test("./locking/towerfleet", "^TestBreak$")},
 	{"Cleanup of tower-fleet removes a script's temporary files", "locking/towerfleet/inspect.go",

@@ -7,7 +7,7 @@ import (
 
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
-	{"a lock of another client that a holder can't read is no conflict", "replock/heldlook.go", `d.add(settled, failed)`, `_, _ = settled, failed`, test("./replock", "^TestUnreadLockIsInDoubt$")},
+	{"a lock of another client that a holder can't read is no conflict", "replock/heldlook.go", `d.add(settled, e.err)`, `_ = settled`, test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a lock beside ours that a read doesn't find is gone, whatever is listed", "replock/heldlook.go", `o != nil && o.Size > 0 {`, `o != nil && o.Key == "" {`, test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a lock beside ours that was deleted before it was read delays a release", "replock/heldlook.go", `later, err := k.firstPage(ctx, prefix)`, "later, err := page, error(nil)\n\t\t_ = prefix", test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a lock beside ours that another one has replaced before it was read delays a release", "replock/heldlook.go", `o.ETag != e.ETag && again > 0`, `o.ETag != e.ETag && again < 0`, test("./replock", "^TestReplacedBeforeItIsRead$")},

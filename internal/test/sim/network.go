@@ -54,11 +54,11 @@ var (
 
 // send takes a request that is one step to the store and its answer back.
 func (l *link) send(ctx context.Context, r *request, apply func() (any, error)) (any, error) {
-	return l.sendSteps(ctx, r, func(f *fault) (any, error) { return l.atStore(r, f, apply) })
+	return l.sendSteps(ctx, r, func(f *mishap) (any, error) { return l.atStore(r, f, apply) })
 }
 
 // sendSteps is send for a request whose steps call atStore.
-func (l *link) sendSteps(ctx context.Context, r *request, apply func(*fault) (any, error)) (any, error) {
+func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (any, error) {
 	if l.p.gone() {
 		return nil, errGone
 	}
@@ -106,7 +106,7 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*fault) (an
 }
 
 // await waits for the answer to a request, until its context ends.
-func (l *link) await(ctx context.Context, r *request, f *fault, answered <-chan got) (any, error) {
+func (l *link) await(ctx context.Context, r *request, f *mishap, answered <-chan got) (any, error) {
 	c := l.p.client
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
@@ -150,7 +150,7 @@ func (l *link) await(ctx context.Context, r *request, f *fault, answered <-chan 
 }
 
 // strike applies a request's fault to its sender.
-func (l *link) strike(f *fault) bool {
+func (l *link) strike(f *mishap) bool {
 	c := l.p.client
 	switch f.kind {
 	case Pause:
@@ -178,7 +178,7 @@ func (l *link) strike(f *fault) bool {
 }
 
 // travel is the way of a request to the store, and of the answer back.
-func (l *link) travel(f *fault, answered chan<- got, apply func(*fault) (any, error)) {
+func (l *link) travel(f *mishap, answered chan<- got, apply func(*mishap) (any, error)) {
 	time.Sleep(f.there)
 	switch f.kind {
 	case Lost, Outage:
@@ -209,7 +209,7 @@ func (l *link) travel(f *fault, answered chan<- got, apply func(*fault) (any, er
 }
 
 // reply brings the answer to a running process, unless the fault leaves its sender waiting.
-func (l *link) reply(f *fault, answered chan<- got, v any, err error) {
+func (l *link) reply(f *mishap, answered chan<- got, v any, err error) {
 	if f.hang {
 		return
 	}
@@ -222,7 +222,7 @@ func (l *link) reply(f *fault, answered chan<- got, v any, err error) {
 }
 
 // atStore applies a request, as one step.
-func (l *link) atStore(r *request, f *fault, apply func() (any, error)) (any, error) {
+func (l *link) atStore(r *request, f *mishap, apply func() (any, error)) (any, error) {
 	w := l.w
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -403,8 +403,8 @@ var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, S
 // waiting.
 var unheard = []Kind{Lost, Outage, Late, Unanswered}
 
-// fault is the fault of one request. The zero value is an undisturbed request.
-type fault struct {
+// mishap is the fault of one request. The zero value is an undisturbed request.
+type mishap struct {
 	kind Kind
 	id   string // for Config.Without
 	dice dice
@@ -421,8 +421,8 @@ type fault struct {
 }
 
 // decide draws a request's fault, if it has one.
-func (w *world) decide(c *client, r *request, d dice) *fault {
-	f := &fault{dice: d}
+func (w *world) decide(c *client, r *request, d dice) *mishap {
+	f := &mishap{dice: d}
 	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
 	f.back = w.plan.latency/2 + d.of(3).within(w.plan.latency) + nanoseconds(d.of(4))
 	if w.calm.Load() {
@@ -467,7 +467,7 @@ func (w *world) decide(c *client, r *request, d dice) *fault {
 		return f
 	}
 	if slices.Contains(w.config.Without, f.id) {
-		return &fault{dice: d, there: f.there, back: f.back}
+		return &mishap{dice: d, there: f.there, back: f.back}
 	}
 	w.extend(f, c, kept)
 	return f
@@ -475,7 +475,7 @@ func (w *world) decide(c *client, r *request, d dice) *fault {
 
 // extend draws how long a fault lasts, and when it strikes. A request that is held up arrives
 // after that time.
-func (w *world) extend(f *fault, c *client, kept time.Duration) {
+func (w *world) extend(f *mishap, c *client, kept time.Duration) {
 	d, ttl := f.dice, c.plan.ttl
 	f.after, f.hang = d.of(6).chance(.5), d.of(7).chance(.5) && slices.Contains(unheard, f.kind)
 	if c.plan.brink.to > 0 {

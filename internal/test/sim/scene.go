@@ -305,14 +305,14 @@ const deleteAll = "delete all"
 // refuse some, leave some out of its answer, or fail half-way.
 func (l *link) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	r := &request{op: deleteAll, key: keys[0], keys: slices.Clone(keys)}
-	v, err := l.sendSteps(ctx, r, func(f *fault) (any, error) { return l.deleteEach(r, f) })
+	v, err := l.sendSteps(ctx, r, func(f *mishap) (any, error) { return l.deleteEach(r, f) })
 	if err != nil {
 		return make([]bool, len(keys)), err
 	}
 	return v.([]bool), nil
 }
 
-func (l *link) deleteEach(r *request, f *fault) ([]bool, error) {
+func (l *link) deleteEach(r *request, f *mishap) ([]bool, error) {
 	deleted, p, ill, d := make([]bool, len(r.keys)), l.w.plan, l.w.plan.ill, f.dice.named("each")
 	if l.w.calm.Load() {
 		ill = 0

@@ -60,7 +60,7 @@ func (w *world) say(c *client, format string, args ...any) {
 type (
 	said struct {
 		r *request
-		f *fault
+		f *mishap
 	}
 	asked struct{ r *request }
 	got   struct {
@@ -139,8 +139,7 @@ func (w *world) asked(a asked) string {
 
 func (w *world) got(g got) string {
 	if g.err != nil {
-		var e *store.Error
-		if errors.As(g.err, &e) {
+		if e, ok := errors.AsType[*store.Error](g.err); ok {
 			return e.Err.Error()
 		}
 		return g.err.Error()
