@@ -76,7 +76,7 @@ var (
 
 // The classes of a lock.
 var (
-	Held     = &Class{says: "held by another holder"}
+	Held     = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // or lock_stale, and --held-exit-code
 	Lost     = &Class{says: "lock lost", Name: "lock_lost", Exit: ExitLost, Advice: "check whether the operation was completed"}
 	Released = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
 	Expired  = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
@@ -125,7 +125,7 @@ var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: 
 
 // classes are all classes that decide something. The first that fits an error counts.
 var classes = []*Class{
-	Interrupted, WrongFile, Usage, NoSuchLock, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, Parted,
+	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, Parted,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,
 	NoProgram, NotExecutable, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
 	NoFence, ConditionUnsupported, Listing, Irregular, NotFound, NoHost, Unreachable, Full,

@@ -116,6 +116,20 @@ func TestIndex(t *testing.T) {
 	assert.That(t, pages >= 30, "only %d pages are found", pages)
 }
 
+// TestWalks: each step of the walks in docs/architecture.md is a function of the file that it names.
+func TestWalks(t *testing.T) {
+	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
+	assert.OK(t, err)
+	steps := regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\| `([\\w/.]+\\.go)` \\|").FindAllStringSubmatch(string(page), -1)
+	assert.That(t, len(steps) > 40, "only %d steps were found", len(steps))
+	for _, step := range steps {
+		source, err := os.ReadFile(filepath.Join(root, step[2]))
+		assert.OK(t, err)
+		is := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + step[1] + `[(\[]`)
+		assert.That(t, is.Match(source), "%s has no function %s", step[2], step[1])
+	}
+}
+
 // TestSteps: a heading of the specification that is the name of a step is that of a function.
 func TestSteps(t *testing.T) {
 	code := ""
