@@ -2,9 +2,10 @@ package redis
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math"
-	"strings"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -32,11 +33,11 @@ type Backend struct {
 	heard atomic.Int64 // reads that have brought something, on an owned client
 	quiet atomic.Bool  // the server refuses notes
 
-	calls sync.WaitGroup // which mu adds to
+	calls sync.WaitGroup // start adds to it while it holds mu
 
 	mu      sync.Mutex
 	closed  bool
-	orphans []string // tokens of attempts without a known end
+	orphans []locking.Handle // of attempts without a known end
 }
 
 var (
@@ -45,22 +46,6 @@ var (
 	_ locking.Breaker   = (*Backend)(nil)
 	_ locking.Examiner  = (*Backend)(nil)
 )
-
-// maxName is the most bytes that the prefix and the key have together.
-const maxName = 512
-
-// checkName returns an ErrKey for a name of a lock that can't be had.
-func checkName(name string) error {
-	switch {
-	case len(name) > maxName:
-		return fmt.Errorf("%w: prefix and key have %d bytes, more than %d", locking.ErrKey, len(name), maxName)
-	case bad(name):
-		return fmt.Errorf("%w: %q has control characters, or isn't UTF-8", locking.ErrKey, name)
-	case strings.HasPrefix(name, notePrefix):
-		return fmt.Errorf("%w: %q begins with %s, where the notes are", locking.ErrKey, name, notePrefix)
-	}
-	return nil
-}
 
 func (b *Backend) check(ctx context.Context, key string) error {
 	if key == "" {
@@ -82,26 +67,116 @@ func milliseconds(ttl time.Duration) int64 {
 // control characters. The ttl must be at least 1 ms; it is rounded up to whole milliseconds. After
 // an error nothing is held, or the error says that the lock can be held until its ttl is over.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
-	var none locking.Handle
 	if err := b.check(ctx, key); err != nil {
-		return none, false, err
+		return locking.Handle{}, false, err
 	}
 	if ttl < time.Millisecond {
-		return none, false, fmt.Errorf("lock %q: redis counts milliseconds: the ttl must be at least 1ms, not %v", key, ttl)
+		return locking.Handle{}, false, fmt.Errorf("lock %q: redis counts milliseconds: the ttl must be at least 1ms, not %v", key, ttl)
 	}
 	for range maxOrphans + 1 {
 		h := locking.NewHandle(key, ttl)
 		verdict, err := b.try(ctx, h)
-		switch {
-		case err != nil:
-			return none, false, err
-		case verdict == ours:
+		if err == nil && verdict == ours {
 			return h, true, nil
-		case verdict == held:
-			return none, false, nil
+		}
+		if err != nil || verdict == held {
+			return locking.Handle{}, false, err
 		}
 	}
-	return none, false, nil
+	return locking.Handle{}, false, nil
+}
+
+// verdict is how an attempt has ended.
+type verdict int
+
+const (
+	held  verdict = iota // by another holder
+	ours                 // acquired
+	again                // an orphan had the lock
+)
+
+// try attempts to acquire a lock with the token of a handle.
+func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
+	const not = "lock %q wasn't acquired"
+	heard := b.heard.Load()
+	set := b.send(ctx, h, b.newNote(h), "SET", b.prefix+h.Key(), h.Token(), "NX", "PX", milliseconds(h.TTL()))
+	answer, unsure := set.wait(ctx) // unsure is why it isn't known whether the server has executed SET, or will
+	switch {
+	case unsure == nil && answer == "OK":
+		return ours, nil
+	case unsure == nil:
+		unsure = fmt.Errorf("%w: the answer to SET is neither OK nor nil", errOdd)
+	case errors.Is(unsure, goredis.Nil): // the key is there
+		unsure = nil
+	case errors.Is(unsure, errClosed), neverSent(unsure), b.owned && answered(unsure):
+		return held, b.fail(heard, unsure, not, h.Key())
+	}
+	if unsure == nil || ctx.Err() == nil && !errors.Is(unsure, errOdd) {
+		value, present, err := b.lookup(ctx, h.Key())
+		orphan, known := b.orphan(value)
+		switch {
+		case err == nil && value == h.Token(): // the answer was lost, or the client has repeated SET
+			return ours, nil
+		case err == nil && (present || unsure == nil):
+			if unsure != nil {
+				b.addOrphan(h)
+			}
+			if !known {
+				return held, nil
+			}
+			if _, err := b.release(ctx, orphan); err != nil {
+				return held, b.fail(heard, err, not+": an earlier attempt of this process holds it until its ttl is over", h.Key())
+			}
+			return again, nil
+		case unsure == nil && b.owned: // SET was sent once, and was refused
+			return held, nil
+		case unsure == nil:
+			unsure = err
+		}
+	}
+	left := b.takedown(ctx, h, set)
+	return held, fmt.Errorf("%w; %s", b.fail(heard, unsure, not, h.Key()), left)
+}
+
+// takedown removes what an attempt might have stored, in a context of its own. It returns what can be left.
+func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call[any]) string {
+	b.addOrphan(h)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)
+	defer cancel()
+	short, cancelShort := context.WithTimeout(ctx, b.takedownLimit/4)
+	_, _ = set.wait(short) // lest the takedown overtake it
+	cancelShort()
+	switch code, err := b.release(ctx, h); {
+	case err != nil:
+		return fmt.Sprintf("if the server has executed SET, the lock is held until its ttl of %v is over", h.TTL())
+	case code == done:
+		return "nothing is held"
+	}
+	return fmt.Sprintf("nothing is held now; if the server executes SET later, the lock is held for %v", h.TTL())
+}
+
+// maxOrphans is how many attempts a Backend remembers.
+const maxOrphans = 64
+
+func (b *Backend) addOrphan(h locking.Handle) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.orphans = append(b.orphans, h)
+	if len(b.orphans) > maxOrphans {
+		b.orphans = slices.Delete(b.orphans, 0, 1)
+	}
+}
+
+// orphan returns the attempt without a known end that has a token. TryLock returned an error for it, so
+// that no caller has its handle.
+func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	i := slices.IndexFunc(b.orphans, func(h locking.Handle) bool { return h.Token() == token })
+	if i < 0 {
+		return h, false
+	}
+	return b.orphans[i], true
 }
 
 // Renew lets the lock expire a ttl from when the server executes it. ErrLost is returned if the
@@ -111,12 +186,8 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
 	}
-	var code int
 	heard := b.heard.Load()
-	err := b.do(ctx, func(ctx context.Context) (err error) {
-		code, err = b.script(ctx, renewScript, b.noteCommand(h, keepNote), false, h.Key(), h.Token(), milliseconds(h.TTL()))
-		return err
-	})
+	code, err := b.script(ctx, h, keepNote, renewScript, h.Token(), milliseconds(h.TTL()))
 	if err != nil {
 		return b.fail(heard, err, "lock %q: it isn't known whether it was renewed", h.Key())
 	}
@@ -149,19 +220,8 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	return b.fail(heard, err, "lock %q: it isn't known whether it was released; it expires within %v", h.Key(), h.TTL())
 }
 
-func (b *Backend) release(ctx context.Context, h locking.Handle) (code int, err error) {
-	err = b.do(ctx, func(ctx context.Context) (err error) {
-		var got int
-		got, err = b.script(ctx, releaseScript, b.noteCommand(h, dropNote), true, h.Key(), h.Token())
-		if err == nil {
-			code = got
-		}
-		return err
-	})
-	if err != nil {
-		return 0, err // without code, which a call that goes on can write
-	}
-	return code, nil
+func (b *Backend) release(ctx context.Context, h locking.Handle) (code int64, err error) {
+	return b.script(ctx, h, dropNote, releaseScript, h.Token())
 }
 
 // Cleanup does nothing: the server removes what has expired.
@@ -175,7 +235,7 @@ func (b *Backend) checkHandle(ctx context.Context, h locking.Handle) error {
 }
 
 // verify returns the error that a code of a script means.
-func (b *Backend) verify(h locking.Handle, code int) error {
+func (b *Backend) verify(h locking.Handle, code int64) error {
 	switch code {
 	case done:
 		return nil
@@ -187,47 +247,4 @@ func (b *Backend) verify(h locking.Handle, code int) error {
 	}
 	return fmt.Errorf("%s: lock %q: a script returned %d: the server doesn't behave as Redis: %w",
 		b.server, h.Key(), code, locking.ErrUnfit)
-}
-
-// script runs a script on a lock, and a note with it in one packet, before it or after it. The
-// note's error is ignored.
-func (b *Backend) script(
-	ctx context.Context, s *goredis.Script, note []any, noteFirst bool, key string, args ...any,
-) (int, error) {
-	pipe, keys := b.client.Pipeline(), []string{b.prefix + key}
-	var noted *goredis.Cmd
-	if note != nil && noteFirst {
-		noted = pipe.Do(ctx, note...)
-	}
-	got := s.EvalSha(ctx, pipe, keys, args...)
-	if note != nil && !noteFirst {
-		noted = pipe.Do(ctx, note...)
-	}
-	if err := run(ctx, pipe); err != nil {
-		return 0, err
-	}
-	b.heed(noted)
-	if goredis.HasErrorPrefix(got.Err(), "NOSCRIPT") {
-		got = s.Eval(ctx, b.client, keys, args...)
-	}
-	if got.Err() != nil {
-		return 0, got.Err()
-	}
-	code, ok := got.Val().(int64)
-	if !ok {
-		return 0, fmt.Errorf("%w: the answer to a script is no number", errOdd)
-	}
-	return int(code), nil
-}
-
-// run executes a pipeline. It returns an error only if the commands have none: without a connection
-// go-redis leaves them as they are, without a value.
-func run(ctx context.Context, pipe goredis.Pipeliner) error {
-	commands, err := pipe.Exec(ctx)
-	for _, c := range commands {
-		if c.Err() != nil {
-			return nil
-		}
-	}
-	return err
 }

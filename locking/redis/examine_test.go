@@ -97,7 +97,7 @@ func TestExamineRefused(t *testing.T) {
 	if f := finding(t, b, "scripts"); f.Verdict != locking.Good {
 		t.Errorf("%+v", f)
 	}
-	s.CLI("ACL", "SETUSER", "app", "+info", "+time", "-eval", "-evalsha")
+	s.CLI("ACL", "SETUSER", "app", "+info", "+time", "-eval")
 	if f := finding(t, b, "scripts"); f.Verdict != locking.Bad {
 		t.Errorf("%+v", f)
 	}

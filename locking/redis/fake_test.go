@@ -12,7 +12,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
 	"go.uber.org/goleak"
 
 	"github.com/repolock/repolock/internal/test/assert"
@@ -99,8 +98,7 @@ type store struct {
 
 	mu      sync.Mutex
 	entries map[string]entry
-	scripts map[string]string // by their hash
-	ahead   time.Duration     // of its clock
+	ahead   time.Duration // of its clock
 	lose    func(command string) loss
 
 	detained, free, answered chan struct{} // of the request that is detained
@@ -124,7 +122,7 @@ const (
 
 func newStore(t *testing.T) *store {
 	t.Helper()
-	s := &store{entries: make(map[string]entry), scripts: make(map[string]string), lose: func(string) loss { return none },
+	s := &store{entries: make(map[string]entry), lose: func(string) loss { return none },
 		detained: make(chan struct{}), free: make(chan struct{}), answered: make(chan struct{})}
 	s.address = fake(t, s.answer)
 	return s
@@ -197,13 +195,7 @@ func (s *store) execute(c []string) string {
 		}
 		return number(-2)
 	case "EVAL":
-		s.scripts[revision(c[1])] = c[1]
 		return s.script(c[1], c[3:])
-	case "EVALSHA":
-		if text, known := s.scripts[c[1]]; known {
-			return s.script(text, c[3:])
-		}
-		return "-NOSCRIPT No matching script.\r\n"
 	}
 	return "-ERR unknown command '" + c[0] + "'\r\n"
 }
@@ -218,7 +210,7 @@ func (s *store) script(text string, a []string) string {
 	if note {
 		a = append([]string{a[0], a[2], a[1]}, a[3:]...)
 	}
-	switch same := value == a[1] || s.is(text, breakScript) && revision(value) == a[1]; {
+	switch same := value == a[1] || text == breakScript && revision(value) == a[1]; {
 	case !there:
 		return number(absent)
 	case !same && note:
@@ -232,15 +224,13 @@ func (s *store) script(text string, a []string) string {
 		s.put(a[2], kept, a[4])
 	case note:
 		s.put(a[2], a[3], a[4])
-	case s.is(text, renewScript):
+	case text == renewScript:
 		s.put(a[0], value, a[2])
 	default:
 		delete(s.entries, a[0])
 	}
 	return number(done)
 }
-
-func (s *store) is(text string, script *goredis.Script) bool { return revision(text) == script.Hash() }
 
 func (s *store) now() time.Time { return time.Now().Add(s.ahead) }
 

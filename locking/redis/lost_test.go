@@ -167,7 +167,7 @@ func lostAnswerToRenew(t *testing.T) {
 	b, other := client(t, s.address), client(t, s.address)
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	for _, how := range []loss{closed, swallow, dropped} {
-		lost := s.losing("EVALSHA", how)
+		lost := s.losing("PEXPIRE', KEYS[1]", how)
 		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) || !lost() {
 			t.Errorf("renew: %v", err)
 		}
@@ -181,12 +181,9 @@ func lostAnswerToRenew(t *testing.T) {
 func lostAnswerToRelease(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	if err := b.Release(t.Context(), lockcheck.Acquire(t, b, "k", ttl)); err != nil { // so that the server knows the script
-		t.Fatal(err)
-	}
 	for how, works := range map[loss]bool{closed: false, swallow: false, dropped: true} {
 		h := lockcheck.Acquire(t, b, "k", ttl)
-		lost := s.losing("EVALSHA", how)
+		lost := s.losing("'DEL', KEYS[1]", how)
 		err := b.Release(soon(t), h)
 		assert.That(t, works == (err == nil) && !errors.Is(err, locking.ErrLost) && lost(), "%v: release: %v", how, err)
 		lockcheck.Release(t, other, lockcheck.Acquire(t, other, "k", ttl))
@@ -198,13 +195,9 @@ func lostAnswerToRelease(t *testing.T) {
 func TestLostAnswerToBreak(t *testing.T) {
 	s := newStore(t)
 	b, other := client(t, s.address), client(t, s.address)
-	if broken, err := b.Break(t.Context(), &locking.Info{Key: "k", Revision: "r"}, false); broken ||
-		err != nil { // so that the server knows the script
-		t.Fatal(broken, err)
-	}
 	h := lockcheck.Acquire(t, other, "k", ttl)
 	info := lockcheck.Seen(t, b, "k")
-	s.losing("EVALSHA", closed)
+	s.losing("SHA1HEX", closed)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(),
 		"isn't known") {
 		t.Errorf("broken %v, %v", broken, err)

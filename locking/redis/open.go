@@ -1,6 +1,7 @@
 package redis
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"crypto/x509"
@@ -19,7 +20,9 @@ import (
 	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/internal/server"
 )
 
 // Environment variables that have the password. The first one that isn't empty counts, and a
@@ -95,18 +98,9 @@ func New(client goredis.UniversalClient, prefix string, o Options) *Backend {
 }
 
 func newBackend(prefix, server string, o Options) *Backend {
-	if o.Clock == nil {
-		o.Clock = clock.System{}
-	}
-	if o.Holder == "" {
-		o.Holder = "repolock"
-	}
-	if o.PID == 0 {
-		o.PID = os.Getpid()
-	}
-	if o.Host == "" {
-		o.Host, _ = os.Hostname() // for people
-	}
+	host, _ := os.Hostname() // for people
+	o.Holder, o.Host, o.PID = cmp.Or(o.Holder, "repolock"), cmp.Or(o.Host, host), cmp.Or(o.PID, os.Getpid())
+	o.Clock = cmp.Or[locking.Clock](o.Clock, clock.System{})
 	b := &Backend{prefix: prefix, server: server, opts: o, takedownLimit: takedownLimit}
 	b.life, b.end = context.WithCancel(context.Background())
 	return b
@@ -128,29 +122,49 @@ func (b *Backend) Close() error {
 	return err
 }
 
+// dialer connects with the context of the request and the life of the Backend, because go-redis
+// goes on dialing for a request that was given up.
+func (b *Backend) dialer(security *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		ctx, cancel := context.WithCancel(ctx)
+		defer cancel()
+		defer context.AfterFunc(b.life, cancel)()
+		plain, err := new(net.Dialer).DialContext(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		heard := server.Conn{Conn: plain, Heard: &b.heard}
+		if security == nil {
+			return heard, nil
+		}
+		secure := tls.Client(heard, security)
+		if err := secure.HandshakeContext(ctx); err != nil {
+			plain.Close()
+			return nil, &net.OpError{Op: "dial", Net: network, Addr: plain.RemoteAddr(), Err: err}
+		}
+		return secure, nil
+	}
+}
+
 func password(t Target, o Options) (string, error) {
 	getenv := o.Getenv
 	if getenv == nil {
 		getenv = os.Getenv
 	}
-	for _, name := range []string{PasswordVariable, CLIVariable} {
-		if p := getenv(name); p != "" {
-			return p, nil
-		}
-	}
-	if t.PasswordFile == "" {
-		if t.User != "" {
-			return "", fmt.Errorf("%w: the redis user %q has no password: set %s, or use password-file",
-				locking.ErrPermission, t.User, PasswordVariable)
-		}
-		return "", nil
+	p := cmp.Or(getenv(PasswordVariable), getenv(CLIVariable))
+	switch {
+	case p != "" || t.PasswordFile == "" && t.User == "":
+		return p, nil
+	case t.PasswordFile == "":
+		return "", fmt.Errorf("%w: the redis user %q has no password: set %s, or use password-file",
+			locking.ErrPermission, t.User, PasswordVariable)
 	}
 	body, err := readFile(t.PasswordFile)
 	if err != nil {
 		return "", fmt.Errorf("redis: the password-file can't be read: %w", err)
 	}
-	p := strings.TrimSuffix(strings.TrimSuffix(string(body), "\n"), "\r")
-	if p == "" || bad(p) {
+	p = strings.TrimSuffix(strings.TrimSuffix(string(body), "\n"), "\r")
+	if p == "" || server.Bad(p) {
 		return "", fmt.Errorf("redis: the password-file %s must have one line, the password", t.PasswordFile)
 	}
 	return p, nil
@@ -179,14 +193,7 @@ func security(t Target) (*tls.Config, error) {
 // readFile reads a small regular file.
 func readFile(path string) ([]byte, error) {
 	const most = 1 << 20
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("%s is no regular file", path)
-	}
-	f, err := os.Open(path)
+	f, err := regular.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -129,7 +129,7 @@ func limited(t *testing.T) *redistest.Server {
 	t.Helper()
 	s := redistest.New(t)
 	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*",
-		"+set", "+get", "+pttl", "+pexpire", "+del", "+eval", "+evalsha")
+		"+set", "+get", "+pttl", "+pexpire", "+del", "+eval")
 	return s
 }
 

@@ -98,25 +98,25 @@ var lockingMutants = []mutant{
 	{"Cleanup of tower-fleet removes a script's temporary files", "locking/towerfleet/inspect.go",
 		`if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), ours) {`, `if !strings.HasSuffix(e.Name(), "tmp") {`, test("./locking/towerfleet", "^TestCleanup$")},
 
-	{"a token that Redis hasn't confirmed is no orphan", "locking/redis/try.go",
-		"	b.addOrphan(h.Token())\n	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)", "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)", test("./locking/redis", "^TestSilence$")},
-	{"a takedown in Redis overtakes the SET that it is to undo", "locking/redis/try.go",
-		`if set != nil { // lest the takedown overtake it`, `if false { // lest the takedown overtake it`, test("./locking/redis", "^TestDetainedSET$")},
-	{"a SET without an answer counts as refused", "locking/redis/try.go",
-		"		case value == h.Token():\n			return ours, nil\n		case b.isOrphan(value):\n			b.addOrphan", "		case value == h.Token():\n			return held, nil\n		case b.isOrphan(value):\n			b.addOrphan", test("./locking/redis", "^TestLostAnswerToSET$")},
+	{"a token that Redis hasn't confirmed is no orphan", "locking/redis/backend.go",
+		"	b.addOrphan(h)\n	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)", "	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)", test("./locking/redis", "^TestSilence$")},
+	{"a takedown in Redis overtakes the SET that it is to undo", "locking/redis/backend.go",
+		`_, _ = set.wait(short) // lest the takedown overtake it`, `_ = short`, test("./locking/redis", "^TestDetainedSET$")},
+	{"a SET without an answer counts as refused", "locking/redis/backend.go",
+		"the client has repeated SET\n			return ours, nil", "the client has repeated SET\n			return held, nil", test("./locking/redis", "^TestLostAnswerToSET$")},
 	{"a release in Redis that was repeated and found nothing was lost", "locking/redis/backend.go",
 		`return b.fail(heard, first, "lock %q: the answer to its release was lost: "+`, `return b.fail(heard, fmt.Errorf("%w: %w", locking.ErrLost, first), "lock %q: the answer to its release was lost: "+`, test("./locking/redis", "^TestSilence$")},
 	{"the ttl in Redis is rounded down", "locking/redis/backend.go",
 		`return int64(min(ttl, math.MaxInt64-time.Millisecond+1)+time.Millisecond-1) / int64(time.Millisecond)`, `return min(math.MaxInt64, int64(ttl/time.Millisecond))`, test("./locking/redis", "^TestTTL$")},
 	{"an answer of Redis that is out of memory is a loss", "locking/redis/errors.go",
-		`if strings.HasPrefix(answer.Error(), a.prefix) {`, `if strings.HasPrefix(answer.Error(), "OOM") {
-				return "", locking.ErrLost
-			}
-			if strings.HasPrefix(answer.Error(), a.prefix) {`, test("./locking/redis", "^TestAnswers$")},
+		`return server.Find(answers, answer.Error())`, `if strings.HasPrefix(answer.Error(), "OOM") {
+			return server.Answer{Class: locking.ErrLost}
+		}
+		return server.Find(answers, answer.Error())`, test("./locking/redis", "^TestAnswers$")},
 	{"a server of Redis that has answered before is unreachable", "locking/redis/errors.go",
 		"	case heard:\n", "	case false:\n", test("./locking/redis", "^TestSilence$")},
-	{"a renewal in Redis doesn't renew the note", "locking/redis/backend.go",
-		`code, err = b.script(ctx, renewScript, b.noteCommand(h, keepNote), false,`, `code, err = b.script(ctx, renewScript, nil, false,`, test("./locking/redis", "^TestHolder$")},
+	{"a renewal in Redis doesn't renew the note", "locking/redis/request.go",
+		`after := noting(note != dropNote)`, `after := noting(note != dropNote && note != keepNote)`, test("./locking/redis", "^TestHolder$")},
 	{"the note of an earlier holder in Redis is shown", "locking/redis/inspect.go",
 		`json.Unmarshal([]byte(text.Val()), &n) != nil || n.Revision != info.Revision {`, `json.Unmarshal([]byte(text.Val()), &n) != nil {`, test("./locking/redis", "^TestHolder$")},
 
@@ -159,8 +159,8 @@ var lockingMutants = []mutant{
 		"	err = mine.verify()\n	if err == nil {\n		var removed", "	err = mine.verify()\n	if err == nil && !mine.gone {\n		var removed", test("./locking/beads", "^TestLostStaysLost$")},
 	{"a release in Redis that had no answer isn't repeated", "locking/redis/backend.go",
 		`if ctx.Err() == nil && !answered(err) {`, `if ctx.Err() != nil && !answered(err) {`, test("./locking/redis", "^TestSilence$")},
-	{"TryLock of Redis leaves an attempt of its own in its way", "locking/redis/try.go",
-		"	case b.isOrphan(value):\n		return again, b.removeOrphan(ctx, h.Key(), value, heard)\n	}\n	return held, nil", "	case b.isOrphan(value):\n		return held, nil\n	}\n	return held, nil", test("./locking/redis", "^TestSilence$")},
+	{"TryLock of Redis leaves an attempt of its own in its way", "locking/redis/backend.go",
+		`if !known {`, `if !known || unsure == nil {`, test("./locking/redis", "^TestSilence$")},
 	{"a holder in a repository whose host's name has a pid in it is another process", "locking/repository/inspect.go",
 		`at := strings.LastIndex(holder, between)`, `at := strings.Index(holder, between)`, test("./locking/repository", "^TestInspect$")},
 }
