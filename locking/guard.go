@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/refresh"
 )
 
@@ -63,7 +63,8 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 	case ttl <= 0:
 		return false, fmt.Errorf("lock %q: the ttl must be positive, not %v", key, ttl)
 	}
-	g := &guard{Backend: b, clock: c, schedule: refresh.ForTTL(ttl).Every(ttl / 3), start: c.Elapsed()}
+	g := &guard{Backend: b, clock: c, schedule: refresh.ForTTL(ttl).Every(ttl / 3)}
+	began := clock.Read(c)
 	acquiring, cancel := context.WithTimeout(ctx, g.schedule.Budget)
 	defer cancel()
 	h, ok, err := b.TryLock(acquiring, key, ttl)
@@ -71,10 +72,10 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 		return false, err
 	}
 	g.handle = h
-	if took := c.Elapsed() - g.start; took >= g.schedule.Deadline {
+	if took := c.Elapsed() - began.Elapsed; took >= g.schedule.Deadline {
 		return false, fault.Join(fmt.Errorf("lock %q: its acquisition took %v of its ttl of %v: choose a longer ttl", key, took, ttl), g.release(ctx))
 	}
-	return true, g.run(ctx, f)
+	return true, g.run(ctx, began, f)
 }
 
 // guard holds one lock for one function.
@@ -82,78 +83,43 @@ type guard struct {
 	Backend
 	clock    clock.Clock
 	schedule refresh.Schedule
-	start    time.Duration // when TryLock was called, on the clock's Elapsed
 	handle   Handle
 }
 
 // run runs f and renews the lock meanwhile. Its deferred function runs even if f panics.
-func (g *guard) run(ctx context.Context, f func(ctx context.Context) error) (err error) {
-	inner, lose := context.WithCancelCause(ctx)
-	renewing, stop := context.WithCancelCause(context.WithoutCancel(ctx))
-	var loss error
-	var renewal sync.WaitGroup
-	refresher, ended := g.refresher(), make(chan struct{})
-	renewal.Go(func() {
-		defer close(ended)
-		if err := refresher.Run(renewing); !errors.Is(err, errDone) {
-			loss = g.lost(err)
-			lose(loss)
-		}
+func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context.Context) error) (err error) {
+	held := lease.New(lease.Terms{
+		Schedule: g.schedule, Clock: g.clock, Sent: began.Elapsed, Seen: began, Parent: ctx, Drain: g.schedule.Timeout,
+		Renewal: func(ctx context.Context) error { return g.Renew(ctx, g.handle) }, Loss: g.loss,
 	})
 	if w, ok := g.Backend.(Watcher); ok {
-		renewal.Go(func() {
-			select {
-			case <-w.Watch(g.handle):
-				_ = refresher.Now(renewing, ended)
-			case <-ended:
-			}
-		})
+		held.Gone = w.Watch(g.handle)
 	}
+	held.Begin()
 	defer func() {
-		stop(errDone)
-		renewal.Wait()
-		lose(context.Canceled)
+		held.Release()
 		released := g.release(ctx)
+		var loss error
+		if lost := held.Lost(); lost != nil {
+			loss = lost.Err
+		}
 		if loss != nil && errors.Is(released, ErrLost) {
 			released = nil // which is known
 		}
 		err = fault.Join(err, loss, released)
 	}()
-	return f(inner)
+	return f(held.Context())
 }
 
-// errDone ends the renewals.
-var errDone = errors.New("the function has returned")
-
-func (g *guard) refresher() *refresh.Refresher {
-	return refresh.New(refresh.Refresher{
-		Schedule: g.schedule, Clock: g.clock, Start: g.start, Attempt: g.renew, Drain: g.schedule.Timeout,
-		Failed:   func(int, bool, error) {},
-		Extended: func(time.Duration) {},
-		Early:    func(time.Duration) time.Duration { return 0 },
-	})
-}
-
-func (g *guard) renew(ctx context.Context, _ bool) (refresh.Renewal, error) {
-	ctx, cancel := context.WithTimeout(ctx, g.schedule.Timeout)
-	defer cancel()
-	sent := g.clock.Elapsed()
-	err := g.Renew(ctx, g.handle)
-	if errors.Is(err, ErrLost) {
-		return refresh.Renewal{}, refresh.Stop(err)
+// loss returns an ErrLost.
+func (g *guard) loss(_ bool, err error) lease.Loss {
+	switch {
+	case err == nil:
+		err = fmt.Errorf("%w: %q: %w", ErrLost, g.handle.Key(), refresh.ErrDeadline)
+	case !errors.Is(err, ErrLost):
+		err = fmt.Errorf("%w: %q: %w: %w", ErrLost, g.handle.Key(), refresh.ErrDeadline, err)
 	}
-	if err != nil {
-		return refresh.Renewal{}, err
-	}
-	return refresh.Renewal{Sent: sent}, nil
-}
-
-// lost returns an ErrLost.
-func (g *guard) lost(err error) error {
-	if errors.Is(err, ErrLost) {
-		return err
-	}
-	return fmt.Errorf("%w: %q: %w", ErrLost, g.handle.Key(), err)
+	return lease.Loss{Err: err, Definite: true}
 }
 
 // release releases the lock in a context of its own.

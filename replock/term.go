@@ -52,7 +52,7 @@ func (k *term) run(ctx context.Context) {
 	defer close(k.done)
 	watching, unwatch := context.WithCancel(ctx)
 	go k.watch(watching)
-	err := k.refresher.Run(ctx)
+	expired, err := k.refresher.Run(ctx)
 	unwatch()
 	if errors.Is(err, ErrReleased) {
 		return
@@ -60,8 +60,8 @@ func (k *term) run(ctx context.Context) {
 	lost, ok := errors.AsType[*LostError](err)
 	if !ok {
 		lost = &LostError{Mode: k.t.mode, Key: k.t.flag.key, Reason: "it could not be refreshed in time"}
-		if expired, ok := errors.AsType[*refresh.ExpiredError](err); ok {
-			lost.Err = expired.Last
+		if expired {
+			lost.Err = err
 		}
 	}
 	k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.end())))
@@ -110,11 +110,7 @@ func (k *term) left() time.Duration {
 
 // renewNow is Lock.Renew.
 func (k *term) renewNow(ctx context.Context) error {
-	err := k.refresher.Now(ctx, k.done)
-	if errors.Is(err, ErrLost) {
-		<-k.done // and the lock's context has ended
-	}
-	return k.state(err)
+	return k.state(k.refresher.Now(ctx, k.done))
 }
 
 // check is Lock.Check.

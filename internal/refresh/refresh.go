@@ -10,21 +10,8 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// ErrDeadline is returned by Run when the deadline passed without a renewal.
+// ErrDeadline is returned by Now when the deadline passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
-
-// ExpiredError is ErrDeadline with the last failure, or nil if this process didn't run.
-type ExpiredError struct{ Last error }
-
-func (e *ExpiredError) Error() string {
-	if e.Last == nil {
-		return ErrDeadline.Error()
-	}
-	return ErrDeadline.Error() + ": " + e.Last.Error()
-}
-
-// Unwrap returns both.
-func (e *ExpiredError) Unwrap() []error { return []error{ErrDeadline, e.Last} }
 
 // errTimeout is the failure of an attempt that had no answer yet.
 var errTimeout = errors.New("no answer in time")
@@ -80,7 +67,8 @@ func New(r Refresher) *Refresher {
 
 // Now renews at once, or when the attempt that is under way is over, which can have
 // looked before Now was called, and returns that attempt's error. A failure that only
-// Now asked for doesn't count. ended is closed when Run has returned.
+// Now asked for doesn't count. ended is closed after Run has returned. Now waits for that if
+// an attempt says Stop.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -92,6 +80,10 @@ func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	}
 	select {
 	case err := <-answer:
+		if stop, ok := err.(stopError); ok {
+			<-ended
+			return stop.error
+		}
 		return err
 	case <-ctx.Done():
 		return context.Cause(ctx)
@@ -129,12 +121,12 @@ type answer struct {
 	err     error
 }
 
-// Run renews until ctx ends, an attempt says Stop, or the deadline passes: then it returns an
-// *ExpiredError. Until then it repeats an attempt that fails, with pauses of at most 10 s. It never
-// returns later than the deadline, even if an attempt hangs, or, if the machine was suspended,
+// Run renews until ctx ends, an attempt says Stop, or the deadline passes: then expired is true, and
+// err the last failure, or nil if this process didn't run. It repeats an attempt that fails, with pauses
+// of at most 10 s. It never returns later than the deadline, even if an attempt hangs, or, if the machine was suspended,
 // than half a second after it woke. When ctx ends it waits for the attempt that is under way, for
 // no longer than Drain, so that no request of ours is left to undo what the caller does next.
-func (r *Refresher) Run(ctx context.Context) error {
+func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 	s := &run{Refresher: r}
 	s.renewed(r.Start)
 	stopped := ErrDeadline // for those that wait for an answer
@@ -147,7 +139,7 @@ func (r *Refresher) Run(ctx context.Context) error {
 		deadline := s.last + r.Deadline
 		s.countFailures(now)
 		if now >= deadline {
-			return &ExpiredError{s.err}
+			return true, s.err
 		}
 		if due := now >= s.next; s.running == nil && (due || len(s.waiting) > 0) {
 			s.start(ctx, now, deadline, due)
@@ -162,17 +154,18 @@ func (r *Refresher) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 			if stop, ok := errors.AsType[stopError](s.drain()); ok {
-				return stop.error
+				return false, stop.error
 			}
-			return context.Cause(ctx)
+			return false, context.Cause(ctx)
 		case <-r.Clock.After(min(wake-now, deadline-now, clock.Tick)):
 		case demand := <-r.demands:
 			s.waiting = append(s.waiting, demand)
 		case a := <-answers:
-			if err := s.take(a, deadline); err != nil {
-				stopped = err
-				return err
+			if stop, ok := errors.AsType[stopError](a.err); ok {
+				stopped = stop
+				return false, stop.error
 			}
+			s.take(a, deadline)
 		}
 	}
 }
@@ -199,17 +192,14 @@ func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) 
 	}()
 }
 
-// take takes the answer of the attempt that was under way. Its error is that of Run.
-func (s *run) take(a answer, deadline time.Duration) error {
-	if stop, ok := errors.AsType[stopError](a.err); ok {
-		return stop.error
-	}
+// take takes the answer of the attempt that was under way.
+func (s *run) take(a answer, deadline time.Duration) {
 	done := s.running
 	s.running = nil
 	answered := s.Clock.Elapsed()
 	if answered >= deadline {
 		done.end(ErrDeadline)
-		return nil
+		return
 	}
 	if a.renewal.Commit != nil {
 		a.renewal.Commit()
@@ -222,7 +212,6 @@ func (s *run) take(a answer, deadline time.Duration) error {
 		s.err, s.next = a.err, answered+pause(s.tries, deadline-answered)
 	}
 	done.end(a.err)
-	return nil
 }
 
 // end cancels an attempt, if there is one, and answers those that wait for it.

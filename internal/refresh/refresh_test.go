@@ -65,8 +65,17 @@ func (h *harness) start(ctx context.Context) {
 	h.ended = make(chan struct{})
 	go func() {
 		defer close(h.ended)
-		h.err = h.Run(ctx)
+		h.err = h.run(ctx)
 	}()
+}
+
+// run returns ErrDeadline for a lease that has expired.
+func (h *harness) run(ctx context.Context) error {
+	expired, err := h.Run(ctx)
+	if expired {
+		return ErrDeadline
+	}
+	return err
 }
 
 func (h *harness) now(t *testing.T) error {
@@ -128,7 +137,7 @@ func TestEarlyRefreshesComeApart(t *testing.T) {
 				assert.Equal(t, most, 3*time.Second, "asked for")
 				return c.early
 			}
-			assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+			assert.Is(t, h.run(t.Context()), ErrDeadline, "Run")
 			assert.Equal(t, h.sent()[:3], []time.Duration{c.want, 2 * c.want, 3 * c.want}, "early by %v: attempts at", c.early)
 			deadline := 2*c.want + 55*time.Second
 			assert.Equal(t, h.gaveUp, deadline, "early by %v: gave up at", c.early)
@@ -174,7 +183,7 @@ func TestSchedule(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			bubble(t, c.attempt, func(t *testing.T, h *harness) {
-				assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+				assert.Is(t, h.run(t.Context()), ErrDeadline, "Run")
 				begins := seconds(c.begins)[0]
 				deadline := begins + 25*time.Second
 				assert.Equal(t, h.clock.Elapsed(), deadline, "ended at")
@@ -209,7 +218,7 @@ func TestTriedUntilTheDeadline(t *testing.T) {
 				h.Schedule = s
 				ctx, cancel := context.WithCancel(t.Context())
 				time.AfterFunc(s.Deadline+time.Second, cancel)
-				assert.Is(t, h.Run(ctx), context.Canceled, "ttl %v, back at %v", ttl, back)
+				assert.Is(t, h.run(ctx), context.Canceled, "ttl %v, back at %v", ttl, back)
 				all := h.sent()
 				for i, at := range all[1:] {
 					assert.That(t, at-all[i] <= longestPause || all[i] >= back, "ttl %v: no try from %v to %v", ttl, all[i], at)
@@ -272,7 +281,7 @@ func TestAnswerTooLate(t *testing.T) {
 			h.clock.Leap.Add(int64(time.Minute)) // suspended before the answer was read
 			return Renewal{Sent: sent, Commit: func() { t.Error("committed") }}, nil
 		}
-		assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+		assert.Is(t, h.run(t.Context()), ErrDeadline, "Run")
 	})
 }
 
@@ -283,7 +292,7 @@ func TestSuspend(t *testing.T) {
 		woken := time.AfterFunc(10*time.Second, func() { h.clock.Leap.Add(int64(time.Hour)) })
 		defer woken.Stop()
 		start := time.Now()
-		assert.Is(t, h.Run(t.Context()), ErrDeadline, "Run")
+		assert.Is(t, h.run(t.Context()), ErrDeadline, "Run")
 		assert.Equal(t, h.sent(), nil, "attempts at")
 		assert.Equal(t, h.failures, nil, "failures at")
 		late := time.Since(start) - 10*time.Second
@@ -302,7 +311,7 @@ func TestEndWaitsForTheAttempt(t *testing.T) {
 			if finds != nil {
 				want = errDown
 			}
-			assert.Is(t, h.Run(ctx), want, "Run")
+			assert.Is(t, h.run(ctx), want, "Run")
 			assert.Equal(t, h.clock.Elapsed(), min(30*time.Second+takes, 39*time.Second), "ended at")
 			time.Sleep(takes)
 		})

@@ -67,14 +67,14 @@ func (l *held) run(ctx context.Context) {
 	watching, unwatch := context.WithCancel(ctx)
 	go l.watch(watching)
 	go l.watchEnd(watching)
-	err := l.refresher.Run(ctx)
+	expired, err := l.refresher.Run(ctx)
 	unwatch()
 	if errors.Is(err, replock.ErrReleased) {
 		return
 	}
 	lost := &replock.LostError{Mode: replock.Exclusive, Key: l.at.URL, Reason: "it could not be renewed in time"}
-	if expired, ok := errors.AsType[*refresh.ExpiredError](err); ok {
-		lost.Err = expired.Last
+	if expired {
+		lost.Err = err
 	} else {
 		lost.Reason, lost.Definite = plain(err), true
 	}
@@ -167,9 +167,6 @@ func (l *held) Check(ctx context.Context) error { return l.Renew(ctx) }
 // Renew renews the lock at once.
 func (l *held) Renew(ctx context.Context) error {
 	err := l.refresher.Now(ctx, l.done)
-	if errors.Is(err, locking.ErrLost) {
-		<-l.done
-	}
 	if lost := l.lost.Load(); lost != nil {
 		return lost
 	}
