@@ -51,7 +51,7 @@ func (f *forPID) UnmarshalText(text []byte) error {
 	}
 	pid, err := strconv.Atoi(string(text))
 	if err != nil || pid <= 0 {
-		return fmt.Errorf("%.80q: must be the number of a process, or none", text)
+		return errors.New("must be the number of a process, or none")
 	}
 	*f = forPID{pid: pid}
 	return nil

@@ -68,7 +68,7 @@ func joined(words []string) (out []string) {
 
 // completions returns the completions of the last word; of --flag=value, of the value.
 func completions(words []string) []string {
-	return complete.Words(newParser(&cli{}).Model, words, func(kind string) []string {
+	return complete.Words(model(), words, func(kind string) []string {
 		switch kind {
 		case "file":
 			return []string{":file"}
@@ -88,10 +88,9 @@ func completions(words []string) []string {
 
 // helpTopics returns what help has a text on, with a tab and what it is.
 func helpTopics() (all []string) {
-	app := newParser(&cli{}).Model
-	for _, g := range groups {
-		for _, name := range g.commands {
-			all = append(all, name+"\t"+strings.TrimSuffix(nodeOf(app, name).Help, "."))
+	for c := range commands() {
+		if c.tag != hidden {
+			all = append(all, c.name+"\t"+strings.TrimSuffix(c.help, "."))
 		}
 	}
 	for _, t := range topics {
@@ -111,7 +110,7 @@ func knownNames(words []string) []string {
 			args = append(args, "--config="+words[i+1])
 		}
 	}
-	if _, err := newParser(&cli{}, kong.Resolvers(file)).Parse(args); err != nil || file.file == nil {
+	if _, err := newParser(&global{}, args, kong.Resolvers(file)).Parse(args); err != nil || file.file == nil {
 		return nil
 	}
 	return slices.Collect(maps.Keys(file.file.Repositories))

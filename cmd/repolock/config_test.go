@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -8,7 +9,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/config"
@@ -85,7 +85,7 @@ func fileKeys() (keys []string) {
 // TestConfigTags: the file can set exactly the flags that are tagged for it, and each of them
 // works.
 func TestConfigTags(t *testing.T) {
-	for _, node := range newParser(&cli{}).Model.Children {
+	for _, node := range model().Children {
 		var tagged []string
 		for _, f := range node.Flags {
 			if f.Tag.Has("config") {
@@ -124,15 +124,13 @@ metrics-file = "/m"
 held-exit-code = 3
 metadata = {"a;b" = "c=d"}
 `)
-	var c cli
-	if _, err := newParser(&c, kong.Resolvers(&settings{})).Parse([]string{"-r", "a", "backup", "--", "x"}); err != nil {
-		t.Fatal(err)
-	}
+	p, err := parse([]string{"-r", "a", "backup", "--", "x"}, io.Discard, io.Discard)
+	assert.OK(t, err)
 	want := commandFlags{
 		OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
 		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
-	diff := cmp.Diff(want, c.Backup.commandFlags, cmp.AllowUnexported(commandFlags{}))
-	assert.That(t, diff == "" && c.Name == "n", "%s name %q", diff, c.Name)
+	diff := cmp.Diff(want, p.selected.Target.Interface().(backupCmd).commandFlags, cmp.AllowUnexported(commandFlags{}))
+	assert.That(t, diff == "" && p.Name == "n", "%s name %q", diff, p.Name)
 }

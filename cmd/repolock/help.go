@@ -23,19 +23,17 @@ type helpCmd struct {
 }
 
 func (c helpCmd) run(r *reporter, _ global) (int, error) {
-	parser := newParser(&cli{})
+	if c.Topic == "" {
+		return r.print(overview())
+	}
+	app := model()
 	for _, t := range topics {
 		if t.name == c.Topic {
-			return r.print(t.text(parser.Model))
+			return r.print(t.text(app))
 		}
 	}
-	if c.Topic == "" {
-		return r.print(overview(parser.Model))
-	}
-	for _, node := range parser.Model.Children {
-		if node.Name == c.Topic && !node.Hidden {
-			return r.print(commandHelp(node))
-		}
+	if listed, ok := called([]string{c.Topic}); ok && listed.tag != hidden {
+		return r.print(commandHelp(nodeOf(app, c.Topic)))
 	}
 	hint := "see repolock help"
 	for _, t := range topics {
@@ -56,55 +54,9 @@ var topics = []struct {
 	{"exit-codes", "what each exit code means", func(*kong.Application) string { return exitCodes + "\n" }},
 }
 
-// groups are the commands in the order of the overview.
-var groups = []struct {
-	title    string
-	commands []string
-}{
-	{"Run a program under a lock", []string{"backup", "restore", "prune", "run"}},
-	{"Hold a lock in a script", []string{"acquire", "check", "renew", "release"}},
-	{"Look at locks, and break them", []string{"status", "history", "break-lock"}},
-	{"Try out a store", []string{"doctor", "torture"}},
-	{"More", []string{"repos", "completion", "man", "version", "help"}},
-}
-
-// examples are command lines for the help of each command.
-var examples = [...]struct {
-	command string
-	lines   [2]string
-}{
-	{"backup", [2]string{"repolock -r s3://bucket/prefix backup -- restic backup /home", "repolock -r prod backup --if-held skip -- borg create ::'{now}' /home"}},
-	{"restore", [2]string{"repolock -r prod restore -- restic restore latest --target /tmp/back", "repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv"}},
-	{"prune", [2]string{"repolock -r prod prune --wait 1h -- restic prune", "repolock -r prod prune --dry-run -- restic prune"}},
-	{"run", [2]string{"repolock -r prod run --exclusive --operation check -- restic check", "repolock run --no-lock -- restic snapshots"}},
-	{"acquire", [2]string{`TOKEN=$(repolock -r prod acquire --shared --for-pid $$) || exit`, `LOCK=$(repolock acquire --shared --export --for-pid $$) && eval "$LOCK"`}},
-	{"check", [2]string{`repolock check "$token" || exit`, `REPOLOCK_TOKEN=$token repolock check`}},
-	{"renew", [2]string{`repolock renew "$token" && restic prune`, `REPOLOCK_TOKEN=$token repolock renew`}},
-	{"release", [2]string{`repolock release "$token"`, `REPOLOCK_TOKEN=$token repolock release`}},
-	{"status", [2]string{"repolock -r prod status --watch", "repolock -r prod --json status"}},
-	{"history", [2]string{"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -"}},
-	{"break-lock", [2]string{"repolock -r prod break-lock --dead", "repolock -r prod break-lock --id ID --yes"}},
-	{"doctor", [2]string{"repolock doctor s3://bucket/prefix", "repolock -r prod --json doctor"}},
-	{"torture", [2]string{"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`}},
-	{"repos", [2]string{"repolock repos", "repolock --config /etc/repolock/config.toml repos"}},
-	{"completion", [2]string{"source <(repolock completion bash)", "repolock completion fish | source"}},
-	{"man", [2]string{"repolock man | man -l -", "repolock man >/usr/local/share/man/man1/repolock.1"}},
-	{"version", [2]string{"repolock version", "repolock --json version"}},
-	{"help", [2]string{"repolock help prune", "repolock help urls"}},
-}
-
-func examplesOf(command string) []string {
-	for _, e := range &examples {
-		if e.command == command {
-			return e.lines[:]
-		}
-	}
-	return nil
-}
-
 // printHelp is what --help prints.
 func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
-	help := overview(ctx.Model)
+	help := overview()
 	if node := ctx.Selected(); node != nil {
 		help = commandHelp(node)
 	}
@@ -127,13 +79,13 @@ repolock help
 )
 
 // overview lists the commands.
-func overview(app *kong.Application) string {
+func overview() string {
 	var b strings.Builder
 	b.WriteString(summary)
-	for _, g := range groups {
+	for _, g := range groups[:len(groups)-1] {
 		fmt.Fprintf(&b, "\n%s:\n", g.title)
-		for _, name := range g.commands {
-			fmt.Fprintf(&b, "  %-11s %s\n", name, nodeOf(app, name).Help)
+		for _, c := range g.commands {
+			fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.help)
 		}
 	}
 	b.WriteString("\nMore help:\n  repolock help COMMAND      a command, with its flags and examples\n")
@@ -153,9 +105,8 @@ func nodeOf(app *kong.Application, name string) *kong.Node {
 func commandHelp(node *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: repolock %s\n\n%s\n\n", usage(node), text.Wrap(node.Help, helpWidth, ""))
-	for _, e := range examplesOf(node.Name) {
-		fmt.Fprintf(&b, "  %s\n", e)
-	}
+	listed, _ := called([]string{node.Name})
+	fmt.Fprintf(&b, "  %s\n  %s\n", listed.example, listed.second)
 	if node.Detail != "" {
 		for paragraph := range strings.SplitSeq(node.Detail, "\n\n") {
 			if !strings.HasPrefix(paragraph, " ") { // a command line

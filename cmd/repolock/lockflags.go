@@ -2,7 +2,6 @@ package main
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"path/filepath"
 	"strings"
@@ -178,9 +177,9 @@ func (p *waitTime) UnmarshalText(text []byte) error {
 	d, err := time.ParseDuration(string(text))
 	switch {
 	case err != nil:
-		return fmt.Errorf("%.80q: must be a time such as 90s, 15m or 2h, or forever", text)
+		return errors.New("must be a time such as 90s, 15m or 2h, or forever")
 	case d < 0:
-		return fmt.Errorf("%v: must not be negative", d)
+		return errors.New("must not be negative")
 	}
 	*p = waitTime(d)
 	return nil

@@ -24,37 +24,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// cli is the command line. The flags of all commands are in global. A command with noconfig
-// doesn't read the configuration file.
-type cli struct {
-	global
-
-	Backup     backupCmd     `cmd:"" help:"Run a backup under a shared lock."`
-	Restore    restoreCmd    `cmd:"" help:"Run a restore under a shared lock."`
-	Prune      pruneCmd      `cmd:"" help:"Run a prune under the exclusive lock."`
-	Run        runCmd        `cmd:"" help:"Run any other command under a lock, or without one."`
-	Acquire    acquireCmd    `cmd:"" help:"Acquire a lock for a script, and hold it in the background."`
-	Check      checkCmd      `cmd:"" noconfig:"" help:"Exit with 0 if the lock of acquire is held now."`
-	Renew      renewCmd      `cmd:"" noconfig:"" help:"Refresh the lock of acquire now."`
-	Release    releaseCmd    `cmd:"" noconfig:"" help:"Release the lock of acquire."`
-	Status     statusCmd     `cmd:"" help:"Show every lock in the repository. Never writes."`
-	History    historyCmd    `cmd:"" noconfig:"" help:"Show from an audit log who held which lock, and when."`
-	BreakLock  breakCmd      `cmd:"" help:"Delete locks of any holder. For emergencies."`
-	Doctor     doctorCmd     `cmd:"" help:"Try out whether a store is fit for locks."`
-	Torture    tortureCmd    `cmd:"" help:"Let processes contend for a lock, and see whether it holds."`
-	Repos      reposCmd      `cmd:"" help:"Show the repositories of the configuration file."`
-	Completion completionCmd `cmd:"" noconfig:"" help:"Print a script that completes command lines in a shell."`
-	Man        manCmd        `cmd:"" noconfig:"" help:"Print the manual page, repolock(1)."`
-	Version    versionCmd    `cmd:"" noconfig:"" help:"Show the version."`
-	Help       helpCmd       `cmd:"" noconfig:"" help:"Show the help of a command, or on a topic."`
-
-	Complete     completeCmd     `cmd:"" hidden:"" noconfig:""`
-	Keeper       keeperCmd       `cmd:"" hidden:"" noconfig:""`
-	TortureChild tortureChildCmd `cmd:"" hidden:"" noconfig:""`
-
-	TortureWitness tortureWitnessCmd `cmd:"" hidden:"" noconfig:""`
-}
-
+// global are the flags of all commands.
 type global struct {
 	Repo   string `once:"" predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
 	Name   string `once:"" config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
@@ -81,28 +51,19 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if in.helped {
 		return 0
 	}
-	c, file := &in.cli, &in.file
-	r.global = c.global
-	if field, ok := called(args); ok && !hidden(field) {
-		r.command = commandName(field)
+	if c, _ := called(args); c.tag != hidden {
+		r.command = c.name
+	}
+	r.global = in.global
+	if len(args) == 0 {
+		_, _ = io.WriteString(stderr, briefly)
+		return fault.ExitUsage
 	}
 	if err != nil {
 		r.JSON = asksForJSON(args) // parsing ended before the flag was set
-		if len(args) == 0 {
-			_, _ = io.WriteString(stderr, briefly)
-			return fault.ExitUsage
-		}
-		if file.err != nil {
-			return r.fail(file.err)
-		}
 		return r.fail(mistaken(err, args))
 	}
-	c.Sources = file.sources
-	if c.file = file.file; file.repo != nil {
-		c.Repo, c.unknown, c.listed = file.repo.url, file.repo.err, file.repo.name
-	}
-	r.global = c.global
-	code, err := in.selected.Target.Addr().Interface().(command).run(r, c.global)
+	code, err := in.selected.Target.Interface().(command).run(r, in.global)
 	if err != nil {
 		code = r.fail(err)
 		if sig, ok := session.SignalOf(err); ok {
@@ -112,41 +73,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-func newParser(c *cli, options ...kong.Option) *kong.Kong {
-	return complement(kong.Must(c, append(options, vars(), kong.Help(printHelp))...))
-}
-
-// complement adds what no tag says.
-func complement(parser *kong.Kong) *kong.Kong {
-	parser.Model.Name = "repolock"
-	parser.Model.Help = "Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."
-	parser.Model.HelpFlag.Help = "Show the help of a command, and exit."
-	return parser
-}
-
-// helpVars are the variables of help texts.
-var helpVars = map[string]func() string{
-	"schemes": schemes,
-	"also":    func() string { return strings.Join(also.Examples(), ", ") },
-	"faults":  faults,
-}
-
+// vars are the variables of help texts.
 func vars() kong.Vars {
-	v := kong.Vars{}
-	for name, value := range helpVars {
-		v[name] = value()
-	}
-	return v
-}
-
-// noVars are these variables without their values, for a parser that prints no help: kong
-// examines each value anew for each flag.
-func noVars() kong.Vars {
-	v := kong.Vars{}
-	for name := range helpVars {
-		v[name] = ""
-	}
-	return v
+	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", "), "faults": faults()}
 }
 
 // schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
@@ -165,12 +94,6 @@ func asksForJSON(args []string) bool {
 		args = args[:end]
 	}
 	return slices.Contains(args, "--json")
-}
-
-// command is a command of the command line. run returns the exit code, or an error that
-// describe has an exit code for.
-type command interface {
-	run(*reporter, global) (int, error)
 }
 
 func (g global) place() session.Place {

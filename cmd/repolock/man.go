@@ -21,7 +21,7 @@ func (manCmd) run(r *reporter, _ global) (int, error) {
 
 func manual() string {
 	intro, codes, _ := strings.Cut(exitCodes, "\n")
-	app := newParser(&cli{}).Model
+	app := model()
 	return man.Page{
 		App:         app,
 		Usage:       usage,

@@ -8,87 +8,90 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
-// mistaken returns what kong says of a command line in words of our own.
+// mistaken words what is wrong with a command line that was not parsed.
 func mistaken(err error, args []string) error {
-	if flag := notAFlag(err, args); flag != nil {
-		return fault.As(fault.Usage, flag)
+	if ours, ok := errors.AsType[*fault.Error](err); ok {
+		return ours
 	}
-	if hint := swallowed(args); hint != "" && strings.HasPrefix(err.Error(), "expected one of ") {
-		return fault.Advise(fault.As(fault.Usage, corrected(err)), hint)
+	parsing, ok := errors.AsType[*kong.ParseError](err)
+	if !ok {
+		return fault.As(fault.Usage, err)
 	}
-	if wrong := notCommand.FindStringSubmatch(err.Error()); wrong != nil {
-		if at := slices.Index(args, wrong[1]); at >= 0 {
-			if _, ok := called(args[:at+1]); !ok {
-				if slices.Contains(args[:at], "--") {
-					return noCommand(wrong[1], args[at+1:])
-				}
-				return notACommand(wrong[1], args[at+1:], wrong[2])
-			}
+	if parsing.Context.Error != nil {
+		return unexpected(parsing.Context, args)
+	}
+	node := parsing.Context.Selected()
+	if node == nil {
+		return fault.Advise(fault.New(fault.Usage, "no command is given"), swallowed(args))
+	}
+	for _, p := range node.Positional {
+		switch {
+		case !p.Required || p.Set:
+		case p.Passthrough:
+			return errNoCommand
+		default:
+			return fault.New(fault.Usage, "no %s is given", p.Name)
 		}
-		if hint := notArgument(wrong[1], args); hint != "" {
-			return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(wrong[1])), hint)
-		}
 	}
-	return fault.As(fault.Usage, corrected(err))
+	return fault.As(fault.Usage, err) // two flags that exclude each other
 }
 
-// corrected returns what kong says of flags and arguments in words of our own.
-func corrected(err error) error {
-	for _, m := range corrections {
-		if kong := lazyregexp.New(m.kong); kong.MatchString(err.Error()) {
-			return errors.New(kong.ReplaceAllString(err.Error(), m.ours))
-		}
+var errNoCommand = fault.New(fault.Usage, "no command to run: write it after --")
+
+// unexpected returns the error of a word that the parser has stopped at: a flag or an argument that doesn't
+// exist. Values of flags have errors of their own.
+func unexpected(ctx *kong.Context, args []string) error {
+	rest := ctx.Path[len(ctx.Path)-1].Remainder()
+	at := len(args) - len(rest)
+	if args[at] == "--" && len(rest) > 1 {
+		at++
 	}
-	if wrong := notOneOf.FindStringSubmatch(err.Error()); wrong != nil {
-		choices := strings.Split(strings.ReplaceAll(wrong[2], `"`, ""), ",")
-		return fmt.Errorf("%s%s: must be one of %s", wrong[1], wrong[3], strings.Join(choices, ", "))
+	word, selected := args[at], ctx.Selected()
+	switch after := slices.Contains(args[:at], "--"); {
+	case word != rest[0] && !after: // a letter of -xyz
+		flag := "-" + firstOf(rest[0])
+		return notAFlag(args, flag, flag)
+	case strings.HasPrefix(word, "--") && !after:
+		flag, _, _ := strings.Cut(word, "=")
+		return notAFlag(args, flag, word)
+	case strings.HasPrefix(word, "-") && word != "-" && !after:
+		return notAFlag(args, "-"+firstOf(word[1:]), word)
+	case selected == nil && after:
+		return noCommand(word, args[at+1:])
+	case selected == nil:
+		return notACommand(word, args[at+1:])
 	}
-	return err
+	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
 }
 
-var notOneOf = lazyregexp.New(`(?s)^(?:(--[\w-]+ )|<\w+> )must be one of (?:"",)?(.*) but got "(.*)"$`)
-
-var notCommand = lazyregexp.New(`(?s)^unexpected argument (.*?)(?:, did you mean (?:one of )?(.*)\?)?$`)
-
-// corrections replace messages of kong. The first that fits counts. (They are strings, so that they
-// take no time before main.)
-var corrections = [...]struct{ kong, ours string }{
-	{`^expected one of .*`, "no command is given"},
-	{`^expected "<command> \.\.\."$`, "no command to run: write it after --"},
-	{`^expected "<(\w+)>"$`, "no $1 is given"},
-	{`(?s)^(unknown flag .*), did you mean .*$`, "$1"},
-	{`^(--[\w-]+): expected .* but got "EOL".*`, "$1: its value is missing"},
-	{`^(--[\w-]+): missing value, expecting .*`, "$1: its value is missing"},
-	{`^(--(?:wait|ttl|look|settle|resume-for|duration|lease|interval|since|until|clients|rounds|seed|for-pid|held-exit-code)): expected .* but got "(-\d.*)" \(\w+ flag\).*`, "$1 $2: must not be negative"},
-	{`^(--[\w-]+): expected .* but got "(.*)" \(\w+ flag\).*`, `$1: its value is missing before $2`},
-	{`(?s)^(--[\w-]+)(?:: "": must be | must be one of .* but got ""$|: expected .* but got "").*`, "$1: its value is empty"},
-	{`^(--[\w-]+): expected duration but got "([\d.]+)".*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
-	{`(?s)^(--[\w-]+): expected duration but got "(.*)": .*`, "$1 $2: must be a time such as 90s, 15m or 2h"},
-	{`^(--[\w-]+): "([\d.]+)": must be a time such .*`, "$1 $2: has no unit: write ${2}s for seconds, ${2}m for minutes"},
-	{`(?s)^(--[\w-]+): "(.*)": must be `, "$1 $2: must be "},
-	{`^(--[\w-]+): (-\S+): must `, "$1 $2: must "},
-	{`(?s)^(--[\w-]+): expected a valid 64 bit u?int but got "(.*)"$`, "$1 $2: must be a whole number"},
-	{`(?s)^(--[\w-]+): expected "<key>=<value>" but got "(.*)"$`, "$1 $2: must be KEY=VALUE"},
-	{`(?s)^(--[\w-]+): bool value must be .* but got "(.*)"$`, "$1 $2: takes no value"},
+// firstOf returns the first character.
+func firstOf(word string) string {
+	for i := range word {
+		if i > 0 {
+			return word[:i]
+		}
+	}
+	return word
 }
 
 // notACommand returns the error of a first word that is no command of repolock. Often it is the
 // program that was to be run, or what another tool calls the same thing.
-func notACommand(word string, rest []string, similar string) error {
-	hint, ours := "see repolock help", elsewhere(word)
+func notACommand(word string, rest []string) error {
+	hint, ours, like := "see repolock help", elsewhere[word], alike(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
-	case isBackup || ours == "" && similar == "" && runs(word):
+	case isBackup || ours == "" && like == "" && runs(word):
 		hint = underLock(word, rest)
 	case ours != "":
 		hint = "did you mean " + ours + "?"
 	case namesRepository(word):
 		hint = byFlag(word)
-	case similar != "" && word != "":
-		hint = "did you mean " + strings.ReplaceAll(similar, `"`, "") + "?"
+	case like != "":
+		hint = "did you mean " + like + "?"
 	}
 	if slices.Contains(rest, "--") && !strings.HasPrefix(hint, nothingRun) {
 		hint = nothingRun + "; " + hint
@@ -96,10 +99,19 @@ func notACommand(word string, rest []string, similar string) error {
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
 }
 
+// alike returns the commands that a word can be a misspelling or the beginning of.
+func alike(word string) string {
+	var all []string
+	for c := range commands() {
+		if word != "" && c.tag != hidden && (strings.HasPrefix(c.name, word) || distance(c.name, word) <= 2) {
+			all = append(all, c.name)
+		}
+	}
+	return strings.Join(all, ", ")
+}
+
 // notArgument returns where a word belongs that a command doesn't take, or "".
-func notArgument(word string, args []string) string {
-	field, _ := called(args)
-	command := commandName(field)
+func notArgument(command, word string, args []string) string {
 	switch {
 	case command == "break-lock" && len(word) >= leastID && strings.Trim(word, "0123456789abcdef") == "":
 		return "an id is named by a flag: --id " + word
@@ -124,18 +136,21 @@ func noCommand(word string, rest []string) error {
 // underLock says how a program is run under a lock.
 func underLock(word string, rest []string) string {
 	subcommand := ""
-	if slices.Contains(wrapped[:], filepath.Base(word)) {
-		subcommand = first(rest)
+	if i := slices.IndexFunc(rest, func(w string) bool { return !strings.HasPrefix(w, "-") }); i >= 0 && slices.Contains(wrapped[:], filepath.Base(word)) {
+		subcommand = rest[i]
 	}
-	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation(subcommand), strings.TrimSpace(word+" "+subcommand))
+	operation := "backup"
+	for of, subcommands := range operations {
+		if slices.Contains(subcommands, subcommand) {
+			operation = of
+		}
+	}
+	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, strings.TrimSpace(word+" "+subcommand))
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // which can have a password
 	}
 	return hint
 }
-
-// wrapped are programs that repolock is mostly wrapped around, installed here or not.
-var wrapped = [...]string{"restic", "borg", "kopia", "rclone", "cloudstic", "rustic", "duplicacy", "rsync"}
 
 // runs reports whether a word is a program on this machine.
 func runs(word string) bool {
@@ -143,58 +158,27 @@ func runs(word string) bool {
 	return err == nil
 }
 
-// operation returns the command of repolock for a command of a program.
-func operation(subcommand string) string {
-	switch subcommand {
-	case "restore", "extract", "mount", "dump":
-		return "restore"
-	case "prune", "forget", "compact", "delete", "gc", "maintenance", "rebuild-index", "repair", "recover":
-		return "prune"
-	default:
-		return "backup"
-	}
+// wrapped are programs that repolock is mostly wrapped around, installed here or not.
+var wrapped = [...]string{"restic", "borg", "kopia", "rclone", "cloudstic", "rustic", "duplicacy", "rsync"}
+
+// operations are commands of these programs by the command of repolock that they run under. All others
+// run under backup.
+var operations = map[string][]string{
+	"restore": {"restore", "extract", "mount", "dump"},
+	"prune":   {"prune", "forget", "compact", "delete", "gc", "maintenance", "rebuild-index", "repair", "recover"},
 }
 
-// elsewhere returns what other tools' names for commands of repolock mean here, or "".
-func elsewhere(word string) string {
-	switch word {
-	case "unlock":
-		return "release (of a script's own lock) or break-lock (of any holder's)"
-	case "break", "rm", "delete", "remove":
-		return "break-lock"
-	case "lock":
-		return "run, or acquire in a script"
-	case "exec":
-		return "run"
-	case "shared", "exclusive":
-		return "run --" + word
-	case "list", "ls", "locks", "list-locks", "show", "who", "info":
-		return "status"
-	case "watch", "top":
-		return "status --watch"
-	case "forget", "gc", "compact", "cleanup":
-		return "prune"
-	case "test", "check-store", "init":
-		return "doctor"
-	case "log", "logs", "audit":
-		return "history"
-	case "config":
-		return "repos"
-	case "refresh", "keepalive":
-		return "renew"
-	default:
-		return ""
-	}
-}
-
-// first returns the first word that is no flag.
-func first(words []string) string {
-	for _, w := range words {
-		if !strings.HasPrefix(w, "-") {
-			return w
-		}
-	}
-	return ""
+// elsewhere is what other tools' names for commands of repolock mean here.
+var elsewhere = map[string]string{
+	"unlock": "release (of a script's own lock) or break-lock (of any holder's)",
+	"break":  "break-lock", "rm": "break-lock", "delete": "break-lock", "remove": "break-lock",
+	"lock": "run, or acquire in a script", "exec": "run", "shared": "run --shared", "exclusive": "run --exclusive",
+	"list": "status", "ls": "status", "locks": "status", "list-locks": "status", "show": "status", "who": "status", "info": "status",
+	"watch": "status --watch", "top": "status --watch",
+	"forget": "prune", "gc": "prune", "compact": "prune", "cleanup": "prune",
+	"test": "doctor", "check-store": "doctor", "init": "doctor",
+	"log": "history", "logs": "history", "audit": "history",
+	"config": "repos", "refresh": "renew", "keepalive": "renew",
 }
 
 // distance is the number of letters to insert, delete or replace that makes b of a (Levenshtein).
@@ -215,4 +199,64 @@ func distance(a, b string) int {
 		}
 	}
 	return row[len(b)]
+}
+
+// notAFlag returns the error of a flag that the called command doesn't have. It can be a letter of a word
+// such as -wait.
+func notAFlag(args []string, flag, word string) error {
+	command := "backup" // which has the flags that most have
+	if c, ok := called(args); ok {
+		command = c.name
+	}
+	meant := ""
+	switch {
+	case strings.HasPrefix(flag, "--"):
+		meant = similar(command, flag)
+	case len(word) > len("-x"):
+		meant = similar(command, "-"+word)
+	}
+	if meant == "" {
+		return fault.New(fault.Usage, "unknown flag %.80s", flag) // not the name of a command
+	}
+	return fault.New(fault.Usage, "unknown flag %.80s: did you mean %s?", flag, meant)
+}
+
+// similar returns the flag of a command that a word was probably meant for, or "". It is none that has
+// little in common with the word, or is its opposite.
+func similar(command, word string) string {
+	word, _, _ = strings.Cut(word, "=")
+	name := strings.TrimPrefix(word, "--")
+	if ours := flagsElsewhere[name]; ours != "" {
+		return ours
+	}
+	best, at := "", 3
+	app := model()
+	for _, f := range visible(append(slices.Clone(nodeOf(app, command).Flags), app.Flags...)) {
+		switch d := distance(name, f.Name); {
+		case strings.HasPrefix(name, "no") && !strings.HasPrefix(f.Name, "no"):
+		case name != "" && strings.HasPrefix(f.Name, name):
+			return "--" + f.Name
+		case d < at && 2*d <= len(name):
+			best, at = "--"+f.Name, d
+		}
+	}
+	return best
+}
+
+// flagsElsewhere is what flags of other tools are called here.
+var flagsElsewhere = map[string]string{
+	"retry-lock": "--wait", "lock-wait": "--wait", "lock-timeout": "--wait", "timeout": "--wait", // restic, borg, others
+	"repository": "--repo", "repo-url": "--repo",
+	"conflict-exit-code": "--held-exit-code", // flock
+}
+
+// swallowed returns the hint for a command line without a command, one of whose flags has taken the
+// command's name as its value, or "".
+func swallowed(args []string) string {
+	for i, word := range args {
+		if _, ok := called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
+			return fmt.Sprintf("%s took %q as its value", args[i-1], word)
+		}
+	}
+	return ""
 }

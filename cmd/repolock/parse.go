@@ -2,11 +2,13 @@ package main
 
 import (
 	"cmp"
+	"fmt"
 	"io"
 	"reflect"
 	"slices"
 	"strings"
-	"unicode"
+	"sync"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -15,57 +17,115 @@ import (
 
 // parsed is a command line.
 type parsed struct {
-	cli      cli
-	file     settings
+	global
+	settings settings
 	selected *kong.Node // the command
 	helped   bool       // help was asked for, and printed
 }
 
 // parse reads a command line. It returns a value even with an error.
-//
-// Most of the time that it takes is for the description of commands that aren't called. So it
-// first tries a parser for one command alone. A command line that this accepts means the same to
-// the whole parser, which has no arguments before the command. If it accepts nothing, or prints
-// help, the whole parser decides.
 func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
-	if p := parseNarrowly(args); p != nil {
-		return p, nil
-	}
 	p := &parsed{}
-	return p, p.parse(args, func(options ...kong.Option) *kong.Kong {
-		return newParser(&p.cli, append(options, kong.Writers(stdout, stderr))...)
-	})
-}
-
-// parseNarrowly returns nil if the whole parser must decide.
-func parseNarrowly(args []string) *parsed {
-	p := &parsed{}
-	field, ok := called(args)
-	if !ok {
-		return nil
-	}
-	err := p.parse(args, func(options ...kong.Option) *kong.Kong { return newNarrowParser(&p.cli, field, options...) })
-	if err != nil || p.helped {
-		return nil
-	}
-	return p
-}
-
-// newNarrowParser returns a parser that knows the command of one field alone.
-func newNarrowParser(c *cli, field reflect.StructField, options ...kong.Option) *kong.Kong {
-	target := reflect.ValueOf(c).Elem().FieldByIndex(field.Index).Addr().Interface()
-	command := kong.DynamicCommand(commandName(field), field.Tag.Get("help"), "", target, string(field.Tag))
-	return complement(kong.Must(&c.global, append(options, noVars(), command, kong.Writers(io.Discard, io.Discard))...))
-}
-
-func (p *parsed) parse(args []string, newParser func(...kong.Option) *kong.Kong) error {
-	parser := newParser(kong.Exit(func(int) { p.helped = true }), kong.Resolvers(&p.file))
-	k, err := parser.Parse(args)
+	options := []kong.Option{kong.Writers(stdout, stderr), kong.Exit(func(int) { p.helped = true }), kong.Resolvers(&p.settings)}
+	k, err := newParser(&p.global, args, options...).Parse(args)
 	if err == nil && !p.helped {
 		p.selected = k.Selected()
 		err = cmp.Or(emptied(k), repeated(k))
 	}
-	return err
+	p.file, p.Sources = p.settings.file, p.settings.sources
+	if repo := p.settings.repo; repo != nil {
+		p.Repo, p.unknown, p.listed = repo.url, repo.err, repo.name
+	}
+	return p, err
+}
+
+// newParser returns a parser of command lines of these words. Most of the time that a parser takes is for
+// the description of the commands' flags. A command can't be called by a line without its name, so that it
+// is described by its name and its help alone.
+func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
+	options = slices.Concat(options, mappers(), []kong.Option{vars(), kong.Help(printHelp)})
+	for c := range commands() {
+		target := any(&struct{}{})
+		if slices.Contains(words, c.name) {
+			target = reflect.New(reflect.TypeOf(c.command)).Interface()
+		}
+		options = append(options, kong.DynamicCommand(c.name, c.help, "", target, c.tag))
+	}
+	parser := kong.Must(g, options...)
+	parser.Model.Name = "repolock"
+	parser.Model.Help = "Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."
+	parser.Model.HelpFlag.Help = "Show the help of a command, and exit."
+	return parser
+}
+
+// model describes all commands with their flags.
+func model() *kong.Application { return newParser(&global{}, names()).Model }
+
+// names are the names of all commands.
+func names() (all []string) {
+	for c := range commands() {
+		all = append(all, c.name)
+	}
+	return all
+}
+
+// mappers make decode the mapper of all values.
+func mappers() (options []kong.Option) {
+	for _, t := range []reflect.Type{reflect.TypeFor[time.Duration](), reflect.TypeFor[waitTime](), reflect.TypeFor[moment](), reflect.TypeFor[forPID]()} {
+		options = append(options, kong.TypeMapper(t, kong.MapperFunc(decode)))
+	}
+	for _, kind := range []reflect.Kind{reflect.String, reflect.Bool, reflect.Int, reflect.Uint64, reflect.Slice, reflect.Map} {
+		options = append(options, kong.KindMapper(kind, kong.MapperFunc(decode)))
+	}
+	return options
+}
+
+// kongs are kong's own mappers.
+var kongs = sync.OnceValue(func() *kong.Registry { return kong.NewRegistry().RegisterDefaults() })
+
+// decode reads a value as kong does, and words a mistake in it.
+func decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, kind := ctx.Scan.Peek(), target.Kind()
+	value := fmt.Sprintf("%.80q", token)
+	value = value[1 : len(value)-1]
+	mistake := func(of, words string) error {
+		if ctx.Value.Flag != nil {
+			of = strings.TrimSpace("--" + ctx.Value.Name + " " + of)
+		}
+		return fault.New(fault.Usage, "%s: %s", of, words)
+	}
+	switch isText := kind == reflect.String || kind == reflect.Slice || kind == reflect.Map; {
+	case ctx.Value.Flag == nil || kind == reflect.Bool || token.IsValue():
+	case token.IsEOL():
+		return mistake("", "its value is missing")
+	case !isText && strings.IndexAny(value, "0123456789") == 1: // -5
+		return mistake(value, "must not be negative")
+	default:
+		return mistake("", "its value is missing before "+value)
+	}
+	err := kongs().ForType(target.Type()).Decode(ctx, target)
+	choices := ctx.Value.EnumSlice()
+	isTime := target.Type() == reflect.TypeFor[time.Duration]()
+	switch {
+	case err == nil && (ctx.Value.Enum == "" || slices.Contains(choices, fmt.Sprint(target))):
+		return nil
+	case kind == reflect.Bool:
+		return mistake(value, "takes no value")
+	case value == "":
+		return mistake("", "its value is empty")
+	case err == nil:
+		return mistake(value, "must be one of "+strings.TrimPrefix(strings.Join(choices, ", "), ", "))
+	case kind == reflect.Map:
+		return mistake(value, "must be KEY=VALUE")
+	case kind == reflect.Int || kind == reflect.Uint64:
+		return mistake(value, "must be a whole number")
+	case (isTime || target.Type() == reflect.TypeFor[waitTime]()) && strings.Trim(value, "0123456789.") == "":
+		return mistake(value, fmt.Sprintf("has no unit: write %ss for seconds, %[1]sm for minutes", value))
+	case isTime:
+		return mistake(value, "must be a time such as 90s, 15m or 2h")
+	default:
+		return mistake(value, err.Error())
+	}
 }
 
 // emptied returns an error for a flag whose value on the command line is empty, unless it has the tag
@@ -120,42 +180,4 @@ func blank(v reflect.Value) bool {
 	default:
 		return false
 	}
-}
-
-// called returns the field of cli whose command the arguments might call: the first word that is
-// the name of one.
-func called(args []string) (field reflect.StructField, ok bool) {
-	commands := map[string]reflect.StructField{}
-	for f := range reflect.TypeFor[cli]().Fields() {
-		if _, ok := f.Tag.Lookup("cmd"); ok {
-			commands[commandName(f)] = f
-		}
-	}
-	if end := slices.Index(args, "--"); end >= 0 {
-		args = args[:end]
-	}
-	for _, word := range args {
-		if field, ok = commands[word]; ok {
-			break
-		}
-	}
-	return field, ok
-}
-
-// hidden reports whether the command of a field has no help.
-func hidden(field reflect.StructField) bool {
-	_, ok := field.Tag.Lookup("hidden")
-	return ok
-}
-
-// commandName returns the name that kong gives to the command of a field.
-func commandName(field reflect.StructField) string {
-	var name strings.Builder
-	for i, r := range field.Name {
-		if i > 0 && unicode.IsUpper(r) {
-			name.WriteByte('-')
-		}
-		name.WriteRune(unicode.ToLower(r))
-	}
-	return name.String()
 }

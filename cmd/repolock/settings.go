@@ -213,8 +213,8 @@ type flagCheck struct {
 
 func newFlagCheck() *flagCheck {
 	c := &flagCheck{}
-	c.parser = kong.Must(&c.flags, kong.NoDefaultHelp(), noVars(), kong.Resolvers(kong.ResolverFunc(
-		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))
+	c.parser = kong.Must(&c.flags, append(mappers(), vars(), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))...)
 	return c
 }
 
@@ -226,8 +226,7 @@ func (c *flagCheck) check(f config.Flags) error {
 		err = c.flags.check()
 	}
 	if err != nil {
-		err = corrected(err)
-		return errors.New(strings.TrimPrefix(err.Error(), "--"))
+		return errors.New(strings.TrimPrefix(mistaken(err, nil).Error(), "--"))
 	}
 	if c.flags.IfHeld == "wait" {
 		return errors.New(`if-held: must be fail or skip; waiting is wait = "forever"`)

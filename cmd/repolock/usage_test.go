@@ -9,11 +9,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-shellwords"
 
@@ -247,7 +247,7 @@ func TestEmptyValue(t *testing.T) {
 	t.Setenv("REPOLOCK_AUDIT", "")
 	t.Setenv("REPOLOCK_JOB", "")
 	dir := t.TempDir()
-	app := newParser(&cli{}).Model
+	app := model()
 	for _, node := range app.Children {
 		if node.Hidden {
 			continue
@@ -279,75 +279,38 @@ func TestEmptyValue(t *testing.T) {
 	assert.That(t, err == nil, "%v: %s", err, out)
 }
 
-// TestNarrowParser: the parser for one command knows it as the whole parser does, but for the
-// variables of help texts.
-func TestNarrowParser(t *testing.T) {
-	whole := newParser(&cli{}).Model
-	know := func(n *kong.Node) (known []string) {
-		known = append(known, n.Name, n.Help, n.Detail, fmt.Sprint("hidden ", n.Tag.Has("hidden")), fmt.Sprint("noconfig ", n.Tag.Has("noconfig")))
-		for _, group := range n.AllFlags(false) {
-			for _, f := range group {
-				known = append(known, f.String()+"|"+f.OrigHelp+"|"+f.Default+"|"+f.Enum)
-			}
-		}
-		for _, p := range n.Positional {
-			known = append(known, p.Summary()+p.OrigHelp)
-		}
-		return known
-	}
-	for _, child := range whole.Children {
-		field, ok := called([]string{"-q", child.Name, "version"})
-		if !ok {
-			t.Errorf("%s isn't found", child.Name)
-			continue
-		}
-		narrow := newNarrowParser(&cli{}, field).Model
-		assert.That(t, len(narrow.Children) == 1 && narrow.Name == whole.Name && narrow.Detail == whole.Detail,
-			"%s has %d commands beside it", child.Name, len(narrow.Children)-1)
-		assert.Equal(t, cmp.Diff(know(child), know(narrow.Children[0])), "")
-	}
-}
-
-// TestParseNarrowly: what the parser for one command accepts means the same to the whole parser,
-// and it accepts what is right.
-func TestParseNarrowly(t *testing.T) {
+// TestParse: a parser describes the commands that the words of a line can call, wherever they are, and
+// no flag's value is taken for one.
+func TestParse(t *testing.T) {
 	t.Setenv("REPOLOCK_REPO", "")
 	for _, c := range []struct {
-		args     []string
-		accepted bool
+		selects string // "": the line isn't accepted
+		args    []string
 	}{
-		{[]string{"backup", "--", "true"}, true},
-		{[]string{"-r", "x", "--json", "run", "--shared", "--ttl=20s", "--metadata", "A=b", "--", "sh", "-c", "status"}, true},
-		{[]string{"-qr", "x", "prune", "--wait", "forever", "restic", "--help"}, true},
-		{[]string{"break-lock", "--yes", "--id", "x"}, true},
-		{[]string{"acquire", "--exclusive", "--for-pid", "none"}, true},
-		{[]string{"doctor", "x", "--also", "a,b", "--also", "c"}, true},
-		{[]string{"--name", "x", "status", "-r", "y"}, true},
-		{[]string{"complete", "--", "-r", ""}, true},
-		{[]string{"-r", "backup", "run", "--no-lock", "--", "true"}, false}, // the wrong guess
-		{[]string{"--name=run", "--config", "prune", "backup", "--", "x"}, false},
-		{[]string{"breaklock"}, false},
-		{[]string{"--", "backup"}, false},
-		{[]string{"backup", "--help"}, false},
-		{[]string{"-qh", "run"}, false},
-		{[]string{"status", "--foo"}, false},
-		{[]string{"run", "--on-lost", "hope", "--", "x"}, false},
-		{nil, false},
+		{"backup", []string{"backup", "--", "true"}},
+		{"run", []string{"-r", "x", "--json", "run", "--shared", "--ttl=20s", "--metadata", "A=b", "--", "sh", "-c", "status"}},
+		{"prune", []string{"-qr", "x", "prune", "--wait", "forever", "restic", "--help"}},
+		{"acquire", []string{"acquire", "--exclusive", "--for-pid", "none"}},
+		{"doctor", []string{"doctor", "x", "--also", "a,b", "--also", "c"}},
+		{"status", []string{"--name", "x", "status", "-r", "y"}},
+		{"complete", []string{"complete", "--", "-r", ""}},
+		{"run", []string{"-r", "backup", "run", "--no-lock", "--", "true"}},
+		{"backup", []string{"--name=run", "--config=", "backup", "--wait=1s", "--", "x"}},
+		{"backup", []string{"--", "backup", "--", "true"}},
+		{"", []string{"breaklock"}},
+		{"", []string{"status", "--foo"}},
+		{"", []string{"run", "--on-lost", "hope", "--", "x"}},
+		{"", nil},
 	} {
-		narrow := parseNarrowly(c.args)
-		assert.That(t, narrow != nil == c.accepted, "%q: accepted: %t", c.args, narrow != nil)
-		whole := &parsed{}
-		err := whole.parse(c.args, func(options ...kong.Option) *kong.Kong {
-			return newParser(&whole.cli, append(options, kong.Writers(io.Discard, io.Discard))...)
-		})
-		if narrow == nil {
+		p, err := parse(c.args, io.Discard, io.Discard)
+		if p.selected == nil || c.selects == "" {
+			assert.That(t, err != nil && c.selects == "", "%q: %v", c.args, err)
 			continue
 		}
-		if err != nil || whole.helped || narrow.selected.Name != whole.selected.Name || !reflect.DeepEqual(narrow.cli.global, whole.cli.global) {
-			t.Errorf("%q: %s, %+v, and whole (%v) %+v", c.args, narrow.selected.Name, narrow.cli.global, err, whole)
-			continue
-		}
-		got, want := narrow.selected.Target.Interface(), whole.selected.Target.Interface()
+		whole := newParser(&global{}, append(slices.Clone(c.args), names()...))
+		k, err := whole.Parse(c.args)
+		assert.That(t, err == nil && p.selected.Name == c.selects && k.Selected().Name == c.selects, "%q: %s, %v", c.args, p.selected.Name, err)
+		got, want := p.selected.Target.Interface(), k.Selected().Target.Interface()
 		assert.That(t, reflect.DeepEqual(got, want), "%q: %+v, and whole %+v", c.args, got, want)
 	}
 }

@@ -115,7 +115,7 @@ func (w *console) event(e replock.Event) {
 		w.start(true)
 	case e.Kind == replock.EventWatching:
 		w.reporter.Event(e)
-	case e.Kind == replock.EventWaiting && !slices.Equal(names(e.Holders), names(was.Holders)):
+	case e.Kind == replock.EventWaiting && !slices.Equal(held(e.Holders), held(was.Holders)):
 		what := fmt.Sprintf("the %s lock", e.Mode)
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
@@ -144,8 +144,8 @@ func work(e replock.Event) string {
 	}
 }
 
-// names returns texts that distinguish holders.
-func names(holders []replock.Info) (names []string) {
+// held returns texts that distinguish holders.
+func held(holders []replock.Info) (names []string) {
 	for _, h := range holders {
 		names = append(names, h.ID+h.Key()+h.Holder)
 	}

@@ -44,10 +44,10 @@ func (f commandFlags) command(of string) ([]string, error) {
 		if len(word) == len("-x") && len(args) > 1 {
 			word += args[1] // kong has cut -wait in two
 		}
-		return nil, fault.As(fault.Usage, unknownFlag(of, args[0], word))
+		return nil, notAFlag([]string{of}, args[0], word)
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, fault.New(fault.Usage, "no command to run: write it after --")
+		return nil, errNoCommand
 	}
 	return args, nil
 }

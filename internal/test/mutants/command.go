@@ -81,7 +81,7 @@ var commandMutants = []mutant{
 	{"a dry run in JSON says that a held lock is free", "cmd/repolock/dryrun.go",
 		"out.Available = held == nil", "out.Available = true", test(ofCommand, "^TestScripts$/^dryrun$")},
 	{"a wait in a pipe names the same holders again and again", "cmd/repolock/waitline.go",
-		"case e.Kind == replock.EventWaiting && !slices.Equal(names(e.Holders), names(was.Holders)):", "case e.Kind == replock.EventWaiting:", test(ofCommand, "^TestNoSecondWithoutALine$")},
+		"case e.Kind == replock.EventWaiting && !slices.Equal(held(e.Holders), held(was.Holders)):", "case e.Kind == replock.EventWaiting:", test(ofCommand, "^TestNoSecondWithoutALine$")},
 	{"a drawing replaces the log that it is made of, through a link", "cmd/repolock/history.go",
 		"os.SameFile(from, to)", "from.Name() == to.Name()", test(ofCommand, "^TestScripts$/^history$")},
 
