@@ -62,3 +62,36 @@ func (t tokenArg) askAndShow(r *reporter, do string) error {
 	}
 	return r.result(h, words)
 }
+
+type checkCmd struct{ tokenArg }
+
+func (checkCmd) Help() string {
+	return `Looks into the repository, and so notices that the lock was broken. If the repository can't be reached, the lock is held as
+long as its lease lasts, and a warning says so. Exits with 79 if the lock was lost, and prints why, or if its keeper is gone.`
+}
+
+func (c checkCmd) run(r *reporter, _ global) (int, error) { return 0, c.askAndShow(r, "check") }
+
+type renewCmd struct{ tokenArg }
+
+func (renewCmd) Help() string {
+	return `The keeper refreshes its lock by itself. Renew before a step that takes nearly as long as the ttl and can't be interrupted.
+Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`
+}
+
+func (c renewCmd) run(r *reporter, _ global) (int, error) { return 0, c.askAndShow(r, "renew") }
+
+type releaseCmd struct{ tokenArg }
+
+func (releaseCmd) Help() string {
+	return `Exits with 79 if the lock was lost before, or if it is gone because it was released already or its keeper was killed: the
+work under it might not have been protected. Exits with 69 if the lock couldn't be deleted and is left to expire.`
+}
+
+func (c releaseCmd) run(r *reporter, _ global) (int, error) {
+	h, err := c.ask(r, "release")
+	if err != nil {
+		return 0, err
+	}
+	return 0, r.result(h, "")
+}

@@ -68,7 +68,7 @@ func joined(words []string) (out []string) {
 
 // completions returns the completions of the last word; of --flag=value, of the value.
 func completions(words []string) []string {
-	return complete.Words(model(), words, func(kind string) []string {
+	return complete.Words(newParser(&global{}, names()), words, func(kind string) []string {
 		switch kind {
 		case "file":
 			return []string{":file"}

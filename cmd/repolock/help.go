@@ -191,14 +191,14 @@ func sharedFlags(app *kong.Application) []*kong.Flag {
 	return slices.DeleteFunc(visible(nodeOf(app, "backup").Flags), func(f *kong.Flag) bool { return f.Tag.Get("brief") == "" })
 }
 
-// column is where the descriptions of flags begin.
-const column = 29
+// flagColumn is where the descriptions of flags begin.
+const flagColumn = 29
 
 // described returns the lines of a flag.
 func described(f *kong.Flag, help string) string {
 	name := "  " + man.Names(f)
-	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", column))
-	if len(name)+2 > column {
+	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", flagColumn))
+	if len(name)+2 > flagColumn {
 		return name + "\n" + lines + "\n"
 	}
 	return name + lines[len(name):] + "\n"

@@ -2,64 +2,17 @@ package main
 
 import (
 	"cmp"
-	"os"
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 
-	"golang.org/x/term"
-
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
-
-// Widths of a table beside that of a terminal.
-const (
-	allColumns = 0       // --wide: no bound, and whole ids and keys
-	narrowest  = 60      // of a terminal that is narrower
-	unbounded  = 1 << 30 // of a pipe or a file
-)
-
-// columnsOf returns the width of a table in a file: that of the terminal, or $COLUMNS.
-func columnsOf(f *os.File) int {
-	width := terminalWidth(f)
-	if width == 0 {
-		width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
-	}
-	if width <= 0 {
-		return unbounded
-	}
-	return max(width, narrowest)
-}
-
-// tableWidth is columnsOf stdout, or allColumns.
-func tableWidth(wide bool) int {
-	if wide {
-		return allColumns
-	}
-	return columnsOf(os.Stdout)
-}
-
-// terminalWidth returns 0 for a file that is no terminal.
-func terminalWidth(f *os.File) int {
-	width, _, err := term.GetSize(int(f.Fd()))
-	if err != nil {
-		return 0
-	}
-	return max(width, 0)
-}
-
-// lockColumn is a column of the table of locks.
-type lockColumn struct {
-	name string
-	cell func(found[replock.Info]) string
-	// drop is the turn in which the column is left out of a table that is too wide. 0 is never.
-	drop int
-	// least is the width to which cells are cut before a column is left out. 0 is never.
-	least int
-}
 
 // lockTable lists locks, one a line, the waiting ones last, and notes about some of them below. It
 // is at most width columns wide.
@@ -71,30 +24,36 @@ func lockTable(locks []found[replock.Info], width int) string {
 	for _, l := range locks {
 		ids = append(ids, l.lock.ID)
 	}
-	columns := []lockColumn{
-		{name: "VERDICT", cell: func(l found[replock.Info]) string { return verdict(l.lock) }},
-		{name: "MODE", cell: func(l found[replock.Info]) string { return l.lock.Mode.String() }},
-		{name: "OPERATION", cell: func(l found[replock.Info]) string { return text.Or(l.lock.Operation, "-") }, least: 12},
-		{name: "HOLDER", cell: func(l found[replock.Info]) string { return holderCell(l.lock) }, least: 24},
-		{name: "FOR", cell: func(l found[replock.Info]) string { return cell(heldFor(l.lock))(text.Duration) }, drop: 2},
-		{name: "LAST SEEN", cell: func(l found[replock.Info]) string { return cell(lastSeen(l.lock))(text.Ago) }, drop: 1},
-		{name: "ID", cell: func(l found[replock.Info]) string { return shortID(l.lock.ID, ids) }, drop: 3},
+	var columns []column
+	sorted := slices.SortedStableFunc(slices.Values(locks), func(a, b found[replock.Info]) int { return session.ByTurn(a.lock, b.lock) })
+	add := func(c column, cell func(replock.Info) string) {
+		for _, l := range sorted {
+			c.cells = append(c.cells, cell(l.lock))
+		}
+		columns = append(columns, c)
 	}
+	add(column{name: "VERDICT"}, verdict)
+	add(column{name: "MODE"}, func(i replock.Info) string { return i.Mode.String() })
+	add(column{name: "OPERATION", least: 12}, func(i replock.Info) string { return text.Or(i.Operation, "-") })
+	add(column{name: "HOLDER", least: 24}, holderCell)
+	add(column{name: "FOR", drop: 2}, func(i replock.Info) string { return cell(heldFor(i))(text.Duration) })
+	add(column{name: "LAST SEEN", drop: 1}, func(i replock.Info) string { return cell(lastSeen(i))(text.Ago) })
 	if width == allColumns {
-		columns = columns[:len(columns)-1]
-		columns = append(columns,
-			lockColumn{name: "SINCE", cell: func(l found[replock.Info]) string { return since(l.lock.Acquired) }},
-			lockColumn{name: "EXPIRES", cell: func(l found[replock.Info]) string { return left(l.lock) }},
-			lockColumn{name: "ID", cell: func(l found[replock.Info]) string { return text.Or(l.lock.ID, "-") }},
-			lockColumn{name: "KEY", cell: func(l found[replock.Info]) string { return text.Brief(l.lock.Key()) }},
-		)
+		add(column{name: "SINCE"}, func(i replock.Info) string { return since(i.Acquired) })
+		add(column{name: "EXPIRES"}, left)
+		add(column{name: "ID"}, func(i replock.Info) string { return text.Or(i.ID, "-") })
+		add(column{name: "KEY"}, func(i replock.Info) string { return text.Brief(i.Key()) })
+	} else {
+		add(column{name: "ID", drop: 3}, func(i replock.Info) string { return shortID(i.ID, ids) })
 	}
 	if slices.ContainsFunc(locks, func(l found[replock.Info]) bool { return l.place != "" }) {
-		columns = append(columns, lockColumn{name: "PLACE", cell: func(l found[replock.Info]) string { return text.Escape(cmp.Or(l.place, "-")) }, least: 20})
+		c := column{name: "PLACE", least: 20}
+		for _, l := range sorted {
+			c.cells = append(c.cells, text.Escape(cmp.Or(l.place, "-")))
+		}
+		columns = append(columns, c)
 	}
-	sorted := slices.Clone(locks)
-	slices.SortStableFunc(sorted, func(a, b found[replock.Info]) int { return session.ByTurn(a.lock, b.lock) })
-	shown := rows(columns, sorted, width)
+	shown := table(columns, width)
 	for _, l := range sorted {
 		shown += folded(notes(l.lock, ids, width == allColumns), width)
 	}
@@ -173,99 +132,182 @@ func left(i replock.Info) string {
 	}
 }
 
-// rows formats the cells of locks below the names of the columns.
-func rows(columns []lockColumn, locks []found[replock.Info], width int) string {
-	cells := make([][]string, len(columns))
-	natural := make([]int, len(columns))
-	for c, column := range columns {
-		cells[c] = []string{column.name}
-		for _, l := range locks {
-			cells[c] = append(cells[c], column.cell(l))
-		}
-		for _, s := range cells[c] {
-			natural[c] = max(natural[c], columnsIn(s))
-		}
+// refusal is the text of a HeldError for people: the lock, how many hold it, and the first of them.
+// It leaves out the keys, which Error has.
+func refusal(e session.HeldError) string {
+	does := "is locked"
+	if e.Place.Repo == "" || e.Place.Name != "" {
+		does = "is held"
 	}
-	widths := fitted(columns, natural, width)
-	var b strings.Builder
-	for row := range cells[0] {
-		line := ""
-		for c := range columns {
-			if widths[c] > 0 {
-				shown := cut(cells[c][row], widths[c])
-				line += shown + strings.Repeat(" ", widths[c]-columnsIn(shown)+2)
-			}
-		}
-		b.WriteString(strings.TrimRight(line, " ") + "\n")
+	if e.Waited >= time.Second/2 {
+		does = strings.Replace(does, "is", "is still", 1) + " after " + text.Duration(e.Waited)
 	}
-	return b.String()
+	by := " by "
+	if e.More == 0 && onlyWaiters(e.Holders) {
+		does, by = strings.Replace(strings.Replace(does, "locked", "reserved", 1), "held", "reserved", 1), " for "
+	}
+	s := e.Place.Title() + " " + does + by + holders(e.Holders, e.More, 0)
+	if e.Err != nil {
+		s += "; stopped waiting: " + text.Error(e.Err)
+	}
+	return s
 }
 
-// fitted returns the widths of columns in a table, 0 for one that is left out. Cells are cut to the
-// least of their column, then columns are left out, and then cells are cut to less.
-func fitted(columns []lockColumn, natural []int, width int) []int {
-	widths := slices.Clone(natural)
-	over := func() int {
-		n := -2 - width
-		for _, w := range widths {
-			if w > 0 {
-				n += w + 2
-			}
-		}
-		return n
-	}
-	for turn := 1; width > 0 && over() > 0; turn++ {
-		if shrink(columns, widths, over, false) {
-			break
-		}
-		at := slices.IndexFunc(columns, func(c lockColumn) bool { return c.drop == turn })
-		if at < 0 {
-			shrink(columns, widths, over, true)
-			break
-		}
-		left := widths
-		widths = slices.Clone(natural)
-		for c := range widths {
-			if left[c] == 0 || c == at {
-				widths[c] = 0
-			}
-		}
-	}
-	return widths
+// onlyWaiters reports whether a lock has no holder, but is reserved for those who wait.
+func onlyWaiters(locks []replock.Info) bool {
+	return len(locks) > 0 && !slices.ContainsFunc(locks, func(i replock.Info) bool { return !session.Waits(i) })
 }
 
-// shrink makes the widest columns that can be cut narrower until nothing is over, and reports
-// whether it could.
-func shrink(columns []lockColumn, widths []int, over func() int, below bool) bool {
-	for over() > 0 {
-		widest := -1
-		for c, column := range columns {
-			least := column.least
-			if below {
-				least = min(least, len(column.name))
-			}
-			if least > 0 && widths[c] > least && (widest < 0 || widths[c] > widths[widest]) {
-				widest = c
-			}
-		}
-		if widest < 0 {
-			return false
-		}
-		widths[widest]--
+// maxHolders is the number of holders that a message names.
+const maxHolders = 3
+
+// mostNamed is the number of holders that an event of a wait names at most. There can be more.
+const mostNamed = 16
+
+// holders describes the first of some locks, since after they were read, and says how many there
+// are. Waiters don't count as holders: it describes them only if there is no holder.
+func holders(all []replock.Info, more int, since time.Duration) string {
+	if len(all) == 0 {
+		return "a holder that wasn't seen"
 	}
-	return true
+	orMore := ""
+	if more == 0 && len(all) >= mostNamed {
+		orMore = " or more"
+	}
+	all = slices.SortedStableFunc(slices.Values(all), session.ByTurn)
+	waiting := ""
+	if n := slices.IndexFunc(all, session.Waits); n > 0 {
+		all, waiting = all[:n], othersWait(len(all)-n)
+	}
+	var words []string
+	for _, h := range all[:min(len(all), maxHolders)] {
+		words = append(words, holder(h, since))
+	}
+	s := strings.Join(words, "; ")
+	if n := len(all) + more; n > 1 {
+		s = fmt.Sprintf("%d%s: %s", n, orMore, s)
+	}
+	switch more += len(all) - len(words); {
+	case orMore != "":
+		s += "; … more: repolock status"
+	case more > 0:
+		s += fmt.Sprintf("; … %d more: repolock status", more)
+	}
+	return s + waiting
 }
 
-// folded breaks lines between words, and cuts a word that is longer than a line, as a key can be.
-func folded(lines string, width int) string {
-	if width == 0 || lines == "" {
-		return lines
+// othersWait says how many wait for the lock beside its holders.
+func othersWait(n int) string {
+	if n == 1 {
+		return "; 1 other waits"
 	}
-	var b strings.Builder
-	for line := range strings.Lines(lines) {
-		for part := range strings.Lines(hanging(strings.TrimSuffix(line, "\n"), width) + "\n") {
-			b.WriteString(cut(strings.TrimSuffix(part, "\n"), width) + "\n")
+	return fmt.Sprintf("; %d others wait", n)
+}
+
+// holder describes a lock, since after it was read: the operation, its process and user, how long
+// it has held or waited, and how long ago that process was seen.
+func holder(i replock.Info, since time.Duration) string {
+	if i.Verdict == replock.Unreadable {
+		s := fmt.Sprintf("an unreadable %s lock", i.Mode)
+		if seen, ok := lastSeen(i); ok {
+			s += ", written " + text.Ago(seen+since)
+		}
+		return s + ": " + text.Brief(i.Why)
+	}
+	s := who(i)
+	if i.Holder == "" && i.Why != "" && i.Verdict != replock.Doubtful {
+		return fmt.Sprintf("%s, whose lock can't be read just now: %s", s, text.Brief(i.Why))
+	}
+	if i.Operation != "" {
+		s = text.Or(i.Operation, "-") + " on " + s
+	}
+	if i.ProcessGone {
+		s += ", process gone"
+	} else if held, ok := heldFor(i); ok && i.State == replock.StateWaiting {
+		s += ", waiting for " + text.Duration(held+since)
+	} else if ok {
+		s += " for " + text.Duration(held+since)
+	} else if i.State == replock.StateWaiting {
+		s += ", waiting"
+	}
+	if seen, ok := lastSeen(i); ok {
+		s += ", last seen " + text.Ago(seen+since)
+	}
+	switch {
+	case i.ProcessGone:
+	case i.Verdict == replock.Stale:
+		s += ", stale"
+	case i.Verdict == replock.Doubtful:
+		s += ", perhaps stale: " + text.Brief(i.Why)
+	}
+	return s
+}
+
+// who names the machine, the process and the user of a lock: web1 (pid 782, root).
+func who(i replock.Info) string {
+	host, pid := process(i.Holder)
+	name := text.Or(host, "an unknown holder")
+	var parts []string
+	if pid != 0 {
+		parts = append(parts, fmt.Sprintf("pid %d", pid))
+	}
+	if strings.TrimSpace(i.User) != "" {
+		parts = append(parts, text.Brief(i.User))
+	}
+	if len(parts) > 0 {
+		name += " (" + strings.Join(parts, ", ") + ")"
+	}
+	return name
+}
+
+// process returns the two parts of a holder as repolock and Cloudstic write it: HOST (pid N). Of
+// any other text it returns the whole, and no pid.
+func process(holder string) (host string, pid int) {
+	if host, rest, ok := strings.Cut(holder, " (pid "); ok {
+		if digits, ok := strings.CutSuffix(rest, ")"); ok {
+			if pid, err := strconv.Atoi(digits); err == nil && pid > 0 {
+				return host, pid
+			}
 		}
 	}
-	return b.String()
+	return holder, 0
+}
+
+// heldFor returns how long ago a lock was acquired. Its holder wrote both times that are compared,
+// so that it doesn't matter what this machine's clock says. It reports false if the lock doesn't
+// say when it was acquired.
+func heldFor(i replock.Info) (time.Duration, bool) {
+	if i.Acquired.IsZero() {
+		return 0, false
+	}
+	if i.Expires.IsZero() || i.TTL <= 0 {
+		return max(clock.System{}.Now().Sub(i.Acquired), 0), true
+	}
+	refreshed := i.Expires.Add(-i.TTL)
+	return max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0), true
+}
+
+// lastSeen returns how long ago the holder wrote its lock. It reports false for a lock that isn't
+// written again while it is held.
+func lastSeen(i replock.Info) (time.Duration, bool) {
+	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
+		return 0, false
+	}
+	return max(i.Age, 0), true
+}
+
+// shortID is the beginning of an id that distinguishes it from all others. It is safe to show on a
+// terminal, because another program can have written the id.
+func shortID(id string, all []string) string {
+	const least = 8
+	for n := least; n < len(id); n++ {
+		unique := true
+		for _, other := range all {
+			unique = unique && (other == id || !strings.HasPrefix(other, id[:n]))
+		}
+		if unique {
+			return text.Brief(id[:n])
+		}
+	}
+	return text.Or(id, "-")
 }

@@ -7,7 +7,6 @@ import (
 	"runtime"
 	"strings"
 	"sync"
-	"text/tabwriter"
 	"time"
 
 	"github.com/mattn/go-isatty"
@@ -49,16 +48,6 @@ func (r *reporter) line(kind, message string) {
 		r.shown = shown
 	}
 	fmt.Fprintf(r.stderr, "%s%s\n%s", was, hanging("repolock: "+kind+text.Escape(message), terminalWidth(os.Stderr)), r.shown)
-}
-
-// hanging breaks a line that is wider than width between words, and indents the rest of it. 0 is no
-// bound: a log has whole lines.
-func hanging(line string, width int) string {
-	const indent = "  "
-	if width == 0 || columnsIn(line) <= width {
-		return line
-	}
-	return strings.TrimPrefix(text.Wrap(line, width, indent), indent)
 }
 
 // fail prints an error and returns its exit code.
@@ -181,15 +170,6 @@ func list(b *strings.Builder, indent string, lines []string) {
 		}
 		fmt.Fprintf(b, "%s%s\n", indent, text.Escape(line))
 	}
-}
-
-// aligned aligns the cells of rows, which have tabs between them.
-func aligned(rows ...string) string {
-	var b strings.Builder
-	t := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(t, strings.Join(rows, "\n"))
-	t.Flush()
-	return b.String()
 }
 
 // onTerminal reports whether stderr is a terminal that can erase a line, and we are in its

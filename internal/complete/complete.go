@@ -15,16 +15,12 @@ type Values func(kind string) []string
 // Words returns the candidates for the last of words, sorted. Words doesn't contain the
 // program's name, and isn't empty. For --flag=value the candidates are the value's. After a
 // candidate for a flag or a command there is a tab and what it is for.
-func Words(app *kong.Application, words []string, values Values) []string {
-	at := line{node: app.Node}
+func Words(parser *kong.Kong, words []string, values Values) []string {
 	last := len(words) - 1
-	for _, word := range words[:last] {
-		at.take(word)
-	}
-	typed := words[last]
+	at, typed := trace(parser, words[:last]), words[last]
 	var found []string
-	if name, value, ok := strings.Cut(typed, "="); ok && at.wantsFlag(name) {
-		typed, found = value, values.of(at.flag(name))
+	if _, value, ok := strings.Cut(typed, "="); ok && at.pending == nil && !at.ended && strings.HasPrefix(typed, "--") {
+		found, typed = values.of(at.flag(typed)), value
 	} else {
 		found = at.candidates(typed, values)
 	}
@@ -51,76 +47,50 @@ func (v Values) of(value *kong.Value) []string {
 type line struct {
 	node    *kong.Node  // the command, or the program before there is one
 	pending *kong.Value // the flag whose value comes next
-	args    int         // how many arguments of the command there are
+	next    *kong.Value // the argument that comes next, or nil
 	ended   bool        // the remaining words belong to another program
 }
 
-// take reads a word that is complete.
-func (l *line) take(word string) {
-	switch {
-	case l.pending != nil:
-		l.pending = nil
-	case l.ended:
-	case word == "--":
-		l.ended = true
-	case l.wantsFlag(word):
-		if flag := l.flag(word); flag != nil && !flag.IsBool() && !strings.Contains(word, "=") {
-			l.pending = flag
+// trace reads words as kong does. It skips a word that kong refuses.
+func trace(parser *kong.Kong, words []string) line {
+	ctx, _ := kong.Trace(parser, words)
+	l := line{node: ctx.Model.Node, ended: slices.Contains(words, "--")}
+	args := 0
+	for _, element := range ctx.Path {
+		if element.Command != nil && !element.Command.Hidden {
+			l.node = element.Command
 		}
-	case len(word) > 1 && word[0] == '-':
-		l.pending = l.short(word[1:])
-	default:
-		l.argument(word)
-	}
-}
-
-// wantsFlag reports whether a word is a long flag here.
-func (l *line) wantsFlag(word string) bool {
-	return l.pending == nil && !l.ended && strings.HasPrefix(word, "--")
-}
-
-// argument reads a command's name or an argument.
-func (l *line) argument(word string) {
-	for _, child := range visible(l.node) {
-		if child.Name == word {
-			l.node, l.args = child, 0
-			return
+		if element.Positional != nil {
+			args++
+			l.ended = l.ended || element.Positional.Passthrough
 		}
 	}
-	if positional := l.positional(); positional != nil && positional.Passthrough {
-		l.ended = true
+	if args < len(l.node.Positional) {
+		l.next = l.node.Positional[args]
 	}
-	l.args++
-}
-
-// positional returns the argument that comes next, or nil.
-func (l *line) positional() *kong.Value {
-	if l.args < len(l.node.Positional) {
-		return l.node.Positional[l.args]
+	if ctx.Error == nil || l.ended {
+		return l
 	}
-	return nil
-}
-
-// short reads short flags in one word, and returns the flag whose value comes next.
-func (l *line) short(flags string) *kong.Value {
-	for i, name := range flags {
-		for _, f := range l.flags() {
-			if f.Short == name && !f.IsBool() {
-				if i+len(string(name)) < len(flags) {
-					return nil // the remainder of the word is the value
-				}
-				return f.Value
-			}
+	rest := ctx.Path[len(ctx.Path)-1].Remainder()
+	at, refused := len(words)-len(rest), 1
+	word := words[at]
+	if rest[0] != word { // letters of -xyz
+		word = "-" + rest[0]
+	}
+	if flag := l.flag(word); flag != nil && !flag.IsBool() && !strings.Contains(word, "=") {
+		if l.pending = flag; len(rest) == 1 {
+			return l
 		}
+		refused = 2 // with its value
 	}
-	return nil
+	return trace(parser, slices.Concat(words[:at], words[at+refused:]))
 }
 
-// flag returns the flag that --NAME or --NAME=VALUE means, or nil.
+// flag returns the flag that --NAME, --NAME=VALUE or -x means, or nil.
 func (l *line) flag(word string) *kong.Value {
-	name, _, _ := strings.Cut(strings.TrimPrefix(word, "--"), "=")
+	name, _, _ := strings.Cut(word, "=")
 	for _, f := range l.flags() {
-		if f.Name == name {
+		if "--"+f.Name == name || "-"+string(f.Short) == word {
 			return f.Value
 		}
 	}
@@ -145,10 +115,12 @@ func (l *line) candidates(typed string, values Values) (found []string) {
 		}
 		return found
 	}
-	for _, child := range visible(l.node) {
-		found = append(found, described(child.Name, child.Help, child.Tag))
+	for _, child := range l.node.Children {
+		if !child.Hidden {
+			found = append(found, described(child.Name, child.Help, child.Tag))
+		}
 	}
-	return append(found, values.of(l.positional())...)
+	return append(found, values.of(l.next)...)
 }
 
 // described appends to a word what it is for: its tag brief, or else the first sentence of its help.
@@ -163,9 +135,4 @@ func described(word, help string, tag *kong.Tag) string {
 		return word
 	}
 	return word + "\t" + help
-}
-
-// visible returns a node's commands, without the hidden ones.
-func visible(node *kong.Node) []*kong.Node {
-	return slices.DeleteFunc(slices.Clone(node.Children), func(child *kong.Node) bool { return child.Hidden })
 }

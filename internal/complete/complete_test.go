@@ -65,7 +65,7 @@ func TestWords(t *testing.T) {
 		"exec -- --file=":      "",
 		"hide ":                "do exec",
 	} {
-		got := Words(app.Model, strings.Split(line, " "), values)
+		got := Words(app, strings.Split(line, " "), values)
 		for i, word := range got {
 			got[i], _, _ = strings.Cut(word, "\t")
 		}
@@ -97,7 +97,7 @@ func TestDescribed(t *testing.T) {
 		"--lev":    {"--level\tHow much"},
 		"--level ": {"high", "low"},
 	} {
-		if got := Words(app.Model, strings.Split(line, " "), nil); !slices.Equal(got, want) {
+		if got := Words(app, strings.Split(line, " "), nil); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", line, got, want)
 		}
 	}

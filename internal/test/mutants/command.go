@@ -48,7 +48,7 @@ var commandMutants = []mutant{
 		"case c.HeldCode == 0:", "case c.HeldCode < 0:", test(ofCommand, "^TestMistakes$")},
 	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
 		"errors.Is(err, syscall.ENOTDIR), ", "", test(ofCommand, "^TestMistakes$")},
-	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings_repository.go",
+	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings.go",
 		"case ok && isDir:", "case ok && isDir && word == entry.URL:", test(ofCommand, "^TestScripts$/^config$")},
 	{"a prune may run without its lock because the file says so of backups", "cmd/repolock/settings.go",
 		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, test(ofCommand, "^TestScripts$/^config$")},
@@ -72,9 +72,9 @@ var commandMutants = []mutant{
 	// What is shown.
 	{"a waiter whose lock is stale counts as waiting", "cmd/repolock/locktable.go",
 		"i.Verdict == replock.Live && i.State == replock.StateWaiting", "i.State == replock.StateWaiting", test(ofCommand, "^TestWaiterIsNoHolder$")},
-	{"a refusal by waiters alone names no one", "cmd/repolock/holders.go",
+	{"a refusal by waiters alone names no one", "cmd/repolock/locktable.go",
 		"session.Waits); n > 0", "session.Waits); n >= 0", test(ofCommand, "^TestWaiterIsNoHolder$")},
-	{"the time for which a lock is held ends at its last refresh", "cmd/repolock/holders.go",
+	{"the time for which a lock is held ends at its last refresh", "cmd/repolock/locktable.go",
 		"max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)", "max(refreshed.Sub(i.Acquired), 0)", test(ofCommand, "^TestScreens$")},
 	{"the dry run of a prune says that a shared lock isn't in its way", "cmd/repolock/dryrun.go",
 		"mode == replock.Shared && i.Mode == replock.Shared", "i.Mode == replock.Shared", test(ofCommand, "^TestScripts$/^dryrun$")},
@@ -88,6 +88,6 @@ var commandMutants = []mutant{
 	// The keeper.
 	{"check counts an answer that it has read after the lease's end", "cmd/repolock/ask.go",
 		`if do != "release" && a.Over(`, `if do == "renew" && a.Over(`, test(ofCommand, "^TestLateAnswer$")},
-	{"a keeper dies with the terminal of its script", "cmd/repolock/keeper.go",
+	{"a keeper dies with the terminal of its script", "cmd/repolock/acquire.go",
 		"signal.Ignore(syscall.SIGHUP, syscall.SIGINT, ", "signal.Ignore(syscall.SIGINT, ", test(ofCommand, "^TestKeeperIsApart$")},
 }
