@@ -37,17 +37,9 @@ func (x *exam) cleanUp(ctx context.Context) {
 // errStuck ends cleaning up when the store deletes nothing any more.
 var errStuck = fmt.Errorf("the store has deleted nothing for %v", haste)
 
-// leftOver returns an error if objects are left although deleting is allowed.
-func (x *exam) leftOver() error {
-	if n := len(x.report.Left); n > 0 && len(x.lacking(Delete)) == 0 {
-		return fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time", n, x.scratch)
-	}
-	return nil
-}
-
 // stillThere lists the scratch objects, without those known to be left.
 func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
-	if len(x.lacking(List)) > 0 {
+	if !x.granted(List) {
 		return nil
 	}
 	objects, err := x.listAll(ctx, 0, x.scratch)
@@ -68,7 +60,7 @@ func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (lef
 	var mu sync.Mutex
 	tried, told := 0, x.opts.Clock.Elapsed()
 	_ = inParallel(ctx, len(keys), func(ctx context.Context, i int) error {
-		err := x.remove(ctx, keys[i])
+		err := x.remove(ctx, x.writer(), keys[i])
 		if err == nil {
 			keys[i] = "" // which is no key
 		} else if refused(err) {
@@ -82,7 +74,7 @@ func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (lef
 		tried++
 		if now := x.opts.Clock.Elapsed(); now-told >= retell {
 			told = now
-			x.progress(fmt.Sprintf("cleaning up: %d of %d objects are left", len(keys)-tried, len(keys)))
+			x.opts.Progress(fmt.Sprintf("cleaning up: %d of %d objects are left", len(keys)-tried, len(keys)))
 		}
 		return nil
 	})

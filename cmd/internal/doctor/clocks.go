@@ -16,10 +16,9 @@ const slack = 50 * time.Millisecond
 type reading struct{ before, after, store time.Time }
 
 // bounds returns the least and the greatest difference of two clocks that all readings allow.
-// low is greater than high if the readings exclude each other.
-func bounds(all []reading) (low, high time.Duration) {
+// low is greater than high if the readings exclude each other. step is the store's resolution.
+func bounds(all []reading, step time.Duration) (low, high time.Duration) {
 	low, high = math.MinInt64, math.MaxInt64
-	step := resolution(all)
 	for _, one := range all {
 		// At some moment between before and after, the store's clock showed this time, or up
 		// to a step and the slack more.
@@ -44,31 +43,28 @@ const far = 2 * time.Second
 
 // clockOffset reports how far this machine's clock is ahead of the store's, from all listings,
 // or else from mod times. A wrong clock is no failure: it lets no client in.
-func (x *exam) clockOffset(context.Context) error {
+func (x *exam) clockOffset(context.Context) (Check, error) {
 	source, readings := "listing", x.readings
 	if len(readings) == 0 {
 		source, readings = "mod_time", x.stamps
 	}
 	if len(readings) == 0 {
-		x.add(Check{Name: ClockOffset, Result: Unknown, Detail: "the store reports no time"})
-		return nil
+		return Check{Result: Unknown, Detail: "the store reports no time"}, nil
 	}
-	low, high := bounds(readings)
+	low, high := bounds(readings, resolution(readings))
 	if low-high > far {
-		x.add(Check{Name: ClockOffset, Result: Warn, Detail: fmt.Sprintf(
-			"the times that the store reports differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))})
-		return nil
+		return Check{Result: Warn, Detail: fmt.Sprintf(
+			"the times that the store reports differ by %v among themselves, or this machine's clock was set meanwhile", (low - high).Round(time.Millisecond))}, nil
 	}
 	low, high = min(low, high), max(low, high)
 	offset, uncertainty := (low+high)/2, (high-low)/2
 	x.report.Clock = &Offset{offset.Seconds(), uncertainty.Seconds(), source}
-	c := Check{Name: ClockOffset, Result: OK, Detail: fmt.Sprintf("this machine is %s the store, give or take %v", ahead(offset), uncertainty.Round(time.Millisecond))}
+	c := passed(fmt.Sprintf("this machine is %s the store, give or take %v", ahead(offset), uncertainty.Round(time.Millisecond)))
 	if offset.Abs() > uncertainty+far {
 		c.Result = Warn
 		c.Detail += "; it lets no second holder in, but a crashed holder's lock may be watched for its ttl before it is passed"
 	}
-	x.add(c)
-	return nil
+	return c, nil
 }
 
 // ahead returns "5s ahead of", or "5s behind" for a negative difference.
@@ -84,74 +80,45 @@ const samples = 5
 
 // oneClock finds out whether one clock stamps objects and dates listings: an object that was
 // put just now must not be older or younger than that.
-func (x *exam) oneClock(ctx context.Context) error {
-	var pairs []pair
+func (x *exam) oneClock(ctx context.Context) (Check, error) {
+	var pairs []reading // of the clock that listings tell, and of the one that stamps objects
 	for i := range samples {
 		key := fmt.Sprintf("%sclock-%d", x.scratch, i)
-		p, err := x.compare(ctx, key)
-		if err != nil {
-			return err
+		start, before := x.opts.Clock.Elapsed(), x.opts.Clock.Now()
+		if _, err := x.put(ctx, key, "now"); err != nil {
+			return Check{}, err
 		}
-		if !p.stamped.IsZero() && !p.now.IsZero() {
-			pairs = append(pairs, p)
+		after := x.opts.Clock.Now()
+		page, err := x.page(ctx, 0, key, "")
+		if err != nil {
+			return Check{}, err
+		}
+		if len(page.Objects) == 0 || page.Objects[0].ModTime.IsZero() {
+			continue
+		}
+		stamped := page.Objects[0].ModTime
+		x.stamps = append(x.stamps, reading{before, after, stamped})
+		if !page.Now.IsZero() {
+			pairs = append(pairs, reading{stamped, stamped.Add(x.opts.Clock.Elapsed() - start), page.Now})
 		}
 	}
 	if len(pairs) == 0 {
-		x.add(Check{Name: OneClock, Result: Unknown, Detail: "listings don't tell the time; that of one's own lock is taken instead"})
-		return nil
+		return Check{Result: Unknown, Detail: "listings don't tell the time; that of one's own lock is taken instead"}, nil
 	}
-	worst := time.Duration(0)
-	for _, p := range pairs {
-		if d := p.apart(resolution(x.stamps), resolution(x.readings)); d.Abs() > worst.Abs() {
-			worst = d
-		}
+	low, high := bounds(pairs, resolution(x.readings))
+	high += resolution(x.stamps) + slack // a stamp can lag behind its clock
+	worst := max(low, 0)
+	if high < 0 && -high > worst {
+		worst = high
 	}
-	c := Check{Name: OneClock, Result: OK, Detail: "objects are stamped by the clock that listings tell"}
+	c := passed("objects are stamped by the clock that listings tell")
 	switch {
 	case worst != 0:
 		c.Result = Warn
-		c.Detail = fmt.Sprintf("listings tell a time that is %s the one that objects are stamped with", ahead(worst))
+		c.Detail = fmt.Sprintf("listings tell a time that is %s the one that objects are stamped with", ahead(-worst))
 	case !x.writer().Properties().StoreClock:
 		c.Result = Warn
 		c.Detail = "it can't be told whose clock stamps objects: perhaps that of the machine that writes"
 	}
-	x.add(c)
-	return nil
-}
-
-// pair is two times of a store: a mod time, and that of a listing at most elapsed later.
-type pair struct {
-	stamped, now time.Time
-	elapsed      time.Duration
-}
-
-// apart returns the least difference of the two clocks, 0 if it can be one clock.
-func (p pair) apart(stampStep, nowStep time.Duration) time.Duration {
-	d := p.now.Sub(p.stamped)
-	switch least, most := -nowStep-slack, p.elapsed+stampStep+slack; {
-	case d < least:
-		return d - least
-	case d > most:
-		return d - most
-	default:
-		return 0
-	}
-}
-
-// compare puts an object and lists it.
-func (x *exam) compare(ctx context.Context, key string) (pair, error) {
-	start, before := x.opts.Clock.Elapsed(), x.opts.Clock.Now()
-	if _, err := x.put(ctx, key, "now"); err != nil {
-		return pair{}, err
-	}
-	after := x.opts.Clock.Now()
-	page, err := x.list(ctx, 0, key, "")
-	if err != nil || len(page.Objects) == 0 {
-		return pair{}, err
-	}
-	stamped := page.Objects[0].ModTime
-	if !stamped.IsZero() {
-		x.stamps = append(x.stamps, reading{before, after, stamped})
-	}
-	return pair{stamped, page.Now, x.opts.Clock.Elapsed() - start}, nil
+	return c, nil
 }

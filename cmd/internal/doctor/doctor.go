@@ -14,6 +14,7 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
@@ -53,33 +54,69 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 		return Report{}, err
 	}
 	err = x.run(ctx)
-	x.progress("cleaning up")
+	x.opts.Progress("cleaning up")
 	x.cleanUp(ctx)
 	x.conclude(err)
-	if err == nil {
-		err = x.leftOver()
+	if n := len(x.report.Left); n > 0 && err == nil && x.granted(Delete) {
+		err = fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time", n, x.scratch)
 	}
 	return x.report, err
 }
 
-// trial is one kind of check, with the names of its checks in order.
-type trial struct {
-	what  string
-	names []string
-	needs []string // permissions, by the names of their checks
-	run   func(*exam, context.Context) error
+// Both tries out two ways to one repository, as through two gateways: an object written
+// through either must be in the listings through the other. The report is about writes through
+// the first way, its Also about writes through the second. opts.Others are more handles of the
+// first way.
+func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error) {
+	there, back := opts, opts
+	there.Others = append(slices.Clone(opts.Others), also)
+	back.Others = []store.Store{s}
+	report, err := Run(ctx, s, there)
+	if err != nil && !apart(report, err) {
+		return report, err
+	}
+	other, err := Run(ctx, also, back)
+	report.Also = &other
+	if apart(other, err) {
+		err = nil
+	}
+	return report, err
 }
 
-var trials = []trial{
-	{"whether it can be reached", []string{Reachable}, nil, (*exam).reach},
-	{"permissions", []string{List, Write, Read, Overwrite, Delete}, nil, (*exam).permissions},
-	{"list after write", []string{ListAfterWrite}, []string{List, Write}, (*exam).listAfterWrite},
-	{"if-none-match", []string{IfNoneMatch, IfNoneMatchRace, IfNoneMatchGone}, []string{Write, Read}, (*exam).ifNoneMatch},
-	{"if-match", []string{IfMatch, IfMatchRace, IfMatchAbsent}, []string{Write, Read, Overwrite}, (*exam).ifMatch},
-	{"conditional delete", []string{ConditionalDelete}, []string{Write, Read, Delete}, (*exam).conditionalDelete},
-	{"versions", []string{Versioning, ObjectLock}, nil, (*exam).describe},
-	{"clocks", []string{OneClock}, []string{List, Write}, (*exam).oneClock},
-	{"clocks", []string{ClockOffset}, []string{List}, (*exam).clockOffset},
+// apart reports whether an examination ended because the ways lead to two places, which its
+// report already says.
+func apart(r Report, err error) bool {
+	c, _ := r.Check(ListAfterWrite)
+	return c.Result == Fail && errors.Is(err, store.ErrNotFound)
+}
+
+// checks are all checks in order, with what Progress is called with, and the permissions that each
+// needs. One with an after isn't tried unless that check has succeeded. try returns a zero Check if
+// there is nothing to be tried. An error that says what the store does is a failed check, and any other
+// ends the examination.
+var checks = []struct {
+	name, what, after string
+	needs             []string
+	try               func(*exam, context.Context) (Check, error)
+}{
+	{Reachable, "whether it can be reached", "", nil, (*exam).reach},
+	{List, "permissions", "", nil, (*exam).list},
+	{Write, "permissions", "", nil, (*exam).write},
+	{Read, "permissions", "", nil, (*exam).read},
+	{Overwrite, "permissions", "", nil, (*exam).overwrite},
+	{Delete, "permissions", "", nil, (*exam).delete},
+	{ListAfterWrite, "list after write", "", []string{List, Write}, (*exam).listAfterWrite},
+	{IfNoneMatch, "if-none-match", "", []string{Write, Read}, ifNoneMatch.try},
+	{IfNoneMatchRace, "if-none-match", "", []string{Write, Read}, (*exam).ifNoneMatchRace},
+	{IfNoneMatchGone, "if-none-match", IfNoneMatch, []string{Write, Read, Delete}, ifNoneMatchGone.try},
+	{IfMatch, "if-match", "", []string{Write, Read, Overwrite}, ifMatch.try},
+	{IfMatchRace, "if-match", IfMatch, []string{Write, Read, Overwrite}, (*exam).ifMatchRace},
+	{IfMatchAbsent, "if-match", IfMatch, []string{Write, Read, Overwrite}, (*exam).ifMatchAbsent},
+	{ConditionalDelete, "conditional delete", "", []string{Write, Read, Delete}, (*exam).conditionalDelete},
+	{Versioning, "versions", "", nil, (*exam).versioning},
+	{ObjectLock, "versions", "", nil, (*exam).objectLock},
+	{OneClock, "clocks", "", []string{List, Write}, (*exam).oneClock},
+	{ClockOffset, "clocks", "", []string{List}, (*exam).clockOffset},
 }
 
 // exam is the state of Run.
@@ -88,19 +125,22 @@ type exam struct {
 	opts    Options
 	scratch string
 	report  Report
+	is      store.Description
+	tried   map[string]outcome // of conditions, by the names of their checks
 
 	mu       sync.Mutex                 // guards the rest while requests run in parallel
 	took     map[string][]time.Duration // answers, by kind of request
 	puts     map[string]int             // that can have been applied, by key
 	readings []reading                  // of the clock that listings tell
 	stamps   []reading                  // of the clock that stamps objects
-
-	ifNoneMatchIs, ifMatchIs outcome
 }
 
 func newExam(s store.Store, opts Options) (*exam, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.System{}
+	}
+	if opts.Progress == nil {
+		opts.Progress = func(string) {}
 	}
 	if opts.Prefix != "" && !strings.HasSuffix(opts.Prefix, "/") {
 		return nil, fmt.Errorf("%w: the scratch prefix %q doesn't end in a slash", store.ErrInvalidKey, opts.Prefix)
@@ -110,8 +150,7 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 		opts:   opts,
 		// In small letters: it has the form of a lock's name.
 		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
-		took:    map[string][]time.Duration{},
-		puts:    map[string]int{},
+		tried:   map[string]outcome{}, took: map[string][]time.Duration{}, puts: map[string]int{},
 	}
 	if err := store.CheckKey(x.scratch + "x"); err != nil {
 		return nil, fmt.Errorf("the scratch prefix %q: %w", opts.Prefix, err)
@@ -120,23 +159,30 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	return x, nil
 }
 
-// run goes through the trials until one can't be finished. It reports each check, if only as
-// unknown.
-func (x *exam) run(ctx context.Context) error {
-	var err error
-	for _, t := range trials {
-		why := "not tried"
-		if lacking := x.lacking(t.needs...); len(lacking) > 0 {
-			why = "not tried: it needs to " + strings.Join(lacking, " and ")
-		} else if err == nil {
-			x.progress(t.what)
-			err = x.settle(t, t.run(x, ctx))
-		}
-		for _, name := range t.names {
-			if !x.reported(name) {
-				x.add(Check{Name: name, Result: Unknown, Detail: why})
+// run makes the checks until the examination can't go on. It reports each check, if only as unknown.
+func (x *exam) run(ctx context.Context) (err error) {
+	what := ""
+	for _, check := range checks {
+		var c Check
+		if lacking := slices.DeleteFunc(slices.Clone(check.needs), x.granted); len(lacking) > 0 {
+			c = Check{Result: Unknown, Detail: "not tried: it needs to " + strings.Join(lacking, " and ")}
+		} else if err == nil && (check.after == "" || x.granted(check.after)) {
+			if what != check.what {
+				what = check.what
+				x.opts.Progress(what)
+			}
+			switch c, err = check.try(x, ctx); {
+			case settled(err):
+				c, err = Check{Result: Fail, Refused: refused(err), Detail: err.Error()}, nil
+			case err != nil:
+				c = Check{}
 			}
 		}
+		if c.Result == "" {
+			c = Check{Result: Unknown, Detail: "not tried"}
+		}
+		c.Name = check.name
+		x.report.Checks = append(x.report.Checks, c)
 	}
 	if err != nil && ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -144,47 +190,16 @@ func (x *exam) run(ctx context.Context) error {
 	return err
 }
 
-// settle makes a failed check of an error that says what the store does. Another error ends
-// the examination.
-func (x *exam) settle(t trial, err error) error {
-	i := slices.IndexFunc(t.names, func(name string) bool { return !x.reported(name) })
-	if err == nil || i < 0 {
-		return err
-	}
-	return x.permission(t.names[i], "", err)
-}
-
-// lacking returns the permissions that weren't found to be granted.
-func (x *exam) lacking(needs ...string) []string {
-	return slices.DeleteFunc(slices.Clone(needs), func(name string) bool {
-		c, found := x.report.Check(name)
-		return found && c.Result == OK
-	})
-}
-
-func (x *exam) reported(name string) bool {
-	_, found := x.report.Check(name)
-	return found
-}
-
-// add adds a check to the report and returns it.
-func (x *exam) add(c Check) *Check {
-	x.report.Checks = append(x.report.Checks, c)
-	return &x.report.Checks[len(x.report.Checks)-1]
-}
-
-func (x *exam) progress(what string) {
-	if x.opts.Progress != nil {
-		x.opts.Progress(what)
-	}
+// granted reports whether the check of a permission has succeeded.
+func (x *exam) granted(name string) bool {
+	c, _ := x.report.Check(name)
+	return c.Result == OK
 }
 
 // reach lists the locks, as each acquirer does.
-func (x *exam) reach(ctx context.Context) error {
+func (x *exam) reach(ctx context.Context) (Check, error) {
 	objects, err := x.listAll(ctx, 0, x.opts.Locks)
-	if err != nil {
-		return err
-	}
-	x.add(Check{Name: Reachable, Result: OK, Detail: fmt.Sprintf("it lists %d lock objects", len(objects))})
-	return nil
+	return passed(fmt.Sprintf("it lists %d lock objects", len(objects))), err
 }
+
+func passed(detail string) Check { return Check{Result: OK, Detail: detail} }

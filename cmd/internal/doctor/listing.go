@@ -23,24 +23,23 @@ const (
 // listAfterWrite tries out the guarantee that safety rests on: a listing that starts after a
 // put was answered shows the object, whichever client put it. It must show an object that is
 // overwritten meanwhile, too.
-func (x *exam) listAfterWrite(ctx context.Context) error {
+func (x *exam) listAfterWrite(ctx context.Context) (Check, error) {
 	prefix := x.scratch + "list/"
 	w := &witness{}
 	for i := range steady {
 		key := fmt.Sprintf("%ssteady-%d", prefix, i)
 		if _, err := x.put(ctx, key, "0"); err != nil {
-			return err
+			return Check{}, err
 		}
 		w.expect(key)
 	}
-	stop := x.overwrite(ctx, w.expected())
+	stop := x.overwriting(ctx, w.keys)
 	err := inParallel(ctx, puts, func(ctx context.Context, i int) error {
 		key := fmt.Sprintf("%snew-%03d", prefix, i)
 		if _, err := x.put(ctx, key, "new"); err != nil {
 			return err
 		}
-		w.expect(key)
-		want := w.expected()
+		want := w.expect(key)
 		objects, err := x.listAll(ctx, i+1, prefix)
 		if err != nil {
 			return err
@@ -48,18 +47,13 @@ func (x *exam) listAfterWrite(ctx context.Context) error {
 		w.judge(want, objects)
 		return nil
 	})
-	overwrites := stop()
-	if err != nil {
-		return err
-	}
-	x.add(w.check(overwrites))
-	return nil
+	return w.check(stop()), err
 }
 
 // overwriting overwrites objects until stop is called, which returns how often it did. stop
 // waits for the last put, so that no put is under way when all is deleted.
-func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
-	if len(x.lacking(Overwrite)) > 0 {
+func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int) {
+	if !x.granted(Overwrite) {
 		return func() int { return 0 }
 	}
 	var stopped atomic.Bool
@@ -67,7 +61,7 @@ func (x *exam) overwrite(ctx context.Context, keys []string) (stop func() int) {
 	go func() {
 		n := 0
 		for i := 0; !stopped.Load() && ctx.Err() == nil; i++ {
-			if _, err := x.putOnce(ctx, keys[i%len(keys)], fmt.Sprint(i), store.PutOptions{}); err == nil {
+			if x.putOnce(ctx, keys[i%len(keys)], fmt.Sprint(i), store.PutOptions{}) == nil {
 				n++
 			} else {
 				// Some stores take only so many writes a second of one key.
@@ -89,16 +83,11 @@ type witness struct {
 	first    string
 }
 
-func (w *witness) expect(key string) {
+// expect adds a key, and returns those that a listing which starts now must show.
+func (w *witness) expect(key string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.keys = append(w.keys, key)
-}
-
-// expected returns the keys that a listing which starts now must show.
-func (w *witness) expected() []string {
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	return w.keys[:len(w.keys):len(w.keys)]
 }
 
@@ -124,7 +113,7 @@ func (w *witness) judge(want []string, objects []store.Object) {
 }
 
 func (w *witness) check(overwrites int) Check {
-	c := Check{Name: ListAfterWrite, Result: OK, Counts: map[string]int{
+	c := Check{Result: OK, Counts: map[string]int{
 		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
 	}}
 	c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",

@@ -8,103 +8,77 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// permissions does once what a lock does, and reports each refusal. Without leave to write
-// there is nothing to read, overwrite or delete, but a refusal shows all the same.
-func (x *exam) permissions(ctx context.Context) error {
+// The checks of permissions do once what a lock does. Without leave to write there is nothing to
+// read, overwrite or delete, but a refusal shows all the same.
+
+func (x *exam) list(ctx context.Context) (Check, error) {
 	_, err := x.listAll(ctx, 0, x.scratch)
-	if err := x.permission(List, "objects may be listed", err); err != nil {
-		return err
-	}
-	key := x.scratch + "permissions"
-	_, err = x.put(ctx, key, "first")
-	if err := x.permission(Write, "objects may be written", err); err != nil {
-		return err
-	}
-	if err != nil {
-		return x.permissionsUnwritten(ctx, key)
-	}
-	err = x.reads(ctx, key, "first")
-	if err := x.permission(Read, "objects may be read", err); err != nil {
-		return err
-	}
-	readable := err == nil
-	_, err = x.put(ctx, key, "second")
-	if err == nil && readable {
-		err = x.reads(ctx, key, "second")
-	}
-	if err := x.permission(Overwrite, "objects may be overwritten", err); err != nil {
-		return err
-	}
-	overwritten := err == nil
-	err = x.remove(ctx, key)
-	if err == nil && readable {
-		err = x.gone(ctx, key)
-	}
-	if overwritten && refused(err) {
-		x.add(Check{Name: Delete, Result: Warn, Refused: true, Detail: err.Error() + "; released locks are emptied instead"})
-		return nil
-	}
-	return x.permission(Delete, "objects may be deleted", err)
+	return passed("objects may be listed"), err
 }
 
-// permissionsUnwritten tries the rest without an object.
-func (x *exam) permissionsUnwritten(ctx context.Context, key string) error {
-	_, err := x.get(ctx, 0, key)
-	if errors.Is(err, store.ErrNotFound) {
+// permitted is the key of the object of these checks, below the scratch prefix.
+const permitted = "permissions"
+
+func (x *exam) write(ctx context.Context) (Check, error) {
+	_, err := x.put(ctx, x.scratch+permitted, "first")
+	return passed("objects may be written"), err
+}
+
+func (x *exam) read(ctx context.Context) (Check, error) {
+	if x.granted(Write) {
+		return passed("objects may be read"), x.shows(ctx, "first")
+	}
+	_, err := x.get(ctx, 0, x.scratch+permitted)
+	switch {
+	case errors.Is(err, store.ErrNotFound):
 		err = nil
-	}
-	if refused(err) && len(x.lacking(List)) > 0 {
+	case refused(err) && !x.granted(List):
 		// Some stores hide whether there is an object from a client that may not list.
-		x.add(Check{Name: Read, Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"})
-	} else if err := x.permission(Read, "objects may be read", err); err != nil {
-		return err
+		return Check{Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"}, nil
 	}
-	x.add(Check{Name: Overwrite, Result: Unknown, Detail: "there is nothing to be overwritten"})
-	if err := x.remove(ctx, key); err != nil {
-		return x.permission(Delete, "", err)
+	return passed("objects may be read"), err
+}
+
+func (x *exam) overwrite(ctx context.Context) (Check, error) {
+	if !x.granted(Write) {
+		return Check{Result: Unknown, Detail: "there is nothing to be overwritten"}, nil
 	}
-	x.add(Check{Name: Delete, Result: Unknown, Detail: "there is nothing to be deleted"})
-	return nil
+	_, err := x.put(ctx, x.scratch+permitted, "second")
+	if err == nil && x.granted(Read) {
+		err = x.shows(ctx, "second")
+	}
+	return passed("objects may be overwritten"), err
+}
+
+func (x *exam) delete(ctx context.Context) (Check, error) {
+	err := x.remove(ctx, x.writer(), x.scratch+permitted)
+	switch {
+	case err == nil && !x.granted(Write):
+		return Check{Result: Unknown, Detail: "there is nothing to be deleted"}, nil
+	case err == nil && x.granted(Read):
+		err = x.shows(ctx, "")
+	case refused(err) && x.granted(Overwrite):
+		return Check{Result: Warn, Refused: true, Detail: err.Error() + "; released locks are emptied instead"}, nil
+	}
+	return passed("objects may be deleted"), err
 }
 
 // errWrong is returned when the store carried a request out wrongly.
 var errWrong = errors.New("the store doesn't do what it says")
 
-// reads reads a body back.
-func (x *exam) reads(ctx context.Context, key, want string) error {
-	switch c, err := x.get(ctx, 1, key); {
-	case errors.Is(err, store.ErrNotFound):
-		return fmt.Errorf("%w: %q was written, and isn't there", errWrong, key)
-	case err != nil:
+// shows checks that the object has this body, or that it is gone if want is "".
+func (x *exam) shows(ctx context.Context, want string) error {
+	key := x.scratch + permitted
+	c, err := x.get(ctx, 1, key)
+	switch {
+	case err != nil && !errors.Is(err, store.ErrNotFound):
 		return err
+	case err == nil && want == "":
+		return fmt.Errorf("%w: %q was deleted, and is still there", errWrong, key)
+	case err != nil && want != "":
+		return fmt.Errorf("%w: %q was written, and isn't there", errWrong, key)
 	case c.body != want:
 		return fmt.Errorf("%w: %q has another body than was written", errWrong, key)
-	}
-	return nil
-}
-
-// gone checks that an object was deleted.
-func (x *exam) gone(ctx context.Context, key string) error {
-	switch _, err := x.get(ctx, 1, key); {
-	case err == nil:
-		return fmt.Errorf("%w: %q was deleted, and is still there", errWrong, key)
-	case errors.Is(err, store.ErrNotFound):
-		return nil
-	default:
-		return err
-	}
-}
-
-// permission reports a permission that was tried. It returns an error that says nothing about
-// the permission.
-func (x *exam) permission(name, granted string, err error) error {
-	switch {
-	case err == nil:
-		x.add(Check{Name: name, Result: OK, Detail: granted})
-	case settled(err):
-		x.add(Check{Name: name, Result: Fail, Refused: refused(err), Detail: err.Error()})
-	default:
-		return err
 	}
 	return nil
 }
@@ -114,4 +88,33 @@ func refused(err error) bool { return errors.Is(err, store.ErrPermission) }
 // settled reports whether an error says what the store does, and not that it can't be reached.
 func settled(err error) bool {
 	return refused(err) || errors.Is(err, errWrong) || errors.Is(err, store.ErrInvalidKey) || errors.Is(err, store.ErrTooLarge)
+}
+
+// versioning asks the server whether it keeps what is overwritten or deleted. Not every server
+// answers.
+func (x *exam) versioning(ctx context.Context) (Check, error) {
+	if d, ok := x.writer().(store.Describer); ok {
+		var err error
+		x.is, err = repeat(ctx, x, "describe", "", d.Describe)
+		if err != nil && !settled(err) && !errors.Is(err, store.ErrConditionUnsupported) {
+			return Check{}, fmt.Errorf("asking the store about itself: %w", err)
+		}
+	}
+	x.report.Server = x.is.Server
+	return described(x.is.Versioning, "on: what is overwritten or deleted stays as a version, until a rule of the bucket or its writer removes it"), nil
+}
+
+func (x *exam) objectLock(context.Context) (Check, error) {
+	return described(x.is.ObjectLock, "on: versions may have to stay; locks work all the same"), nil
+}
+
+func described(a store.Answer, yes string) Check {
+	switch a {
+	case store.Yes:
+		return passed(yes)
+	case store.Unknown:
+		return Check{Result: Unknown, Detail: "the store doesn't tell"}
+	default:
+		return passed("off")
+	}
 }

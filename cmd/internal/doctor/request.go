@@ -31,15 +31,16 @@ func (x *exam) reader(n int) store.Store { return x.stores[n%len(x.stores)] }
 
 // put stores without a condition.
 func (x *exam) put(ctx context.Context, key, body string) (store.Object, error) {
-	return repeat(ctx, x, func(within time.Duration) (store.Object, error) {
+	return retry.Do(ctx, x.policy(), func(within time.Duration) (store.Object, error) {
 		return x.send(ctx, within, key, body, store.PutOptions{})
 	})
 }
 
 // putOnce sends exactly one request: if it was applied without an answer, its own condition
 // would refuse another.
-func (x *exam) putOnce(ctx context.Context, key, body string, opts store.PutOptions) (store.Object, error) {
-	return x.send(ctx, timeout, key, body, opts)
+func (x *exam) putOnce(ctx context.Context, key, body string, opts store.PutOptions) error {
+	_, err := x.send(ctx, timeout, key, body, opts)
+	return err
 }
 
 func (x *exam) send(ctx context.Context, within time.Duration, key, body string, opts store.PutOptions) (store.Object, error) {
@@ -73,17 +74,15 @@ type content struct {
 }
 
 func (x *exam) get(ctx context.Context, n int, key string) (content, error) {
-	return repeat(ctx, x, func(within time.Duration) (content, error) {
-		return once(ctx, x, within, "get", key, func(ctx context.Context) (content, error) {
-			body, object, err := x.reader(n).Get(ctx, key, maxBody)
-			return content{string(body), object}, err
-		})
+	return repeat(ctx, x, "get", key, func(ctx context.Context) (content, error) {
+		body, object, err := x.reader(n).Get(ctx, key, maxBody)
+		return content{string(body), object}, err
 	})
 }
 
-// list returns one page.
-func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Page, error) {
-	return repeat(ctx, x, func(within time.Duration) (store.Page, error) {
+// page returns one page of a listing.
+func (x *exam) page(ctx context.Context, n int, prefix, cursor string) (store.Page, error) {
+	return retry.Do(ctx, x.policy(), func(within time.Duration) (store.Page, error) {
 		sent := x.opts.Clock.Now()
 		page, err := once(ctx, x, within, "list", prefix, func(ctx context.Context) (store.Page, error) {
 			return store.Finite(x.reader(n)).List(ctx, prefix, cursor)
@@ -101,7 +100,7 @@ func (x *exam) list(ctx context.Context, n int, prefix, cursor string) (store.Pa
 // listAll returns the objects of all pages.
 func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []store.Object, err error) {
 	for cursor := ""; ; {
-		page, err := x.list(ctx, n, prefix, cursor)
+		page, err := x.page(ctx, n, prefix, cursor)
 		if err != nil {
 			return nil, err
 		}
@@ -112,23 +111,19 @@ func (x *exam) listAll(ctx context.Context, n int, prefix string) (objects []sto
 	}
 }
 
-func (x *exam) remove(ctx context.Context, key string) error {
-	return x.removeBy(ctx, x.writer(), key)
-}
-
-func (x *exam) removeBy(ctx context.Context, s store.Store, key string) error {
-	_, err := repeat(ctx, x, func(within time.Duration) (struct{}, error) {
-		return once(ctx, x, within, "delete", key, func(ctx context.Context) (struct{}, error) {
-			return struct{}{}, s.Delete(ctx, key)
-		})
-	})
+func (x *exam) remove(ctx context.Context, s store.Store, key string) error {
+	_, err := repeat(ctx, x, "delete", key, func(ctx context.Context) (struct{}, error) { return struct{}{}, s.Delete(ctx, key) })
 	return err
 }
 
-// repeat sends a request until it is answered, or refused for good, or the budget is used up.
+// policy repeats a request until it is answered, or refused for good, or the budget is used up.
 // The request must be one that can be applied twice.
-func repeat[T any](ctx context.Context, x *exam, send func(within time.Duration) (T, error)) (T, error) {
-	return retry.Do(ctx, retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent, Failed: x.opts.Failed}, send)
+func (x *exam) policy() retry.Policy {
+	return retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent, Failed: x.opts.Failed}
+}
+
+func repeat[T any](ctx context.Context, x *exam, kind, key string, send func(context.Context) (T, error)) (T, error) {
+	return retry.Do(ctx, x.policy(), func(within time.Duration) (T, error) { return once(ctx, x, within, kind, key, send) })
 }
 
 // once sends a request, notes how long its answer took, and gives the request up if it isn't
@@ -153,17 +148,12 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		}
 		op, _, _ := strings.Cut(kind, " ")
 		return a.v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
-	case answered(err):
+	case err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound): // it is an answer
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.took[kind] = append(x.took[kind], a.took)
 	}
 	return a.v, err
-}
-
-// answered reports whether the store has applied a request, or a condition wasn't met.
-func answered(err error) bool {
-	return err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound)
 }
 
 // workers is the number of requests that are under way at once.

@@ -3,7 +3,9 @@ package doctor
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -53,13 +55,13 @@ func label(name string) string {
 // plan returns what repolock does on a store that is fit.
 func (x *exam) plan() *Plan {
 	p := x.writer().Properties()
-	absent, match := x.ifNoneMatchIs == kept, x.ifMatchIs == kept
+	absent, match := x.worst(IfNoneMatch) == kept, x.worst(IfMatch) == kept
 
 	plan := &Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: Unreliable}
 	switch {
 	case p.IfAbsent == store.Kept && absent:
 		plan.Exclusive = 2
-	case p.IfAbsent == store.Claimed && x.ifNoneMatchIs == lacking:
+	case p.IfAbsent == store.Claimed && x.worst(IfNoneMatch) == lacking:
 		plan.Exclusive = 5 // one is spent on learning it
 	}
 	renewal := "a lock is renewed by a look and a put, in 2 round trips"
@@ -70,7 +72,7 @@ func (x *exam) plan() *Plan {
 		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
 	}
 	release := "a lock is released by deleting it"
-	if len(x.lacking(Delete)) > 0 {
+	if !x.granted(Delete) {
 		plan.Release = "empty_put"
 		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and a user with permission can remove them"
 	}
@@ -99,3 +101,34 @@ func (x *exam) staleness(p store.Properties) string {
 		return "a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's" + never
 	}
 }
+
+// Fitness returns that of the store, or of the other way to it if that is worse.
+func (r *Report) Fitness() Fitness {
+	if r.Also == nil || r.Verdict.Fitness == Unfit || r.Also.Verdict.Fitness == Fit {
+		return r.Verdict.Fitness
+	}
+	return r.Also.Verdict.Fitness
+}
+
+// requests are the kinds of requests, in the order of a report.
+var requests = []string{"list", "get", "put", "put if-none-match", "put if-match", "delete", "delete if-match"}
+
+func (x *exam) latency() []Latency {
+	summary := []Latency{}
+	for _, kind := range requests {
+		took := x.took[kind]
+		if len(took) == 0 {
+			continue
+		}
+		slices.Sort(took)
+		summary = append(summary, Latency{kind, len(took), milliseconds(rank(took, 50)), milliseconds(rank(took, 99))})
+	}
+	return summary
+}
+
+// rank returns the smallest of the sorted values that percent of them don't exceed.
+func rank(sorted []time.Duration, percent int) time.Duration {
+	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

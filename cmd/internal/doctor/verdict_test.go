@@ -1,9 +1,10 @@
 package doctor
 
 import (
-	"github.com/repolock/repolock/internal/test/assert"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestRank: rank returns the nearest rank.

@@ -1,0 +1,412 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"sync/atomic"
+
+	"github.com/repolock/repolock/store"
+)
+
+// outcome is the result of trying a kind of conditional request, the worse the greater.
+type outcome int
+
+const (
+	untried outcome = iota
+	kept
+	ignored
+	racy      // kept, unless several ask at once
+	lacking   // the server has no such condition
+	forbidden // it isn't allowed
+)
+
+// verdict returns the result of a check. Only a store that is declared to keep a condition
+// must keep it. A refusal is in the way of every lock.
+func (o outcome) verdict(declared store.Condition) Result {
+	switch {
+	case o == kept:
+		return OK
+	case o == forbidden, declared == store.Kept:
+		return Fail
+	default:
+		return Warn
+	}
+}
+
+// worst returns the worst outcome of the checks of a condition: of IfNoneMatch or IfMatch.
+func (x *exam) worst(of string) (worst outcome) {
+	for name, o := range x.tried {
+		if strings.HasPrefix(name, of) {
+			worst = max(worst, o)
+		}
+	}
+	return worst
+}
+
+// conditional returns the check of a conditional put.
+func (x *exam) conditional(name string, o outcome, detail string, counts map[string]int) Check {
+	declared := x.writer().Properties().IfMatch
+	if strings.HasPrefix(name, IfNoneMatch) {
+		declared = x.writer().Properties().IfAbsent
+	}
+	x.tried[name] = o
+	c := Check{Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts}
+	switch {
+	case c.Result == Warn:
+		c.Detail += "; repolock doesn't rely on it"
+	case c.Result == Fail && !c.Refused:
+		c.Detail += "; but the store is said to keep it"
+	}
+	return c
+}
+
+// condition is a condition of a request, which one caller at a time tries out step by step.
+type condition struct {
+	name  string // of the check
+	good  string // its detail if the condition is kept
+	steps []step
+	// bad is the detail if the condition is ignored, in place of the step that shows it, with relied behind it
+	// for a store that is declared to keep the condition, and instead for any other.
+	bad, relied, instead string
+}
+
+// step is one request, and its answer if the condition is kept: nil or unmet.
+type step struct {
+	what string
+	want error
+	send func(r request) (store.Object, error)
+	etag int    // that the request names: 0 is one of no body, and n that of the nth put
+	hint string // added to the detail if the request is refused although it should not be
+}
+
+var unmet = store.ErrPrecondition
+
+// request is what a step sends. Each step has another body.
+type request struct {
+	*exam
+	ctx             context.Context
+	key, body, etag string
+}
+
+func (r request) plain() (store.Object, error) {
+	o, err := r.put(r.ctx, r.key, r.body)
+	return r.tagged(o, err)
+}
+
+var ifAbsent = store.PutOptions{IfAbsent: true}
+
+func (r request) create() (store.Object, error) {
+	return r.send(r.ctx, timeout, r.key, r.body, ifAbsent)
+}
+
+func (r request) swap() (store.Object, error) {
+	if r.etag == "" {
+		return store.Object{}, fmt.Errorf("%w: the store reports no ETag", store.ErrConditionUnsupported)
+	}
+	o, err := r.send(r.ctx, timeout, r.key, r.body, store.PutOptions{IfMatch: r.etag})
+	return r.tagged(o, err)
+}
+
+// revive is swap on a key without an object.
+func (r request) revive() (store.Object, error) {
+	o, err := r.swap()
+	if errors.Is(err, store.ErrNotFound) {
+		err = unmet // as good an answer
+	}
+	return o, err
+}
+
+// tagged returns an object with its ETag, which some answers to a put leave out.
+func (r request) tagged(o store.Object, err error) (store.Object, error) {
+	if err == nil && o.ETag == "" {
+		var c content
+		c, err = r.get(r.ctx, 0, r.key)
+		o.ETag = c.object.ETag
+	}
+	return o, err
+}
+
+func (r request) delete() (o store.Object, err error) { return o, r.remove(r.ctx, r.writer(), r.key) }
+
+// deleteBeside deletes by another handle, because one that keeps versions removes its own delete marker.
+func (r request) deleteBeside() (o store.Object, err error) {
+	return o, r.remove(r.ctx, r.reader(1), r.key)
+}
+
+func (r request) deleteIf() (store.Object, error) {
+	return once(r.ctx, r.exam, timeout, "delete if-match", r.key, func(ctx context.Context) (o store.Object, err error) {
+		return o, r.writer().(store.ConditionalDeleter).DeleteIfMatch(ctx, r.key, r.etag)
+	})
+}
+
+const matched = "a wrong ETag was refused, and the right one taken"
+
+var (
+	// ifNoneMatch is a put that must not overwrite.
+	ifNoneMatch = condition{name: IfNoneMatch, good: "a put over an object was refused", steps: []step{
+		{what: "a put where there was nothing", send: request.create},
+		{what: "a put over an object", want: unmet, send: request.create},
+	}}
+	// ifNoneMatchGone is a put that must not overwrite on a key that was deleted, as each release deletes
+	// lock.exclusive.
+	ifNoneMatchGone = condition{
+		name: IfNoneMatchGone, good: "a put with If-None-Match on a key that was deleted was taken", steps: []step{
+			{what: "a plain put", send: request.plain},
+			{what: "a deletion", send: request.deleteBeside},
+			{what: "a put where something was deleted", send: request.create},
+		},
+		bad:     "the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)",
+		relied:  ": leave conditions=kept out of the URL",
+		instead: ": a process's first exclusive lock takes up to 10 round trips, and then repolock puts without the condition",
+	}
+	// ifMatch is a put that must only replace the object that was seen.
+	ifMatch = condition{name: IfMatch, good: matched, steps: []step{
+		{what: "a plain put", send: request.plain},
+		{what: "a put with a wrong ETag", want: unmet, send: request.swap},
+		// A server refuses this one if it compares ETags in another form.
+		{what: "a put with the right ETag", send: request.swap, etag: 1, hint: "; Ceph's gateway takes it without quotes: an s3: URL says so by if-match=unquoted"},
+		{what: "a put with the ETag before", want: unmet, send: request.swap, etag: 1},
+		{what: "a put with the next ETag", send: request.swap, etag: 2},
+	}}
+	// ifMatchAbsent is a put with If-Match on a key that was never there, and then on one that was deleted, as a
+	// broken lock's was. On a server that carries it out, a refresh could put a broken lock back.
+	ifMatchAbsent = condition{
+		name: IfMatchAbsent, good: "a put with If-Match on a key that isn't there was refused", steps: []step{
+			{what: "a put where nothing ever was", want: unmet, send: request.revive},
+			{what: "a plain put", send: request.plain},
+			{what: "a deletion", send: request.delete},
+			{what: "a put with the ETag of what was deleted", want: unmet, send: request.revive, etag: 1},
+		},
+		bad:     "the server takes If-Match on a key that isn't there (MinIO before September 2025)",
+		relied:  ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL",
+		instead: ": repolock looks before each put instead",
+	}
+	// conditionalDelete is a deletion of only the object that was seen. The lock doesn't need it.
+	conditionalDelete = condition{name: ConditionalDelete, good: matched, steps: []step{
+		{what: "a plain put", send: request.plain},
+		{what: "a deletion with a wrong ETag", want: unmet, send: request.deleteIf},
+		{what: "a deletion with the right ETag", send: request.deleteIf, etag: 1},
+	}}
+)
+
+// walk takes the steps one after another, until an answer isn't as it should be. It returns
+// an error that says nothing of the condition.
+func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, string, error) {
+	tags := []string{"00000000000000000000000000000000"}
+	for i, s := range c.steps {
+		r := request{exam: x, ctx: ctx, key: key, body: strconv.Itoa(i)}
+		if s.etag < len(tags) {
+			r.etag = tags[s.etag]
+		}
+		switch o, err := s.send(r); {
+		case err == nil && s.want == nil:
+			if o.ETag != "" {
+				tags = append(tags, o.ETag)
+			}
+		case errors.Is(err, unmet) && s.want == unmet:
+		case err == nil:
+			return ignored, fmt.Sprintf("ignored: %s was carried out", s.what), nil
+		case errors.Is(err, unmet):
+			return ignored, fmt.Sprintf("of no use: %s was refused%s", s.what, s.hint), nil
+		case errors.Is(err, store.ErrConditionUnsupported):
+			return lacking, noCondition(err), nil
+		case refused(err) && x.granted(Write) && x.granted(Overwrite) && x.granted(Delete):
+			return lacking, noCondition(errors.New(err.Error())), nil // the same request without it was taken
+		case refused(err):
+			return forbidden, err.Error(), nil
+		default:
+			return untried, "", err
+		}
+	}
+	return kept, c.good, nil
+}
+
+// noCondition is the detail of a condition with which the store takes no put.
+func noCondition(err error) string {
+	detail := "the store has no such condition"
+	if e, ok := errors.AsType[*store.Error](err); ok {
+		err = e.Err
+	}
+	if err == store.ErrConditionUnsupported || errors.Is(err, store.ErrConditionUnsent) {
+		return detail
+	}
+	return fmt.Sprintf("%s (%v)", detail, err)
+}
+
+// maxAfresh bounds how often a walk begins anew after a request without an answer: the store
+// can have applied it or not, so the next answer would say nothing.
+const maxAfresh = 4
+
+// afresh walks, each time with a key that was never used.
+func (c condition) afresh(ctx context.Context, x *exam) (outcome, string, error) {
+	for n := 1; ; n++ {
+		o, detail, err := c.walk(ctx, x, fmt.Sprintf("%s%s-%d", x.scratch, strings.ReplaceAll(c.name, "_", "-"), n))
+		if errors.Is(err, store.ErrConflict) && n == maxAfresh {
+			return lacking, noCondition(err), nil
+		}
+		if err == nil || n == maxAfresh || ctx.Err() != nil || store.Permanent(err) {
+			return o, detail, err
+		}
+	}
+}
+
+// try returns the check of the condition of a put.
+func (c condition) try(x *exam, ctx context.Context) (Check, error) {
+	o, detail, err := c.afresh(ctx, x)
+	if err != nil {
+		return Check{}, err
+	}
+	check := x.conditional(c.name, o, detail, nil)
+	switch {
+	case o != ignored || c.bad == "":
+	case check.Result == Fail:
+		check.Detail = c.bad + c.relied
+	default:
+		check.Detail = c.bad + c.instead
+	}
+	return check, nil
+}
+
+// ifMatchAbsent tries only the key that was never there if nothing may be deleted.
+func (x *exam) ifMatchAbsent(ctx context.Context) (Check, error) {
+	c := ifMatchAbsent
+	if !x.granted(Delete) {
+		c.steps = c.steps[:1]
+	}
+	return c.try(x, ctx)
+}
+
+func (x *exam) conditionalDelete(ctx context.Context) (Check, error) {
+	if _, ok := x.writer().(store.ConditionalDeleter); !ok {
+		return Check{Result: Unknown, Detail: "this backend doesn't offer it; repolock doesn't need it"}, nil
+	}
+	o, detail, err := conditionalDelete.afresh(ctx, x)
+	return Check{Result: min(o, lacking).verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"}, err
+}
+
+// A race has rounds; in each, racers ask at once for what one of them may have.
+const (
+	rounds = 20
+	racers = workers
+)
+
+// answers count the puts of a race. A put that got no answer can have been carried out.
+type answers struct{ won, unanswered atomic.Int32 }
+
+// race sends a racer's conditional put, and reports whether it was answered by the condition's refusal:
+// only then can the racer know that it didn't write.
+func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions, n *answers) (beaten bool, err error) {
+	switch err := x.putOnce(ctx, key, body, opts); {
+	case err == nil:
+		n.won.Add(1)
+	case errors.Is(err, unmet), errors.Is(err, store.ErrConditionUnsupported), refused(err):
+		return true, nil
+	case store.Permanent(err):
+		return false, err
+	default:
+		n.unanswered.Add(1)
+	}
+	return false, nil
+}
+
+// ifNoneMatchRace lets several racers put an object that can be put once.
+func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
+	alone := x.tried[IfNoneMatch]
+	if alone != kept && alone != ignored {
+		return Check{}, nil
+	}
+	var won, unanswered, over, under int
+	for r := range rounds {
+		key := fmt.Sprintf("%sif-none-match/round-%02d", x.scratch, r)
+		var n answers
+		err := inParallel(ctx, racers, func(ctx context.Context, i int) error {
+			_, err := x.race(ctx, key, fmt.Sprint(i), ifAbsent, &n)
+			return err
+		})
+		if err != nil {
+			return Check{}, err
+		}
+		w, u := int(n.won.Load()), int(n.unanswered.Load())
+		won, unanswered = won+w, unanswered+u
+		switch {
+		case w > 1:
+			over++
+		case w == 0 && u == 0:
+			under++
+		}
+	}
+	o, detail := kept, fmt.Sprintf("one winner in each of %d rounds of %d", rounds, racers)
+	if over+under > 0 {
+		word := "ignored"
+		if o = alone; o == kept {
+			o, word = racy, "racy"
+		}
+		detail = fmt.Sprintf("%s: %d of %d won, where one in each of %d rounds should have", word, won, rounds*racers, rounds)
+	}
+	return x.conditional(IfNoneMatchRace, o, detail, map[string]int{
+		"rounds": rounds, "puts": rounds * racers, "won": won, "unanswered": unanswered,
+		"rounds_with_several_winners": over, "rounds_without_winner": under,
+	}), nil
+}
+
+const (
+	// increments is how often each of the racers counts up.
+	increments = 3
+	// maxRefusals is more than all other racers together can cause.
+	maxRefusals = 4 * racers * increments
+)
+
+// ifMatchRace lets several racers count up one number: each reads it, and puts the next if it
+// hasn't changed. It would prove nothing more of a condition that one caller at a time finds ignored. After a put that got no answer a racer gives the increment up: it isn't known
+// whether it counted.
+func (x *exam) ifMatchRace(ctx context.Context) (Check, error) {
+	key := x.scratch + "if-match/count"
+	if _, err := x.put(ctx, key, "0"); err != nil {
+		return Check{}, err
+	}
+	var count answers
+	err := inParallel(ctx, racers, func(ctx context.Context, i int) error {
+		for range increments {
+			beaten := true
+			for try := 0; beaten && try < maxRefusals; try++ {
+				n, etag, err := x.number(ctx, i, key)
+				if err != nil {
+					return err
+				}
+				if beaten, err = x.race(ctx, key, strconv.Itoa(n+1), store.PutOptions{IfMatch: etag}, &count); err != nil {
+					return err
+				}
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		return Check{}, err
+	}
+	total, _, err := x.number(ctx, 0, key)
+	if err != nil {
+		return Check{}, err
+	}
+	n := int(count.won.Load())
+	lost := max(n-total, 0)
+	o, detail := kept, fmt.Sprintf("none of %d concurrent increments was lost", n)
+	if lost > 0 {
+		o, detail = racy, fmt.Sprintf("racy: %d of %d concurrent increments were lost", lost, n)
+	}
+	return x.conditional(IfMatchRace, o, detail, map[string]int{"increments": n, "lost": lost, "unanswered": int(count.unanswered.Load())}), nil
+}
+
+// number reads a number, and returns the ETag of its object as well.
+func (x *exam) number(ctx context.Context, reader int, key string) (n int, etag string, err error) {
+	c, err := x.get(ctx, reader, key)
+	if err != nil {
+		return 0, "", err
+	}
+	if n, err = strconv.Atoi(c.body); err != nil {
+		return 0, "", fmt.Errorf("%w: %q isn't a number", errWrong, key)
+	}
+	return n, c.object.ETag, nil
+}
