@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -29,8 +30,47 @@ type Span struct {
 	// Stops are the times in which the command was stopped. The last can have no end.
 	Stops []Stop `json:"-"`
 
-	seen                time.Time // when the lock was held according to its last event
-	repolock, suspended stops     // the stops by repolock, and those by a person
+	seen              time.Time // when the lock was held according to its last event
+	paused, suspended bool      // the command is stopped: by repolock, or by a person
+}
+
+// Stop is a time in which a command was stopped: by repolock, for its lost lock or for a look at
+// it, or by a person. Its end is zero if the log doesn't have it.
+type Stop struct{ From, To time.Time }
+
+// stop notes that one of the two causes of a stop begins, or is over. The command is stopped while
+// there is a cause.
+func (s *Span) stop(cause *bool, begins bool, at time.Time) {
+	was := s.paused || s.suspended
+	*cause = begins
+	is, n := s.paused || s.suspended, len(s.Stops)
+	switch {
+	case is == was:
+	case !is:
+		s.Stops[n-1].To = at
+	case n > 0 && s.Stops[n-1].To.Equal(at):
+		s.Stops[n-1].To = time.Time{} // it goes on
+	default:
+		s.Stops = append(s.Stops, Stop{From: at})
+	}
+}
+
+// StoppedFor returns how long the command was stopped, as far as the log has the ends.
+func (s *Span) StoppedFor() (d time.Duration) {
+	for _, stop := range s.Stops {
+		if !stop.To.IsZero() {
+			d += stop.To.Sub(stop.From)
+		}
+	}
+	return d
+}
+
+// StoppedSince returns when a stop began whose end the log doesn't have, or the zero time.
+func (s *Span) StoppedSince() time.Time {
+	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
+		return s.Stops[n-1].From
+	}
+	return time.Time{}
 }
 
 // Until returns the end of a span, or if that is unknown, when the lock would have expired
@@ -78,6 +118,56 @@ type History struct {
 	Removals []Removal
 }
 
+// Between returns the part of a history from since on and before until: locks that were held or
+// waited for at some time in between, and removals. A zero time is no limit.
+func (h History) Between(since, until time.Time) (part History) {
+	for _, s := range h.Spans {
+		if !s.Until().Before(since) && (until.IsZero() || s.Asked.Before(until)) {
+			part.Spans = append(part.Spans, s)
+		}
+	}
+	for _, m := range h.Removals {
+		if !m.At.Before(since) && (until.IsZero() || m.At.Before(until)) {
+			part.Removals = append(part.Removals, m)
+		}
+	}
+	return part
+}
+
+// place names the lock of a record: its repository, with #NAME behind it if the lock has a name, or
+// what the record has for another system's lock. It is the same for a repository that --repo names
+// and one of --also. It is "" if the record has no path.
+func (r Record) place() string {
+	path, beside := strings.CutPrefix(r.LockPath, "repo:")
+	path = strings.TrimPrefix(path, "file://")
+	end := strings.LastIndex(path, "/index/lock")
+	switch {
+	case beside:
+		repo, name, _ := strings.Cut(path, "#")
+		repo, _, _ = strings.Cut(repo, "?")
+		return strings.TrimSuffix(repo, "/") + "#" + name
+	case end < 0:
+		return path
+	case r.LockName != "" && r.LockName != "repository":
+		return path[:end] + "#" + r.LockName
+	default:
+		return path[:max(end, len("/"))]
+	}
+}
+
+// Several reports whether the locks of a history are of more than one place: locks of different
+// places don't exclude each other.
+func (h History) Several() bool {
+	places := map[string]bool{"": true} // not known
+	for _, s := range h.Spans {
+		places[s.Place] = true
+	}
+	for _, m := range h.Removals {
+		places[m.Place] = true
+	}
+	return len(places) > 2
+}
+
 // NewHistory puts the records of a log together.
 func NewHistory(records []Record) History {
 	var h History
@@ -109,9 +199,6 @@ func NewHistory(records []Record) History {
 			s.follow(r)
 		}
 	}
-	for _, s := range h.Spans {
-		s.Stops = union(s.repolock, s.suspended)
-	}
 	slices.SortStableFunc(h.Spans, func(a, b *Span) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Mode, b.Mode)) })
 	return h
 }
@@ -128,8 +215,8 @@ func (s *Span) follow(r Record) {
 	s.seen = r.Timestamp
 	switch r.Event {
 	case Released:
-		s.repolock.end(r.Timestamp)
-		s.suspended.end(r.Timestamp)
+		s.stop(&s.paused, false, r.Timestamp)
+		s.stop(&s.suspended, false, r.Timestamp)
 		if s.End.IsZero() {
 			s.End = r.Timestamp
 		}
@@ -151,15 +238,15 @@ func (s *Span) follow(r Record) {
 		if r.Event == GuardLost && r.Action != CommandStopped {
 			break // it runs on
 		}
-		s.repolock.begin(r.Timestamp)
+		s.stop(&s.paused, true, r.Timestamp)
 	case ClocksSettled, GuardReplaced:
-		s.repolock.end(r.Timestamp)
+		s.stop(&s.paused, false, r.Timestamp)
 	case Suspended:
-		s.suspended.begin(r.Timestamp)
+		s.stop(&s.suspended, true, r.Timestamp)
 	case Continued:
-		s.suspended.end(r.Timestamp)
+		s.stop(&s.suspended, false, r.Timestamp)
 	case Resumed:
-		s.repolock.end(r.Timestamp)
+		s.stop(&s.paused, false, r.Timestamp)
 		s.Lost, s.End, s.Outcome = false, time.Time{}, ""
 	case ReleaseFailed:
 		if s.End.IsZero() {

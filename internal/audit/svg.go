@@ -15,15 +15,13 @@ import (
 // drawing is a timeline that is being drawn.
 type drawing struct {
 	*Timeline
-	w   io.Writer
-	err error
+	strings.Builder
 }
 
 // WriteSVG draws a timeline: lanes of exclusive locks, and lanes of shared locks below, for each
-// place by itself. The
-// wait for a lock is drawn before it, and a refused lock is a cross.
+// place by itself. The wait for a lock is drawn before it, and a refused lock is a cross.
 func (t *Timeline) WriteSVG(w io.Writer) error {
-	d := &drawing{Timeline: t, w: w}
+	d := &drawing{Timeline: t}
 	end := t.stack()
 	height := end + lane + axis
 	d.print(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
@@ -39,15 +37,14 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 		d.print(`<text x="%d" y="36">%d older locks aren't drawn. repolock history --svg draws them with --until %s</text>`, left, t.Left, t.Begin.UTC().Format(time.RFC3339))
 	}
 	d.axis(height)
-	for _, g := range t.groups {
-		d.labels(g)
+	for i, g := range t.groups {
+		if t.heads(i) {
+			d.print(`<text x="4" y="%d" font-weight="bold">%s</text>`, g.y-5, tail(cmp.Or(g.place, "?")))
+		}
+		d.print(`<text x="4" y="%d">%s</text>`, g.y+lane-6, g.mode())
 	}
 	for _, m := range t.bars {
-		row := m.lane
-		if !m.exclusive {
-			row += d.exclusive(m.group)
-		}
-		d.mark(m, float64(m.group.y+row*lane))
+		d.mark(m, float64(m.group.y+m.lane*lane))
 	}
 	y := float64(end)
 	if len(t.dots) > 0 {
@@ -64,29 +61,8 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="%d"><title>%s</title></circle>`, m.x, y+lane/2, radius, title)
 	}
 	d.print(`</svg>`)
-	return d.err
-}
-
-// labels names the lanes of a place, and the place if there are several.
-func (d *drawing) labels(g *group) {
-	if d.several {
-		d.print(`<text x="4" y="%d" font-weight="bold">%s</text>`, g.y-5, tail(cmp.Or(g.place, "?")))
-	}
-	exclusive := d.exclusive(g)
-	if exclusive > 0 {
-		d.print(`<text x="4" y="%d">exclusive</text>`, g.y+lane-6)
-	}
-	if g.lanes(d.several) > exclusive {
-		d.print(`<text x="4" y="%d">shared</text>`, g.y+(exclusive+1)*lane-6)
-	}
-}
-
-// exclusive returns the number of lanes for exclusive locks.
-func (d *drawing) exclusive(g *group) int {
-	if d.several {
-		return len(g.exclusive)
-	}
-	return max(len(g.exclusive), 1)
+	_, err := io.WriteString(w, d.String())
+	return err
 }
 
 // maxTitle bounds each text of a title: other programs write locks and logs.
@@ -148,7 +124,7 @@ func (d *drawing) mark(m *mark, y float64) {
 
 // held draws the time in which a lock was held.
 func (d *drawing) held(m *mark, y float64) {
-	class := map[bool]string{true: "exclusive", false: "shared"}[m.exclusive]
+	class := m.group.mode()
 	from, to := d.x(m.Held), d.x(m.Until())
 	if m.count > 1 {
 		class += " several"
@@ -197,9 +173,7 @@ func (d *drawing) print(format string, args ...any) {
 			args[i] = xmlText(s)
 		}
 	}
-	if d.err == nil {
-		_, d.err = fmt.Fprintf(d.w, format+"\n", args...)
-	}
+	fmt.Fprintf(d, format+"\n", args...)
 }
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }

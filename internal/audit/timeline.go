@@ -42,25 +42,24 @@ type Timeline struct {
 	bars     []*mark
 	dots     []*dot
 	several  bool     // places
-	groups   []*group // by place; at least one
+	groups   []*group // by place, the exclusive locks of each first
 	steps    int      // of the search for lanes
 }
 
 // mark is a lock in a drawing, or several locks of one host and job.
 type mark struct {
-	*Span     // the first
-	count     int
-	lost      int
-	until     time.Time // of the last
-	x0, x1    float64
-	exclusive bool
-	group     *group
-	lane      int
-	name      string
-	nameX     float64
-	named     bool // the name is drawn
-	stops     [][2]float64
-	narrow    bool
+	*Span  // the first
+	count  int
+	lost   int
+	until  time.Time // of the last
+	x0, x1 float64
+	group  *group
+	lane   int
+	name   string
+	nameX  float64
+	named  bool // the name is drawn
+	stops  [][2]float64
+	narrow bool
 }
 
 // dot is a removal, or several.
@@ -128,18 +127,19 @@ func (s *Span) drawnUntil() time.Time {
 // mark makes bars of locks, which are in the order of their begin.
 func (t *Timeline) mark(spans []*Span) {
 	type kind struct {
-		exclusive, refused bool
-		name, place        string
+		group   *group
+		refused bool
+		name    string
 	}
 	last := map[kind]*mark{}
 	for _, s := range spans {
 		x0, end := t.x(s.Asked), t.x(s.drawnUntil())
-		m := &mark{Span: s, count: 1, until: s.drawnUntil(), x0: x0, x1: max(end, x0+narrow), exclusive: s.Mode == "exclusive", name: s.name()}
-		m.narrow = end-x0 <= narrow
+		m := &mark{Span: s, count: 1, until: s.drawnUntil(), x0: x0, x1: max(end, x0+narrow), name: s.name(), narrow: end-x0 <= narrow}
+		m.group = t.group(s.Place, s.Mode == "exclusive")
 		if s.Lost {
 			m.lost = 1
 		}
-		k := kind{m.exclusive, s.Held.IsZero(), m.name, s.Place}
+		k := kind{m.group, s.Held.IsZero(), m.name}
 		if before := last[k]; before != nil && before.narrow && m.narrow && m.x0-before.x1 < gap {
 			before.count++
 			before.lost += m.lost
@@ -191,6 +191,56 @@ func (t *Timeline) shapes() (n int) {
 	return n
 }
 
+// group is the lanes of one place and mode.
+type group struct {
+	place     string
+	exclusive bool
+	lanes     []*track
+	y         int // of the first lane
+}
+
+// group returns the lanes for a place and a mode. If there is one place, it is "": some records can lack it.
+func (t *Timeline) group(place string, exclusive bool) *group {
+	if !t.several {
+		place = ""
+	}
+	want := &group{place: place, exclusive: exclusive}
+	at, found := slices.BinarySearchFunc(t.groups, want, func(g, want *group) int {
+		return cmp.Or(cmp.Compare(g.place, want.place), cmp.Compare(g.mode(), want.mode()))
+	})
+	if !found {
+		t.groups = slices.Insert(t.groups, at, want)
+	}
+	return t.groups[at]
+}
+
+func (g *group) mode() string {
+	return map[bool]string{true: "exclusive", false: "shared"}[g.exclusive]
+}
+
+// heads reports whether the name of a place is above a group.
+func (t *Timeline) heads(i int) bool {
+	return t.several && (i == 0 || t.groups[i-1].place != t.groups[i].place)
+}
+
+// stack assigns the groups their height, and returns where the last ends. A place alone has a lane of each mode,
+// even an empty one.
+func (t *Timeline) stack() int {
+	if !t.several {
+		t.group("", true)
+		t.group("", false)
+	}
+	y := top
+	for i, g := range t.groups {
+		if t.heads(i) {
+			y += heading
+		}
+		g.y = y
+		y += max(len(g.lanes), 1) * lane
+	}
+	return y
+}
+
 // track is a lane that is being filled.
 type track struct {
 	end     float64
@@ -203,22 +253,17 @@ func (l *track) takes(m *mark) bool {
 	return m.x0 >= l.end && (m.nameX >= l.nameEnd || l.name == m.name)
 }
 
-// findLanes assigns each bar to the first lane of its place and mode that has room, before all to one
-// that has bars of its name. It reports whether there are enough lanes.
+// findLanes assigns each bar to the first lane of its group that has room, before all to one that has bars
+// of its name. It reports whether there are enough lanes.
 func (t *Timeline) findLanes() bool {
 	lanes := 0
 	for _, m := range t.bars {
 		m.nameX = max(left, min(m.x0, left+width-letter*float64(utf8.RuneCountInString(m.name))))
-		m.group = t.group(t.placeOf(m.Span))
-		tracks := &m.group.shared
-		if m.exclusive {
-			tracks = &m.group.exclusive
-		}
-		if m.lane = t.laneFor(m, *tracks); m.lane == len(*tracks) {
-			*tracks = append(*tracks, &track{end: left, nameEnd: left})
+		if m.lane = t.laneFor(m, m.group.lanes); m.lane == len(m.group.lanes) {
+			m.group.lanes = append(m.group.lanes, &track{end: left, nameEnd: left})
 			lanes++
 		}
-		l := (*tracks)[m.lane]
+		l := m.group.lanes[m.lane]
 		l.end = m.x1
 		if m.named = m.nameX >= l.nameEnd; m.named {
 			l.name, l.nameEnd = m.name, m.nameX+letter*float64(utf8.RuneCountInString(m.name)+1)
@@ -227,18 +272,7 @@ func (t *Timeline) findLanes() bool {
 			return false
 		}
 	}
-	if len(t.groups) == 0 {
-		t.group("")
-	}
 	return true
-}
-
-// placeOf returns the place whose lanes a lock is drawn in.
-func (t *Timeline) placeOf(s *Span) string {
-	if !t.several {
-		return "" // some records can lack it
-	}
-	return s.Place
 }
 
 // laneFor returns the lane that takes a bar, or the number of lanes if none does.

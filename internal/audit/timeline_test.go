@@ -187,8 +187,8 @@ func TestBarsThatTouch(t *testing.T) {
 	for _, m := range timeline.bars {
 		counts[m.count]++
 	}
-	if counts[1] != 4 || counts[996] != 1 || len(timeline.groups[0].shared) != 2 {
-		t.Errorf("bars by their numbers of locks: %v, in %d lanes", counts, len(timeline.groups[0].shared))
+	if lanes := len(timeline.groups[0].lanes); counts[1] != 4 || counts[996] != 1 || lanes != 2 {
+		t.Errorf("bars by their numbers of locks: %v, in %d lanes", counts, lanes)
 	}
 }
 
@@ -242,20 +242,17 @@ func TestPlaces(t *testing.T) {
 	timeline := two.Timeline()
 	var got []string
 	for _, g := range timeline.groups {
-		got = append(got, g.place)
+		got = append(got, fmt.Sprintf("%s %s %d", g.place, g.mode(), len(g.lanes)))
 	}
-	if !two.Several() || !slices.Equal(got, []string{"/a", "/b"}) {
+	if want := []string{"/a shared 2", "/b exclusive 1"}; !two.Several() || !slices.Equal(got, want) {
 		t.Fatalf("%t: %q", two.Several(), got)
-	}
-	if a, b := timeline.groups[0], timeline.groups[1]; len(a.shared) != 2 || len(a.exclusive) != 0 || len(b.shared) != 0 || len(b.exclusive) != 1 {
-		t.Errorf("lanes: %+v, %+v", a, b)
 	}
 	drawn := svg(t, two)
 	if a, b := strings.Index(drawn, ">/a<"), strings.Index(drawn, ">/b<"); a < 0 || b < a {
 		t.Errorf("the names are at %d and %d", a, b)
 	}
 	for i, g := range timeline.groups {
-		if timeline.stack(); i > 0 && g.y < timeline.groups[i-1].y+timeline.groups[i-1].lanes(true)*lane+heading {
+		if timeline.stack(); i > 0 && g.y < timeline.groups[i-1].y+len(timeline.groups[i-1].lanes)*lane+heading {
 			t.Errorf("%s begins at %d", g.place, g.y)
 		}
 	}

@@ -203,7 +203,7 @@ var roomsMutants = []mutant{
 		test("./internal/audit", "^TestRead$")},
 	{"a lock that is lost twice ended the second time", "internal/audit/span.go", "		if !s.Lost { // a resume that fails reports the loss again\n", "		if s.Lost || s.End.IsZero() {\n",
 		test("./internal/audit", "^TestHistory$")},
-	{"a command goes on when the first of two stops is over", "internal/audit/stop.go", "		case next.To.IsZero() || next.To.After(all[n-1].To):\n", "		case !next.To.IsZero() && next.To.Before(all[n-1].To):\n",
+	{"a command goes on when the first of two stops is over", "internal/audit/span.go", "	is, n := s.paused || s.suspended, len(s.Stops)\n", "	is, n := *cause, len(s.Stops)\n",
 		test("./internal/audit", "^TestStops$")},
 
 	// Files, sockets and processes.
@@ -289,7 +289,7 @@ var roomsMutants = []mutant{
 		test("./internal/config", "^TestLoadErrors$")},
 	{"the folder above a link's target isn't looked at", "internal/config/trust_unix.go", "			at = filepath.Dir(at)\n			continue\n", "			continue\n",
 		test("./internal/config", "^TestWayTrusted$")},
-	{"a lock that was asked for at the end of a time is in it", "internal/audit/between.go", "s.Asked.Before(until)) {", "!s.Asked.After(until)) {",
+	{"a lock that was asked for at the end of a time is in it", "internal/audit/span.go", "s.Asked.Before(until)) {", "!s.Asked.After(until)) {",
 		test("./internal/audit", "^TestLeftOut$")},
 	{"a resumed lock ended when it was lost", "internal/audit/span.go", "s.Lost, s.End, s.Outcome = false, time.Time{}, \"\"", "s.Lost, s.Outcome = false, \"\"",
 		test("./internal/audit", "^TestHistory$")},
