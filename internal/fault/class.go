@@ -106,6 +106,7 @@ var (
 	BatchUnsent          = &Class{says: BatchUnsupported.says, of: BatchUnsupported}
 	Conflict             = &Class{says: "another write of the object is under way"}
 	Credentials          = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "are these the credentials of this server, all of them, and still valid?"}
+	CredentialsLater     = &Class{says: "the credentials can't be retrieved now"} // their service might have them the next time
 	ReadOnly             = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "mount it writable; after an error of the disk, the kernel makes a file system read-only by itself"}
 	Permission           = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Permanent: true, Nothing: true, Advice: "locking needs to list, read and write below index/ in the repository, and should be able to delete"}
 	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true}

@@ -2,14 +2,13 @@ package minio
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"io"
 
 	"github.com/minio/minio-go/v7"
 
-	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
@@ -41,40 +40,35 @@ func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return body, err
 }
 
-// pageSize is the largest page of a server.
-const pageSize = 1000
-
-// List reads the objects of one request from the library's iterator. The cursor is the last
-// key.
-func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
-	var objects []store.Object
+// List sends the first request of the library's iterator. The cursor is the last key.
+func (c *client) List(ctx context.Context, prefix, cursor string) error {
 	no := false
-	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
-		Prefix: prefix, Recursive: true, MaxKeys: pageSize, StartAfter: cursor, FetchOwner: &no,
-	}) {
-		if errors.Is(o.Err, httptransport.ErrPageEnd) {
-			if len(objects) == 0 {
-				return nil, "", fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
-			}
-			return objects, objects[len(objects)-1].Key, nil
-		}
-		if o.Err != nil {
-			return nil, "", o.Err
-		}
-		objects = append(objects, store.Object{Key: o.Key, ETag: o.ETag, Size: o.Size, ModTime: o.LastModified})
-		if len(objects) == pageSize {
-			return objects, o.Key, nil
-		}
-	}
-	return objects, "", ctx.Err()
+	return c.first(ctx, minio.ListObjectsOptions{Prefix: prefix, StartAfter: cursor, FetchOwner: &no})
 }
 
-func (c *client) Delete(ctx context.Context, key, version string) error {
+func (c *client) Versions(ctx context.Context, key string) error {
+	return c.first(ctx, minio.ListObjectsOptions{Prefix: key, WithVersions: true})
+}
+
+// first sends the first request of a listing. If the page is empty and isn't the last, the library begins a second.
+func (c *client) first(ctx context.Context, opts minio.ListObjectsOptions) error {
+	opts.Recursive, opts.MaxKeys = true, 1000
+	for o := range c.api.ListObjectsIter(ctx, c.bucket, opts) {
+		if o.Err != nil && !errors.Is(o.Err, httptransport.ErrPageEnd) {
+			return o.Err
+		}
+		break
+	}
+	return ctx.Err()
+}
+
+// Delete ignores ifMatch, which Store doesn't pass to this client.
+func (c *client) Delete(ctx context.Context, key, version, _ string) error {
 	return c.api.RemoveObject(ctx, c.bucket, key, minio.RemoveObjectOptions{VersionID: version})
 }
 
 // DeleteAll reads the library's iterator, which sends one request for up to 1000 keys.
-func (c *client) DeleteAll(ctx context.Context, keys []string) ([]s3api.Deleted, error) {
+func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := func(yield func(minio.ObjectInfo) bool) {
 		for _, key := range keys {
 			if !yield(minio.ObjectInfo{Key: key}) {
@@ -84,47 +78,24 @@ func (c *client) DeleteAll(ctx context.Context, keys []string) ([]s3api.Deleted,
 	}
 	results, err := c.api.RemoveObjectsWithIter(ctx, c.bucket, objects, minio.RemoveObjectsOptions{})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var deleted []s3api.Deleted
+	deleted := false
 	for r := range results {
-		if r.Err != nil {
-			err = r.Err
-			continue
-		}
-		deleted = append(deleted, s3api.Deleted{Key: r.ObjectName, Marker: r.DeleteMarkerVersionID})
+		err, deleted = cmp.Or(r.Err, err), deleted || r.Err == nil
 	}
-	if len(deleted) == 0 {
-		return nil, err
+	if deleted {
+		return ctx.Err()
 	}
-	return deleted, ctx.Err()
+	return err
 }
 
-func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
-	var versions []s3api.Version
-	for o := range c.api.ListObjectsIter(ctx, c.bucket, minio.ListObjectsOptions{
-		Prefix: key, Recursive: true, MaxKeys: pageSize, WithVersions: true,
-	}) {
-		if errors.Is(o.Err, httptransport.ErrPageEnd) {
-			break
-		}
-		if o.Err != nil {
-			return nil, o.Err
-		}
-		versions = append(versions, s3api.Version{Key: o.Key, ID: o.VersionID, Marker: o.IsDeleteMarker})
-		if len(versions) == pageSize {
-			break
-		}
-	}
-	return versions, ctx.Err()
+func (c *client) Versioning(ctx context.Context) error {
+	_, err := c.api.GetBucketVersioning(ctx, c.bucket)
+	return err
 }
 
-func (c *client) Versioning(ctx context.Context) (bool, error) {
-	v, err := c.api.GetBucketVersioning(ctx, c.bucket)
-	return v.Enabled(), err
-}
-
-func (c *client) ObjectLock(ctx context.Context) (bool, error) {
-	lock, _, _, _, err := c.api.GetObjectLockConfig(ctx, c.bucket)
-	return lock == "Enabled", err
+func (c *client) ObjectLock(ctx context.Context) error {
+	_, _, _, _, err := c.api.GetObjectLockConfig(ctx, c.bucket)
+	return err
 }

@@ -12,6 +12,8 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -56,9 +58,9 @@ type chain struct {
 }
 
 // RetrieveWithCredContext returns the credentials of the first provider that has some. If none has,
-// the error is an s3api.PassingError if one might have some later.
+// the error is a fault.CredentialsLater if one might have some later.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	var passing error
+	var later error
 	for _, p := range c.providers {
 		asked := &service{next: cmp.Or(cc.Client.Transport, http.DefaultTransport)}
 		client := &http.Client{Transport: asked, Timeout: serviceTimeout}
@@ -73,11 +75,11 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 		case err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "":
 			c.current = p
 			return v, nil
-		case err != nil && passing == nil:
-			passing = asked.passing(err)
+		case err != nil && later == nil:
+			later = s3api.CredentialsLater(asked.status, asked.guessed, err)
 		}
 	}
-	return credentials.Value{SignerType: credentials.SignatureAnonymous}, passing
+	return credentials.Value{SignerType: credentials.SignatureAnonymous}, later
 }
 
 // Retrieve is for the library's older callers.
@@ -104,17 +106,6 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// passing returns an s3api.PassingError if a provider that failed might have credentials later.
-func (s *service) passing(err error) error {
-	switch {
-	case s.status >= 300:
-		return s3api.StatusPasses(s.status)
-	case s.guessed:
-		return nil
-	}
-	return s3api.FailurePasses(err)
-}
-
 // Signable returns an error if there is nothing to sign with: the library would then send
 // anonymous requests. It caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
@@ -130,11 +121,8 @@ func (c *client) Signable(ctx context.Context) error {
 
 func (c *client) signable() error {
 	v, err := c.api.GetCreds()
-	if missing := (aliasError{}); errors.As(err, &missing) {
-		return missing
-	}
-	if passing := (s3api.PassingError{}); errors.As(err, &passing) {
-		return passing
+	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // an alias, or the chain
+		return err
 	}
 	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
 		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")

@@ -14,6 +14,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/store"
@@ -71,9 +72,6 @@ type mcAlias struct {
 
 var _ credentials.Provider = (*mcAlias)(nil)
 
-// aliasError is the reason that an alias has no credentials. It shows no secrets.
-type aliasError struct{ error }
-
 // mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
 var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
 
@@ -94,7 +92,7 @@ func (a *mcAlias) read() (credentials.Value, error) {
 	if url, ok := os.LookupEnv(variable); ok {
 		m := mcHost.FindStringSubmatch(url)
 		if m == nil || m[1] == "" || m[2]+m[4] == "" {
-			return credentials.Value{}, aliasError{fmt.Errorf("%.80s has no credentials: it is https://KEY:SECRET@HOST", variable)}
+			return credentials.Value{}, fault.New(store.ErrConfig, "%.80s has no credentials: it is https://KEY:SECRET@HOST", variable)
 		}
 		return credentials.Value{AccessKeyID: m[1], SecretAccessKey: m[2] + m[4], SessionToken: m[3], SignerType: credentials.SignatureV4}, nil
 	}
@@ -103,11 +101,11 @@ func (a *mcAlias) read() (credentials.Value, error) {
 	var all struct{ Aliases, Hosts map[string]host } // by mc's version
 	switch text, err := read(file); {
 	case file == "":
-		return credentials.Value{}, aliasError{fmt.Errorf("mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", a.name, variable)}
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", a.name, variable)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc: %w", a.name, err)}
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %w", a.name, err)
 	case err == nil && json.Unmarshal(text, &all) != nil:
-		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", a.name, file)}
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", a.name, file)
 	}
 	h, ok := all.Aliases[a.name]
 	if !ok {
@@ -115,9 +113,9 @@ func (a *mcAlias) read() (credentials.Value, error) {
 	}
 	switch {
 	case !ok:
-		return credentials.Value{}, aliasError{fmt.Errorf("mc has no alias %.80q: it isn't in %s, and %.80s isn't set", a.name, file, variable)}
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: it isn't in %s, and %.80s isn't set", a.name, file, variable)
 	case h.AccessKey == "" || h.SecretKey == "":
-		return credentials.Value{}, aliasError{fmt.Errorf("alias %.80q of mc has no credentials in %s", a.name, file)}
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc has no credentials in %s", a.name, file)
 	}
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }

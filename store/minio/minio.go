@@ -39,8 +39,8 @@ func Configure(o *minio.Options) {
 	if o.Transport == nil {
 		o.Transport = httptransport.Bare()
 	}
-	if !s3api.Transports(o.Transport) {
-		o.Transport = s3api.Transport(o.Transport)
+	if !httptransport.IsWatched(o.Transport) {
+		o.Transport = httptransport.Watched(o.Transport)
 	}
 	o.MaxRetries = 1
 	o.Region = cmp.Or(o.Region, defaultRegion)
@@ -57,24 +57,27 @@ func Configure(o *minio.Options) {
 // The error is [store.ErrConfig] for a client whose options [Configure] hasn't set up, and
 // [store.ErrURL] for a bucket or options that can't be used.
 func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
-	if !s3api.Transports(c.CredContext().Client.Transport) {
+	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
 		return nil, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
-	prefix, err := s3api.Prefix(opts.Prefix)
-	conditions, err1 := s3api.Conditions(opts.Conditions, store.Claimed)
-	if err := cmp.Or(err, err1); err != nil {
+	prefix, conditions, err := s3api.Options(opts.Prefix, opts.Conditions, store.Claimed)
+	if err != nil {
 		return nil, err
 	}
 	endpoint := c.EndpointURL()
 	return s3api.New(&client{api: c, bucket: bucket}, s3api.Place{
-		Bucket:    bucket,
-		Prefix:    prefix,
-		Host:      endpoint.Host,
-		Endpoint:  endpoint.Scheme + "://" + endpoint.Host,
-		PlainHint: "put tls=false into the URL if that is wanted",
-		Own:       own(endpoint),
-	}, "minio", conditions, store.Unsupported), nil
+		Name:       "minio",
+		Bucket:     bucket,
+		Prefix:     prefix,
+		Host:       endpoint.Host,
+		Endpoint:   endpoint.Scheme + "://" + endpoint.Host,
+		PlainHint:  "put tls=false into the URL if that is wanted",
+		Own:        own(endpoint),
+		Conditions: conditions,
+		Deletions:  store.Unsupported, // MinIO ignores If-Match there
+		KeyCursor:  true,
+	}), nil
 }

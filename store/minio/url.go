@@ -68,10 +68,8 @@ func parse(u *url.URL) (t target, err error) {
 	if _, err := port.Of(u); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
 	}
-	prefix, err := s3api.Prefix(path)
-	q, err1 := httptransport.Query(u, "tls", "region", "alias", "conditions")
-	tls, err2 := s3api.Bool("tls", q["tls"], true)
-	_, err3 := s3api.Conditions(q["conditions"], store.Claimed)
-	options := Options{Prefix: prefix, Conditions: q["conditions"]}
-	return target{bucket, q["region"], q["alias"], tls, options}, cmp.Or(err, err1, err2, err3)
+	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
+	tls, err1 := s3api.Bool("tls", q["tls"], true)
+	_, _, err2 := s3api.Options(path, q["conditions"], store.Claimed)
+	return target{bucket, q["region"], q["alias"], tls, Options{Prefix: path, Conditions: q["conditions"]}}, cmp.Or(err, err1, err2)
 }

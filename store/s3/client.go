@@ -2,6 +2,7 @@ package s3
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/base64"
@@ -19,7 +20,7 @@ import (
 	"github.com/aws/smithy-go"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -32,10 +33,7 @@ type client struct {
 	http        aws.HTTPClient
 }
 
-var (
-	_ s3api.Client             = (*client)(nil)
-	_ s3api.ConditionalDeleter = (*client)(nil)
-)
+var _ s3api.Client = (*client)(nil)
 
 // once sets up a request that is sent once.
 func (c *client) once(o *s3.Options) {
@@ -81,35 +79,22 @@ func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	return out.Body, nil
 }
 
-func (c *client) List(ctx context.Context, prefix, cursor string) ([]store.Object, string, error) {
+func (c *client) List(ctx context.Context, prefix, cursor string) error {
 	in := &s3.ListObjectsV2Input{Bucket: &c.bucket, Prefix: &prefix}
 	if cursor != "" {
 		in.ContinuationToken = &cursor
 	}
-	out, err := c.api.ListObjectsV2(ctx, in, c.once)
-	if err != nil {
-		return nil, "", err
-	}
-	objects := make([]store.Object, 0, len(out.Contents))
-	for _, o := range out.Contents {
-		objects = append(objects, store.Object{
-			Key: aws.ToString(o.Key), ETag: aws.ToString(o.ETag), Size: aws.ToInt64(o.Size), ModTime: aws.ToTime(o.LastModified),
-		})
-	}
-	if !aws.ToBool(out.IsTruncated) {
-		return objects, "", nil
-	}
-	next := aws.ToString(out.NextContinuationToken)
-	if next == "" {
-		return nil, "", errors.New("a listing goes on, and the server doesn't say where")
-	}
-	return objects, next, nil
+	_, err := c.api.ListObjectsV2(ctx, in, c.once)
+	return err
 }
 
-func (c *client) Delete(ctx context.Context, key, version string) error {
+func (c *client) Delete(ctx context.Context, key, version, ifMatch string) error {
 	in := &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key}
 	if version != "" {
 		in.VersionId = &version
+	}
+	if ifMatch != "" {
+		in.IfMatch = c.tag(ifMatch)
 	}
 	_, err := c.api.DeleteObject(ctx, in, c.once)
 	return err
@@ -117,78 +102,31 @@ func (c *client) Delete(ctx context.Context, key, version string) error {
 
 // DeleteAll has the server name each key in its answer. Many servers want Content-MD5, which the
 // SDK has replaced by a checksum of Amazon's own.
-func (c *client) DeleteAll(ctx context.Context, keys []string) ([]s3api.Deleted, error) {
+func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
 		objects[i].Key = &keys[i]
 	}
 	in := &s3.DeleteObjectsInput{Bucket: &c.bucket, Delete: &types.Delete{Objects: objects, Quiet: aws.Bool(false)}}
-	out, err := c.api.DeleteObjects(ctx, in, c.once, func(o *s3.Options) {
+	_, err := c.api.DeleteObjects(ctx, in, c.once, func(o *s3.Options) {
 		o.APIOptions = append(o.APIOptions, smithyhttp.AddContentChecksumMiddleware)
 	})
-	if err != nil {
-		return nil, err
-	}
-	deleted := make([]s3api.Deleted, len(out.Deleted))
-	for i, d := range out.Deleted {
-		deleted[i] = s3api.Deleted{Key: aws.ToString(d.Key), Marker: aws.ToString(d.DeleteMarkerVersionId)}
-	}
-	return deleted, nil
-}
-
-func (c *client) DeleteIfMatch(ctx context.Context, key, ifMatch string) error {
-	_, err := c.api.DeleteObject(ctx, &s3.DeleteObjectInput{Bucket: &c.bucket, Key: &key, IfMatch: c.tag(ifMatch)}, c.once)
 	return err
 }
 
-func (c *client) Versions(ctx context.Context, key string) ([]s3api.Version, error) {
-	out, err := c.api.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.bucket, Prefix: &key}, c.once)
-	if err != nil {
-		return nil, err
-	}
-	return merge(out.Versions, out.DeleteMarkers), nil
+func (c *client) Versions(ctx context.Context, key string) error {
+	_, err := c.api.ListObjectVersions(ctx, &s3.ListObjectVersionsInput{Bucket: &c.bucket, Prefix: &key}, c.once)
+	return err
 }
 
-// merge sorts versions and markers, which the SDK returns apart, into one list. Of two with
-// the same age the marker counts as the newer one, so that it stays.
-func merge(versions []types.ObjectVersion, markers []types.DeleteMarkerEntry) []s3api.Version {
-	var all []s3api.Version
-	for len(versions) > 0 || len(markers) > 0 {
-		if len(markers) == 0 || len(versions) > 0 && before(versions[0], markers[0]) {
-			all = append(all, s3api.Version{Key: aws.ToString(versions[0].Key), ID: aws.ToString(versions[0].VersionId)})
-			versions = versions[1:]
-			continue
-		}
-		all = append(all, s3api.Version{Key: aws.ToString(markers[0].Key), ID: aws.ToString(markers[0].VersionId), Marker: true})
-		markers = markers[1:]
-	}
-	return all
+func (c *client) Versioning(ctx context.Context) error {
+	_, err := c.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &c.bucket}, c.once)
+	return err
 }
 
-func before(v types.ObjectVersion, m types.DeleteMarkerEntry) bool {
-	if vk, mk := aws.ToString(v.Key), aws.ToString(m.Key); vk != mk {
-		return vk < mk
-	}
-	if aws.ToBool(v.IsLatest) || aws.ToBool(m.IsLatest) {
-		return aws.ToBool(v.IsLatest)
-	}
-	return aws.ToTime(v.LastModified).After(aws.ToTime(m.LastModified))
-}
-
-func (c *client) Versioning(ctx context.Context) (bool, error) {
-	out, err := c.api.GetBucketVersioning(ctx, &s3.GetBucketVersioningInput{Bucket: &c.bucket}, c.once)
-	if err != nil {
-		return false, err
-	}
-	return out.Status == types.BucketVersioningStatusEnabled, nil
-}
-
-func (c *client) ObjectLock(ctx context.Context) (bool, error) {
-	out, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket}, c.once)
-	if err != nil {
-		return false, err
-	}
-	return out.ObjectLockConfiguration != nil && out.ObjectLockConfiguration.ObjectLockEnabled == types.ObjectLockEnabledEnabled, nil
+func (c *client) ObjectLock(ctx context.Context) error {
+	_, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket}, c.once)
+	return err
 }
 
 // roleTimeout bounds the search for credentials: most machines have no service on their
@@ -207,34 +145,29 @@ func (c *client) Signable(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	why := err
-	if asked.Err() != nil {
-		why = asked.Err()
-	}
-	if passing := c.passing(why); passing != nil {
-		return passing
+	if later := c.later(cmp.Or(asked.Err(), err)); later != nil {
+		return later
 	}
 	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", s3api.Innermost(err))
 }
 
-// passing returns an s3api.PassingError if the same search for credentials might succeed later. Without
+// later returns a fault.CredentialsLater if the same search for credentials might succeed later. Without
 // any setting the SDK asks Amazon's service for machines, and if that is silent there is none.
-func (c *client) passing(err error) error {
+func (c *client) later(err error) error {
 	var answer interface{ HTTPStatusCode() int }
-	answered := errors.As(err, &answer) && answer.HTTPStatusCode() != 0
-	var unreadable *smithy.DeserializationError
-	source, known := c.credentials.(aws.CredentialProviderSource)
-	switch {
-	case answered && throttled.IsErrorRetryable(err) == aws.TrueTernary:
-		return s3api.StatusPasses(http.StatusTooManyRequests)
-	case answered:
-		return s3api.StatusPasses(answer.HTTPStatusCode())
-	case known && slices.Equal(source.ProviderSources(), []aws.CredentialSource{aws.CredentialSourceIMDS}):
-		return nil
-	case errors.As(err, &unreadable):
-		return s3api.PassingError{Why: "the answer of their service can't be read"}
+	status := 0
+	if errors.As(err, &answer) {
+		status = answer.HTTPStatusCode()
 	}
-	return s3api.FailurePasses(err)
+	source, known := c.credentials.(aws.CredentialProviderSource)
+	guessed := known && slices.Equal(source.ProviderSources(), []aws.CredentialSource{aws.CredentialSourceIMDS})
+	switch {
+	case status != 0 && throttled.IsErrorRetryable(err) == aws.TrueTernary:
+		status = http.StatusTooManyRequests
+	case status == 0 && !guessed && errors.As(err, new(*smithy.DeserializationError)):
+		return fmt.Errorf("%w: the answer of their service can't be read", fault.CredentialsLater)
+	}
+	return s3api.CredentialsLater(status, guessed, err)
 }
 
 // throttled finds refusals of Amazon's STS that might pass although their status is 400.

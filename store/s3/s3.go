@@ -57,51 +57,45 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	case strings.HasSuffix(bucket, directoryBucket):
 		return nil, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
 	}
-	prefix, err := s3api.Prefix(opts.Prefix)
-	if err != nil {
-		return nil, err
-	}
 	o := c.Options()
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
 	}
-	place, documented, err := server(o)
+	place, err := server(o)
 	if err != nil {
 		return nil, err
 	}
-	place.Bucket, place.Prefix = bucket, prefix
-	conditions, err := s3api.Conditions(opts.Conditions, documented)
-	if err != nil {
+	place.Name, place.Bucket = "s3", bucket
+	if place.Prefix, place.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, place.Deletions); err != nil {
 		return nil, err
 	}
-	api := &client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}
-	return s3api.New(api, place, "s3", conditions, documented), nil
+	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}, place), nil
 }
 
 // server returns the server of a client, and how far its conditions can be relied on. Only Amazon
 // documents that they are kept, also those of deletions
 // (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). The server of a
 // program's own resolver can be any.
-func server(o s3.Options) (s3api.Place, store.Condition, error) {
+func server(o s3.Options) (s3api.Place, error) {
 	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
 		return s3api.Place{
-			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT",
+			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT", Deletions: store.Claimed,
 			PlainHint: "have the resolver return an http:// URL if that is wanted",
-		}, store.Claimed, nil
+		}, nil
 	}
 	if o.BaseEndpoint == nil {
-		return s3api.Place{Host: "S3 in " + o.Region}, store.Kept, nil
+		return s3api.Place{Host: "S3 in " + o.Region, Deletions: store.Kept}, nil
 	}
 	name, err := host(*o.BaseEndpoint)
 	if err != nil {
-		return s3api.Place{}, store.Claimed, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
+		return s3api.Place{}, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
 	}
 	scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
 	return s3api.Place{
-		Host: name, Endpoint: scheme + "://" + name,
+		Host: name, Endpoint: scheme + "://" + name, Deletions: store.Claimed,
 		PlainHint: "write endpoint=http://" + name + " if that is wanted",
-	}, store.Claimed, nil
+	}, nil
 }
 
 // HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
@@ -134,7 +128,7 @@ func httpClient(c aws.HTTPClient) aws.HTTPClient {
 			transport = http.DefaultTransport
 		}
 	}
-	return do(s3api.Transport(transport).RoundTrip)
+	return do(httptransport.Watched(transport).RoundTrip)
 }
 
 // do is an aws.HTTPClient, and roundTrips an http.RoundTripper, of one function.

@@ -84,14 +84,11 @@ func parse(u *url.URL) (t target, err error) {
 	if strings.HasSuffix(t.bucket, directoryBucket) {
 		return t, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
 	}
-	if t.Prefix, err = s3api.Prefix(u.Path); err != nil {
-		return t, err
-	}
 	q, err := httptransport.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
 	if err != nil {
 		return t, err
 	}
-	t.region, t.profile, t.pathStyle, t.Conditions = q["region"], q["profile"], q["path-style"], q["conditions"]
+	t.Prefix, t.region, t.profile, t.pathStyle, t.Conditions = u.Path, q["region"], q["profile"], q["path-style"], q["conditions"]
 	if _, err := s3api.Bool("path-style", t.pathStyle, false); err != nil {
 		return t, err
 	}
@@ -110,7 +107,7 @@ func parse(u *url.URL) (t target, err error) {
 			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
 		}
 	}
-	_, err = s3api.Conditions(t.Conditions, store.Claimed)
+	_, _, err = s3api.Options(t.Prefix, t.Conditions, store.Claimed)
 	return t, err
 }
 

@@ -1,8 +1,10 @@
 package httptransport
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -10,9 +12,10 @@ import (
 
 type answerKey struct{}
 
-// Answer is the response to the one request that is sent under a context.
+// Answer is the answer to the one request that is sent under a context.
 type Answer struct {
 	own   func(*http.Request) bool
+	limit int64
 	mu    sync.Mutex
 	facts facts
 }
@@ -24,7 +27,8 @@ type facts struct {
 	err     error
 	status  int
 	header  http.Header
-	refusal []byte
+	body    []byte
+	endless bool // nothing says where the body ends
 	proxy   string
 }
 
@@ -42,31 +46,32 @@ func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, 
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// Watches reports whether there is an Answer for a request.
-func Watches(r *http.Request) bool {
-	a, ok := r.Context().Value(answerKey{}).(*Answer)
-	return ok && a.owns(r)
-}
+// Whole has the transport read the body of a success before the client library sees it: up to limit bytes,
+// and one more if there is one.
+func (a *Answer) Whole(limit int64) { a.limit = limit }
 
-func (a *Answer) owns(r *http.Request) bool { return a.own == nil || a.own(r) }
-
-// AnswerOf returns the Answer that Watch has put into a context, or one that nothing reads.
-func AnswerOf(ctx context.Context) *Answer {
+// answerOf returns the Answer that Watch has put into a context, or one that nothing reads.
+func answerOf(ctx context.Context) *Answer {
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
 		return a
 	}
 	return new(Answer)
 }
 
+// asksRegion reports whether minio-go asks for a bucket's region, which it does by itself.
+func asksRegion(r *http.Request) bool {
+	return r.Method == http.MethodGet && r.URL.Query().Has("location")
+}
+
 // claim admits one request. A write that a client repeats by itself could be applied after
-// a later one. The request with which minio-go asks for a bucket's region doesn't count.
+// a later one. A request for the bucket's region doesn't count.
 func (a *Answer) claim(r *http.Request, traced bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := &a.facts
 	f.opaque = !traced
 	switch {
-	case r.Method == http.MethodGet && r.URL.Query().Has("location"):
+	case asksRegion(r):
 		return nil
 	case !f.sent:
 		f.sent = true
@@ -87,18 +92,40 @@ func (a *Answer) begin() {
 	a.facts.begun = true
 }
 
-// Fail notes why there is no answer, or none that can be used: the client libraries
-// replace the error by one of their own.
-func (a *Answer) Fail(err error) {
+// fail notes why there is no answer, or not all of it: the client libraries replace the error by one of
+// their own.
+func (a *Answer) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.facts.err = err
 }
 
-func (a *Answer) note(res *http.Response, refusal []byte, proxy string) {
+// maxRefusal is where the body of a refusal is cut off.
+const maxRefusal = 64 << 10
+
+// read notes an answer, with the body of a refusal, and of a success if Whole was called. It leaves the body to be
+// read again. Of a refusal whose body breaks off it notes nothing: a code in it would have told its meaning.
+func (a *Answer) read(r *http.Request, res *http.Response, proxy string) error {
+	limit, refused := a.limit+1, res.StatusCode >= 300
+	if refused || asksRegion(r) {
+		limit = maxRefusal
+	}
+	var body []byte
+	var err error
+	if limit > 1 {
+		body, err = io.ReadAll(io.LimitReader(res.Body, limit))
+		_ = res.Body.Close()
+		res.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	if refused && err != nil || !refused && asksRegion(r) {
+		return err
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	a.facts.status, a.facts.header, a.facts.refusal, a.facts.proxy = res.StatusCode, res.Header.Clone(), refusal, proxy
+	f := &a.facts
+	f.status, f.header, f.body, f.proxy = res.StatusCode, res.Header.Clone(), body, proxy
+	f.endless = res.ContentLength < 0 && len(res.TransferEncoding) == 0
+	return err
 }
 
 // Reset forgets an answer: another request is about to be sent, and might get none.
@@ -108,7 +135,7 @@ func (a *Answer) Reset() {
 	a.facts = facts{}
 }
 
-func (a *Answer) read() facts {
+func (a *Answer) now() facts {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.facts
@@ -118,28 +145,34 @@ func (a *Answer) read() facts {
 // Only an *http.Transport is known to report an answer's first byte: a decorator might
 // repeat a request, or hide what it was answered.
 func (a *Answer) Begun() bool {
-	f := a.read()
+	f := a.now()
 	return f.begun || f.opaque
 }
 
 // Silence reports whether a request was sent, or was to be, and nothing came back. In
 // doubt something did.
 func (a *Answer) Silence() bool {
-	f := a.read()
+	f := a.now()
 	return !f.begun && !f.opaque && f.err != nil && NoAnswer(f.err)
 }
 
-// Refusal is the body of an answer that is no success.
-func (a *Answer) Refusal() []byte { return a.read().refusal }
+// Err is why there is no answer, or not all of it, or nil.
+func (a *Answer) Err() error { return a.now().err }
+
+// Body is the body of a refusal, and of a success if Whole was called.
+func (a *Answer) Body() []byte { return a.now().body }
+
+// Endless reports whether nothing says where the body ends, so that it may be cut off.
+func (a *Answer) Endless() bool { return a.now().endless }
 
 // Proxy is the proxy that might have answered in the server's place, or "".
-func (a *Answer) Proxy() string { return a.read().proxy }
+func (a *Answer) Proxy() string { return a.now().proxy }
 
 // Status is the HTTP status, 0 if there was no answer.
-func (a *Answer) Status() int { return a.read().status }
+func (a *Answer) Status() int { return a.now().status }
 
 // Header is a field of the response, "" if it has none.
-func (a *Answer) Header(name string) string { return a.read().header.Get(name) }
+func (a *Answer) Header(name string) string { return a.now().header.Get(name) }
 
 // Date returns the server's clock, in whole seconds, when it answered: a lower bound of its
 // present time. Zero if the answer has none.

@@ -63,29 +63,31 @@ func Bare() *http.Transport {
 // *http.Transport, and connections of its own, of HTTP/1.1, which resume TLS sessions. After a failure it drops
 // the idle ones, which might be dead too, and after one on a kept connection it keeps none for a minute.
 func Watched(next http.RoundTripper) http.RoundTripper {
+	w := &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
 	if t, ok := next.(*http.Transport); ok {
 		own := t.Clone()
 		http1(own)
-		resuming(own)
+		if own.TLSClientConfig.ClientSessionCache == nil { // with TLS 1.2 another connection then takes a round trip less
+			own.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
+		}
 		refusals(own)
-		leaves := leaving(own)
+		w.leaves = leaving(own)
 		fresh := own.Clone()
 		fresh.DisableKeepAlives = true
-		return &watched{next: own, fresh: fresh, leaves: leaves, elapsed: clock.System{}.Elapsed}
+		w.own, w.next, w.fresh = own, own, fresh
 	}
-	return &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
+	return w
 }
 
-// resuming has the transport keep TLS sessions: with TLS 1.2 another connection then takes a round
-// trip less.
-func resuming(t *http.Transport) {
-	if t.TLSClientConfig.ClientSessionCache == nil {
-		t.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
-	}
+// IsWatched reports whether a transport is one that Watched returned.
+func IsWatched(t http.RoundTripper) bool {
+	_, ok := t.(*watched)
+	return ok
 }
 
 type watched struct {
 	next http.RoundTripper
+	own  *http.Transport // next, or nil if that is a decorator
 	// fresh is next with a new connection for each request, or next itself if it is a decorator.
 	fresh http.RoundTripper
 	// leaves: a connection of next can be left when the answer to a request is there.
@@ -95,43 +97,33 @@ type watched struct {
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
-	a := AnswerOf(r.Context())
-	if !a.owns(r) {
+	a := answerOf(r.Context())
+	if a.own != nil && !a.own(r) {
 		return w.next.RoundTrip(r)
 	}
-	own, traced := w.next.(*http.Transport)
-	if err := a.claim(r, traced); err != nil {
+	if err := a.claim(r, w.own != nil); err != nil {
 		return nil, err
 	}
 	r, err := whole(r, w.leaves)
 	if err != nil {
 		return nil, err
 	}
-	r, sent := counted(Begun(r, a.begin))
-	res, on, err := w.send(r)
-	if err == nil && !traced && r.Method != http.MethodGet && sent.Load() > 1 {
-		err = errSentTwice
-		_ = res.Body.Close()
-	}
+	res, on, err := w.send(Begun(r, a.begin))
 	if err != nil {
-		err = dialled(own, r, err)
-		a.Fail(err)
-		if traced && !errors.Is(err, context.Canceled) {
-			own.CloseIdleConnections()
+		err = dialled(w.own, r, err)
+		if w.own != nil && !errors.Is(err, context.Canceled) {
+			w.own.CloseIdleConnections()
 		}
-		return nil, err
-	}
-	var refusal []byte
-	if res.StatusCode >= 300 {
-		if conditional(r) {
+	} else {
+		if res.StatusCode >= 300 && conditional(r) {
 			on.leave()
 		}
-		if refusal, err = read(res); err != nil {
-			a.Fail(err)
-			return nil, err
-		}
+		err = a.read(r, res, forwarder(w.own, r))
 	}
-	a.note(res, refusal, forwarder(own, r))
+	if err != nil {
+		a.fail(err)
+		return nil, err
+	}
 	return res, nil
 }
 
@@ -145,11 +137,47 @@ func Begun(r *http.Request, f func()) *http.Request {
 // might yet be. An *http.Transport repeats a write only if the server can't have seen it.
 var errSentTwice = errors.New("the HTTP client has repeated the request by itself, and must not")
 
-// counted returns a request and the number of times that it is sent.
-func counted(r *http.Request) (*http.Request, *atomic.Int32) {
-	n := new(atomic.Int32)
-	trace := &httptrace.ClientTrace{WroteHeaders: func() { n.Add(1) }}
-	return r.WithContext(httptrace.WithClientTrace(r.Context(), trace)), n
+// send sends a request on a connection that wasn't left, and returns that too. After a failure on a
+// connection that was kept it uses none for a while.
+func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err error) {
+	kept := false
+	var sent atomic.Int32
+	trace := &httptrace.ClientTrace{
+		GotConn: func(info httptrace.GotConnInfo) {
+			kept = info.Reused
+			conn := info.Conn
+			if secure, ok := conn.(*tls.Conn); ok {
+				conn = secure.NetConn()
+			}
+			on, _ = conn.(*leavable)
+		},
+		WroteHeaders: func() { sent.Add(1) },
+	}
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), trace))
+	next := w.next
+	if w.distrusts() {
+		next, r.Close = w.fresh, true
+	}
+	for {
+		on, kept = nil, false
+		res, err = next.RoundTrip(r)
+		switch {
+		case err == nil && w.own == nil && r.Method != http.MethodGet && sent.Load() > 1:
+			_ = res.Body.Close()
+			return nil, on, errSentTwice
+		case err == nil || on == nil || !on.left.Load():
+			if err != nil && kept && !errors.Is(err, context.Canceled) {
+				w.distrust()
+			}
+			return res, on, err
+		case r.Body != nil && r.GetBody == nil:
+			return nil, on, err
+		case r.Body != nil:
+			if r.Body, err = r.GetBody(); err != nil {
+				return nil, on, err
+			}
+		}
+	}
 }
 
 // maxWhole is more than any body of a lock has.
@@ -180,23 +208,56 @@ func conditional(r *http.Request) bool {
 	return r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
 }
 
-// maxRefusal is where the body of a refusal is cut off.
-const maxRefusal = 64 << 10
-
-// read reads the body of a refusal, and leaves it there to be read again.
-func read(res *http.Response) ([]byte, error) {
-	body, err := io.ReadAll(io.LimitReader(res.Body, maxRefusal))
-	_ = res.Body.Close()
-	if err != nil {
-		return nil, err
-	}
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	return body, nil
+// leavable is a connection that can be left: what has been sent is still answered, and nothing
+// more is sent. So a request for which a transport takes it afterwards was never sent, and can be
+// sent again.
+type leavable struct {
+	net.Conn
+	left atomic.Bool
 }
 
-// CloseIdleConnections lets http.Client reach the transport.
-func (w *watched) CloseIdleConnections() {
-	if c, ok := w.next.(interface{ CloseIdleConnections() }); ok {
-		c.CloseIdleConnections()
+var errLeft = errors.New("the connection was left")
+
+func (c *leavable) Write(p []byte) (int, error) {
+	if c.left.Load() {
+		return 0, errLeft
+	}
+	return c.Conn.Write(p)
+}
+
+// leaving makes the connections of a transport leavable. It returns false if the transport's
+// program makes them itself, with TLS or in a way that is deprecated.
+func leaving(t *http.Transport) bool {
+	//lint:ignore SA1019 programs can still set the deprecated ways
+	if t.DialTLSContext != nil || t.DialTLS != nil || t.Dial != nil {
+		return false
+	}
+	dial := t.DialContext
+	if dial == nil {
+		dial = new(net.Dialer).DialContext
+	}
+	t.DialContext = func(ctx context.Context, network, address string) (net.Conn, error) {
+		conn, err := dial(ctx, network, address)
+		if err != nil {
+			return nil, err
+		}
+		return &leavable{Conn: conn}, nil
+	}
+	return true
+}
+
+// leave must be called before the answer is read to the end: until then no other request takes the
+// connection. c is nil if the connection can't be left.
+func (c *leavable) leave() {
+	if c != nil {
+		c.left.Store(true)
 	}
 }
+
+// distrustFor is how long no connection is kept after a failure on a kept one. Some servers close each
+// within milliseconds, so that each put fails whose look has just opened it.
+const distrustFor = time.Minute
+
+func (w *watched) distrust() { w.trustsAt.Store(int64(w.elapsed() + distrustFor)) }
+
+func (w *watched) distrusts() bool { return int64(w.elapsed()) < w.trustsAt.Load() }

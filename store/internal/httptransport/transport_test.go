@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
@@ -302,7 +303,7 @@ func TestQuery(t *testing.T) {
 // TestUnknownNameIsTheProxys: the error for a name that isn't known says whose it is.
 func TestUnknownNameIsTheProxys(t *testing.T) {
 	unknown := &net.OpError{Op: "dial", Err: &net.DNSError{Name: "h", IsNotFound: true}}
-	assert.Says(t, NoHost(&ProxyError{Proxy: "h:1", Err: unknown}), store.ErrNoHost, "the proxy h: no such host")
+	assert.Says(t, NoHost(fault.New(ErrProxy, "the proxy h:1: %w", unknown)), store.ErrNoHost, "the proxy h: no such host")
 	assert.Equal(t, NoHost(unknown).Error(), "h: no such host")
 	assert.OK(t, NoHost(&net.DNSError{Name: "h"}))
 }

@@ -3,12 +3,17 @@ package httptransport
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"slices"
 	"syscall"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
 )
 
 // Down reports whether a status, in an answer without a code of the store's own, says that the
@@ -31,11 +36,8 @@ func NoAnswer(err error) bool {
 		dial    *net.OpError
 		dns     *net.DNSError
 		timeout net.Error
-		refused *ProxyError
 	)
 	switch {
-	case errors.As(err, &refused) && refused.Err == nil:
-		return Passing(refused.Status)
 	case errors.As(err, &dns):
 		return !dns.IsNotFound
 	case errors.As(err, &dial) && dial.Op == "dial":
@@ -44,7 +46,77 @@ func NoAnswer(err error) bool {
 		return true
 	}
 	return slices.ContainsFunc([]error{
-		io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
+		errProxyDown, io.EOF, io.ErrUnexpectedEOF, net.ErrClosed, os.ErrDeadlineExceeded, context.DeadlineExceeded,
 		syscall.ECONNRESET, syscall.ECONNREFUSED, syscall.ECONNABORTED, syscall.EPIPE, syscall.ETIMEDOUT, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 	}, func(broken error) bool { return errors.Is(err, broken) })
+}
+
+// NoHost returns a store.ErrNoHost that says which name the name service doesn't know, or nil.
+func NoHost(err error) error {
+	dns, ok := errors.AsType[*net.DNSError](err)
+	if !ok || !dns.IsNotFound {
+		return nil
+	}
+	if errors.Is(err, ErrProxy) {
+		return fmt.Errorf("the proxy %s: %w", dns.Name, store.ErrNoHost)
+	}
+	return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
+}
+
+// ErrProxy is in the error of a request whose proxy can't be reached, or refuses a connection to the server. The
+// server was not reached. It is a [store.ErrConfig] too if the proxy would refuse it again.
+var ErrProxy = errors.New("no way through the proxy")
+
+// errProxyDown is the ErrProxy of a proxy that might open the connection the next time.
+var errProxyDown = fmt.Errorf("%w now", ErrProxy)
+
+// refusals has a transport explain a proxy's refusal: net/http's error is the status' text alone.
+func refusals(t *http.Transport) {
+	program := t.OnProxyConnectResponse
+	t.OnProxyConnectResponse = func(ctx context.Context, proxy *url.URL, r *http.Request, res *http.Response) error {
+		if program != nil {
+			if err := program(ctx, proxy, r, res); err != nil {
+				return err
+			}
+		}
+		said := fmt.Sprintf("the proxy %s answers %d %s", proxy.Host, res.StatusCode, http.StatusText(res.StatusCode))
+		switch {
+		case res.StatusCode == http.StatusOK:
+			return nil
+		case Passing(res.StatusCode):
+			return fault.New(errProxyDown, "%s", said)
+		default:
+			return fault.As(ErrProxy, fault.New(store.ErrConfig, "%s: correct HTTPS_PROXY, or name the server in NO_PROXY", said))
+		}
+	}
+}
+
+// dialled names the proxy in the error of a transport that couldn't connect to it.
+func dialled(t *http.Transport, r *http.Request, err error) error {
+	failed, ok := errors.AsType[*net.OpError](err)
+	if t == nil || !ok || failed.Op != "proxyconnect" {
+		return err
+	}
+	return fault.New(ErrProxy, "the proxy %s: %w", proxyOf(t, r), failed.Err)
+}
+
+// forwarder returns the proxy that passes on a request without TLS, and so might answer in the server's
+// place, or "".
+func forwarder(t *http.Transport, r *http.Request) string {
+	if t == nil || r.URL.Scheme != "http" {
+		return ""
+	}
+	return proxyOf(t, r)
+}
+
+// proxyOf returns the host and port of a request's proxy, or "".
+func proxyOf(t *http.Transport, r *http.Request) string {
+	if t.Proxy == nil {
+		return ""
+	}
+	proxy, err := t.Proxy(r)
+	if err != nil || proxy == nil {
+		return ""
+	}
+	return proxy.Host
 }

@@ -341,15 +341,13 @@ type unsigned struct {
 
 func (u *unsigned) Signable(context.Context) error { return u.err }
 
-func (u *unsigned) List(context.Context, string, string) ([]store.Object, string, error) {
-	return nil, "", nil
-}
+func (u *unsigned) List(context.Context, string, string) error { return nil }
 
 // TestCredentialsFail: a source without any credentials is a wrong configuration. One that had
 // some before can succeed the next time.
 func TestCredentialsFail(t *testing.T) {
-	c := &unsigned{err: errors.New("no credentials")}
-	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"}, "s3", store.Claimed, store.Claimed)
+	c := &unsigned{err: fmt.Errorf("no credentials: %w", store.ErrConfig)}
+	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"})
 	err := requests["list"](t.Context(), s)
 	assert.That(t, errors.Is(err, store.ErrConfig) && errors.Is(err, c.err), "never any: %v", err)
 	failure := c.err
@@ -357,7 +355,8 @@ func TestCredentialsFail(t *testing.T) {
 	_ = requests["list"](t.Context(), s)
 	c.err = failure
 	err = requests["list"](t.Context(), s)
-	assert.That(t, errors.Is(err, failure) && !errors.Is(err, store.ErrConfig) && !store.Permanent(err), "some before: %v", err)
+	assert.Says(t, err, err, "no credentials")
+	assert.That(t, !errors.Is(err, store.ErrConfig) && !store.Permanent(err), "some before: %v", err)
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	assert.Is(t, assert.Err(s.List(ctx, "x", "")), context.Canceled, "cancelled")

@@ -7,32 +7,21 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Prefix returns the prefix of keys for a URL's path.
-func Prefix(path string) (string, error) {
-	prefix := strings.Trim(path, "/")
-	if prefix == "" {
-		return "", nil
+// Options parses the options that all repositories in buckets have: the prefix of keys, as in a URL's path, and
+// conditions=.
+func Options(path, conditions string, byDefault store.Condition) (prefix string, _ store.Condition, err error) {
+	if prefix = strings.Trim(path, "/"); prefix != "" {
+		if err := store.CheckKey(prefix); err != nil {
+			return "", 0, fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
+		}
+		prefix += "/"
 	}
-	if err := store.CheckKey(prefix); err != nil {
-		return "", fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
+	known := map[string]store.Condition{"": byDefault, "auto": store.Claimed, "kept": store.Kept, "none": store.Unsupported}
+	condition, ok := known[conditions]
+	if !ok {
+		return "", 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
 	}
-	return prefix + "/", nil
-}
-
-// Conditions parses the parameter conditions=.
-func Conditions(value string, byDefault store.Condition) (store.Condition, error) {
-	switch value {
-	case "":
-		return byDefault, nil
-	case "auto":
-		return store.Claimed, nil
-	case "kept":
-		return store.Kept, nil
-	case "none":
-		return store.Unsupported, nil
-	default:
-		return 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
-	}
+	return prefix, condition, nil
 }
 
 // Bool parses a parameter that is true or false.

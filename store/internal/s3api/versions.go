@@ -1,6 +1,7 @@
 package s3api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -8,7 +9,6 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // tidy removes the versions that this store has written to a versioned bucket, which
@@ -73,18 +73,44 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 			return
 		}
 	}
-	listing, _ := httptransport.Watch(ctx, s.place.Own)
+	r := &request{op: "list", key: key, permission: "s3:ListBucketVersions", root: "ListVersionsResult"}
 	name := s.place.Prefix + key
-	versions, err := s.client.Versions(listing, name)
+	listed, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Versions(ctx, name) })
 	if err != nil {
 		return // not allowed, perhaps: the marker stays
 	}
-	versions = slices.DeleteFunc(versions, func(v Version) bool { return v.Key != name })
-	at := slices.IndexFunc(versions, func(v Version) bool { return v.ID == marker })
-	if at >= 0 && (at == len(versions)-1 || versions[at+1].Marker) {
+	versions := slices.DeleteFunc(listed.named("Version", marked), func(v entry) bool { return v.Key != name })
+	slices.SortStableFunc(versions, newerFirst)
+	at := slices.IndexFunc(versions, func(v entry) bool { return v.VersionId == marker })
+	if at >= 0 && (at == len(versions)-1 || versions[at+1].XMLName.Local == marked) {
 		t.remove(ctx, s, key, marker)
 	}
 }
+
+// marked is the element of a marker that says that an object was deleted.
+const marked = "DeleteMarker"
+
+// newerFirst compares two versions of a key: some servers list versions and markers apart. Of two with the same age a
+// marker counts as the newer one, so that it stays.
+func newerFirst(a, b entry) int {
+	rank := func(v entry) (latest, marker int) {
+		if v.IsLatest == "true" {
+			latest = 1
+		}
+		if v.XMLName.Local == marked {
+			marker = 1
+		}
+		return latest, marker
+	}
+	latestA, markerA := rank(a)
+	latestB, markerB := rank(b)
+	timeA, _ := a.time()
+	timeB, _ := b.time()
+	return cmp.Or(latestB-latestA, timeB.Compare(timeA), markerB-markerA)
+}
+
+// tidyTimeout bounds the removal of old versions.
+const tidyTimeout = 2 * time.Second
 
 // briefly bounds the removals, which must not make a failure of the request before them.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
@@ -98,13 +124,12 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 // remove deletes a version for good. It notes if the permission is missing, or if Object
 // Lock keeps the version, for which MinIO's code is InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
-	ctx, answer := httptransport.Watch(ctx, s.place.Own)
-	err := s.client.Delete(ctx, s.place.Prefix+key, version)
+	r := &request{op: "delete", key: key, permission: "s3:DeleteObjectVersion"}
+	_, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, version, "") })
 	if err == nil {
 		return true
 	}
-	err = s.failed(ctx, request{op: "delete", key: key, permission: "s3:DeleteObjectVersion", answer: answer}, err)
-	if errors.Is(err, store.ErrPermission) || refused(answer).Code == "InvalidRequest" {
+	if errors.Is(err, store.ErrPermission) || r.refusal().Code == "InvalidRequest" {
 		t.mu.Lock()
 		defer t.mu.Unlock()
 		t.refused = true

@@ -1,0 +1,363 @@
+package s3api
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
+)
+
+// request is one request to the server, and its answer.
+type request struct {
+	op, key     string
+	permission  string // that it needs
+	conditional bool
+	ifMatch     bool
+	root        string // of the XML document that a success has, if it has one
+	limit       int64  // of an object to get, in bytes
+	answer      *httptransport.Answer
+}
+
+// ifAbsent reports whether it is a put with If-None-Match.
+func (r *request) ifAbsent() bool { return r.op == "put" && r.conditional && !r.ifMatch }
+
+// deletes reports whether it deletes one object, or one version.
+func (r *request) deletes() bool { return r.op == "delete" && r.root == "" }
+
+func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r.key, Err: err} }
+
+// maxAnswer is more than a list of 1000 objects can have.
+const maxAnswer = 16 << 20
+
+// do sends a request, and once more if the refusal might not be repeated: a refused request did nothing. It returns
+// the document of a success, or the meaning of any other answer.
+func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
+	watched, answer := httptransport.Watch(ctx, s.place.Own)
+	answer.Whole(maxAnswer)
+	if r.op == "get" {
+		answer.Whole(r.limit)
+	}
+	r.answer = answer
+	err := store.CheckKey(r.key)
+	switch {
+	case r.op == "list": // a prefix
+	case err != nil && r.op == "delete":
+		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(r.key)))
+	case err != nil:
+		return document{}, r.failed(err)
+	case r.op == "put" && r.conditional && s.place.Conditions == store.Unsupported:
+		return document{}, r.failed(store.ErrConditionUnsent)
+	}
+	if err := s.signable(watched); err != nil {
+		return document{}, r.failed(err)
+	}
+	err = send(watched)
+	if err != nil && r.passing() {
+		s.heard.Store(true)
+		answer.Reset()
+		err = send(watched)
+	}
+	if err == nil && answer.Status() == 0 {
+		err = errors.New("the client made no request")
+	}
+	got, err := s.meaning(ctx, r, err)
+	if err != nil {
+		return document{}, r.failed(err)
+	}
+	return got, nil
+}
+
+// passing reports whether a refusal might not be repeated. One is that of the time in the
+// signature: the library has learnt the server's from it. The other is MinIO's of a put at
+// the moment in which another object, the last one below the same prefix, is deleted: its
+// code is AccessDenied (github.com/minio/minio/issues/12914).
+func (r *request) passing() bool {
+	switch r.refusal().Code {
+	case "RequestTimeTooSkewed":
+		return true
+	case "AccessDenied":
+		return r.op == "put"
+	default:
+		return false
+	}
+}
+
+// meaning returns the document of a success, or what another answer means. The client's error counts only if
+// there is no answer, or a success that the library can't read.
+func (s *Store) meaning(ctx context.Context, r *request, err error) (document, error) {
+	status := r.answer.Status()
+	switch {
+	case err != nil && ctx.Err() != nil:
+		err := fmt.Errorf("%s: %w", s.place.Host, ctx.Err())
+		if !r.answer.Begun() {
+			return document{}, store.Unreachable(err)
+		}
+		return document{}, err
+	case status == 0:
+		return document{}, s.unanswered(r, cmp.Or(r.answer.Err(), err))
+	case r.isPage():
+		return document{}, s.broken(r, unfit("it answers with a web page"))
+	case status >= 300:
+		return document{}, s.refused(r, status, r.refusal())
+	}
+	got, broken := document{}, r.answer.Err()
+	if broken == nil {
+		got, broken = r.success()
+	}
+	if err = cmp.Or(broken, err); err != nil {
+		return document{}, s.broken(r, err)
+	}
+	return got, nil
+}
+
+// success returns the document of an answer that has the form of S3's successes, or why it has another.
+func (r *request) success() (got document, err error) {
+	status, body, want := r.answer.Status(), r.answer.Body(), http.StatusOK
+	if r.deletes() {
+		want = http.StatusNoContent
+	}
+	switch {
+	case r.deletes() && status == http.StatusOK: // a proxy that drops a deletion answers so: the lock would still exist
+		return got, unfit("it answers a deletion with 200")
+	case status != want:
+		return got, fmt.Errorf("it answers %d, which isn't a success of S3's", status)
+	case r.op == "get" && r.answer.Header("Etag") == "":
+		return got, unfit("it answers with an object without an ETag")
+	case r.op == "get" && r.answer.Endless(): // an empty body means that the lock was released
+		return got, errors.New("the object comes without a length, and may be cut off")
+	case r.op != "get" && len(body) > maxAnswer:
+		return got, unfit(fmt.Sprintf("it answers with more than %d MiB", maxAnswer>>20))
+	case r.root != "":
+		return read(r.root, body)
+	}
+	return got, nil
+}
+
+// isPage reports whether an answer is a web page. A server that fails, or is throttling, can send one: load
+// balancers do. An object, an empty body or a refusal of S3's isn't one, whatever its content type: Swift and moto send
+// text/html with every answer.
+func (r *request) isPage() bool {
+	return r.op != "get" && !httptransport.Passing(r.answer.Status()) && len(r.answer.Body()) > 0 &&
+		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && (r.answer.Status() < 300 || r.refusal().Code == "")
+}
+
+// unfit returns a store.ErrConfig: the server can't be an object store.
+func unfit(why string) error {
+	return fault.New(store.ErrConfig, "what answers there isn't an object store: %s", why)
+}
+
+// broken returns the meaning of a success that can't be used.
+func (s *Store) broken(r *request, why error) error {
+	switch {
+	case errors.Is(why, store.ErrConfig):
+		return fmt.Errorf("%w: %s: %w", store.ErrConfig, s.speaker(r), why)
+	case errors.Is(why, store.ErrListing):
+		return fmt.Errorf("%s: %w", s.place.Host, why)
+	default:
+		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, Innermost(why))
+	}
+}
+
+// refusal is the body of an error answer. The client libraries' errors have texts of their
+// own if the server has none.
+type refusal struct{ Code, Message, Region string }
+
+// refusal parses the body of a refusal. One that isn't S3's is the zero refusal.
+func (r *request) refusal() refusal {
+	var said struct {
+		XMLName xml.Name `xml:"Error"`
+		refusal
+	}
+	if xml.Unmarshal(r.answer.Body(), &said) != nil {
+		return refusal{}
+	}
+	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
+}
+
+// speaker names the server, and a proxy that might have answered in its place.
+func (s *Store) speaker(r *request) string {
+	if proxy := r.answer.Proxy(); proxy != "" {
+		return fmt.Sprintf("%s (through the proxy %s)", s.place.Host, proxy)
+	}
+	return s.place.Host
+}
+
+// refused returns the meaning of an answer that is no success. A server that fails says
+// nothing of the request, whatever code it has. A code of S3's is the store's own: it was reached.
+func (s *Store) refused(r *request, status int, refusal refusal) error {
+	said := fmt.Sprintf("%s answers %d", s.speaker(r), status)
+	if refusal.Code != "" {
+		said += " " + refusal.Code
+	}
+	explained := said
+	if refusal.Message != "" {
+		explained += ": " + refusal.Message
+	}
+	mightPass := errors.New(explained) // 409, 429 and all others
+	switch {
+	case httptransport.Down(status) && refusal.Code == "":
+		return store.Unreachable(mightPass)
+	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
+		return fmt.Errorf("%w: %w", store.ErrFull, mightPass)
+	case status >= 500 && status != http.StatusNotImplemented:
+		return mightPass
+	}
+	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), mightPass)
+}
+
+// byCode returns the meaning of a refusal's code, or nil if its status decides.
+func (s *Store) byCode(r *request, refusal refusal, said string) error {
+	switch refusal.Code {
+	case "NoSuchBucket":
+		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
+	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
+	case "SignatureDoesNotMatch":
+		if r.ifAbsent() { // a server or a proxy that drops the header breaks the signature
+			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		}
+		fallthrough
+	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	case "RequestTimeTooSkewed":
+		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
+			store.ErrConfig, s.offset(r.answer))
+	case "PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "IllegalLocationConstraintException", "InvalidRegion":
+		return s.wrongRegion(r, refusal, said)
+	case "InvalidBucketName":
+		return fmt.Errorf("%w: %q can't be a bucket's name (%s)", store.ErrConfig, s.place.Bucket, said)
+	case "NotImplemented":
+		if !r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConfig, said)
+		}
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+	case "InvalidRequest", "InvalidArgument":
+		if r.conditional {
+			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+		}
+	case "NoSuchKey":
+		if r.ifMatch {
+			return store.ErrPrecondition
+		}
+		return store.ErrNotFound
+	}
+	return nil
+}
+
+// byStatus returns the meaning of a refusal's status, or nil if it has none of its own.
+func (s *Store) byStatus(r *request, status int, refusal refusal, said string) error {
+	switch {
+	case status == 412 && r.conditional:
+		return fmt.Errorf("%w: %s", store.ErrPrecondition, said)
+	case status == 501 && r.conditional, status == 403 && r.ifAbsent(),
+		r.conditional && slices.Contains(unconditional, status) && refusal.Code != "RequestTimeout" && (status != 400 || refusal.Code != ""):
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
+	case status == 409:
+		return fmt.Errorf("%w: %s", store.ErrConflict, said)
+	case status == 301, status == 302, status == 307, status == 308:
+		return s.wrongRegion(r, refusal, said)
+	case status == http.StatusProxyAuthRequired:
+		return fmt.Errorf("%w: %s: the proxy wants a user and a password", store.ErrConfig, said)
+	case status == 401, status == 403:
+		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
+	case status == 400 && refusal.Code == "":
+		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
+	}
+	return nil
+}
+
+// unconditional are the statuses with which servers were seen to refuse each request that has a condition. A
+// policy refuses it with 403, which says nothing of an If-Match that was taken before.
+var unconditional = []int{304, 400, 405, 411, 422, 428}
+
+// full are the codes that mean that there is no space left, or a quota is used up.
+var full = []string{
+	"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded",
+	"QuotaExceeded", "QuotaExceededException", "InsufficientStorage",
+}
+
+func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
+	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
+		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
+	}
+	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
+}
+
+// offset returns how far this machine's clock is from the server's.
+func (s *Store) offset(a *httptransport.Answer) string {
+	date := a.Date()
+	if date.IsZero() {
+		return "far from the server's"
+	}
+	d := s.now().Sub(date).Round(time.Second)
+	if d > 0 {
+		return d.String() + " ahead of the server's"
+	}
+	return (-d).String() + " behind the server's"
+}
+
+// unanswered returns the meaning of a request without an answer. It might have been
+// carried out.
+func (s *Store) unanswered(r *request, err error) error {
+	var (
+		record     tls.RecordHeaderError
+		authority  x509.UnknownAuthorityError
+		hostname   x509.HostnameError
+		invalid    x509.CertificateInvalidError
+		connection *net.OpError
+	)
+	noHost := httptransport.NoHost(err)
+	switch {
+	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
+	case strings.Contains(err.Error(), tlsAlert):
+		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
+			store.ErrConfig, s.place.Host, Innermost(err))
+	case errors.As(err, &hostname), errors.As(err, &invalid):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
+	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
+		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
+	case noHost != nil:
+		return noHost
+	case errors.Is(err, httptransport.ErrProxy):
+		err = fmt.Errorf("%s: %w", s.place.Host, err)
+	case errors.As(err, &connection):
+		err = fmt.Errorf("%s: %w", s.place.Host, connection)
+	default:
+		err = fmt.Errorf("%s: %w", s.place.Host, Innermost(err))
+	}
+	if r.answer.Silence() {
+		return store.Unreachable(err)
+	}
+	return err
+}
+
+// tlsAlert is in net/http's error for the answer of most servers that need TLS to a
+// request without it: an alert, which is type 21 of version 3.
+const tlsAlert = `malformed HTTP response "\x15\x03`
+
+// Innermost returns the last of a chain of errors: those of the libraries are long.
+func Innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
+}

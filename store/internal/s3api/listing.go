@@ -1,0 +1,134 @@
+package s3api
+
+import (
+	"bytes"
+	"encoding/xml"
+	"errors"
+	"fmt"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// document is the body of a success: of a listing, of versions, of deletions, or of a setting.
+type document struct {
+	XMLName                                                                           xml.Name
+	Name, EncodingType, IsTruncated, NextContinuationToken, Status, ObjectLockEnabled string
+	Prefix                                                                            *string
+	Entries                                                                           []entry `xml:",any"`
+}
+
+// entry is an object, a version or a deletion in a document.
+type entry struct {
+	XMLName                                                                   xml.Name
+	Key, ETag, Size, LastModified, VersionId, IsLatest, DeleteMarkerVersionId string
+}
+
+// time returns when the object was written. Some servers write UTC without a zone.
+func (e entry) time() (time.Time, error) {
+	if t, err := time.Parse(time.RFC3339, e.LastModified); err == nil {
+		return t, nil
+	}
+	return time.Parse("2006-01-02T15:04:05", e.LastModified)
+}
+
+// read parses a document that must have a root of this name. The client libraries take an empty body or any other
+// XML for an empty document.
+func read(root string, body []byte) (d document, err error) {
+	err = xml.Unmarshal(body, &d)
+	switch {
+	case d.XMLName.Local != root:
+		return d, unfit("it answers without a " + root)
+	case err == nil && root == "ListBucketResult" && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
+		return d, errors.New("the listing goes on after its end")
+	case err != nil:
+		return d, fmt.Errorf("it can't be read, or is cut off: %w", err)
+	}
+	for i := range d.Entries {
+		if d.Entries[i].Key, err = d.decoded(d.Entries[i].Key); err != nil {
+			return d, err
+		}
+	}
+	return d, nil
+}
+
+// decoded returns a key or prefix of a document, which minio-go has the server encode.
+func (d document) decoded(key string) (string, error) {
+	if d.EncodingType != "url" {
+		return key, nil
+	}
+	return url.QueryUnescape(key)
+}
+
+// named returns the entries with one of these names.
+func (d document) named(names ...string) []entry {
+	return slices.DeleteFunc(d.Entries, func(e entry) bool { return !slices.Contains(names, e.XMLName.Local) })
+}
+
+// page returns the page of a listing, which must be whole, in order, and the one that was requested.
+func (s *Store) page(d document, prefix string) (page store.Page, err error) {
+	goesOn, err := strconv.ParseBool(d.IsTruncated)
+	switch {
+	case d.Name == "":
+		return page, unfit("its listing names no bucket")
+	case err != nil:
+		return page, unfit("its listing doesn't say whether it goes on")
+	}
+	if want := s.place.Prefix + prefix; d.Prefix != nil {
+		if got, err := d.decoded(*d.Prefix); err != nil || got != want {
+			return page, fmt.Errorf("the listing is of %q, not of %q: is there a cache in between?", *d.Prefix, want)
+		}
+	}
+	for _, e := range d.named("Contents") {
+		// The libraries take what is missing for 0, and an empty object is a released lock.
+		size, err := strconv.ParseUint(e.Size, 10, 63)
+		if err != nil || e.LastModified == "" {
+			return page, unfit("its listing has objects without a size or a time")
+		}
+		modified, err := e.time()
+		if err != nil {
+			return page, err
+		}
+		key, ok := strings.CutPrefix(e.Key, s.place.Prefix)
+		if !ok || !strings.HasPrefix(key, prefix) {
+			return page, fmt.Errorf("the listing has %q, which wasn't asked for", e.Key)
+		}
+		page.Objects = append(page.Objects, store.Object{Key: key, ETag: ETag(e.ETag), Size: int64(size), ModTime: modified})
+	}
+	page.Objects = merged(page.Objects)
+	n := len(page.Objects)
+	switch {
+	case !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }):
+		return page, fmt.Errorf("%w: it is in no order", store.ErrListing)
+	case goesOn && d.NextContinuationToken == "":
+		return page, errors.New("a listing goes on, and the server doesn't say where")
+	case goesOn && s.place.KeyCursor && n == 0:
+		return page, fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
+	case goesOn && s.place.KeyCursor:
+		page.Next = s.place.Prefix + page.Objects[n-1].Key
+	case goesOn:
+		page.Next = d.NextContinuationToken
+	}
+	return page, nil
+}
+
+// merged joins objects with the same key: some servers list a key twice while it is
+// overwritten. The newer one counts. In doubt it is the one with a body, because an empty
+// one means that a lock was released.
+func merged(objects []store.Object) []store.Object {
+	out := objects[:0]
+	for _, o := range objects {
+		n := len(out)
+		switch {
+		case n == 0 || out[n-1].Key != o.Key:
+			out = append(out, o)
+		case out[n-1].Size == 0 || o.Size > 0 && !o.ModTime.Before(out[n-1].ModTime):
+			out[n-1] = o
+		}
+	}
+	return out
+}

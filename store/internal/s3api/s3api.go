@@ -1,0 +1,287 @@
+// Package s3api is what the backends for S3's protocol have in common: the
+// contract of store.Store on top of a client library that sends single requests.
+//
+// A library only sends. What an answer means is read here, from the wire. A success that doesn't have the form of
+// S3's (a captive portal's page, a list for another prefix, half a list) is an error: as an empty listing it would
+// mean that the lock is free.
+package s3api
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
+)
+
+// Client is a client library for one bucket, reduced to single requests. It sends each
+// request once: a conditional put that was applied, not answered and then repeated would
+// be answered as if another client had won. It uses a transport of [httptransport.Watched], and passes
+// the context on to it. It returns an error unless the answer is a success.
+type Client interface {
+	// Signable returns an error if there are no credentials to sign with, of class [fault.CredentialsLater] if
+	// there might be some the next time. Store calls it before each request.
+	Signable(ctx context.Context) error
+	// Put stores a body. ifMatch is an ETag without quotes, or "".
+	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
+	Get(ctx context.Context, key string) (io.ReadCloser, error)
+	// List asks for up to 1000 objects.
+	List(ctx context.Context, prefix, cursor string) error
+	// Delete removes an object, or one version of it.
+	Delete(ctx context.Context, key, version, ifMatch string) error
+	// DeleteAll deletes up to 1000 objects in one request, and has the answer name those that it deletes. If it names
+	// none, DeleteAll can return an error of any of them.
+	DeleteAll(ctx context.Context, keys []string) error
+	// Versions asks for up to 1000 versions of a key and of those that begin with it.
+	Versions(ctx context.Context, key string) error
+	Versioning(ctx context.Context) error
+	ObjectLock(ctx context.Context) error
+}
+
+// Place is where a repository is, and what is known of its server.
+type Place struct {
+	// Name of the backend.
+	Name   string
+	Bucket string
+	Prefix string // of all keys, "" or ending in a slash
+	Host   string // for messages
+	// Endpoint is the server's URL, without credentials; "" is Amazon's.
+	Endpoint string
+	// PlainHint says how to speak to a server without TLS.
+	PlainHint string
+	// Own reports whether a request on the transport is the client's own: a provider of
+	// credentials can use the transport too, under the same context. If it is nil, all are.
+	Own func(*http.Request) bool
+	// Conditions is how far those of puts can be relied on, and Deletions those of deletions, which the client can't
+	// send if it is Unsupported.
+	Conditions, Deletions store.Condition
+	// KeyCursor: the cursor of a listing is the last key, and not the server's token.
+	KeyCursor bool
+}
+
+// Store is the contract of store.Store on a client.
+type Store struct {
+	client Client
+	place  Place
+	tidy   tidy
+	now    func() time.Time
+	signed atomic.Bool // there were credentials once
+	heard  atomic.Bool // a request was answered, and sent again
+
+	unbatched atomic.Bool // the server has refused to delete many objects in one request
+}
+
+var (
+	_ store.Store              = (*Store)(nil)
+	_ store.Describer          = (*Store)(nil)
+	_ store.Answerer           = (*Store)(nil)
+	_ store.ConditionalDeleter = (*Store)(nil)
+	_ store.BatchDeleter       = (*Store)(nil)
+)
+
+// New returns a store. It makes no request.
+func New(c Client, p Place) *Store {
+	return &Store{client: c, place: p, tidy: tidy{own: make(map[string][]string)}, now: clock.System{}.Now}
+}
+
+// Properties returns the known properties of the server.
+func (s *Store) Properties() store.Properties {
+	c := s.place.Conditions
+	return store.Properties{
+		Name: s.place.Name, IfAbsent: c, IfMatch: c, DeleteIfMatch: min(c, s.place.Deletions), StoreClock: true,
+		PutCreates: s.place.Endpoint != "", // SeaweedFS does; Amazon's servers don't
+	}
+}
+
+// Put stores a body, and afterwards, if the bucket keeps versions, removes the version that
+// this store wrote before.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	r := &request{op: "put", key: key, permission: "s3:PutObject", conditional: opts.IfAbsent || opts.IfMatch != "", ifMatch: opts.IfMatch != ""}
+	covered := s.tidy.covered(key)
+	_, err := s.do(ctx, r, func(ctx context.Context) error {
+		return s.client.Put(ctx, s.place.Prefix+key, body, opts.IfAbsent, opts.IfMatch)
+	})
+	if err != nil {
+		return store.Object{}, err
+	}
+	etag := ETag(r.answer.Header("Etag"))
+	if etag == "" { // it might be applied, and must be tried again
+		return store.Object{}, r.failed(fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status()))
+	}
+	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
+	// The answer has no time of the write: its Date is when it was sent.
+	return store.Object{Key: key, ETag: etag, Size: int64(len(body)), Now: r.answer.Date()}, nil
+}
+
+// Get reads an object.
+func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	r := &request{op: "get", key: key, permission: "s3:GetObject", limit: limit}
+	_, err := s.do(ctx, r, func(ctx context.Context) error {
+		stream, err := s.client.Get(ctx, s.place.Prefix+key)
+		if err == nil {
+			_ = stream.Close() // its content is in the answer
+		}
+		return err
+	})
+	if err != nil {
+		return nil, store.Object{}, err
+	}
+	body := r.answer.Body()
+	if int64(len(body)) > limit {
+		return nil, store.Object{}, r.failed(store.ErrTooLarge)
+	}
+	o := store.Object{Key: key, ETag: ETag(r.answer.Header("Etag")), Size: int64(len(body))}
+	if modified, err := time.Parse(time.RFC1123, r.answer.Header("Last-Modified")); err == nil {
+		o.ModTime = modified
+	}
+	return body, o, nil
+}
+
+// List sends one request, or none for a prefix that no key can have: some servers refuse
+// those.
+func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	if store.CheckKey(prefix+"x") != nil {
+		return store.Page{}, ctx.Err()
+	}
+	r := &request{op: "list", key: prefix, permission: "s3:ListBucket", root: "ListBucketResult"}
+	list, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.List(ctx, s.place.Prefix+prefix, cursor) })
+	if err != nil {
+		return store.Page{}, err
+	}
+	page, err := s.page(list, prefix)
+	if err != nil {
+		return store.Page{}, r.failed(s.broken(r, err))
+	}
+	page.Now = r.answer.Date()
+	return page, nil
+}
+
+// Delete removes an object. On a versioned bucket it also removes the versions that this
+// store has written, if that is permitted.
+func (s *Store) Delete(ctx context.Context, key string) error { return s.remove(ctx, key, "") }
+
+// DeleteIfMatch is Delete with a condition, on a client that can send it.
+func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
+	if s.place.Deletions == store.Unsupported || etag == "" {
+		return &store.Error{Op: "delete", Key: key, Err: store.ErrConditionUnsent}
+	}
+	return s.remove(ctx, key, etag)
+}
+
+func (s *Store) remove(ctx context.Context, key, etag string) error {
+	r := &request{op: "delete", key: key, permission: "s3:DeleteObject", conditional: etag != "", ifMatch: etag != ""}
+	covered := s.tidy.covered(key)
+	_, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, "", etag) })
+	switch {
+	case err != nil && r.answer.Status() == 404 && r.refusal().Code == "NoSuchKey":
+		return nil
+	case err == nil && r.answer.Header("X-Amz-Delete-Marker") == "true":
+		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
+	}
+	return err
+}
+
+// DeleteAll deletes many objects in one request. Only a key that the answer names as deleted
+// counts: some servers leave out keys, and answer with success all the same. On a versioned
+// bucket it treats each key as Delete does.
+func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted := make([]bool, len(keys))
+	index, covered := map[string]int{}, map[string][]string{}
+	var names []string
+	for i, key := range keys[:min(len(keys), store.MaxBatch)] {
+		if store.CheckKey(key) != nil || !inXML(key) {
+			continue
+		}
+		name := s.place.Prefix + key
+		names, index[name], covered[name] = append(names, name), i, s.tidy.covered(key)
+	}
+	if s.unbatched.Load() || len(names) == 0 {
+		return deleted, &store.Error{Op: "delete", Key: strings.Join(keys[:min(1, len(keys))], ""), Err: store.ErrBatchUnsent}
+	}
+	r := &request{op: "delete", key: strings.TrimPrefix(names[0], s.place.Prefix), permission: "s3:DeleteObject", root: "DeleteResult"}
+	done, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.DeleteAll(ctx, names) })
+	if err != nil {
+		return deleted, s.batchFailed(ctx, r, err)
+	}
+	for _, d := range done.named("Deleted") {
+		i, asked := index[d.Key]
+		if !asked {
+			continue
+		}
+		deleted[i] = true
+		if d.DeleteMarkerVersionId != "" {
+			s.tidy.deleted(ctx, s, keys[i], d.DeleteMarkerVersionId, covered[d.Key])
+		}
+	}
+	return deleted, nil
+}
+
+// batchFailed returns the error of a request to delete many objects. A server that lacks it
+// answers in many ways: 400, 405, 411, 501, a page, a success of another form. So each answer
+// but that of a server that fails, or is throttling, means that the objects must be deleted one
+// by one, and each of those requests has its own answer.
+func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error {
+	status := r.answer.Status()
+	if ctx.Err() != nil || status == 0 || httptransport.Passing(status) && status != http.StatusNotImplemented {
+		return failed
+	}
+	if status >= 300 {
+		s.unbatched.Store(true)
+	}
+	return r.failed(fmt.Errorf("%w: %w", store.ErrBatchUnsupported, failed))
+}
+
+// inXML reports whether a key stays as it is in XML 1.0, which has no control characters, and in
+// which parsers replace line ends.
+func inXML(key string) bool {
+	return !strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r == 0xFFFE || r == 0xFFFF })
+}
+
+// Describe asks for the bucket's settings.
+func (s *Store) Describe(ctx context.Context) (store.Description, error) {
+	var d store.Description
+	for _, ask := range []struct {
+		answer   *store.Answer
+		root     string
+		question func(context.Context) error
+	}{
+		{&d.Versioning, "VersioningConfiguration", s.client.Versioning},
+		{&d.ObjectLock, "ObjectLockConfiguration", s.client.ObjectLock},
+	} {
+		r := &request{op: "describe", key: "bucket", permission: "s3:GetBucketVersioning", root: ask.root}
+		got, err := s.do(ctx, r, ask.question)
+		d.Server = r.answer.Header("Server")
+		switch {
+		case ctx.Err() != nil:
+			return d, err
+		case err == nil && (got.Status == "Enabled" || got.ObjectLockEnabled == "Enabled"):
+			*ask.answer = store.Yes
+		case err == nil, r.refusal().Code == "ObjectLockConfigurationNotFoundError":
+			*ask.answer = store.No
+		}
+	}
+	return d, nil
+}
+
+// Answered reports whether a request was sent again after a refusal.
+func (s *Store) Answered() bool { return s.heard.Load() }
+
+// deletion returns the command with which a person deletes an object whose key is invalid.
+func (p Place) deletion(key string) string {
+	command := "aws s3api delete-object"
+	if p.Endpoint != "" {
+		command += " --endpoint-url " + text.ShellWord(p.Endpoint)
+	}
+	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
+}
+
+// ETag returns an ETag without its quotes, which some servers send in one answer and not in
+// another.
+func ETag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }
