@@ -35,10 +35,8 @@ func named() bool {
 // credentialsOf returns the credentials that MinIO's own programs find: those of the
 // environment, of mc's and Amazon's files, and of the machine's role.
 func credentialsOf(alias string) *credentials.Credentials {
-	if alias != "" {
-		return credentials.New(&mcAlias{name: alias})
-	}
 	return credentials.New(&chain{
+		alias: alias,
 		providers: []credentials.Provider{
 			&credentials.EnvMinio{},
 			&credentials.EnvAWS{},
@@ -52,6 +50,7 @@ func credentialsOf(alias string) *credentials.Credentials {
 
 // chain is the library's Chain, which keeps no errors.
 type chain struct {
+	alias     string // of mc, which has the credentials instead if it isn't ""
 	providers []credentials.Provider
 	role      http.RoundTripper // to the service of a machine's role
 	current   credentials.Provider
@@ -60,6 +59,13 @@ type chain struct {
 // RetrieveWithCredContext returns the credentials of the first provider that has some. If none has,
 // the error is a fault.CredentialsLater if one might have some later.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
+	if c.alias != "" {
+		v, err := ofAlias(c.alias)
+		if err == nil {
+			c.current = &credentials.Static{} // they don't expire
+		}
+		return v, err
+	}
 	var later error
 	for _, p := range c.providers {
 		asked := &service{next: cmp.Or(cc.Client.Transport, http.DefaultTransport)}

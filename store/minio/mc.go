@@ -64,31 +64,12 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// mcAlias provides the credentials of an alias of mc.
-type mcAlias struct {
-	name  string
-	found bool
-}
-
-var _ credentials.Provider = (*mcAlias)(nil)
-
 // mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
 var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
 
-func (a *mcAlias) Retrieve() (credentials.Value, error) {
-	v, err := a.read()
-	a.found = err == nil
-	return v, err
-}
-
-func (a *mcAlias) RetrieveWithCredContext(*credentials.CredContext) (credentials.Value, error) {
-	return a.Retrieve()
-}
-
-func (a *mcAlias) IsExpired() bool { return !a.found }
-
-func (a *mcAlias) read() (credentials.Value, error) {
-	variable := "MC_HOST_" + a.name
+// ofAlias returns the credentials of an alias of mc, or a store.ErrConfig without secrets.
+func ofAlias(name string) (credentials.Value, error) {
+	variable := "MC_HOST_" + name
 	if url, ok := os.LookupEnv(variable); ok {
 		m := mcHost.FindStringSubmatch(url)
 		if m == nil || m[1] == "" || m[2]+m[4] == "" {
@@ -101,21 +82,21 @@ func (a *mcAlias) read() (credentials.Value, error) {
 	var all struct{ Aliases, Hosts map[string]host } // by mc's version
 	switch text, err := read(file); {
 	case file == "":
-		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", a.name, variable)
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", name, variable)
 	case err != nil && !errors.Is(err, fs.ErrNotExist):
-		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %w", a.name, err)
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %w", name, err)
 	case err == nil && json.Unmarshal(text, &all) != nil:
-		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", a.name, file)
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", name, file)
 	}
-	h, ok := all.Aliases[a.name]
+	h, ok := all.Aliases[name]
 	if !ok {
-		h, ok = all.Hosts[a.name]
+		h, ok = all.Hosts[name]
 	}
 	switch {
 	case !ok:
-		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: it isn't in %s, and %.80s isn't set", a.name, file, variable)
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: it isn't in %s, and %.80s isn't set", name, file, variable)
 	case h.AccessKey == "" || h.SecretKey == "":
-		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc has no credentials in %s", a.name, file)
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc has no credentials in %s", name, file)
 	}
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }

@@ -2,11 +2,16 @@ package minio
 
 import (
 	"cmp"
+	"context"
 	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/minio/minio-go/v7"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -60,24 +65,96 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
-	if err := s3utils.CheckValidBucketName(bucket); err != nil {
-		return nil, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
-	}
-	prefix, conditions, err := s3api.Options(opts.Prefix, opts.Conditions, store.Claimed)
+	place, err := in(c.EndpointURL(), bucket, opts)
 	if err != nil {
 		return nil, err
 	}
-	endpoint := c.EndpointURL()
-	return s3api.New(&client{api: c, bucket: bucket}, s3api.Place{
-		Name:       "minio",
-		Bucket:     bucket,
-		Prefix:     prefix,
-		Host:       endpoint.Host,
-		Endpoint:   endpoint.Scheme + "://" + endpoint.Host,
-		PlainHint:  "put tls=false into the URL if that is wanted",
-		Own:        own(endpoint),
-		Conditions: conditions,
-		Deletions:  store.Unsupported, // MinIO ignores If-Match there
-		KeyCursor:  true,
-	}), nil
+	return s3api.New(&client{api: c, bucket: bucket}, place), nil
+}
+
+// in returns the place of a repository on a server.
+func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
+	if err := s3utils.CheckValidBucketName(bucket); err != nil {
+		return s3api.Place{}, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
+	}
+	prefix, conditions, err := s3api.Options(opts.Prefix, opts.Conditions, store.Claimed)
+	return s3api.Place{
+		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
+		PlainHint: "put tls=false into the URL if that is wanted", Own: own(server), KeyCursor: true,
+		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match there
+	}, err
+}
+
+// Open returns the repository that a URL names: see the package comment. It reads the
+// environment and the files of mc and the AWS command line, and makes no request. Its
+// errors are [store.ErrURL] and [store.ErrConfig].
+func Open(_ context.Context, u *url.URL) (store.Store, error) {
+	t, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	transport := httptransport.Bare()
+	if transport.TLSClientConfig, err = trusting(); err != nil {
+		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
+	}
+	opts := &minio.Options{
+		Creds:        credentialsOf(t.alias),
+		Secure:       t.tls,
+		Region:       t.region,
+		Transport:    transport,
+		BucketLookup: minio.BucketLookupPath,
+	}
+	Configure(opts)
+	client, err := minio.New(u.Host, opts)
+	if err != nil {
+		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
+	}
+	return New(client, t.bucket, t.Options)
+}
+
+// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
+// makes no request.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
+// target is what a URL says.
+type target struct {
+	bucket, region, alias string
+	tls                   bool
+	Options
+}
+
+func parse(u *url.URL) (t target, err error) {
+	bucket, path, _ := strings.Cut(strings.TrimPrefix(u.Path, "/"), "/")
+	if bucket == "" {
+		return t, fmt.Errorf("%w: minio: it is minio://HOST:PORT/BUCKET/PREFIX", store.ErrURL)
+	}
+	if _, err := port.Of(u); err != nil {
+		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
+	}
+	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
+	tls, err1 := s3api.Bool("tls", q["tls"], true)
+	t = target{bucket, q["region"], q["alias"], tls, Options{Prefix: path, Conditions: q["conditions"]}}
+	_, err2 := in(u, bucket, t.Options)
+	return t, cmp.Or(err2, err, err1)
+}
+
+// own returns a function that reports whether a request under a store's context is the
+// store's. The others are those of a provider of credentials, to which the library passes its
+// HTTP client and the context. MinIO's STS has the server's address, and is sent a POST. A store
+// sends one only to delete many objects. The library replaces Amazon's endpoint by the region's.
+func own(endpoint *url.URL) func(*http.Request) bool {
+	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
+	return func(r *http.Request) bool {
+		host := address(r.URL)
+		return (r.Method != http.MethodPost || r.URL.Query().Has("delete")) &&
+			(host == server || strings.HasSuffix(host, "."+server) || amazon && strings.Contains(host, "s3"))
+	}
+}
+
+// address returns a URL's host, without the port if that is the scheme's: the library strips it.
+func address(u *url.URL) string {
+	return strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }

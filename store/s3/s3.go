@@ -1,16 +1,21 @@
 package s3
 
 import (
+	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
+	"os"
 	"reflect"
 	"strings"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awshttp "github.com/aws/aws-sdk-go-v2/aws/transport/http"
+	"github.com/aws/aws-sdk-go-v2/config"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/aws/smithy-go/logging"
 
 	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
@@ -51,12 +56,6 @@ type Options struct {
 // The error is [store.ErrConfig] for a client without a region, or with an endpoint that
 // is no URL, and [store.ErrURL] for a bucket or options that can't be used.
 func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
-	switch {
-	case bucket == "":
-		return nil, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
-	case strings.HasSuffix(bucket, directoryBucket):
-		return nil, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
-	}
 	o := c.Options()
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
@@ -65,11 +64,23 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	place.Name, place.Bucket = "s3", bucket
-	if place.Prefix, place.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, place.Deletions); err != nil {
+	if place, err = in(place, bucket, opts); err != nil {
 		return nil, err
 	}
 	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}, place), nil
+}
+
+// in returns the place of a repository on a server. The conditions of puts are by default as good as those of deletions.
+func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
+	switch {
+	case bucket == "":
+		return p, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
+	case strings.HasSuffix(bucket, "--x-s3"):
+		return p, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
+	}
+	p.Name, p.Bucket = "s3", bucket
+	p.Prefix, p.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, p.Deletions)
+	return p, err
 }
 
 // server returns the server of a client, and how far its conditions can be relied on. Only Amazon
@@ -141,9 +152,6 @@ func (f do) Do(r *http.Request) (*http.Response, error) { return f(r) }
 
 func (f roundTrips) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// directoryBucket is how the name of a directory bucket ends.
-const directoryBucket = "--x-s3"
-
 // host returns an endpoint's host, for messages.
 func host(endpoint string) (string, error) {
 	u, err := url.Parse(endpoint)
@@ -157,4 +165,100 @@ func host(endpoint string) (string, error) {
 		return "", err
 	}
 	return u.Host, nil
+}
+
+// defaultRegion is the region that requests are signed for if none is set. Most servers
+// other than Amazon's ignore it.
+const defaultRegion = "us-east-1"
+
+// Open returns the repository that a URL names: see the package comment. It reads the
+// configuration of the AWS command line, and makes no request. Its errors are
+// [store.ErrURL] and [store.ErrConfig].
+func Open(ctx context.Context, u *url.URL) (store.Store, error) {
+	t, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(buildable()),
+		config.WithLogger(logging.Nop{}),
+		// For the requests for credentials.
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+	}
+	if t.profile != "" {
+		options = append(options, config.WithSharedConfigProfile(t.profile))
+	}
+	if t.region != "" {
+		options = append(options, config.WithRegion(t.region))
+	}
+	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	if err != nil {
+		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, strings.Join(strings.Fields(err.Error()), " "))}
+	}
+	if cfg.Region == "" {
+		cfg.Region = defaultRegion
+	}
+	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
+		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // which AWS_CA_BUNDLE needs
+		if t.endpoint != "" {
+			o.BaseEndpoint = aws.String(t.endpoint)
+		}
+		o.UsePathStyle, _ = s3api.Bool("path-style", t.pathStyle, o.BaseEndpoint != nil) // parse has checked it
+	})
+	if endpoint := client.Options().BaseEndpoint; endpoint != nil {
+		if _, err := host(*endpoint); err != nil {
+			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
+		}
+	}
+	return New(client, t.bucket, t.Options)
+}
+
+// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
+// makes no request.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
+// target is what a URL says.
+type target struct {
+	bucket, region, endpoint, profile, pathStyle string
+	Options
+}
+
+func parse(u *url.URL) (t target, err error) {
+	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
+		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
+	}
+	q, err := httptransport.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
+	t.region, t.endpoint, t.profile, t.pathStyle = q["region"], q["endpoint"], q["profile"], q["path-style"]
+	t.Options = Options{Prefix: u.Path, Conditions: q["conditions"], UnquotedIfMatch: q["if-match"] == "unquoted"}
+	_, err1 := in(s3api.Place{}, t.bucket, t.Options)
+	_, err2 := s3api.Bool("path-style", t.pathStyle, false)
+	if err := cmp.Or(err, err1, err2); err != nil {
+		return t, err
+	}
+	if quoted := q["if-match"]; quoted != "" && quoted != "quoted" && quoted != "unquoted" {
+		return t, fmt.Errorf("%w: if-match= is quoted or unquoted", store.ErrURL)
+	}
+	if t.endpoint != "" {
+		if !strings.Contains(t.endpoint, "://") {
+			t.endpoint = "https://" + t.endpoint
+		}
+		if _, err := host(t.endpoint); err != nil {
+			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
+		}
+	}
+	return t, nil
+}
+
+// endpointSource names the setting that the SDK has taken an endpoint from, if the URL
+// has none.
+func endpointSource() string {
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
+		if os.Getenv(name) != "" {
+			return name
+		}
+	}
+	return "endpoint_url in the AWS configuration file"
 }

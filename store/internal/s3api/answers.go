@@ -321,7 +321,7 @@ func (s *Store) unanswered(r *request, err error) error {
 	)
 	noHost := httptransport.NoHost(err)
 	switch {
-	case errors.As(err, &record), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
 		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
 	case strings.Contains(err.Error(), tlsAlert):
 		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)

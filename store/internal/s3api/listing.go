@@ -97,7 +97,7 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 		if !ok || !strings.HasPrefix(key, prefix) {
 			return page, fmt.Errorf("the listing has %q, which wasn't asked for", e.Key)
 		}
-		page.Objects = append(page.Objects, store.Object{Key: key, ETag: ETag(e.ETag), Size: int64(size), ModTime: modified})
+		page.Objects = append(page.Objects, store.Object{Key: key, ETag: etag(e.ETag), Size: int64(size), ModTime: modified})
 	}
 	page.Objects = merged(page.Objects)
 	n := len(page.Objects)

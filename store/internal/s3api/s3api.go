@@ -111,13 +111,13 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	if err != nil {
 		return store.Object{}, err
 	}
-	etag := ETag(r.answer.Header("Etag"))
-	if etag == "" { // it might be applied, and must be tried again
+	tag := etag(r.answer.Header("Etag"))
+	if tag == "" { // it might be applied, and must be tried again
 		return store.Object{}, r.failed(fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status()))
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	// The answer has no time of the write: its Date is when it was sent.
-	return store.Object{Key: key, ETag: etag, Size: int64(len(body)), Now: r.answer.Date()}, nil
+	return store.Object{Key: key, ETag: tag, Size: int64(len(body)), Now: r.answer.Date()}, nil
 }
 
 // Get reads an object.
@@ -137,7 +137,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	if int64(len(body)) > limit {
 		return nil, store.Object{}, r.failed(store.ErrTooLarge)
 	}
-	o := store.Object{Key: key, ETag: ETag(r.answer.Header("Etag")), Size: int64(len(body))}
+	o := store.Object{Key: key, ETag: etag(r.answer.Header("Etag")), Size: int64(len(body))}
 	if modified, err := time.Parse(time.RFC1123, r.answer.Header("Last-Modified")); err == nil {
 		o.ModTime = modified
 	}
@@ -282,6 +282,6 @@ func (p Place) deletion(key string) string {
 	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
 }
 
-// ETag returns an ETag without its quotes, which some servers send in one answer and not in
+// etag returns an ETag without its quotes, which some servers send in one answer and not in
 // another.
-func ETag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }
+func etag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }
