@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-func parse(t *testing.T, url string) Target {
+func targetOf(t *testing.T, url string) Target {
 	t.Helper()
 	to, err := Parse(url)
 	assert.OK(t, err)
@@ -35,7 +35,7 @@ func socketURL(s *pgtest.Server) string {
 // secure is the target of a server that has a certificate.
 func secure(t *testing.T, s *pgtest.Server, mode string, parameters ...string) Target {
 	t.Helper()
-	return parse(t, strings.Join(append([]string{"postgres://postgres@" + s.Address() + "/postgres?key=" + key +
+	return targetOf(t, strings.Join(append([]string{"postgres://postgres@" + s.Address() + "/postgres?key=" + key +
 		"&sslmode=" + mode}, parameters...), "&"))
 }
 
@@ -120,7 +120,7 @@ func TestConnection(t *testing.T) {
 	for name, to := range map[string]Target{
 		"tcp":    target(t, s.Address()),
 		"tls":    secure(t, s, "require"),
-		"socket": parse(t, socketURL(s)),
+		"socket": targetOf(t, socketURL(s)),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := backend(t, to), at(t, s.Address())

@@ -223,7 +223,7 @@ func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
 	assert.OK(t, err)
 	b, err := Open(target, Options{})
 	assert.OK(t, err)
-	c, err := b.connect(t.Context(), "test", time.Minute)
+	c, err := b.open(t.Context(), "test", time.Minute)
 	assert.OK(t, err)
 	t.Cleanup(func() {
 		c.cut()
@@ -238,11 +238,10 @@ func TestGrantIsVerified(t *testing.T) {
 	if _, err := b.grant(t.Context(), c, "k", time.Minute); err != nil {
 		t.Fatal(err)
 	}
-	hash := s.PSQL("select hashtext('k')")
-	if left := c.takeDown(t.Context(), hash, "1"); !strings.Contains(left, "session 1 ends") {
+	if left := c.takeDown(t.Context(), "k", "1"); !strings.Contains(left, "session 1 ends") {
 		t.Errorf("of another session: %q", left)
 	}
-	if left := c.takeDown(t.Context(), hash, s.PSQL("select pid from pg_locks where locktype = 'advisory'")); left != "" {
+	if left := c.takeDown(t.Context(), "k", s.PSQL("select pid from pg_locks where locktype = 'advisory'")); left != "" {
 		t.Errorf("of this session: %q", left)
 	}
 	if held := s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"); held != "0" {

@@ -2,11 +2,15 @@ package postgres
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strconv"
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
@@ -22,6 +26,11 @@ const holderSQL = "select l.pid, a.application_name, a.usename, coalesce(host(a.
 // since is when a session began, as a text that can be compared.
 const since = `to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
+// endSQL ends a session if it is the one that was seen, and still has the lock.
+const endSQL = "select pg_terminate_backend(a.pid) from pg_stat_activity as a " +
+	"where a.pid = $2::int and " + since + " = $3 and " +
+	"exists (select from pg_locks where pid = a.pid and granted and " + isLock + ")"
+
 // Inspect returns the session that holds a key's lock, or nil. Holder names the program, session
 // and user, and Host and PID are those of another Backend, else Host is the client's address and
 // PID is 0. Acquired is when the session began: the server doesn't know when it acquired the
@@ -31,58 +40,24 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	ctx, leave, err := b.enter(ctx)
+	ctx, exit, err := b.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
-	defer leave()
-	c, err := b.asking(ctx)
+	defer exit()
+	c, err := b.open(ctx, b.purpose("a look at locks"), 0)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q can't be looked at: %w", key, err)
 	}
-	defer c.bye(ctx)
-	row, err := c.holder(ctx, key)
+	defer c.leave(ctx)
+	row, err := c.query(ctx, holderSQL, key)
 	if err != nil {
-		return nil, b.failed(ctx, fmt.Sprintf("lock %q can't be looked at", key), err, true)
+		return nil, b.failed(ctx, fmt.Sprintf("lock %q can't be looked at", key), err)
 	}
 	if row == nil {
 		return nil, nil
 	}
 	return info(key, row), nil
-}
-
-// asking makes a connection that doesn't lock. It refuses a standby.
-func (b *Backend) asking(ctx context.Context) (*conn, error) {
-	c, err := b.connect(ctx, clip(b.options.Holder, 16)+": a look at locks", 0)
-	if err != nil {
-		return nil, err
-	}
-	row, err := c.query(ctx, "select pg_is_in_recovery()")
-	switch {
-	case err != nil:
-		err = b.failed(ctx, cantAsk, err, true)
-	case row[0] == "t":
-		err = b.unfit("it is a standby, which doesn't know the locks of the primary: connect to the primary")
-	default:
-		return c, nil
-	}
-	c.cut()
-	return nil, err
-}
-
-// bye ends a session that holds no lock.
-func (c *conn) bye(ctx context.Context) {
-	_ = c.pg.Close(ctx)
-	c.cut()
-}
-
-// holder returns the first row of holderSQL, or nil.
-func (c *conn) holder(ctx context.Context, key string) ([]string, error) {
-	hash, err := c.query(ctx, "select hashtext($1)::bigint", key)
-	if err != nil {
-		return nil, err
-	}
-	return c.query(ctx, holderSQL, hash[0])
 }
 
 // ours is the application_name of a Backend.
@@ -108,4 +83,69 @@ func info(key string, row []string) *locking.Info {
 		i.Holder += " (shared)"
 	}
 	return i
+}
+
+// Break ends the session that Inspect has described, by pg_terminate_backend, and with it
+// whatever else that session holds or does. It waits until the lock is gone. The holder isn't
+// asked: it runs on until it notices, and a program that isn't repolock perhaps never does.
+//
+// The user must be the session's, or have the role pg_signal_backend; only a superuser can end a
+// session of a superuser. Else Break returns ErrPermission. No lock of PostgreSQL is stale.
+func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+	if err := checkKey(seen.Key); err != nil || stale {
+		return false, err
+	}
+	pid, began, _ := strings.Cut(seen.Revision, "@")
+	if pid == "" {
+		return false, fmt.Errorf("postgres: lock %q is held by no session, and can't be broken: "+
+			"look at pg_prepared_xacts", seen.Key)
+	}
+	if began == "" {
+		return false, b.noRights(seen.Key, "the server hides when session "+pid+" began")
+	}
+	ctx, exit, err := b.enter(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer exit()
+	c, err := b.open(ctx, b.purpose("a look at locks"), 0)
+	if err != nil {
+		return false, fmt.Errorf("lock %q wasn't broken: %w", seen.Key, err)
+	}
+	defer c.leave(ctx)
+	broken, err := c.end(ctx, b.options.Clock, seen.Key, pid, began)
+	if said, ok := errors.AsType[*pgconn.PgError](err); ok && said.Code == "42501" {
+		return false, b.noRights(seen.Key, cause(err))
+	}
+	if err != nil {
+		return false, b.failed(ctx, fmt.Sprintf("it isn't known whether lock %q was broken", seen.Key), err)
+	}
+	return broken, nil
+}
+
+func (b *Backend) noRights(key, why string) error {
+	return fault.New(locking.ErrPermission, "postgres: server %s: lock %q wasn't broken: %s: "+
+		"use the session's own user, one with the role pg_signal_backend, "+
+		"or a superuser if the session is a superuser's", b.where, key, why)
+}
+
+// poll is how often end looks whether a session that was told to end has ended.
+const poll = 20 * time.Millisecond
+
+func (c *conn) end(ctx context.Context, clock locking.Clock, key, pid, began string) (bool, error) {
+	told, err := c.query(ctx, endSQL, key, pid, began)
+	if told == nil || err != nil || told[0] != "t" {
+		return false, err
+	}
+	for {
+		held, err := c.query(ctx, "select 1 from pg_locks where pid = $2::int and "+isLock, key, pid)
+		if held == nil || err != nil {
+			return err == nil, err
+		}
+		select {
+		case <-clock.After(poll):
+		case <-ctx.Done():
+			return false, ctx.Err()
+		}
+	}
 }

@@ -1,10 +1,12 @@
 package postgres
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"net"
+	"net/url"
 	"os"
 	"strconv"
 	"strings"
@@ -71,7 +73,16 @@ func Open(t Target, o Options) (*Backend, error) {
 			return nil, fmt.Errorf("postgres: the passfile can't be read: %w", err)
 		}
 	}
-	config, err := pgconn.ParseConfig(t.settings())
+	set := url.Values{"target_session_attrs": {"any"}, "connect_timeout": {"0"}, "port": {strconv.Itoa(int(t.Port))}}
+	for name, value := range map[string]string{
+		"host": t.Host, "dbname": t.Database, "user": t.User, "passfile": t.Passfile,
+		"sslmode": t.SSLMode, "sslrootcert": t.SSLRootCert, "sslcert": t.SSLCert, "sslkey": t.SSLKey,
+	} {
+		if value != "" {
+			set.Set(name, value)
+		}
+	}
+	config, err := pgconn.ParseConfig("postgres://?" + strings.ReplaceAll(set.Encode(), "+", "%20"))
 	if err != nil {
 		cause := text.Line(err.Error())
 		if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && errors.Unwrap(parse) != nil {
@@ -95,44 +106,13 @@ func Open(t Target, o Options) (*Backend, error) {
 	return b, nil
 }
 
-// settings returns the Target in libpq's form.
-func (t Target) settings() string {
-	var b strings.Builder
-	add := func(name, value string) {
-		if value != "" {
-			b.WriteString(name + "='" + strings.NewReplacer(`\`, `\\`, "'", `\'`).Replace(value) + "' ")
-		}
-	}
-	add("host", t.Host)
-	add("port", strconv.Itoa(int(t.Port)))
-	add("dbname", t.Database)
-	add("user", t.User)
-	add("sslmode", t.SSLMode)
-	add("sslrootcert", t.SSLRootCert)
-	add("sslcert", t.SSLCert)
-	add("sslkey", t.SSLKey)
-	add("passfile", t.Passfile)
-	add("target_session_attrs", "any")
-	add("connect_timeout", "0")
-	return b.String()
-}
-
 // New returns a backend that connects as a configuration of pgconn says: that of a pgxpool.Pool is
 // &pool.Config().ConnConfig.Config. It makes connections of its own, one for each lock. It changes
 // application_name and client_encoding in a copy. The configuration must name one server.
 func New(config *pgconn.Config, o Options) *Backend {
-	if o.Clock == nil {
-		o.Clock = clock.System{}
-	}
-	if o.Holder == "" {
-		o.Holder = "repolock"
-	}
-	if o.Host == "" {
-		o.Host, _ = os.Hostname()
-	}
-	if o.PID == 0 {
-		o.PID = os.Getpid()
-	}
+	host, _ := os.Hostname()
+	o.Holder, o.Host, o.PID = cmp.Or(o.Holder, "repolock"), cmp.Or(o.Host, host), cmp.Or(o.PID, os.Getpid())
+	o.Clock = cmp.Or[locking.Clock](o.Clock, clock.System{})
 	t := Target{Host: config.Host, Port: config.Port, Database: config.Database}
 	b := &Backend{config: config.Copy(), where: t.server(), options: o, sessions: make(map[string]*session)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())

@@ -66,7 +66,7 @@ func TestExamineTimeouts(t *testing.T) {
 	if f.Found != "idle_session_timeout 200ms, statement_timeout 100000ms; the session of a lock turns them off" {
 		t.Errorf("%+v", f)
 	}
-	c, err := b.connect(t.Context(), "repolock", 0)
+	c, err := b.open(t.Context(), "repolock", 0)
 	assert.OK(t, err)
 	defer c.cut()
 	if _, err := b.grant(t.Context(), c, "other", time.Minute); err != nil {

@@ -5,23 +5,25 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"syscall"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/locking"
 )
 
 // session holds one lock. A goroutine of its own owns the connection: it serves requests, and
 // reads in between, so that it notices at once when the connection ends.
 type session struct {
-	backend   *Backend
-	conn      *conn
-	key, hash string
+	backend *Backend
+	conn    *conn
+	key     string
 
 	mu      sync.Mutex
 	waiting []request
 	wake    context.CancelFunc // ends the read; never nil
 
 	lost chan struct{} // closed with err set, unless the lock was released
-	err  error         // an ErrLost
+	err  error         // an ErrLost, once done is closed
 	done chan struct{} // closed when the goroutine has ended
 }
 
@@ -31,115 +33,103 @@ type request struct {
 	answer  chan error
 }
 
-func newSession(b *Backend, c *conn, key, hash string) *session {
-	return &session{backend: b, conn: c, key: key, hash: hash,
-		wake: func() {}, lost: make(chan struct{}), done: make(chan struct{})}
+// keep begins to hold a lock. It reports false after Close.
+func (b *Backend) keep(h locking.Handle, c *conn) bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		return false
+	}
+	s := &session{backend: b, conn: c, key: h.Key(), wake: func() {}, lost: make(chan struct{}), done: make(chan struct{})}
+	b.sessions[h.Token()] = s
+	b.users.Go(func() {
+		defer context.AfterFunc(b.ctx, func() { _ = c.net.Close() })()
+		s.run()
+	})
+	return true
 }
 
-// run serves requests until the session ends.
+// run serves requests until the session ends. It sends a statement for a request after that was made.
 func (s *session) run() {
 	defer close(s.done)
-	for {
-		requests, idle := s.next()
-		if len(requests) == 0 {
+	for ended := false; !ended; {
+		r, idle := s.next()
+		switch {
+		case r == nil:
 			err := s.conn.pg.WaitForNotification(idle)
 			if err != nil && (idle.Err() == nil || s.conn.pg.IsClosed()) {
 				s.lose(err)
-				return
 			}
-			continue
+		case r.release:
+			err := s.unlock()
+			r.answer <- err
+			if err == nil {
+				s.conn.leave(s.backend.ctx)
+			}
+			ended = true
+		default:
+			r.answer <- s.verify()
 		}
-		if s.serve(requests) {
-			return
-		}
+		ended = ended || s.err != nil
 	}
 }
 
-// next takes all requests, or returns a context for the read that the next request ends.
-func (s *session) next() ([]request, context.Context) {
+// next returns the first request, or a context for the read that the next request ends.
+func (s *session) next() (*request, context.Context) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.wake()
-	requests := s.waiting
-	s.waiting = nil
+	if len(s.waiting) > 0 {
+		r := s.waiting[0]
+		s.waiting = s.waiting[1:]
+		return &r, nil
+	}
 	idle, wake := context.WithCancel(context.Background())
 	s.wake = wake
-	return requests, idle
+	return nil, idle
 }
 
-// serve answers requests by a statement that is sent after all of them were made. It reports
-// whether the session has ended.
-func (s *session) serve(requests []request) bool {
-	for _, r := range requests {
-		if r.release {
-			s.end(requests, s.unlock())
-			return true
-		}
-	}
-	pid, held, err := s.conn.holds(context.Background(), s.hash)
+// verify asks the session whether it holds the lock.
+func (s *session) verify() error {
+	pid, held, err := s.conn.holds(context.Background(), s.key)
 	switch {
 	case err != nil && !s.conn.pg.IsClosed():
-		err = s.backend.failed(context.Background(), "the session can't be asked", err, true)
-	case err != nil:
-		s.lose(err)
-	case !held || pid != s.conn.session:
-		s.lose(fmt.Errorf("session %d doesn't have it", pid))
+		return s.backend.failed(context.Background(), cantAsk, err)
+	case err == nil && (!held || pid != s.conn.session):
+		err = fmt.Errorf("session %d doesn't have it", pid)
 	}
-	if s.err != nil {
-		err = s.err
-	}
-	for _, r := range requests {
-		r.answer <- err
-	}
-	return s.err != nil
-}
-
-// unlock frees the lock.
-func (s *session) unlock() error {
-	row, err := s.conn.query(context.Background(), "select pg_backend_pid(), pg_advisory_unlock($1::bigint)", s.hash)
-	switch {
-	case err != nil:
-		return err
-	case row[1] != "t" || number(row[0]) != s.conn.session:
-		return fmt.Errorf("session %s didn't have it", row[0])
+	if err != nil {
+		return s.lose(err)
 	}
 	return nil
 }
 
-// end answers the requests of a session that was to be released, and ends it.
-func (s *session) end(requests []request, err error) {
-	released := err == nil
-	if !released {
-		s.lose(err)
+// unlock frees the lock.
+func (s *session) unlock() error {
+	row, err := s.conn.query(context.Background(), "select pg_backend_pid(), pg_advisory_unlock(hashtext($1)::bigint)", s.key)
+	if err == nil && (row[1] != "t" || number(row[0]) != s.conn.session) {
+		err = fmt.Errorf("session %s didn't have it", row[0])
 	}
-	for _, r := range requests {
-		switch {
-		case !released:
-			r.answer <- s.err
-		case r.release:
-			r.answer <- nil
-			released = true
-		default:
-			r.answer <- s.gone("it was released")
-		}
+	if err != nil {
+		return s.lose(err)
 	}
-	if err == nil {
-		ctx, cancel := context.WithTimeout(s.backend.ctx, grace)
-		defer cancel()
-		s.conn.leave(ctx)
-	}
+	return nil
 }
 
 // lose notes why the lock is lost, and ends the session.
-func (s *session) lose(err error) {
+func (s *session) lose(err error) error {
 	s.err = s.gone(cause(err))
 	close(s.lost)
 	s.conn.cut()
+	return s.err
 }
 
 func (s *session) gone(why string) error {
-	return &classed{locking.ErrLost, fmt.Sprintf("postgres: server %s: lock %q is lost: %s", s.backend.where, s.key, why)}
+	return fault.New(locking.ErrLost, "postgres: server %s: lock %q is lost: %s", s.backend.where, s.key, why)
 }
+
+// errNoAnswer is returned by ask when its context has ended.
+var errNoAnswer = errors.New("no answer in time")
 
 // ask makes a request, and waits for the answer.
 func (s *session) ask(ctx context.Context, release bool) error {
@@ -166,5 +156,85 @@ func (s *session) ask(ctx context.Context, release bool) error {
 	return s.gone("it was released")
 }
 
-// errNoAnswer is returned by ask when its context has ended.
-var errNoAnswer = errors.New("no answer in time")
+// find returns the session of a handle, or ErrLost.
+func (b *Backend) find(h locking.Handle) (*session, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if s, ok := b.sessions[h.Token()]; ok && s.key == h.Key() {
+		return s, nil
+	}
+	return nil, fault.New(locking.ErrLost, "postgres: server %s: lock %q: %v", b.where, h.Key(), locking.ErrLost)
+}
+
+func (b *Backend) forget(h locking.Handle) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	delete(b.sessions, h.Token())
+}
+
+// Renew asks the session whether it still holds the lock. It returns ErrLost if the session has
+// ended, or doesn't hold the lock. If ctx ends before the answer, the lock is as it was.
+func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
+	s, err := b.find(h)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("postgres: lock %q wasn't renewed: %w", h.Key(), err)
+	}
+	err = s.ask(ctx, false)
+	if errors.Is(err, errNoAnswer) {
+		return fmt.Errorf("postgres: server %s: lock %q wasn't renewed: no answer: %w", b.where, h.Key(), context.Cause(ctx))
+	}
+	if errors.Is(err, locking.ErrLost) {
+		b.forget(h)
+	}
+	return err
+}
+
+// Release frees the lock and ends its session. It returns ErrLost if the session has ended
+// before. If ctx ends before the answer, Release closes the connection, which frees the lock when
+// the server notices it: at once, or if the network is cut after about the ttl.
+func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
+	s, err := b.find(h)
+	if err != nil {
+		return err
+	}
+	if err := ctx.Err(); err != nil {
+		return fmt.Errorf("postgres: lock %q wasn't released: %w", h.Key(), err)
+	}
+	err = s.ask(ctx, true)
+	if errors.Is(err, errNoAnswer) {
+		_ = s.conn.net.Close()
+		err = fmt.Errorf("postgres: server %s: it isn't known whether lock %q was released: no answer: %w; "+
+			"the connection was closed, and the server frees the lock when it notices", b.where, h.Key(), context.Cause(ctx))
+	}
+	b.forget(h)
+	return err
+}
+
+// Cleanup does nothing: a session leaves nothing behind.
+func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
+
+// Watch returns a channel that is closed when the session ends without Release. It notices the end
+// of the connection, and not the silence of a network that is cut.
+func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
+	s, err := b.find(h)
+	if err != nil {
+		lost := make(chan struct{})
+		close(lost)
+		return lost
+	}
+	return s.lost
+}
+
+// Connection returns the session's connection, below TLS. The session lasts as long as any process
+// has it open, unless Release ends it.
+func (b *Backend) Connection(h locking.Handle) syscall.Conn {
+	s, err := b.find(h)
+	if err != nil {
+		return nil
+	}
+	below, _ := s.conn.net.Conn.(syscall.Conn)
+	return below
+}

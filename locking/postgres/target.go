@@ -2,14 +2,18 @@ package postgres
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
+	"maps"
 	"net"
-	"net/netip"
-	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/internal/server"
 )
 
 // Target is what a URL names: a key in one database of one server. Targets can be compared.
@@ -36,6 +40,16 @@ const defaultPort = 5432
 // maxKey is the length of a key in bytes.
 const maxKey = 512
 
+var syntax = server.Syntax{
+	Schemes: []string{"postgres", "postgresql"}, Form: "postgres://HOST/DATABASE?key=KEY",
+	Secret:     "set " + PasswordVariable + " instead",
+	Parameters: []string{"host", "port", "key", "passfile", "pooler", "sslcert", "sslkey", "sslmode", "sslrootcert"},
+	Literal:    true,
+}
+
+// sslModes are those of libpq.
+var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
+
 // Parse parses a URL:
 //
 //	postgres://[USER@]HOST[:PORT]/DATABASE?key=KEY
@@ -46,121 +60,82 @@ const maxKey = 512
 // A plus sign stands for itself. Parse reads no file and makes no connection. Its errors don't
 // quote what could be a password.
 func Parse(raw string) (Target, error) {
-	if strings.ContainsFunc(raw, control) {
-		return Target{}, invalid("it has a control character")
+	t, err := parse(raw)
+	if err == nil {
+		err = checkKey(t.Key)
+	} else {
+		err = fmt.Errorf("no URL of a lock in PostgreSQL: %w", err)
 	}
-	scheme, _, _ := strings.Cut(raw, ":")
-	if s := strings.ToLower(scheme); s != "postgres" && s != "postgresql" || !strings.HasPrefix(raw[len(scheme):], "://") {
-		return Target{}, invalid("it must begin with postgres://")
-	}
-	if strings.Contains(raw, "#") {
-		return Target{}, invalid("it has a fragment; write # as %%23")
-	}
-	authority, _, _ := strings.Cut(raw[len(scheme)+len("://"):], "/")
-	u, err := url.Parse(raw)
-	if err != nil || strings.Count(authority, "@") > 1 { // programs differ about which of them ends the user
-		return Target{}, invalid("it isn't written as a URL with one host is") // err quotes it
-	}
-	t := Target{User: u.User.Username()}
-	if _, set := u.User.Password(); set {
-		return Target{}, invalid("it has a password, which all processes can see: set %s instead", PasswordVariable)
-	}
-	if u.User != nil && t.User == "" {
-		return Target{}, invalid("the user before @ is empty")
-	}
-	if t.Database, err = database(u.EscapedPath()); err != nil {
+	if err != nil {
 		return Target{}, err
-	}
-	if err := t.parameters(u.RawQuery); err != nil {
-		return Target{}, err
-	}
-	if err := t.address(u); err != nil {
-		return Target{}, err
-	}
-	for _, s := range []string{t.User, t.Database, t.Key, t.Host, t.SSLRootCert, t.SSLCert, t.SSLKey, t.Passfile} {
-		if strings.ContainsFunc(s, control) {
-			return Target{}, invalid("it has a control character")
-		}
 	}
 	return t, nil
 }
 
-// database returns the one segment of a path.
-func database(path string) (string, error) {
-	name, ok := strings.CutPrefix(path, "/")
-	if !ok || name == "" || strings.Contains(name, "/") {
-		return "", invalid("one database must follow the host: postgres://HOST/DATABASE?key=KEY")
-	}
-	return url.PathUnescape(name)
-}
-
-// address sets host and port. A directory in t.Host is there already.
-func (t *Target) address(u *url.URL) error {
-	if t.Host != "" {
-		if u.Host != "" {
-			return invalid("host=/DIR is a socket: write nothing but a user between // and the next slash")
-		}
-		return nil
-	}
-	if t.Port != 0 {
-		return invalid("port is for sockets (host=/DIR): write HOST:PORT")
-	}
-	t.Host = strings.ToLower(u.Hostname())
-	if ip, err := netip.ParseAddr(t.Host); err == nil {
-		t.Host = ip.String()
-	} else if t.Host == "" || strings.Trim(t.Host, "abcdefghijklmnopqrstuvwxyz0123456789.-_") != "" {
-		return invalid("it must name exactly one host")
-	}
-	n, err := port.Of(u)
-	return t.setPort(cmp.Or(n, defaultPort), err)
-}
-
-func (t *Target) setPort(n uint16, err error) error {
+func parse(raw string) (t Target, err error) {
+	u, err := syntax.Parse(raw)
 	if err != nil {
-		return invalid("%w", err)
+		return t, err
 	}
-	t.Port = n
-	return nil
+	p := u.Parameters
+	t = Target{
+		Host: cmp.Or(p["host"], u.Host), Port: cmp.Or(u.Port, defaultPort), User: u.User, Database: u.Path, Key: p["key"],
+		SSLMode: p["sslmode"], SSLRootCert: p["sslrootcert"], SSLCert: p["sslcert"], SSLKey: p["sslkey"],
+		Passfile: p["passfile"], SessionPooler: p["pooler"] != "",
+	}
+	if p["port"] != "" {
+		t.Port, err = port.Parse(p["port"])
+	}
+	switch {
+	case err != nil:
+		return t, err
+	case t.Database == "":
+		return t, errors.New("one database must follow the host: " + syntax.Form)
+	case p["host"] == "" && p["port"] != "":
+		return t, errors.New("port is for sockets (host=/DIR): write HOST:PORT")
+	case p["host"] != "" && (u.Host != "" || u.Port != 0):
+		return t, errors.New("host=/DIR is a socket: write nothing but a user between // and the next slash")
+	case p["host"] != "" && !t.socket():
+		return t, errors.New("host is the absolute path of a socket's directory; write another host behind //")
+	case t.Host == "" || strings.Contains(t.Host, ","):
+		return t, errors.New("it must have exactly one host")
+	case !slices.Contains(sslModes, t.SSLMode):
+		return t, errors.New("sslmode must be one of " + strings.Join(sslModes[1:], ", "))
+	case t.SessionPooler && p["pooler"] != "session":
+		return t, errors.New("pooler can only be session: no other mode keeps a lock")
+	}
+	return t, nil
 }
 
 // String returns the URL without credentials. Parse returns the same Target for it.
 func (t Target) String() string {
-	var b strings.Builder
-	b.WriteString("postgres://")
-	if t.User != "" {
-		b.WriteString(url.User(t.User).String() + "@")
+	u := server.URL{Scheme: "postgres", User: t.User, Host: t.Host, Path: t.Database, Parameters: map[string]string{
+		"key": t.Key, "passfile": t.Passfile, "sslcert": t.SSLCert, "sslkey": t.SSLKey, "sslmode": t.SSLMode,
+		"sslrootcert": t.SSLRootCert,
+	}}
+	if t.Port != defaultPort {
+		u.Port = t.Port
 	}
-	socket := t.socket()
-	if !socket {
-		host := net.JoinHostPort(strings.ReplaceAll(t.Host, "%", "%25"), strconv.Itoa(int(t.Port)))
-		b.WriteString(strings.TrimSuffix(host, ":"+strconv.Itoa(defaultPort)))
+	if t.SessionPooler {
+		u.Parameters["pooler"] = "session"
 	}
-	b.WriteString("/" + url.PathEscape(t.Database))
-	separator := "?"
-	add := func(name, value string, set bool) {
-		if set {
-			b.WriteString(separator + name + "=" + escape(value))
-			separator = "&"
+	if t.socket() {
+		u.Parameters["host"], u.Host = t.Host, ""
+		if u.Port != 0 {
+			u.Parameters["port"], u.Port = strconv.Itoa(int(t.Port)), 0
 		}
 	}
-	add("host", t.Host, socket)
-	add("port", strconv.Itoa(int(t.Port)), socket && t.Port != defaultPort)
-	add("key", t.Key, true)
-	add("passfile", t.Passfile, t.Passfile != "")
-	add("pooler", "session", t.SessionPooler)
-	add("sslcert", t.SSLCert, t.SSLCert != "")
-	add("sslkey", t.SSLKey, t.SSLKey != "")
-	add("sslmode", t.SSLMode, t.SSLMode != "")
-	add("sslrootcert", t.SSLRootCert, t.SSLRootCert != "")
-	return b.String()
+	maps.DeleteFunc(u.Parameters, func(_, value string) bool { return value == "" })
+	return syntax.String(u)
 }
 
 // server names the database without the key, for messages.
 func (t Target) server() string {
+	address := net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 	if t.socket() {
-		return t.Host + "/.s.PGSQL." + strconv.Itoa(int(t.Port)) + ", database " + strconv.Quote(t.Database)
+		address = t.Host + "/.s.PGSQL." + strconv.Itoa(int(t.Port))
 	}
-	return net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port))) + ", database " + strconv.Quote(t.Database)
+	return address + ", database " + strconv.Quote(t.Database)
 }
 
 // socket reports whether the host is a directory.
@@ -168,19 +143,18 @@ func (t Target) socket() bool { return strings.HasPrefix(t.Host, "/") }
 
 // checkKey returns an ErrKey for what the server can't hash.
 func checkKey(key string) error {
+	why := ""
 	switch {
 	case key == "":
-		return keyError("it is empty")
+		why = "it is empty"
 	case len(key) > maxKey:
-		return keyError("it has " + strconv.Itoa(len(key)) + " bytes, and can have " + strconv.Itoa(maxKey))
+		why = fmt.Sprintf("it has %d bytes, and can have %d", len(key), maxKey)
 	case strings.ContainsRune(key, 0):
-		return keyError("it has a NUL byte")
+		why = "it has a NUL byte"
 	case strings.ToValidUTF8(key, "") != key:
-		return keyError("it is no UTF-8")
+		why = "it is no UTF-8"
+	default:
+		return nil
 	}
-	return nil
-}
-
-func keyError(why string) error {
-	return &classed{locking.ErrKey, "postgres: the key can't be hashed: " + why}
+	return fault.New(locking.ErrKey, "postgres: the key can't be hashed: %s", why)
 }

@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"context"
 	"net"
 	"strconv"
 	"strings"
@@ -34,52 +35,35 @@ func probes(silence, idle, interval time.Duration) int {
 	return min(max(int((silence-idle+interval-1)/interval), 1), 127)
 }
 
-// setting is one of a session.
-type setting struct{ name, value string }
-
 // sessionSettings are those of a session that holds a lock. No timeout ends it but that of a peer that
 // is silent: after the ttl at the earliest, which is later than the holder's deadline, because
 // both begin with the last packet that the server got. A silence is noticed by a probe, which
 // comes at most a twelfth of the ttl later, or a second.
-func sessionSettings(ttl time.Duration, version int) []setting {
+func sessionSettings(ttl time.Duration) map[string]string {
 	silence := min(max(ttl, time.Second), maxSilence)
 	idle := min(max(silence/2, time.Second), maxIdle).Truncate(time.Second)
 	interval := min(max(silence/12, time.Second), maxIdle).Truncate(time.Second)
-	all := []setting{
-		{"statement_timeout", "0"},
-		{"lock_timeout", "0"},
-		{"idle_in_transaction_session_timeout", "0"},
-		{"tcp_keepalives_idle", strconv.Itoa(int(idle / time.Second))},
-		{"tcp_keepalives_interval", strconv.Itoa(int(interval / time.Second))},
-		{"tcp_keepalives_count", strconv.Itoa(probes(silence, idle, interval))},
+	return map[string]string{
+		"statement_timeout":                   "0",
+		"lock_timeout":                        "0",
+		"idle_in_transaction_session_timeout": "0",
+		"idle_session_timeout":                "0", // since PostgreSQL 14
+		"transaction_timeout":                 "0", // since PostgreSQL 17
+		"tcp_keepalives_idle":                 strconv.Itoa(int(idle / time.Second)),
+		"tcp_keepalives_interval":             strconv.Itoa(int(interval / time.Second)),
+		"tcp_keepalives_count":                strconv.Itoa(probes(silence, idle, interval)),
+		"tcp_user_timeout":                    strconv.FormatInt(silence.Milliseconds(), 10), // since PostgreSQL 12
 	}
-	for _, s := range []struct {
-		since int
-		setting
-	}{
-		{12, setting{"tcp_user_timeout", strconv.FormatInt(silence.Milliseconds(), 10)}},
-		{14, setting{"idle_session_timeout", "0"}},
-		{17, setting{"transaction_timeout", "0"}},
-	} {
-		if version >= s.since {
-			all = append(all, s.setting)
-		}
-	}
-	return all
 }
 
-// settingSQL sets them in one statement.
-func settingSQL(all []setting) (sql string, args []string) {
-	var calls []string
-	for _, s := range all {
-		args = append(args, s.name, s.value)
-		calls = append(calls, "set_config($"+strconv.Itoa(len(args)-1)+", $"+strconv.Itoa(len(args))+", false)")
+// set changes those settings of a session that its server knows.
+func (c *conn) set(ctx context.Context, settings map[string]string) error {
+	var names, values []string
+	for name, value := range settings {
+		names, values = append(names, name), append(values, value)
 	}
-	return "select " + strings.Join(calls, ", "), args
-}
-
-// release is the number at the beginning of "15.18 (Debian 15.18-0+deb12u1)" or "18beta1".
-func release(version string) int {
-	n, _ := strconv.Atoi(version[:len(version)-len(strings.TrimLeft(version, "0123456789"))])
-	return n
+	_, err := c.query(ctx, "select set_config(name, value, false) from pg_settings join "+
+		"unnest($1::text[], $2::text[]) as wanted (name, value) using (name)",
+		"{"+strings.Join(names, ",")+"}", "{"+strings.Join(values, ",")+"}")
+	return err
 }

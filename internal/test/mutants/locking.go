@@ -123,11 +123,11 @@ var lockingMutants = []mutant{
 	{"PostgreSQL gives up on a holder before its ttl is over", "locking/postgres/tune.go",
 		`silence := min(max(ttl, time.Second), maxSilence)`, `silence := min(max(ttl*11/12, time.Second), maxSilence)`, test("./locking/postgres", "^TestSessionSettings$")},
 	{"an idle session of PostgreSQL loses its lock", "locking/postgres/tune.go",
-		"		{14, setting{\"idle_session_timeout\", \"0\"}},\n", "", test("./locking/postgres", "^TestSessionSettings$")},
+		"		\"idle_session_timeout\":                \"0\", // since PostgreSQL 14\n", "", test("./locking/postgres", "^TestSessionSettings$")},
 	{"PGSERVICE can name another server of PostgreSQL", "locking/postgres/open.go",
 		`if os.Getenv("PGSERVICE") != "" {`, `if os.Getenv("NOSERVICE") != "" {`, test("./locking/postgres", "^TestEnvironment$")},
-	{"a lock in PostgreSQL is granted to whichever session has it", "locking/postgres/acquire.go",
-		`case !held || pid != c.session:`, `case !held && pid == 0:`, test("./locking/postgres", "^TestServerWithoutLocks$", "programs")},
+	{"a lock in PostgreSQL is granted to whichever session has it", "locking/postgres/lock.go",
+		`if !held || pid != c.session {`, `if !held && pid == 0 {`, test("./locking/postgres", "^TestServerWithoutLocks$", "programs")},
 	{"the end of a session of PostgreSQL is noticed only by a renewal", "locking/postgres/session.go",
 		`if err != nil && (idle.Err() == nil || s.conn.pg.IsClosed()) {`, `if err != nil && idle.Err() == nil {
 				<-idle.Done()
