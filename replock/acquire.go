@@ -3,6 +3,8 @@ package replock
 import (
 	"context"
 	"errors"
+
+	"github.com/repolock/repolock/internal/lease"
 )
 
 // acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, or another
@@ -16,7 +18,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	if err := q.check(); err != nil {
 		return nil, err
 	}
-	ctx, free := bound(ctx, q.parent)
+	ctx, free := lease.Bound(ctx, q.parent)
 	defer free(nil)
 	defer q.leave(ctx)
 	for {

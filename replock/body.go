@@ -104,8 +104,8 @@ var (
 	errOdd       = errors.New("lock.exclusive must be a file, and lock.intent and lock.shared folders; here it is otherwise")
 )
 
-// lease is a body with its times understood.
-type lease struct {
+// decoded is a body with its times understood.
+type decoded struct {
 	body
 	acquired, refreshed, expires time.Time
 	ttl                          time.Duration
@@ -114,24 +114,24 @@ type lease struct {
 // decode understands a lock body as any client of the wire format writes it: JSON, plain or zstd
 // or gzip. It returns errReleased for an empty body, and errEncrypted for an encrypted one. It
 // reads no more than maxBody bytes, decompressed.
-func decode(raw []byte) (lease, error) {
+func decode(raw []byte) (decoded, error) {
 	plain, err := decompress(raw)
 	if err != nil {
-		return lease{}, err
+		return decoded{}, err
 	}
-	var l lease
+	var l decoded
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return lease{}, fmt.Errorf("body is not a lock's JSON: %s", text.Cut(err.Error(), maxText))
+		return decoded{}, fmt.Errorf("body is not a lock's JSON: %s", text.Cut(err.Error(), maxText))
 	}
 	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
-		return lease{}, errors.New("body has no valid expires_at")
+		return decoded{}, errors.New("body has no valid expires_at")
 	}
 	// When it was acquired is for people only.
 	l.acquired, _ = time.Parse(time.RFC3339Nano, l.AcquiredAt)
 	l.ttl = foreignTTL
 	if l.TTLSeconds < 0 {
-		return lease{}, errors.New("body has no valid ttl_seconds")
+		return decoded{}, errors.New("body has no valid ttl_seconds")
 	}
 	if l.TTLSeconds > 0 {
 		l.ttl = time.Duration(min(max(l.TTLSeconds, MinTTL.Seconds()), MaxTTL.Seconds()) * float64(time.Second))
@@ -139,7 +139,7 @@ func decode(raw []byte) (lease, error) {
 	l.refreshed = l.expires.Add(-l.ttl)
 	if l.RefreshedAt != "" {
 		if l.refreshed, err = time.Parse(time.RFC3339Nano, l.RefreshedAt); err != nil {
-			return lease{}, errors.New("body has no valid refreshed_at")
+			return decoded{}, errors.New("body has no valid refreshed_at")
 		}
 	}
 	return l, nil

@@ -16,21 +16,6 @@ func Parent(parent context.Context) AcquireOption {
 	return func(q *queue) { q.parent = parent }
 }
 
-// bound returns the context of an acquire or a resume, which also ends with the parent of the lock's
-// context.
-func bound(ctx, parent context.Context) (context.Context, context.CancelCauseFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	quit := func() { cancel(context.Cause(parent)) }
-	if parent.Err() != nil {
-		quit()
-	}
-	stop := context.AfterFunc(parent, quit)
-	return ctx, func(why error) {
-		stop()
-		cancel(why)
-	}
-}
-
 // ended returns the error of an acquire whose context has ended. It names the locks that were
 // seen in the way.
 func (q *queue) ended(ctx context.Context, t *try, f findings) error {

@@ -28,7 +28,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	}
 	defer func() { err = fault.Join(err, lock.Release(ctx)) }()
 	err = work(lock.Context())
-	if lost := lock.term().lostBy(ctx); lost != nil && !errors.Is(err, lost) {
+	if lost := lostBy(ctx, lock.lease.Owner().(*term)); lost != nil && !errors.Is(err, lost) {
 		err = fault.Join(lost, err)
 	}
 	return err
@@ -36,16 +36,16 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 
 // lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store cannot
 // be reached, no other holder was let in: the lease lasts.
-func (k *term) lostBy(ctx context.Context) error {
-	_ = k.check(context.WithoutCancel(ctx))
-	for k.lost.Load() == nil && k.left() <= 0 {
+func lostBy(ctx context.Context, k *term) error {
+	_ = k.Check(context.WithoutCancel(ctx))
+	for k.Lost() == nil && k.Left() <= 0 {
 		select {
-		case <-k.done:
-		case <-k.l.opts.Clock.After(10 * time.Millisecond): // or it was refreshed in this moment
+		case <-k.Done():
+		case <-k.Clock.After(10 * time.Millisecond): // or it was refreshed in this moment
 		}
 	}
-	if lost := k.lost.Load(); lost != nil {
-		return lost
+	if lost := k.Lost(); lost != nil {
+		return lost.Err
 	}
 	return nil
 }

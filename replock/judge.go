@@ -30,7 +30,7 @@ type entry struct {
 	kind    kind
 	read    bool // then the body says the following:
 	raw     []byte
-	lease   lease
+	lease   decoded
 	err     error
 	carried bool          // it wasn't read, and lease is what an earlier version said
 	since   time.Duration // when it was first seen as it is now

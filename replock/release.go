@@ -17,37 +17,17 @@ import (
 // An error means that an object might be left, which expires with the ttl. Of a lock that was
 // lost, only the flag is deleted. Release does not delete a lock.exclusive that another client
 // has written: it looks first, and makes the delete conditional if the store can.
-func (k *Lock) Release(ctx context.Context) error {
-	if !k.over.CompareAndSwap(false, true) {
-		<-k.released
-		return k.err
-	}
-	defer close(k.released)
-	k.term().finish()
-	if abandon := k.resuming.Load(); abandon != nil {
-		(*abandon)(ErrReleased)
-	}
-	k.turn <- struct{}{} // it isn't given back
-	t := k.term()        // a Resume can have begun another one just before
-	t.finish()
-	<-t.done // no refresh is under way any more that could undo what follows
+func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
 
-	t.t.deadline = t.end()
-	err := t.release(context.WithoutCancel(ctx))
-	if err != nil {
-		k.err = fault.While(fmt.Sprintf("releasing the %s lock (it expires within %v)", t.t.mode, t.l.opts.TTL), err)
-		t.tell(EventReleaseFailed, err)
-		return k.err
+// Free implements lease.Owner.
+func (k *term) Free(ctx context.Context) error {
+	k.t.deadline = k.end()
+	if err := k.release(ctx); err != nil {
+		k.tell(EventReleaseFailed, err)
+		return fault.While(fmt.Sprintf("releasing the %s lock (it expires within %v)", k.t.mode, k.l.opts.TTL), err)
 	}
-	t.tell(EventReleased, nil)
+	k.tell(EventReleased, nil)
 	return nil
-}
-
-// finish ends the term for its user, and begins no further refresh.
-func (k *term) finish() {
-	k.releasing.Store(true)
-	k.cancel(ErrReleased)
-	k.stop(ErrReleased)
 }
 
 // release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the
@@ -57,7 +37,7 @@ func (k *term) finish() {
 // others out as the flag does. Whichever is deleted first, the other one stands for the lock.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
-	if k.lost.Load() != nil {
+	if k.Lost() != nil {
 		return k.l.takeDownFlag(ctx, k.t)
 	}
 	flag := make(chan error, 1)

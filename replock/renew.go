@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/store"
 )
 
@@ -15,23 +16,20 @@ import (
 // are still there. A held lock does this at each refresh, a resumed one when it takes
 // lock.exclusive over. Its methods keep what they learn in the object that they are given.
 type renewer struct {
-	l        *Locker
-	t        *try                      // whose objects they are
-	deadline atomic.Int64              // of the lease, on the clock's Elapsed
-	now      atomic.Pointer[storeTime] // the best lower bound of the store's clock
-	seq      atomic.Uint64             // of the last body that was written
-	dated    atomic.Int64              // the flag's mod time, in Unix nanoseconds, as date says; 0: unknown
-	// releasing: no further put is sent.
-	releasing atomic.Bool
+	*lease.Term // nil before the lock is held
+	l           *Locker
+	t           *try                      // whose objects they are
+	now         atomic.Pointer[storeTime] // the best lower bound of the store's clock
+	seq         atomic.Uint64             // of the last body that was written
+	dated       atomic.Int64              // the flag's mod time, in Unix nanoseconds, as date says; 0: unknown
 
 	mu    sync.Mutex // guards the objects of a held lock's try until its refresher has ended, and:
 	probe []*entry   // objects that putMissing can have left in the store
 }
 
-// begin has the lease of the try.
+// begin has the objects of the try.
 func (r *renewer) begin(l *Locker, t *try) {
 	r.l, r.t = l, t
-	r.deadline.Store(int64(t.deadline))
 	r.now.Store(&t.st)
 	r.date(t.dated.at)
 }
@@ -52,8 +50,13 @@ func (r *renewer) reapable(mod time.Time) bool {
 	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
 }
 
-// end is the deadline.
-func (r *renewer) end() time.Duration { return time.Duration(r.deadline.Load()) }
+// end is the deadline of the lease.
+func (r *renewer) end() time.Duration {
+	if r.Term == nil {
+		return r.t.deadline
+	}
+	return r.Deadline()
+}
 
 // renew replaces one of our objects, and keeps in o what it has learnt of it even if it fails.
 // unique says that no other client writes the key, so that If-Match can be tried out on it.
@@ -158,7 +161,7 @@ func ask[T any](ctx context.Context, r *renewer, what string, send func(context.
 // write puts once. It sends nothing once Release has begun: a put must not come after the
 // deletes.
 func (r *renewer) write(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	if r.releasing.Load() {
+	if r.Term != nil && r.Releasing() {
 		return store.Object{}, ErrReleased
 	}
 	return ask(ctx, r, "put "+key, func(ctx context.Context) (store.Object, error) {

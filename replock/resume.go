@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lease"
 )
 
 // Pauses between the tries of a resume.
@@ -34,40 +35,10 @@ const (
 //
 // Other clients of the wire format do not remove an expired lock that they pass. A lock that
 // such clients use too must not be resumed.
-func (k *Lock) Resume(ctx context.Context) error {
-	select {
-	case k.turn <- struct{}{}:
-		defer func() { <-k.turn }()
-	default:
-		if k.over.Load() {
-			return ErrReleased
-		}
-		return errors.New("resuming a lock that is being resumed")
-	}
-	was := k.term()
-	ctx, abandon := bound(ctx, was.t.parent)
-	defer abandon(nil)
-	k.resuming.Store(&abandon)
-	next, err := was.resumed(ctx)
-	if err != nil {
-		return err
-	}
-	k.present.Store(next)
-	next.tell(EventResumed, nil)
-	return nil
-}
+func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
-// resumed returns the term after a lost one.
-func (k *term) resumed(ctx context.Context) (*term, error) {
-	lost := k.lost.Load()
-	switch {
-	case k.releasing.Load():
-		return nil, ErrReleased
-	case lost == nil:
-		return nil, fmt.Errorf("resuming a lock that is held: %s", k.t.flag.key)
-	case lost.Definite:
-		return nil, lost
-	}
+// Again implements lease.Owner: it returns the term after a lost one.
+func (k *term) Again(ctx context.Context) (lease.Owner, error) {
 	// All objects of this resume's tries are ours, however many are left.
 	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
@@ -76,14 +47,14 @@ func (k *term) resumed(ctx context.Context) (*term, error) {
 			return next, nil
 		}
 		if lost, ok := errors.AsType[*LostError](err); ok && lost.Definite {
-			k.lost.Store(lost)
+			k.Lose(lossOf(lost))
 			k.tell(EventLost, lost)
 			return nil, lost
 		}
-		if !k.releasing.Load() && clock.Sleep(ctx, k.l.opts.Clock, k.l.jitter(pause)) == nil {
+		if !k.Releasing() && clock.Sleep(ctx, k.l.opts.Clock, k.l.jitter(pause)) == nil {
 			continue
 		}
-		if k.releasing.Load() {
+		if k.Releasing() {
 			return nil, ErrReleased
 		}
 		return nil, &fault.Error{Doing: fmt.Sprintf("resuming the %s lock", k.t.mode), Err: err, Class: whyEnded(ctx)}
@@ -105,7 +76,7 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	t.place, t.fence = firstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
 		// Unless all is over, lock.exclusive stays: the next try needs it.
-		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.releasing.Load() {
+		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
 			t.exclusive.maybe = false
 		}
 		l.withdraw(ctx, t, err)
@@ -125,7 +96,7 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	if l.opts.Clock.Elapsed() >= t.deadline {
 		return giveUp(k.broken(k.t.flag.key, "resuming it took longer than its lease"))
 	}
-	if k.releasing.Load() {
+	if k.Releasing() {
 		return giveUp(ErrReleased)
 	}
 	return l.hold(t), nil

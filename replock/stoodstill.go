@@ -41,7 +41,7 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
-	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.lastSeen()) {
+	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.Seen()) {
 		k.saw(began)
 		if !now.now.IsZero() {
 			k.others.last = now
@@ -84,7 +84,7 @@ func (k *term) overdue(now, ended time.Time) *LostError {
 // the store's clock, or at a time that isn't known.
 func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
-	if err := k.refresher.Now(ctx, k.done); err != nil {
+	if err := k.Renew(ctx); err != nil {
 		return err
 	}
 	flag, exclusive := k.objects()
@@ -105,6 +105,6 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if err := k.confirm(ctx, &flag); err != nil {
 		return err
 	}
-	k.seen.Store(&began)
+	k.Saw(began)
 	return nil
 }

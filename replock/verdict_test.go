@@ -87,7 +87,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 				a.hooks.Before(outage)
 				w.skew.Store(int64(2 * MaxTTL))
 				a.clock.setSkew(2 * MaxTTL) // as on a local directory
-				f(t, a, b, k, k.term().sent())
+				f(t, a, b, k, k.lease.Owner().(*term).sent())
 			})
 		}
 		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
@@ -173,7 +173,7 @@ func TestWrongClocks(t *testing.T) {
 					}
 
 					a.hooks.Before(outage)
-					refreshed := k.term().sent()
+					refreshed := k.lease.Owner().(*term).sent()
 					pause := time.Second
 					if w.clockless {
 						pause = 5 * time.Second // for hours
@@ -433,7 +433,7 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 				}
 				tr.parent = t.Context()
 				k := a.hold(tr)
-				if err := k.check(t.Context()); err != nil && !gone && opts.PageSize == 0 {
+				if err := k.Check(t.Context()); err != nil && !gone && opts.PageSize == 0 {
 					t.Error(err)
 				}
 				check(*k.now.Load())

@@ -239,7 +239,7 @@ func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 			a.hooks.Before(outage)
 			time.Sleep(5 * time.Second) // or else the watch of its whole ttl is over first
 			w.machine().wants(t, mode, Forever).got(t).Release(t.Context())
-			if took := a.clock.Elapsed() - k.term().sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
+			if took := a.clock.Elapsed() - k.lease.Owner().(*term).sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
 				t.Errorf("let in %v after the last refresh", took)
 			}
 		})

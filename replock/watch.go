@@ -16,10 +16,10 @@ import (
 func (k *term) watch(ctx context.Context) {
 	c := k.l.opts.Clock
 	unwritten, again := k.firstWrite()
-	next := k.firstLook(k.lastSeen().Elapsed)
+	next := k.firstLook(k.Seen().Elapsed)
 	for pause := firstPoll; ; {
 		if unwritten && c.Elapsed() >= again {
-			unwritten = k.refresher.Now(ctx, k.done) != nil // a loss ends it
+			unwritten = k.Renew(ctx) != nil // a loss ends it
 			again = c.Elapsed() + firstPoll
 		}
 		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
@@ -31,7 +31,7 @@ func (k *term) watch(ctx context.Context) {
 			next = now.Elapsed + firstPoll
 			continue
 		}
-		if now.Elapsed < next && !now.Parted(k.lastSeen()) {
+		if now.Elapsed < next && !now.Parted(k.Seen()) {
 			continue
 		}
 		switch err := k.look(ctx); {
@@ -39,7 +39,7 @@ func (k *term) watch(ctx context.Context) {
 			pause = firstPoll
 			next = k.nextLook(now.Elapsed)
 		case errors.Is(err, ErrLost):
-			k.stop(err)
+			k.Fail(err)
 			return
 		case errors.Is(err, errAgain):
 			next = c.Elapsed() + transient
@@ -80,12 +80,10 @@ func (k *term) nextLook(sent time.Duration) time.Duration {
 // errAgain: a look saw what can be an acquirer that is about to withdraw.
 var errAgain = errors.New("looking again")
 
-func (k *term) lastSeen() clock.Reading { return *k.seen.Load() }
-
 // saw notes when the lock was seen, unless the clocks have moved apart since it was last seen:
 // then only reassure can note it.
 func (k *term) saw(r clock.Reading) {
-	if !r.Parted(k.lastSeen()) {
-		k.seen.Store(&r)
+	if !r.Parted(k.Seen()) {
+		k.Saw(r)
 	}
 }

@@ -561,8 +561,8 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 		}
 		lives(t, k)
 		k.Release(t.Context())
-		k.term().others.turn <- struct{}{}
-		if n := len(k.term().others.memory); n > 1 {
+		k.lease.Owner().(*term).others.turn <- struct{}{}
+		if n := len(k.lease.Owner().(*term).others.memory); n > 1 {
 			t.Errorf("remembers %d", n)
 		}
 	})

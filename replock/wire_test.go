@@ -345,7 +345,7 @@ func TestStateIsAcquiringThenHeld(t *testing.T) {
 }
 
 // body returns an object as other clients read it.
-func (w *world) body(key string) lease {
+func (w *world) body(key string) decoded {
 	w.t.Helper()
 	raw, _, err := w.mem.Get(context.Background(), key, maxBody)
 	assert.OK(w.t, err)

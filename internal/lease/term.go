@@ -57,6 +57,7 @@ type Loss struct {
 // What was lost stays lost.
 type Term struct {
 	Terms
+	lease *Lease        // nil: none, as of Guard
 	since time.Duration // when it began, on the clock's Elapsed
 
 	ctx       context.Context
@@ -74,10 +75,13 @@ type Term struct {
 // errStopped ends the renewals of a lock that isn't lost.
 var errStopped = errors.New("the renewals have ended")
 
+// termKey is the key of a Term in its context.
+type termKey struct{}
+
 // New returns a Term whose renewals begin with Begin, so that its owner can have it before.
 func New(terms Terms) *Term {
 	t := &Term{Terms: terms, since: terms.Clock.Elapsed(), done: make(chan struct{})}
-	t.ctx, t.cancel = context.WithCancelCause(terms.Parent)
+	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(terms.Parent, termKey{}, t))
 	t.seen.Store(&terms.Seen)
 	t.deadline.Store(int64(terms.Sent + terms.Deadline))
 	return t
@@ -163,6 +167,12 @@ func (t *Term) Lose(loss Loss) {
 	t.lost.Store(&loss)
 }
 
+// Fail ends the renewals of a lock that was found lost, and returns when its context has ended.
+func (t *Term) Fail(err error) {
+	t.stop(err)
+	<-t.done
+}
+
 // Release ends the context, and the renewals. It returns when no renewal is under way any more that could undo the
 // release of the lock.
 func (t *Term) Release() {
@@ -209,6 +219,9 @@ func (t *Term) Lost() *Loss { return t.lost.Load() }
 
 // Releasing reports whether the release has begun: no further renewal must be sent.
 func (t *Term) Releasing() bool { return t.releasing.Load() }
+
+// Done is closed when the renewals have ended.
+func (t *Term) Done() <-chan struct{} { return t.done }
 
 // Left returns how long the lease lasts without another renewal, or 0.
 func (t *Term) Left() time.Duration {

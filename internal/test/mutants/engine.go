@@ -16,6 +16,7 @@ const (
 	renew     = "replock/renew.go"
 	findOurs  = "replock/ours.go"
 	hold      = "replock/term.go"
+	holding   = "internal/lease/term.go"
 	body      = "replock/body.go"
 	repeats   = "internal/retry/retry.go"
 	status    = "replock/status.go"
@@ -56,7 +57,7 @@ var engineMutants = []mutant{
 	{"a lock that can't be read is no lock", sorts,
 		"e.err = fault.As(errUnread, err)", "e.err = errReleased", seed(48)},
 	{"the lease is dated from when the lock was granted", hold,
-		"Start: t.sent,", "Start: l.opts.Clock.Elapsed(),", seed(5)},
+		"Sent: t.sent,", "Sent: l.opts.Clock.Elapsed(),", seed(5)},
 	{"a refused acquirer leaves its flag", take,
 		"return fault.Join(err, l.takeDownFlag(step, t))", "return fault.Join(err)", seed(1)},
 
@@ -134,8 +135,8 @@ var engineMutants = []mutant{
 		"c.matchKept = p.IfMatch == store.Kept", "c.matchKept = p.IfMatch != store.Unsupported", seed(71)},
 
 	// Look.
-	{"a holder never looks at its lock", hold,
-		"go k.watch(watching)", "_ = watching", seed(261)},
+	{"a holder never looks at its lock", holding,
+		"go t.Watch(watching)", "_ = watching", seed(261)},
 	{"a holder looks at its lock each ten minutes", looks,
 		"return sent + k.l.opts.Look -", "return sent + 10*time.Minute -", seed(261)},
 	{"a machine that stood still only looks whether its lock is there", stood,
@@ -209,7 +210,7 @@ var engineMutants = []mutant{
 	{"If-Match is proven although the right ETag is refused", renew,
 		"match.learnFrom(err, true)", "match.learn(true)", seed(71)},
 	{"resumed although it was released meanwhile", resume,
-		"if k.releasing.Load() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)", test("./replock", "^TestReleasedWhileItIsResumed$")},
+		"if k.Releasing() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)", test("./replock", "^TestReleasedWhileItIsResumed$")},
 	{"half of a refresh counts as a success for its caller", runs,
 		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n", test("./replock", "^TestRenewNeedsTheWholeRefresh$")},
 	{"a ticket that is gone isn't noticed behind a live lock", look,
@@ -299,7 +300,7 @@ var engineMutants = []mutant{
 	{"a refresh that was applied after the flag could be reaped dates the flag", renew,
 		"if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {", "if !mod.IsZero() {", test("./replock", "^TestFlagIsDatedInTime$")},
 	{"a look counts as seen although the clocks have parted", looks,
-		"if !r.Parted(k.lastSeen()) {", "if r.Elapsed >= 0 {", test("./replock", "^TestSeenOnceReassured$")},
+		"if !r.Parted(k.Seen()) {", "if r.Elapsed >= 0 {", test("./replock", "^TestSeenOnceReassured$")},
 	{"the standing still of a holder's machine is noticed only at twenty times the margin", stood,
 		"last.stood(now.now, answered) > margin)", "last.stood(now.now, answered) > 20*margin)", test("./replock", "^TestPausedMachineRefreshesAtOnce$")},
 	{"the standing still of an acquirer's machine is noticed only at twenty times the margin", stood,
@@ -313,7 +314,7 @@ var engineMutants = []mutant{
 	{"two clocks are read apart", readings,
 		"after-before < apartBy/10", "after >= before", test("./internal/clock", "^TestReadIsOneMoment$")},
 	{"a release between a refresh's look and its put lets the put go", renew,
-		"if r.releasing.Load() {", "if r.releasing.Load() && r.end() == 0 {", test("./replock", "^TestReleaseSendsNoPut$")},
+		"if r.Term != nil && r.Releasing() {", "if r.Term != nil && r.Releasing() && r.end() == 0 {", test("./replock", "^TestReleaseSendsNoPut$")},
 	{"a pause of the machine between two looks of an acquirer goes unnoticed", stood,
 		"if was.now.IsZero() {\n\t\tt.first", "if !was.now.IsZero() {\n\t\treturn nil\n\t} else {\n\t\tt.first", test("./replock", "^TestStoodStillWhileAcquiring$")},
 	{"the time that an acquirer's listing takes counts as a pause", stood,
@@ -335,7 +336,7 @@ var engineMutants = []mutant{
 	{"a page is never remembered", stood,
 		"k.saw(began)\n\t\tif !now.now.IsZero() {", "k.saw(began)\n\t\tif now.now.IsZero() {", test("./replock", "^TestShortPauseIsNoLoss$")},
 	{"a holder that was reassured isn't seen", stood,
-		"k.seen.Store(&began)\n\treturn nil", "_ = began\n\treturn nil", test("./replock", "^TestSeenOnceReassured$")},
+		"k.Saw(began)\n\treturn nil", "_ = began\n\treturn nil", test("./replock", "^TestSeenOnceReassured$")},
 	{"half a refresh counts as seen", refreshes,
 		"if whole && err == nil {", "if err == nil {", test("./replock", "^TestHalfARefreshIsKept$")},
 	{"a refresh that is asked for does only the half that is left", refreshes,
@@ -347,7 +348,7 @@ var engineMutants = []mutant{
 	{"a misdated lock waits for its refresh", looks,
 		"k.l.behind(*k.now.Load()) > margin {", "k.l.behind(*k.now.Load()) > time.Hour {", test("./replock", "^TestMisdatedLockIsRefreshedSoon$")},
 	{"the parting of the clocks is noticed only at the next look", looks,
-		"now.Elapsed < next && !now.Parted(k.lastSeen())", "now.Elapsed < next", test("./replock", "^TestPausedMachine$")},
+		"now.Elapsed < next && !now.Parted(k.Seen())", "now.Elapsed < next", test("./replock", "^TestPausedMachine$")},
 	{"a request of a lock with a long ttl hangs for hours", renew,
 		"max(min(left/3, r.l.times.Failure, maxAsk),", "max(min(left/3, r.l.times.Failure),", test("./replock", "^TestLooksOutlastAnOutage$")},
 	{"a look of a refresh counts for twice its time", renew,
@@ -438,14 +439,14 @@ var engineMutants = []mutant{
 		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", test("./replock", "^TestLateAcquireStartsAgain$")},
 	{"a refresh's look is left out of what must fit into the lease", trip,
 		"refresh += t.trips.list.get()", "refresh += 0 * t.trips.list.get()", test("./replock", "^TestLateAcquireStartsAgain$")},
-	{"a release drains the refresh before the work must stop", releases,
-		"k.cancel(ErrReleased)\n\tk.stop(ErrReleased)\n", "k.stop(ErrReleased)\n\t<-k.done\n\tk.cancel(ErrReleased)\n", test("./replock", "^TestReleaseWaitsForTheRefresh$")},
+	{"a release drains the refresh before the work must stop", holding,
+		"t.cancel(fault.Released)\n\tt.stop(errStopped)\n", "t.stop(errStopped)\n\t<-t.done\n\tt.cancel(fault.Released)\n", test("./replock", "^TestReleaseWaitsForTheRefresh$")},
 	{"a release goes by the deadline of the acquire", releases,
-		"t.t.deadline = t.end()\n", "", test("./replock", "^TestReleaseAfterAnHour$")},
-	{"a released lock has time left", hold,
-		"if k.lost.Load() != nil || k.releasing.Load() {\n\t\treturn 0", "if k.lost.Load() != nil {\n\t\treturn 0", test("./replock", "^TestReleaseTwiceAndAfterContext$")},
-	{"a lock that was lost in a suspend was held until it woke", hold,
-		"k.ended.Store(int64(min(k.l.opts.Clock.Elapsed(), k.end())))", "k.ended.Store(int64(k.l.opts.Clock.Elapsed()))", test("./replock", "^TestSuspendAlone$")},
+		"k.t.deadline = k.end()\n", "", test("./replock", "^TestReleaseAfterAnHour$")},
+	{"a released lock has time left", holding,
+		"if t.lost.Load() != nil || t.releasing.Load() {\n\t\treturn 0", "if t.lost.Load() != nil {\n\t\treturn 0", test("./replock", "^TestReleaseTwiceAndAfterContext$")},
+	{"a lock that was lost in a suspend was held until it woke", holding,
+		"int64(min(t.Clock.Elapsed(), t.Deadline()))", "int64(t.Clock.Elapsed())", test("./replock", "^TestSuspendAlone$")},
 	{"a request under way is dropped when its acquirer withdraws", take,
 		"t.underway.close(l.opts.Clock, hastyTime)", "_ = hastyTime", test("./replock", "^TestAcquireThatIsCancelledLeavesNothing$")},
 	{"a look at lock.exclusive that ends after the lease is believed", take,

@@ -12,8 +12,8 @@ var pairsMutants = []mutant{
 	{"a lock beside ours that was deleted before it was read delays a release", "replock/heldlook.go", `later, err := k.firstPage(ctx, prefix)`, "later, err := page, error(nil)\n\t\t_ = prefix", test("./replock", "^TestUnreadLockIsInDoubt$")},
 	{"a lock beside ours that another one has replaced before it was read delays a release", "replock/heldlook.go", `o.ETag != e.ETag && again > 0`, `o.ETag != e.ETag && again < 0`, test("./replock", "^TestReplacedBeforeItIsRead$")},
 	{"a release waits for deletes of lock.exclusive after its deadline", "replock/withdraw.go", `context.WithTimeout(ctx, left)`, `context.WithTimeout(ctx, left+time.Hour)`, test("./replock", "^TestReleaseStopsAtTheDeadline$")},
-	{"a release deletes before the context has ended", "replock/release.go", `	k.cancel(ErrReleased)
-	k.stop(ErrReleased)`, `	k.stop(ErrReleased)`, test("./replock", "^TestReleaseEndsTheContextFirst$")},
+	{"a release deletes before the context has ended", "internal/lease/term.go", `	t.cancel(fault.Released)
+	t.stop(errStopped)`, `	t.stop(errStopped)`, test("./replock", "^TestReleaseEndsTheContextFirst$")},
 	{"a foreign lock hides behind sixteen waiters", "replock/heldlook.go", `e != k.t.passed && !e.hasID() {`, `e != k.t.passed && len(suspects) < maxReported {`, pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
 	{"a young lock is foreign until it is read 3 s later", "replock/heldlook.go", `		if e.err == nil && e.lease.ID != "" {`, `		if settled && e.err == nil && e.lease.ID != "" {`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
 	{"a holder takes a young foreign lock for one that stays, whatever its age", "replock/heldlook.go", "		d.young = true\n\t}\n\tif len", "\t}\n\tif len", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
@@ -55,7 +55,7 @@ var pairsMutants = []mutant{
 	{"of many stale locks sixteen are deleted", "replock/reap.go", `range slices.Chunk(dead, store.MaxBatch)`, `range slices.Chunk(dead[:min(len(dead), atOnce)], store.MaxBatch)`, pair("exclusive", "seventeen dead locks", "")},
 	{"a shared acquirer is behind no ticket", "replock/try.go", `		at = lastPlace`, `		at = firstPlace`, pair("shared", "an exclusive waiter", "shared acquirers at its end")},
 	{"a resumed lock is behind the waiters", "replock/resume.go", `t.place, t.fence = firstPlace`, `t.place, t.fence = lastPlace`, pair("exclusive", "it is lost and resumed", "an exclusive waiter")},
-	{"the deadline of a release is that of the acquire", "replock/release.go", `	t.t.deadline = t.end()
+	{"the deadline of a release is that of the acquire", "replock/release.go", `	k.t.deadline = k.end()
 `, ``, pair("exclusive", "a slow store", "")},
 }
 

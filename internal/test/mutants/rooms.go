@@ -305,10 +305,10 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/session", "^TestLockOutlivesItsAcquire$")},
 	{"the work under a lock outlives the context of its caller", "replock/wait.go", "parent: ctx, ", "parent: context.WithoutCancel(ctx), ",
 		test("./replock", "^TestAcquireContextIsTheLocks$")},
-	{"a resume leaves the Lock as it was", "replock/resume.go", "	k.present.Store(next)\n", "",
+	{"a resume leaves the Lock as it was", "internal/lease/lease.go", "	l.present.Store(&next)\n", "",
 		test("./replock", "^TestResumeAfterOutage$")},
-	{"a lock is resumed for work that has ended", "replock/resume.go", "bound(ctx, was.t.parent)", "bound(ctx, ctx)",
+	{"a lock is resumed for work that has ended", "internal/lease/lease.go", "Bound(ctx, was.term().Parent)", "Bound(ctx, ctx)",
 		test("./replock", "^TestParentEndsTheResume$")},
-	{"a release doesn't wait for the resume that it ends", "replock/release.go", "	k.turn <- struct{}{} // it isn't given back\n", "",
+	{"a release doesn't wait for the resume that it ends", "internal/lease/lease.go", "	l.turn <- struct{}{} // it isn't given back\n", "",
 		test("./replock", "^TestReleasedWhileItIsResumed$")},
 }

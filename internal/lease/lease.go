@@ -1,0 +1,165 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+)
+
+// Owner is a lock in one Term, which it embeds. It knows the system that keeps the lock.
+type Owner interface {
+	About() About
+	// Check looks at the lock.
+	Check(ctx context.Context) error
+	// Free frees the lock when its renewals have ended, even if ctx has.
+	Free(ctx context.Context) error
+	// Again acquires a lost lock again, unless another holder can have had it meanwhile, and begins a Term. It
+	// ends with the release.
+	Again(ctx context.Context) (Owner, error)
+	// Resumed is called when the lease has the Term that Again has begun.
+	Resumed()
+
+	term() *Term // by embedding
+}
+
+func (t *Term) term() *Term { return t }
+
+// About describes a lock.
+type About struct {
+	ID, Key, Operation string
+	Exclusive          bool
+	Fence              uint64 // 0: none
+	// Finish is told before the release how the work has ended. Nil: nobody wants to know.
+	Finish func(success bool)
+	// Connection returns the connection that the lock dies with, or nil. Nil: the lock has none.
+	Connection func() syscall.Conn
+}
+
+// Lease is a lock that is held and renews itself. A lock that was lost can come back by Resume, as the
+// same Lease. Its methods can be called concurrently.
+type Lease struct {
+	present  atomic.Pointer[Owner] // or the last one
+	resuming atomic.Pointer[context.CancelCauseFunc]
+	turn     chan struct{} // of a Resume, or of Release
+	released chan struct{} // closed when Release is over
+	over     atomic.Bool   // Release was called
+	err      error         // its result, valid once released is closed
+}
+
+// Hold returns the lease of a lock that was acquired.
+func Hold(o Owner) *Lease {
+	l := &Lease{turn: make(chan struct{}, 1), released: make(chan struct{})}
+	o.term().lease = l
+	l.present.Store(&o)
+	return l
+}
+
+// Of returns the lease whose context this is, or nil.
+func Of(ctx context.Context) *Lease {
+	if t, ok := ctx.Value(termKey{}).(*Term); ok {
+		return t.lease
+	}
+	return nil
+}
+
+// Owner returns the present owner, or the last one. A method that needs more than one thing of it asks
+// once, because a resume can be under way.
+func (l *Lease) Owner() Owner { return *l.present.Load() }
+
+// About describes the lock.
+func (l *Lease) About() About { return l.Owner().About() }
+
+// Context is the Term's. After Resume it is another one.
+func (l *Lease) Context() context.Context { return l.Owner().term().Context() }
+
+// Deadline is when the lease is lost unless it is renewed before, on the clock's Elapsed.
+func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
+
+// Left returns how long the lease lasts without another renewal, or 0 if it is lost or released.
+func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
+
+// Seen returns what the clocks showed before the last look at the lock.
+func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
+
+// Lost returns the loss, or nil.
+func (l *Lease) Lost() *Loss { return l.Owner().term().Lost() }
+
+// Renew renews the lock at once.
+func (l *Lease) Renew(ctx context.Context) error { return l.Owner().term().Renew(ctx) }
+
+// Check looks at the lock, and doesn't renew it if a look costs less.
+func (l *Lease) Check(ctx context.Context) error { return l.Owner().Check(ctx) }
+
+// Release ends the context and frees the lock, even if ctx has ended. A second call waits for the first, and
+// returns the same. A Resume that is under way gives up first.
+func (l *Lease) Release(ctx context.Context) error {
+	if !l.over.CompareAndSwap(false, true) {
+		<-l.released
+		return l.err
+	}
+	defer close(l.released)
+	l.Owner().term().release()
+	if abandon := l.resuming.Load(); abandon != nil {
+		(*abandon)(fault.Released)
+	}
+	l.turn <- struct{}{} // it isn't given back
+	o := l.Owner()       // a Resume can have begun another one just before
+	o.term().Release()
+	l.err = o.Free(context.WithoutCancel(ctx))
+	return l.err
+}
+
+// Resume acquires a lost lock again, unless another holder can have had it meanwhile. It returns an error at
+// once for a lock that is held, or that another call is resuming.
+func (l *Lease) Resume(ctx context.Context) error {
+	select {
+	case l.turn <- struct{}{}:
+		defer func() { <-l.turn }()
+	default:
+		if l.over.Load() {
+			return fault.Released
+		}
+		return errors.New("resuming a lock that is being resumed")
+	}
+	was := l.Owner()
+	ctx, abandon := Bound(ctx, was.term().Parent)
+	defer abandon(nil)
+	l.resuming.Store(&abandon)
+	lost := was.term().Lost()
+	switch {
+	case was.term().Releasing():
+		return fault.Released
+	case lost == nil:
+		return fmt.Errorf("resuming a lock that is held: %s", was.About().Key)
+	case lost.Definite:
+		return lost.Err
+	}
+	next, err := was.Again(ctx)
+	if err != nil {
+		return err
+	}
+	next.term().lease = l
+	l.present.Store(&next)
+	next.Resumed()
+	return nil
+}
+
+// Bound returns a context that ends with ctx, and with parent, which is the parent of a lease's context.
+func Bound(ctx, parent context.Context) (context.Context, context.CancelCauseFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	quit := func() { cancel(context.Cause(parent)) }
+	if parent.Err() != nil {
+		quit()
+	}
+	stop := context.AfterFunc(parent, quit)
+	return ctx, func(why error) {
+		stop()
+		cancel(why)
+	}
+}
