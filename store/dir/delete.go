@@ -84,7 +84,7 @@ func (s *Store) remove(ctx context.Context, root *directory, dir, name, ifMatch 
 	if info.IsDir() {
 		return fs.ErrNotExist // no object
 	}
-	if err := matches(d, name, ifMatch); err != nil {
+	if err := s.matches(ctx, d, name, ifMatch); err != nil {
 		return err
 	}
 	return d.Remove(name)

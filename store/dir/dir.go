@@ -8,9 +8,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -33,9 +35,9 @@ type Store struct {
 
 	fileMode, dirMode fs.FileMode
 
-	move  func(d *directory, from, to string) error // Rename
-	scan  func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
-	scans lastScans
+	move func(d *directory, from, to string) error // Rename
+	scan func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
+	last atomic.Pointer[scans] // of the listing that has returned a page last, unless that was its last one
 }
 
 var _ store.Store = (*Store)(nil)
@@ -61,13 +63,13 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
-		return nil, classed{errors.New("there is no such directory"), []error{store.ErrNotFound}}
+		return nil, fault.New(store.ErrNotFound, "there is no such directory")
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return nil, classed{errors.New("its name is too long"), []error{store.ErrNotFound, err}}
+		return nil, classed(errors.New("its name is too long"), store.ErrNotFound, err)
 	case err != nil:
 		return nil, cant("open", path, err)
 	case !info.IsDir():
-		return nil, classed{errors.New("not a directory"), []error{store.ErrNotFound}}
+		return nil, fault.New(store.ErrNotFound, "not a directory")
 	}
 	s := &Store{path: path, now: opts.Now, opened: info, move: (*directory).Rename, scan: scan}
 	if s.now == nil {
@@ -130,7 +132,7 @@ func (s *Store) open() (*directory, error) {
 	}
 	root := &directory{opened, s.path}
 	// Once a disk is unmounted, its mount point is there: a directory on another file system.
-	info, err = root.Stat(".")
+	info, err = root.Lstat(".")
 	if err == nil && !sameFileSystem(s.opened, info) {
 		err = fmt.Errorf("%w: %s is no longer on the file system that it was opened on", store.ErrNotFound, s.path)
 	}
@@ -149,8 +151,8 @@ func (s *Store) gone(root *directory) error {
 		return err
 	}
 	defer again.Close()
-	was, err1 := root.Stat(".")
-	is, err2 := again.Stat(".")
+	was, err1 := root.Lstat(".")
+	is, err2 := again.Lstat(".")
 	if err := cmp.Or(err1, err2); err != nil {
 		return err
 	}

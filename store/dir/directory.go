@@ -38,25 +38,7 @@ func (d *directory) OpenFile(name string, flag int, mode fs.FileMode) (*os.File,
 	return f, d.unopened(name, err)
 }
 
-// reread makes the next scan read the directory anew, if its file system caches listings: sshfs shows
-// those of up to 20 s ago, and NFS, SMB and rclone have such caches too. A file that is made and removed
-// ends what this machine has cached of its directory. A directory that can't be written into is scanned
-// as it is.
-func (d *directory) reread() {
-	temp := newTemp()
-	if f, err := d.root.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600); err == nil {
-		_ = f.Close()
-		_ = d.root.Remove(temp)
-	}
-}
-
-// Stat follows a link, and Lstat doesn't.
-func (d *directory) Stat(name string) (fs.FileInfo, error) {
-	info, err := d.root.Stat(name)
-	return info, d.unopened(name, err)
-}
-
-// Lstat is Stat of a link itself.
+// Lstat doesn't follow a link.
 func (d *directory) Lstat(name string) (fs.FileInfo, error) {
 	info, err := d.root.Lstat(name)
 	return info, d.unopened(name, err)

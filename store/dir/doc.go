@@ -21,7 +21,8 @@
 //
 // # Cost
 //
-// Get opens one file. Put and Delete open the directories of the key, and wait for a
+// Get opens one file, and lists its folder as List does if the file is missing, unless the file system is known to
+// be local. Put and Delete open the directories of the key, and wait for a
 // flock. List reads each directory under the prefix at least twice, because a file that is
 // renamed meanwhile can be missing from one read, and stats each file of the page; later
 // pages of a listing reuse the names that the first one has read. Unless the file system is known

@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -11,6 +10,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -27,71 +27,47 @@ func failed(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
-	placed, ok := errors.AsType[*placeError](err)
-	switch {
-	case op == "open" && ok: // the key is the place
-		err = classed{placed.cause(), []error{err}}
-	case !ok:
-		placed = &placeError{err: err}
+	if e, ok := errors.AsType[*fault.Error](err); ok && op == "open" && e.Doing != "" {
+		err = e.Err // the key is the place
 	}
 	switch {
 	case isOneOf(err, noSpace):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
 	case isOneOf(err, unreachable):
 		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
-	case isOneOf(err, readOnly):
-		err = classed{fmt.Errorf("%q is on a file system that is mounted read-only", shown(cmp.Or(placed.path, key))), []error{store.ErrReadOnly, err}}
-	case errors.Is(err, fs.ErrPermission):
-		err = denied(err)
+	case errors.Is(err, fs.ErrPermission): // has the class once: the system's cause can be the same
+		says := store.ErrPermission.Error()
+		if text := strings.TrimSuffix(err.Error(), says); text != "" {
+			says += ": " + strings.TrimSuffix(text, ": ")
+		}
+		err = classed(errors.New(says), store.ErrPermission, err)
 	case op != "open" && errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)
 	}
 	return &store.Error{Op: op, Key: key, Err: err}
 }
 
-// denied returns an error of permission, whose text has the class once: the system's cause can be the same.
-func denied(err error) error {
-	says := store.ErrPermission.Error()
-	if text := strings.TrimSuffix(err.Error(), says); text != "" {
-		says += ": " + strings.TrimSuffix(text, ": ")
-	}
-	return classed{errors.New(says), []error{store.ErrPermission, err}}
-}
-
-// placeError is an error of the system about a directory or a file of a repository.
-type placeError struct {
-	what string // what can't be done
-	path string // in full
-	err  error
-}
-
-// cant returns the error of what can't be done in a place, or nil.
+// cant returns the error of what can't be done in a place, or nil. Its cause is the system's error without
+// the system call and its operands.
 func cant(what, path string, err error) error {
-	if err == nil {
-		return nil
-	}
-	return &placeError{what, path, err}
-}
-
-func (e *placeError) Error() string {
-	return fmt.Sprintf("can't %s %q: %v", e.what, shown(e.path), e.cause())
-}
-
-func (e *placeError) Unwrap() error { return e.err }
-
-// cause returns the system's error without the system call and its operands.
-func (e *placeError) cause() error {
-	switch err := e.err.(type) {
+	switch e := err.(type) {
 	case *fs.PathError:
-		return err.Err
+		err = e.Err
 	case *os.LinkError:
-		return err.Err
+		err = e.Err
 	case *os.SyscallError:
-		return err.Err
-	default:
-		return err
+		err = e.Err
 	}
+	if isOneOf(err, readOnly) {
+		return classed(fmt.Errorf("%q is on a file system that is mounted read-only", shown(path)), store.ErrReadOnly, err)
+	}
+	return fault.While(inability(what, path), err)
 }
+
+func inability(what, path string) string { return fmt.Sprintf("can't %s %q", what, shown(path)) }
+
+// classed returns err as an error of classes that its text doesn't name.
+func classed(err error, classes ...error) error { return fault.As(errors.Join(classes...), err) }
 
 // maxShown is the number of bytes of a path that fit into a message.
 const maxShown = 300
@@ -103,14 +79,6 @@ func shown(path string) string {
 	}
 	return strings.ToValidUTF8(path[:maxShown/2], "") + "…" + strings.ToValidUTF8(path[len(path)-maxShown/2:], "")
 }
-
-// classed is an error of classes that its text doesn't name.
-type classed struct {
-	error
-	classes []error
-}
-
-func (e classed) Unwrap() []error { return append([]error{e.error}, e.classes...) }
 
 func isOneOf(err error, targets []error) bool {
 	return slices.ContainsFunc(targets, func(target error) bool { return errors.Is(err, target) })

@@ -16,8 +16,13 @@ import (
 // errNotDir is what is found where a file is in place of a directory.
 var errNotDir error = syscall.ENOTDIR
 
-// absent reports whether an error says that there is nothing in a place.
-func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) }
+// errFolder is returned for a directory in place of a file. It is no object.
+var errFolder = errors.New("a directory")
+
+// absent reports whether an error says that there is no object, or no directory, in a place.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) || errors.Is(err, errFolder)
+}
 
 // checkKey is store.CheckKey, and refuses the names that this store uses itself.
 func checkKey(key string) error {
@@ -60,24 +65,27 @@ func split(key string) (dir, name string) {
 // os.Root would follow a symbolic link that stays inside. Here none is
 // followed, since what is put through a link would be listed under another key.
 func openDir(root *directory, dir string) (*directory, error) {
-	return descend(root, dir, func(*directory, string) error { return nil })
+	return descend(root, dir, enter)
 }
 
 // makeDir is openDir that makes missing directories. Another process can remove an empty one
 // again at any time; any request in it then fails with fs.ErrNotExist.
 func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
 	path := ""
-	return descend(root, dir, func(parent *directory, name string) error {
+	return descend(root, dir, func(parent *directory, name string) (*directory, error) {
 		path = strings.TrimPrefix(path+"/"+name, "/")
-		_, err := parent.Lstat(name)
+		d, err := enter(parent, name)
 		if !errors.Is(err, fs.ErrNotExist) {
-			return err
+			return d, err
 		}
 		mine, err := s.mkdir(parent, name)
 		if mine {
 			made.Store(s.path+"/"+path, nil)
 		}
-		return err
+		if err != nil {
+			return nil, err
+		}
+		return enter(parent, name)
 	})
 }
 
@@ -102,7 +110,7 @@ func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
 }
 
 func (s *Store) mkdirOwned(parent *directory, name string) error {
-	folder, err := parent.Stat(".")
+	folder, err := parent.Lstat(".")
 	if err != nil {
 		return err
 	}
@@ -126,15 +134,14 @@ func (s *Store) mkdirOwned(parent *directory, name string) error {
 	return nil
 }
 
-// descend opens a directory below the root element by element, and calls
-// before for each.
-func descend(root *directory, dir string, before func(parent *directory, name string) error) (*directory, error) {
+// descend opens a directory below the root, each element by enter.
+func descend(root *directory, dir string, enter func(parent *directory, name string) (*directory, error)) (*directory, error) {
 	at, err := root.OpenRoot(".")
 	if err != nil || dir == "" {
 		return at, err
 	}
 	for name := range strings.SplitSeq(dir, "/") {
-		next, err := enter(at, name, before)
+		next, err := enter(at, name)
 		at.Close()
 		if err != nil {
 			return nil, err
@@ -144,10 +151,8 @@ func descend(root *directory, dir string, before func(parent *directory, name st
 	return at, nil
 }
 
-func enter(parent *directory, name string, before func(*directory, string) error) (*directory, error) {
-	if err := before(parent, name); err != nil {
-		return nil, err
-	}
+// enter opens a directory in another one.
+func enter(parent *directory, name string) (*directory, error) {
 	info, err := parent.Lstat(name)
 	switch {
 	case err != nil:

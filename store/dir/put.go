@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -48,9 +49,9 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 			return obj, err
 		}
 	}
-	if placed, ok := errors.AsType[*placeError](err); ok && placed.path == s.path {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Doing == inability("write into", s.path) {
 		// No process removes the root, and it isn't gone.
-		err = cant("write into", s.path, fmt.Errorf("its file system takes no new files: %w", placed.cause()))
+		err = fault.While(e.Doing, fmt.Errorf("its file system takes no new files: %w", e.Err))
 	}
 	return obj, err
 }
@@ -102,7 +103,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // fill writes the body to a new file, and returns its attributes. Rename and link don't
 // change them, so that List will show the same.
 func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
-	folder, err := d.Stat(".")
+	folder, err := d.Lstat(".")
 	if err != nil {
 		return nil, err
 	}

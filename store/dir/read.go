@@ -11,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -47,7 +46,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 		return nil, obj, err
 	}
 	defer d.Close()
-	body, obj, err = inspect(d, name, limit)
+	body, obj, err = s.inspect(ctx, d, name, limit)
 	if err == nil && obj.Size > limit {
 		err = store.ErrTooLarge
 	}
@@ -55,35 +54,20 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 
-// maxLooks bounds the looks at a file whose name is there and which isn't, each a millisecond after the one
-// before. On bindfs one or two are enough.
-const maxLooks = 100
-
 // inspect returns a file's object, and its body unless it is larger than limit. Both are of
 // one version: an open file stays the same if another takes its name.
 //
 // For a file that can't be opened, inspect returns the object with the error. For a
-// directory, which is no object, it returns fs.ErrNotExist. An object without an ETag means
+// directory, it returns errFolder. An object without an ETag means
 // that nothing is known of the file.
-//
-// On a file system in a process (FUSE: bindfs, ntfs-3g, exfat) a name that is being replaced can be missing
-// for a moment, although rename(2) doesn't allow that. So a file is missing only if its folder doesn't
-// list it either; and if it stays like that, that is no answer but an error.
-func inspect(d *directory, name string, limit int64) (body []byte, obj store.Object, err error) {
-	for range maxLooks {
-		if body, obj, err = lookAt(d, name, limit); !errors.Is(err, fs.ErrNotExist) {
-			return body, obj, err
+func (s *Store) inspect(ctx context.Context, d *directory, name string, limit int64) (body []byte, obj store.Object, err error) {
+	err = s.find(ctx, d, name, func() error {
+		if body, obj, err = lookAt(d, name, limit); errors.Is(err, fs.ErrNotExist) {
+			obj = store.Object{}
 		}
-		listed, lerr := scan(context.Background(), d, func(n string) bool { return n == name })
-		if lerr != nil {
-			return nil, store.Object{}, lerr
-		}
-		if len(listed) == 0 {
-			return body, obj, err
-		}
-		time.Sleep(time.Millisecond)
-	}
-	return nil, store.Object{}, hidden(d, name)
+		return err
+	})
+	return body, obj, err
 }
 
 // lookAt is inspect at one moment.
@@ -93,7 +77,7 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 		return nil, store.Object{}, err
 	}
 	if info.IsDir() {
-		return nil, store.Object{}, d.unopened(name, fs.ErrNotExist)
+		return nil, store.Object{}, errFolder
 	}
 	described := store.Object{ETag: statTag(info), Size: info.Size(), ModTime: info.ModTime()}
 	if !info.Mode().IsRegular() {

@@ -28,7 +28,7 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 		return err
 	}
 	defer unlock()
-	if err := matches(d, w.name, w.opts.IfMatch); err != nil {
+	if err := w.matches(ctx, d, w.name, w.opts.IfMatch); err != nil {
 		return err
 	}
 	if err := w.move(d, temp, w.name); err != nil {
@@ -48,12 +48,12 @@ func (w *write) creates(d *directory) bool {
 }
 
 // matches returns ErrPrecondition unless the file has this ETag, or etag is "".
-func matches(d *directory, name, etag string) error {
+func (s *Store) matches(ctx context.Context, d *directory, name, etag string) error {
 	if etag == "" {
 		return nil
 	}
-	switch _, now, err := inspect(d, name, maxHashed); {
-	case errors.Is(err, fs.ErrNotExist):
+	switch _, now, err := s.inspect(ctx, d, name, maxHashed); {
+	case absent(err):
 		return store.ErrPrecondition
 	case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
 		return err

@@ -2,13 +2,12 @@ package main
 
 // storeMutants are bugs of the stores.
 var storeMutants = []mutant{
-	{"a file that its folder lists and that isn't there to be opened is gone", "store/dir/read.go",
-		"if len(listed) == 0 {", "if len(listed) >= 0 {", test("./store/dir", "^TestReplacedOnFUSE$", "programs")},
+	{"a name that its folder lists and that isn't there to be opened is missing", "store/dir/readdir.go",
+		"len(listed) == 0 {", "len(listed) >= 0 {", test("./store/dir", "^TestListedAndMissing$")},
+	{"a file that is missing for a moment is gone", "store/dir/readdir.go",
+		"if !errors.Is(err, fs.ErrNotExist) || s.local {", "if !errors.Is(err, fs.ErrNotExist) || s.scan != nil {", test("./store/dir", "^TestReplacedOnFUSE$", "programs")},
 	{"a folder that a mount remembers as missing is missing", "store/dir/list.go",
-		"if !errors.Is(err, fs.ErrNotExist) || !l.cached {", "if !errors.Is(err, fs.ErrNotExist) || l.scan != nil {", test("./store/dir", "^TestNegativeTimeout$", "programs")},
-	{"a name that can't be looked at isn't listed", "store/dir/readdir.go",
-		"if err != nil && !errors.Is(err, fs.ErrNotExist) {", "if errors.Is(err, fs.ErrNotExist) {\n\t\t\t\tcontinue\n\t\t\t}\n\t\t\tif err != nil {",
-		test("./store/dir", "^TestNegativeTimeout$", "programs")},
+		"err := l.find(l.ctx, parent, name, func() (err error) {", "err := l.find(l.ctx, parent, \"\", func() (err error) {", test("./store/dir", "^TestNegativeTimeout$", "programs")},
 	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
 		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", test("./store/internal/httptransport", "^TestHTTP2IsNotOffered$")},
 	// Listings that don't end.
@@ -41,8 +40,8 @@ var storeMutants = []mutant{
 			w.prune`, `			w.prune`, test("./store/dir", "^TestFileSizeLimit$")},
 	{"the flock is released before the rename", "store/dir/rename.go",
 		`	defer unlock()
-	if err := matches(d, w.name, w.opts.IfMatch)`, `	unlock()
-	if err := matches(d, w.name, w.opts.IfMatch)`, test("./store/dir", "^TestContract$")},
+	if err := w.matches(ctx, d, w.name, w.opts.IfMatch)`, `	unlock()
+	if err := w.matches(ctx, d, w.name, w.opts.IfMatch)`, test("./store/dir", "^TestContract$")},
 	{"a put takes no flock", "store/dir/lock.go",
 		`if !s.flock {`, `if s.flock || root != nil {`, test("./store/dir", "^TestStoppedHolder$")},
 	{"all writers of a directory wait for one flock", "store/dir/lock.go",
@@ -54,17 +53,17 @@ var storeMutants = []mutant{
 	{"a client that locks the directory doesn't keep out one that locks a file", "store/dir/lock.go",
 		`return lockRoot(ctx, root, flock.Try)`, `return lockRoot(ctx, root, flock.TryShared)`, test("./store/dir", "^TestLinkIsLocked$")},
 	{"a put with If-Match writes where there is nothing", "store/dir/rename.go",
-		`case errors.Is(err, fs.ErrNotExist):
-		return store.ErrPrecondition`, `case errors.Is(err, fs.ErrNotExist):
+		`case absent(err):
+		return store.ErrPrecondition`, `case absent(err):
 		return nil`, test("./store/dir", "^TestContract$/^if_match_writes_nothing_where_there_is_nothing$")},
 	{"a conditional deletion doesn't look", "store/dir/delete.go",
-		`if err := matches(d, name, ifMatch); err != nil {`, `if err := matches(d, name, ""); err != nil {`, test("./store/dir", "^TestContract$/^delete_if_match$")},
+		`if err := s.matches(ctx, d, name, ifMatch); err != nil {`, `if err := s.matches(ctx, d, name, ""); err != nil {`, test("./store/dir", "^TestContract$/^delete_if_match$")},
 	{"its own link of a lost answer counts as another's", "store/dir/rename.go",
 		`err != nil && !linked(d, temp, name) {`, `err != nil {`, test("./store/dir", "^TestLinkAnsweredTwice$")},
 	{"a rename takes the place of another's file", "store/dir/rename_linux.go",
 		`unix.RENAME_NOREPLACE`, `0`, test("./store/dir", "^TestRenameNoReplace$")},
-	{"a listing is as old as the file system's cache of it", "store/dir/list.go",
-		`if l.cached {`, `if l.cached && d == nil {`, test("./store/dir", "^TestListRereads$")},
+	{"a listing is as old as the file system's cache of it", "store/dir/readdir.go",
+		`if !s.local {`, `if !s.local && d == nil {`, test("./store/dir", "^TestListRereads$")},
 	{"the store's time is the clock's, which the kernel's stamps lag behind", "store/dir/list.go",
 		`s.now().Round(0).Add(-tick)`, `s.now().Round(0)`, test("./store/dir", "^TestNow$")},
 	{"this machine's clock counts as a network file system's", "store/dir/list.go",
@@ -86,19 +85,19 @@ var storeMutants = []mutant{
 			break
 		}`, test("./store/dir", "^TestSettled$")},
 	{"a dead process's temporary files are listed", "store/dir/readdir.go",
-		`if isTemp(name) || !wanted(name)`, `if isTemp(name) && d == nil || !wanted(name)`, test("./store/dir", "^TestTemporaryNames$")},
+		`slices.DeleteFunc(entries, isTemp)`, `entries`, test("./store/dir", "^TestTemporaryNames$")},
 	{"an unreadable lock fails the listing", "store/dir/list.go",
 		`(errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission))`, `errors.Is(err, errIrregular)`, test("./store/dir", "^TestUnreadableFile$")},
 	{"a directory that can't be read counts as empty", "store/dir/list.go",
 		`if absent(err) {
-		return false, nil // nothing`, `if err != nil {
-		return false, nil // nothing`, test("./store/dir", "^TestUnreadableDirectory$")},
-	{"a page of an older listing is answered from a younger one's names", "store/dir/page_cache.go",
-		`s.prefix == prefix && s.cursors[cursor]`, `(s.prefix == prefix || s.cursors[cursor])`, test("./store/dir", "^TestListingsShowWhatWasPut$")},
-	{"an older listing's names replace a younger one's", "store/dir/page_cache.go",
-		`case s.listing != l.begun:`, `case s.listing > l.begun:`, test("./store/dir", "^TestListingsShowWhatWasPut$")},
-	{"each page scans the directories again", "store/dir/page_cache.go",
-		`s.cursors[next] = true`, `s.cursors[next] = false`, test("./store/dir", "^TestOneScanForAListing$")},
+		return nil // nothing`, `if err != nil {
+		return nil // nothing`, test("./store/dir", "^TestUnreadableDirectory$")},
+	{"a listing is answered from the names of another", "store/dir/list.go",
+		`last.id == id && last.prefix == prefix`, `last.id != id && last.prefix == prefix`, test("./store/dir", "^TestListingsShowWhatWasPut$")},
+	{"an older listing's names replace a younger one's", "store/dir/list.go",
+		`last.id == id && last.prefix == prefix`, `id != "" && last.prefix == prefix`, test("./store/dir", "^TestListingsShowWhatWasPut$")},
+	{"each page scans the directories again", "store/dir/list.go",
+		`s.last.Store(l.scans)`, `_ = l.scans`, test("./store/dir", "^TestOneScanForAListing$")},
 	{"a directory that other programs need is removed", "store/dir/prune.go",
 		`if dir == "" || slices.Contains(kept, dir) {`, `if dir == "" {`, test("./store/dir", "^TestDeletePrunes$")},
 	{"a living process's temporary file is removed", "store/dir/prune.go",
