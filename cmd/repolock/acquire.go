@@ -82,15 +82,19 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-func (c acquireCmd) order(g global) (o keeperOrder, err error) {
+func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
-		return o, err
+		return p, o, err
 	}
 	if g.unknown != nil { // gob would leave it behind
-		return o, g.unknown
+		return p, o, g.unknown
 	}
-	if err := c.checkAlso(g); err != nil {
-		return o, err
+	mode := replock.Exclusive
+	if c.Shared {
+		mode = replock.Shared
+	}
+	if p, err = c.plan(g, mode, c.Operation); err != nil {
+		return p, o, err
 	}
 	badOperation := replock.CheckOperation(c.Operation)
 	switch {
@@ -114,14 +118,11 @@ func (c acquireCmd) order(g global) (o keeperOrder, err error) {
 		}
 	}
 	if err != nil {
-		return o, fault.As(fault.Usage, err)
+		return p, o, fault.As(fault.Usage, err)
 	}
-	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: replock.Exclusive, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
-	if c.Shared {
-		o.Mode = replock.Shared
-	}
+	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: mode, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
 	o.Owner, err = c.ForPID.process()
-	return o, err
+	return p, o, err
 }
 
 // goesNowhere reports whether a file is the null device, which Go opens in place of a closed stdout.
@@ -135,7 +136,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
 		return 0, fault.New(fault.Usage, "acquire: %w: let repolock run the command", err)
 	}
-	o, err := c.order(g)
+	p, o, err := c.order(g)
 	if err != nil {
 		return 0, err
 	}
@@ -164,12 +165,12 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 		return 0, fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 	}
 	heard := listen(k)
-	held, err := c.await(r, k, heard)
+	held, err := c.await(r, p, k, heard)
 	if err != nil {
 		return 0, err
 	}
 	defer survey.Report()()
-	if err = c.print(r, g, *held); err == nil {
+	if err = c.print(r, p, *held); err == nil {
 		if err = k.Accept(); err != nil {
 			err = fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 		}
@@ -199,11 +200,11 @@ func listen(k *daemon.Starter) <-chan session.News {
 }
 
 // await shows the keeper's news until it holds the lock, or a signal comes.
-func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
+func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
 	w := newConsole(r)
-	w.BeginWait(session.Acquiring(c.places(r.global)))
+	w.BeginWait(session.Acquiring(p.places))
 	defer w.EndWait()
 	for interrupted := error(nil); ; {
 		select {
@@ -238,7 +239,7 @@ func (c acquireCmd) await(r *reporter, k *daemon.Starter, heard <-chan session.N
 	}
 }
 
-func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
+func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
@@ -246,7 +247,7 @@ func (c acquireCmd) print(r *reporter, g global, held session.Holding) error {
 		if len(ids) == 0 {
 			ids = []string{held.ID}
 		}
-		env := session.Environ(c.places(g), ids, held.Mode, held.Fence, held.Token)
+		env := session.Environ(p.places, ids, held.Mode, held.Fence, held.Token)
 		for _, v := range env {
 			name, value, _ := strings.Cut(v, "=")
 			words += " " + name + "=" + text.Quote(value)
@@ -284,13 +285,13 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
 		terminal: func() bool { return false },
 	}
-	request, err := o.Flags.request(log, o.Global, o.Mode, o.Operation)
+	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err != nil {
 		_ = line.Tell(session.News{Failure: failure(log, err)})
 		return 0, nil
 	}
 	k := session.Keeper{
-		Request: request, Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }, // the lock is held
+		Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }, // the lock is held
 	}
 	if err := k.Run(); err != nil {
 		_ = line.Tell(session.News{Failure: failure(log, err)})

@@ -4,35 +4,13 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
-	"strings"
-	"time"
 
 	"github.com/repolock/repolock/cmd/internal/also"
-	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
-	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
-
-func (f lockFlags) alsoRequest(g global, operation string) also.Request {
-	return also.Request{
-		Settle: f.Settle, Operation: operation, Version: newBuild().Version, Force: f.ForceLock, Metadata: f.Metadata,
-		TTL: f.TTL, DefaultTTL: g.isDefault("ttl"), Look: f.Look, Wait: time.Duration(f.Wait),
-	}
-}
-
-// shortest returns the shortest ttl of the locks.
-func (f lockFlags) shortest(g global) time.Duration {
-	targets, _ := also.Parse(f.Also) // which checkAlso has checked
-	if !g.alone(targets) {
-		return f.TTL
-	}
-	ask := f.alsoRequest(g, "")
-	return slices.MinFunc(targets, func(a, b also.Target) int { return cmp.Compare(a.TTL(ask), b.TTL(ask)) }).TTL(ask)
-}
 
 // alone reports whether the locks of --also are held without a repository's.
 func (g global) alone(targets []also.Target) bool {
@@ -43,56 +21,6 @@ func (g global) alone(targets []also.Target) bool {
 func (g global) at(p session.Place) global {
 	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
 	return g
-}
-
-// named returns how records name the locks together, and their number.
-func (f lockFlags) named(g global) (name string, locks int) {
-	targets, err := also.Parse(f.Also)
-	if err != nil || !g.alone(targets) {
-		return events.LockName(g.Name), 1 + len(targets)
-	}
-	var names []string
-	for _, t := range targets {
-		names = append(names, t.Place.Name)
-	}
-	return strings.Join(names, ","), len(targets)
-}
-
-// repository returns how metrics name the repository, or without one, the places of the locks.
-func (f lockFlags) repository(g global) string {
-	places := f.places(g)
-	if places[0].URL == "" {
-		return places[0].Where()
-	}
-	var all []string
-	for _, p := range places {
-		all = append(all, p.URL)
-	}
-	return strings.Join(all, ",")
-}
-
-// check refuses flags that need --also, or a repository.
-func (f lockFlags) checkAlso(g global) error {
-	targets, err := also.Parse(f.Also)
-	switch {
-	case err != nil:
-		return err
-	case len(targets) == 0 && f.Settle > 0:
-		return fault.New(fault.Usage, "--settle: is for the locks of --also")
-	case len(targets) == 0 && f.ForceLock:
-		return fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
-	case !g.alone(targets) && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
-		return fault.New(fault.Usage, "--also: the repository's lock of that --name is named twice")
-	case f.ForceLock && !slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
-		return fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")
-	case f.Metadata[towerfleet.HandleField] != "" && slices.ContainsFunc(targets, func(t also.Target) bool { return !passed(t.Place) }):
-		return fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
-	case g.alone(targets) && f.Fence:
-		return fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
-	case g.alone(targets) && g.Name != "":
-		return fault.New(fault.Usage, "--name: is of a repository's lock, and no repository is given")
-	}
-	return nil
 }
 
 // system is what has locks: a replock.Locker, or an also.Lock.
@@ -208,16 +136,4 @@ func reading(all []placed) string {
 		places[i] = one.Place
 	}
 	return "reading the locks: " + session.Titles(places)
-}
-
-// places returns the places of all locks, the repository's first.
-func (f lockFlags) places(g global) (all []session.Place) {
-	targets, _ := also.Parse(f.Also) // which checkAlso has checked
-	if !g.alone(targets) {
-		all = append(all, g.place())
-	}
-	for _, t := range targets {
-		all = append(all, t.Place)
-	}
-	return all
 }

@@ -40,7 +40,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
 		return 0, fault.New(fault.Usage, "there is no terminal to ask on: give --yes to break locks")
 	}
-	sinks, err := lockFlags{Audit: c.Audit}.sinks(r, g, 0, "")
+	sinks, err := plan{lockFlags: lockFlags{Audit: c.Audit}, global: g}.sinks(r)
 	if err != nil {
 		return 0, err
 	}

@@ -30,25 +30,25 @@ type dryRun struct {
 // dryRun does what --dry-run says: it runs nothing and writes nothing, because only the
 // command itself knows how to run and change nothing. It returns the error that the command
 // would get if another holder has the lock.
-func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation string, args []string) (int, error) {
+func (f commandFlags) dryRun(r *reporter, p plan, args []string) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
 	out := dryRun{WouldRun: args, Available: true, Suggestion: "for a command with a dry run of its own: repolock run --no-lock -- COMMAND"}
-	if operation == "restore" { // a prune must not delete what a restore reads
+	if p.operation == "restore" { // a prune must not delete what a restore reads
 		out.Suggestion = "for a command with a dry run of its own: repolock restore -- COMMAND"
 	}
-	if none, _ := session.Policy(f.policyFlags).NeedsNone(g.Repo != "" || len(f.Also) > 0); none || mode == 0 {
+	if none, _ := session.Policy(f.policyFlags).NeedsNone(p.Repo != "" || len(f.Also) > 0); none || p.mode == 0 {
 		return 0, out.print(r)
 	}
-	if err := replock.CheckOperation(operation); err != nil {
+	if err := replock.CheckOperation(p.operation); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
-	out.Mode, out.Operation = mode.String(), operation
-	out.LockName, _ = f.named(g)
-	wait := r.looking(&g)
-	wait.BeginWait("reading the locks: " + session.Titles(f.places(g)))
-	held, at, err := g.inTheWay(mode, f.lockFlags)
+	out.Mode, out.Operation = p.mode.String(), p.operation
+	out.LockName, _ = p.named()
+	wait := r.looking(&p.global)
+	wait.BeginWait("reading the locks: " + session.Titles(p.places))
+	held, at, err := p.inTheWay()
 	wait.EndWait()
 	if err != nil {
 		return 0, err
@@ -63,10 +63,10 @@ func (f commandFlags) dryRun(r *reporter, g global, mode replock.Mode, operation
 // maxNamed is the number of holders that an error names.
 const maxNamed = 16
 
-// inTheWay returns the locks that conflict with a lock of this mode, or nil, and their place.
+// inTheWay returns the locks that conflict with the lock of a plan, or nil, and their place.
 // It looks no further when it has found some.
-func (g global) inTheWay(mode replock.Mode, f lockFlags) (*replock.HeldError, session.Place, error) {
-	all, closeAll, err := g.systems(f.Also, also.Look)
+func (p plan) inTheWay() (*replock.HeldError, session.Place, error) {
+	all, closeAll, err := p.systems(p.Also, also.Look)
 	defer closeAll()
 	if err != nil {
 		return nil, session.Place{}, err
@@ -77,10 +77,10 @@ func (g global) inTheWay(mode replock.Mode, f lockFlags) (*replock.HeldError, se
 			return nil, one.Place, err
 		}
 		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
-			return i.Verdict == replock.Stale && (f.ForceLock || passed(one.Place)) || mode == replock.Shared && i.Mode == replock.Shared
+			return i.Verdict == replock.Stale && (p.ForceLock || passed(one.Place)) || p.mode == replock.Shared && i.Mode == replock.Shared
 		})
 		if n := min(len(holders), maxNamed); n > 0 {
-			return &replock.HeldError{Mode: mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
+			return &replock.HeldError{Mode: p.mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
 		}
 	}
 	return nil, session.Place{}, nil

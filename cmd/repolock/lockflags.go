@@ -1,9 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,6 +19,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -60,59 +63,121 @@ func sameFile(a, b string) bool { return a != "" && b != "" && regular.Same(a, b
 // maxJob bounds --job, as an operation's name is bounded.
 const maxJob = 256
 
-// request asks for the locks with these flags.
-func (f lockFlags) request(r *reporter, g global, mode replock.Mode, operation string) (session.Request, error) {
-	request := session.Request{
-		TTL: f.shortest(g), HeldCode: f.HeldCode, Console: newConsole(r),
-		Sinks: func() ([]events.Sink, error) { return f.sinks(r, g, mode, operation) },
-	}
+// plan is what a command line asks for: a repository's lock, those of --also, or both.
+type plan struct {
+	lockFlags
+	global
+	mode      replock.Mode
+	operation string
+	targets   []also.Target   // of --also
+	alone     bool            // without a repository's lock
+	places    []session.Place // of all locks, the repository's first
+}
+
+// plan refuses flags that need --also, or a repository.
+func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, error) {
 	targets, err := also.Parse(f.Also)
-	if err != nil {
-		return request, err
+	p := plan{lockFlags: f, global: g, mode: mode, operation: operation, targets: targets, alone: g.alone(targets)}
+	if !p.alone {
+		p.places = append(p.places, g.place())
 	}
+	for _, t := range targets {
+		p.places = append(p.places, t.Place)
+	}
+	ofFleet := slices.ContainsFunc(p.places, func(at session.Place) bool { return !passed(at) })
+	switch {
+	case err != nil:
+		return p, err
+	case len(targets) == 0 && f.Settle > 0:
+		return p, fault.New(fault.Usage, "--settle: is for the locks of --also")
+	case len(targets) == 0 && f.ForceLock:
+		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
+	case !p.alone && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
+		return p, fault.New(fault.Usage, "--also: the repository's lock of that --name is named twice")
+	case f.ForceLock && !ofFleet:
+		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")
+	case f.Metadata[towerfleet.HandleField] != "" && ofFleet:
+		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
+	case p.alone && f.Fence:
+		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
+	case p.alone && g.Name != "":
+		return p, fault.New(fault.Usage, "--name: is of a repository's lock, and no repository is given")
+	}
+	return p, nil
+}
+
+// request asks for the locks.
+func (p plan) request(r *reporter) session.Request {
+	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: newConsole(r), Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
-			Open: g.store, New: g.lockerOn, Mode: mode, Operation: operation, Wait: time.Duration(f.Wait), Fence: f.Fence,
-			Options: replock.Options{TTL: f.TTL, Look: f.Look, Metadata: f.Metadata},
+			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
+			Options: replock.Options{TTL: p.TTL, Look: p.Look, Metadata: p.Metadata},
 		}
 	}
 	var first *session.Repository
-	if !g.alone(targets) {
-		request.Place, first = g.place(), repository(g)
+	if !p.alone {
+		request.Place, first = p.place(), repository(p.global)
 	}
-	if len(targets) == 0 {
+	if len(p.targets) == 0 {
 		request.Locker = first
-		return request, nil
+		return request
 	}
-	for _, t := range targets {
-		request.Others = append(request.Others, t.Place)
+	request.Others = p.places[len(p.places)-len(p.targets):]
+	ask := p.also()
+	ask.Repository = func(at session.Place) *session.Repository { return repository(p.at(at)) }
+	request.Locker = also.NewSet(first, p.targets, ask)
+	return request
+}
+
+func (p plan) also() also.Request {
+	return also.Request{
+		Settle: p.Settle, Operation: p.operation, Version: newBuild().Version, Force: p.ForceLock, Metadata: p.Metadata,
+		TTL: p.TTL, DefaultTTL: p.isDefault("ttl"), Look: p.Look, Wait: time.Duration(p.Wait),
 	}
-	ask := f.alsoRequest(g, operation)
-	ask.Repository = func(p session.Place) *session.Repository { return repository(g.at(p)) }
-	request.Locker = also.NewSet(first, targets, ask)
-	return request, nil
+}
+
+// shortest returns the shortest ttl of the locks.
+func (p plan) shortest() time.Duration {
+	if !p.alone {
+		return p.TTL
+	}
+	ttl := func(t also.Target) time.Duration { return t.TTL(p.also()) }
+	return ttl(slices.MinFunc(p.targets, func(a, b also.Target) int { return cmp.Compare(ttl(a), ttl(b)) }))
+}
+
+// named returns how records name the locks together, and their places.
+func (p plan) named() (name, where string) {
+	if !p.alone {
+		return events.LockName(p.Name), p.place().Where()
+	}
+	var names, urls []string
+	for _, at := range p.places {
+		names, urls = append(names, at.Name), append(urls, at.URL)
+	}
+	return strings.Join(names, ","), strings.Join(urls, ",")
 }
 
 // sinks opens the audit log and the file of metrics.
-func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation string) (sinks []events.Sink, _ error) {
-	if err := f.outside(g); err != nil {
+func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
+	if err := p.outside(p.global); err != nil {
 		return nil, err
 	}
-	if f.Audit != "" {
-		log, err := events.NewAuditor(f.Audit, g.place().Where(), g.Name, f.Job, r.Say)
+	if p.Audit != "" {
+		log, err := events.NewAuditor(p.Audit, p.place().Where(), p.Name, p.Job, r.Say)
 		if err != nil {
-			return nil, g.cantWrite("audit", f.Audit, err)
+			return nil, p.cantWrite("audit", p.Audit, err)
 		}
 		sinks = append(sinks, log)
 	}
-	if f.Metrics != "" {
-		name, locks := f.named(g)
+	if p.Metrics != "" {
+		name, where := p.named()
 		metrics, err := events.NewMetrics(events.MetricsOptions{
-			File: f.Metrics, Locks: locks, TTL: f.shortest(g),
-			Labels: events.Labels{Repository: f.repository(g), Lock: name, Mode: mode, Operation: operation, Job: f.Job},
+			File: p.Metrics, Locks: len(p.places), TTL: p.shortest(),
+			Labels: events.Labels{Repository: where, Lock: name, Mode: p.mode, Operation: p.operation, Job: p.Job},
 		}, r.Say)
 		if err != nil {
-			return nil, g.cantWrite("metrics-file", f.Metrics, err)
+			return nil, p.cantWrite("metrics-file", p.Metrics, err)
 		}
 		sinks = append(sinks, metrics)
 	}
@@ -121,11 +186,10 @@ func (f lockFlags) sinks(r *reporter, g global, mode replock.Mode, operation str
 
 // outside refuses files in a place of locks, before any file is written.
 func (f lockFlags) outside(g global) error {
-	if err := regular.Outside(f.Audit); err != nil {
-		return g.cantWrite("audit", f.Audit, err)
-	}
-	if err := regular.Outside(f.Metrics); err != nil {
-		return g.cantWrite("metrics-file", f.Metrics, err)
+	for _, file := range []struct{ flag, path string }{{"audit", f.Audit}, {"metrics-file", f.Metrics}} {
+		if err := regular.Outside(file.path); err != nil {
+			return g.cantWrite(file.flag, file.path, err)
+		}
 	}
 	return nil
 }

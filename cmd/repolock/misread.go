@@ -72,18 +72,19 @@ func setting(word string) bool { return lazyregexp.New(`^[A-Za-z_]\w*=`).MatchSt
 
 // unrunnable adds a hint to the error of a command that could not be run.
 func unrunnable(args []string, err error) error {
-	if !errors.Is(err, procgroup.ErrNotFound) && !errors.Is(err, procgroup.ErrNotExecutable) {
-		return err
+	class := procgroup.ErrNotFound
+	if !errors.Is(err, class) {
+		class = procgroup.ErrNotExecutable
 	}
 	if len(args) > 0 && args[0] == "--" {
 		args = args[1:]
 	}
-	if len(args) == 0 {
+	if len(args) == 0 || !errors.Is(err, class) {
 		return err
 	}
 	word := args[0]
 	if safe := harmless(word); safe != word {
-		err = fmt.Errorf("%s: %w", safe, unrunnableClass(err))
+		err = fmt.Errorf("%s: %w", safe, class)
 	}
 	switch {
 	case slices.Contains(args, "--") && namesRepository(word):
@@ -132,14 +133,6 @@ func noInterpreter(program string) string {
 		why = ", because its lines end as on Windows"
 	}
 	return fmt.Sprintf("its first line names a program that isn't there: %.80q%s", strings.Trim(by, " \t"), why)
-}
-
-// unrunnableClass returns why a command could not be run, without its name.
-func unrunnableClass(err error) error {
-	if errors.Is(err, procgroup.ErrNotFound) {
-		return procgroup.ErrNotFound
-	}
-	return procgroup.ErrNotExecutable
 }
 
 // ofShell are commands of a shell that are no programs.

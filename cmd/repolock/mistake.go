@@ -46,6 +46,7 @@ var errNoCommand = fault.New(fault.Usage, "no command to run: write it after --"
 // unexpected returns the error of a word that the parser has stopped at: a flag or an argument that doesn't
 // exist. Values of flags have errors of their own.
 func unexpected(ctx *kong.Context, args []string) error {
+	short := func(word string) string { return fmt.Sprintf("-%c", []rune(word)[0]) }
 	rest := ctx.Path[len(ctx.Path)-1].Remainder()
 	at := len(args) - len(rest)
 	if args[at] == "--" && len(rest) > 1 {
@@ -54,29 +55,18 @@ func unexpected(ctx *kong.Context, args []string) error {
 	word, selected := args[at], ctx.Selected()
 	switch after := slices.Contains(args[:at], "--"); {
 	case word != rest[0] && !after: // a letter of -xyz
-		flag := "-" + firstOf(rest[0])
-		return notAFlag(args, flag, flag)
+		return notAFlag(args, short(rest[0]), short(rest[0]))
 	case strings.HasPrefix(word, "--") && !after:
 		flag, _, _ := strings.Cut(word, "=")
 		return notAFlag(args, flag, word)
 	case strings.HasPrefix(word, "-") && word != "-" && !after:
-		return notAFlag(args, "-"+firstOf(word[1:]), word)
+		return notAFlag(args, short(word[1:]), word)
 	case selected == nil && after:
 		return noCommand(word, args[at+1:])
 	case selected == nil:
 		return notACommand(word, args[at+1:])
 	}
 	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
-}
-
-// firstOf returns the first character.
-func firstOf(word string) string {
-	for i := range word {
-		if i > 0 {
-			return word[:i]
-		}
-	}
-	return word
 }
 
 // notACommand returns the error of a first word that is no command of repolock. Often it is the
@@ -102,7 +92,7 @@ func notACommand(word string, rest []string) error {
 // alike returns the commands that a word can be a misspelling or the beginning of.
 func alike(word string) string {
 	var all []string
-	for c := range commands() {
+	for _, c := range commands {
 		if word != "" && c.tag != hidden && (strings.HasPrefix(c.name, word) || distance(c.name, word) <= 2) {
 			all = append(all, c.name)
 		}

@@ -3,6 +3,7 @@
 package main
 
 import (
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -10,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
@@ -52,17 +54,16 @@ func TestConfigurationPage(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
 	write(t, file, block("toml"))
-	var s settings
-	assert.OK(t, s.readFile(file))
-	assert.That(t, s.file.Repo == "prod" && len(s.file.Repositories) == 3, "%+v", s.file)
-	there := map[string]bool{}
-	note := func(name string, _ any) { there[name] = true }
-	s.file.Defaults.Each(note)
-	for _, r := range s.file.Repositories {
-		r.Each(note)
+	loaded, err := config.Load(file)
+	assert.OK(t, err)
+	assert.OK(t, check(loaded))
+	assert.That(t, loaded.Repo == "prod" && len(loaded.Repositories) == 3, "%+v", loaded)
+	there := loaded.Defaults.Values()
+	for _, r := range loaded.Repositories {
+		maps.Copy(there, r.Values())
 	}
 	for _, name := range fileKeys() {
-		assert.That(t, there[name] && strings.Contains(string(raw), "`"+name+"`"), "%s isn't in the example, or not explained", name)
+		assert.That(t, there[name] != nil && strings.Contains(string(raw), "`"+name+"`"), "%s isn't in the example, or not explained", name)
 	}
 
 	// A directory replaces the bucket and the paths that need privileges.

@@ -1,10 +1,8 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"io"
-	"iter"
 	"reflect"
 	"slices"
 	"strings"
@@ -99,30 +97,24 @@ var groups = [...]struct {
 	}},
 }
 
-func commands() iter.Seq[entry] {
-	return func(yield func(entry) bool) {
-		for _, g := range groups {
-			for _, c := range g.commands {
-				if !yield(c) {
-					return
-				}
-			}
-		}
+var commands = func() (all []entry) {
+	for _, g := range groups {
+		all = append(all, g.commands...)
 	}
-}
+	return all
+}()
 
 // called returns the command that the arguments might call: the first word that is the name of one.
 func called(args []string) (found entry, ok bool) {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
-	at := len(args)
-	for c := range commands() {
-		if i := slices.Index(args[:at], c.name); i >= 0 {
-			found, ok, at = c, true, i
+	for _, word := range args {
+		if i := slices.IndexFunc(commands, func(c entry) bool { return c.name == word }); i >= 0 {
+			return commands[i], true
 		}
 	}
-	return found, ok
+	return entry{}, false
 }
 
 // parsed is a command line.
@@ -140,7 +132,7 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 	k, err := newParser(&p.global, args, options...).Parse(args)
 	if err == nil && !p.helped {
 		p.selected = k.Selected()
-		err = cmp.Or(emptied(k), repeated(k))
+		err = doubtful(k)
 	}
 	p.file, p.Sources = p.settings.file, p.settings.sources
 	if repo := p.settings.repo; repo != nil {
@@ -154,7 +146,7 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 // is described by its name and its help alone.
 func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
 	options = slices.Concat(options, mappers(), []kong.Option{vars(), kong.Help(printHelp)})
-	for c := range commands() {
+	for _, c := range commands {
 		target := any(&struct{}{})
 		if slices.Contains(words, c.name) {
 			target = reflect.New(reflect.TypeOf(c.command)).Interface()
@@ -173,7 +165,7 @@ func model() *kong.Application { return newParser(&global{}, names()).Model }
 
 // names are the names of all commands.
 func names() (all []string) {
-	for c := range commands() {
+	for _, c := range commands {
 		all = append(all, c.name)
 	}
 	return all
@@ -238,54 +230,41 @@ func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 }
 
-// emptied returns an error for a flag whose value on the command line is empty, unless it has the tag
-// emptiable: --id "$ID" with an unset variable must not mean all locks, nor --audit "$LOG" no log.
-func emptied(k *kong.Context) error {
-	for _, element := range k.Path {
-		f := element.Flag
-		switch {
-		case f == nil || element.Resolved || f.Tag.Has("emptiable"):
-		case blank(f.Target):
-			return fault.New(fault.Usage, "--%s: its value is empty", f.Name)
-		case f.Target.Kind() == reflect.Map && f.Target.MapIndex(reflect.ValueOf("")).IsValid():
-			return fault.New(fault.Usage, "--%s: a key is empty", f.Name)
-		}
-	}
-	return nil
-}
-
-// repeated returns an error for a flag with the tag once that is on the command line twice: the last
-// one alone would count.
-func repeated(k *kong.Context) error {
+// doubtful returns an error for a flag of the command line whose value is empty, unless it has the tag
+// emptiable: --id "$ID" with an unset variable must not mean all locks, nor --audit "$LOG" no log. It also
+// returns one for a flag with the tag once that is there twice: the last one alone would count.
+func doubtful(k *kong.Context) error {
 	given := map[*kong.Value]bool{}
 	for _, element := range k.Path {
 		f := element.Flag
-		if f == nil || element.Resolved || !f.Tag.Has("once") {
-			continue
+		switch {
+		case f == nil || element.Resolved:
+		case !f.Tag.Has("emptiable") && blank(f.Target):
+			return fault.New(fault.Usage, "--%s: its value is empty", f.Name)
+		case f.Target.Kind() == reflect.Map && f.Target.MapIndex(reflect.ValueOf("")).IsValid():
+			return fault.New(fault.Usage, "--%s: a key is empty", f.Name)
+		case f.Name == "repo" && given[f.Value]:
+			return fault.New(fault.Usage, "--repo is given twice; the lock of a second repository is --also repo:URL#NAME")
+		case f.Tag.Has("once") && given[f.Value]:
+			return fault.New(fault.Usage, "--%s is given twice", f.Name)
+		default:
+			given[f.Value] = true
 		}
-		if given[f.Value] {
-			also := ""
-			if f.Name == "repo" {
-				also = "; the lock of a second repository is --also repo:URL#NAME"
-			}
-			return fault.New(fault.Usage, "--%s is given twice%s", f.Name, also)
-		}
-		given[f.Value] = true
 	}
 	return nil
 }
 
-// blank reports whether a text, a list or a map is empty, or contains an empty text.
+// blank reports whether a text, a list or a map is empty, or a list contains an empty text.
 func blank(v reflect.Value) bool {
 	switch v.Kind() {
-	case reflect.String, reflect.Map:
-		return v.Len() == 0
 	case reflect.Slice:
 		for i := range v.Len() {
 			if blank(v.Index(i)) {
 				return true
 			}
 		}
+		return v.Len() == 0
+	case reflect.String, reflect.Map:
 		return v.Len() == 0
 	default:
 		return false

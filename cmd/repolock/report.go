@@ -43,11 +43,7 @@ func (r *reporter) Say(format string, args ...any) {
 func (r *reporter) line(kind, message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	shown, was := r.shown, r.erased()
-	if was != "" {
-		r.shown = shown
-	}
-	fmt.Fprintf(r.stderr, "%s%s\n%s", was, hanging("repolock: "+kind+text.Escape(message), terminalWidth(os.Stderr)), r.shown)
+	r.draw(hanging("repolock: "+kind+text.Escape(message), terminalWidth(os.Stderr))+"\n", r.shown)
 }
 
 // fail prints an error and returns its exit code.
@@ -202,37 +198,32 @@ func (r *reporter) live(line string) bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	was := r.erased()
 	if line != "" {
-		r.shown = fit(text.Escape(line)) + "\r"
+		line = text.Escape(line)
+		if width := terminalWidth(os.Stderr); width > 1 { // a wrapped line isn't erased
+			line = cut(line, width-1)
+		}
+		line += "\r"
 	}
-	if was != "" || r.shown != "" {
-		fmt.Fprint(r.stderr, was+r.shown)
-	}
+	r.draw("", line)
 	return true
 }
 
-// erased forgets the live line and returns the escape sequence that clears it, or "" in the
-// background, where the last line belongs to the shell.
-func (r *reporter) erased() string {
-	was := r.shown
-	r.shown = ""
-	if was == "" || !r.terminal() {
-		return ""
+// draw erases the live line, and writes lines and a new live line. In the background it neither erases the
+// last line, which belongs to the shell, nor writes a live line below others.
+func (r *reporter) draw(lines, live string) {
+	switch {
+	case r.shown != "" && r.terminal():
+		lines = erase + lines
+	case lines != "":
+		live = ""
 	}
-	return erase
+	if r.shown = live; lines+live != "" {
+		fmt.Fprint(r.stderr, lines+live)
+	}
 }
 
-// erase erases the line, and all below. It begins one column to the right: in the corner of
+// erase erases the line, and all below: a terminal that becomes narrower wraps the live line, so that the
+// cursor stays at its beginning. It begins one column to the right: in the corner of
 // the screen tmux takes it for a clear, and keeps the erased text.
 const erase = "\r \x1b[J\r"
-
-// fit cuts a text to the terminal's width, because a wrapped line isn't erased. A terminal
-// that becomes narrower wraps it all the same. So the cursor stays at its beginning, and
-// erase erases all below.
-func fit(text string) string {
-	if width := terminalWidth(os.Stderr); width > 1 {
-		return cut(text, width-1)
-	}
-	return text
-}

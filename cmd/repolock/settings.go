@@ -25,13 +25,10 @@ import (
 // settings are the values that a configuration file has for a command line. Kong asks them
 // for each flag that the command line doesn't have.
 type settings struct {
-	read   bool
-	file   *config.File // nil: there is none, or the command reads none
-	err    error
-	repo   *repository    // nil: none was looked for
-	values map[string]any // of flags
-
-	sources map[string]source // of the flags that the command line doesn't have
+	file    *config.File      // nil: there is none, or the command reads none
+	repo    *repository       // nil: none was looked for
+	values  map[string]any    // of flags
+	sources map[string]source // of the flags that the command line doesn't have; nil: no file was looked for
 }
 
 // source says where the value of a flag comes from: from a variable of the environment, or from the
@@ -43,30 +40,21 @@ func (s *settings) Validate(*kong.Application) error { return nil }
 // Resolve returns the file's value of a flag that is tagged with config, unless the
 // environment has one: Kong would prefer the file's.
 func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-	if !s.read {
-		s.read = true
-		s.err = s.load(ctx)
-	}
-	s.from(flag, source{})
-	if name := variable(flag); name != "" {
-		s.from(flag, source{Variable: name})
-		return nil, s.err
-	}
-	if s.err != nil || s.repo == nil || !flag.Tag.Has("config") || !applies(ctx, flag) {
-		return nil, s.err
-	}
-	value, ok := s.values[flag.Name]
-	if ok && s.file != nil {
-		s.from(flag, source{File: s.file.Path})
-	}
-	return value, nil
-}
-
-func (s *settings) from(flag *kong.Flag, from source) {
 	if s.sources == nil {
 		s.sources = map[string]source{}
+		if err := s.load(ctx); err != nil {
+			return nil, err
+		}
+	}
+	from := source{Variable: variable(flag)}
+	value, ok := s.values[flag.Name]
+	if ok = ok && from.Variable == "" && flag.Tag.Has("config") && applies(ctx, flag); !ok {
+		value = nil
+	} else if s.file != nil {
+		from.File = s.file.Path
 	}
 	s.sources[flag.Name] = from
+	return value, nil
 }
 
 // isDefault reports whether nothing but its default gives a flag its value.
@@ -84,8 +72,6 @@ func variable(flag *kong.Flag) string {
 	}
 	return ""
 }
-
-func inEnvironment(flag *kong.Flag) bool { return variable(flag) != "" }
 
 // applies reports whether a default makes sense beside the command line: --hint replaces
 // others, --if-held wait implies --wait, a command that deletes needs its lock, and torture
@@ -120,14 +106,20 @@ func (s *settings) load(ctx *kong.Context) error {
 	if !explicit {
 		path = config.Find()
 	}
-	if err := s.readFile(path); err != nil {
+	if path != "" {
+		var err error
+		if s.file, err = config.Load(path); err == nil {
+			err = check(s.file)
+		}
 		if explicit && errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w: it was named by --config or REPOLOCK_CONFIG", err)
 			if unexpanded(path) {
 				err = fmt.Errorf("%w, and %s", err, tildeHint)
 			}
 		}
-		return fault.New(fault.WrongFile, "configuration: %w", err)
+		if err != nil {
+			return fault.New(fault.WrongFile, "configuration: %w", err)
+		}
 	}
 	word, given := wanted(ctx)
 	s.repo = s.find(word, given)
@@ -139,21 +131,10 @@ func (s *settings) load(ctx *kong.Context) error {
 	return nil
 }
 
-// readFile reads and checks a file. "" is none.
-func (s *settings) readFile(path string) (err error) {
-	if path == "" {
-		return nil
-	}
-	if s.file, err = config.Load(path); err != nil {
-		return err
-	}
-	return check(s.file)
-}
-
 // given returns the value of a flag, and whether the command line or the environment has it.
 func given(ctx *kong.Context, name string) (value string, ok bool) {
 	flag := flagOf(ctx.Model.Node, name)
-	return ctx.FlagValue(flag).(string), onCommandLine(ctx, name) || inEnvironment(flag)
+	return ctx.FlagValue(flag).(string), onCommandLine(ctx, name) || variable(flag) != ""
 }
 
 func flagOf(node *kong.Node, name string) *kong.Flag {
@@ -163,13 +144,13 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 
 // check checks the whole file, also the parts that this command doesn't use.
 func check(f *config.File) error {
-	flags := newFlagCheck()
-	if err := flags.check(f.Defaults); err != nil {
+	checkFlags := flagCheck()
+	if err := checkFlags(f.Defaults); err != nil {
 		return fmt.Errorf("%s: [defaults] %w", f.Path, err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Repositories)) {
 		r := f.Repositories[name]
-		err := flags.check(r.Flags)
+		err := checkFlags(r.Flags)
 		switch {
 		case !isName(name):
 			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with a letter or a digit")
@@ -208,60 +189,37 @@ func checkURL(key, raw string) error {
 	return nil
 }
 
-// flagCheck tries out values on a command line of their own.
-type flagCheck struct {
-	flags  commandFlags
-	parser *kong.Kong
-	values map[string]any
-}
-
-func newFlagCheck() *flagCheck {
-	c := &flagCheck{}
-	c.parser = kong.Must(&c.flags, append(mappers(), vars(), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
-		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return c.values[flag.Name], nil })))...)
-	return c
-}
-
-// check refuses values that the command line refuses, or that make sense there alone.
-func (c *flagCheck) check(f config.Flags) error {
-	c.values = values(f)
-	_, err := c.parser.Parse([]string{"--", "command"})
-	if err == nil {
-		err = c.flags.check()
-	}
-	if err != nil {
-		return errors.New(strings.TrimPrefix(mistaken(err, nil).Error(), "--"))
-	}
-	if c.flags.IfHeld == "wait" {
-		return errors.New(`if-held: must be fail or skip; waiting is wait = "forever"`)
-	}
-	for name, path := range map[string]*string{"audit": f.Audit, "metrics-file": f.MetricsFile} {
-		if path != nil && *path != "" && !filepath.IsAbs(*path) {
-			return fmt.Errorf("%s %q: must be an absolute path", name, *path)
+// flagCheck returns a function that refuses values that the command line refuses, or that make sense there
+// alone. It tries them out on a command line of their own.
+func flagCheck() func(config.Flags) error {
+	var flags commandFlags
+	var values map[string]any
+	parser := kong.Must(&flags, append(mappers(), vars(), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
+	return func(f config.Flags) error {
+		values = f.Values()
+		_, err := parser.Parse([]string{"--", "command"})
+		if err == nil {
+			err = flags.check()
 		}
-	}
-	for key := range f.Metadata {
-		if config.Secret(key) {
-			return fmt.Errorf("metadata %.80q: everybody can read it, so that credentials don't belong there", key)
+		if err != nil {
+			return errors.New(strings.TrimPrefix(mistaken(err, nil).Error(), "--"))
 		}
-	}
-	return nil
-}
-
-// values returns flags in the types that Kong accepts.
-func values(f config.Flags) map[string]any {
-	values := map[string]any{}
-	f.Each(func(name string, value any) {
-		if m, ok := value.(map[string]string); ok {
-			all := map[string]any{}
-			for k, v := range m {
-				all[k] = v
+		if flags.IfHeld == "wait" {
+			return errors.New(`if-held: must be fail or skip; waiting is wait = "forever"`)
+		}
+		for name, path := range map[string]string{"audit": flags.Audit, "metrics-file": flags.Metrics} {
+			if _, ok := values[name]; ok && path != "" && !filepath.IsAbs(path) {
+				return fmt.Errorf("%s %q: must be an absolute path", name, path)
 			}
-			value = all
 		}
-		values[name] = value
-	})
-	return values
+		for key := range f.Metadata {
+			if config.Secret(key) {
+				return fmt.Errorf("metadata %.80q: everybody can read it, so that credentials don't belong there", key)
+			}
+		}
+		return nil
+	}
 }
 
 type repository struct {
@@ -294,7 +252,7 @@ func (s *settings) find(word string, given bool) *repository {
 	if file == nil {
 		file = &config.File{}
 	}
-	s.values = values(file.Defaults)
+	s.values = file.Defaults.Values()
 	if !given {
 		word = file.Repo
 	}
@@ -313,7 +271,7 @@ func (s *settings) find(word string, given bool) *repository {
 	if !ok {
 		return &repository{url: word}
 	}
-	maps.Copy(s.values, values(entry.Flags))
+	maps.Copy(s.values, entry.Flags.Values())
 	if entry.Name != "" {
 		s.values["name"] = entry.Name
 	}

@@ -134,16 +134,14 @@ func (w *console) event(e replock.Event) {
 
 // work describes an event of work on many locks.
 func work(e replock.Event) string {
-	switch {
-	case e.Kind == replock.EventReading && e.Done == 0:
-		return "reading many locks, which might be stale"
-	case e.Kind == replock.EventReading:
-		return fmt.Sprintf("reading many locks, which might be stale: %d done", e.Done)
-	case e.Done == 0:
-		return fmt.Sprintf("removing %d stale locks", e.Total)
-	default:
-		return fmt.Sprintf("removing %d stale locks: %d done", e.Total, e.Done)
+	what := "reading many locks, which might be stale"
+	if e.Kind == replock.EventReaping {
+		what = fmt.Sprintf("removing %d stale locks", e.Total)
 	}
+	if e.Done > 0 {
+		what += fmt.Sprintf(": %d done", e.Done)
+	}
+	return what
 }
 
 // held returns texts that distinguish holders.
@@ -164,7 +162,11 @@ func (w *console) start(now bool) {
 		defer ticker.Stop()
 		for ; ; now = true {
 			if now {
-				w.tick(stop)
+				w.mu.Lock()
+				if w.stop == stop {
+					w.show()
+				}
+				w.mu.Unlock()
 			}
 			select {
 			case <-stop:
@@ -173,14 +175,6 @@ func (w *console) start(now bool) {
 			}
 		}
 	}()
-}
-
-func (w *console) tick(stop chan struct{}) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop == stop {
-		w.show()
-	}
 }
 
 // show draws the live line, or says what has not been said.

@@ -72,9 +72,6 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 	if err := f.check(); err != nil {
 		return 0, err
 	}
-	if err := f.checkAlso(g); err != nil {
-		return 0, err
-	}
 	needs := mode
 	if f.modeless {
 		needs = replock.Shared
@@ -82,12 +79,16 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 	if err := f.settle(needs); err != nil {
 		return 0, err
 	}
+	p, err := f.plan(g, mode, operation)
+	if err != nil {
+		return 0, err
+	}
 	args, err := f.command(r.command)
 	if err != nil {
 		return 0, err
 	}
 	if f.DryRun {
-		return f.dryRun(r, g, mode, operation, args)
+		return f.dryRun(r, p, args)
 	}
 	if mode == 0 {
 		return become(args)
@@ -100,10 +101,7 @@ func (f commandFlags) wrapped(r *reporter, g global, mode replock.Mode, operatio
 	if err := replock.CheckOperation(operation); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
-	request, err := f.request(r, g, mode, operation)
-	if err != nil {
-		return 0, err
-	}
+	request := p.request(r)
 	c := session.Command{Request: request, Args: args, OnLost: f.OnLost, ResumeFor: f.ResumeFor, Survey: newSurvey(r, g), Aftermath: aftermath(request.Others)}
 	code, err := c.Run()
 	if err != nil {

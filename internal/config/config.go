@@ -46,19 +46,24 @@ type Flags struct {
 	Metadata      map[string]string `toml:"metadata"`
 }
 
-// Each calls f with the name and the value of each flag in the file.
-func (f Flags) Each(do func(name string, value any)) {
-	v := reflect.ValueOf(f)
-	for i := range v.NumField() {
-		field := v.Field(i)
-		if field.IsNil() {
-			continue
+// Values returns the values of the flags in the file by name, in types that Kong accepts.
+func (f Flags) Values() map[string]any {
+	values := map[string]any{}
+	for field, v := range reflect.ValueOf(f).Fields() {
+		name := field.Tag.Get("toml")
+		switch {
+		case v.IsNil():
+		case v.Kind() == reflect.Pointer:
+			values[name] = v.Elem().Interface()
+		default:
+			table := map[string]any{}
+			for key, value := range f.Metadata {
+				table[key] = value
+			}
+			values[name] = table
 		}
-		if field.Kind() == reflect.Pointer {
-			field = field.Elem()
-		}
-		do(v.Type().Field(i).Tag.Get("toml"), field.Interface())
 	}
+	return values
 }
 
 // maxSize is far more than a configuration needs.

@@ -33,16 +33,11 @@ wait = "15m"
 url = "/srv/home"
 `))
 	assert.OK(t, err)
-	flags := func(f Flags) map[string]any {
-		values := map[string]any{}
-		f.Each(func(name string, value any) { values[name] = value })
-		return values
-	}
-	if diff := cmp.Diff(map[string]any{"ttl": "2m", "held-exit-code": int64(0), "metadata": map[string]string{"rack": "7"}}, flags(got.Defaults)); diff != "" {
+	if diff := cmp.Diff(map[string]any{"ttl": "2m", "held-exit-code": int64(0), "metadata": map[string]any{"rack": "7"}}, got.Defaults.Values()); diff != "" {
 		t.Error(diff)
 	}
 	prod := got.Repositories["prod"]
-	if diff := cmp.Diff(map[string]any{"wait": "15m"}, flags(prod.Flags)); diff != "" || prod.URL != "s3://bucket/prefix" || prod.Name != "photos" {
+	if diff := cmp.Diff(map[string]any{"wait": "15m"}, prod.Flags.Values()); diff != "" || prod.URL != "s3://bucket/prefix" || prod.Name != "photos" {
 		t.Errorf("%+v %s", prod, diff)
 	}
 	if got.Repo != "prod" || len(got.Repositories) != 2 || got.Repositories["home.old"].URL != "/srv/home" {
