@@ -1,6 +1,8 @@
 package torture
 
 import (
+	"bytes"
+	"debug/buildinfo"
 	"errors"
 	"fmt"
 	"os"
@@ -19,19 +21,15 @@ import (
 
 // contender is one process that takes the lock in a trial, with all that it starts.
 type contender struct {
-	id     string
-	client int
-	mode   judge.Mode
-	cmd    *exec.Cmd
-	out    string        // the path of its output
-	ended  chan struct{} // closed when the wrapper has ended
+	process
+	out   string        // the path of its output
+	ended chan struct{} // closed when the wrapper has ended
 
-	// These are guarded by trial.mu.
-	events []judge.Event
-	pid    int    // of the child; 0 until it is in
-	start  uint64 // the time at which it was started
-	last   time.Duration
-	over   bool // its End is noted
+	// These are guarded by contest.mu.
+	pid   int    // of the child; 0 until it is in
+	start uint64 // the time at which it was started
+	last  time.Duration
+	over  bool // its End is noted
 	// refused: it has ended by itself, and its child never was in.
 	refused bool
 }
@@ -40,13 +38,13 @@ type contender struct {
 func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...string) (*contender, error) {
 	t.mu.Lock()
 	t.started++
-	c := &contender{id: fmt.Sprintf("c%d-%d", client, t.started), client: client, mode: mode, ended: make(chan struct{})}
+	c := &contender{process: process{id: fmt.Sprintf("c%d-%d", client, t.started), client: client, mode: mode}, ended: make(chan struct{})}
 	t.mu.Unlock()
 	line := t.Exclusive
 	if mode == judge.Shared {
 		line = t.Shared
 	}
-	args, err := around(line, []string{filepath.Join(t.dir, program), WitnessSubcommand, c.id, t.log.Name(), hold.String()})
+	args, err := around(line, []string{filepath.Join(t.dir, program), WitnessSubcommand, c.id, t.written.Name(), hold.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -60,15 +58,12 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	// A file and no pipe: Wait must not wait for a child that lives on.
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.Env = slices.Concat(os.Environ(), env, []string{c.mark(t)})
-	apart(c.cmd)
 	t.mu.Lock() // its child's entries are read when it is known
 	defer t.mu.Unlock()
-	started := clock.System{}.Elapsed()
-	if err := c.cmd.Start(); err != nil {
+	if err := t.start(&c.process); err != nil {
 		return nil, notAcquired(0, fmt.Sprintf("%s can't be started: %v", args[0], err))
 	}
 	t.contenders[c.id] = c
-	t.note(c, judge.Event{Kind: judge.Start, At: started, Client: client, Mode: mode})
 	go func() {
 		_ = c.cmd.Wait() // its error is the state
 		close(c.ended)
@@ -88,15 +83,13 @@ func (c *contender) wrapped() bool {
 	}
 }
 
-// gone reports whether its child certainly runs no more. t.mu is held.
+// gone reports whether its child certainly runs no more. contest.mu is held.
 func (c *contender) gone() bool { return c.pid != 0 && !alive(c.pid, c.start) }
 
 // says returns the last line of its output.
 func (c *contender) says() string {
-	var o output
 	text, _ := os.ReadFile(c.out)
-	_, _ = o.Write(text[max(0, len(text)-maxOutput):])
-	return o.last()
+	return lastLine(string(text[max(0, len(text)-maxOutput):]))
 }
 
 // refusal returns how its wrapper has ended, and the last line of its output.
@@ -125,9 +118,7 @@ func (t *trial) found(c *contender, e judge.Event) error {
 // inflict inflicts a fault on a contender whose child is in.
 func (t *trial) inflict(c *contender, f Fault) error {
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/comm")
-	t.mu.Lock()
-	t.note(c, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
-	t.mu.Unlock()
+	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
 	return t.signal(c, f, map[bool]syscall.Signal{true: syscall.SIGSTOP, false: syscall.SIGKILL}[f.continues()])
 }
 
@@ -161,9 +152,7 @@ func (c *contender) child(sig syscall.Signal) error {
 
 // resume continues what a fault has stopped.
 func (t *trial) resume(c *contender, f Fault) {
-	t.mu.Lock()
-	t.note(c, judge.Event{Kind: judge.Fault, Text: continued})
-	t.mu.Unlock()
+	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: continued})
 	_ = t.signal(c, f, syscall.SIGCONT) // it can have been killed meanwhile
 }
 
@@ -218,10 +207,30 @@ func (t *trial) finish() error {
 	return nil
 }
 
-// end notes the end of a contender, of which no process is left. t.mu is held.
+// end notes the end of a contender, of which no process is left. contest.mu is held.
 func (t *trial) end(c *contender) {
 	if !c.over {
 		c.over = true
-		t.note(c, judge.Event{Kind: judge.End, Text: strings.TrimSpace(c.cmd.ProcessState.String() + "\n" + c.says())})
+		t.note(&c.process, judge.Event{Kind: judge.End, Text: strings.TrimSpace(c.cmd.ProcessState.String() + "\n" + c.says())})
 	}
+}
+
+// mark is the variable in the environment by which a trial finds its processes.
+const mark = "REPOLOCK_TORTURE"
+
+// seesFaketime reports whether one of the processes asks libfaketime for the time. A Go program
+// can load it, but asks the kernel.
+func seesFaketime(pids []int) bool {
+	return slices.ContainsFunc(pids, func(pid int) bool {
+		proc := "/proc/" + strconv.Itoa(pid)
+		maps, _ := os.ReadFile(proc + "/maps")
+		_, err := buildinfo.ReadFile(proc + "/exe")
+		return bytes.Contains(maps, []byte("libfaketime")) && err != nil
+	})
+}
+
+// alive reports whether a process that was started at a time since boot is still there.
+func alive(pid int, start uint64) bool {
+	p, ok := procstat.Read(strconv.Itoa(pid))
+	return ok && !p.Ended && p.Start == start
 }

@@ -1,12 +1,23 @@
+// Package torture makes real processes contend for one lock for a while, kills and stops
+// them, and lets package judge decide whether the lock held. It knows neither locks nor
+// stores: its caller passes the commands that take a lock, and the objects that they protect.
+// It writes only below one prefix, which it deletes at the end.
+//
+// A Trial does the same for any lock that wraps a command. Its children protect no objects.
+// They write to one log, and the trial inflicts each fault on a process that is known to hold
+// the lock.
 package torture
 
 import (
+	"bufio"
+	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"os"
+	"os/exec"
 	"strings"
 	"sync"
 	"time"
@@ -14,6 +25,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/parallel"
 )
 
 // Options are the options of a run.
@@ -44,6 +56,31 @@ type Client struct {
 	Env     []string // in addition to ours
 }
 
+// Counts counts what has happened so far. Fields of the JSON are only ever added.
+type Counts struct {
+	// Shared and Exclusive count the locks whose child ran.
+	Shared    int `json:"shared"`
+	Exclusive int `json:"exclusive"`
+	// Held counts attempts refused because of another holder, and Failed those that failed
+	// for another reason.
+	Held   int `json:"held"`
+	Failed int `json:"failed"`
+	// Lost counts lost locks, and Resumed those resumed after their command was stopped.
+	Lost    int `json:"lost"`
+	Resumed int `json:"resumed"`
+	// Faults inflicted.
+	Killed     int `json:"killed"`
+	Stopped    int `json:"stopped"`
+	Terminated int `json:"terminated"`
+	// Writes counts answered writes, and Unanswered requests without an answer.
+	Writes     int `json:"writes"`
+	Unanswered int `json:"unanswered"`
+	Violations int `json:"violations"`
+}
+
+// Acquisitions returns the number of locks taken.
+func (c Counts) Acquisitions() int { return c.Shared + c.Exclusive }
+
 // Report is the outcome of a run.
 type Report struct {
 	Verdict judge.Verdict
@@ -67,16 +104,13 @@ func notAcquired(code int, says string) error {
 // with the prefix. After an error the report still has a verdict, in which a violation counts.
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts, chances: opts.Chances.filled()}
+	r.contest.log, r.contest.fail = opts.Log, r.fail
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
 		err = r.notAcquired()
 	}
 	r.ending("judging what they did")
-	report := Report{Verdict: judge.Judge(r.sections, opts.JudgeFor)}
-	if err != nil && report.Verdict.Result == judge.NotFound {
-		report.Verdict.Result, report.Verdict.Why = judge.Unknown, err.Error()
-	}
-	report.Counts = r.counts
+	report := Report{Verdict: r.verdict(err, opts.JudgeFor), Counts: r.counts}
 	report.Counts.Violations = len(report.Verdict.Violations)
 	if !opts.Keep {
 		r.ending("deleting the objects, for a minute at most")
@@ -108,15 +142,13 @@ func (r *run) notAcquired() error {
 
 // run is the state of Run.
 type run struct {
-	opts    Options
-	chances Chances
-	cancel  context.CancelCauseFunc // ends the run
+	contest   // its mu guards the last three, too
+	opts      Options
+	chances   Chances
+	cancel    context.CancelCauseFunc // ends the run
+	contended time.Duration           // how long the clients contended
 
-	contended time.Duration // how long the clients contended
-
-	mu       sync.Mutex
 	counts   Counts
-	sections []judge.Section
 	lastCode int // of the last client that failed to get the lock
 	lastSays string
 }
@@ -214,9 +246,9 @@ func (r *run) chancesNow() (c Chances, behind bool) {
 const maxFailures = 3
 
 // account adds a section that has ended, and counts how. After an error there is no verdict.
-func (r *run) account(s judge.Section, code int, stderr *output) error {
+func (r *run) account(s judge.Section, code int, stderr string) error {
 	if code == CodeUnjudged || code == panicked {
-		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, stderr.last())
+		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, lastLine(stderr))
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -236,9 +268,9 @@ func (r *run) account(s judge.Section, code int, stderr *output) error {
 		c.Held++
 	case !s.Entered && len(s.Faults) == 0:
 		c.Failed++
-		r.lastCode, r.lastSays = code, stderr.last()
+		r.lastCode, r.lastSays = code, lastLine(stderr)
 	}
-	c.Resumed += strings.Count(stderr.String(), saysResumed)
+	c.Resumed += strings.Count(stderr, saysResumed)
 	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
 		return notAcquired(r.lastCode, r.lastSays)
 	}
@@ -246,14 +278,152 @@ func (r *run) account(s judge.Section, code int, stderr *output) error {
 	return nil
 }
 
-// log writes an event to the log.
-func (r *run) log(e judge.Event) {
-	if r.opts.Log == nil {
-		return
+// slack is the time beyond its hold after which a process counts as hanging.
+const slack = 3 * time.Minute
+
+// grace is the time between SIGTERM and SIGKILL.
+const grace = 10 * time.Second
+
+// attempt starts the process, follows it to its end, and reports whether its child ran. After
+// an error there is no verdict.
+func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
+	args := c.Command(p.Work)
+	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
+	var stderr output
+	a.cmd.Env = append(os.Environ(), c.Env...)
+	a.cmd.Stderr = &stderr
+	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
+
+	log, theirs, err := os.Pipe()
+	if err != nil {
+		return false, err
 	}
+	defer log.Close()
+	a.cmd.Stdout = theirs
 	r.mu.Lock()
-	defer r.mu.Unlock()
-	if err := json.NewEncoder(r.opts.Log).Encode(e); err != nil {
-		r.fail(fmt.Errorf("%w: the log can't be written: %w", ErrUnjudged, err))
+	err = r.start(a)
+	r.mu.Unlock()
+	theirs.Close()
+	if err != nil {
+		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
+	}
+	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
+
+	over := make(chan struct{})
+	var inflicting sync.WaitGroup
+	inflicting.Go(func() { r.inflict(ctx, a, p, over) })
+	err = r.follow(a, log)
+	if err != nil {
+		_ = a.cmd.Process.Kill()
+	}
+	_ = a.cmd.Wait() // its error is the state
+	if errors.Is(err, os.ErrDeadlineExceeded) {
+		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, p.Hold+p.stopFor+slack, lastLine(stderr.String()))
+	}
+	close(over)
+	inflicting.Wait()
+	r.add(a, judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
+	if err != nil {
+		return false, err
+	}
+	section, err := a.section()
+	if err != nil {
+		return false, err
+	}
+	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), stderr.String())
+}
+
+// follow reads the log of a child to its end. A line that isn't understood is an error, but it reads on, so that
+// the writer doesn't block.
+func (r *run) follow(a *process, log io.Reader) error {
+	var bad error
+	lines := bufio.NewScanner(log)
+	for lines.Scan() {
+		if bad != nil {
+			continue
+		}
+		var e judge.Event
+		_, e, bad = understand(lines.Bytes(), func(id string) *process { return map[string]*process{a.id: a}[id] })
+		if bad != nil {
+			continue
+		}
+		r.add(a, e)
+		if e.Kind == judge.In {
+			r.count(string(a.mode))
+		}
+	}
+	return errors.Join(bad, lines.Err())
+}
+
+// inflict inflicts the planned fault, and ends the process when the run ends.
+func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struct{}) {
+	wait := func(d time.Duration) (in bool) {
+		select {
+		case <-clock.System{}.After(d):
+			return true
+		case <-ctx.Done():
+		case <-over:
+		}
+		return false
+	}
+	if f := p.fault; f != none && wait(p.faultAt) && r.signal(a, string(f), signals[f]) {
+		r.count(string(f))
+		if f == stop {
+			wait(p.stopFor)
+			r.signal(a, continued, sigcont)
+		}
+	}
+	select {
+	case <-over:
+		return
+	case <-ctx.Done():
+	}
+	if sig := signals[term]; sig != nil {
+		r.signal(a, "end of the run", sig)
+		select {
+		case <-over:
+			return
+		case <-clock.System{}.After(grace):
+		}
+	}
+	_ = a.cmd.Process.Kill()
+}
+
+// signal logs a fault and sends its signal. It reports false if this system has no such signal
+// or the process has ended.
+func (r *run) signal(a *process, fault string, sig os.Signal) bool {
+	if sig == nil {
+		return false
+	}
+	r.add(a, judge.Event{Kind: judge.Fault, Text: fault})
+	return a.cmd.Process.Signal(sig) == nil
+}
+
+const (
+	// cleanUpTimeout bounds cleaning up.
+	cleanUpTimeout = time.Minute
+	// rounds bounds how often cleanUp lists and deletes: a request of a killed process can
+	// arrive in between.
+	rounds = 3
+	// workers bounds the concurrent requests.
+	workers = 8
+)
+
+// cleanUp deletes all objects with the prefix, even after the context has ended, and returns
+// the keys that remain.
+func cleanUp(ctx context.Context, o Objects, prefix string) (left []string, err error) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
+	defer cancel()
+	for n := 0; ; n++ {
+		keys, failed := o.Keys(ctx, prefix)
+		if failed != nil || len(keys) == 0 {
+			return nil, failed
+		}
+		if n == rounds {
+			return keys, err
+		}
+		errs := make([]error, len(keys))
+		parallel.Each(workers, len(keys), func(i int) { errs[i] = o.Delete(ctx, keys[i]) })
+		err = cmp.Or(errs...)
 	}
 }

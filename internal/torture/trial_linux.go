@@ -3,7 +3,6 @@ package torture
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -12,7 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -22,8 +21,9 @@ import (
 // trial is the state of a Trial that runs.
 type trial struct {
 	Trial
-	dir     string // of this trial; it has no character that is special in a shell
-	log     *os.File
+	contest
+	dir     string   // of this trial; it has no character that is special in a shell
+	written *os.File // the log of all children
 	random  *rand.Rand
 	report  TrialReport
 	drawn   map[string]bool // the violations of which there is a picture
@@ -31,12 +31,10 @@ type trial struct {
 	// shiftless is why no wrong clock reaches the wrapper, once that is known.
 	shiftless string
 
-	mu         sync.Mutex
+	// These are guarded by contest.mu.
 	started    int // contenders
 	contenders map[string]*contender
 	rest       []byte // the beginning of a line of the log
-	sections   []judge.Section
-	extra      []judge.Violation // those that the judge can't see
 	failed     error
 }
 
@@ -58,25 +56,19 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 		return TrialReport{}, fmt.Errorf("%q has characters that a shell would change: set TMPDIR to another directory", dir)
 	}
 	r := &trial{Trial: t, dir: dir, random: rand.New(rand.NewPCG(t.Seed, 0)), contenders: map[string]*contender{}, drawn: map[string]bool{}}
+	r.contest.log, r.contest.fail = t.Log, func(err error) { r.failed = err }
 	if err := os.Symlink(t.Program, filepath.Join(dir, program)); err != nil {
 		return TrialReport{}, err
 	}
-	if r.log, err = os.Create(filepath.Join(dir, "log")); err != nil {
+	if r.written, err = os.Create(filepath.Join(dir, "log")); err != nil {
 		return TrialReport{}, err
 	}
-	defer r.log.Close()
+	defer r.written.Close()
 	err = r.rounds(ctx)
-	r.report.Verdict = judge.Judge(r.sections, t.JudgeFor)
-	v := &r.report.Verdict
-	if v.Violations = append(v.Violations, r.extra...); len(v.Violations) > 0 {
-		v.Result = judge.Violated
-	}
 	if err == nil && r.report.Acquisitions() == 0 && ctx.Err() == nil {
 		err = notAcquired(0, "no round was finished")
 	}
-	if err != nil && v.Result == judge.NotFound {
-		v.Result, v.Why = judge.Unknown, err.Error()
-	}
+	r.report.Verdict = r.verdict(err, t.JudgeFor)
 	return r.report, err
 }
 
@@ -122,9 +114,7 @@ func (t *trial) clean(ctx context.Context) error {
 	}
 	out, err := exec.CommandContext(ctx, args[0], args[1:]...).CombinedOutput()
 	if err != nil && ctx.Err() == nil {
-		var o output
-		_, _ = o.Write(out)
-		if last := o.last(); last != "" {
+		if last := lastLine(string(out)); last != "" {
 			err = fmt.Errorf("%w: %s", err, last)
 		}
 		return fmt.Errorf("%w: --clean %q failed: %w", ErrUnjudged, t.Clean, err)
@@ -132,24 +122,9 @@ func (t *trial) clean(ctx context.Context) error {
 	return nil
 }
 
-// note adds an event of ours, or of a child, which has a time. t.mu is held.
-func (t *trial) note(c *contender, e judge.Event) {
-	e.ID = c.id
-	if e.At == 0 {
-		e.At = clock.System{}.Elapsed()
-	}
-	c.events = append(c.events, e)
-	if t.Log == nil {
-		return
-	}
-	if err := json.NewEncoder(t.Log).Encode(e); err != nil {
-		t.failed = fmt.Errorf("%w: the log can't be written: %w", ErrUnjudged, err)
-	}
-}
-
-// read reads what the children have written since the last time. t.mu is held.
+// read reads what the children have written since the last time. contest.mu is held.
 func (t *trial) read() error {
-	more, err := io.ReadAll(t.log)
+	more, err := io.ReadAll(t.written)
 	if err != nil {
 		return err
 	}
@@ -160,13 +135,9 @@ func (t *trial) read() error {
 			return t.failed
 		}
 		t.rest = rest
-		e, err := parse(line)
-		c := t.contenders[e.ID]
-		if err == nil && c == nil {
-			err = fmt.Errorf("it is of %q", e.ID)
-		}
+		c, e, err := understand(line, func(id string) *contender { return t.contenders[id] })
 		if err != nil {
-			return fmt.Errorf("%w: a line of the children's log can't be understood: %.200q: %w", ErrUnjudged, line, err)
+			return err
 		}
 		if e.Kind == judge.In {
 			if err := t.found(c, e); err != nil {
@@ -174,7 +145,7 @@ func (t *trial) read() error {
 			}
 		}
 		c.last = e.At
-		t.note(c, e)
+		t.note(&c.process, e)
 	}
 }
 
@@ -182,7 +153,7 @@ func (t *trial) read() error {
 const poll = 5 * time.Millisecond
 
 // until waits until something is so, and reports false if the time is over or the context has
-// ended before. t.mu is held while done runs.
+// ended before. contest.mu is held while done runs.
 func (t *trial) until(ctx context.Context, limit time.Duration, done func() bool) (bool, error) {
 	end := clock.System{}.Elapsed() + limit
 	for {
@@ -205,9 +176,9 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 	events = map[string][]judge.Event{}
 	var sections []judge.Section
 	for id, c := range t.contenders {
-		s, err := judge.Read(c.events)
+		s, err := c.section()
 		if err != nil {
-			return nil, nil, fmt.Errorf("%w: %w", ErrUnjudged, err)
+			return nil, nil, err
 		}
 		sections = append(sections, s)
 		switch {
@@ -226,3 +197,34 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 
 // errBlocked ends a trial that can't go on.
 var errBlocked = errors.New("the lock is still held, and the next round can't begin: give a command that frees it, to run before each round")
+
+// library returns the path of libfaketime. A time namespace doesn't do: it has the wall clock
+// of all others (time_namespaces(7)).
+func library(ctx context.Context) (string, error) {
+	out, err := exec.CommandContext(ctx, "faketime", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD").Output()
+	path := strings.TrimSpace(string(out))
+	if err == nil && path == "" {
+		return "", fmt.Errorf("faketime preloads nothing")
+	}
+	return path, err
+}
+
+// faketime returns the environment in which programs that ask libc for the time see a wall
+// clock that is ahead.
+func (t *trial) faketime(ahead time.Duration) []string {
+	return []string{
+		"LD_PRELOAD=" + t.library, fmt.Sprintf("FAKETIME=+%d", int(ahead.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1",
+	}
+}
+
+// omits returns why a fault can't be inflicted, or "".
+func (t *trial) omits(ctx context.Context, f Fault) string {
+	if f != Clock || t.library != "" {
+		return map[bool]string{true: t.shiftless}[f == Clock]
+	}
+	var err error
+	if t.library, err = library(ctx); err != nil {
+		return "it needs the program faketime: " + err.Error()
+	}
+	return ""
+}

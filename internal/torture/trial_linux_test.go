@@ -234,7 +234,7 @@ func TestTrialUnjudged(t *testing.T) {
 
 // TestTrialElsewhere: a child whose number or clock isn't ours is no witness.
 func TestTrialElsewhere(t *testing.T) {
-	c := &contender{id: "x"}
+	c := &contender{process: process{id: "x"}}
 	if err := new(trial).found(c, judge.Event{PID: 1, Text: "pid:[1] time:[2]"}); !errors.Is(err, ErrUnjudged) || c.pid != 0 {
 		t.Error(err, c.pid)
 	}

@@ -2,16 +2,15 @@ package torture
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/fault"
-
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 )
 
@@ -43,7 +42,7 @@ const (
 // Do does the work on the objects that open returns, and logs a judge.Event a line. It
 // returns the error of the first request that fails.
 func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error), log io.Writer) error {
-	c := child{Work: w, log: json.NewEncoder(log), own: w.Data + w.ID + "/", there: map[string]bool{}}
+	c := child{Work: w, log: log, own: w.Data + w.ID + "/", there: map[string]bool{}}
 	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
@@ -70,7 +69,7 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error
 type child struct {
 	Work
 	objects Objects
-	log     *json.Encoder
+	log     io.Writer
 	own     string // prefix of its own objects
 	// there: the keys that must be there, unless another process deletes them.
 	there map[string]bool
@@ -78,10 +77,7 @@ type child struct {
 
 func (c *child) note(e judge.Event) error {
 	e.At, e.ID = clock.System{}.Elapsed(), c.ID
-	if err := c.log.Encode(e); err != nil {
-		return fmt.Errorf("%w: the log can't be written: %w", ErrUnjudged, err)
-	}
-	return nil
+	return write(c.log, e)
 }
 
 // do sends a request, and logs it before and after.
@@ -173,4 +169,63 @@ func (c *child) list(ctx context.Context, prefix string) (keys []string, err err
 		return err
 	})
 	return keys, err
+}
+
+// Objects are what the children of a run put and delete. A request that has returned must
+// show in those that follow.
+type Objects interface {
+	Put(ctx context.Context, key string, body []byte) error
+	// Delete is no error if there is no such object.
+	Delete(ctx context.Context, key string) error
+	// Keys returns all keys with a prefix.
+	Keys(ctx context.Context, prefix string) ([]string, error)
+}
+
+// Witness is the child of a trial: all that it does under the lock is to append to the log
+// that all children share. Each entry says when it was in.
+type Witness struct {
+	ID   string // unique in the trial
+	Log  string // the path of the log
+	Hold time.Duration
+}
+
+// WitnessSubcommand is the command of repolock that is a Witness. It takes the ID, the log and
+// the hold as arguments.
+const WitnessSubcommand = "torture-witness"
+
+// beat is the interval of a witness's entries.
+const beat = 20 * time.Millisecond
+
+// Do appends an entry at its begin, at each beat and at its end. The last beat comes after the
+// hold is over, so that a witness that was stopped meanwhile writes once more.
+func (w Witness) Do() error {
+	f, err := os.OpenFile(w.Log, os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		return fmt.Errorf("%w: %w", ErrUnjudged, err)
+	}
+	defer f.Close()
+	end := clock.System{}.Elapsed() + w.Hold
+	note := func(e judge.Event) error {
+		e.At, e.ID = clock.System{}.Elapsed(), w.ID
+		return write(f, e)
+	}
+	err = note(judge.Event{Kind: judge.In, PID: os.Getpid(), Text: namespaces()})
+	for err == nil {
+		<-clock.System{}.After(beat)
+		over := clock.System{}.Elapsed() >= end
+		if err = note(judge.Event{Kind: judge.Beat}); over {
+			break
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return note(judge.Event{Kind: judge.Out})
+}
+
+// namespaces names those of this process on which its number and its clock depend.
+func namespaces() string {
+	pid, _ := os.Readlink("/proc/self/ns/pid")
+	clocks, _ := os.Readlink("/proc/self/ns/time") // Linux 5.6 has it
+	return strings.TrimSpace(pid + " " + clocks)
 }
