@@ -35,21 +35,51 @@ or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote
 Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`
 }
 
-func (c doctorCmd) run(r *reporter, g global) (int, error) {
-	if slices.ContainsFunc(c.Also, also.Known) {
-		return c.others(r, g)
+// run examines the repository if there is one, and then the systems of the other locks. A failure hides no
+// other system.
+func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
+	var gateways, urls []string
+	for _, raw := range c.Also {
+		if also.Known(raw) {
+			urls = append(urls, raw)
+		} else {
+			gateways = append(gateways, raw)
+		}
 	}
-	if len(c.Also) > 1 {
-		return 0, errGateways
-	}
-	base, err := c.base(g.Name)
-	if err != nil {
-		return 0, fault.As(fault.Usage, err)
+	targets, err := also.Parse(urls)
+	switch {
+	case err != nil:
+		return 0, err
+	case len(gateways) > 0 && g.alone(targets):
+		return 0, fault.New(fault.Usage, "--also: another URL of a repository needs --repo; nothing was examined")
+	case len(gateways) > 1:
+		return 0, fault.New(fault.Usage, "--also: doctor takes one more URL of the same repository; nothing was examined")
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	defer onSignal(cancel)()
 
+	if !g.alone(targets) {
+		c.Also = gateways
+		code, err = c.repository(ctx, r, g)
+	}
+	c.Also = nil
+	for _, t := range targets {
+		if errors.Is(err, fault.Interrupted) {
+			break
+		}
+		one, failed := c.other(ctx, r, g, t)
+		code, err = max(code, one), fault.Join(err, failed)
+	}
+	return code, err
+}
+
+// repository examines a repository.
+func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, error) {
+	base, err := c.base(g.Name)
+	if err != nil {
+		return 0, fault.As(fault.Usage, err)
+	}
 	s, err := g.store(ctx)
 	if err != nil {
 		return 0, err
@@ -59,10 +89,9 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 		return 0, err
 	}
 	w := newConsole(r)
-	opts := doctor.Options{
+	report, err := c.examine(ctx, g, s, doctor.Options{
 		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: w.examining, Failed: w.retrying,
-	}
-	report, err := c.examine(ctx, g, s, opts)
+	})
 	w.EndWait()
 	if err != nil && !worthPrinting(report, err) {
 		return 0, err
@@ -71,6 +100,26 @@ func (c doctorCmd) run(r *reporter, g global) (int, error) {
 		return 0, perr
 	}
 	return exitCode(report), err
+}
+
+// other examines the system of one lock.
+func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Target) (int, error) {
+	if t.Repository() {
+		return c.repository(ctx, r, g.at(t.Place))
+	}
+	l, err := t.Open(also.Request{Purpose: also.Look})
+	if err != nil {
+		return 0, err
+	}
+	defer l.Close()
+	w := newConsole(r)
+	w.examining(l.URL)
+	report, err := l.Examine(ctx)
+	w.EndWait()
+	if err != nil {
+		return 0, fmt.Errorf("%s: %w", l.URL, err)
+	}
+	return exitCode(report), printReport(r, report, "", "")
 }
 
 // examining shows what doctor does.

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -16,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/internal/torture"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -59,15 +61,6 @@ Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was foun
 }
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
-	if sameFile(c.HTML, c.Log) {
-		return 0, fault.New(fault.Usage, "--html: is the file of --log, which it would replace: name another")
-	}
-	if c.Rounds != nil && *c.Rounds < 1 {
-		return 0, fault.New(fault.Usage, "--rounds %d: must be at least 1", *c.Rounds)
-	}
-	if c.With != "" {
-		return c.runWith(r)
-	}
 	if err := c.check(g); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
@@ -75,13 +68,22 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	if c.Seed == 0 {
+		c.Seed = uint64(rand.Uint32())
+	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	end := &tortureEnd{console: newConsole(r)}
 	defer end.onSignals(cancel)()
-	s, err := g.store(ctx)
-	if err != nil {
-		return 0, err
+	run := c.others
+	if c.With == "" {
+		s, err := g.store(ctx)
+		if err != nil {
+			return 0, err
+		}
+		run = func(ctx context.Context, program string, end *tortureEnd) (*tortureResult, error) {
+			return c.ours(ctx, g, s, program, end)
+		}
 	}
 	if err := regular.Writable(c.HTML); err != nil { // it is written when all is over
 		return 0, fault.New(fault.Usage, "--html: %w", err)
@@ -90,30 +92,15 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
-	if c.Seed == 0 {
-		c.Seed = uint64(rand.Uint32())
-	}
-	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
-	opts := torture.Options{
-		Prefix: session.Place{Name: name}.Prefix(), Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed, Log: log,
-		JudgeFor: judgeFor,
-	}
-	command := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command
-	for range c.Clients {
-		opts.Clients = append(opts.Clients, torture.Client{Command: command, Env: []string{"REPOLOCK_CONFIG="}})
-	}
-	show := &tortureLine{reporter: r, start: clock.System{}.Elapsed()}
-	opts.Progress, opts.Ending = show.step, end.ending
-	end.begins(opts.Prefix, log)
-	report, failed := torture.Run(ctx, objects{s}, opts)
-	end.over()
-	if !c.Keep {
-		removeDirectory(g.Repo, opts.Prefix)
-	}
-	result := newTortureResult(report)
-	result.Seconds, result.Seed, result.Prefix = show.elapsed().Seconds(), c.Seed, opts.Prefix
-	if err := result.keep(c.HTML, log, report.Verdict, result.Verdict != judge.NotFound && result.Acquisitions > 0); err != nil {
+	end.begins("", log)
+	start := clock.System{}.Elapsed()
+	result, failed := run(ctx, program, end)
+	result.Seconds, result.Seed = (clock.System{}.Elapsed() - start).Seconds(), c.Seed
+	if err := result.keep(c.HTML, log); err != nil {
 		failed = fault.Join(err, failed)
+	}
+	if failed != nil && c.With != "" {
+		result.EndedBecause = text.Error(failed)
 	}
 	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
 		if err := result.print(r); err != nil {
@@ -123,20 +110,87 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
+// check checks the flags.
 func (c tortureCmd) check(g global) error {
-	switch {
-	case c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil:
+	switch with := c.With != ""; {
+	case sameFile(c.HTML, c.Log):
+		return errors.New("--html: is the file of --log, which it would replace: name another")
+	case c.Rounds != nil && *c.Rounds < 1:
+		return fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)
+	case !with && (c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil):
 		return errors.New("--shared-with, --clean, --faults and --rounds need --with")
-	case g.Name != "":
+	case !with && g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")
+	case with && (c.URL != "" || c.Keep || c.NoLock || c.TTL != defaultTortureTTL):
+		return errors.New("--with uses no repository: it goes without one, --ttl, --keep and --no-lock")
 	case c.Clients < 2 || c.Clients > 100:
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
+	case with && c.Lease < time.Second:
+		return fmt.Errorf("--lease %v: must be at least 1s", c.Lease)
 	case c.Duration <= 0:
 		return fmt.Errorf("--duration %v: must be positive", c.Duration)
 	case c.TTL < replock.MinTTL || c.TTL > replock.MaxTTL:
 		return fmt.Errorf("--ttl %v: must be from %v to %v", c.TTL, replock.MinTTL, replock.MaxTTL)
 	}
-	return nil
+	for _, f := range c.Faults {
+		if !slices.Contains(torture.TrialFaults(), f) {
+			return fmt.Errorf("--faults %s: must be of %s", f, faults())
+		}
+	}
+	return c.trial("").Check()
+}
+
+// ours tortures repolock's own lock.
+func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program string, end *tortureEnd) (*tortureResult, error) {
+	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
+	prefix := session.Place{Name: name}.Prefix()
+	show := &tortureLine{reporter: end.reporter, start: clock.System{}.Elapsed()}
+	client := torture.Client{
+		Command: torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command,
+		Env:     []string{"REPOLOCK_CONFIG="},
+	}
+	end.begins(prefix, end.log)
+	report, failed := torture.Run(ctx, objects{s}, torture.Options{
+		Clients: slices.Repeat([]torture.Client{client}, c.Clients), Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration,
+		JudgeFor: judgeFor, Seed: c.Seed, Log: end.log, Progress: show.step, Ending: end.ending,
+	})
+	end.over()
+	if !c.Keep {
+		removeDirectory(g.Repo, prefix)
+	}
+	return newTortureResult(report, prefix), failed
+}
+
+// others tortures the lock of another program.
+func (c tortureCmd) others(ctx context.Context, program string, end *tortureEnd) (*tortureResult, error) {
+	trial := c.trial(program)
+	trial.Log, trial.Progress = end.log, func(t torture.TrialReport) { end.live(progressOf(t)) }
+	report, failed := trial.Run(ctx)
+	end.live("")
+	return newTrialResult(report), failed
+}
+
+func (c tortureCmd) trial(program string) torture.Trial {
+	trial := torture.Trial{
+		Exclusive: c.With, Shared: c.SharedWith, Clean: c.Clean, Program: program, Clients: c.Clients, Lease: c.Lease, Faults: c.Faults,
+		Duration: c.Duration, Seed: c.Seed, JudgeFor: judgeFor,
+	}
+	if c.Rounds != nil {
+		trial.Rounds = *c.Rounds
+	}
+	if len(trial.Faults) == 0 {
+		trial.Faults = torture.TrialFaults()
+	}
+	return trial
+}
+
+// faults names all faults for --help.
+func faults() string {
+	var names []string
+	for _, f := range torture.TrialFaults() {
+		names = append(names, string(f))
+	}
+	return strings.Join(names, ", ")
 }
 
 // removeDirectory removes what listings of a directory don't show: temporary files of

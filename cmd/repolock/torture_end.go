@@ -4,11 +4,15 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/torture"
 )
 
 // tortureEnd shows how torture ends. On a store that can't be reached that takes a minute.
@@ -84,11 +88,44 @@ func (e *tortureEnd) signalled(sig syscall.Signal, cancel context.CancelCauseFun
 func (e *tortureEnd) leave(sig syscall.Signal) {
 	e.EndWait()
 	failed := session.Signalled(sig)
-	if e.prefix != "" {
+	if e.log.File != nil {
 		_, _ = e.log.close(false)
+	}
+	if e.prefix != "" {
 		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, e.prefix)
 	}
 	code := e.fail(failed)
 	session.Interrupt(sig, false)
 	os.Exit(code)
+}
+
+// tortureLine shows the progress of torture: in a live line on a terminal, elsewhere in a
+// line now and then.
+type tortureLine struct {
+	*reporter
+	start time.Duration
+	steps int
+}
+
+// sparse is the number of seconds between progress lines when stderr is no terminal.
+const sparse = 15
+
+// step is called each second.
+func (l *tortureLine) step(c torture.Counts) {
+	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
+		(clock.System{}.Elapsed() - l.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
+	if l.live(text) {
+		return
+	}
+	if l.steps++; l.steps%sparse == 0 || l.steps == 1 && l.inLines() {
+		l.Say("%s", text)
+	}
+}
+
+func progressOf(t torture.TrialReport) string {
+	var done []string
+	for _, f := range t.Faults {
+		done = append(done, fmt.Sprintf("%d %s", f.Rounds, f.Fault))
+	}
+	return fmt.Sprintf("%d locks; rounds: %s", t.Acquisitions(), strings.Join(done, ", "))
 }

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/regular"
@@ -17,58 +16,47 @@ import (
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// tortureLine shows the progress of torture: in a live line on a terminal, elsewhere in a
-// line now and then.
-type tortureLine struct {
-	*reporter
-	start time.Duration
-	steps int
-}
-
-// sparse is the number of seconds between progress lines when stderr is no terminal.
-const sparse = 15
-
-func (l *tortureLine) elapsed() time.Duration { return clock.System{}.Elapsed() - l.start }
-
-// step is called each second.
-func (l *tortureLine) step(c torture.Counts) {
-	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
-		l.elapsed().Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
-	if l.live(text) {
-		return
-	}
-	if l.steps++; l.steps%sparse == 0 || l.steps == 1 && l.inLines() {
-		l.Say("%s", text)
-	}
-}
-
 // tortureResult is the outcome of torture, in JSON. Fields are only ever added.
 type tortureResult struct {
-	Verdict      judge.Result      `json:"verdict"`
-	Why          string            `json:"why,omitempty"`
-	Acquisitions int               `json:"acquisitions"`
-	Counts       torture.Counts    `json:"counts"`
-	Late         int               `json:"late"`
-	Violations   []judge.Violation `json:"violations"`
-	Seconds      float64           `json:"seconds"`
-	Seed         uint64            `json:"seed"`
-	Prefix       string            `json:"prefix"`
-	kept
+	Verdict      judge.Result    `json:"verdict"`
+	Why          string          `json:"why,omitempty"`
+	Acquisitions int             `json:"acquisitions"`
+	Counts       *torture.Counts `json:"counts,omitempty"` // of repolock's own locks
+	Late         *int            `json:"late,omitempty"`   // the same
+	// Faults, LeftOut, Pictures and EndedBecause are of another program's lock.
+	Faults       []*torture.FaultReport `json:"faults,omitempty"`
+	LeftOut      []torture.Omitted      `json:"left_out,omitempty"`
+	Violations   []judge.Violation      `json:"violations"`
+	Pictures     []string               `json:"pictures,omitempty"`
+	Seconds      float64                `json:"seconds"`
+	Seed         uint64                 `json:"seed"`
+	EndedBecause string                 `json:"ended_because,omitempty"`
+	// Prefix, Left and LeftBecause are of repolock's own locks.
+	Prefix      string   `json:"prefix,omitempty"`
+	HTML        string   `json:"html,omitempty"`
+	Log         string   `json:"log,omitempty"`
 	Left        []string `json:"left,omitempty"`
 	LeftBecause string   `json:"left_because,omitempty"`
+
+	verdict judge.Verdict
 }
 
-func newTortureResult(r torture.Report) *tortureResult {
-	t := &tortureResult{
-		Verdict: r.Verdict.Result, Why: r.Verdict.Why, Acquisitions: r.Counts.Acquisitions(), Counts: r.Counts,
-		Late: r.Verdict.Late, Violations: r.Verdict.Violations, Left: r.Left,
-	}
-	if t.Violations == nil {
-		t.Violations = []judge.Violation{}
-	}
+func newResult(v judge.Verdict, acquisitions int) *tortureResult {
+	return &tortureResult{verdict: v, Verdict: v.Result, Why: v.Why, Acquisitions: acquisitions, Violations: append([]judge.Violation{}, v.Violations...)}
+}
+
+func newTortureResult(r torture.Report, prefix string) *tortureResult {
+	t := newResult(r.Verdict, r.Counts.Acquisitions())
+	t.Counts, t.Late, t.Prefix, t.Left = &r.Counts, &r.Verdict.Late, prefix, r.Left
 	if r.LeftBecause != nil {
 		t.LeftBecause = text.Error(r.LeftBecause)
 	}
+	return t
+}
+
+func newTrialResult(r torture.TrialReport) *tortureResult {
+	t := newResult(r.Verdict, r.Acquisitions())
+	t.Faults, t.LeftOut, t.Pictures = r.Faults, r.Left, r.Pictures
 	return t
 }
 
@@ -97,16 +85,11 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// kept names the files with the evidence.
-type kept struct {
-	HTML string `json:"html,omitempty"`
-	Log  string `json:"log,omitempty"`
-}
-
 // keep keeps the log and draws the picture if the user wants them, or if they are needed.
-func (k *kept) keep(html string, log evidence, verdict judge.Verdict, needed bool) error {
+func (t *tortureResult) keep(html string, log evidence) error {
+	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
 	var err error
-	if k.Log, err = log.close(needed); err != nil {
+	if t.Log, err = log.close(needed); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
 	}
 	if html == "" && !needed {
@@ -116,46 +99,71 @@ func (k *kept) keep(html string, log evidence, verdict judge.Verdict, needed boo
 	if err != nil {
 		return fmt.Errorf("the picture can't be drawn: %w", err)
 	}
-	drawn := verdict.Picture(picture)
-	if k.HTML, err = picture.close(true); err != nil || drawn != nil {
+	drawn := t.verdict.Picture(picture)
+	if t.HTML, err = picture.close(true); err != nil || drawn != nil {
 		return fmt.Errorf("the picture can't be drawn: %w", fault.Join(drawn, err))
 	}
 	return nil
 }
 
-// print prints where they are.
-func (k kept) print(b *strings.Builder) {
-	for _, file := range []struct{ what, name string }{{"picture", k.HTML}, {"log", k.Log}} {
-		if file.name != "" {
-			fmt.Fprintf(b, "%s: %s\n", file.what, text.Escape(file.name))
+func (t *tortureResult) print(r *reporter) error {
+	var b strings.Builder
+	fmt.Fprintln(&b, aligned(t.table()...))
+	for _, o := range t.LeftOut {
+		fmt.Fprintf(&b, "%s was left out: %s\n", o.Fault, text.Escape(o.Why))
+	}
+	for _, p := range t.Pictures {
+		for line := range strings.Lines(p) {
+			fmt.Fprintln(&b, text.Escape(strings.TrimSuffix(line, "\n")))
 		}
+		fmt.Fprintln(&b)
+	}
+	if len(t.Pictures) > 0 {
+		fmt.Fprintf(&b, "%s\n\n", torture.Legend)
+	}
+	if t.Counts != nil {
+		var violations []string
+		for _, v := range t.Violations {
+			violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
+		}
+		list(&b, "", violations)
+	}
+	for _, file := range [][2]string{{"picture", t.HTML}, {"log", t.Log}} {
+		if file[1] != "" {
+			fmt.Fprintf(&b, "%s: %s\n", file[0], text.Escape(file[1]))
+		}
+	}
+	t.printLeft(&b)
+	if t.Verdict == judge.Violated && t.EndedBecause != "" {
+		fmt.Fprintf(&b, "it ended early: %s\n", t.EndedBecause)
+	}
+	fmt.Fprintln(&b, t.says())
+	return r.result(t, b.String())
+}
+
+// table returns the rows of the counts, or of the faults.
+func (t *tortureResult) table() []string {
+	if t.Counts == nil {
+		rows := []string{"FAULT\tROUNDS\tLOCKS\tREFUSED\tTWO IN\tWENT ON\tNEVER FREED\tFREE AFTER"}
+		for _, f := range t.Faults {
+			rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%s\t%d\t%s", f.Fault, f.Rounds, f.Locks, f.Refused, f.TwoIn, inSeconds(f.WentOn), f.Blocked, inSeconds(f.FreeAfter)))
+		}
+		return rows
+	}
+	c := t.Counts
+	return []string{
+		fmt.Sprint("shared locks\t", c.Shared), fmt.Sprint("exclusive locks\t", c.Exclusive), fmt.Sprint("refused, since held\t", c.Held),
+		fmt.Sprint("not taken for other reasons\t", c.Failed), fmt.Sprint("lost\t", c.Lost), fmt.Sprint("resumed\t", c.Resumed),
+		fmt.Sprint("processes killed\t", c.Killed), fmt.Sprint("stopped and continued\t", c.Stopped), fmt.Sprint("terminated\t", c.Terminated),
+		fmt.Sprint("writes\t", c.Writes), fmt.Sprint("requests without an answer\t", c.Unanswered), fmt.Sprint("changes that arrived late\t", *t.Late),
 	}
 }
 
-func (t *tortureResult) print(r *reporter) error {
-	var rows []string
-	c := t.Counts
-	for _, row := range []struct {
-		what string
-		n    int
-	}{
-		{"shared locks", c.Shared}, {"exclusive locks", c.Exclusive}, {"refused, since held", c.Held}, {"not taken for other reasons", c.Failed},
-		{"lost", c.Lost}, {"resumed", c.Resumed}, {"processes killed", c.Killed}, {"stopped and continued", c.Stopped}, {"terminated", c.Terminated},
-		{"writes", c.Writes}, {"requests without an answer", c.Unanswered}, {"changes that arrived late", t.Late},
-	} {
-		rows = append(rows, fmt.Sprintf("%s\t%d", row.what, row.n))
+func inSeconds(s float64) string {
+	if s == 0 {
+		return "-"
 	}
-	var b strings.Builder
-	fmt.Fprintln(&b, aligned(rows...))
-	var violations []string
-	for _, v := range t.Violations {
-		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
-	}
-	list(&b, "", violations)
-	t.kept.print(&b)
-	t.printLeft(&b)
-	fmt.Fprintln(&b, t.says())
-	return r.result(t, b.String())
+	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 func (t *tortureResult) printLeft(b *strings.Builder) {
@@ -171,31 +179,36 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 
 // says returns the verdict in words.
 func (t *tortureResult) says() string {
-	switch t.Verdict {
-	case judge.NotFound:
+	rounds, two, blocked := 0, 0, 0
+	for _, f := range t.Faults {
+		rounds, two, blocked = rounds+f.Rounds, two+f.TwoIn, blocked+f.Blocked
+	}
+	ours := t.Counts != nil
+	switch {
+	case t.Verdict == judge.NotFound && ours:
 		return fmt.Sprintf("no violation found in %d acquisitions", t.Acquisitions)
-	case judge.Violated:
+	case t.Verdict == judge.NotFound:
+		return fmt.Sprintf("no violation found in %d rounds with %d acquisitions", rounds, t.Acquisitions)
+	case t.Verdict == judge.Violated && ours:
 		return fmt.Sprintf("VIOLATION: locks don't hold here; %d violations in %d acquisitions", len(t.Violations), t.Acquisitions)
+	case t.Verdict == judge.Violated:
+		return fmt.Sprintf("VIOLATION: two were in together in %d of %d rounds, and the lock of an ended holder was never freed in %d", two, rounds, blocked)
 	default:
 		return "whether there was a violation isn't known: " + text.Escape(t.Why)
 	}
 }
 
+// exit returns the exit code: a violation outranks all errors.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
-	return tortureExit(ctx, t.Verdict, t.Why, failed)
-}
-
-// tortureExit returns the exit code: a violation outranks all errors.
-func tortureExit(ctx context.Context, verdict judge.Result, why string, failed error) (int, error) {
 	switch {
-	case verdict == judge.Violated:
+	case t.Verdict == judge.Violated:
 		return fault.ExitUnfit, nil
 	case errors.Is(context.Cause(ctx), fault.Interrupted):
 		return 0, context.Cause(ctx)
 	case failed != nil:
 		return 0, failed
-	case verdict != judge.NotFound:
-		return 0, fmt.Errorf("%w: %s", torture.ErrUnjudged, why)
+	case t.Verdict != judge.NotFound:
+		return 0, fmt.Errorf("%w: %s", torture.ErrUnjudged, t.Why)
 	default:
 		return 0, nil
 	}

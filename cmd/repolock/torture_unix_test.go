@@ -171,8 +171,7 @@ func TestTortureLeft(t *testing.T) {
 		if test.why != "" {
 			r.LeftBecause = errors.New(test.why)
 		}
-		result := newTortureResult(r)
-		result.Prefix = "p/"
+		result := newTortureResult(r, "p/")
 		var text, json bytes.Buffer
 		assert.OK(t, result.print(&reporter{stdout: &text}))
 		assert.OK(t, result.print(&reporter{stdout: &json, global: global{JSON: true}}))
