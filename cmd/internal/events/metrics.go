@@ -25,17 +25,19 @@ type Metrics struct {
 
 // MetricsOptions describe the locks that a Metrics is for.
 type MetricsOptions struct {
-	File   string
-	Labels Labels
-	Locks  int // how many are held together
-	TTL    time.Duration
+	File string
+	// Repository has no credentials, and Lock is as LockName has it. Job can be empty.
+	Repository, Lock, Operation, Job string
+	Mode                             replock.Mode
+	Locks                            int // how many are held together
+	TTL                              time.Duration
 }
 
 // NewMetrics writes the file as it is before the locks are held. A file that can't be written
 // later is reported to say.
 func NewMetrics(o MetricsOptions, say func(format string, args ...any)) (*Metrics, error) {
 	m := &Metrics{
-		file: metricsFile{o.File, patience}, labels: o.Labels.String(), say: say,
+		file: metricsFile{o.File, patience}, labels: o.labels(), say: say,
 		locks: o.Locks, held: map[string]bool{}, asked: clock.System{}.Elapsed(),
 		values: map[string]float64{
 			"repolock_held": 0, "repolock_waiting": 1, "repolock_ttl_seconds": Seconds(o.TTL),

@@ -19,9 +19,10 @@ import (
 )
 
 // job is a job's metrics in a file.
-func job(t *testing.T, file string, l Labels) *Metrics {
+func job(t *testing.T, file string, l MetricsOptions) *Metrics {
 	t.Helper()
-	m, err := NewMetrics(MetricsOptions{File: file, Locks: 1, TTL: time.Minute, Labels: l}, t.Errorf)
+	l.File, l.Locks, l.TTL = file, 1, time.Minute
+	m, err := NewMetrics(l, t.Errorf)
 	assert.OK(t, err)
 	return m
 }
@@ -56,9 +57,9 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 	for _, repository := range []string{`/a"\` + "\n}", "/b"} {
 		for _, operation := range []string{"backup", "prune"} {
 			for _, name := range []string{"", "home"} {
-				l := Labels{Repository: repository, Lock: "repository", Mode: replock.Shared, Operation: operation, Job: name}
+				l := MetricsOptions{Repository: repository, Lock: "repository", Mode: replock.Shared, Operation: operation, Job: name}
 				job(t, file, l).works(true, time.Unix(1e9, 0))
-				want = append(want, "repolock_held"+l.String()+" 0")
+				want = append(want, "repolock_held"+l.labels()+" 0")
 			}
 		}
 	}
@@ -72,7 +73,7 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 		t.Errorf("%v, %v", info.Mode(), err)
 	}
 	// A job that has run again has one series still.
-	job(t, file, Labels{Repository: "/b", Lock: "repository", Mode: replock.Shared, Operation: "prune"})
+	job(t, file, MetricsOptions{Repository: "/b", Lock: "repository", Mode: replock.Shared, Operation: "prune"})
 	assert.Equal(t, lines(t, file, "repolock_held{"), want)
 }
 
@@ -80,8 +81,8 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 // between, and is that of its own job.
 func TestLastSuccess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
-	prune := Labels{Lock: "repository", Mode: replock.Exclusive, Operation: "prune"}
-	backup := Labels{Lock: "repository", Mode: replock.Shared, Operation: "backup"}
+	prune := MetricsOptions{Lock: "repository", Mode: replock.Exclusive, Operation: "prune"}
+	backup := MetricsOptions{Lock: "repository", Mode: replock.Shared, Operation: "backup"}
 	last := func(want ...string) {
 		t.Helper()
 		slices.Sort(want)
@@ -90,22 +91,22 @@ func TestLastSuccess(t *testing.T) {
 	job(t, file, prune).works(false, time.Unix(1000, 0))
 	last()
 	job(t, file, prune).works(true, time.Unix(2000, 5e8))
-	pruned := lastSuccess + prune.String() + " 2000.5"
+	pruned := lastSuccess + prune.labels() + " 2000.5"
 	last(pruned)
 	job(t, file, prune).works(false, time.Unix(3000, 0))
 	last(pruned)
 	job(t, file, backup).works(true, time.Unix(4000, 0))
-	last(pruned, lastSuccess+backup.String()+" 4000")
+	last(pruned, lastSuccess+backup.labels()+" 4000")
 	early, late := job(t, file, prune), job(t, file, prune)
 	late.works(true, time.Unix(6000, 0))
 	early.works(true, time.Unix(5000, 0))
-	last(lastSuccess+prune.String()+" 6000", lastSuccess+backup.String()+" 4000")
+	last(lastSuccess+prune.labels()+" 6000", lastSuccess+backup.labels()+" 4000")
 }
 
 // TestNotAcquired: a job waits until it has the lock, or until it has failed to get it.
 func TestNotAcquired(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
-	m := job(t, file, Labels{})
+	m := job(t, file, MetricsOptions{})
 	for _, want := range []string{" 1", " 0"} {
 		got := lines(t, file, "repolock_waiting{")
 		assert.That(t, len(got) == 1 && strings.HasSuffix(got[0], want), "%q, want%s", got, want)
@@ -117,12 +118,12 @@ func TestNotAcquired(t *testing.T) {
 func TestManyJobs(t *testing.T) {
 	x := exposition{}
 	for i := range 3 * maxJobs {
-		l := Labels{Operation: fmt.Sprint(i)}
-		x.put(l.String(), map[string]float64{lastChange: float64(i)})
+		l := MetricsOptions{Operation: fmt.Sprint(i)}
+		x.put(l.labels(), map[string]float64{lastChange: float64(i)})
 	}
 	x = parseExposition(x.expose())
-	_, newest := x[Labels{Operation: fmt.Sprint(3*maxJobs - 1)}.String()]
-	_, oldest := x[Labels{Operation: "0"}.String()]
+	_, newest := x[MetricsOptions{Operation: fmt.Sprint(3*maxJobs - 1)}.labels()]
+	_, oldest := x[MetricsOptions{Operation: "0"}.labels()]
 	assert.That(t, len(x) == maxJobs && newest && !oldest, "%d jobs are kept, the newest %t, the oldest %t", len(x), newest, oldest)
 }
 
@@ -130,9 +131,9 @@ func TestManyJobs(t *testing.T) {
 // labels.
 func TestForeignLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
-	l := Labels{Repository: "/r", Lock: "l", Mode: replock.Shared, Operation: "o"}
-	good := "repolock_held" + l.String() + " 1"
-	other := "repolock_held" + Labels{Repository: "/q", Lock: "l", Mode: replock.Shared, Operation: "o"}.String()
+	l := MetricsOptions{Repository: "/r", Lock: "l", Mode: replock.Shared, Operation: "o"}
+	good := "repolock_held" + l.labels() + " 1"
+	other := "repolock_held" + MetricsOptions{Repository: "/q", Lock: "l", Mode: replock.Shared, Operation: "o"}.labels()
 	for _, bad := range []string{
 		`repolock_held{lock="l",mode="shared",operation="o"} 1`,
 		other, other + " ", other + " 1 2", other + " 1.2.3", other + " x", "x" + other + " 1",
@@ -163,7 +164,7 @@ func TestWritersAtOnce(t *testing.T) {
 		all.Go(func() {
 			m := metricsFile{file, 10 * time.Minute} // which only a hang reaches
 			for n := range changes {
-				assert.Is(t, m.put(Labels{Operation: fmt.Sprint(i)}.String(), map[string]float64{"repolock_held": float64(n + 1)}), nil)
+				assert.Is(t, m.put(MetricsOptions{Operation: fmt.Sprint(i)}.labels(), map[string]float64{"repolock_held": float64(n + 1)}), nil)
 			}
 		})
 	}
@@ -180,7 +181,7 @@ func TestWriterThatIsStopped(t *testing.T) {
 		dir := t.TempDir()
 		defer (&metricsFile{}).alone(dir)()
 		begin := time.Now()
-		job(t, filepath.Join(dir, "m.prom"), Labels{}).works(true, time.Unix(1, 0))
+		job(t, filepath.Join(dir, "m.prom"), MetricsOptions{}).works(true, time.Unix(1, 0))
 		got := lines(t, filepath.Join(dir, "m.prom"), lastSuccess+"{")
 		assert.That(t, len(got) == 1, "%q", got)
 		took := time.Since(begin)
@@ -192,7 +193,7 @@ func TestWriterThatIsStopped(t *testing.T) {
 // Each loss of one counts.
 func TestMetricsOfSeveral(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
-	l := Labels{Repository: "/srv/repo", Lock: "n,k", Mode: replock.Exclusive, Operation: "run"}
+	l := MetricsOptions{Repository: "/srv/repo", Lock: "n,k", Mode: replock.Exclusive, Operation: "run"}
 	m := job(t, file, l)
 	m.locks = 2
 	a, b := "", "redis://host:6379/0?key=k"
@@ -227,8 +228,8 @@ func TestMetricsOfSeveral(t *testing.T) {
 	e.Holders = make([]replock.Info, 2)
 	m.Handle(e)
 	assert.That(t, m.values["repolock_held_seconds"] == 5 && m.values["repolock_reaped_total"] == 2, "after it has ended: %v", m.values)
-	got := lines(t, file, l.String()+" ")
-	assert.That(t, slices.Contains(got, "repolock_held"+l.String()+" 0") && slices.Contains(got, "repolock_lost_total"+l.String()+" 3"), "%q", got)
+	got := lines(t, file, l.labels()+" ")
+	assert.That(t, slices.Contains(got, "repolock_held"+l.labels()+" 0") && slices.Contains(got, "repolock_lost_total"+l.labels()+" 3"), "%q", got)
 }
 
 // TestMetricsThroughLink: the file that a link leads to is written, and the link stays.
@@ -240,7 +241,7 @@ func TestMetricsThroughLink(t *testing.T) {
 		t.Log("there are no links here:", err)
 		return
 	}
-	job(t, link, Labels{})
+	job(t, link, MetricsOptions{})
 	to, err := os.Readlink(link)
 	assert.That(t, err == nil, "the link was replaced: %q %v", to, err)
 	assert.That(t, len(lines(t, file, "repolock_held{")) == 1, "%q", lines(t, file, ""))
