@@ -16,50 +16,64 @@ const columns = 64
 // Legend explains the pictures of a TrialReport.
 const Legend = `# writes under the lock   - is under it, and writes nothing   . tries to take it   ! the fault   > goes on`
 
-// row is a line of a timeline.
-type row struct {
-	name   string
-	events []judge.Event
-}
+// continued is the text of the event with which a fault ends.
+const continued = "continue"
 
-// timeline draws what some contenders did, a row each, from the first event to the last.
-func timeline(rows []row) string {
-	from, to := time.Duration(0), time.Duration(0)
-	for _, r := range rows {
-		for _, e := range r.events {
-			if from == 0 || e.At < from {
-				from = e.At
+// picture returns a violation as text: a row for each section that it is about, and one for all others together, from
+// the first event to the last.
+func picture(f Fault, v judge.Violation, events map[string][]judge.Event) string {
+	var names []string
+	var rows [][]judge.Event
+	faults := ""
+	for _, id := range v.Sections {
+		name := id
+		for _, e := range events[id] {
+			if e.Kind == judge.Start {
+				name += " " + string(e.Mode)
+			} else if e.Kind == judge.Fault && e.Text != continued {
+				faults += "! " + e.Text + "\n"
 			}
-			to = max(to, e.At)
 		}
+		names, rows = append(names, name), append(rows, events[id])
 	}
-	to = max(to, from+columns)
+	if v.Name == NeverFreed {
+		var others []judge.Event
+		for id, es := range events {
+			if !slices.Contains(v.Sections, id) {
+				others = append(others, es...)
+			}
+		}
+		names, rows = append(names, "others"), append(rows, others)
+	}
+	all := slices.SortedFunc(slices.Values(slices.Concat(rows...)), byTime)
+	from := all[0].At
+	to := max(all[len(all)-1].At, from+columns)
 	column := func(at time.Duration) int { return min(int(columns*(at-from)/(to-from)), columns-1) }
-	width := 0
-	for _, r := range rows {
-		width = max(width, len(r.name))
-	}
+	width := len(slices.MaxFunc(names, func(a, b string) int { return cmp.Compare(len(a), len(b)) }))
 	var b strings.Builder
-	for _, r := range rows {
-		fmt.Fprintf(&b, "%-*s |%s|\n", width, r.name, r.draw(column))
+	fmt.Fprintf(&b, "%s: %s\n", f, v.Text)
+	for i, name := range names {
+		fmt.Fprintf(&b, "%-*s |%s|\n", width, name, draw(rows[i], column))
 	}
-	end := fmt.Sprintf("%.2f s", (to - from).Seconds())
-	fmt.Fprintf(&b, "%-*s |0%*s\n", width, "", columns-1, end)
+	fmt.Fprintf(&b, "%-*s |0%*s\n%s", width, "", columns-1, fmt.Sprintf("%.2f s", (to-from).Seconds()), faults)
 	return b.String()
 }
+
+func byTime(a, b judge.Event) int { return cmp.Compare(a.At, b.At) }
 
 // pauseDrawn is how long a child writes nothing if it is drawn so. Its beats are shorter.
 const pauseDrawn = 5 * beat
 
-func (r row) draw(column func(time.Duration) int) string {
+// draw returns the row of a contender, or of several.
+func draw(events []judge.Event, column func(time.Duration) int) string {
 	line := []byte(strings.Repeat(" ", columns))
 	fill := func(from, to time.Duration, c byte) {
 		for i := column(from); i <= column(to); i++ {
 			line[i] = c
 		}
 	}
-	events := slices.Clone(r.events)
-	slices.SortStableFunc(events, func(a, b judge.Event) int { return cmp.Compare(a.At, b.At) })
+	events = slices.Clone(events)
+	slices.SortStableFunc(events, byTime)
 	started, last, in := time.Duration(-1), time.Duration(-1), false
 	for _, e := range events {
 		switch e.Kind {
@@ -88,37 +102,4 @@ func (r row) draw(column func(time.Duration) int) string {
 		}
 	}
 	return string(line)
-}
-
-// continued is the text of the event with which a fault ends.
-const continued = "continue"
-
-// picture returns a violation as text: the sections that it is about, and all others together.
-func picture(f Fault, v judge.Violation, events map[string][]judge.Event) string {
-	rows := make([]row, 0, len(v.Sections)+1)
-	var text []string
-	for _, id := range v.Sections {
-		r := row{id, events[id]}
-		for _, e := range r.events {
-			switch e.Kind {
-			case judge.Start:
-				r.name += " " + string(e.Mode)
-			case judge.Fault:
-				if e.Text != continued {
-					text = append(text, "! "+e.Text+"\n")
-				}
-			}
-		}
-		rows = append(rows, r)
-	}
-	others := row{name: "others"}
-	for id, es := range events {
-		if !slices.Contains(v.Sections, id) {
-			others.events = append(others.events, es...)
-		}
-	}
-	if v.Name == NeverFreed {
-		rows = append(rows, others)
-	}
-	return fmt.Sprintf("%s: %s\n%s%s", f, v.Text, timeline(rows), strings.Join(text, ""))
 }
