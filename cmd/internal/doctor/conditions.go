@@ -77,69 +77,60 @@ type condition struct {
 type step struct {
 	what string
 	want error
-	send func(r request) (store.Object, error)
+	send operation
 	etag int    // that the request names: 0 is one of no body, and n that of the nth put
 	hint string // added to the detail if the request is refused although it should not be
 }
 
-var unmet = store.ErrPrecondition
+type operation int
 
-// request is what a step sends. Each step has another body.
-type request struct {
-	*exam
-	ctx             context.Context
-	key, body, etag string
-}
+const (
+	put operation = iota
+	create
+	swap
+	revive // swap on a key without an object
+	remove
+	removeBeside // by another handle, because one that keeps versions removes its own delete marker
+	removeMatch
+)
 
-func (r request) plain() (store.Object, error) {
-	o, err := r.put(r.ctx, r.key, r.body)
-	return r.tagged(o, err)
-}
+var (
+	unmet    = store.ErrPrecondition
+	ifAbsent = store.PutOptions{IfAbsent: true}
+)
 
-var ifAbsent = store.PutOptions{IfAbsent: true}
-
-func (r request) create() (store.Object, error) {
-	return r.send(r.ctx, timeout, r.key, r.body, ifAbsent)
-}
-
-func (r request) swap() (store.Object, error) {
-	if r.etag == "" {
-		return store.Object{}, fmt.Errorf("%w: the store reports no ETag", store.ErrConditionUnsupported)
+// step sends the request of a step, and returns the ETag of what was put.
+func (x *exam) step(ctx context.Context, s step, key, body, etag string) (string, error) {
+	var o store.Object
+	var err error
+	switch s.send {
+	case put:
+		o, err = x.put(ctx, key, body)
+	case create:
+		return "", x.putOnce(ctx, key, body, ifAbsent)
+	case remove:
+		return "", x.remove(ctx, x.writer(), key)
+	case removeBeside:
+		return "", x.remove(ctx, x.reader(1), key)
+	case removeMatch:
+		return once(ctx, x, timeout, "delete if-match", key, func(ctx context.Context) (string, error) {
+			return "", x.writer().(store.ConditionalDeleter).DeleteIfMatch(ctx, key, etag)
+		})
+	case swap, revive:
+		if etag == "" {
+			return "", fmt.Errorf("%w: the store reports no ETag", store.ErrConditionUnsupported)
+		}
+		o, err = x.send(ctx, timeout, key, body, store.PutOptions{IfMatch: etag})
+		if s.send == revive && errors.Is(err, store.ErrNotFound) {
+			err = unmet // as good an answer
+		}
 	}
-	o, err := r.send(r.ctx, timeout, r.key, r.body, store.PutOptions{IfMatch: r.etag})
-	return r.tagged(o, err)
-}
-
-// revive is swap on a key without an object.
-func (r request) revive() (store.Object, error) {
-	o, err := r.swap()
-	if errors.Is(err, store.ErrNotFound) {
-		err = unmet // as good an answer
-	}
-	return o, err
-}
-
-// tagged returns an object with its ETag, which some answers to a put leave out.
-func (r request) tagged(o store.Object, err error) (store.Object, error) {
-	if err == nil && o.ETag == "" {
+	if err == nil && o.ETag == "" { // some answers to a put leave it out
 		var c content
-		c, err = r.get(r.ctx, 0, r.key)
-		o.ETag = c.object.ETag
+		c, err = x.get(ctx, 0, key)
+		o = c.object
 	}
-	return o, err
-}
-
-func (r request) delete() (o store.Object, err error) { return o, r.remove(r.ctx, r.writer(), r.key) }
-
-// deleteBeside deletes by another handle, because one that keeps versions removes its own delete marker.
-func (r request) deleteBeside() (o store.Object, err error) {
-	return o, r.remove(r.ctx, r.reader(1), r.key)
-}
-
-func (r request) deleteIf() (store.Object, error) {
-	return once(r.ctx, r.exam, timeout, "delete if-match", r.key, func(ctx context.Context) (o store.Object, err error) {
-		return o, r.writer().(store.ConditionalDeleter).DeleteIfMatch(ctx, r.key, r.etag)
-	})
+	return o.ETag, err
 }
 
 const matched = "a wrong ETag was refused, and the right one taken"
@@ -147,16 +138,16 @@ const matched = "a wrong ETag was refused, and the right one taken"
 var (
 	// ifNoneMatch is a put that must not overwrite.
 	ifNoneMatch = condition{name: IfNoneMatch, good: "a put over an object was refused", steps: []step{
-		{what: "a put where there was nothing", send: request.create},
-		{what: "a put over an object", want: unmet, send: request.create},
+		{what: "a put where there was nothing", send: create},
+		{what: "a put over an object", want: unmet, send: create},
 	}}
 	// ifNoneMatchGone is a put that must not overwrite on a key that was deleted, as each release deletes
 	// lock.exclusive.
 	ifNoneMatchGone = condition{
 		name: IfNoneMatchGone, good: "a put with If-None-Match on a key that was deleted was taken", steps: []step{
-			{what: "a plain put", send: request.plain},
-			{what: "a deletion", send: request.deleteBeside},
-			{what: "a put where something was deleted", send: request.create},
+			{what: "a plain put", send: put},
+			{what: "a deletion", send: removeBeside},
+			{what: "a put where something was deleted", send: create},
 		},
 		bad:     "the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)",
 		relied:  ": leave conditions=kept out of the URL",
@@ -164,21 +155,21 @@ var (
 	}
 	// ifMatch is a put that must only replace the object that was seen.
 	ifMatch = condition{name: IfMatch, good: matched, steps: []step{
-		{what: "a plain put", send: request.plain},
-		{what: "a put with a wrong ETag", want: unmet, send: request.swap},
+		{what: "a plain put", send: put},
+		{what: "a put with a wrong ETag", want: unmet, send: swap},
 		// A server refuses this one if it compares ETags in another form.
-		{what: "a put with the right ETag", send: request.swap, etag: 1, hint: "; Ceph's gateway takes it without quotes: an s3: URL says so by if-match=unquoted"},
-		{what: "a put with the ETag before", want: unmet, send: request.swap, etag: 1},
-		{what: "a put with the next ETag", send: request.swap, etag: 2},
+		{what: "a put with the right ETag", send: swap, etag: 1, hint: "; Ceph's gateway takes it without quotes: an s3: URL says so by if-match=unquoted"},
+		{what: "a put with the ETag before", want: unmet, send: swap, etag: 1},
+		{what: "a put with the next ETag", send: swap, etag: 2},
 	}}
 	// ifMatchAbsent is a put with If-Match on a key that was never there, and then on one that was deleted, as a
 	// broken lock's was. On a server that carries it out, a refresh could put a broken lock back.
 	ifMatchAbsent = condition{
 		name: IfMatchAbsent, good: "a put with If-Match on a key that isn't there was refused", steps: []step{
-			{what: "a put where nothing ever was", want: unmet, send: request.revive},
-			{what: "a plain put", send: request.plain},
-			{what: "a deletion", send: request.delete},
-			{what: "a put with the ETag of what was deleted", want: unmet, send: request.revive, etag: 1},
+			{what: "a put where nothing ever was", want: unmet, send: revive},
+			{what: "a plain put", send: put},
+			{what: "a deletion", send: remove},
+			{what: "a put with the ETag of what was deleted", want: unmet, send: revive, etag: 1},
 		},
 		bad:     "the server takes If-Match on a key that isn't there (MinIO before September 2025)",
 		relied:  ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL",
@@ -186,9 +177,9 @@ var (
 	}
 	// conditionalDelete is a deletion of only the object that was seen. The lock doesn't need it.
 	conditionalDelete = condition{name: ConditionalDelete, good: matched, steps: []step{
-		{what: "a plain put", send: request.plain},
-		{what: "a deletion with a wrong ETag", want: unmet, send: request.deleteIf},
-		{what: "a deletion with the right ETag", send: request.deleteIf, etag: 1},
+		{what: "a plain put", send: put},
+		{what: "a deletion with a wrong ETag", want: unmet, send: removeMatch},
+		{what: "a deletion with the right ETag", send: removeMatch, etag: 1},
 	}}
 )
 
@@ -197,14 +188,14 @@ var (
 func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, string, error) {
 	tags := []string{"00000000000000000000000000000000"}
 	for i, s := range c.steps {
-		r := request{exam: x, ctx: ctx, key: key, body: strconv.Itoa(i)}
+		tag := ""
 		if s.etag < len(tags) {
-			r.etag = tags[s.etag]
+			tag = tags[s.etag]
 		}
-		switch o, err := s.send(r); {
+		switch tag, err := x.step(ctx, s, key, strconv.Itoa(i), tag); {
 		case err == nil && s.want == nil:
-			if o.ETag != "" {
-				tags = append(tags, o.ETag)
+			if tag != "" {
+				tags = append(tags, tag)
 			}
 		case errors.Is(err, unmet) && s.want == unmet:
 		case err == nil:
