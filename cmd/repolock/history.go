@@ -9,7 +9,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
@@ -67,7 +66,7 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 			r.Say("%d older locks aren't drawn; draw them with --until %s", timeline.Left, timeline.Begin.UTC().Format(time.RFC3339))
 		}
 	}
-	return 0, r.result(newJSONHistory(h), historyTable(h))
+	return 0, r.result(h, historyTable(h))
 }
 
 // checkSVG refuses to draw into the audit log itself.
@@ -141,32 +140,4 @@ func historyRow(s *audit.Span) string {
 	}
 	return fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), operation,
 		text.Or(s.Who, "-"), text.Brief(outcome))
-}
-
-// jsonSpan is a line of history in JSON. Fields are only ever added.
-type jsonSpan struct {
-	*audit.Span
-	WaitedSeconds float64  `json:"waited_seconds"`
-	HeldSeconds   *float64 `json:"held_seconds,omitempty"`
-	StoppedFor    float64  `json:"stopped_seconds,omitempty"`
-	Outcome       string   `json:"outcome,omitempty"`
-	Lost          bool     `json:"lost"`
-}
-
-type jsonHistory struct {
-	Locks    []jsonSpan      `json:"locks"`
-	Removals []audit.Removal `json:"removals"`
-}
-
-func newJSONHistory(h audit.History) jsonHistory {
-	out := jsonHistory{[]jsonSpan{}, append([]audit.Removal{}, h.Removals...)}
-	for _, s := range h.Spans {
-		j := jsonSpan{Span: s, WaitedSeconds: events.Seconds(s.Waited()), StoppedFor: events.Seconds(s.StoppedFor()), Outcome: s.Outcome, Lost: s.Lost}
-		if d, ok := s.HeldFor(); ok {
-			held := events.Seconds(d)
-			j.HeldSeconds = &held
-		}
-		out.Locks = append(out.Locks, j)
-	}
-	return out
 }

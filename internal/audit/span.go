@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Span is a lock that was held or refused, in a log.
+// Span is a lock that was held or refused, in a log. Fields of its JSON are only ever added.
 type Span struct {
 	LockName  string    `json:"lock_name"`
 	Place     string    `json:"place,omitempty"` // the repository and the lock's name, or another system's lock
@@ -23,10 +23,15 @@ type Span struct {
 	// it: the lock is held still, or its holder was killed.
 	End time.Time `json:"ended_at,omitzero"`
 
-	TTL time.Duration `json:"-"`
+	// Of these, NewHistory sets what Waited, HeldFor and StoppedFor return.
+	WaitedSeconds  float64  `json:"waited_seconds"`
+	HeldSeconds    *float64 `json:"held_seconds,omitempty"`
+	StoppedSeconds float64  `json:"stopped_seconds,omitempty"`
 	// Outcome is how it ended, in a few words.
-	Outcome string `json:"-"`
-	Lost    bool   `json:"-"`
+	Outcome string `json:"outcome,omitempty"`
+	Lost    bool   `json:"lost"`
+
+	TTL time.Duration `json:"-"`
 	// Stops are the times in which the command was stopped. The last can have no end.
 	Stops []Stop `json:"-"`
 
@@ -112,15 +117,16 @@ type Removal struct {
 	Place string `json:"place,omitempty"`
 }
 
-// History is the content of a log, in order.
+// History is the content of a log, in order. In JSON it has no null.
 type History struct {
-	Spans    []*Span
-	Removals []Removal
+	Spans    []*Span   `json:"locks"`
+	Removals []Removal `json:"removals"`
 }
 
 // Between returns the part of a history from since on and before until: locks that were held or
 // waited for at some time in between, and removals. A zero time is no limit.
-func (h History) Between(since, until time.Time) (part History) {
+func (h History) Between(since, until time.Time) History {
+	part := History{[]*Span{}, []Removal{}}
 	for _, s := range h.Spans {
 		if !s.Until().Before(since) && (until.IsZero() || s.Asked.Before(until)) {
 			part.Spans = append(part.Spans, s)
@@ -170,7 +176,7 @@ func (h History) Several() bool {
 
 // NewHistory puts the records of a log together.
 func NewHistory(records []Record) History {
-	var h History
+	h := History{[]*Span{}, []Removal{}}
 	records = slices.Clone(records)
 	slices.SortStableFunc(records, func(a, b Record) int { return a.Timestamp.Compare(b.Timestamp) })
 	open := map[string]*Span{}
@@ -199,9 +205,18 @@ func NewHistory(records []Record) History {
 			s.follow(r)
 		}
 	}
+	for _, s := range h.Spans {
+		s.WaitedSeconds, s.StoppedSeconds = seconds(s.Waited()), seconds(s.StoppedFor())
+		if d, ok := s.HeldFor(); ok {
+			held := seconds(d)
+			s.HeldSeconds = &held
+		}
+	}
 	slices.SortStableFunc(h.Spans, func(a, b *Span) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Mode, b.Mode)) })
 	return h
 }
+
+func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
 
 func newSpan(r Record) *Span {
 	return &Span{

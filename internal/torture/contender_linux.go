@@ -2,6 +2,7 @@ package torture
 
 import (
 	"bytes"
+	"context"
 	"debug/buildinfo"
 	"errors"
 	"fmt"
@@ -175,15 +176,12 @@ func (t *trial) finish() error {
 			_ = syscall.Kill(-c.cmd.Process.Pid, syscall.SIGCONT)
 		}
 	}
-	limit := time.After(trialGrace)
+	limit, cancel := context.WithTimeout(context.Background(), trialGrace)
+	defer cancel()
 	for _, c := range all {
 		select {
 		case <-c.ended:
-		case <-limit:
-			limit = nil
-		}
-		if limit == nil {
-			break
+		case <-limit.Done():
 		}
 	}
 	for range 500 {
