@@ -47,12 +47,11 @@ const (
 type kind struct {
 	audit   string // name in the audit log, which leaves out events without one
 	counter string // of the metrics
-	gauges  bool   // the event changes only gauges of the metrics
 }
 
 // kinds has all kinds of events, also those that no record has.
 var kinds = map[replock.EventKind]kind{
-	replock.EventAcquired:      {audit: audit.Acquired, gauges: true},
+	replock.EventAcquired:      {audit: audit.Acquired},
 	replock.EventBlocked:       {audit: audit.Blocked, counter: "repolock_blocked_total"},
 	replock.EventWaiting:       {},
 	replock.EventWatching:      {},
@@ -65,9 +64,9 @@ var kinds = map[replock.EventKind]kind{
 	replock.EventGaveUp:        {audit: audit.HeartbeatFailed},
 	replock.EventLost:          {audit: audit.Lost, counter: "repolock_lost_total"},
 	replock.EventResumed:       {audit: audit.Resumed, counter: "repolock_resumed_total"},
-	replock.EventReleased:      {audit: audit.Released, gauges: true},
+	replock.EventReleased:      {audit: audit.Released},
 	replock.EventReleaseFailed: {audit: audit.ReleaseFailed, counter: "repolock_release_failures_total"},
-	WorkEnded:                  {gauges: true}, // the audit log has it in EventReleased
+	WorkEnded:                  {}, // the audit log has it in EventReleased
 	CommandPaused:              {audit: audit.Paused},
 	ClocksParted:               {audit: audit.ClocksParted},
 	ClocksSettled:              {audit: audit.ClocksSettled},
@@ -76,7 +75,7 @@ var kinds = map[replock.EventKind]kind{
 	CommandRunsOn:              {audit: audit.RunsOn},
 	CommandSuspended:           {audit: audit.Suspended},
 	CommandContinued:           {audit: audit.Continued},
-	NotAcquired:                {gauges: true}, // the audit log has EventBlocked
+	NotAcquired:                {}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
 	DirectoryCreated:           {}, // a person is told
 	PasswordExposed:            {}, // the same

@@ -65,7 +65,7 @@ func (m *Metrics) Handle(e Event) {
 // count counts an event, and reports whether that changes the file.
 func (m *Metrics) count(e Event) bool {
 	now := clock.System{}.Elapsed()
-	n := 1
+	n, counter := 1, kinds[e.Kind].counter
 	switch e.Kind {
 	case replock.EventAcquired:
 		if m.all(e) {
@@ -96,12 +96,13 @@ func (m *Metrics) count(e Event) bool {
 		if e.Success {
 			m.values[lastSuccess] = timestamp(e.Time)
 		}
+	default:
+		if counter == "" {
+			return false
+		}
 	}
-	k := kinds[e.Kind]
-	if k.counter != "" {
-		m.values[k.counter] += float64(n)
-	} else if !k.gauges {
-		return false
+	if counter != "" {
+		m.values[counter] += float64(n)
 	}
 	if m.acquired > 0 {
 		until := now
