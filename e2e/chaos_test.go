@@ -210,11 +210,11 @@ func newChaos(t *testing.T, data, lock string, clients ...string) *chaos {
 
 // contend adds a client that takes its locks at a URL.
 func (c *chaos) contend(locks string) {
-	c.Clients = append(c.Clients, torture.Client{Command: func(w torture.Work) []string {
+	c.Clients = append(c.Clients, func(w torture.Work) []string {
 		return torture.Repolock{
 			Program: filepath.Join(bin, "repolock"), Locks: locks, Data: c.data, Name: c.lock, TTL: ttl, Flags: c.flags,
 		}.Command(w)
-	}})
+	})
 }
 
 // run runs until all required events have happened. It spreads meanwhile over the acquisitions.

@@ -57,7 +57,8 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	defer onSignal(cancel)()
+	// The first signal ends the examination, so that scratch objects are deleted, and a second one the process.
+	defer onSignals(func(sig os.Signal, stop func()) { stop(); cancel(session.Signalled(sig)) })()
 
 	if !g.alone(targets) {
 		c.Also = gateways
@@ -185,16 +186,13 @@ func (c doctorCmd) base(name string) (string, error) {
 	return base + "/", nil
 }
 
-// onSignal cancels a context at the first signal, so that scratch objects are deleted. A
-// second signal ends the process.
-func onSignal(cancel context.CancelCauseFunc) (stop func()) {
+// onSignals calls a function with each signal that ends repolock.
+func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
 		for sig := range signals {
 			if session.Ends(sig) {
-				stop()
-				cancel(session.Signalled(sig))
-				return
+				ends(sig, stop)
 			}
 		}
 	}()

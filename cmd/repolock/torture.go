@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
@@ -74,7 +75,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
 	end := &tortureEnd{console: newConsole(r)}
-	defer end.onSignals(cancel)()
+	defer onSignals(func(sig os.Signal, _ func()) { end.signalled(sig.(syscall.Signal), cancel) })()
 	run := c.others
 	if c.With == "" {
 		s, err := g.store(ctx)
@@ -145,14 +146,12 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	prefix := session.Place{Name: name}.Prefix()
 	show := &tortureLine{reporter: end.reporter, start: clock.System{}.Elapsed()}
-	client := torture.Client{
-		Command: torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}.Command,
-		Env:     []string{"REPOLOCK_CONFIG="},
-	}
+	client := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}
 	end.begins(prefix, end.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
-		Clients: slices.Repeat([]torture.Client{client}, c.Clients), Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration,
-		JudgeFor: judgeFor, Seed: c.Seed, Log: end.log, Progress: show.step, Ending: end.ending,
+		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Env: []string{"REPOLOCK_CONFIG="},
+		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, JudgeFor: judgeFor, Seed: c.Seed,
+		Log: end.log, Progress: show.step, Ending: end.ending,
 	})
 	end.over()
 	if !c.Keep {

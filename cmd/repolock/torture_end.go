@@ -11,7 +11,6 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/torture"
 )
 
@@ -59,20 +58,8 @@ func (e *tortureEnd) tell() {
 	}
 }
 
-// onSignals cancels a context at the first signal, so that the clients end and objects are deleted.
+// signalled cancels a context at the first signal, so that the clients end and objects are deleted.
 // The second one ends the process.
-func (e *tortureEnd) onSignals(cancel context.CancelCauseFunc) (stop func()) {
-	signals, stop := procgroup.Signals()
-	go func() {
-		for sig := range signals {
-			if session.Ends(sig) {
-				e.signalled(sig.(syscall.Signal), cancel)
-			}
-		}
-	}()
-	return stop
-}
-
 func (e *tortureEnd) signalled(sig syscall.Signal, cancel context.CancelCauseFunc) {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -27,7 +27,8 @@ type contender struct {
 	ended chan struct{} // closed when the wrapper has ended
 
 	// These are guarded by contest.mu.
-	pid   int    // of the child; 0 until it is in
+	pid   int // of the child; 0 until it is in
+	in    time.Duration
 	start uint64 // the time at which it was started
 	last  time.Duration
 	over  bool // its End is noted
@@ -112,7 +113,7 @@ func (t *trial) found(c *contender, e judge.Event) error {
 		return fmt.Errorf("%w: the child of %s is in another pid or time namespace: the wrapper must not start it in a container", ErrUnjudged, c.id)
 	}
 	p, _ := procstat.Read(strconv.Itoa(e.PID)) // it can be gone already
-	c.pid, c.start = e.PID, p.Start
+	c.pid, c.start, c.in = e.PID, p.Start, e.At
 	return nil
 }
 

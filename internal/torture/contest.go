@@ -130,12 +130,12 @@ func (k *contest) verdict(failed error, limit time.Duration) judge.Verdict {
 }
 
 // output keeps the first 16 KiB of a process's stderr.
-type output struct{ bytes.Buffer }
+type output struct{ text bytes.Buffer }
 
 const maxOutput = 16 << 10
 
 func (o *output) Write(p []byte) (int, error) {
-	o.Buffer.Write(p[:min(len(p), maxOutput-o.Len())])
+	o.text.Write(p[:min(len(p), maxOutput-o.text.Len())])
 	return len(p), nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
 	"time"
@@ -301,13 +300,9 @@ func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fa
 
 // entered returns when the first client got in after a time, or 0. contest.mu is held.
 func (t *trial) entered(beside *contender, after time.Duration) (first time.Duration) {
-	for c := range maps.Values(t.contenders) {
-		if c == beside || c.pid == 0 {
-			continue
-		}
-		i := slices.IndexFunc(c.events, func(e judge.Event) bool { return e.Kind == judge.In })
-		if at := c.events[i].At; at > after && (first == 0 || at < first) {
-			first = at
+	for _, c := range t.contenders {
+		if c != beside && c.in > after && (first == 0 || c.in < first) {
+			first = c.in
 		}
 	}
 	return first

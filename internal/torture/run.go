@@ -30,7 +30,10 @@ import (
 
 // Options are the options of a run.
 type Options struct {
-	Clients []Client // they take the lock over and over
+	// Clients take the lock over and over. Each returns the command line that does some work under the
+	// lock. Its stdout must be the log of Work.Do and nothing else.
+	Clients []func(Work) []string
+	Env     []string // of the clients, in addition to ours
 	// Prefix is the prefix of all keys, of locks and data; it ends in a slash. The data is
 	// below its "data/". Run deletes the prefix at the end unless Keep is set.
 	Prefix string
@@ -46,14 +49,6 @@ type Options struct {
 	// Ending is called with what Run does when the time is over or the context has ended, once for
 	// each step, if it isn't nil.
 	Ending func(what string)
-}
-
-// Client is one contender.
-type Client struct {
-	// Command returns the command line that does some work under the lock. Its stdout must
-	// be the log of Work.Do and nothing else.
-	Command func(Work) []string
-	Env     []string // in addition to ours
 }
 
 // Counts counts what has happened so far. Fields of the JSON are only ever added.
@@ -217,12 +212,12 @@ func (r *run) count(what string) {
 }
 
 // client makes one attempt after the other.
-func (r *run) client(ctx context.Context, n int, c Client) {
+func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.chancesNow()
 		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
-		entered, err := r.attempt(ctx, n, c, p)
+		entered, err := r.attempt(ctx, n, command, p)
 		if err != nil {
 			r.fail(err)
 			return
@@ -286,11 +281,11 @@ const grace = 10 * time.Second
 
 // attempt starts the process, follows it to its end, and reports whether its child ran. After
 // an error there is no verdict.
-func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered bool, err error) {
-	args := c.Command(p.Work)
+func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p plan) (entered bool, err error) {
+	args := command(p.Work)
 	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
-	a.cmd.Env = append(os.Environ(), c.Env...)
+	a.cmd.Env = append(os.Environ(), r.opts.Env...)
 	a.cmd.Stderr = &stderr
 	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
 
@@ -318,11 +313,11 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered boo
 	}
 	_ = a.cmd.Wait() // its error is the state
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, p.Hold+p.stopFor+slack, lastLine(stderr.String()))
+		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, p.Hold+p.stopFor+slack, lastLine(stderr.text.String()))
 	}
 	close(over)
 	inflicting.Wait()
-	r.add(a, judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.String())})
+	r.add(a, judge.Event{Kind: judge.End, Text: strings.TrimSpace(a.cmd.ProcessState.String() + "\n" + stderr.text.String())})
 	if err != nil {
 		return false, err
 	}
@@ -330,7 +325,7 @@ func (r *run) attempt(ctx context.Context, n int, c Client, p plan) (entered boo
 	if err != nil {
 		return false, err
 	}
-	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), stderr.String())
+	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), stderr.text.String())
 }
 
 // follow reads the log of a child to its end. A line that isn't understood is an error, but it reads on, so that

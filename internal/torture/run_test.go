@@ -41,9 +41,9 @@ func newArena(t *testing.T) *arena {
 // options for three clients with one of the locks. The test ends the run: only a hang reaches
 // its limits, however busy the machine is.
 func (a *arena) options(lock string) Options {
-	c := Client{Command: command(lock, a.repo)}
+	c := command(lock, a.repo)
 	return Options{
-		Clients: []Client{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: hang, Seed: 1,
+		Clients: []func(Work) []string{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: hang, Seed: 1,
 		Log: &a.log, JudgeFor: hang,
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/judge"
@@ -149,4 +150,11 @@ func TestParse(t *testing.T) {
 			t.Errorf("%q: %+v", line, e)
 		}
 	}
+}
+
+// TestOutput: the beginning of what a process prints is kept, however it is copied.
+func TestOutput(t *testing.T) {
+	var o output
+	n, err := io.Copy(&o, strings.NewReader("a"+strings.Repeat("b", 2*maxOutput)))
+	assert.That(t, err == nil && n == 2*maxOutput+1 && o.text.Len() == maxOutput && strings.HasPrefix(o.text.String(), "ab"), "%d of %d, %v", o.text.Len(), n, err)
 }

@@ -287,8 +287,8 @@ const (
 // answers count the puts of a race. A put that got no answer can have been carried out.
 type answers struct{ won, unanswered atomic.Int32 }
 
-// race sends a racer's conditional put, and reports whether it was answered by the condition's refusal:
-// only then can the racer know that it didn't write.
+// race sends a racer's conditional put, and reports whether the store has refused it: only then does the
+// racer know that it wrote nothing.
 func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions, n *answers) (beaten bool, err error) {
 	switch err := x.putOnce(ctx, key, body, opts); {
 	case err == nil:

@@ -129,31 +129,29 @@ func repeat[T any](ctx context.Context, x *exam, kind, key string, send func(con
 // once sends a request, notes how long its answer took, and gives the request up if it isn't
 // answered in time, even if the store ignores its context.
 func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key string, send func(context.Context) (T, error)) (T, error) {
-	type timed struct {
-		v    T
-		took time.Duration
-	}
-	a, late, err := retry.Once(ctx, within, func(ctx context.Context) (timed, error) {
+	var took time.Duration // is read only if send has returned
+	v, late, err := retry.Once(ctx, within, func(ctx context.Context) (T, error) {
 		start := x.opts.Clock.Elapsed()
 		v, err := send(ctx)
-		return timed{v, x.opts.Clock.Elapsed() - start}, err
+		took = x.opts.Clock.Elapsed() - start
+		return v, err
 	})
 	switch {
 	case ctx.Err() != nil: // also if it was answered: the examination was interrupted
-		return a.v, context.Cause(ctx)
+		return v, context.Cause(ctx)
 	case late && err != nil:
 		why := context.DeadlineExceeded
 		if e, ok := errors.AsType[*store.Error](err); ok {
 			why = e.Err // what the store was waiting for
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		return a.v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
+		return v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
 	case err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound): // it is an answer
 		x.mu.Lock()
 		defer x.mu.Unlock()
-		x.took[kind] = append(x.took[kind], a.took)
+		x.took[kind] = append(x.took[kind], took)
 	}
-	return a.v, err
+	return v, err
 }
 
 // workers is the number of requests that are under way at once.

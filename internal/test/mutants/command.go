@@ -28,7 +28,7 @@ var commandMutants = []mutant{
 	{"doctor calls a store unfit that lacks a permission", "cmd/repolock/doctor.go",
 		"return fault.ExitPermission", "return fault.ExitUnfit", test(ofCommand, "^TestDoctorPermission$")},
 	{"a signal ends doctor before it has deleted its objects", "cmd/repolock/doctor.go",
-		"defer onSignal(cancel)()\n\n\tif !g.alone", "if !g.alone", test(ofCommand, "^TestDoctorInterrupted$")},
+		"\tdefer onSignals(func(sig os.Signal, stop func()) { stop(); cancel(session.Signalled(sig)) })()\n", "", test(ofCommand, "^TestDoctorInterrupted$")},
 	{"status succeeds although a place was silent", "cmd/repolock/status.go",
 		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, err",
 		"whereLooked(answered, c.Wide)); err != nil {\n\t\treturn 0, err\n\t}\n\treturn 0, nil", test(ofCommand, "^TestScripts$/^also_places$")},
