@@ -15,7 +15,7 @@ type answerKey struct{}
 // Answer is the answer to the one request that is sent under a context.
 type Answer struct {
 	own   func(*http.Request) bool
-	limit int64
+	whole int64 // bytes of a success that are read, or 0 to leave its body alone
 	mu    sync.Mutex
 	facts facts
 }
@@ -48,7 +48,7 @@ func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, 
 
 // Whole has the transport read the body of a success before the client library sees it: up to limit bytes,
 // and one more if there is one.
-func (a *Answer) Whole(limit int64) { a.limit = limit }
+func (a *Answer) Whole(limit int64) { a.whole = limit + 1 }
 
 // answerOf returns the Answer that Watch has put into a context, or one that nothing reads.
 func answerOf(ctx context.Context) *Answer {
@@ -106,13 +106,13 @@ const maxRefusal = 64 << 10
 // read notes an answer, with the body of a refusal, and of a success if Whole was called. It leaves the body to be
 // read again. Of a refusal whose body breaks off it notes nothing: a code in it would have told its meaning.
 func (a *Answer) read(r *http.Request, res *http.Response, proxy string) error {
-	limit, refused := a.limit+1, res.StatusCode >= 300
+	limit, refused := a.whole, res.StatusCode >= 300
 	if refused || asksRegion(r) {
 		limit = maxRefusal
 	}
 	var body []byte
 	var err error
-	if limit > 1 {
+	if limit > 0 {
 		body, err = io.ReadAll(io.LimitReader(res.Body, limit))
 		_ = res.Body.Close()
 		res.Body = io.NopCloser(bytes.NewReader(body))

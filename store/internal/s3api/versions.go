@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -93,20 +94,10 @@ const marked = "DeleteMarker"
 // newerFirst compares two versions of a key: some servers list versions and markers apart. Of two with the same age a
 // marker counts as the newer one, so that it stays.
 func newerFirst(a, b entry) int {
-	rank := func(v entry) (latest, marker int) {
-		if v.IsLatest == "true" {
-			latest = 1
-		}
-		if v.XMLName.Local == marked {
-			marker = 1
-		}
-		return latest, marker
-	}
-	latestA, markerA := rank(a)
-	latestB, markerB := rank(b)
 	timeA, _ := a.time()
 	timeB, _ := b.time()
-	return cmp.Or(latestB-latestA, timeB.Compare(timeA), markerB-markerA)
+	latest := strings.Compare(b.IsLatest, a.IsLatest) // "true" and "false"
+	return cmp.Or(latest, timeB.Compare(timeA), strings.Compare(a.XMLName.Local, b.XMLName.Local))
 }
 
 // tidyTimeout bounds the removal of old versions.
