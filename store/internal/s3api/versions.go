@@ -81,6 +81,9 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 		return // not allowed, perhaps: the marker stays
 	}
 	versions := slices.DeleteFunc(listed.named("Version", marked), func(v entry) bool { return v.Key != name })
+	if slices.ContainsFunc(versions, func(v entry) bool { _, err := v.time(); return err != nil }) {
+		return
+	}
 	slices.SortStableFunc(versions, newerFirst)
 	at := slices.IndexFunc(versions, func(v entry) bool { return v.VersionId == marker })
 	if at >= 0 && (at == len(versions)-1 || versions[at+1].XMLName.Local == marked) {
