@@ -212,11 +212,10 @@ func (g global) cantWrite(flag, path string, err error) error {
 
 // unusable adds its class to the error of a file to be written.
 func unusable(err error) error {
-	irregular, place := new(regular.Error), new(regular.PlaceError)
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
 		return fault.As(fault.Permission, err)
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.As(err, &irregular), errors.As(err, &place):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR), errors.Is(err, syscall.EISDIR), errors.Is(err, regular.ErrRefused):
 		return fault.As(fault.Config, err)
 	default:
 		return err

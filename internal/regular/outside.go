@@ -2,25 +2,19 @@ package regular
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
-// PlaceError is returned for a file in a place of locks.
-type PlaceError struct{ Path string }
-
-func (e *PlaceError) Error() string {
-	return fmt.Sprintf("%q is a place of locks: name a file elsewhere", e.Path)
-}
-
-// Outside returns a PlaceError if a path leads into a place of locks, of whatever repository. A file
+// Outside returns ErrRefused if a path leads into a place of locks, of whatever repository. A file
 // there replaces a lock, or is taken for one.
 func Outside(path string) error {
 	see := func(path string) error {
 		if holdsLocks(path) {
-			return &PlaceError{path}
+			return fault.New(ErrRefused, "%q is a place of locks: name a file elsewhere", path)
 		}
 		return nil
 	}
@@ -35,9 +29,8 @@ func Outside(path string) error {
 		return err
 	}
 	_, err = follow(path, see)
-	place := new(PlaceError)
-	if errors.As(err, &place) {
-		return place
+	if errors.Is(err, ErrRefused) {
+		return err
 	}
 	return nil // a path that can't be followed can't be opened either
 }

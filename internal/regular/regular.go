@@ -5,10 +5,14 @@ package regular
 
 import (
 	"errors"
-	"fmt"
 	"io/fs"
 	"os"
+
+	"github.com/repolock/repolock/internal/fault"
 )
+
+// ErrRefused is returned for a path that leads to no regular file, or into a place of locks.
+var ErrRefused = errors.New("another file must be named")
 
 // Open opens a regular file for reading.
 func Open(path string) (*os.File, error) {
@@ -92,11 +96,6 @@ func present(path string, device bool) error {
 	return check(path, info.Mode(), device)
 }
 
-// Error is returned when a path leads to no regular file.
-type Error struct{ Path, Kind string }
-
-func (e *Error) Error() string { return fmt.Sprintf("%s is %s: name a regular file", e.Path, e.Kind) }
-
 func check(path string, mode fs.FileMode, device bool) error {
 	if mode.IsRegular() || device && mode&fs.ModeCharDevice != 0 {
 		return nil
@@ -112,5 +111,5 @@ func check(path string, mode fs.FileMode, device bool) error {
 	case mode&fs.ModeDevice != 0:
 		kind = "a device"
 	}
-	return &Error{path, kind}
+	return fault.New(ErrRefused, "%s is %s: name a regular file", path, kind)
 }
