@@ -237,7 +237,11 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	if where != "" {
 		fmt.Fprintln(&b, hanging("repository: "+text.Escape(where), width))
 	}
-	fmt.Fprintf(&b, "store: %s\n\n", storeName(report))
+	name := report.Store
+	if report.Server != "" {
+		name += ", " + report.Server
+	}
+	fmt.Fprintf(&b, "store: %s\n\n", text.Escape(name))
 	printChecks(&b, report.Checks, width)
 	printLatency(&b, report.Latency)
 	item := func(words string) { fmt.Fprintln(&b, hanging("- "+text.Escape(words), width)) }
@@ -249,20 +253,15 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	if says != "" {
 		item(says)
 	}
-	printLeft(&b, report)
+	if len(report.Left) > 0 {
+		fmt.Fprintf(&b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
+		list(&b, "  ", report.Left)
+	}
 	if report.Verdict.Fitness == doctor.LacksPermission {
 		fmt.Fprintln(&b, hanging(fmt.Sprintf("tried below %s, which rights below index/lock* are good for, and those below index/lock.* not", text.Escape(report.Prefix)), width))
 	}
 	fmt.Fprintln(&b, hanging(text.Escape(report.Verdict.Summary), width))
 	return b.String()
-}
-
-func storeName(report doctor.Report) string {
-	name := report.Store
-	if report.Server != "" {
-		name += ", " + report.Server
-	}
-	return text.Escape(name)
 }
 
 // printChecks prints a table. It breaks a detail that is too long into several lines of its column.
@@ -297,14 +296,6 @@ func printLatency(b *strings.Builder, latency []doctor.Latency) {
 	}
 	t.Flush()
 	fmt.Fprintln(b)
-}
-
-func printLeft(b *strings.Builder, report doctor.Report) {
-	if len(report.Left) == 0 {
-		return
-	}
-	fmt.Fprintf(b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
-	list(b, "  ", report.Left)
 }
 
 // conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.

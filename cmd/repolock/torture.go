@@ -62,7 +62,7 @@ Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was foun
 }
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
-	if err := c.check(g); err != nil {
+	if err := fault.Join(c.check(g), c.trial("").Check()); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
 	program, err := procgroup.Executable()
@@ -138,7 +138,7 @@ func (c tortureCmd) check(g global) error {
 			return fmt.Errorf("--faults %s: must be of %s", f, faults())
 		}
 	}
-	return c.trial("").Check()
+	return nil
 }
 
 // ours tortures repolock's own lock.

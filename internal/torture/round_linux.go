@@ -233,12 +233,6 @@ func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at ti
 	return nil, nil
 }
 
-// failed returns the error of a client that ended the round.
-func failed(ctx context.Context) error {
-	f, _ := context.Cause(ctx).(failure)
-	return f.error
-}
-
 // holder lets one client in.
 func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 	hold := 2 * t.Lease

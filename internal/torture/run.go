@@ -163,12 +163,17 @@ func (r *run) contend(ctx context.Context) error {
 	clients.Wait()
 	r.cancel(errOver)
 	others.Wait()
-	failed, _ := context.Cause(ctx).(failure)
-	return failed.error
+	return failed(ctx)
 }
 
-// failure is the cause that ends a run without a result.
+// failure is the cause that ends a run, or a round, without a result.
 type failure struct{ error }
+
+// failed returns the error of a client that has ended the run, or the round.
+func failed(ctx context.Context) error {
+	f, _ := context.Cause(ctx).(failure)
+	return f.error
+}
 
 func (r *run) fail(err error) { r.cancel(failure{err}) }
 

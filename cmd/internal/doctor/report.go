@@ -1,5 +1,15 @@
 package doctor
 
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
 // Names of the checks, in order.
 const (
 	Reachable         = "reachable"
@@ -122,3 +132,126 @@ const (
 	Unfit           Fitness = "unfit"
 	NotKnown        Fitness = "unknown" // it could not be tried out to the end
 )
+
+// conclude ends a report. failure is the error that ended the examination.
+func (x *exam) conclude(failure error) {
+	x.report.Latency = x.latency()
+	x.report.Verdict = x.verdict(failure)
+	if x.report.Verdict.Fitness == Fit {
+		x.report.Plan = x.plan()
+	}
+}
+
+// verdict judges the checks: a failure outranks a lacking permission.
+func (x *exam) verdict(failure error) Verdict {
+	var broken, forbidden []string
+	for _, c := range x.report.Checks {
+		switch {
+		case c.Result != Fail:
+		case c.Refused:
+			forbidden = append(forbidden, label(c.Name))
+		default:
+			broken = append(broken, label(c.Name))
+		}
+	}
+	switch {
+	case len(broken) > 0:
+		return Verdict{Unfit, "this store is not fit to hold locks: " + strings.Join(broken, ", ") + " failed"}
+	case errors.Is(failure, store.ErrListing):
+		return Verdict{Unfit, "this store is not fit to hold locks: " + failure.Error()}
+	case failure != nil:
+		return Verdict{NotKnown, "whether this store is fit isn't known: it could not be tried out to the end"}
+	case len(forbidden) > 0:
+		return Verdict{LacksPermission, "locks need permissions that are lacking here: " + strings.Join(forbidden, ", ")}
+	default:
+		return Verdict{Fit, "this store is fit to hold locks"}
+	}
+}
+
+func label(name string) string {
+	if name == Reachable {
+		return "list the locks" // else it would be an error
+	}
+	return strings.ReplaceAll(name, "_", " ")
+}
+
+// plan returns what repolock does on a store that is fit.
+func (x *exam) plan() *Plan {
+	p := x.writer().Properties()
+	absent, match := x.worst(IfNoneMatch) == kept, x.worst(IfMatch) == kept
+
+	plan := &Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: Unreliable}
+	switch {
+	case p.IfAbsent == store.Kept && absent:
+		plan.Exclusive = 2
+	case p.IfAbsent == store.Claimed && x.worst(IfNoneMatch) == lacking:
+		plan.Exclusive = 5 // one is spent on learning it
+	}
+	renewal := "a lock is renewed by a look and a put, in 2 round trips"
+	switch {
+	case p.IfMatch == store.Kept && match:
+		plan.Renewal, renewal = "if_match", "a lock is renewed by a put with If-Match, in 1 round trip"
+	case p.IfMatch == store.Claimed && match:
+		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
+	}
+	release := "a lock is released by deleting it"
+	if !x.granted(Delete) {
+		plan.Release = "empty_put"
+		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and a user with permission can remove them"
+	}
+	fence := "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
+	switch {
+	case absent && match && p.IfAbsent == store.Kept && p.IfMatch == store.Kept:
+		plan.Conditions, plan.Fence = Relied, true
+		fence = "fencing numbers (--fence) can be had"
+	case absent && match:
+		plan.Conditions = Proven
+	}
+	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
+	plan.Says = []string{acquire, renewal, release, fence, x.staleness(p)}
+	return plan
+}
+
+// staleness says when another client passes a crashed holder's lock.
+func (x *exam) staleness(p store.Properties) string {
+	const never = ", and no wrong clock lets a second holder in"
+	switch one, _ := x.report.Check(OneClock); {
+	case !p.StoreClock:
+		return "a crashed holder's lock is watched for its ttl before it is passed, because the store has no clock to rely on" + never
+	case x.report.Clock == nil, one.Result == Warn:
+		return "a crashed holder's lock is passed when the store's clock and this machine's agree that it has expired, and else watched for its ttl" + never
+	default:
+		return "a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's" + never
+	}
+}
+
+// Fitness returns that of the store, or of the other way to it if that is worse.
+func (r *Report) Fitness() Fitness {
+	if r.Also == nil || r.Verdict.Fitness == Unfit || r.Also.Verdict.Fitness == Fit {
+		return r.Verdict.Fitness
+	}
+	return r.Also.Verdict.Fitness
+}
+
+// requests are the kinds of requests, in the order of a report.
+var requests = []string{"list", "get", "put", "put if-none-match", "put if-match", "delete", "delete if-match"}
+
+func (x *exam) latency() []Latency {
+	summary := []Latency{}
+	for _, kind := range requests {
+		took := x.took[kind]
+		if len(took) == 0 {
+			continue
+		}
+		slices.Sort(took)
+		summary = append(summary, Latency{kind, len(took), milliseconds(rank(took, 50)), milliseconds(rank(took, 99))})
+	}
+	return summary
+}
+
+// rank returns the smallest of the sorted values that percent of them don't exceed.
+func rank(sorted []time.Duration, percent int) time.Duration {
+	return sorted[(len(sorted)*percent+99)/100-1]
+}
+
+func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }
