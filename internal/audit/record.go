@@ -88,8 +88,13 @@ type Record struct {
 	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
 	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
 	// Result and ExitCode are the command's.
-	Result   string `json:"result,omitempty"`
-	ExitCode *int   `json:"exit_code,omitempty"`
+	Result string `json:"result,omitempty"`
+	// FailureStep is where the holder of a tower-fleet lock failed, and Failures the number of its
+	// intervals without a heartbeat.
+	FailureStep string `json:"failure_step,omitempty"`
+	Failures    int    `json:"consecutive_failures,omitempty"`
+
+	ExitCode *int `json:"exit_code,omitempty"`
 
 	PIDs []int `json:"pids,omitempty"`
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -22,6 +23,7 @@ const again = 100 * time.Millisecond
 // waits for nothing else but the flock of the directory, for 10 s at most. If the file is gone,
 // it begins anew, up to four times. If the context ends, TryLock removes the file.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
+	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
 		return h, false, err
 	}
@@ -31,18 +33,22 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 	for range maxTries {
 		mine, err := b.create(ctx)
 		if err != nil {
-			return h, false, fmt.Errorf("the lock %s wasn't created, nothing is held: %w", b.path, refused(err))
+			return h, false, fmt.Errorf("the lock %s wasn't created, nothing is held: %w", b.path, err)
 		}
 		if mine == nil {
 			return h, false, nil
 		}
 		err = b.settle(ctx, mine)
 		if err == nil {
-			return b.hold(mine, key, ttl), true, nil
+			h := locking.NewHandle(key, ttl)
+			b.mu.Lock()
+			b.held[h.Token()] = mine
+			b.mu.Unlock()
+			return h, true, nil
 		}
 		if stays := b.drop(mine); stays != nil {
 			return h, false, fmt.Errorf("the lock %s stays until process %d ends, because it can't be removed: %w, after: %w",
-				b.path, b.opts.PID, refused(stays), err)
+				b.path, b.opts.PID, stays, err)
 		}
 		if !errors.Is(err, locking.ErrLost) {
 			return h, false, fmt.Errorf("the lock %s was removed again, nothing is held: %w", b.path, err)
@@ -70,7 +76,7 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 		if !exclusive || !b.stale(there) {
 			return nil, nil
 		}
-		if removed, err := b.remove(there); !removed || err != nil {
+		if removed, err := b.remove(there.File); !removed || err != nil {
 			return nil, err
 		}
 	}
@@ -79,50 +85,34 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 
 // settle waits while the file is ours. It returns ErrLost as soon as it isn't.
 func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
-	whole := max(again, b.opts.Settle)
-	c, step := b.opts.Clock, again
-	for end := c.Elapsed() + whole; ; step = clock.Tick {
+	whole, c := max(again, b.opts.Settle), b.opts.Clock
+	end := c.Elapsed() + whole
+	for step := again; ; step = clock.Tick {
 		left := end - c.Elapsed()
 		if left <= 0 {
-			break
+			return b.ended()
 		}
-		if clock.Sleep(ctx, c, min(left, step)) != nil {
-			break
+		if err := clock.Sleep(ctx, c, min(left, step)); err != nil {
+			return fmt.Errorf("the %v for which it was to settle weren't over: %w", whole, err)
 		}
-		if mine.stamp, err = stamp(mine.file); err != nil {
+		if mine.stamp, err = stamp(mine.Open); err != nil {
 			return err
 		}
 		if err := mine.verify(); err != nil {
 			return err
 		}
 	}
-	if ctx.Err() != nil {
-		return fmt.Errorf("the %v for which it was to settle weren't over: %w", whole, ctx.Err())
-	}
-	return b.ended()
-}
-
-func (b *Backend) hold(mine *own, key string, ttl time.Duration) locking.Handle {
-	h := locking.NewHandle(key, ttl)
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.held[h.Token()] = mine
-	return h
 }
 
 // drop removes a file that becomes no lock. It doesn't heed the context of TryLock, and if
-// another process keeps the flock for longer than flockLimit, it removes the file without.
+// another process keeps the flock for longer than flock.Patience, it removes the file without.
 func (b *Backend) drop(mine *own) error {
-	defer mine.file.Close()
+	defer mine.Open.Close()
 	if unlock, _, err := b.flock(context.Background()); err == nil {
 		defer unlock()
 	}
-	err := mine.verify()
-	if err == nil {
-		_, err = b.remove(&mine.content)
+	if err := b.unlink(mine); !errors.Is(err, locking.ErrLost) {
+		return err
 	}
-	if errors.Is(err, locking.ErrLost) {
-		return nil
-	}
-	return err
+	return nil
 }

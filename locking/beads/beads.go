@@ -15,6 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -57,9 +58,9 @@ var (
 
 // New returns the backend of a database. dir is its .beads directory, which must exist. The
 // error is locking.ErrUnfit if dir or this system can't keep a lock.
-func New(dir string, opts Options) (*Backend, error) {
-	dir, err := filepath.Abs(dir)
-	if err != nil {
+func New(dir string, opts Options) (b *Backend, err error) {
+	defer lockfile.Classify(&err)
+	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err
 	}
 	if !flock.Supported {
@@ -68,8 +69,14 @@ func New(dir string, opts Options) (*Backend, error) {
 	if opts.Settle < 0 {
 		return nil, fmt.Errorf("the settle time must not be negative, as %v is", opts.Settle)
 	}
-	if err := checkDir(dir); err != nil {
+	const advice = "name a directory with a beads database, or its .beads directory"
+	switch info, err := os.Stat(dir); {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
+		return nil, fmt.Errorf("%w: %s doesn't exist: %s", locking.ErrUnfit, dir, advice)
+	case err != nil:
 		return nil, err
+	case !info.IsDir():
+		return nil, fmt.Errorf("%w: %s is no directory: %s", locking.ErrUnfit, dir, advice)
 	}
 	host, err := os.Hostname()
 	if err != nil || host == "" {
@@ -81,25 +88,11 @@ func New(dir string, opts Options) (*Backend, error) {
 	if opts.Clock == nil {
 		opts.Clock = clock.System{}
 	}
-	b := &Backend{dir: dir, path: filepath.Join(dir, Key), host: host, opts: opts, held: make(map[string]*own)}
+	b = &Backend{dir: dir, path: filepath.Join(dir, Key), host: host, opts: opts, held: make(map[string]*own)}
 	if err := b.record().validate(); err != nil {
 		return nil, fmt.Errorf("the lock %s can't be written: %w", b.path, err)
 	}
 	return b, nil
-}
-
-func checkDir(dir string) error {
-	const advice = "name a directory with a beads database, or its .beads directory"
-	info, err := os.Stat(dir)
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
-		return fmt.Errorf("%w: %s doesn't exist: %s", locking.ErrUnfit, dir, advice)
-	case err != nil:
-		return refused(err)
-	case !info.IsDir():
-		return fmt.Errorf("%w: %s is no directory: %s", locking.ErrUnfit, dir, advice)
-	}
-	return nil
 }
 
 func (b *Backend) check(ctx context.Context, key string) error {
@@ -117,15 +110,11 @@ func (b *Backend) ended() error {
 	return nil
 }
 
-// refusedError is a locking.ErrPermission with the text of the system's error.
-type refusedError struct{ error }
+// tryFlock is a variable for tests.
+var tryFlock = flock.Try
 
-func (e refusedError) Unwrap() []error { return []error{e.error, locking.ErrPermission} }
-
-// refused makes an error of the file system a locking.ErrPermission if it is one.
-func refused(err error) error {
-	if errors.Is(err, fs.ErrPermission) && !errors.Is(err, locking.ErrPermission) {
-		return refusedError{err}
-	}
-	return err
+// flock takes the flock of the directory, which excludes the other users of this package on this
+// machine. exclusive is false on a file system that has no flock.
+func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err error) {
+	return flock.Dir(ctx, b.opts.Clock, b.dir, tryFlock)
 }

@@ -12,6 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -26,13 +27,9 @@ func (b *Backend) temp() string {
 
 // own is a lock file of ours. It is open, so that no other file gets its inode number.
 type own struct {
-	content
-	file *os.File
-	path string
-	// stamp is the file's when it was verified at the end of TryLock.
-	stamp change
-	// gone is set once the lock is known to be lost. The backend's mutex guards it.
-	gone bool
+	*lockfile.File
+	stamp int64 // when the file was last changed before TryLock verified it at its end
+	gone  bool  // the lock is known to be lost
 }
 
 // link creates the lock file, complete from its first moment. It returns nil if there is one.
@@ -41,90 +38,73 @@ func (b *Backend) link() (*own, error) {
 	if err != nil {
 		return nil, err
 	}
-	temp := b.temp()
-	mine, err := b.write(temp, body)
-	if err != nil {
-		return nil, err
-	}
-	err = os.Link(temp, b.path)
-	if err != nil && mine.verify() == nil {
-		err = nil // a server of NFS has applied it, and its answer was lost
-	}
-	_ = os.Remove(temp) // if the second name stays, Cleanup removes it later
-	if err == nil {
-		return mine, nil
-	}
-	mine.file.Close()
+	f, err := lockfile.Create(b.path, b.temp(), body, 0o644, os.Link)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, nil
 	}
-	if isNoLinks(err) {
-		mine, err := b.write(b.path, body)
-		if errors.Is(err, fs.ErrExist) {
-			return nil, nil
-		}
-		return mine, err
-	}
-	return nil, err
-}
-
-// write creates a file that must not exist. It removes one that it can't complete.
-func (b *Backend) write(path string, body []byte) (*own, error) {
-	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o644)
-	if err != nil {
-		return nil, err
-	}
-	_, err = f.Write(body)
-	err = cmp.Or(err, f.Sync())
-	info, err1 := f.Stat()
-	if err := cmp.Or(err, err1); err != nil {
-		f.Close()
-		_ = os.Remove(path) // on a disk that broke, Cleanup or a person removes it later
-		return nil, err
-	}
-	return &own{content: content{info: info, body: body}, file: f, path: b.path}, nil
+	return &own{File: f}, err
 }
 
 // verify returns ErrLost if the lock file isn't this one any more.
 func (o *own) verify() error {
-	info, err := os.Lstat(o.path)
+	info, err := os.Lstat(o.Path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return o.lost("removed")
 	case err != nil:
 		return err
-	case !os.SameFile(info, o.info):
+	case !os.SameFile(info, o.Info):
 		return o.lost("replaced")
 	}
-	body, err := io.ReadAll(io.NewSectionReader(o.file, 0, maxSize))
+	body, err := io.ReadAll(io.NewSectionReader(o.Open, 0, maxSize))
 	if err != nil {
 		return err
 	}
-	if !bytes.Equal(body, o.body) {
+	if !bytes.Equal(body, o.Body) {
 		return o.lost("overwritten")
 	}
 	return nil
 }
 
+// untouched is verify, and returns ErrLost as well if the file was changed and changed back.
+func (o *own) untouched() error {
+	now, err := stamp(o.Open)
+	if err != nil {
+		return err
+	}
+	if now != o.stamp {
+		return o.lost("changed")
+	}
+	return o.verify()
+}
+
 func (o *own) lost(how string) error {
-	return fmt.Errorf("another program has %s %s: %w", how, o.path, locking.ErrLost)
+	return fmt.Errorf("another program has %s %s: %w", how, o.Path, locking.ErrLost)
+}
+
+// unlink removes the lock file if it is this one, and returns ErrLost if it isn't.
+func (b *Backend) unlink(mine *own) error {
+	if err := mine.verify(); err != nil {
+		return err
+	}
+	removed, err := b.remove(mine.File)
+	if err == nil && !removed {
+		err = mine.lost("replaced")
+	}
+	return err
 }
 
 // remove removes the lock file if it is this one, and reports whether it did. It renames it
 // aside first, and puts another one back.
-func (b *Backend) remove(c *content) (bool, error) {
+func (b *Backend) remove(f *lockfile.File) (bool, error) {
 	aside := b.temp()
 	if err := os.Rename(b.path, aside); errors.Is(err, fs.ErrNotExist) {
 		return false, nil
 	} else if err != nil {
 		return false, err
 	}
-	info, err := os.Lstat(aside)
-	if err != nil {
-		return false, err
-	}
-	now, err := readFile(aside, info)
-	if err == nil && os.SameFile(info, c.info) && now.trouble == c.trouble && bytes.Equal(now.body, c.body) {
+	now, err := lockfile.Read(aside, maxSize)
+	if now != nil && now.Err == nil && os.SameFile(now.Info, f.Info) && bytes.Equal(now.Body, f.Body) {
 		return true, os.Remove(aside)
 	}
 	return false, cmp.Or(err, putBack(aside, b.path))
@@ -133,7 +113,7 @@ func (b *Backend) remove(c *content) (bool, error) {
 // putBack returns a file to its name. If another lock has the name, the file stays aside.
 func putBack(aside, path string) error {
 	err := os.Link(aside, path)
-	if isNoLinks(err) {
+	if lockfile.NoLinks(err) {
 		if _, there := os.Lstat(path); errors.Is(there, fs.ErrNotExist) {
 			return os.Rename(aside, path)
 		}

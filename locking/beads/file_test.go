@@ -44,7 +44,7 @@ func TestRemovePutsBack(t *testing.T) {
 		}
 		assert.OK(t, os.WriteFile(b.path, []byte(body), 0o600))
 		was, _ := os.Lstat(b.path)
-		if removed, err := b.remove(c); removed || err != nil {
+		if removed, err := b.remove(c.File); removed || err != nil {
 			t.Errorf("%s: removed %v, %v", name, removed, err)
 		}
 		if is, err := os.Lstat(b.path); err != nil || !os.SameFile(was, is) {
@@ -79,17 +79,6 @@ func TestLinkReplacesNothing(t *testing.T) {
 		t.Errorf("the lock is %q now", body)
 	}
 	left(t, b.dir, Key)
-}
-
-// TestPipeIsNotWaitedFor: a pipe that takes the place of the lock while it is read is trouble,
-// and isn't waited for.
-func TestPipeIsNotWaitedFor(t *testing.T) {
-	b, c := replaced(t)
-	pipe := filepath.Join(b.dir, "pipe")
-	assert.OK(t, syscall.Mkfifo(pipe, 0o600))
-	if now, err := readFile(pipe, c.info); err != nil || now.trouble == "" {
-		t.Errorf("%+v, %v", now, err)
-	}
 }
 
 // TestParse: a URL names a .beads directory, or the directory that has one. Its text is absolute,
@@ -136,26 +125,23 @@ func TestParse(t *testing.T) {
 	left(t, ".")
 }
 
-// TestOpen: Open refuses a directory that isn't there, and creates none. Both spellings lock the same database.
+// TestOpen: New refuses a directory that isn't there, and creates none. Both spellings lock the same database.
 func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	target, err := Parse("beads:" + dir)
 	assert.OK(t, err)
-	if b, err := Open(target, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
+	if b, err := New(target.Dir, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
 		t.Errorf("none is there: %v", err)
-	}
-	if b, err := Open(Target{}, Options{}); b != nil || err == nil {
-		t.Error("no target was opened")
 	}
 	left(t, dir)
 	assert.OK(t, os.Mkdir(filepath.Join(dir, ".beads"), 0o700))
-	holder, err := Open(target, Options{})
+	holder, err := New(target.Dir, Options{})
 	assert.OK(t, err)
 	h := lockcheck.Acquire(t, holder, Key, 1)
 	if target, err = Parse("beads:" + filepath.Join(dir, ".beads")); err != nil {
 		t.Fatal(err)
 	}
-	other, err := Open(target, Options{})
+	other, err := New(target.Dir, Options{})
 	assert.OK(t, err)
 	lockcheck.Held(t, other, Key)
 	lockcheck.Release(t, holder, h)

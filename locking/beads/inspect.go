@@ -4,55 +4,59 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
 
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
 // Inspect returns the fields of the lock file. If it can't be parsed, Acquired is the file's
 // modification time, and Trouble is the reason, in one line.
-func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
+func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err error) {
+	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
 		return nil, err
 	}
 	c, err := b.read()
 	if c == nil || err != nil {
-		return nil, refused(err)
+		return nil, err
 	}
-	return b.info(c), nil
-}
-
-func (b *Backend) info(c *content) *locking.Info {
-	info := &locking.Info{Key: Key, Acquired: c.info.ModTime(), Revision: c.revision()}
-	if c.trouble != "" {
-		info.Trouble = b.path + ": " + c.trouble
-		return info
+	info := &locking.Info{Key: Key, Acquired: c.Info.ModTime(), Revision: c.revision()}
+	if c.Trouble != "" {
+		info.Trouble = b.path + ": " + c.Trouble
+		return info, nil
 	}
 	r := c.record
 	info.Holder, info.Host, info.PID, info.Acquired, info.Stale = r.Holder, r.Hostname, r.PID, r.StartedAt, b.stale(c)
-	return info
+	return info, nil
 }
 
 // revision changes when the file is replaced or written.
 func (c *content) revision() string {
 	h := sha256.New()
-	fmt.Fprintln(h, inode(c.info), c.info.ModTime().UnixNano(), c.info.Size(), c.info.Mode().Type())
-	h.Write(c.body)
+	fmt.Fprintln(h, inode(c.Info), c.Info.ModTime().UnixNano(), c.Info.Size(), c.Info.Mode().Type())
+	h.Write(c.Body)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
 // Break removes the lock that Inspect has described, if the file is the same and has the same
 // bytes and modification time. It removes a malformed lock too, unless stale is set. It returns
 // an error for what is no regular file, and for a file that this user can't read.
-func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
+func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (removed bool, err error) {
+	defer lockfile.Classify(&err)
 	if err := b.check(ctx, seen.Key); err != nil {
 		return false, err
 	}
-	removed, err := b.breakSeen(ctx, seen.Revision, stale)
-	if err != nil {
-		return removed, fmt.Errorf("the lock %s wasn't broken: %w", b.path, refused(err))
+	if removed, err = b.breakSeen(ctx, seen.Revision, stale); err != nil {
+		err = fmt.Errorf("the lock %s wasn't broken: %w", b.path, err)
 	}
-	return removed, nil
+	return removed, err
 }
 
 func (b *Backend) breakSeen(ctx context.Context, revision string, stale bool) (bool, error) {
@@ -62,17 +66,43 @@ func (b *Backend) breakSeen(ctx context.Context, revision string, stale bool) (b
 	}
 	defer unlock()
 	c, err := b.read()
-	if c == nil || err != nil {
+	switch {
+	case c == nil || err != nil:
 		return false, err
-	}
-	if c.revision() != revision || stale && !(exclusive && b.stale(c)) {
+	case c.revision() != revision || stale && !(exclusive && b.stale(c)):
 		return false, nil
+	case !c.Info.Mode().IsRegular():
+		return false, errors.New("it is no regular file: look at it, and remove it yourself")
+	case c.Err != nil:
+		return false, fmt.Errorf("this user can't read it: do it as its owner: %w", c.Err)
 	}
-	if !c.info.Mode().IsRegular() {
-		return false, fmt.Errorf("it is no regular file: look at it, and remove it yourself")
+	return b.remove(c.File)
+}
+
+// Cleanup removes a stale lock, and files beside it that a process left behind a day ago or
+// earlier.
+func (b *Backend) Cleanup(ctx context.Context) (err error) {
+	defer lockfile.Classify(&err)
+	if seen, err := b.Inspect(ctx, Key); err != nil {
+		return err
+	} else if seen != nil && seen.Stale {
+		if _, err := b.Break(ctx, seen, true); err != nil {
+			return err
+		}
 	}
-	if c.unreadable != nil {
-		return false, fmt.Errorf("this user can't read it: do it as its owner: %w", c.unreadable)
+	entries, err := os.ReadDir(b.dir)
+	if err != nil {
+		return err
 	}
-	return b.remove(c)
+	for _, e := range entries {
+		info, err := e.Info()
+		if err != nil || !info.Mode().IsRegular() || !strings.HasPrefix(e.Name(), tempPrefix) ||
+			!strings.HasSuffix(e.Name(), tempSuffix) || b.opts.Clock.Now().Sub(info.ModTime()) < 24*time.Hour {
+			continue
+		}
+		if err := os.Remove(filepath.Join(b.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return ctx.Err()
 }

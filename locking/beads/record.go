@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"math"
 	"os"
@@ -12,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -45,84 +45,39 @@ func (r record) validate() error {
 	return nil
 }
 
-// content is a lock file at one moment.
+// content is a lock file at one moment. One with Trouble is held.
 type content struct {
-	info   fs.FileInfo
-	body   []byte
+	*lockfile.File
 	record record
-	// trouble is why the file can't be read or parsed, in one line. Such a lock is held.
-	trouble string
-	// unreadable is set if this user can't read the file.
-	unreadable error
-	// moved is set if the name had another file, or none, while it was read.
-	moved bool
 }
 
 // maxSize is far above the size of a lock. A larger file isn't read.
 const maxSize = 64 << 10
 
-// read returns the lock file, or nil if there is none. It tries again if the file is replaced
-// meanwhile.
-func (b *Backend) read() (c *content, err error) {
-	for range maxTries {
-		if c, err = b.readOnce(); c == nil || err != nil || !c.moved {
-			break
-		}
+// read returns the lock file, or nil if there is none.
+func (b *Backend) read() (*content, error) {
+	f, err := lockfile.Read(b.path, maxSize)
+	if f == nil && err == nil {
+		_, err = os.Stat(b.dir) // without its directory, nothing is free
 	}
-	return c, err
-}
-
-func (b *Backend) readOnce() (*content, error) {
-	info, err := os.Lstat(b.path)
-	if errors.Is(err, fs.ErrNotExist) {
-		_, err := os.Stat(b.dir) // without its directory, nothing is free
+	if f == nil || err != nil {
 		return nil, err
 	}
-	if err != nil {
-		return nil, err
+	c := &content{File: f}
+	switch {
+	case errors.Is(f.Err, fs.ErrPermission):
+		c.Trouble = "this user can't read it"
+	case f.Err != nil:
+		return nil, f.Err
+	case c.Trouble == "":
+		c.Trouble = c.parse()
 	}
-	return readFile(b.path, info)
-}
-
-// readFile reads the file that has this info. If the name has another one meanwhile, there is
-// still a lock, in trouble.
-func readFile(path string, info fs.FileInfo) (*content, error) {
-	c := &content{info: info}
-	if !info.Mode().IsRegular() {
-		c.trouble = "it is no regular file"
-		return c, nil
-	}
-	f, err := os.OpenFile(path, os.O_RDONLY|nonblock, 0)
-	if err != nil {
-		switch {
-		case errors.Is(err, fs.ErrPermission):
-			c.trouble, c.unreadable = "this user can't read it", err
-		case errors.Is(err, fs.ErrNotExist):
-			c.trouble, c.moved = "it was removed while it was read", true
-		default:
-			return nil, err
-		}
-		return c, nil
-	}
-	defer f.Close()
-	if now, err := f.Stat(); err != nil || !os.SameFile(info, now) {
-		c.trouble, c.moved = "it was replaced while it was read", true
-		return c, err
-	}
-	if c.body, err = io.ReadAll(io.LimitReader(f, maxSize+1)); err != nil {
-		return nil, err
-	}
-	if len(c.body) > maxSize {
-		c.trouble = fmt.Sprintf("it is larger than %d bytes", maxSize)
-		return c, nil
-	}
-	c.trouble = c.parse()
 	return c, nil
 }
 
 // parse returns why the body is no lock, or "".
 func (c *content) parse() string {
-	err := json.Unmarshal(c.body, &c.record)
+	err := json.Unmarshal(c.Body, &c.record)
 	var kind *json.UnmarshalTypeError
 	switch {
 	case err == nil:
@@ -131,7 +86,7 @@ func (c *content) parse() string {
 		err = fmt.Errorf("its %s is a JSON %s", kind.Field, kind.Value)
 	case errors.As(err, &kind):
 		err = fmt.Errorf("it is a JSON %s, and no object", kind.Value)
-	case json.Valid(c.body): // encoding/json doesn't name the field
+	case json.Valid(c.Body): // encoding/json doesn't name the field
 		err = fmt.Errorf("its started_at is no time of RFC 3339")
 	}
 	if err == nil {
@@ -143,6 +98,6 @@ func (c *content) parse() string {
 // stale reports whether the process that the lock names is one of this machine and has ended.
 // Without its start time, Ended is kill(pid, 0) with ESRCH.
 func (b *Backend) stale(c *content) bool {
-	return c.trouble == "" && strings.EqualFold(c.record.Hostname, b.host) &&
+	return c.Trouble == "" && strings.EqualFold(c.record.Hostname, b.host) &&
 		identity.Process{PID: c.record.PID}.Ended()
 }

@@ -1,7 +1,6 @@
 package beads
 
 import (
-	"errors"
 	"fmt"
 	"path/filepath"
 	"strings"
@@ -51,14 +50,6 @@ func Parse(raw string) (Target, error) {
 
 // String returns the URL with the absolute path. Parse returns the same target for it.
 func (t Target) String() string { return Scheme + ":" + t.Dir }
-
-// Open is New of the target's directory.
-func Open(t Target, opts Options) (*Backend, error) {
-	if t.Dir == "" {
-		return nil, errors.New("no target: use Parse")
-	}
-	return New(t.Dir, opts)
-}
 
 func invalid(format string, args ...any) error {
 	return fmt.Errorf("invalid beads URL: "+format, args...)

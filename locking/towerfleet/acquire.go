@@ -1,7 +1,7 @@
 package towerfleet
 
 import (
-	"bytes"
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -13,8 +13,11 @@ import (
 	"os"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lockfile"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -24,26 +27,23 @@ var ErrObserve = errors.New("an intent in mode observe must not lock")
 // TryLock implements locking.Backend by Acquire. It reports false for a HeldError.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	h, err := b.Acquire(ctx, key, ttl)
-	var held *HeldError
-	if errors.As(err, &held) {
+	if isHeld(err) {
 		return h, false, nil
 	}
 	return h, err == nil, err
 }
 
+func isHeld(err error) bool {
+	var held *HeldError
+	return errors.As(err, &held)
+}
+
 // Acquire takes a lock and doesn't wait for its holder (section 4). It returns a *HeldError if
 // there is one, and then the execution must not proceed. A ttl of 0 is DefaultTTL; others are
 // rounded up to seconds. After any error nothing is held.
-func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (locking.Handle, error) {
-	h, err := b.acquire(ctx, name, ttl)
-	return h, classify(err)
-}
-
-func (b *Backend) acquire(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, err error) {
-	if b.opts.Mode == Observe {
-		return none, ErrObserve
-	}
-	if err := CheckName(name); err != nil {
+func (b *Backend) Acquire(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, err error) {
+	defer lockfile.Classify(&err)
+	if err := b.check(name, true); err != nil {
 		return none, err
 	}
 	if err := ctx.Err(); err != nil {
@@ -52,27 +52,35 @@ func (b *Backend) acquire(ctx context.Context, name string, ttl time.Duration) (
 	if ttl < 0 || ttl > maxTTL*time.Second {
 		return none, fmt.Errorf("ttl %s of lock %s: use 1s to %d days", ttl, name, maxTTL/86400)
 	}
-	if ttl == 0 {
-		ttl = DefaultTTL
-	}
-	seconds := int64((ttl + time.Second - 1) / time.Second)
+	seconds := int64((cmp.Or(ttl, DefaultTTL) + time.Second - 1) / time.Second)
 	h := locking.NewHandle(name, time.Duration(seconds)*time.Second)
 	start, err := b.take(ctx, h)
 	if err != nil {
 		return none, err
 	}
-	if err := b.settle(ctx, h); err != nil {
-		return none, err
+	err = b.settle(ctx, h)
+	if err == nil && b.opts.Clock.Elapsed()-start >= h.TTL() {
+		err = fmt.Errorf("lock %s was taken, but not before its ttl of %s was over: use a longer ttl", name, h.TTL())
 	}
-	if b.opts.Clock.Elapsed()-start >= h.TTL() {
-		late := fmt.Errorf("lock %s was taken, but not before its ttl of %s was over: use a longer ttl", name, h.TTL())
-		return none, fault.Join(late, b.undo(ctx, h))
+	if err != nil && !isHeld(err) {
+		err = fault.Join(err, b.undo(ctx, h))
+	}
+	if err != nil {
+		return none, err
 	}
 	b.mu.Lock()
 	b.held[h.Token()] = &holding{acquired: start, renewed: start}
 	b.mu.Unlock()
-	b.emit(Acquired{b.event("lock_acquired", name), b.path(name), seconds})
+	b.emit(audit.Acquired, name, audit.Record{LockPath: b.path(name), TTLSeconds: float64(seconds)})
 	return h, nil
+}
+
+// check refuses a wrong name, and an observing intent that writes.
+func (b *Backend) check(name string, writes bool) error {
+	if writes && b.opts.Mode == Observe {
+		return ErrObserve
+	}
+	return CheckName(name)
 }
 
 // take creates or steals the lock file. It returns when the lease began.
@@ -91,7 +99,7 @@ func (b *Backend) take(ctx context.Context, h locking.Handle) (start time.Durati
 	if now != nil && (now.record == nil || !now.record.stale(at) || !b.opts.Force) {
 		return 0, newHeld(name, now, at)
 	}
-	rivals, err := b.rivals(name)
+	rivals, err := b.rivals(h)
 	if err != nil {
 		return 0, err
 	}
@@ -106,14 +114,11 @@ func (b *Backend) take(ctx context.Context, h locking.Handle) (start time.Durati
 	ok := false
 	if now == nil {
 		ok, err = b.create(name, data)
-	} else {
-		ok, err = b.replace(name, data, func(f *file) bool { return bytes.Equal(f.data, now.data) })
+	} else if ok, err = b.replace(name, data, now.same); ok {
+		b.emitStolen(name, now)
 	}
 	if err == nil && !ok {
 		err = b.heldNow(name)
-	}
-	if err == nil && now != nil {
-		b.emitStolen(name, now)
 	}
 	return start, err
 }
@@ -125,7 +130,7 @@ func (b *Backend) heldNow(name string) error {
 		return err
 	}
 	if now == nil {
-		now = &file{path: b.path(name), trouble: "another program has just changed it"}
+		now = &file{File: &lockfile.File{Path: b.path(name), Trouble: "another program has just changed it"}}
 	}
 	return newHeld(name, now, b.opts.Clock.Now())
 }
@@ -180,84 +185,74 @@ func sameHandle(f *file, data []byte, name string) bool {
 // about to give up. If it is still there at the second look, its script believes that it has the
 // lock.
 func (b *Backend) settle(ctx context.Context, h locking.Handle) error {
-	for last := false; ; last = true {
+	var rivals []*file
+	for range 2 {
 		if wait := min(b.opts.Settle, h.TTL()/3); wait > 0 {
 			if err := clock.Sleep(ctx, b.opts.Clock, wait); err != nil {
-				return fault.Join(fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err), b.undo(ctx, h))
+				return fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err)
 			}
 		}
-		rival, err := b.rival(h)
-		if err != nil {
-			return fault.Join(err, b.undo(ctx, h))
+		var err error
+		if rivals, err = b.rivals(h); err != nil {
+			return err
 		}
-		if rival != nil && !last {
-			continue
-		}
-		err = b.confirm(ctx, h, rival)
-		if held := (*HeldError)(nil); err != nil && !errors.As(err, &held) {
-			err = fault.Join(err, b.undo(ctx, h))
-		}
-		return err
-	}
-}
-
-// rival returns a temporary file that can become the lock in place of a handle's.
-func (b *Backend) rival(h locking.Handle) (*file, error) {
-	rivals, err := b.rivals(h.Key())
-	for _, f := range rivals {
-		if !b.mine(f, h) { // a script's heartbeat of our lock
-			return f, nil
+		if len(rivals) == 0 {
+			break
 		}
 	}
-	return nil, err
-}
-
-// confirm returns nil if a handle has the lock. If there is a rival, confirm gives it the lock.
-func (b *Backend) confirm(ctx context.Context, h locking.Handle, rival *file) error {
 	unlock, err := b.exclusive(context.WithoutCancel(ctx))
 	if err != nil {
 		return err
 	}
 	defer unlock()
-	name := h.Key()
-	now, err := read(b.path(name), name)
+	now, err := read(b.path(h.Key()), h.Key())
 	switch {
 	case err != nil:
 		return err
 	case !b.mine(now, h):
-		return b.heldNow(name)
-	case rival == nil:
+		return b.heldNow(h.Key())
+	case len(rivals) == 0:
 		return nil
 	}
+	given, err := b.yield(h, rivals[0])
+	if given {
+		err = newHeld(h.Key(), rivals[0], b.opts.Clock.Now())
+	}
+	return err
+}
+
+// yield gives the lock of a handle to a rival. It reports false if the rival has given up.
+func (b *Backend) yield(h locking.Handle, rival *file) (given bool, err error) {
+	name := h.Key()
 	switch {
 	case rival.record == nil:
 		err = remove(b.path(name))
 	case rival.isHeartbeat(): // its mv must find it
-		_, err = b.replace(name, rival.data, func(f *file) bool { return b.mine(f, h) })
+		_, err = b.replace(name, rival.Body, func(f *file) bool { return b.mine(f, h) })
 	default:
-		if err = os.Rename(rival.path, b.path(name)); errors.Is(err, fs.ErrNotExist) {
-			return nil // the script has given up
+		if err = os.Rename(rival.Path, b.path(name)); errors.Is(err, fs.ErrNotExist) {
+			return false, nil
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("lock %s can't be given to the request that waits in %s: %w", name, rival.path, err)
+		return false, fmt.Errorf("lock %s can't be given to the request that waits in %s: %w", name, text.Escape(rival.Path), err)
 	}
-	return newHeld(name, rival, b.opts.Clock.Now())
+	return true, nil
 }
 
 // undo removes the lock of a handle that wasn't returned to the caller.
 func (b *Backend) undo(ctx context.Context, h locking.Handle) error {
+	path := b.path(h.Key())
 	unlock, err := b.exclusive(context.WithoutCancel(ctx))
-	if err != nil {
-		return fmt.Errorf("lock file %s remains until it is stale: %w", b.path(h.Key()), err)
+	if err == nil {
+		defer unlock()
+		now, failed := read(path, h.Key())
+		if err = failed; err == nil && b.mine(now, h) {
+			err = remove(path)
+		}
 	}
-	defer unlock()
-	now, err := read(b.path(h.Key()), h.Key())
-	if err == nil && b.mine(now, h) {
-		err = remove(b.path(h.Key()))
-	}
 	if err != nil {
-		return fmt.Errorf("lock file %s remains until it is stale: %w", b.path(h.Key()), err)
+		return fmt.Errorf("lock file %s remains until it is stale: %w", path, err)
 	}
 	return nil
 }

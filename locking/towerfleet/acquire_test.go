@@ -81,9 +81,7 @@ func TestKilledHolder(t *testing.T) {
 		}
 		lockcheck.Release(w, force, lockcheck.Acquire(w, force, "n", ttl))
 		w.left(3)
-		if e := w.events[0].(Stolen); e.PreviousLock.RequestID != "req_killed" {
-			t.Errorf("%+v", e)
-		}
+		w.stolen("req_killed", "stale_lock_forced")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
@@ -44,7 +45,7 @@ type Options struct {
 	// Clock defaults to the machine's.
 	Clock locking.Clock
 	// Audit is called with each event, which marshals to the specification's JSON. It must not
-	// call the Backend, and can be called concurrently. See AuditTo.
+	// call the Backend, and can be called concurrently.
 	Audit func(event any)
 }
 
@@ -53,7 +54,7 @@ const HandleField = "repolock_handle"
 
 // Backend keeps the locks of a directory. Its methods can be called concurrently. Another
 // process of the directory that is stopped in a critical section delays them until the context
-// ends, or for flockPatience.
+// ends, or for flock.Patience.
 type Backend struct {
 	dir  string
 	opts Options
@@ -70,6 +71,7 @@ var (
 
 // holding is what a Backend knows of a lock that it has.
 type holding struct {
+	mu                sync.Mutex    // of a renewal or a release
 	acquired, renewed time.Duration // of the clock's Elapsed
 	failures          int           // consecutive intervals without a heartbeat
 	failed            time.Duration // when the last of failures was counted, of the clock's Elapsed
@@ -83,7 +85,8 @@ type holding struct {
 // New returns the backend of a lock directory. It creates a missing one with mode 0700 and calls
 // Options.Created, but it creates no parent. It returns locking.ErrUnfit if the parent is missing or has
 // locks of its own, and for a directory that another user owns, reads, writes or searches (section 12.1), or that can't be locked by flock. An observing intent creates nothing.
-func New(dir string, opts Options) (*Backend, error) {
+func New(dir string, opts Options) (b *Backend, err error) {
+	defer lockfile.Classify(&err)
 	host, _ := os.Hostname()
 	opts.Actor = cmp.Or(opts.Actor, "repolock")
 	opts.Intent = cmp.Or(opts.Intent, "command")
@@ -107,9 +110,9 @@ func New(dir string, opts Options) (*Backend, error) {
 	if _, ours := opts.Metadata[HandleField]; ours {
 		return nil, fmt.Errorf("the metadata of the lock has the field %s, which is written by this package: rename it", HandleField)
 	}
-	b := &Backend{dir: dir, opts: opts, held: map[string]*holding{}}
+	b = &Backend{dir: dir, opts: opts, held: map[string]*holding{}}
 	if err := b.prepare(); err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
 	return b, nil
 }

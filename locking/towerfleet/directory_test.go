@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -232,9 +233,7 @@ func TestInspect(t *testing.T) {
 func TestCleanup(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		if _, err := b.temp("n", []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, os.WriteFile(b.temp("n"), []byte("{}"), 0o600))
 		if locks, _ := filepath.Glob(w.path("[^.]*")); len(locks) > 0 {
 			t.Errorf("%q", locks)
 		}
@@ -258,7 +257,7 @@ func TestFlock(t *testing.T) {
 			t.Errorf("%v %v", ok, err)
 		}
 		w.left(0)
-		time.AfterFunc(flockPatience/2, unlock)
+		time.AfterFunc(flock.Patience/2, unlock)
 		lockcheck.Acquire(w, b, "n", 0)
 	})
 }

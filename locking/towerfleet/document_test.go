@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 )
@@ -114,13 +115,13 @@ func TestDocumentsJSON(t *testing.T) {
 		thief := s.backend("req_new456", true)
 		h = lockcheck.Acquire(w, thief, theLock, 0)
 		s.same(w.events[0], `"event": "lock_stolen"`, 1, "sha256:abc123...", sum(old))
-		assert.That(t, len(w.events) == 2 && w.events[1].(Acquired).RequestID == "req_new456", "%v", w.events)
+		assert.That(t, len(w.events) == 2 && w.events[1].(audit.Record).RequestID == "req_new456", "%v", w.events)
 		lockcheck.Release(w, thief, h)
 
 		for i, c := range []struct {
 			acquired string
 			result   Result
-		}{{"10:30:00", Success}, {"10:35:00", Failure("deploy_manifests")}} {
+		}{{"10:30:00", Result{}}, {"10:35:00", Result{Failed: true, Step: "deploy_manifests"}}} {
 			s.at(c.acquired)
 			b := s.backend("req_abc123", false)
 			h := lockcheck.Acquire(w, b, theLock, time.Hour)
@@ -151,25 +152,6 @@ func TestDocumentsJSON(t *testing.T) {
 			t.Errorf("%s\nwant\n%s", ours, want)
 		}
 	})
-}
-
-// TestAuditTo: an event is one line of JSON.
-func TestAuditTo(t *testing.T) {
-	var out bytes.Buffer
-	in(t, func(w *world) {
-		b := w.backend(Options{Audit: AuditTo(&out)})
-		h := lockcheck.Acquire(w, b, "n", 0)
-		lockcheck.Release(w, b, h)
-	})
-	lines := strings.Split(out.String(), "\n")
-	if len(lines) != 3 || lines[2] != "" {
-		t.Fatalf("%q", lines)
-	}
-	for i, kind := range []string{"lock_acquired", "lock_released"} {
-		if !json.Valid([]byte(lines[i])) || !strings.HasPrefix(lines[i], `{"event":"`+kind+`",`) {
-			t.Errorf("%q", lines[i])
-		}
-	}
 }
 
 // TestDocument: the copy of the specification is as its authors published it.

@@ -4,100 +4,72 @@ import (
 	"bytes"
 	"cmp"
 	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
+	"syscall"
 
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/internal/lockfile"
+	"github.com/repolock/repolock/locking"
 )
 
 // file is a lock file, or the temporary file of another program.
 type file struct {
-	path     string
-	data     []byte
-	record   *record // nil if there is trouble
-	trouble  string
-	modified time.Time
-	size     int64
-	// irregular is set for what is no regular file.
-	irregular bool
+	*lockfile.File
+	record *record // nil if there is Trouble
 }
-
-// isHeartbeat reports whether a file is what the script's mv is to put in the lock's place.
-func (f *file) isHeartbeat() bool { return strings.HasSuffix(f.path, ".lock.heartbeat.tmp") }
 
 // read returns the lock file of a name, or nil if there is none. A file that isn't a lock's is
 // no error but trouble: it is held.
 func read(path, name string) (*file, error) {
-	info, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
+	there, err := lockfile.Read(path, maxSize)
 	if err != nil {
 		return nil, fmt.Errorf("lock file %s can't be read: %w", path, err)
 	}
-	f := &file{path: path, modified: info.ModTime(), size: info.Size()}
-	if !info.Mode().IsRegular() {
-		f.trouble, f.irregular = "it is no regular file", true
-		return f, nil
-	}
-	open, err := os.OpenFile(path, os.O_RDONLY|noFollow, 0)
-	if errors.Is(err, fs.ErrNotExist) {
+	if there == nil {
 		return nil, nil
 	}
-	if err != nil {
-		f.trouble = text.Line(err.Error())
-		return f, nil
-	}
-	defer open.Close()
-	if f.data, err = io.ReadAll(io.LimitReader(open, maxSize+1)); err != nil {
-		return nil, fmt.Errorf("lock file %s can't be read: %w", path, err)
-	}
-	if len(f.data) > maxSize {
-		f.trouble = "it is larger than 1 MiB"
-		return f, nil
-	}
-	if f.record, err = parse(f.data, name); err != nil {
-		f.record, f.trouble = nil, err.Error()
+	f := &file{File: there}
+	if f.Trouble == "" {
+		if f.record, err = parse(f.Body, name); err != nil {
+			f.record, f.Trouble = nil, err.Error()
+		}
 	}
 	return f, nil
+}
+
+// isHeartbeat reports whether a file is what the script's mv is to put in the lock's place.
+func (f *file) isHeartbeat() bool { return strings.HasSuffix(f.Path, ".lock.heartbeat.tmp") }
+
+func (f *file) same(other *file) bool { return bytes.Equal(f.Body, other.Body) }
+
+// hash is of the file's bytes.
+func (f *file) hash() string { return hash(f.Body) }
+
+// revision is the file's hash; for a file that can't be read, of what is known of it.
+func (f *file) revision() string {
+	if f.record != nil {
+		return f.hash()
+	}
+	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Trouble, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
+}
+
+func hash(b []byte) string {
+	sum := sha256.Sum256(b)
+	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
 // ours marks the temporary files of this package. The script's *.lock doesn't match them.
 const ours = ".repolock-tmp"
 
-// temp writes a temporary file beside a lock. The file is synced, so that a lock that is there
-// after a power cut is complete.
-func (b *Backend) temp(name string, data []byte) (path string, err error) {
-	path = filepath.Join(b.dir, "."+name+".lock."+rand.Text()+ours)
-	if err := write(path, data); err != nil {
-		return "", fmt.Errorf("file %s for lock %s wasn't written: %w", path, name, err)
-	}
-	return path, nil
-}
-
-// write creates a file, or leaves none.
-func write(path string, data []byte) error {
-	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Sync()
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		_ = os.Remove(path)
-	}
-	return err
+// temp returns the name of a temporary file beside a lock.
+func (b *Backend) temp(name string) string {
+	return filepath.Join(b.dir, "."+name+".lock."+rand.Text()+ours)
 }
 
 // Tests make these fail.
@@ -109,98 +81,77 @@ var (
 
 // create makes the lock file of a name in one step. It reports false if there is one.
 func (b *Backend) create(name string, data []byte) (bool, error) {
-	temp, err := b.temp(name, data)
-	if err != nil {
-		return false, err
-	}
-	defer os.Remove(temp)
-	err = link(temp, b.path(name))
-	if err != nil && noLinks(err) {
-		err = write(b.path(name), data)
-	}
+	f, err := lockfile.Create(b.path(name), b.temp(name), data, 0o600, link)
 	if errors.Is(err, fs.ErrExist) {
-		// On NFS the reply of a link that was made can be lost.
-		now, err := read(b.path(name), name)
-		return now != nil && bytes.Equal(now.data, data), err
+		return false, nil
 	}
 	if err != nil {
 		return false, fmt.Errorf("lock file %s wasn't created: %w", b.path(name), err)
 	}
+	f.Open.Close()
 	return true, nil
 }
 
 // replace puts new content in the place of the lock file that the caller has seen, if the file
 // in place satisfies old at the moment of the replacement. It reports false if it doesn't.
 // The caller has the flock.
-func (b *Backend) replace(name string, data []byte, old func(*file) bool) (bool, error) {
-	temp, err := b.temp(name, data)
+//
+// It swaps the two files, looks at the one that it got, and swaps another program's back. Before
+// that is back, its program can remove what it takes for its lock, and a third can create one: then
+// the swap gets that third lock, which goes back too. So the swaps end when they get what they put in.
+func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bool, err error) {
+	path, temp := b.path(name), b.temp(name)
+	f, err := lockfile.Write(temp, data, 0o600)
 	if err != nil {
-		return false, err
+		return false, fmt.Errorf("file %s for lock %s wasn't written: %w", temp, name, err)
 	}
-	path := b.path(name)
-	err = exchange(temp, path)
-	if err == nil {
-		ok, err := b.settleSwap(name, temp, data, old)
-		if err == nil { // otherwise it can be the lock of another holder
+	f.Open.Close()
+	var got *file // in temp: what the last swap got
+	defer func() {
+		if got == nil || err == nil { // otherwise it can be the lock of another holder
 			_ = os.Remove(temp)
 		}
-		return ok, err
-	}
-	defer os.Remove(temp)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return false, nil
-	case noSwap(err):
-		return b.overwrite(name, temp, old)
-	default:
-		return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
+	}()
+	for put := data; ; {
+		err := exchange(temp, path)
+		switch {
+		case errors.Is(err, fs.ErrNotExist): // it was removed in the meantime
+			return false, nil
+		case err != nil && got != nil:
+			return false, fmt.Errorf("lock file %s has replaced that of another holder, which can't be put back: %w", path, err)
+		case err != nil && noSwap(err):
+			return b.overwrite(name, temp, old)
+		case err != nil:
+			return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
+		}
+		last := got
+		if got, err = read(temp, name); err != nil || got == nil {
+			got = &file{}
+			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w", path, cmp.Or(err, fs.ErrNotExist))
+		}
+		switch {
+		case last == nil && old(got):
+			return true, nil
+		case last == nil:
+		case bytes.Equal(got.Body, put), sameHandle(got, data, name): // a script's heartbeat can have changed ours
+			return false, nil
+		default:
+			put = last.Body
+		}
 	}
 }
 
-// settleSwap looks at the file that a swap got, and puts another program's back. Before it is
-// back that program can remove what it takes for its lock, and a third can create one: then
-// the swap gets that third lock, which goes back too. So the swaps end when they get what they
-// put in.
-func (b *Backend) settleSwap(name, temp string, data []byte, old func(*file) bool) (bool, error) {
-	path := b.path(name)
-	got, err := read(temp, name)
-	if err != nil || got == nil {
-		return false, fmt.Errorf("the file that was replaced by lock file %s can't be read: %w",
-			path, cmp.Or(err, fs.ErrNotExist))
-	}
-	if old(got) {
-		return true, nil
-	}
-	for in := data; ; {
-		put := got.data
-		err := exchange(temp, path)
-		if errors.Is(err, fs.ErrNotExist) { // it was removed in the meantime
-			return false, nil
-		}
-		if err != nil {
-			return false, fmt.Errorf("lock file %s has replaced that of another holder, which can't be put back: %w", path, err)
-		}
-		if got, err = read(temp, name); err != nil || got == nil {
-			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w",
-				path, cmp.Or(err, fs.ErrNotExist))
-		}
-		// A script's heartbeat can have changed ours.
-		if bytes.Equal(got.data, in) || sameHandle(got, data, name) {
-			return false, nil
-		}
-		in = put
-	}
+// noSwap reports whether a swap failed because the kernel or the file system has none.
+func noSwap(err error) bool {
+	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
 // overwrite is replace for systems that can't swap files.
 func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, error) {
 	path := b.path(name)
 	now, err := read(path, name)
-	if err != nil {
+	if now == nil || err != nil || !old(now) {
 		return false, err
-	}
-	if now == nil || !old(now) {
-		return false, nil
 	}
 	if err := os.Rename(temp, path); err != nil {
 		return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
@@ -209,27 +160,27 @@ func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, erro
 }
 
 // rivals returns the temporary files of other programs that are about to become the lock of a
-// name: those of a script's acquisition and of a script's heartbeat. A file whose request is
-// stale can't: its program has ended. One that can't be read is taken to have the default ttl.
-func (b *Backend) rivals(name string) ([]*file, error) {
+// handle's key: those of a script's acquisition and of a script's heartbeat. A file whose request is
+// stale can't: its program has ended. One that can't be read is taken to have the default ttl. A
+// script's heartbeat of the handle's own lock is no rival.
+func (b *Backend) rivals(h locking.Handle) (live []*file, err error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
 		return nil, fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
 	}
-	var live []*file
 	for _, e := range entries {
-		if !strings.HasPrefix(e.Name(), name+".lock.") || !strings.HasSuffix(e.Name(), ".tmp") {
+		if !strings.HasPrefix(e.Name(), h.Key()+".lock.") || !strings.HasSuffix(e.Name(), ".tmp") {
 			continue
 		}
-		f, err := read(filepath.Join(b.dir, e.Name()), name)
+		f, err := read(filepath.Join(b.dir, e.Name()), h.Key())
 		if err != nil {
 			return nil, err
 		}
 		now := b.opts.Clock.Now()
 		switch {
-		case f == nil:
+		case f == nil, b.mine(f, h):
 		case f.record != nil && f.record.stale(now):
-		case f.record == nil && now.Sub(f.modified) > DefaultTTL:
+		case f.record == nil && now.Sub(f.Info.ModTime()) > DefaultTTL:
 		default:
 			live = append(live, f)
 		}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking"
 )
 
 // HeldError is returned by Acquire when another holder has the lock, also if that lock is stale
@@ -21,13 +23,12 @@ type HeldError struct {
 	// Trouble is why the file can't be read. Such a lock is held, and is never stolen.
 	Trouble string
 
-	record   record // zero if Trouble is set
-	now      time.Time
-	revision string
+	record record // zero if Trouble is set
+	now    time.Time
 }
 
 func newHeld(name string, f *file, now time.Time) *HeldError {
-	e := &HeldError{Name: name, Path: text.Escape(f.path), Trouble: f.trouble, now: now, revision: f.revision()}
+	e := &HeldError{Name: name, Path: text.Escape(f.Path), Trouble: f.Trouble, now: now}
 	if f.record != nil {
 		e.record, e.Stale = *f.record, f.record.stale(now)
 	}
@@ -50,7 +51,8 @@ func (e *HeldError) Error() string {
 		e.Name, e.Path, holder, r.LastHeartbeatAt)
 }
 
-type blockedBy struct {
+// heldBy is the holder in the specification's lock_blocked, and the first part of it in lock_stolen.
+type heldBy struct {
 	RequestID       string `json:"request_id"`
 	Actor           string `json:"actor"`
 	Intent          string `json:"intent"`
@@ -58,37 +60,47 @@ type blockedBy struct {
 	LastHeartbeatAt string `json:"last_heartbeat_at"`
 }
 
-type staleOf struct {
-	RequestID string `json:"request_id"`
-	Actor     string `json:"actor"`
-	HostID    string `json:"host_id"`
-	PID       int    `json:"pid"`
+func (r *record) heldBy() heldBy {
+	return heldBy{r.RequestID, r.Actor, r.Intent, r.CreatedAt, r.LastHeartbeatAt}
 }
 
 // MarshalJSON returns the specification's answer to a refused execution. If the file can't be
 // read, the fields of held_by are empty and the suggestion says what to do.
 func (e *HeldError) MarshalJSON() ([]byte, error) {
-	r := &e.record
-	if e.Stale {
-		return json.Marshal(struct {
-			Error      string  `json:"error"`
-			LockName   string  `json:"lock_name"`
-			StaleSince string  `json:"stale_since"`
-			AgeSeconds int64   `json:"age_seconds"`
-			TTLSeconds int64   `json:"ttl_seconds"`
-			HeldBy     staleOf `json:"held_by"`
-			Suggestion string  `json:"suggestion"`
-		}{"lock_stale", e.Name, formatTime(r.beat.Add(r.ttl())), r.age(e.now), r.TTLSeconds,
-			staleOf{r.RequestID, r.Actor, r.HostID, r.PID}, "Use --force-lock to acquire (stale lock will be logged)"})
+	type holder struct {
+		RequestID string `json:"request_id"`
+		Actor     string `json:"actor"`
+		HostID    string `json:"host_id"`
+		PID       int    `json:"pid"`
 	}
-	suggestion := "Wait for completion or use --force-lock if stale"
-	if e.Trouble != "" {
-		suggestion = "Look at " + e.Path + ", which can't be read: " + e.Trouble
+	answer := struct {
+		Error    string `json:"error"`
+		LockName string `json:"lock_name"`
+		audit.Staleness
+		TTLSeconds int64  `json:"ttl_seconds,omitempty"`
+		HeldBy     any    `json:"held_by"`
+		Suggestion string `json:"suggestion"`
+	}{Error: "lock_blocked", LockName: e.Name, HeldBy: e.record.heldBy(), Suggestion: "Wait for completion or use --force-lock if stale"}
+	switch r := &e.record; {
+	case e.Trouble != "":
+		answer.Suggestion = "Look at " + e.Path + ", which can't be read: " + e.Trouble
+	case e.Stale:
+		since := r.beat.Add(r.ttl()).Truncate(time.Second)
+		answer.Error, answer.Staleness, answer.TTLSeconds = "lock_stale", audit.Staleness{StaleSince: &since, AgeSeconds: r.age(e.now)}, r.TTLSeconds
+		answer.HeldBy = holder{r.RequestID, r.Actor, r.HostID, r.PID}
+		answer.Suggestion = "Use --force-lock to acquire (stale lock will be logged)"
 	}
-	return json.Marshal(struct {
-		Error      string    `json:"error"`
-		LockName   string    `json:"lock_name"`
-		HeldBy     blockedBy `json:"held_by"`
-		Suggestion string    `json:"suggestion"`
-	}{"lock_blocked", e.Name, blockedBy{r.RequestID, r.Actor, r.Intent, r.CreatedAt, r.LastHeartbeatAt}, suggestion})
+	return json.Marshal(answer)
+}
+
+func (e *HeldError) info(revision string) *locking.Info {
+	i := &locking.Info{Key: e.Name, Stale: e.Stale, Trouble: e.Trouble, Revision: revision}
+	if r := &e.record; e.Trouble == "" {
+		i.Holder = fmt.Sprintf("%s (intent %s, by %s)",
+			r.RequestID, text.Or(r.Intent, "unknown"), text.Or(r.Actor, "unknown"))
+		i.Host, i.PID, i.TTL = text.Brief(r.HostID), r.PID, r.ttl()
+		i.Request, i.Actor, i.Intent = r.RequestID, r.Actor, r.Intent
+		i.Acquired, i.Renewed = r.created, r.beat
+	}
+	return i
 }

@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 )
@@ -73,6 +74,15 @@ func (w *world) left(events int, names ...string) {
 	w.Helper()
 	if files := w.files(); !slices.Equal(files, names) || len(w.events) != events {
 		w.Errorf("left %q, want %q; %d events, want %d: %v", files, names, len(w.events), events, w.events)
+	}
+}
+
+// stolen requires that the first event is lock_stolen, of this request.
+func (w *world) stolen(request, reason string) {
+	w.Helper()
+	e, ok := w.events[0].(audit.Record)
+	if !ok || e.Event != audit.Stolen || e.Reason != reason || !strings.HasPrefix(string(e.PreviousLock), `{"request_id":"`+request+`",`) {
+		w.Errorf("%+v", w.events[0])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -121,9 +122,9 @@ func TestHeartbeatFails(t *testing.T) {
 			assert.That(t, len(w.events) == want, "after %d: %v", i, w.events)
 		}
 		w.left(2, "n.lock")
-		e := w.events[0].(HeartbeatFailed)
-		want := HeartbeatFailed{Event{"heartbeat_failed", b.opts.RequestID, e.Timestamp, "n"}, w.path("n.lock"), 3, "EACCES: permission denied"}
-		assert.That(t, e == want, "%+v, want %+v", e, want)
+		e := w.events[0].(audit.Record)
+		assert.Equal(t, e, audit.Record{Event: "heartbeat_failed", RequestID: b.opts.RequestID, Timestamp: e.Timestamp, LockName: "n",
+			LockPath: w.path("n.lock"), Failures: 3, Error: "EACCES: permission denied"})
 	})
 }
 
@@ -369,9 +370,7 @@ func TestBreak(t *testing.T) {
 			t.Errorf("a free one: %v %v", ok, err)
 		}
 		w.left(1)
-		if e := w.events[0].(Stolen); e.Reason != "stale_lock_forced" || e.PreviousLock.RequestID != "req_2" {
-			t.Errorf("%+v", e)
-		}
+		w.stolen("req_2", "stale_lock_forced")
 	})
 }
 

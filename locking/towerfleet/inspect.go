@@ -9,34 +9,27 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the holder of a lock, also for an observing intent. The holder's pid is for
-// people: no pid makes a lock stale (section 12.3).
-func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
-	held, err := b.Blocked(ctx, key)
-	if held == nil || err != nil {
-		return nil, err
-	}
-	return held.info(), nil
-}
-
-// Blocked returns the HeldError that an acquirer without Force would get, or nil if the lock is
-// free. It writes nothing.
-func (b *Backend) Blocked(ctx context.Context, name string) (*HeldError, error) {
-	if err := CheckName(name); err != nil {
+// Inspect returns the holder of a lock, also for an observing intent: the one for which an acquirer
+// without Force is refused. The holder's pid is for people: no pid makes a lock stale (section 12.3).
+func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, err error) {
+	defer lockfile.Classify(&err)
+	if err := b.check(key, false); err != nil {
 		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	now, err := b.holder(name)
+	now, err := b.holder(key)
 	if now == nil || err != nil {
-		return nil, classify(err)
+		return nil, err
 	}
-	return newHeld(name, now, b.opts.Clock.Now()), nil
+	return newHeld(key, now, b.opts.Clock.Now()).info(now.revision()), nil
 }
 
 // holder returns the lock file of a name or, without one, the temporary file of a request that
@@ -46,7 +39,7 @@ func (b *Backend) holder(name string) (*file, error) {
 	if now != nil || err != nil {
 		return now, err
 	}
-	rivals, err := b.rivals(name)
+	rivals, err := b.rivals(locking.NewHandle(name, 0))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil // no directory has no locks
 	}
@@ -56,21 +49,10 @@ func (b *Backend) holder(name string) (*file, error) {
 	return rivals[0], nil
 }
 
-func (e *HeldError) info() *locking.Info {
-	i := &locking.Info{Key: e.Name, Stale: e.Stale, Trouble: e.Trouble, Revision: e.revision}
-	if r := &e.record; e.Trouble == "" {
-		i.Holder = fmt.Sprintf("%s (intent %s, by %s)",
-			r.RequestID, text.Or(r.Intent, "unknown"), text.Or(r.Actor, "unknown"))
-		i.Host, i.PID, i.TTL = text.Brief(r.HostID), r.PID, r.ttl()
-		i.Request, i.Actor, i.Intent = r.RequestID, r.Actor, r.Intent
-		i.Acquired, i.Renewed = r.created, r.beat
-	}
-	return i
-}
-
 // Cleanup removes the temporary files of repolocks that were killed in a critical section. It
 // leaves those of other programs, and stale locks, as they are.
-func (b *Backend) Cleanup(ctx context.Context) error {
+func (b *Backend) Cleanup(ctx context.Context) (err error) {
+	defer lockfile.Classify(&err)
 	if b.opts.Mode == Observe {
 		return nil
 	}
@@ -81,15 +63,72 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	defer unlock() // without which no repolock has a temporary file
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
-		return classify(fmt.Errorf("lock directory %s can't be read: %w", b.dir, err))
+		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
 	}
 	for _, e := range entries {
 		if !strings.HasPrefix(e.Name(), ".") || !strings.HasSuffix(e.Name(), ours) {
 			continue
 		}
 		if err := os.Remove(filepath.Join(b.dir, e.Name())); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return classify(fmt.Errorf("temporary file %s wasn't removed: %w", text.Escape(e.Name()), err))
+			return fmt.Errorf("temporary file %s wasn't removed: %w", text.Escape(e.Name()), err)
 		}
 	}
 	return nil
+}
+
+// ErrLive is returned when a lock can't be broken because its holder lets it live (section 7.1).
+var ErrLive error = fault.LockLive
+
+// Break removes the lock that Inspect has described, and emits lock_stolen. It removes a stale
+// lock, and one that can't be read unless stale is set: a person has looked at that file. For
+// another lock it returns ErrLive or, if stale is set, reports false. It removes nothing but
+// regular files. It reports false if the file has changed since Inspect.
+func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok bool, err error) {
+	defer lockfile.Classify(&err)
+	name := seen.Key
+	if err := b.check(name, true); err != nil {
+		return false, err
+	}
+	unlock, err := b.exclusive(ctx)
+	if err != nil {
+		return false, err
+	}
+	defer unlock()
+	now, err := b.holder(name)
+	if err != nil || now == nil {
+		return false, err
+	}
+	held := newHeld(name, now, b.opts.Clock.Now())
+	switch {
+	case stale && !held.Stale:
+		return false, nil
+	case !held.Stale && held.Trouble == "":
+		return false, fmt.Errorf("%w: %w", ErrLive, held)
+	case seen.Revision != now.revision():
+		return false, nil
+	case !now.Info.Mode().IsRegular():
+		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", held.Path, now.Trouble)
+	}
+	if now.Path == b.path(name) { // steal it, so that no other program is allowed to steal it before it is gone
+		data, err := b.content(locking.NewHandle(name, DefaultTTL))
+		if err != nil {
+			return false, err
+		}
+		if ok, err := b.replace(name, data, now.same); !ok || err != nil {
+			return false, err
+		}
+		b.emitStolen(name, now)
+	}
+	// A script whose temporary file it was can't move that any more, and is refused.
+	err = remove(now.Path)
+	if errors.Is(err, fs.ErrNotExist) && now.Path != b.path(name) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("file %s of lock %s wasn't removed; remove it by hand: %w", held.Path, name, err)
+	}
+	if now.Path != b.path(name) {
+		b.emitStolen(name, now)
+	}
+	return true, nil
 }

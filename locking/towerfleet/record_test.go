@@ -13,6 +13,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
@@ -167,7 +168,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			seen = lockcheck.Seen(w, b, "n")
 			breaks(false, true)
 			w.left(1)
-			hash := w.events[0].(Stolen).PreviousLockHash
+			hash := w.events[0].(audit.Record).PreviousLockHash
 			assert.That(t, len(text) >= maxSize || hash == sum("{"+text), "%s: %s", why, hash)
 			stolen := `{"event":"lock_stolen","request_id":"` + b.opts.RequestID + `","timestamp":"` + formatTime(time.Now()) + `","lock_name":"n",` +
 				`"previous_lock":{"request_id":"","actor":"","intent":"","created_at":"","last_heartbeat_at":"","host_id":"","pid":0},` +

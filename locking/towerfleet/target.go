@@ -62,6 +62,3 @@ func Parse(raw string) (Target, error) {
 func (t Target) String() string {
 	return Scheme + ":" + strings.TrimSuffix(filepath.ToSlash(t.Dir), "/") + "/" + t.Name
 }
-
-// Open is New for the directory of a target. Its methods take Name as the key.
-func Open(t Target, opts Options) (*Backend, error) { return New(t.Dir, opts) }

@@ -32,10 +32,8 @@ func (f *fleet) listen(record func(event any)) { f.record.Store(&record) }
 // Release implements locking.Backend. A lock that is released before the work has ended
 // wasn't needed: another of the set was refused.
 func (f *fleet) Release(ctx context.Context, h locking.Handle) error {
-	if f.failed.Load() {
-		return f.ReleaseAfter(ctx, h, towerfleet.Failure(f.step))
-	}
-	return f.ReleaseAfter(ctx, h, towerfleet.Success)
+	result := towerfleet.Result{Failed: f.failed.Load(), Step: f.step}
+	return f.ReleaseAfter(ctx, h, result)
 }
 
 func (f *fleet) finish(success bool) { f.failed.Store(!success) }

@@ -16,7 +16,7 @@ func parseTowerFleet(raw string) (Target, error) {
 		ttl:   towerfleet.DefaultTTL,
 		open: func(r Request) (l Lock, err error) {
 			f := &fleet{step: r.Operation}
-			f.Backend, err = towerfleet.Open(t, towerfleet.Options{
+			f.Backend, err = towerfleet.New(t.Dir, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
 				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit, Metadata: metadata(r.Metadata),
 				Created: func(string) {
@@ -35,7 +35,7 @@ func parseBeads(raw string) (Target, error) {
 	return Target{
 		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir), Stays: true},
 		open: func(r Request) (l Lock, err error) {
-			b, err := beads.Open(t, beads.Options{Version: r.Version})
+			b, err := beads.New(t.Dir, beads.Options{Version: r.Version})
 			if err != nil {
 				return l, err
 			}
