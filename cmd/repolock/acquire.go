@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"os/signal"
 	"path/filepath"
@@ -300,19 +299,11 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 }
 
 func failure(r *reporter, err error) json.RawMessage {
-	raw, err := json.Marshal(newJSONError(r, noSocket(err)))
+	raw, err := json.Marshal(newJSONError(r, err))
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
 	return raw
-}
-
-// noSocket adds what to do if there can be no directory for the keeper's socket.
-func noSocket(err error) error {
-	if _, unmade := errors.AsType[*fs.PathError](err); unmade && errors.Is(err, daemon.ErrDir) {
-		return fault.Advise(err, "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own")
-	}
-	return err
 }
 
 type keeperError struct{ jsonError }

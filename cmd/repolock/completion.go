@@ -88,7 +88,7 @@ func completions(words []string) []string {
 
 // helpTopics returns what help has a text on, with a tab and what it is.
 func helpTopics() (all []string) {
-	for _, c := range commands {
+	for _, c := range commands() {
 		if c.tag != hidden {
 			all = append(all, c.name+"\t"+strings.TrimSuffix(c.help, "."))
 		}

@@ -135,18 +135,17 @@ func left(i replock.Info) string {
 // refusal is the text of a HeldError for people: the lock, how many hold it, and the first of them.
 // It leaves out the keys, which Error has.
 func refusal(e session.HeldError) string {
-	does := "is locked"
-	if e.Place.Repo == "" || e.Place.Name != "" {
-		does = "is held"
+	is, by := "locked", " by "
+	switch {
+	case e.More == 0 && onlyWaiters(e.Holders):
+		is, by = "reserved", " for "
+	case e.Place.Repo == "" || e.Place.Name != "":
+		is = "held"
 	}
 	if e.Waited >= time.Second/2 {
-		does = strings.Replace(does, "is", "is still", 1) + " after " + text.Duration(e.Waited)
+		is = "still " + is + " after " + text.Duration(e.Waited)
 	}
-	by := " by "
-	if e.More == 0 && onlyWaiters(e.Holders) {
-		does, by = strings.Replace(strings.Replace(does, "locked", "reserved", 1), "held", "reserved", 1), " for "
-	}
-	s := e.Place.Title() + " " + does + by + holders(e.Holders, e.More, 0)
+	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0)
 	if e.Err != nil {
 		s += "; stopped waiting: " + text.Error(e.Err)
 	}

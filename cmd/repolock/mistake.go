@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -72,7 +73,7 @@ func unexpected(ctx *kong.Context, args []string) error {
 // notACommand returns the error of a first word that is no command of repolock. Often it is the
 // program that was to be run, or what another tool calls the same thing.
 func notACommand(word string, rest []string) error {
-	hint, ours, like := "see repolock help", elsewhere[word], alike(word)
+	hint, ours, like := "see repolock help", meant(elsewhere, word), alike(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && like == "" && runs(word):
 		hint = underLock(word, rest)
@@ -92,7 +93,7 @@ func notACommand(word string, rest []string) error {
 // alike returns the commands that a word can be a misspelling or the beginning of.
 func alike(word string) string {
 	var all []string
-	for _, c := range commands {
+	for _, c := range commands() {
 		if word != "" && c.tag != hidden && (strings.HasPrefix(c.name, word) || distance(c.name, word) <= 2) {
 			all = append(all, c.name)
 		}
@@ -126,15 +127,11 @@ func noCommand(word string, rest []string) error {
 // underLock says how a program is run under a lock.
 func underLock(word string, rest []string) string {
 	subcommand := ""
-	if i := slices.IndexFunc(rest, func(w string) bool { return !strings.HasPrefix(w, "-") }); i >= 0 && slices.Contains(wrapped[:], filepath.Base(word)) {
-		subcommand = rest[i]
+	isFlag := func(w string) bool { return strings.HasPrefix(w, "-") }
+	if words := slices.DeleteFunc(slices.Clone(rest), isFlag); len(words) > 0 && slices.Contains(wrapped[:], filepath.Base(word)) {
+		subcommand = words[0]
 	}
-	operation := "backup"
-	for of, subcommands := range operations {
-		if slices.Contains(subcommands, subcommand) {
-			operation = of
-		}
-	}
+	operation := cmp.Or(meant(operations, subcommand), "backup")
 	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, strings.TrimSpace(word+" "+subcommand))
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // which can have a password
@@ -151,24 +148,50 @@ func runs(word string) bool {
 // wrapped are programs that repolock is mostly wrapped around, installed here or not.
 var wrapped = [...]string{"restic", "borg", "kopia", "rclone", "cloudstic", "rustic", "duplicacy", "rsync"}
 
-// operations are commands of these programs by the command of repolock that they run under. All others
-// run under backup.
-var operations = map[string][]string{
-	"restore": {"restore", "extract", "mount", "dump"},
-	"prune":   {"prune", "forget", "compact", "delete", "gc", "maintenance", "rebuild-index", "repair", "recover"},
+// meaning is what words of other programs are called here.
+type meaning struct {
+	ours  string
+	words []string
 }
 
-// elsewhere is what other tools' names for commands of repolock mean here.
-var elsewhere = map[string]string{
-	"unlock": "release (of a script's own lock) or break-lock (of any holder's)",
-	"break":  "break-lock", "rm": "break-lock", "delete": "break-lock", "remove": "break-lock",
-	"lock": "run, or acquire in a script", "exec": "run", "shared": "run --shared", "exclusive": "run --exclusive",
-	"list": "status", "ls": "status", "locks": "status", "list-locks": "status", "show": "status", "who": "status", "info": "status",
-	"watch": "status --watch", "top": "status --watch",
-	"forget": "prune", "gc": "prune", "compact": "prune", "cleanup": "prune",
-	"test": "doctor", "check-store": "doctor", "init": "doctor",
-	"log": "history", "logs": "history", "audit": "history",
-	"config": "repos", "refresh": "renew", "keepalive": "renew",
+// meant returns what a word is called here, or "".
+func meant(table []meaning, word string) string {
+	for _, m := range table {
+		if slices.Contains(m.words, word) {
+			return m.ours
+		}
+	}
+	return ""
+}
+
+// operations are commands of these programs. All others run under backup.
+var operations = []meaning{
+	{"restore", []string{"restore", "extract", "mount", "dump"}},
+	{"prune", []string{"prune", "forget", "compact", "delete", "gc", "maintenance", "rebuild-index", "repair", "recover"}},
+}
+
+// elsewhere are other tools' names for commands of repolock.
+var elsewhere = []meaning{
+	{"release (of a script's own lock) or break-lock (of any holder's)", []string{"unlock"}},
+	{"break-lock", []string{"break", "rm", "delete", "remove"}},
+	{"run, or acquire in a script", []string{"lock"}},
+	{"run", []string{"exec"}},
+	{"run --shared", []string{"shared"}},
+	{"run --exclusive", []string{"exclusive"}},
+	{"status", []string{"list", "ls", "locks", "list-locks", "show", "who", "info"}},
+	{"status --watch", []string{"watch", "top"}},
+	{"prune", []string{"forget", "gc", "compact", "cleanup"}},
+	{"doctor", []string{"test", "check-store", "init"}},
+	{"history", []string{"log", "logs", "audit"}},
+	{"repos", []string{"config"}},
+	{"renew", []string{"refresh", "keepalive"}},
+}
+
+// flagsElsewhere are other tools' names for flags.
+var flagsElsewhere = []meaning{
+	{"--wait", []string{"retry-lock", "lock-wait", "lock-timeout", "timeout"}}, // restic, borg, others
+	{"--repo", []string{"repository", "repo-url"}},
+	{"--held-exit-code", []string{"conflict-exit-code"}}, // flock
 }
 
 // distance is the number of letters to insert, delete or replace that makes b of a (Levenshtein).
@@ -198,17 +221,17 @@ func notAFlag(args []string, flag, word string) error {
 	if c, ok := called(args); ok {
 		command = c.name
 	}
-	meant := ""
+	ours := ""
 	switch {
 	case strings.HasPrefix(flag, "--"):
-		meant = similar(command, flag)
+		ours = similar(command, flag)
 	case len(word) > len("-x"):
-		meant = similar(command, "-"+word)
+		ours = similar(command, "-"+word)
 	}
-	if meant == "" {
+	if ours == "" {
 		return fault.New(fault.Usage, "unknown flag %.80s", flag) // not the name of a command
 	}
-	return fault.New(fault.Usage, "unknown flag %.80s: did you mean %s?", flag, meant)
+	return fault.New(fault.Usage, "unknown flag %.80s: did you mean %s?", flag, ours)
 }
 
 // similar returns the flag of a command that a word was probably meant for, or "". It is none that has
@@ -216,7 +239,7 @@ func notAFlag(args []string, flag, word string) error {
 func similar(command, word string) string {
 	word, _, _ = strings.Cut(word, "=")
 	name := strings.TrimPrefix(word, "--")
-	if ours := flagsElsewhere[name]; ours != "" {
+	if ours := meant(flagsElsewhere, name); ours != "" {
 		return ours
 	}
 	best, at := "", 3
@@ -231,13 +254,6 @@ func similar(command, word string) string {
 		}
 	}
 	return best
-}
-
-// flagsElsewhere is what flags of other tools are called here.
-var flagsElsewhere = map[string]string{
-	"retry-lock": "--wait", "lock-wait": "--wait", "lock-timeout": "--wait", "timeout": "--wait", // restic, borg, others
-	"repository": "--repo", "repo-url": "--repo",
-	"conflict-exit-code": "--held-exit-code", // flock
 }
 
 // swallowed returns the hint for a command line without a command, one of whose flags has taken the

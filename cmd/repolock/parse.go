@@ -97,21 +97,22 @@ var groups = [...]struct {
 	}},
 }
 
-var commands = func() (all []entry) {
+func commands() (all []entry) {
 	for _, g := range groups {
 		all = append(all, g.commands...)
 	}
 	return all
-}()
+}
 
 // called returns the command that the arguments might call: the first word that is the name of one.
 func called(args []string) (found entry, ok bool) {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
 	}
+	all := commands()
 	for _, word := range args {
-		if i := slices.IndexFunc(commands, func(c entry) bool { return c.name == word }); i >= 0 {
-			return commands[i], true
+		if i := slices.IndexFunc(all, func(c entry) bool { return c.name == word }); i >= 0 {
+			return all[i], true
 		}
 	}
 	return entry{}, false
@@ -146,7 +147,7 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 // is described by its name and its help alone.
 func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
 	options = slices.Concat(options, mappers(), []kong.Option{vars(), kong.Help(printHelp)})
-	for _, c := range commands {
+	for _, c := range commands() {
 		target := any(&struct{}{})
 		if slices.Contains(words, c.name) {
 			target = reflect.New(reflect.TypeOf(c.command)).Interface()
@@ -165,7 +166,7 @@ func model() *kong.Application { return newParser(&global{}, names()).Model }
 
 // names are the names of all commands.
 func names() (all []string) {
-	for _, c := range commands {
+	for _, c := range commands() {
 		all = append(all, c.name)
 	}
 	return all

@@ -11,6 +11,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"syscall"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // socketDir returns the directory in which keepers listen, and makes it if need be. It belongs
@@ -52,7 +54,7 @@ func directory(suffix string) (dir string, temporary bool) {
 func made(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%w: %w", ErrDir, err)
+		return unmade(err)
 	}
 	unfit := private(dir, os.Geteuid())
 	if err == nil && unfit != nil {
@@ -78,15 +80,20 @@ const maxPath = 103
 // fits reports whether the path of a socket in a directory is short enough.
 func fits(dir string) bool { return len(dir)+len("/")+tokenLength <= maxPath }
 
+// unmade returns the error of a directory that could not be made or examined.
+func unmade(err error) error {
+	return fault.Advise(fmt.Errorf("%w: %w", ErrDir, err), "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own")
+}
+
 // private returns an error if other users can use a directory or replace it.
 func private(dir string, uid int) error {
 	info, err := os.Lstat(dir)
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDir, err)
+		return unmade(err)
 	}
 	parent, err := os.Stat(filepath.Dir(dir))
 	if err != nil {
-		return fmt.Errorf("%w: %w", ErrDir, err)
+		return unmade(err)
 	}
 	const others = 0o022 // may write
 	switch {
