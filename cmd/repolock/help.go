@@ -104,9 +104,10 @@ func nodeOf(app *kong.Application, name string) *kong.Node {
 // share the common ones have a line each, and the rare ones are named.
 func commandHelp(node *kong.Node) string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: repolock %s\n\n%s\n\n", usage(node), text.Wrap(node.Help, helpWidth, ""))
-	listed, _ := called([]string{node.Name})
-	fmt.Fprintf(&b, "  %s\n  %s\n", listed.example, listed.second)
+	fmt.Fprintf(&b, "Usage: repolock %s\n", usage(node))
+	if listed, _ := called([]string{node.Name}); listed.example != "" { // a hidden command has none
+		fmt.Fprintf(&b, "\n%s\n\n  %s\n  %s\n", text.Wrap(node.Help, helpWidth, ""), listed.example, listed.second)
+	}
 	if node.Detail != "" {
 		for paragraph := range strings.SplitSeq(node.Detail, "\n\n") {
 			if !strings.HasPrefix(paragraph, " ") { // a command line
@@ -198,6 +199,9 @@ const flagColumn = 29
 func described(f *kong.Flag, help string) string {
 	name := "  " + man.Names(f)
 	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", flagColumn))
+	if help == "" { // of a hidden command
+		return name + "\n"
+	}
 	if len(name)+2 > flagColumn {
 		return name + "\n" + lines + "\n"
 	}

@@ -88,6 +88,8 @@ func TestHelpHasDefaults(t *testing.T) {
 	flags := helpOf(t, "flags")
 	assert.That(t, strings.Contains(flags, "when the lock is held, 75"), "--held-exit-code has no default:\n%s", flags)
 	for _, node := range model().Children {
+		code, help, _ := call(node.Name, "--help") // a hidden command's too
+		assert.That(t, code == 0 && !strings.Contains(help, "\n\n\n"), "%s --help: exit code %d: %q", node.Name, code, help)
 		for _, example := range examplesOf(node) {
 			assert.That(t, node.Hidden || !strings.Contains(node.Detail, example), "help %s: twice %s", node.Name, example)
 		}
