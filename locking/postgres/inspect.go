@@ -40,16 +40,11 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
-	ctx, exit, err := b.enter(ctx)
-	if err != nil {
-		return nil, err
-	}
-	defer exit()
-	c, err := b.open(ctx, b.purpose("a look at locks"), 0)
+	ctx, c, exit, err := b.look(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("lock %q can't be looked at: %w", key, err)
 	}
-	defer c.leave(ctx)
+	defer exit()
 	row, err := c.query(ctx, holderSQL, key)
 	if err != nil {
 		return nil, b.failed(ctx, fmt.Sprintf("lock %q can't be looked at", key), err)
@@ -58,6 +53,19 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 		return nil, nil
 	}
 	return info(key, row), nil
+}
+
+// look opens a session that doesn't lock. exit ends it.
+func (b *Backend) look(ctx context.Context) (_ context.Context, c *conn, exit func(), err error) {
+	ctx, leave, err := b.enter(ctx)
+	if err != nil {
+		return nil, nil, nil, err
+	}
+	if c, err = b.open(ctx, b.purpose("a look at locks"), 0); err != nil {
+		leave()
+		return nil, nil, nil, err
+	}
+	return ctx, c, func() { c.leave(ctx); leave() }, nil
 }
 
 // ours is the application_name of a Backend.
@@ -103,16 +111,11 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	if began == "" {
 		return false, b.noRights(seen.Key, "the server hides when session "+pid+" began")
 	}
-	ctx, exit, err := b.enter(ctx)
-	if err != nil {
-		return false, err
-	}
-	defer exit()
-	c, err := b.open(ctx, b.purpose("a look at locks"), 0)
+	ctx, c, exit, err := b.look(ctx)
 	if err != nil {
 		return false, fmt.Errorf("lock %q wasn't broken: %w", seen.Key, err)
 	}
-	defer c.leave(ctx)
+	defer exit()
 	broken, err := c.end(ctx, b.options.Clock, seen.Key, pid, began)
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok && said.Code == "42501" {
 		return false, b.noRights(seen.Key, cause(err))

@@ -98,12 +98,9 @@ func Open(t Target, o Options) (*Backend, error) {
 		config.Password = password
 	}
 	config.RuntimeParams = make(map[string]string)
-	config.ConnectTimeout = 0
 	config.DialFunc = new(net.Dialer).DialContext
 	o.SessionPooler = t.SessionPooler
-	b := New(config, o)
-	b.where = t.server()
-	return b, nil
+	return New(config, o), nil
 }
 
 // New returns a backend that connects as a configuration of pgconn says: that of a pgxpool.Pool is

@@ -22,17 +22,17 @@ func tune(c net.Conn, ttl time.Duration) {
 		return
 	}
 	silence := min(max(ttl*11/12, time.Second), maxSilence)
-	idle := min(max(silence/2, time.Second), maxIdle)
-	interval := min(max(silence/12, time.Second), maxIdle)
-	_ = tcp.SetKeepAliveConfig(net.KeepAliveConfig{
-		Enable: true, Idle: idle, Interval: interval, Count: probes(silence, idle, interval),
-	})
+	_ = tcp.SetKeepAliveConfig(probing(silence))
 	setUserTimeout(tcp, silence)
 }
 
-// probes is the number of unanswered probes that reach the silence.
-func probes(silence, idle, interval time.Duration) int {
-	return min(max(int((silence-idle+interval-1)/interval), 1), 127)
+// probing makes a system give up on a peer after a silence: it probes from half of it on, and counts
+// the unanswered probes that reach it.
+func probing(silence time.Duration) net.KeepAliveConfig {
+	idle := min(max(silence/2, time.Second), maxIdle).Truncate(time.Second)
+	interval := min(max(silence/12, time.Second), maxIdle).Truncate(time.Second)
+	count := min(max(int((silence-idle+interval-1)/interval), 1), 127)
+	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: interval, Count: count}
 }
 
 // sessionSettings are those of a session that holds a lock. No timeout ends it but that of a peer that
@@ -41,17 +41,16 @@ func probes(silence, idle, interval time.Duration) int {
 // comes at most a twelfth of the ttl later, or a second.
 func sessionSettings(ttl time.Duration) map[string]string {
 	silence := min(max(ttl, time.Second), maxSilence)
-	idle := min(max(silence/2, time.Second), maxIdle).Truncate(time.Second)
-	interval := min(max(silence/12, time.Second), maxIdle).Truncate(time.Second)
+	probe := probing(silence)
 	return map[string]string{
 		"statement_timeout":                   "0",
 		"lock_timeout":                        "0",
 		"idle_in_transaction_session_timeout": "0",
 		"idle_session_timeout":                "0", // since PostgreSQL 14
 		"transaction_timeout":                 "0", // since PostgreSQL 17
-		"tcp_keepalives_idle":                 strconv.Itoa(int(idle / time.Second)),
-		"tcp_keepalives_interval":             strconv.Itoa(int(interval / time.Second)),
-		"tcp_keepalives_count":                strconv.Itoa(probes(silence, idle, interval)),
+		"tcp_keepalives_idle":                 strconv.Itoa(int(probe.Idle / time.Second)),
+		"tcp_keepalives_interval":             strconv.Itoa(int(probe.Interval / time.Second)),
+		"tcp_keepalives_count":                strconv.Itoa(probe.Count),
 		"tcp_user_timeout":                    strconv.FormatInt(silence.Milliseconds(), 10), // since PostgreSQL 12
 	}
 }

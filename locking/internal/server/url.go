@@ -46,7 +46,7 @@ func (s Syntax) Parse(raw string) (u URL, err error) {
 	}
 	parsed, err := url.Parse(raw)
 	_, after, absolute := strings.Cut(raw, "://")
-	authority, _, _ := strings.Cut(after, "/")
+	authority := after[:strings.IndexAny(after+"/", "/?")]
 	// Programs differ about which of two @ ends the user.
 	if err != nil || !absolute || strings.Count(authority, "@") > 1 || !slices.Contains(s.Schemes, parsed.Scheme) {
 		return u, errors.New("it can't be parsed: write " + s.Form)
