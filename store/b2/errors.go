@@ -12,35 +12,65 @@ import (
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// refusal is an error answer of the server.
+// refusal is an error answer of the server. The zero refusal is none.
 type refusal struct {
-	status  int
-	code    string
-	message string
+	status        int
+	code, message string
 }
 
-// Is reports whether the server is down, or full. An answer with a code is B2's own: it was reached.
-func (e *refusal) Is(target error) bool {
-	switch target {
-	case store.ErrUnreachable:
-		return httptransport.Down(e.status) && e.code == ""
-	case store.ErrFull:
-		return e.status == http.StatusInsufficientStorage || e.code == "storage_cap_exceeded"
+// refuse notes a refusal, and returns its error. An answer with a code is B2's own: the server was reached.
+func (n *note) refuse(status int, code, message, token string) error {
+	n.refusal = refusal{status, spoken(code, token), spoken(message, token)}
+	code = n.refusal.code
+	said := strings.TrimSuffix(strings.TrimSpace(code+": "+n.refusal.message), ":")
+	if code == "" {
+		said = http.StatusText(status)
 	}
-	return false
+	err := fmt.Errorf("the server answers %d %s", status, said)
+	switch {
+	case httptransport.Down(status) && code == "":
+		return store.Unreachable(err)
+	case status == http.StatusInsufficientStorage || code == "storage_cap_exceeded":
+		return fault.As(store.ErrFull, err)
+	}
+	return err
 }
 
-func (e *refusal) Error() string {
-	said := strings.TrimSpace(e.code + ": " + e.message)
-	if e.code == "" {
-		said = http.StatusText(e.status)
+// is reports whether B2 refused a request with a status and one of some codes, or
+// with any code if there are none. An answer without a code isn't B2's.
+func (r refusal) is(status int, codes ...string) bool {
+	return r.status == status && (slices.Contains(codes, r.code) || len(codes) == 0 && r.code != "")
+}
+
+// The refusals that decide what a method does next.
+var (
+	errNoObject  = errors.New("there is no such object")
+	errNoVersion = errors.New("there is no such version")
+	errHidden    = errors.New("there is nothing to hide")
+)
+
+// missing returns one of them, or nil.
+func (r refusal) missing() error {
+	switch {
+	case r.is(http.StatusNotFound):
+		return errNoObject
+	case r.is(http.StatusBadRequest, "file_not_present"):
+		return errNoVersion
+	case r.is(http.StatusBadRequest, "no_such_file", "already_hidden"):
+		return errHidden
 	}
-	return fmt.Sprintf("the server answers %d %s", e.status, strings.TrimSuffix(said, ":"))
+	return nil
+}
+
+// expired reports whether the server no longer accepts the token.
+func (r refusal) expired() bool {
+	return r.is(http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
 }
 
 // exchange sends a request of blazer's, and returns the reason of a failure.
@@ -56,6 +86,7 @@ func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T
 // reason returns why a request failed: the context, the network, or the server.
 func (n *note) reason(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
+		n.refusal = refusal{} // the end counts
 		if n.answered.Load() {
 			return ctx.Err()
 		}
@@ -64,12 +95,11 @@ func (n *note) reason(ctx context.Context, err error) error {
 	if n.err != nil {
 		return n.network(n.err)
 	}
-	var ours *refusal
-	if errors.As(err, &ours) {
-		return err
+	if n.refusal.status != 0 {
+		return err // of post
 	}
 	if status, code, message := base.MsgCode(err); status != 0 {
-		return &refusal{status, spoken(code, n.token), spoken(message, n.token)}
+		return n.refuse(status, code, message, n.token)
 	}
 	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
 }
@@ -104,57 +134,31 @@ func spoken(s, token string) string {
 	return text.Line(s)
 }
 
-// noSession is the reason that a session couldn't begin. A refusal in it isn't one of the
-// request that needed the session.
-type noSession struct{ error }
-
-func (e noSession) Unwrap() error { return e.error }
-
-// asRefusal reports whether B2 refused a request with a status and one of some codes, or
-// with any code if there are none. An answer without a code isn't B2's.
-func asRefusal(err error, status int, codes ...string) bool {
-	var e *refusal
-	if !errors.As(err, &e) || e.status != status || errors.As(err, new(noSession)) {
-		return false
-	}
-	return slices.Contains(codes, e.code) || len(codes) == 0 && e.code != ""
-}
-
-// expired reports whether the server no longer accepts the token.
-func expired(err error) bool {
-	return asRefusal(err, http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
-}
-
 // refusedKey returns the meaning of a refused authorization.
-func refusedKey(err error) error {
-	var e *refusal
+func (r refusal) refusedKey(err error) error {
 	switch {
-	case asRefusal(err, http.StatusUnauthorized):
+	case r.is(http.StatusUnauthorized):
 		return fmt.Errorf("%w: the application key is refused: check %s and %s", store.ErrCredentials, envKeyID, envKey)
-	case errors.As(err, &e) && e.status == http.StatusForbidden:
+	case r.status == http.StatusForbidden:
 		return fmt.Errorf("%w: the application key is refused: %w: check %s and %s", store.ErrCredentials, err, envKeyID, envKey)
-	case errors.As(err, &e) && e.status == http.StatusBadRequest && strings.Contains(e.message, "API version"):
+	case r.status == http.StatusBadRequest && strings.Contains(r.message, "API version"):
 		return fmt.Errorf("%w: the application key needs a newer version of Backblaze's API than repolock speaks: %w: update repolock, or make a key that isn't restricted to buckets", store.ErrConfig, err)
-	case errors.As(err, &e) && !httptransport.Passing(e.status):
+	case r.status != 0 && !httptransport.Passing(r.status):
 		return fmt.Errorf("%w: the application key isn't taken: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
 	}
 	return err
 }
 
 // explain returns the meaning of a refusal of a request that needs a capability.
-func (s *session) explain(capability string, err error) error {
-	var e *refusal
-	if !errors.As(err, &e) {
-		return err
-	}
+func (s *session) explain(capability string, r refusal, err error) error {
 	switch {
-	case e.status == http.StatusUnauthorized && e.code == "unauthorized" && !s.may(capability):
+	case r.status == http.StatusUnauthorized && r.code == "unauthorized" && !s.may(capability):
 		return lacks(capability)
-	case e.status == http.StatusUnauthorized && !expired(err), e.code == "access_denied":
+	case r.status == http.StatusUnauthorized && !r.expired(), r.code == "access_denied":
 		return fmt.Errorf("%w: the application key may not use its capability %s here: %w", store.ErrPermission, capability, err)
-	case e.status == http.StatusForbidden && strings.HasSuffix(e.code, "cap_exceeded"):
-		return fmt.Errorf("a cap of the account is exceeded: %s: %w", strings.TrimSuffix(e.code, "_cap_exceeded"), err)
-	case e.code == "bad_bucket_id":
+	case r.status == http.StatusForbidden && strings.HasSuffix(r.code, "cap_exceeded"):
+		return fmt.Errorf("a cap of the account is exceeded: %s: %w", strings.TrimSuffix(r.code, "_cap_exceeded"), err)
+	case r.code == "bad_bucket_id":
 		return fmt.Errorf("%w: the bucket is gone", store.ErrNotFound)
 	}
 	return err

@@ -5,9 +5,9 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
+	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strconv"
 	"strings"
 	"time"
@@ -35,7 +35,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (_ []byte, o s
 		r, err := in.bucket.DownloadFileByName(ctx, name, 0, 0, false)
 		return download{r, answer}, err
 	})
-	if asRefusal(err, http.StatusNotFound) {
+	if errors.Is(err, errNoObject) {
 		return nil, o, store.ErrNotFound
 	}
 	if err != nil {

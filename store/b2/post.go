@@ -32,5 +32,5 @@ func (s *Store) post(ctx context.Context, in *session, name string, params, resu
 	}
 	var said struct{ Code, Message string }
 	_ = json.NewDecoder(res.Body).Decode(&said)
-	return &refusal{res.StatusCode, spoken(said.Code, in.Token), spoken(said.Message, in.Token)}
+	return noteOf(ctx).refuse(res.StatusCode, said.Code, said.Message, in.Token)
 }

@@ -3,7 +3,6 @@ package b2
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/repolock/repolock/store"
@@ -109,7 +108,7 @@ func (s *Store) copyVersion(ctx context.Context, name string, v version) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, s.post(ctx, in, "b2_copy_file", map[string]any{"sourceFileId": v.id, "fileName": name}, nil)
 	})
-	if asRefusal(err, http.StatusNotFound) {
+	if errors.Is(err, errNoObject) {
 		return s.hide(ctx, name) // it was deleted since
 	}
 	return err

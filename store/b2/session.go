@@ -9,6 +9,7 @@ import (
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -49,11 +50,10 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 		return in, nil // another goroutine was faster
 	}
 	in, err := s.authorize(ctx)
-	if err != nil {
-		return nil, noSession{err}
+	if err == nil {
+		s.current.Store(in)
 	}
-	s.current.Store(in)
-	return in, nil
+	return in, err
 }
 
 // Answered reports whether there was an authorization: then the server was reached, even if
@@ -68,7 +68,7 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 		return base.AuthorizeAccount(ctx, s.keyID, s.key, base.SetAPIBase(s.endpoint), base.Transport(s.transport), base.UserAgent("repolock"))
 	})
 	if err != nil {
-		return nil, refusedKey(err)
+		return nil, n.refusal.refusedKey(err)
 	}
 	s.authorized.Store(true)
 	in := &session{authorization: n.auth}
@@ -80,7 +80,7 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 		return account.ListBuckets(ctx, s.bucket)
 	})
 	if err != nil {
-		return nil, in.explain("listBuckets", err)
+		return nil, in.explain("listBuckets", n.refusal, err)
 	}
 	i := slices.IndexFunc(buckets, func(b *base.Bucket) bool { return b.Name == s.bucket })
 	if i < 0 {
@@ -134,15 +134,16 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		if err := in.covers(name); err != nil {
 			return zero, err
 		}
-		v, err := exchange(ctx, new(note), func(ctx context.Context) (T, error) { return send(ctx, in) })
+		n := new(note)
+		v, err := exchange(ctx, n, func(ctx context.Context) (T, error) { return send(ctx, in) })
 		if err == nil {
 			return v, nil
 		}
-		if !expired(err) || refused != nil {
-			if asRefusal(err, http.StatusBadRequest, "bad_bucket_id") {
+		if !n.refusal.expired() || refused != nil {
+			if n.refusal.is(http.StatusBadRequest, "bad_bucket_id") {
 				s.current.CompareAndSwap(in, nil) // another one of its name can be made
 			}
-			return zero, in.explain(capability, err)
+			return zero, fault.As(n.refusal.missing(), in.explain(capability, n.refusal, err))
 		}
 		refused = in
 	}

@@ -2,6 +2,7 @@ package b2
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -19,6 +20,7 @@ type note struct {
 	err error
 	// answered: there was one, even if it broke off.
 	answered atomic.Bool
+	refusal  refusal
 	// token was sent. The answer might quote it.
 	token string
 	// auth is the answer to an authorization, which blazer doesn't return.
@@ -56,6 +58,14 @@ type bucketInfo struct {
 
 type noteKey struct{}
 
+// noteOf returns the note of a context, or one that nothing reads.
+func noteOf(ctx context.Context) *note {
+	if n, ok := ctx.Value(noteKey{}).(*note); ok {
+		return n
+	}
+	return new(note)
+}
+
 // transport keeps notes of what goes through it.
 type transport struct{ next http.RoundTripper }
 
@@ -63,10 +73,7 @@ type transport struct{ next http.RoundTripper }
 const maxAnswer = 32 << 20
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
-	n, ok := r.Context().Value(noteKey{}).(*note)
-	if !ok {
-		n = new(note)
-	}
+	n := noteOf(r.Context())
 	n.token = r.Header.Get("Authorization")
 	res, err := t.roundTrip(r, n)
 	n.err = err

@@ -53,7 +53,8 @@ func (s *Store) upload(ctx context.Context, name string, body []byte) (version, 
 		if err != nil {
 			return version{}, err
 		}
-		f, err := exchange(ctx, new(note), func(ctx context.Context) (*base.File, error) {
+		n := new(note)
+		f, err := exchange(ctx, n, func(ctx context.Context) (*base.File, error) {
 			sum := sha1.Sum(body)
 			return u.UploadFile(ctx, bytes.NewReader(body), len(body), name, "application/octet-stream", hex.EncodeToString(sum[:]), nil)
 		})
@@ -61,8 +62,8 @@ func (s *Store) upload(ctx context.Context, name string, body []byte) (version, 
 			in.uploads.put(u)
 			return versionOf(f), nil
 		}
-		if again || !expired(err) {
-			return version{}, in.explain("writeFiles", err)
+		if again || !n.refusal.expired() {
+			return version{}, in.explain("writeFiles", n.refusal, err)
 		}
 		in.uploads.empty()
 	}

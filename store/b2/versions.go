@@ -2,8 +2,8 @@ package b2
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"net/http"
 	"time"
 
 	"github.com/Backblaze/blazer/base"
@@ -67,7 +67,7 @@ func (s *Store) removeVersion(ctx context.Context, name string, v version) (remo
 	_, err = call(ctx, s, name, "deleteFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, in.bucket.File(v.id, name).DeleteFileVersion(ctx)
 	})
-	if asRefusal(err, http.StatusBadRequest, "file_not_present") {
+	if errors.Is(err, errNoVersion) {
 		return false, nil
 	}
 	return err == nil, err
@@ -78,7 +78,7 @@ func (s *Store) hide(ctx context.Context, name string) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (*base.File, error) {
 		return in.bucket.HideFile(ctx, name)
 	})
-	if asRefusal(err, http.StatusBadRequest, "no_such_file", "already_hidden", "file_not_present") {
+	if errors.Is(err, errHidden) || errors.Is(err, errNoVersion) {
 		return nil
 	}
 	return err

@@ -145,7 +145,7 @@ var storeMutants = []mutant{
 	{"a throttling store is unreachable", "store/internal/s3api/answers.go",
 		`case httptransport.Down(status) && refusal.Code == "":`, `case httptransport.Down(status):`, test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^503")},
 	{"a throttling B2 is unreachable", "store/b2/errors.go",
-		`httptransport.Down(e.status) && e.code == ""`, `httptransport.Down(e.status)`, test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^503")},
+		`httptransport.Down(status) && code == ""`, `httptransport.Down(status)`, test("./cmd/repolock", "^TestOnlySilenceIsUnreachable$/^503")},
 	{"a proxy that forbids the way is down", "store/internal/httptransport/errors.go",
 		`case Passing(res.StatusCode):`, `case res.StatusCode > 0:`, test("./cmd/repolock", "^TestProxyRefuses$/^403")},
 	{"a proxy that answers for the server isn't named", "store/internal/httptransport/errors.go",
@@ -275,14 +275,14 @@ var storeMutants = []mutant{
 	}`, `in.uploads.put(u)
 	}`, test("./store/b2", "^TestManyExpiredURLs$")},
 	{"an upload URL is used after an error", "store/b2/upload.go",
-		`if again || !expired(err) {`, `if again || !expired(err) {
+		`if again || !n.refusal.expired() {`, `if again || !n.refusal.expired() {
 			in.uploads.put(u)`, test("./store/b2", "^TestUploadURLs$")},
 	{"a changed body is what was stored", "store/b2/get.go",
 		`if got := sha1.Sum(body); err == nil &&`, `if got := sha1.Sum(body); err != nil &&`, test("./store/b2", "^TestBrokenDownloads$")},
 	{"an error shows the token", "store/b2/errors.go",
 		`if token != "" {`, `if token == "" {`, test("./store/b2", "^TestNoSecrets$")},
-	{"a session that can't begin shows that an object is missing", "store/b2/errors.go",
-		`|| errors.As(err, new(noSession)) {`, `{`, test("./store/b2", "^TestAnswers$")},
+	{"a session that can't begin shows that an object is missing", "store/b2/session.go",
+		`in.explain("listBuckets", n.refusal, err)`, `fault.As(n.refusal.missing(), in.explain("listBuckets", n.refusal, err))`, test("./store/b2", "^TestAnswers$")},
 	{"the order of two puts at once is that of their answers", "store/b2/put.go",
 		`if !ok || old.time.Before(v.time) {`, `if !ok || !old.time.Equal(v.time) {`, test("./store/b2", "^TestRemember$")},
 	{"secrets go to any machine in the clear", "store/b2/url.go",
