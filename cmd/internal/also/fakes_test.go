@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
@@ -205,17 +206,17 @@ func (f *fake) other(key string) *other {
 }
 
 // tries acquires a key, and doesn't mind the events.
-func (f *fake) tries(ctx context.Context, key string, wait time.Duration) (session.Lock, error) {
+func (f *fake) tries(ctx context.Context, key string, wait time.Duration) (*lease.Lease, error) {
 	return f.other(key).acquire(ctx, wait, (&record{}).observe)
 }
 
 // acquired acquires a key.
-func acquired(t *testing.T, o *other) (*held, *record) {
+func acquired(t *testing.T, o *other) (*lease.Lease, *record) {
 	t.Helper()
 	r := &record{}
 	lock, err := o.acquire(t.Context(), 0, r.observe)
 	assert.OK(t, err)
-	return lock.(*held), r
+	return lock, r
 }
 
 // set returns a set of keys, in this order.
@@ -228,7 +229,7 @@ func (f *fake) set(wait time.Duration, keys string) *Set {
 }
 
 // holds returns a set that is held.
-func (f *fake) holds(t *testing.T, keys string) (session.Lock, *record) {
+func (f *fake) holds(t *testing.T, keys string) (*lease.Set, *record) {
 	t.Helper()
 	r := &record{}
 	l, err := f.set(0, keys).Acquire(t.Context(), r.observe)

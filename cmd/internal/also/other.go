@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/locking"
@@ -55,7 +56,7 @@ func (o *other) answered() bool { return o.heard.Load() }
 const poll = time.Second
 
 // acquire tries until the lock is held by us, or wait is over.
-func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
 	start, last, observe := o.clock.Elapsed(), "", o.recorded(observe)
 	for {
 		lock, err := o.tryLock(ctx, observe)
@@ -98,7 +99,7 @@ func (o *other) recorded(observe func(events.Event)) func(events.Event) {
 }
 
 // tryLock returns nil if another holder has the lock.
-func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (session.Lock, error) {
+func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease.Lease, error) {
 	var began clock.Reading
 	var handle locking.Handle
 	ok := false
@@ -125,7 +126,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (sessio
 	}
 	lock := o.hold(handle, began, observe)
 	lock.tell(replock.EventAcquired, nil)
-	return lock, nil
+	return lease.Hold(lock), nil
 }
 
 // maxTry bounds try for a long ttl: a person must learn within 15 s that a server is silent.

@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
@@ -21,8 +22,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// lease is the time from the send of a renewal to the deadline: 55/60 of the ttl.
-const lease = 55 * time.Second
+// lasts is the time from the send of a renewal to the deadline: 55/60 of the ttl.
+const lasts = 55 * time.Second
 
 // TestSilenceIsRetried: a request is sent again until the server answers, for no longer than maxTry.
 func TestSilenceIsRetried(t *testing.T) {
@@ -32,7 +33,7 @@ func TestSilenceIsRetried(t *testing.T) {
 		l, _ := acquired(t, f.other("k"))
 		tries := f.asked("try")
 		last := tries[len(tries)-1]
-		assert.That(t, len(tries) >= 3 && l.Deadline() == last.at+lease, "deadline %v after %v", l.Deadline(), tries)
+		assert.That(t, len(tries) >= 3 && l.Deadline() == last.at+lasts, "deadline %v after %v", l.Deadline(), tries)
 		_ = l.Release(t.Context())
 
 		f.disturb(failing("try", "", locking.ErrUnreachable))
@@ -130,7 +131,7 @@ func TestNextHolder(t *testing.T) {
 // beside the time that a server has to answer.
 func TestFilesAreNotTimed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		f.slow = lease * 4 / 5 // as a machine that stands still while the file settles
+		f.slow = lasts * 4 / 5 // as a machine that stands still while the file settles
 		o := f.other("k")
 		if lock, err := o.acquire(t.Context(), 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
 			t.Errorf("a server: %v, %v", lock, err)
@@ -151,7 +152,7 @@ func TestSlowAcquire(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.disturb(func(what, _ string) error {
 			if what == "try" {
-				f.clock.Leap.Add(int64(lease))
+				f.clock.Leap.Add(int64(lasts))
 			}
 			return nil
 		})
@@ -201,7 +202,7 @@ func TestRenewals(t *testing.T) {
 		l, r := acquired(t, f.other("k"))
 		counts := func(from time.Duration) {
 			t.Helper()
-			assert.That(t, l.Deadline() == from+lease && l.Seen().Elapsed == from,
+			assert.That(t, l.Deadline() == from+lasts && l.Seen().Elapsed == from,
 				"at %v: deadline %v, seen %v", f.clock.Elapsed(), l.Deadline(), l.Seen())
 		}
 		counts(0)
@@ -236,6 +237,14 @@ func TestLook(t *testing.T) {
 	}
 }
 
+// loss returns the loss of a lock.
+func loss(l interface{ Lost() *lease.Loss }) *replock.LostError {
+	if lost := l.Lost(); lost != nil {
+		return lost.Err.(*replock.LostError)
+	}
+	return nil
+}
+
 // TestSilence: a lock that can't be renewed is lost at its deadline, and that is definite if
 // its kind can't be resumed.
 func TestSilence(t *testing.T) {
@@ -244,8 +253,8 @@ func TestSilence(t *testing.T) {
 		time.Sleep(30 * time.Second)
 		f.disturb(failing("renew", "", fmt.Errorf("no answer: %w", locking.ErrUnreachable)))
 		<-l.Context().Done()
-		assert.Equal(t, f.clock.Elapsed(), 20*time.Second+lease, "lost")
-		lost := l.Lost()
+		assert.Equal(t, f.clock.Elapsed(), 20*time.Second+lasts, "lost")
+		lost := loss(l)
 		if lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "can't be resumed") || lost.Key != "fake:k" {
 			t.Fatalf("%v", lost)
 		}
@@ -257,10 +266,10 @@ func TestSilence(t *testing.T) {
 		}
 		assert.Equal(t, r.kinds(), want, "events")
 		for _, e := range r.all {
-			assert.That(t, e.Place == "fake:k" && e.Name == "k" && e.ID == l.ID() && e.Operation == "test", "%s: %+v", e.Kind, e)
+			assert.That(t, e.Place == "fake:k" && e.Name == "k" && e.ID == l.About().ID && e.Operation == "test", "%s: %+v", e.Kind, e)
 		}
-		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
-			t.Errorf("resumed: %v, %v", again, err)
+		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) {
+			t.Errorf("resumed: %v", err)
 		}
 		f.disturb(nil)
 		err := l.Release(t.Context())
@@ -276,8 +285,8 @@ func TestErrLostIsDefinite(t *testing.T) {
 		f.breakLock(t, "K")
 		assert.That(t, l.Lost() == nil, "lost before a look")
 		<-l.Context().Done()
-		lost := l.Lost()
-		assert.That(t, lost != nil && lost.Definite && f.clock.Elapsed() == 20*time.Second && l.Key() == lost.Key,
+		lost := loss(l)
+		assert.That(t, lost != nil && lost.Definite && f.clock.Elapsed() == 20*time.Second && l.About().Key == lost.Key,
 			"at %v: %v", f.clock.Elapsed(), lost)
 		if err := l.Release(t.Context()); err != nil {
 			t.Errorf("released: %v", err) // the loss is known
@@ -291,7 +300,7 @@ func TestCheck(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := acquired(t, f.other("k"))
 		time.Sleep(5 * time.Second)
-		if err := l.Check(t.Context()); err != nil || l.Deadline() != 5*time.Second+lease {
+		if err := l.Check(t.Context()); err != nil || l.Deadline() != 5*time.Second+lasts {
 			t.Errorf("%v, deadline %v", err, l.Deadline())
 		}
 		f.disturb(failing("renew", "", locking.ErrUnreachable))
@@ -330,7 +339,7 @@ func TestWatcher(t *testing.T) {
 			synctest.Wait()
 			renewed := f.asked("renew")
 			assert.That(t, len(renewed) == 1 && renewed[0].at == 7*time.Second && f.clock.Elapsed() == 7*time.Second, "renewed: %v", renewed)
-			lost := l.Lost()
+			lost := loss(l)
 			assert.That(t, (lost != nil) == really && (!really || lost.Definite), "really %t: %v", really, lost)
 		})
 	}
@@ -341,16 +350,16 @@ func TestSuspend(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := acquired(t, f.other("K"))
 		time.Sleep(time.Second)
-		f.clock.Leap.Add(int64(lease - 2*time.Second)) // a second before the deadline
-		assert.That(t, l.Deadline() == lease, "deadline %v", l.Deadline())
+		f.clock.Leap.Add(int64(lasts - 2*time.Second)) // a second before the deadline
+		assert.That(t, l.Deadline() == lasts, "deadline %v", l.Deadline())
 		time.Sleep(clock.Tick)
 		synctest.Wait()
-		assert.That(t, l.Lost() == nil && l.Deadline() > lease, "lost: %v, deadline %v", l.Lost(), l.Deadline())
+		assert.That(t, l.Lost() == nil && l.Deadline() > lasts, "lost: %v, deadline %v", l.Lost(), l.Deadline())
 		last := l.Deadline()
 		f.clock.Leap.Add(int64(2 * time.Minute))
 		time.Sleep(clock.Tick)
 		synctest.Wait()
-		lost := l.Lost()
+		lost := loss(l)
 		assert.That(t, lost != nil && !lost.Definite && l.Deadline() == last, "lost: %v, deadline %v", lost, l.Deadline())
 	})
 }
@@ -375,25 +384,25 @@ func TestPartedClocks(t *testing.T) {
 func TestResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := acquired(t, f.other("K"))
-		if again, err := l.Resume(t.Context()); again != nil || err == nil || len(f.asked("resume")) > 0 {
-			t.Errorf("while it is held: %v, %v", again, err)
+		if err := l.Resume(t.Context()); err == nil || len(f.asked("resume")) > 0 {
+			t.Errorf("while it is held: %v", err)
 		}
 		f.disturb(failing("renew", "", locking.ErrUnreachable))
 		<-l.Context().Done()
 		f.disturb(nil)
-		if lost := l.Lost(); lost == nil || lost.Definite {
+		if lost := loss(l); lost == nil || lost.Definite {
 			t.Fatalf("%v", lost)
 		}
-		at := f.clock.Elapsed()
-		again, err := l.Resume(t.Context())
+		at, id := f.clock.Elapsed(), l.About().ID
+		err := l.Resume(t.Context())
 		assert.OK(t, err)
-		assert.That(t, again.Lost() == nil && again.Context().Err() == nil && again.ID() != l.ID() && again.Deadline() == at+lease && again.Seen().Elapsed == at,
-			"%v, %v", again.Deadline(), again.Seen())
+		assert.That(t, l.Lost() == nil && l.Context().Err() == nil && l.About().ID != id && l.Deadline() == at+lasts && l.Seen().Elapsed == at,
+			"%v, %v", l.Deadline(), l.Seen())
 		e := r.of(replock.EventResumed)
-		assert.That(t, len(e) == 1 && e[0].ID == again.ID(), "%+v", e)
+		assert.That(t, len(e) == 1 && e[0].ID == l.About().ID, "%+v", e)
 		time.Sleep(time.Minute)
-		assert.That(t, again.Lost() == nil && !f.free(t, "K"), "lost: %v", again.Lost())
-		err = again.Release(t.Context())
+		assert.That(t, l.Lost() == nil && !f.free(t, "K"), "lost: %v", l.Lost())
+		err = l.Release(t.Context())
 		assert.That(t, err == nil && f.free(t, "K"), "%v", err)
 		got := r.kinds()
 		assert.That(t, slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}),
@@ -407,14 +416,14 @@ func TestResumeFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.suspended(t, "K", "K")
 		f.disturb(failing("resume", "", errors.New("input/output error")))
-		if again, err := l.Resume(t.Context()); again != nil || err == nil || l.Lost().Definite {
-			t.Errorf("%v, %v, %v", again, err, l.Lost())
+		if err := l.Resume(t.Context()); err == nil || l.Lost().Definite {
+			t.Errorf("%v, %v", err, l.Lost())
 		}
 		f.disturb(nil)
 		f.breakLock(t, "K")
 		other := f.take(t, "K", time.Hour)
-		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || !l.Lost().Definite {
-			t.Errorf("%v, %v, %v", again, err, l.Lost())
+		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) || !l.Lost().Definite {
+			t.Errorf("%v, %v", err, l.Lost())
 		}
 		err := l.Release(t.Context())
 		assert.That(t, err == nil && f.Backend.Renew(t.Context(), other) == nil, "released: %v", err)
@@ -483,8 +492,8 @@ func TestFinish(t *testing.T) {
 		}
 		l, err := s.Acquire(t.Context(), (&record{}).observe)
 		assert.OK(t, err)
-		l.(session.Finisher).Finish(true)
-		l.(session.Finisher).Finish(false)
+		l.Finish(true)
+		l.Finish(false)
 		assert.That(t, slices.Equal(got, []bool{true, true, false, false}), "%v", got)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -80,9 +81,9 @@ func (m *repository) place() session.Place      { return m.at }
 func (m *repository) flush(ctx context.Context) { m.Flush(ctx) }
 func (m *repository) answered() bool            { return m.Answered() }
 
-func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
 	m.Wait = wait
-	lock, err := m.Acquire(ctx, func(e events.Event) {
+	lock, err := m.Lease(ctx, func(e events.Event) {
 		if m.at.URL != "" {
 			e.Place, e.Event.Name = m.at.URL, m.at.Name
 		}
@@ -91,39 +92,7 @@ func (m *repository) acquire(ctx context.Context, wait time.Duration, observe fu
 	if err != nil && m.at.URL != "" {
 		err = fmt.Errorf("%s: %w", m.at.URL, err)
 	}
-	m.inOrder()
-	if lock == nil {
-		return nil, err
-	}
-	return ordered{lock, m}, err
-}
-
-// inOrder waits until the events of this lock so far have been observed: before those of the
-// next lock.
-func (m *repository) inOrder() {
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	m.Flush(ctx)
-}
-
-// ordered is a repository's lock whose events come before those of the next lock.
-type ordered struct {
-	session.Lock
-	of *repository
-}
-
-func (l ordered) Release(ctx context.Context) error {
-	defer l.of.inOrder()
-	return l.Lock.Release(ctx)
-}
-
-// Resume is session.Lock's.
-func (l ordered) Resume(ctx context.Context) (session.Lock, error) {
-	again, err := l.Lock.Resume(ctx)
-	if again == nil {
-		return nil, err
-	}
-	return ordered{again, l.of}, err
+	return lock, err
 }
 
 // lazy opens another system when its lock is acquired: an error is that of the acquire.
@@ -137,7 +106,7 @@ func (m *lazy) place() session.Place { return m.target.Place }
 
 func (m *lazy) answered() bool { return m.other != nil && m.other.answered() }
 
-func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
+func (m *lazy) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
 	if m.other == nil {
 		r, at := m.request, m.target.Place
 		r.TTL = m.target.TTL(r)

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"math/rand/v2"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -21,7 +21,7 @@ type member interface {
 	place() session.Place
 	// acquire tries once if wait is 0. It returns a replock.HeldError or a session.HeldError
 	// if another holder has the lock.
-	acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error)
+	acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error)
 	flush(ctx context.Context)
 	answered() bool
 }
@@ -49,13 +49,13 @@ func (s *Set) Flush(ctx context.Context) {
 func (s *Set) Answered() bool { return s.held || s.failed != nil && s.failed.answered() }
 
 // Acquire is session.Locker's.
-func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.Lock, error) {
+func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (*lease.Set, error) {
 	start := s.clock.Elapsed()
 	for first, n := s.members[0], 1; ; n++ {
 		locks, refused, err := s.take(ctx, first, s.left(start), quiet(observe))
 		if err == nil {
 			s.held = true
-			return s.settled(ctx, newSetLock(locks))
+			return s.settled(ctx, lease.Join(s.inOrder, locks...))
 		}
 		first, s.failed = refused, refused
 		if !errors.Is(err, replock.ErrHeld) || s.left(start) == 0 || ctx.Err() != nil {
@@ -70,18 +70,24 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (session.
 
 // settled returns the lock when work that had begun before it was held has had its time to end,
 // and the lock is still held: one of the locks can have been lost while others were acquired.
-func (s *Set) settled(ctx context.Context, lock *setLock) (session.Lock, error) {
+func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	defer context.AfterFunc(lock.Context(), func() { cancel(context.Cause(lock.Context())) })()
+	looking, blink := context.WithCancel(ctx) // without a cause that looks like the loss of each lock
+	defer blink()
+	held := lock.Context()
+	defer context.AfterFunc(held, func() {
+		blink()
+		cancel(context.Cause(held))
+	})()
 	if s.settle > 0 {
 		_ = clock.Sleep(waiting, s.clock, s.settle)
 	}
 	if s.settle > 0 || s.clock.Elapsed()-lock.Seen().Elapsed > s.look {
-		_ = lock.Check(waiting) // the work that has ended can have removed a lock
+		_ = lock.Check(looking) // the work that has ended can have removed a lock
 	}
 	if lost := lock.Lost(); lost != nil {
-		cancel(lost)
+		cancel(lost.Err)
 	}
 	if waiting.Err() == nil {
 		return lock, nil
@@ -102,15 +108,16 @@ func (s *Set) left(start time.Duration) time.Duration {
 // then the others, without waiting. If one is refused it releases those that it has, the last
 // one first. After a silent system it asks the others, too: a command can run without its locks
 // if a system is silent, but not beside a holder that another one knows.
-func (s *Set) take(ctx context.Context, first member, wait time.Duration, observe func(events.Event)) (locks []session.Lock, refused member, err error) {
-	locks = make([]session.Lock, len(s.members))
-	var taken []session.Lock
+func (s *Set) take(ctx context.Context, first member, wait time.Duration, observe func(events.Event)) (locks []*lease.Lease, refused member, err error) {
+	locks = make([]*lease.Lease, len(s.members))
+	var taken []*lease.Lease
 	for n, m := range append([]member{first}, s.members...) {
 		i := slices.Index(s.members, m)
 		if n > 0 && m == first {
 			continue
 		}
 		lock, failed := m.acquire(ctx, wait, observe)
+		s.inOrder()
 		wait = 0
 		if failed == nil {
 			locks[i], taken = lock, append(taken, lock)
@@ -128,7 +135,9 @@ func (s *Set) take(ctx context.Context, first member, wait time.Duration, observ
 		}
 	}
 	if err != nil {
-		_ = releaseAll(context.Background(), taken) // events report failures
+		if len(taken) > 0 {
+			_ = lease.Join(s.inOrder, taken...).Release(context.Background()) // events report failures
+		}
 		return nil, refused, err
 	}
 	return locks, nil, nil
@@ -136,7 +145,7 @@ func (s *Set) take(ctx context.Context, first member, wait time.Duration, observ
 
 // twice returns an error if one of the locks that were taken is the one that was refused: two
 // URLs can be one lock in ways that they don't show.
-func (s *Set) twice(ctx context.Context, m member, taken []session.Lock, failed error) error {
+func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed error) error {
 	var held *replock.HeldError
 	if !errors.As(failed, &held) {
 		return nil
@@ -144,7 +153,7 @@ func (s *Set) twice(ctx context.Context, m member, taken []session.Lock, failed 
 	for _, l := range taken {
 		for _, h := range held.Holders {
 			if h.ID != "" && h.ID == revision(ctx, l) {
-				return fault.New(fault.URL, "%s is the same lock as %s", m.place().Where(), l.Key())
+				return fault.New(fault.URL, "%s is the same lock as %s", m.place().Where(), l.About().Key)
 			}
 		}
 	}
@@ -152,10 +161,10 @@ func (s *Set) twice(ctx context.Context, m member, taken []session.Lock, failed 
 }
 
 // revision returns the id by which others see a lock.
-func revision(ctx context.Context, l session.Lock) string {
-	h, ok := l.(*held)
+func revision(ctx context.Context, l *lease.Lease) string {
+	h, ok := l.Owner().(*held)
 	if !ok {
-		return l.ID()
+		return l.About().ID
 	}
 	if info, err := h.Inspect(ctx); err == nil && info != nil {
 		return info.ID
@@ -163,32 +172,11 @@ func revision(ctx context.Context, l session.Lock) string {
 	return ""
 }
 
-// patience is how long the release of a lock holds up the next one.
-const patience = time.Second
-
-// releaseAll releases locks, the last one first. A system that is silent doesn't hold up the
-// others for long.
-func releaseAll(ctx context.Context, locks []session.Lock) error {
-	for _, l := range locks {
-		if h, ok := l.(*held); ok {
-			h.stop(replock.ErrReleased) // or it is lost while it waits for its turn
-		}
-	}
-	errs := make([]error, len(locks))
-	var all sync.WaitGroup
-	for i, l := range slices.Backward(locks) {
-		done := make(chan struct{})
-		all.Go(func() {
-			defer close(done)
-			errs[i] = l.Release(ctx)
-		})
-		select {
-		case <-done:
-		case <-time.After(patience):
-		}
-	}
-	all.Wait()
-	return fault.Join(errs...)
+// inOrder waits until the events so far have been observed: those of one lock come before those of the next one.
+func (s *Set) inOrder() {
+	ctx, cancel := context.WithTimeout(context.Background(), lease.Patience)
+	defer cancel()
+	s.Flush(ctx)
 }
 
 // quiet drops the events of a refusal: the wait can go on, and report says how it ended.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -35,7 +35,7 @@ func TestAllInOrder(t *testing.T) {
 	for _, order := range orders {
 		inBubble(t, func(t *testing.T, f *fake) {
 			l, r := f.holds(t, order)
-			assert.That(t, f.keys("try") == order && l.Key() == "fake:"+order[:1], "%s, and named as %s: %s", f.keys("try"), l.Key(), order)
+			assert.That(t, f.keys("try") == order && l.About().Key == "fake:"+order[:1], "%s, and named as %s: %s", f.keys("try"), l.About().Key, order)
 			time.Sleep(30 * time.Second)
 			err := l.Release(t.Context())
 			assert.That(t, err == nil && f.keys("release") == reverse(order) && f.free(t, order),
@@ -202,15 +202,15 @@ func TestWaitIsOfTheWholeSet(t *testing.T) {
 type stub struct {
 	err    error
 	yes    bool
-	teases bool
+	teases *other // nil: it doesn't
 }
 
 func (s *stub) place() session.Place  { return session.Place{} }
 func (s *stub) flush(context.Context) {}
 func (s *stub) answered() bool        { return s.yes }
-func (s *stub) acquire(_ context.Context, wait time.Duration, observe func(events.Event)) (session.Lock, error) {
-	if s.teases && wait > 0 {
-		return stubLock{}, nil
+func (s *stub) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
+	if s.teases != nil && wait > 0 {
+		return s.teases.acquire(ctx, 0, observe)
 	}
 	observe(events.Event{Event: replock.Event{Kind: replock.EventBlocked}})
 	return nil, s.err
@@ -223,7 +223,7 @@ func TestPausesAreInTheWait(t *testing.T) {
 		const wait = 20 * time.Second
 		s, r := f.set(wait, ""), &record{}
 		for range 2 {
-			s.members = append(s.members, &stub{teases: true, err: &replock.HeldError{Mode: replock.Shared, Holders: []replock.Info{{Keys: []string{"key"}}}}})
+			s.members = append(s.members, &stub{teases: f.other("t"), err: &replock.HeldError{Mode: replock.Shared, Holders: []replock.Info{{Keys: []string{"key"}}}}})
 		}
 		lock, err := s.Acquire(t.Context(), r.observe)
 		assert.That(t, lock == nil && errors.Is(err, replock.ErrHeld) && f.clock.Elapsed() == wait, "at %v: %v", f.clock.Elapsed(), err)
@@ -325,23 +325,6 @@ func TestLostWhileOthersAreAcquired(t *testing.T) {
 	}
 }
 
-// stubLock is a lock that shows what a test sets.
-type stubLock struct {
-	session.Lock
-	deadline time.Duration
-	seen     clock.Reading
-	lost     *replock.LostError
-	err      error
-}
-
-func (s stubLock) Context() context.Context      { return context.Background() }
-func (s stubLock) Deadline() time.Duration       { return s.deadline }
-func (s stubLock) Seen() clock.Reading           { return s.seen }
-func (s stubLock) Lost() *replock.LostError      { return s.lost }
-func (s stubLock) Check(context.Context) error   { return s.err }
-func (s stubLock) Renew(context.Context) error   { return s.err }
-func (s stubLock) Release(context.Context) error { return nil }
-
 // TestEventsOfRepositories: the events of repositories' locks come in the order of the locks, with the place
 // of each, though those of one are slow.
 func TestEventsOfRepositories(t *testing.T) {
@@ -356,7 +339,7 @@ func TestEventsOfRepositories(t *testing.T) {
 		}
 		l, err := s.Acquire(t.Context(), func(e events.Event) {
 			if e.Name == "b" {
-				time.Sleep(patience / 10)
+				time.Sleep(lease.Patience / 10)
 			}
 			r.observe(e)
 		})
@@ -374,31 +357,6 @@ func TestEventsOfRepositories(t *testing.T) {
 	})
 }
 
-// TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
-// that of any lock, and a definite one comes first. A look and a renewal are of all, and return each
-// error.
-func TestOfAll(t *testing.T) {
-	maybe, sure := &replock.LostError{}, &replock.LostError{Definite: true}
-	first, last := errors.New("first"), errors.New("last")
-	a := stubLock{deadline: 30, seen: clock.Reading{Wall: 1, Elapsed: 12}, err: first}
-	b := stubLock{deadline: 20, seen: clock.Reading{Wall: 2, Elapsed: 11}, lost: maybe}
-	c := stubLock{deadline: 40, seen: clock.Reading{Wall: 3, Elapsed: 10}, lost: sure, err: last}
-	for _, locks := range [][]session.Lock{{a, b, c}, {c, b, a}, {b, c, a}} {
-		l := newSetLock(locks)
-		assert.That(t, l.Deadline() == 20 && l.Seen() == c.seen && l.Lost() == sure,
-			"deadline %v, seen %v, lost %v", l.Deadline(), l.Seen(), l.Lost())
-		for _, f := range []func(context.Context) error{l.Check, l.Renew} {
-			err := f(t.Context())
-			assert.That(t, errors.Is(err, first) && errors.Is(err, last), "%v", err)
-		}
-	}
-	if l := newSetLock([]session.Lock{a, b}); l.Lost() != maybe {
-		t.Errorf("lost %v", l.Lost())
-	}
-	l := newSetLock([]session.Lock{stubLock{}, stubLock{}})
-	assert.That(t, l.Lost() == nil && l.Check(t.Context()) == nil, "held: %v, %v", l.Lost(), l.Check(t.Context()))
-}
-
 // TestContextOfASet: the loss of one lock ends the set's context with its cause, and the others
 // are held until the release. A lock that is lost for good isn't asked for again.
 func TestContextOfASet(t *testing.T) {
@@ -407,10 +365,10 @@ func TestContextOfASet(t *testing.T) {
 		f.breakLock(t, "B")
 		<-l.Context().Done()
 		synctest.Wait()
-		lost := l.Lost()
+		lost := loss(l)
 		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && lost != nil && lost.Key == "fake:B" && !f.free(t, "a") && !f.free(t, "c"),
 			"%v, %v", context.Cause(l.Context()), lost)
-		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) || len(f.asked("resume")) > 0 {
+		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) || len(f.asked("resume")) > 0 {
 			t.Errorf("resumed: %v", err)
 		}
 		err := l.Release(t.Context())
@@ -419,32 +377,37 @@ func TestContextOfASet(t *testing.T) {
 }
 
 // suspended returns a set that lost some of its locks because they couldn't be renewed.
-func (f *fake) suspended(t *testing.T, keys, lost string) (*setLock, *record) {
+func (f *fake) suspended(t *testing.T, keys, lost string) (*lease.Set, *record) {
 	t.Helper()
 	l, r := f.holds(t, keys)
+	f.lose(l, lost)
+	return l, r
+}
+
+// lose lets some locks of a set be lost because they can't be renewed.
+func (f *fake) lose(l *lease.Set, lost string) {
 	f.disturb(failing("renew", lost, locking.ErrUnreachable))
 	<-l.Context().Done()
 	synctest.Wait()
 	f.disturb(nil)
-	return l.(*setLock), r
 }
 
-// TestResumeOfASet: only the locks that are lost are resumed, and then all are held again.
+// TestResumeOfASet: only the locks that are lost are resumed, and then all are held l.
 func TestResumeOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.suspended(t, "aBCd", "BC")
-		if lost := l.Lost(); lost == nil || lost.Definite {
+		if lost := loss(l); lost == nil || lost.Definite {
 			t.Fatalf("%v", lost)
 		}
-		again, err := l.Resume(t.Context())
+		err := l.Resume(t.Context())
 		assert.OK(t, err)
-		assert.That(t, f.keys("resume") == "BC" && len(r.of(replock.EventResumed)) == 2 && again.Lost() == nil && again.Context().Err() == nil,
-			"resumed %v; lost: %v", f.keys("resume"), again.Lost())
+		assert.That(t, f.keys("resume") == "BC" && len(r.of(replock.EventResumed)) == 2 && l.Lost() == nil && l.Context().Err() == nil,
+			"resumed %v; lost: %v", f.keys("resume"), l.Lost())
 		time.Sleep(10 * time.Minute)
-		assert.That(t, again.Lost() == nil && again.Deadline() > f.clock.Elapsed(), "lost: %v", again.Lost())
+		assert.That(t, l.Lost() == nil && l.Deadline() > f.clock.Elapsed(), "lost: %v", l.Lost())
 		f.breakLock(t, "C")
-		<-again.Context().Done()
-		err = again.Release(t.Context())
+		<-l.Context().Done()
+		err = l.Release(t.Context())
 		assert.That(t, err == nil && f.keys("release") == "dCBa", "%v, %v", err, f.keys("release"))
 	})
 }
@@ -456,10 +419,10 @@ func TestResumeOfASetFails(t *testing.T) {
 		l, _ := f.suspended(t, "aBC", "BC")
 		f.breakLock(t, "C")
 		theirs := f.take(t, "C", 24*time.Hour)
-		if again, err := l.Resume(t.Context()); again != nil || !errors.Is(err, replock.ErrLost) {
-			t.Fatalf("%v, %v", again, err)
+		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) {
+			t.Fatalf("%v", err)
 		}
-		lost := l.Lost()
+		lost := loss(l)
 		assert.That(t, lost != nil && lost.Definite && lost.Key == "fake:C", "lost: %v", lost)
 		err := l.Release(t.Context())
 		assert.That(t, err == nil && f.free(t, "aB"), "released: %v", err)
@@ -473,14 +436,17 @@ func TestResumeOfASetFails(t *testing.T) {
 // TestLossEndsAResume: a lock that is lost for good while another is resumed ends that.
 func TestLossEndsAResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
-		l, _ := f.suspended(t, "Bc", "B")
+		s := f.set(0, "Bc")
+		l, err := s.Acquire(t.Context(), (&record{}).observe)
+		assert.OK(t, err)
+		f.lose(l, "B")
 		f.breakLock(t, "c")
 		f.slow = time.Hour
-		l.all()[0].(*held).files = true // which bound their waits themselves
+		s.members[0].(*other).files = true // which bound their waits themselves
 		began := f.clock.Elapsed()
-		again, err := l.Resume(t.Context())
-		lost := l.Lost()
-		assert.That(t, again == nil && err != nil && lost != nil && lost.Definite && lost.Key == "fake:c", "%v, %v, lost %v", again, err, lost)
+		err = l.Resume(t.Context())
+		lost := loss(l)
+		assert.That(t, err != nil && lost != nil && lost.Definite && lost.Key == "fake:c", "%v, lost %v", err, lost)
 		took := f.clock.Elapsed() - began
 		assert.That(t, took <= 20*time.Second, "after %v", took)
 		f.slow = 0
@@ -511,14 +477,14 @@ func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(l.Deadline() - f.clock.Elapsed() - patience/2)
+		time.Sleep(l.Deadline() - f.clock.Elapsed() - lease.Patience/2)
 		start := f.clock.Elapsed()
-		time.AfterFunc(3*patience, func() {
+		time.AfterFunc(3*lease.Patience, func() {
 			assert.That(t, f.free(t, "a"), "a isn't free")
 		})
 		err := l.Release(t.Context())
 		assert.Is(t, err, locking.ErrUnreachable)
 		took := f.clock.Elapsed() - start
-		assert.That(t, took <= maxTry+patience && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
+		assert.That(t, took <= maxTry+lease.Patience && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
 	})
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/internal/daemon"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -54,10 +55,9 @@ func Unset(env []string) (names []string) {
 
 // environ is the environment of a command under a lock. A repolock around this one has set
 // the same variables.
-func (r Request) environ(lock Lock) []string {
+func (r Request) environ(lock *lease.Set) []string {
 	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_REPO", outerVariable, nameVariable}))
-	fence, _ := lock.Fence()
-	return append(env, Environ(r.Places(), ids(lock), lock.Mode().String(), fence, "")...)
+	return append(env, Environ(r.Places(), lock.IDs(), mode(lock).String(), lock.About().Fence, "")...)
 }
 
 func withoutVariables(env, names []string) []string {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -21,7 +22,7 @@ const breath = time.Second
 // repolock that loses its lock stops only this process, not our command's group. So under
 // an outer lock we extend the command's allowance one moment at a time: the guard stops
 // the command soon after we are stopped, whatever --on-lost says about our own lock.
-func (s *session) allowance(lock Lock, moment time.Duration) procgroup.Allowance {
+func (s *session) allowance(lock *lease.Set, moment time.Duration) procgroup.Allowance {
 	end := lock.Deadline()
 	if s.inner {
 		soon := clock.System{}.Elapsed() + moment

@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/serial"
 	"github.com/repolock/repolock/replock"
 )
@@ -61,7 +62,7 @@ func (h *holder) open() (err error) {
 }
 
 // acquire acquires the lock. It returns when its events have been passed on.
-func (h *holder) acquire(ctx context.Context) (Lock, error) {
+func (h *holder) acquire(ctx context.Context) (*lease.Set, error) {
 	lock, err := h.Locker.Acquire(ctx, h.observe)
 	h.flush()
 	if err != nil {
@@ -122,7 +123,7 @@ func Waits(i replock.Info) bool {
 
 // release releases the lock. Its remaining objects expire if that fails; an event says so. A person is told
 // that the lock was lost after the last look.
-func (h *holder) release(lock Lock) {
+func (h *holder) release(lock *lease.Set) {
 	done := h.waitingFor("releasing the lock")
 	if err := lock.Release(context.Background()); errors.Is(err, replock.ErrLost) {
 		h.passed.Add(func() { h.Console.Say("%s", Words(err, "")) })
@@ -165,8 +166,9 @@ func (h *holder) observe(e events.Event) {
 
 // note records what happened to the work under a lock, before the lock's next event. It
 // returns at once: it must delay neither a release nor the exchange with the guard.
-func (h *holder) note(lock Lock, kind replock.EventKind, e events.Event) {
-	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: lock.Mode(), Operation: lock.Operation(), ID: lock.ID(), Key: lock.Key(), Err: e.Err}
+func (h *holder) note(lock *lease.Set, kind replock.EventKind, e events.Event) {
+	about := lock.About()
+	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: mode(lock), Operation: about.Operation, ID: about.ID, Key: about.Key, Err: e.Err}
 	if h.Place == (Place{}) && len(h.Others) > 0 {
 		e.Place, e.Event.Name = h.Others[0].URL, h.Others[0].Name
 	}
@@ -184,7 +186,7 @@ func (h *holder) notAcquired(err error) {
 
 // noteSuspended records that a person has stopped the command, before this process is stopped
 // too.
-func (h *holder) noteSuspended(lock Lock) {
+func (h *holder) noteSuspended(lock *lease.Set) {
 	h.note(lock, events.CommandSuspended, events.Event{})
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
@@ -192,15 +194,13 @@ func (h *holder) noteSuspended(lock Lock) {
 }
 
 // finish records that the work under a lock has ended.
-func (h *holder) finish(lock Lock, e events.Event) {
-	if f, ok := lock.(Finisher); ok {
-		f.Finish(e.Success)
-	}
+func (h *holder) finish(lock *lease.Set, e events.Event) {
+	lock.Finish(e.Success)
 	h.note(lock, events.WorkEnded, e)
 }
 
 // notePause records that the command was stopped, after the loss of its lock.
-func (h *holder) notePause(lock Lock) {
+func (h *holder) notePause(lock *lease.Set) {
 	h.catchUp()
 	h.note(lock, events.CommandPaused, events.Event{})
 }

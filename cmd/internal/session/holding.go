@@ -65,13 +65,12 @@ type News struct {
 }
 
 func (k *keeper) holding() Holding {
-	fence, _ := k.lock.Fence()
-	left := max(k.left(), 0)
+	about, left := k.lock.About(), max(k.left(), 0)
 	h := Holding{
-		Token: k.Token, ID: k.lock.ID(), Mode: k.lock.Mode().String(), Operation: k.lock.Operation(), Key: k.lock.Key(), Fence: fence,
+		Token: k.Token, ID: about.ID, Mode: mode(k.lock).String(), Operation: about.Operation, Key: about.Key, Fence: about.Fence,
 		KeeperPID: os.Getpid(), HeldUntil: clock.System{}.Now().Add(left).UTC(), LeftSeconds: events.Seconds(left), Deadline: k.lock.Deadline(),
 	}
-	if all := ids(k.lock); len(all) > 1 {
+	if all := k.lock.IDs(); len(all) > 1 {
 		h.IDs = all
 	}
 	if k.Owner != nil {

@@ -17,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -36,7 +37,7 @@ type keeper struct {
 	Keeper
 	holder
 	owner    *daemon.Owner // nil: none
-	lock     Lock
+	lock     *lease.Set
 	reported atomic.Bool // acquire has the lock; the log gets later events
 	ended    sync.Once   // the work, with the first result
 }
@@ -97,7 +98,7 @@ func (k *keeper) hold(ctx context.Context) {
 		case <-lost:
 			lost = nil
 			if loss := k.lock.Lost(); loss != nil {
-				k.onLost(loss)
+				k.onLost(loss.Err)
 			}
 		}
 	}
@@ -208,16 +209,19 @@ func (k *keeper) renew(ctx context.Context) error {
 
 // leased returns nil as long as the lock's lease lasts.
 func (k *keeper) leased() error {
-	for k.lock.Context().Err() == nil {
+	for {
+		held := k.lock.Context().Err() == nil
+		if lost := k.lock.Lost(); lost != nil {
+			return lost.Err
+		}
+		if !held {
+			return replock.ErrReleased
+		}
 		if k.left() > 0 {
 			return nil
 		}
 		time.Sleep(10 * time.Millisecond) // it is lost in a moment, unless it was refreshed in this one
 	}
-	if lost := k.lock.Lost(); lost != nil {
-		return lost
-	}
-	return replock.ErrReleased
 }
 
 func (k *keeper) left() time.Duration { return k.lock.Deadline() - clock.System{}.Elapsed() }

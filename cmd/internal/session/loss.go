@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -20,7 +21,7 @@ func (s *session) notice() time.Duration { return min(s.TTL/12, 30*time.Second) 
 // terminate sends TERM ahead of a possible loss of the lock.
 func (s *session) terminate() {
 	lock := s.current()
-	s.lost = &replock.LostError{Mode: lock.Mode(), Key: lock.Key(), Reason: "it could not be refreshed in time"}
+	s.lost = &replock.LostError{Mode: mode(lock), Key: lock.About().Key, Reason: "it could not be refreshed in time"}
 	s.Console.Say("the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost")
 	_ = s.group.Signal(syscall.SIGTERM)
 }
@@ -32,12 +33,12 @@ func (s *session) onLost() <-chan struct{} {
 	loss := lock.Lost()
 	switch {
 	case s.OnLost == "warn":
-		s.lost = loss
-		s.sayLost(loss, "the command runs on without it (--on-lost warn)")
+		s.lost = loss.Err
+		s.sayLost(loss.Err, "the command runs on without it (--on-lost warn)")
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
 		s.notePause(lock)
-		s.sayLost(loss, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
+		s.sayLost(loss.Err, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
 		err := s.resume()
 		if err == nil {
 			return s.current().Context().Done()
@@ -47,7 +48,7 @@ func (s *session) onLost() <-chan struct{} {
 			loss = last // of another of several locks
 		}
 	}
-	s.lost, s.killed = loss, true
+	s.lost, s.killed = loss.Err, true
 	_ = s.group.Kill()
 	return nil
 }
@@ -72,11 +73,11 @@ func (s *session) resume() error {
 	s.Console.BeginWait("the command is stopped; resuming the lock")
 	defer s.Console.EndWait()
 	for {
-		lock, err := s.regain(ctx, cancel)
+		err := s.regain(ctx, cancel)
 		if err != nil {
 			return err
 		}
-		s.lock.Store(&lock)
+		lock := s.current()
 		s.catchUp() // the record that the command goes on comes after that of the resume
 		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && leased(lock); err = s.proceed(lock) {
 			if ctx.Err() != nil {
@@ -93,40 +94,35 @@ func (s *session) resume() error {
 			return err
 		}
 		if loss.Definite {
-			return loss
+			return loss.Err
 		}
 		s.notePause(lock)
-		s.Console.Say("the lock was resumed, and lost before the command could go on; trying again: %s", Words(loss, ""))
+		s.Console.Say("the lock was resumed, and lost before the command could go on; trying again: %s", Words(loss.Err, ""))
 	}
 }
 
-func (s *session) regain(ctx context.Context, cancel func()) (Lock, error) {
-	results := make(chan result, 1)
-	go func() {
-		lock, err := s.current().Resume(ctx)
-		results <- result{lock, err}
-	}()
+func (s *session) regain(ctx context.Context, cancel func()) error {
+	resumed := make(chan error, 1)
+	go func() { resumed <- s.current().Resume(ctx) }()
 	// abandon leaves a lock that was resumed after all to be released.
 	abandon := func() {
 		cancel()
-		if r := <-results; r.lock != nil {
-			s.lock.Store(&r.lock)
-		}
+		<-resumed
 	}
 	for {
 		select {
-		case r := <-results:
-			return r.lock, r.err
+		case err := <-resumed:
+			return err
 		case sig := <-s.signals:
 			if !Ends(sig) {
 				_ = s.group.Signal(sig)
 				continue
 			}
 			abandon() // the stopped command can't get the signal
-			return nil, Signalled(sig)
+			return Signalled(sig)
 		case <-s.group.Done():
 			abandon()
-			return nil, errors.New("the command was killed")
+			return errors.New("the command was killed")
 		}
 	}
 }
@@ -136,7 +132,7 @@ func (s *session) regain(ctx context.Context, cancel func()) (Lock, error) {
 var Resumed = func() {}
 
 // proceed continues the command under the lock that was resumed.
-func (s *session) proceed(lock Lock) error {
+func (s *session) proceed(lock *lease.Set) error {
 	Resumed()
 	s.allowed = s.allowance(lock, 5*breath) // Unpause can take a while
 	s.group.Allow(s.allowed)
@@ -186,7 +182,7 @@ func (s *session) lossUnseen() error {
 	defer s.waitingFor("looking at the lock once more")()
 	_ = lock.Check(context.Background())
 	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
-		return lost
+		return lost.Err
 	}
 	return nil
 }

@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -26,7 +26,16 @@ type Repository struct {
 }
 
 // Acquire opens the repository and acquires the lock.
-func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (Lock, error) {
+func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (*lease.Set, error) {
+	held, err := r.Lease(ctx, observe)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Join(nil, held), nil
+}
+
+// Lease is Acquire for a lock that is held with others.
+func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*lease.Lease, error) {
 	if err := r.open(ctx, observe); err != nil {
 		return nil, err
 	}
@@ -39,7 +48,11 @@ func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (L
 	if r.Fence {
 		opts = append(opts, replock.Fence())
 	}
-	return adapt(acquire(ctx, r.Operation, opts...))
+	lock, err := acquire(ctx, r.Operation, opts...)
+	if err != nil {
+		return nil, err
+	}
+	return lease.Of(lock.Context()), nil
 }
 
 // open opens the repository at the first Acquire.
@@ -66,24 +79,3 @@ func (r *Repository) Flush(ctx context.Context) {
 
 // Answered is Locker.Answered.
 func (r *Repository) Answered() bool { return r.store != nil && r.store.Answered() }
-
-// repositoryLock makes a Lock of replock's.
-type repositoryLock struct{ *replock.Lock }
-
-func (l repositoryLock) Seen() clock.Reading { return clock.Reading(l.Lock.Seen()) }
-
-// Resume returns the same lock.
-func (l repositoryLock) Resume(ctx context.Context) (Lock, error) {
-	if err := l.Lock.Resume(ctx); err != nil {
-		return nil, err
-	}
-	return l, nil
-}
-
-// adapt returns a nil interface for a nil lock.
-func adapt(lock *replock.Lock, err error) (Lock, error) {
-	if lock == nil {
-		return nil, err
-	}
-	return repositoryLock{lock}, err
-}

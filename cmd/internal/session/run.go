@@ -11,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
@@ -31,7 +32,7 @@ type session struct {
 	holder
 	signals <-chan os.Signal
 	pending []os.Signal // came before the command was started
-	lock    atomic.Pointer[Lock]
+	lock    atomic.Pointer[lease.Set]
 	group   *procgroup.Group
 	allowed procgroup.Allowance // of the group
 	inner   bool                // we run under another lock
@@ -42,7 +43,7 @@ type session struct {
 }
 
 // Run acquires the lock, runs the command, and releases the lock. It returns the exit
-// code of the command, or a NotAcquiredError if it could not acquire the lock. If the
+// code of the command, or an error of NotAcquired if it could not acquire the lock. If the
 // terminal has interrupted the command, Run interrupts this process.
 func (c Command) Run() (int, error) {
 	s := &session{Command: c, holder: holder{Request: c.Request, show: c.Request.Console.Event}}
@@ -89,7 +90,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer func() { s.release(s.current()) }()
-	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath), connections(lock)...)
+	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath), lock.Connections()...)
 	if err != nil {
 		s.finish(s.current(), events.Event{}) // without success
 		return 0, err
@@ -107,16 +108,16 @@ func (s *session) run() (int, error) {
 	return code, err
 }
 
-// current returns the lock, which is another one after a resume.
-func (s *session) current() Lock { return *s.lock.Load() }
+// current returns the lock.
+func (s *session) current() *lease.Set { return s.lock.Load() }
 
 type result struct {
-	lock Lock
+	lock *lease.Set
 	err  error
 }
 
 // acquireOrSignal acquires the lock, unless a signal comes that would end the command.
-func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
+func (s *session) acquireOrSignal(ctx context.Context) (*lease.Set, error) {
 	results := make(chan result, 1)
 	go func() {
 		lock, err := s.acquire(ctx)
@@ -139,7 +140,7 @@ func (s *session) acquireOrSignal(ctx context.Context) (Lock, error) {
 			return nil, Signalled(sig)
 		case r := <-results:
 			if r.err == nil {
-				s.lock.Store(&r.lock)
+				s.lock.Store(r.lock)
 			}
 			return r.lock, r.err
 		}

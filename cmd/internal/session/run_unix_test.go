@@ -20,6 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
@@ -74,7 +75,7 @@ func newStage(t *testing.T, onLost, command string) *stage {
 	assert.OK(t, fault.Join(syscall.Mkfifo("begun", 0o600), syscall.Mkfifo("go", 0o600)))
 	s := &stage{first: newLock("first"), next: newLock("next"), heard: func(string) {}}
 	s.first.release, s.next.release = func() { s.say("release first") }, func() { s.say("release next") }
-	s.first.resume = func() (Lock, error) {
+	s.first.resume = func() (*fakeLock, error) {
 		s.say("resume")
 		for begin := time.Now(); !states.Stopped(s.pid); time.Sleep(time.Millisecond) {
 			if time.Since(begin) > 20*time.Second {
@@ -84,12 +85,30 @@ func newStage(t *testing.T, onLost, command string) *stage {
 		}
 		return s.next, nil
 	}
-	s.locker.acquire = func(context.Context) (Lock, error) { return s.first, nil }
+	s.locker.acquire = func(context.Context) (*lease.Set, error) { return s.first.held(), nil }
 	s.Command = Command{
 		Request: Request{Place: Place{Repo: "/r"}, Locker: &s.locker, TTL: time.Hour, Console: s, Sinks: func() ([]events.Sink, error) { return []events.Sink{s}, nil }},
 		Args:    []string{"sh", "-c", command}, OnLost: onLost, ResumeFor: time.Hour,
 	}
 	return s
+}
+
+// until returns a lock with a deadline, whose release is recorded.
+func (s *stage) until(id string, deadline time.Duration, definite bool) *fakeLock {
+	l := lockUntil(id, deadline, definite)
+	l.release = func() { s.say("release " + id) }
+	return l
+}
+
+// late has the deadline of the lock over when it is resumed.
+func (s *stage) late(definite bool, again func() (*fakeLock, error)) {
+	resume := s.first.resume
+	s.first.resume = func() (*fakeLock, error) {
+		_, err := resume()
+		s.next = s.until("next", clock.System{}.Elapsed(), definite)
+		s.next.resume = again
+		return s.next, err
+	}
 }
 
 // run runs the command, and waits until all that happened is recorded.
@@ -122,19 +141,17 @@ func TestLoss(t *testing.T) {
 		{"pause, for good", "pause", forever, nil, func(s *stage) { s.first.lose(true) }, 0, killed, "work_ended first", "release first"},
 		{"pause, resumed", "pause", waits, func(s *stage) { s.goOn("resume") }, func(s *stage) { s.first.lose(false) }, 3, "", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
-		{"pause, not resumed", "pause", forever, func(s *stage) { s.first.resume = func() (Lock, error) { return nil, s.first.Lost() } },
+		{"pause, not resumed", "pause", forever, func(s *stage) { s.first.resume = func() (*fakeLock, error) { return nil, s.first.Lost().Err } },
 			func(s *stage) { s.first.lose(false) }, 0, killed, "command_paused first, work_ended first",
 			stopped + "the lock could not be resumed: shared lock lost: it is gone (key first)\nrelease first"},
-		{"pause, resumed when its lease is over", "pause", forever, func(s *stage) { s.next.deadline = 0; s.next.lose(true) },
+		{"pause, resumed when its lease is over", "pause", forever, func(s *stage) { s.late(true, nil) },
 			func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock could not be resumed: shared lock lost: it is gone (key next)\nrelease next"},
 		{"pause, resumed twice", "pause", waits,
 			func(s *stage) {
 				again := newLock("again")
 				again.release = func() { s.say("release again") }
-				s.next.deadline = 0
-				s.next.lose(false)
-				s.next.resume = func() (Lock, error) { s.say("resume again"); return again, nil }
+				s.late(false, func() (*fakeLock, error) { s.say("resume again"); return again, nil })
 				s.goOn("resume again")
 			},
 			func(s *stage) { s.first.lose(false) }, 3, "", "command_paused first, command_paused next, work_ended again",
@@ -153,7 +170,7 @@ func TestLoss(t *testing.T) {
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
 			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", without + "release first"},
 		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
-			func(s *stage) { s.first.deadline = clock.System{}.Elapsed() + 29*time.Second }, nil, 0, // of 30 s notice
+			func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+29*time.Second, false) }, nil, 0, // of 30 s notice
 			"exclusive lock lost: it could not be refreshed in time (key first); the command: exit status 0", "work_ended first",
 			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
 		{"broken after the last look", "pause", "echo > begun", func(s *stage) { s.first.check = func() { s.first.lose(true) } }, nil, 0,
@@ -188,7 +205,7 @@ func TestNotAcquired(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		s := newStage(t, "pause", "echo > ran")
 		s.locker.answered = answered
-		s.locker.acquire = func(context.Context) (Lock, error) { return nil, store.ErrUnreachable }
+		s.locker.acquire = func(context.Context) (*lease.Set, error) { return nil, store.ErrUnreachable }
 		if _, err := s.run(); !errors.Is(err, fault.NotAcquired) || errors.Is(err, fault.Unanswered) == answered || !errors.Is(err, store.ErrUnreachable) {
 			t.Errorf("%v", err)
 		}
@@ -197,15 +214,18 @@ func TestNotAcquired(t *testing.T) {
 	}
 	s := newStage(t, "pause", "")
 	s.Args = []string{"./none"}
-	s.locker.acquire = func(context.Context) (Lock, error) { t.Error("it is acquired for no command"); return s.first, nil }
+	s.locker.acquire = func(context.Context) (*lease.Set, error) {
+		t.Error("it is acquired for no command")
+		return s.first.held(), nil
+	}
 	if _, err := s.run(); !errors.Is(err, procgroup.ErrNotFound) || strings.Join(s.events, " ") != "not_acquired" {
 		t.Errorf("%v, %s", err, s.events)
 	}
 	s = newStage(t, "pause", "echo > ran")
-	s.locker.acquire = func(ctx context.Context) (Lock, error) {
+	s.locker.acquire = func(ctx context.Context) (*lease.Set, error) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		<-ctx.Done()
-		return s.first, nil
+		return s.first.held(), nil
 	}
 	_, err := s.run()
 	got, _ := SignalOf(err)
@@ -221,10 +241,10 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	for _, early := range []bool{false, true} {
 		s := newStage(t, "pause", command)
 		if early {
-			s.locker.acquire = func(context.Context) (Lock, error) {
+			s.locker.acquire = func(context.Context) (*lease.Set, error) {
 				err := syscall.Kill(os.Getpid(), syscall.SIGUSR1)
 				time.Sleep(50 * time.Millisecond) // in which the signal comes; it is the command's later, too
-				return s.first, err
+				return s.first.held(), err
 			}
 		}
 		go func() {
@@ -262,15 +282,15 @@ func TestAllowance(t *testing.T) {
 		s := &session{Command: Command{OnLost: c.onLost}, inner: c.inner}
 		before := clock.System{}.Elapsed()
 		if !c.inner {
-			before = lock.deadline - time.Hour
+			before = lock.Deadline() - time.Hour
 		}
-		a := s.allowance(lock, breath)
+		a := s.allowance(lock.held(), breath)
 		late := a.Until - before - c.until
 		assert.That(t, late >= 0 && late <= time.Minute && (c.inner || late == 0) && s.expiry() == c.expiry,
 			"%+v: until %v later, %v", c, late, s.expiry())
 	}
-	lock.deadline = 5
-	a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock, breath)
+	lock = lockUntil("id", 5, false)
+	a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock.held(), breath)
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
@@ -283,12 +303,12 @@ func TestMayContinue(t *testing.T) {
 	}{
 		{"pause", time.Hour, false, true}, {"pause", 0, false, false}, {"pause", time.Hour, true, false}, {"kill", 0, false, false}, {"warn", 0, true, true},
 	} {
-		var lock Lock = &fakeLock{deadline: clock.System{}.Elapsed() + c.left, end: func(error) {}}
+		lock := lockUntil("id", clock.System{}.Elapsed()+c.left, false)
 		if c.lost {
-			lock.(*fakeLock).lose(false)
+			lock.lose(false)
 		}
 		s := &session{Command: Command{OnLost: c.onLost}}
-		s.lock.Store(&lock)
+		s.lock.Store(lock.held())
 		assert.That(t, s.mayContinue(nil) == c.on && s.denied.Load() != c.on, "%+v: denied %t", c, s.denied.Load())
 	}
 }
@@ -297,7 +317,7 @@ func TestMayContinue(t *testing.T) {
 func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 	t.Helper()
 	s := newStage(t, onLost, "")
-	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}, lock: s.first}
+	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}, lock: s.first.held()}
 	k.Describe = func(err error) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", err)) }
 	assert.OK(t, k.open())
 	return s, k
@@ -307,27 +327,28 @@ func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 // released once it is asked for, and the work under it counts as a success if it was held until then.
 // If release can't delete the lock, it fails.
 func TestKeeperAnswers(t *testing.T) {
-	late := func(l *fakeLock) { l.deadline = 0; time.AfterFunc(20*time.Millisecond, func() { l.lose(true) }) }
+	late := func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed(), true) }
 	for _, c := range []struct {
 		do      string
-		set     func(*fakeLock)
+		set     func(*stage)
 		failure string
 		unseen  bool
 	}{
-		{"check", func(*fakeLock) {}, "", false},
-		{"check", func(l *fakeLock) { l.err = store.ErrUnreachable }, "", true},
-		{"check", func(l *fakeLock) { l.lose(true) }, "it is gone", false},
+		{"check", func(*stage) {}, "", false},
+		{"check", func(s *stage) { s.first.err = store.ErrUnreachable }, "", true},
+		{"check", func(s *stage) { s.first.lose(true) }, "it is gone", false},
 		{"check", late, "it is gone", false},
-		{"renew", func(*fakeLock) {}, "", false},
-		{"renew", func(l *fakeLock) { l.err = store.ErrUnreachable }, "the lock is held, and could not be refreshed now; it is lost in", false},
+		{"renew", func(*stage) {}, "", false},
+		{"renew", func(s *stage) { s.first.err = store.ErrUnreachable }, "the lock is held, and could not be refreshed now; it is lost in", false},
 		{"renew", late, "it is gone", false},
-		{"release", func(*fakeLock) {}, "", false},
-		{"release", func(l *fakeLock) { l.lose(true) }, "it is gone", false},
-		{"release", func(l *fakeLock) { l.releaseErr = store.ErrUnreachable }, "store can't be reached", false},
-		{"dance", func(*fakeLock) {}, "doesn't do that", false},
+		{"release", func(*stage) {}, "", false},
+		{"release", func(s *stage) { s.first.lose(true) }, "it is gone", false},
+		{"release", func(s *stage) { s.first.releaseErr = store.ErrUnreachable }, "store can't be reached", false},
+		{"dance", func(*stage) {}, "doesn't do that", false},
 	} {
 		s, k := newKeeper(t, "warn")
-		c.set(s.first)
+		c.set(s)
+		k.lock = s.first.held()
 		success := "none"
 		k.sinks = []events.Sink{sink(func(e events.Event) { success = fmt.Sprint(e.Success) })}
 		got, then := k.serve(t.Context(), c.do)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -18,6 +17,8 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lease"
+	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/serial"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -32,7 +33,7 @@ import (
 type fakeLocker struct {
 	queue    serial.Queue
 	observe  func(events.Event)
-	acquire  func(context.Context) (Lock, error) // nil: newLock
+	acquire  func(context.Context) (*lease.Set, error) // nil: newLock
 	answered bool
 }
 
@@ -43,62 +44,78 @@ func (f *fakeLocker) happen(kind replock.EventKind, holders ...replock.Info) {
 	})
 }
 
-func (f *fakeLocker) Acquire(ctx context.Context, observe func(events.Event)) (Lock, error) {
+func (f *fakeLocker) Acquire(ctx context.Context, observe func(events.Event)) (*lease.Set, error) {
 	f.observe = observe
 	if f.acquire != nil {
 		return f.acquire(ctx)
 	}
 	f.happen(replock.EventAcquired)
-	return newLock("id"), nil
+	return newLock("id").held(), nil
 }
 
 func (f *fakeLocker) Flush(ctx context.Context) { f.queue.Flush(ctx) }
 func (f *fakeLocker) Answered() bool            { return f.answered }
 
-// fakeLock is a Lock of another kind than replock's, which does what a test says.
+// fakeLock is a lock of another kind than replock's, which does what a test says.
 type fakeLock struct {
+	*lease.Term
 	id         string
-	deadline   time.Duration
+	definite   bool   // it is lost for good
 	err        error  // of Check and Renew
 	releaseErr error  // of Release
 	check      func() // with each Check
 	release    func() // with each Release
 	finished   string // the result of the work
-	resume     func() (Lock, error)
-	ctx        context.Context
-	end        context.CancelCauseFunc
-	lost       atomic.Pointer[replock.LostError]
+	resume     func() (*fakeLock, error)
 }
 
 // newLock returns a lock that is held for an hour.
-func newLock(id string) *fakeLock {
-	l := &fakeLock{id: id, deadline: clock.System{}.Elapsed() + time.Hour, check: func() {}, release: func() {}}
-	l.resume = func() (Lock, error) { return nil, l.Lost() }
-	l.ctx, l.end = context.WithCancelCause(context.Background())
+func newLock(id string) *fakeLock { return lockUntil(id, clock.System{}.Elapsed()+time.Hour, false) }
+
+// lockUntil returns a lock with a deadline. Its loss isn't known at once.
+func lockUntil(id string, deadline time.Duration, definite bool) *fakeLock {
+	l := &fakeLock{id: id, definite: definite, check: func() {}, release: func() {}}
+	l.resume = func() (*fakeLock, error) { return nil, l.Lost().Err }
+	l.Term = lease.New(lease.Terms{
+		Schedule: refresh.Schedule{Interval: time.Hour, Deadline: time.Hour, Failures: 1, Timeout: time.Minute},
+		Clock:    clock.System{}, Sent: deadline - time.Hour, Seen: clock.Read(clock.System{}), Parent: context.Background(),
+		Renewal: func(context.Context) error { return l.err },
+		Loss: func(expired bool, _ error) lease.Loss {
+			if expired {
+				time.Sleep(200 * time.Millisecond)
+			}
+			lost := &replock.LostError{Mode: replock.Shared, Key: "key " + id, Reason: "it is gone", Definite: l.definite}
+			return lease.Loss{Err: lost, Definite: lost.Definite}
+		},
+	})
+	l.Begin()
 	return l
 }
 
+// held returns the lease.
+func (l *fakeLock) held() *lease.Set { return lease.Join(nil, lease.Hold(l)) }
+
 // lose loses the lock, for good or not.
 func (l *fakeLock) lose(definite bool) {
-	lost := &replock.LostError{Mode: replock.Shared, Key: "key " + l.id, Reason: "it is gone", Definite: definite}
-	l.lost.Store(lost)
-	l.end(lost)
+	l.definite = definite
+	l.Fail(errors.New("a test"))
 }
 
-func (l *fakeLock) ID() string                           { return l.id }
-func (l *fakeLock) Key() string                          { return "key " + l.id }
-func (l *fakeLock) Mode() replock.Mode                   { return replock.Exclusive }
-func (l *fakeLock) Operation() string                    { return "test" }
-func (l *fakeLock) Fence() (uint64, bool)                { return 0, false }
-func (l *fakeLock) Context() context.Context             { return l.ctx }
-func (l *fakeLock) Deadline() time.Duration              { return l.deadline }
-func (l *fakeLock) Seen() clock.Reading                  { return clock.Read(clock.System{}) }
-func (l *fakeLock) Lost() *replock.LostError             { return l.lost.Load() }
-func (l *fakeLock) Check(context.Context) error          { l.check(); return l.err }
-func (l *fakeLock) Renew(context.Context) error          { return l.err }
-func (l *fakeLock) Release(context.Context) error        { l.release(); return l.releaseErr }
-func (l *fakeLock) Finish(success bool)                  { l.finished += fmt.Sprint(success) }
-func (l *fakeLock) Resume(context.Context) (Lock, error) { return l.resume() }
+func (l *fakeLock) About() lease.About {
+	return lease.About{
+		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
+	}
+}
+func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }
+func (l *fakeLock) Free(context.Context) error  { l.release(); return l.releaseErr }
+func (l *fakeLock) Resumed()                    {}
+func (l *fakeLock) Again(context.Context) (lease.Owner, error) {
+	next, err := l.resume()
+	if err != nil {
+		return nil, err
+	}
+	return next, nil
+}
 
 // recorder is a Sink that hangs at each event for a while.
 type recorder struct {
@@ -164,7 +181,7 @@ func TestOwnLockInTheWay(t *testing.T) {
 	t.Setenv(outerVariable, "aa:place")
 	l := &fakeLocker{}
 	h := newHolder(t, l, &recorder{})
-	l.acquire = func(ctx context.Context) (Lock, error) {
+	l.acquire = func(ctx context.Context) (*lease.Set, error) {
 		l.happen(replock.EventWaiting, replock.Info{ID: "bb"})
 		l.happen(replock.EventWaiting, replock.Info{ID: "aa"})
 		l.queue.Flush(t.Context())
@@ -193,7 +210,7 @@ func TestRefusalNamesItsPlace(t *testing.T) {
 		{HeldError{HeldError: held}, first}, // Place{} is the repository's in a set
 		{HeldError{HeldError: held, Place: second}, second},
 	} {
-		h := newHolder(t, &fakeLocker{acquire: func(context.Context) (Lock, error) { return nil, c.err }}, &recorder{})
+		h := newHolder(t, &fakeLocker{acquire: func(context.Context) (*lease.Set, error) { return nil, c.err }}, &recorder{})
 		h.Place, h.Others, h.HeldCode = first, []Place{second}, 3
 		_, err := h.acquire(t.Context())
 		var got HeldError
@@ -250,7 +267,7 @@ func TestNoPasswordInEnviron(t *testing.T) {
 	}
 	t.Setenv("UNRELATED", "stays")
 	r := Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}
-	locked := slices.DeleteFunc(r.environ(newLock("id")), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
+	locked := slices.DeleteFunc(r.environ(newLock("id").held()), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
 	for what, env := range map[string][]string{"locked": locked, "bare": bareEnviron()} {
 		assert.That(t, !strings.Contains(strings.Join(env, "\n"), "hunter2") && slices.Contains(env, "UNRELATED=stays"), "%s: %q", what, env)
 	}

@@ -21,7 +21,7 @@ var e2eMutants = []mutant{
 	{"a session releases the lock that it had at first", supervises,
 		"defer func() { s.release(s.current()) }()", "defer func() { s.release(lock) }()", test("./cmd/internal/session", "^TestLoss$")},
 	{"the command of a broken lock runs on", afterLoss,
-		"s.lost, s.killed = loss, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss, true", process("^TestOnDirectory$/^broken_prune$")},
+		"s.lost, s.killed = loss.Err, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss.Err, true", process("^TestOnDirectory$/^broken_prune$")},
 	{"a command is killed although --on-lost says pause", afterLoss,
 		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, process("^TestOnDirectory$/^long_outage_of_a_backup$")},
 	{"the guard isn't told that the lock was resumed", afterLoss,

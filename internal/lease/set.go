@@ -1,0 +1,195 @@
+package lease
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/parallel"
+)
+
+// Set is one lease, or several that are held as one: the first loss is the loss of the set, and its deadline
+// the earliest. It is named as its first lease.
+type Set struct {
+	leases   []*Lease
+	released func() // called after each release, before the next one. Nil does nothing
+
+	mu     sync.Mutex
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+}
+
+// Join returns the set of leases, in the order in which they were acquired. released, which can be nil, is called
+// after each release of a lease, before the next one.
+func Join(released func(), leases ...*Lease) *Set {
+	s := &Set{leases: leases, released: released}
+	s.begin()
+	return s
+}
+
+// begin begins a context. It ends with that of the first lease that ends.
+func (s *Set) begin() {
+	ctx, cancel := context.WithCancelCause(context.Background())
+	for _, l := range s.leases {
+		held := l.Context() // a resume gives the lease another one
+		context.AfterFunc(held, func() { cancel(context.Cause(held)) })
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ctx, s.cancel = ctx, cancel
+}
+
+// Context ends with the context of the first lease that ends. After Resume it is another one.
+func (s *Set) Context() context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ctx
+}
+
+// About describes the first lease.
+func (s *Set) About() About { return s.leases[0].About() }
+
+// IDs returns the ids of all leases.
+func (s *Set) IDs() (ids []string) {
+	for _, l := range s.leases {
+		ids = append(ids, l.About().ID)
+	}
+	return ids
+}
+
+// Connections returns the connections that locks die with.
+func (s *Set) Connections() (all []syscall.Conn) {
+	for _, l := range s.leases {
+		if connection := l.About().Connection; connection != nil {
+			if c := connection(); c != nil {
+				all = append(all, c)
+			}
+		}
+	}
+	return all
+}
+
+// Deadline is the earliest.
+func (s *Set) Deadline() time.Duration {
+	var ends []time.Duration
+	for _, l := range s.leases {
+		ends = append(ends, l.Deadline())
+	}
+	return slices.Min(ends)
+}
+
+// Seen is Seen of the lease that was looked at least recently.
+func (s *Set) Seen() clock.Reading {
+	var seen []clock.Reading
+	for _, l := range s.leases {
+		seen = append(seen, l.Seen())
+	}
+	return slices.MinFunc(seen, func(a, b clock.Reading) int { return int(a.Elapsed - b.Elapsed) })
+}
+
+// Lost is the loss of any lease. A definite one comes first.
+func (s *Set) Lost() (lost *Loss) {
+	for _, l := range s.leases {
+		if loss := l.Lost(); loss != nil && (lost == nil || loss.Definite && !lost.Definite) {
+			lost = loss
+		}
+	}
+	return lost
+}
+
+// Check looks at all locks.
+func (s *Set) Check(ctx context.Context) error {
+	return s.each(func(l *Lease) error { return l.Check(ctx) })
+}
+
+// Renew renews all locks.
+func (s *Set) Renew(ctx context.Context) error {
+	return s.each(func(l *Lease) error { return l.Renew(ctx) })
+}
+
+// each calls f with all leases at once, and joins its errors.
+func (s *Set) each(f func(*Lease) error) error {
+	errs := make([]error, len(s.leases))
+	parallel.Each(len(errs), len(errs), func(i int) { errs[i] = f(s.leases[i]) })
+	return fault.Join(errs...)
+}
+
+// Finish passes the result of the work on to each lock that wants to know it.
+func (s *Set) Finish(success bool) {
+	for _, l := range s.leases {
+		if finish := l.About().Finish; finish != nil {
+			finish(success)
+		}
+	}
+}
+
+// Patience is how long the release of a lease holds up the next one.
+const Patience = time.Second
+
+// Release releases all leases, the last one first. A system that is silent doesn't hold up the others for long.
+func (s *Set) Release(ctx context.Context) error {
+	for _, l := range s.leases {
+		l.Owner().term().stop(errStopped) // or it is lost while it waits for its turn
+	}
+	errs := make([]error, len(s.leases))
+	var all sync.WaitGroup
+	for i, l := range slices.Backward(s.leases) {
+		done := make(chan struct{})
+		all.Go(func() {
+			defer close(done)
+			errs[i] = l.Release(ctx)
+			if s.released != nil {
+				s.released()
+			}
+		})
+		select {
+		case <-done:
+		case <-time.After(Patience):
+		}
+	}
+	all.Wait()
+	return fault.Join(errs...)
+}
+
+// Resume resumes the leases that are lost, unless another one is lost meanwhile. If one can't be, those that were
+// are released with the set.
+func (s *Set) Resume(ctx context.Context) error {
+	// Its cause isn't the loss of another lock, which would look like a loss of the lock that is resumed.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var other atomic.Pointer[Loss]
+	for _, l := range s.leases {
+		if held := l.Context(); l.Lost() == nil {
+			defer context.AfterFunc(held, func() {
+				other.CompareAndSwap(nil, l.Lost())
+				cancel()
+			})()
+		}
+	}
+	for {
+		lost := s.Lost()
+		switch {
+		case lost == nil:
+			s.begin()
+			return nil
+		case lost.Definite:
+			return lost.Err
+		}
+		for _, l := range s.leases {
+			if l.Lost() == nil {
+				continue
+			}
+			if err := l.Resume(ctx); err != nil {
+				if lost := other.Load(); lost != nil {
+					return lost.Err
+				}
+				return err
+			}
+		}
+	}
+}

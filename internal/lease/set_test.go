@@ -1,0 +1,58 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+// stub is a lock whose looks and renewals return an error.
+type stub struct {
+	*Term
+	err error
+}
+
+func (s stub) About() About                         { return About{Key: "stub"} }
+func (s stub) Check(context.Context) error          { return s.err }
+func (s stub) Free(context.Context) error           { return nil }
+func (s stub) Again(context.Context) (Owner, error) { return nil, errDown }
+func (s stub) Resumed()                             {}
+
+// hold returns the lease of a stub, that was asked for and seen at times after now.
+func hold(sent, seen time.Duration, lost *Loss, err error) *Lease {
+	with := terms(func(context.Context) error { return err })
+	with.Sent, with.Seen = with.Sent+sent, clock.Reading{Elapsed: seen}
+	term := begun(with)
+	if lost != nil {
+		term.Lose(*lost)
+	}
+	return Hold(stub{term, err})
+}
+
+// TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
+// that of any lock, and a definite one comes first. A look and a renewal are of all, and return each error.
+func TestOfAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		first, last := errors.New("first"), errors.New("last")
+		maybe, sure := Loss{Err: errors.New("maybe")}, Loss{Err: last, Definite: true}
+		a, b, c := hold(3, 12, nil, first), hold(2, 11, &maybe, errDown), hold(4, 10, &sure, last)
+		for _, leases := range [][]*Lease{{a, b, c}, {c, b, a}, {b, c, a}} {
+			s := Join(nil, leases...)
+			assert.That(t, s.Deadline() == b.Deadline() && s.Seen() == c.Seen() && s.Lost().Err == last, "deadline %v, seen %v, lost %v", s.Deadline(), s.Seen(), s.Lost())
+			for _, f := range []func(context.Context) error{s.Check, s.Renew} {
+				err := f(t.Context())
+				assert.That(t, errors.Is(err, first) && errors.Is(err, last), "%v", err)
+			}
+		}
+		assert.Is(t, Join(nil, a, b).Lost().Err, maybe.Err)
+		held := Join(nil, hold(0, 0, nil, nil), hold(0, 0, nil, nil))
+		assert.That(t, held.Lost() == nil && held.Check(t.Context()) == nil && held.Renew(t.Context()) == nil, "held: %v", held.Lost())
+		assert.Is(t, Join(nil, a, b, c).Release(t.Context()), nil)
+		assert.Is(t, held.Release(t.Context()), nil)
+	})
+}
