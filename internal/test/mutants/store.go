@@ -60,7 +60,7 @@ var storeMutants = []mutant{
 		`if err := s.matches(ctx, d, name, ifMatch); err != nil {`, `if err := s.matches(ctx, d, name, ""); err != nil {`, test("./store/dir", "^TestContract$/^delete_if_match$")},
 	{"its own link of a lost answer counts as another's", "store/dir/rename.go",
 		`err != nil && !linked(d, temp, name) {`, `err != nil {`, test("./store/dir", "^TestLinkAnsweredTwice$")},
-	{"a rename takes the place of another's file", "store/dir/rename_linux.go",
+	{"a rename takes the place of another's file", "store/dir/system_linux.go",
 		`unix.RENAME_NOREPLACE`, `0`, test("./store/dir", "^TestRenameNoReplace$")},
 	{"a listing is as old as the file system's cache of it", "store/dir/readdir.go",
 		`if !s.local {`, `if !s.local && d == nil {`, test("./store/dir", "^TestListRereads$")},
@@ -120,7 +120,7 @@ var storeMutants = []mutant{
 		`if !s.local {`, `if s.scan == nil {`, test("./store/dir", "^TestWatchIsLocal$")},
 	{"a network file system without its server isn't unreachable", "store/dir/errors.go",
 		`err = store.Unreachable(fmt.Errorf("the server`, `err = (fmt.Errorf("the server`, test("./store/dir", "^TestErrorsOfTheSystem$")},
-	{"a waiter for a directory's flock hears of no process", "store/dir/lock_flock.go",
+	{"a waiter for a directory's flock hears of no process", "store/dir/system_linux.go",
 		`if len(f) < 6 || f[1] != "FLOCK" || f[5] != file {`, `if len(f) < 6 || f[1] != "FLOCK" || !strings.HasPrefix(f[5], file) {`, test("./store/dir", "^TestFlockPID$")},
 
 	// S3's protocol.
