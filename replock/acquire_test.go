@@ -131,7 +131,7 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 		a.hooks.After(lateAnswer("put", "", 7*time.Second))
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
-		equal(t, "the deadline after the first send", k.Deadline()-start, 55*time.Second)
+		equal(t, "the deadline after the first send", k.lease.Deadline()-start, 55*time.Second)
 	})
 }
 
@@ -463,7 +463,7 @@ func TestAcquireAfterItsDeadline(t *testing.T) {
 					}
 				}))
 				k := a.takes(t, mode)
-				if left := k.Deadline() - a.clock.Elapsed(); left < 50*time.Second || !stopped.Load() {
+				if left := k.lease.Deadline() - a.clock.Elapsed(); left < 50*time.Second || !stopped.Load() {
 					t.Errorf("acquired with a lease of which %v is left", left)
 				}
 				if n := len(w.keys()); c.deletes && n != int(mode) { // one flag, and lock.exclusive

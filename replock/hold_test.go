@@ -174,9 +174,9 @@ func TestLostAnswers(t *testing.T) {
 func TestRenew(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(20 * time.Second)
-		before := k.Deadline()
-		if err := k.Renew(t.Context()); err != nil || k.Deadline() != before+20*time.Second {
-			t.Errorf("%v, deadline %v later", err, k.Deadline()-before)
+		before := k.lease.Deadline()
+		if err := k.Renew(t.Context()); err != nil || k.lease.Deadline() != before+20*time.Second {
+			t.Errorf("%v, deadline %v later", err, k.lease.Deadline()-before)
 		}
 		a.hooks.Before(outage)
 		for range 10 {
@@ -198,10 +198,10 @@ func TestCheck(t *testing.T) {
 	for _, opts := range stores {
 		eachObject(t, opts, func(t *testing.T, w *world, a *machine, k *Lock, key string) {
 			time.Sleep(20 * time.Second)
-			before := k.Deadline()
+			before := k.lease.Deadline()
 			a.hooks.Count()
-			if err := k.Check(t.Context()); err != nil || k.Deadline() != before {
-				t.Errorf("%v, deadline %v later", err, k.Deadline()-before)
+			if err := k.Check(t.Context()); err != nil || k.lease.Deadline() != before {
+				t.Errorf("%v, deadline %v later", err, k.lease.Deadline()-before)
 			}
 			if total, by := a.hooks.Count(); total != 1 || by["list"] != 1 {
 				t.Errorf("sent %v", by)
@@ -359,7 +359,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		earlier := slices.Min(slices.Collect(maps.Values(sent)))
-		if d := k.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
+		if d := k.lease.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
 			t.Errorf("the deadline is %v after the start, the puts were sent at %v", d-start, sent)
 		}
 	})

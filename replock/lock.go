@@ -57,11 +57,6 @@ func (k *Lock) Fence() (uint64, bool) {
 // released. The time for which the machine is suspended counts.
 func (k *Lock) Left() time.Duration { return k.lease.Left() }
 
-// Deadline returns the time at which the lock is lost unless it is refreshed before, on the
-// clock of Clock.Elapsed: on Linux CLOCK_BOOTTIME. It is for a process beside this one that
-// reads the same clock, as the guard of the repolock command does. Other callers want Left.
-func (k *Lock) Deadline() time.Duration { return k.lease.Deadline() }
-
 // Lost returns the reason for which the lock was lost, or nil. It is nil again once Resume has
 // returned nil.
 func (k *Lock) Lost() *LostError {
@@ -90,9 +85,3 @@ func (k *Lock) Renew(ctx context.Context) error {
 // come since the last look. If one of a client of another protocol has just come, it looks again 3 s
 // later. Its errors are those of Renew.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
-
-// Seen returns the time on the machine's clocks when the last answered look at the lock, or
-// refresh, was sent. If they have since moved apart by more than 2 s and a thousandth of the
-// elapsed time, the machine might have stood still: then the protected work must stop until Seen
-// is later. It is for a process beside this one, as the guard of the repolock command.
-func (k *Lock) Seen() Reading { return Reading(k.lease.Seen()) }

@@ -17,14 +17,6 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Reading is the time on both of a machine's clocks at one moment.
-type Reading struct {
-	// Wall is the wall clock, counted from the Unix epoch.
-	Wall time.Duration
-	// Elapsed is Clock.Elapsed.
-	Elapsed time.Duration
-}
-
 // Process names a process in terms that a process on another machine, after a reboot or in
 // another container can compare. A field is empty or zero if the system doesn't have it.
 type Process struct {

@@ -215,7 +215,7 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
-		deadline := time.Now().Add(k.Deadline() - a.clock.Elapsed())
+		deadline := time.Now().Add(k.lease.Deadline() - a.clock.Elapsed())
 		var asked atomic.Bool
 		a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
 			if asked.Store(true); time.Now().After(deadline) {

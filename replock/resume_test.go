@@ -246,7 +246,7 @@ func TestSuspendAlone(t *testing.T) {
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		a.Flush(t.Context())
-		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.Deadline()-since {
+		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.lease.Deadline()-since {
 			t.Errorf("%s: held for %v", e.Kind, e.Held)
 		}
 		mustResume(t, k)
@@ -370,7 +370,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
 			err := k.Resume(t.Context())
 			if err == nil {
-				if left := k.Deadline() - a.clock.Elapsed(); left < 0 {
+				if left := k.lease.Deadline() - a.clock.Elapsed(); left < 0 {
 					t.Errorf("stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
 				}
 			} else if !errors.Is(err, ErrLost) {

@@ -466,13 +466,13 @@ func TestSeenOnceReassured(t *testing.T) {
 		a.clock.setSkew(10 * time.Second)
 		parted := a.clock.Elapsed()
 		time.Sleep(time.Millisecond)
-		if err := k.Renew(t.Context()); err != nil || k.Seen().Elapsed > parted {
-			t.Errorf("seen %v after the clocks have parted, by a refresh alone; %v", k.Seen().Elapsed-parted, err)
+		if err := k.Renew(t.Context()); err != nil || k.lease.Seen().Elapsed > parted {
+			t.Errorf("seen %v after the clocks have parted, by a refresh alone; %v", k.lease.Seen().Elapsed-parted, err)
 		}
 		var put time.Duration
 		a.hooks.Before(inTurn(on("put", "", func(hookstore.Request) { put = a.clock.Elapsed() }), takesASecond))
 		time.Sleep(DefaultLook)
-		if seen := k.Seen().Elapsed; seen <= parted || put == 0 || seen > put {
+		if seen := k.lease.Seen().Elapsed; seen <= parted || put == 0 || seen > put {
 			t.Errorf("seen %v after the clocks have parted, and refreshed %v after", seen-parted, put-parted)
 		}
 	})
@@ -779,10 +779,10 @@ func TestHalfARefreshIsKept(t *testing.T) {
 			return nil
 		})
 		time.Sleep(20 * time.Second)
-		if flags.Load() != 1 || !alive(k) || k.Seen().Elapsed >= start {
-			t.Errorf("the flag was put %d times; lost: %v; seen %v after the start", flags.Load(), k.Lost(), k.Seen().Elapsed-start)
+		if flags.Load() != 1 || !alive(k) || k.lease.Seen().Elapsed >= start {
+			t.Errorf("the flag was put %d times; lost: %v; seen %v after the start", flags.Load(), k.Lost(), k.lease.Seen().Elapsed-start)
 		}
-		if left := k.Deadline() - start; left < 55*time.Second || left > 57*time.Second {
+		if left := k.lease.Deadline() - start; left < 55*time.Second || left > 57*time.Second {
 			t.Errorf("the deadline is %v later: it is the earlier of both", left)
 		}
 		until = Forever

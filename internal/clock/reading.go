@@ -2,7 +2,8 @@ package clock
 
 import "time"
 
-// Reading is replock.Reading: both clocks of a machine at one moment.
+// Reading is what both clocks of a machine show at one moment: the wall clock, counted from the Unix epoch,
+// and Clock.Elapsed.
 type Reading struct{ Wall, Elapsed time.Duration }
 
 // apartBy is the difference between the two clocks above which Parted reports true: more

@@ -78,13 +78,15 @@ func (l *Lease) About() About { return l.Owner().About() }
 // Context is the Term's. After Resume it is another one.
 func (l *Lease) Context() context.Context { return l.Owner().term().Context() }
 
-// Deadline is when the lease is lost unless it is renewed before, on the clock's Elapsed.
+// Deadline is when the lease is lost unless it is renewed before, on the clock's Elapsed: on Linux
+// CLOCK_BOOTTIME. A process beside this one reads the same clock, as the guard of the repolock command does.
 func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
 
 // Left returns how long the lease lasts without another renewal, or 0 if it is lost or released.
 func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
 
-// Seen returns what the clocks showed before the last look at the lock.
+// Seen returns what the clocks showed when the last answered look at the lock, or refresh, was sent. If they have
+// since parted, the machine might have stood still: then the protected work must stop until Seen is later.
 func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
 
 // Lost returns the loss, or nil.

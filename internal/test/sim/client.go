@@ -11,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -420,7 +421,7 @@ type Held interface {
 	ID() string
 	Context() context.Context
 	Deadline() time.Duration
-	Seen() replock.Reading
+	Seen() clock.Reading
 	Renew(context.Context) error
 	Check(context.Context) error
 	Resume(context.Context) (Held, error)
@@ -472,11 +473,11 @@ type lock struct {
 	ctx     context.Context
 	id, key string
 	end     *atomic.Int64 // once it is resumed: its last deadline
-	seen    *atomic.Pointer[replock.Reading]
+	seen    *atomic.Pointer[clock.Reading]
 }
 
 func held(k *replock.Lock) lock {
-	return lock{Lock: k, ctx: k.Context(), id: k.ID(), key: k.Key(), end: new(atomic.Int64), seen: new(atomic.Pointer[replock.Reading])}
+	return lock{Lock: k, ctx: k.Context(), id: k.ID(), key: k.Key(), end: new(atomic.Int64), seen: new(atomic.Pointer[clock.Reading])}
 }
 
 func (k lock) Context() context.Context { return k.ctx }
@@ -487,19 +488,19 @@ func (k lock) Deadline() time.Duration {
 	if end := k.end.Load(); end != 0 {
 		return time.Duration(end)
 	}
-	return k.Lock.Deadline()
+	return lease.Of(k.ctx).Deadline()
 }
 
-func (k lock) Seen() replock.Reading {
+func (k lock) Seen() clock.Reading {
 	if seen := k.seen.Load(); seen != nil {
 		return *seen
 	}
-	return k.Lock.Seen()
+	return lease.Of(k.ctx).Seen()
 }
 
 // Resume notes what the lost lock shows, which is fixed: it has ended.
 func (k lock) Resume(ctx context.Context) (Held, error) {
-	end, seen := k.Lock.Deadline(), k.Lock.Seen()
+	end, seen := lease.Of(k.ctx).Deadline(), lease.Of(k.ctx).Seen()
 	k.end.Store(int64(end))
 	k.seen.Store(&seen)
 	if err := k.Lock.Resume(ctx); err != nil {

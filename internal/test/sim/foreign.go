@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -60,7 +61,7 @@ func (k originalLock) Key() string                        { return k.key }
 func (originalLock) ID() string                           { return "" } // its bodies have none
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
-func (originalLock) Seen() replock.Reading                { return replock.Reading{} }
+func (originalLock) Seen() clock.Reading                  { return clock.Reading{} }
 func (originalLock) Renew(context.Context) error          { return nil }
 func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
