@@ -376,6 +376,20 @@ func TestContextOfASet(t *testing.T) {
 	})
 }
 
+// TestNoResumeBesideALossForGood: no lock of a set is resumed if another one is lost for good.
+func TestNoResumeBesideALossForGood(t *testing.T) {
+	inBubble(t, func(t *testing.T, f *fake) {
+		l, _ := f.holds(t, "BC")
+		f.breakLock(t, "C")
+		f.disturb(failing("renew", "B", locking.ErrUnreachable))
+		time.Sleep(time.Minute)
+		f.disturb(nil)
+		err := l.Resume(t.Context())
+		assert.That(t, errors.Is(err, replock.ErrLost) && loss(l).Key == "fake:C" && len(f.asked("resume")) == 0, "%v, %v", err, f.asked("resume"))
+		assert.Is(t, l.Release(t.Context()), nil)
+	})
+}
+
 // suspended returns a set that lost some of its locks because they couldn't be renewed.
 func (f *fake) suspended(t *testing.T, keys, lost string) (*lease.Set, *record) {
 	t.Helper()
