@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -25,25 +26,19 @@ var classes = []struct{ is, class error }{
 func classed(err error, silent bool) error {
 	for _, c := range classes {
 		if errors.Is(err, c.is) {
-			return classError{err, c.class}
+			return fault.As(c.class, err)
 		}
 	}
 	if silent && errors.Is(err, store.ErrUnreachable) {
-		return classError{err, locking.ErrUnreachable}
+		return fault.As(locking.ErrUnreachable, err)
 	}
 	return err
 }
-
-// classError is an error that is also another one, which its text doesn't mention.
-type classError struct{ error, class error }
-
-func (e classError) Error() string   { return e.error.Error() }
-func (e classError) Unwrap() []error { return []error{e.error, e.class} }
 
 // lost returns the error of a lock that isn't held any more.
 func lost(h locking.Handle, why error) error {
 	if why == nil {
 		return fmt.Errorf("lock %q: %w", h.Key(), locking.ErrLost)
 	}
-	return fmt.Errorf("lock %q: %w", h.Key(), classError{why, locking.ErrLost})
+	return fmt.Errorf("lock %q: %w", h.Key(), fault.As(locking.ErrLost, why))
 }
