@@ -57,7 +57,7 @@ var engineMutants = []mutant{
 	{"a lock that can't be read is no lock", sorts,
 		"e.err = fault.As(errUnread, err)", "e.err = errReleased", seed(48)},
 	{"the lease is dated from when the lock was granted", hold,
-		"Sent: t.sent,", "Sent: l.opts.Clock.Elapsed(),", seed(5)},
+		"Sent: t.sent,", "Sent: l.opts.Clock.Elapsed(),", test("./replock", "^TestLeaseIsDatedFromTheSend$")},
 	{"a refused acquirer leaves its flag", take,
 		"return fault.Join(err, l.takeDownFlag(step, t))", "return fault.Join(err)", seed(1)},
 
