@@ -77,7 +77,7 @@ var commandMutants = []mutant{
 	{"the time for which a lock is held ends at its last refresh", "cmd/repolock/locktable.go",
 		"max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)", "max(refreshed.Sub(i.Acquired), 0)", test(ofCommand, "^TestScreens$")},
 	{"the dry run of a prune says that a shared lock isn't in its way", "cmd/repolock/dryrun.go",
-		"mode == replock.Shared && i.Mode == replock.Shared", "i.Mode == replock.Shared", test(ofCommand, "^TestScripts$/^dryrun$")},
+		"p.mode == replock.Shared && i.Mode == replock.Shared", "i.Mode == replock.Shared", test(ofCommand, "^TestScripts$/^dryrun$")},
 	{"a dry run in JSON says that a held lock is free", "cmd/repolock/dryrun.go",
 		"out.Available = held == nil", "out.Available = true", test(ofCommand, "^TestScripts$/^dryrun$")},
 	{"a wait in a pipe names the same holders again and again", "cmd/repolock/waitline.go",
