@@ -38,7 +38,7 @@ func (s *session) allowance(lock *lease.Set, moment time.Duration) procgroup.All
 
 // allow lets the command run until the lock's deadline.
 func (s *session) allow() {
-	if a := s.allowance(s.current(), breath); a != s.allowed {
+	if a := s.allowance(s.lock, breath); a != s.allowed {
 		s.allowed = a
 		s.group.Allow(a)
 	}
@@ -54,7 +54,7 @@ func (s *session) expiry() procgroup.Expiry {
 
 // mayContinue reports whether the command can go on when the shell continues us (fg, bg).
 func (s *session) mayContinue(g *procgroup.Group) bool {
-	lock := s.current()
+	lock := s.lock
 	s.denied.Store(!leased(lock) && s.OnLost != "warn")
 	if s.denied.Load() {
 		return false
@@ -68,10 +68,10 @@ func (s *session) mayContinue(g *procgroup.Group) bool {
 // suspended is called when a person stops the command and us, and when that is over.
 func (s *session) suspended(over bool) {
 	if over {
-		s.note(s.current(), events.CommandContinued, events.Event{})
+		s.note(s.lock, events.CommandContinued, events.Event{})
 		return
 	}
-	s.noteSuspended(s.current())
+	s.noteSuspended(s.lock)
 }
 
 // interruptedGroup is called when the command is stopped although its lock is held, and
@@ -80,20 +80,20 @@ func (s *session) interruptedGroup(why error, over bool) {
 	stopped := s.expiry() != procgroup.Nothing
 	switch unguarded := errors.Is(why, procgroup.ErrUnguarded); {
 	case unguarded && over:
-		s.note(s.current(), events.GuardReplaced, events.Event{})
+		s.note(s.lock, events.GuardReplaced, events.Event{})
 		s.Console.Say("a guard watches the command again%s", map[bool]string{true: ", which goes on"}[stopped])
 	case unguarded: // the guard is gone, and can't be replaced
-		s.note(s.current(), events.GuardLost, events.Event{Event: replock.Event{Err: why}, Stopped: stopped})
+		s.note(s.lock, events.GuardLost, events.Event{Event: replock.Event{Err: why}, Stopped: stopped})
 		state := "the command runs on (--on-lost warn)"
 		if stopped {
 			state = "the command is stopped until one does"
 		}
 		s.Console.Say("warning: %s; %s", text.Error(why), state)
 	case over:
-		s.note(s.current(), events.ClocksSettled, events.Event{})
+		s.note(s.lock, events.ClocksSettled, events.Event{})
 		s.Console.Say("the lock was looked at, and the command goes on")
 	default: // the lock looks by itself as soon as the clocks part
-		s.note(s.current(), events.ClocksParted, events.Event{})
+		s.note(s.lock, events.ClocksParted, events.Event{})
 		s.Console.Say("%v: the command is stopped until the lock was looked at", why)
 	}
 }
@@ -103,7 +103,7 @@ const maxPIDs = 10
 
 // runsOn is called with the processes of the command that can't be stopped, or killed.
 func (s *session) runsOn(pids []int, killed bool) {
-	lock := s.current()
+	lock := s.lock
 	s.note(lock, events.CommandRunsOn, events.Event{PIDs: pids, Killed: killed})
 	what, who, they := "stopped", "processes", "they run on"
 	if killed {

@@ -20,7 +20,7 @@ func (s *session) notice() time.Duration { return min(s.TTL/12, 30*time.Second) 
 
 // terminate sends TERM ahead of a possible loss of the lock.
 func (s *session) terminate() {
-	lock := s.current()
+	lock := s.lock
 	s.lost = &replock.LostError{Mode: mode(lock), Key: lock.About().Key, Reason: "it could not be refreshed in time"}
 	s.Console.Say("the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost")
 	_ = s.group.Signal(syscall.SIGTERM)
@@ -29,7 +29,7 @@ func (s *session) terminate() {
 // onLost does what --on-lost says. It returns the channel that closes with the next loss,
 // or nil unless the lock was resumed.
 func (s *session) onLost() <-chan struct{} {
-	lock := s.current()
+	lock := s.lock
 	loss := lock.Lost()
 	switch {
 	case s.OnLost == "warn":
@@ -41,10 +41,10 @@ func (s *session) onLost() <-chan struct{} {
 		s.sayLost(loss.Err, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
 		err := s.resume()
 		if err == nil {
-			return s.current().Context().Done()
+			return s.lock.Context().Done()
 		}
 		s.Console.Say("the lock could not be resumed: %s", Words(err, ""))
-		if last := s.current().Lost(); last != nil {
+		if last := s.lock.Lost(); last != nil {
 			loss = last // of another of several locks
 		}
 	}
@@ -77,7 +77,7 @@ func (s *session) resume() error {
 		if err != nil {
 			return err
 		}
-		lock := s.current()
+		lock := s.lock
 		s.catchUp() // the record that the command goes on comes after that of the resume
 		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && leased(lock); err = s.proceed(lock) {
 			if ctx.Err() != nil {
@@ -103,7 +103,7 @@ func (s *session) resume() error {
 
 func (s *session) regain(ctx context.Context, cancel func()) error {
 	resumed := make(chan error, 1)
-	go func() { resumed <- s.current().Resume(ctx) }()
+	go func() { resumed <- s.lock.Resume(ctx) }()
 	// abandon leaves a lock that was resumed after all to be released.
 	abandon := func() {
 		cancel()
@@ -178,7 +178,7 @@ func (s *session) ended(status procgroup.Status) string {
 // look, or lost with --on-lost warn. If the store can't be reached, the lease still lasts,
 // and no other holder can have the lock.
 func (s *session) lossUnseen() error {
-	lock := s.current()
+	lock := s.lock
 	defer s.waitingFor("looking at the lock once more")()
 	_ = lock.Check(context.Background())
 	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {

@@ -32,7 +32,7 @@ type session struct {
 	holder
 	signals <-chan os.Signal
 	pending []os.Signal // came before the command was started
-	lock    atomic.Pointer[lease.Set]
+	lock    *lease.Set  // set before the command starts
 	group   *procgroup.Group
 	allowed procgroup.Allowance // of the group
 	inner   bool                // we run under another lock
@@ -89,10 +89,10 @@ func (s *session) run() (int, error) {
 		return 0, NotAcquired(err, s.Locker.Answered() || s.Survey.answered())
 	}
 	defer s.Survey.Report()()
-	defer func() { s.release(s.current()) }()
+	defer s.release(lock)
 	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath), lock.Connections()...)
 	if err != nil {
-		s.finish(s.current(), events.Event{}) // without success
+		s.finish(s.lock, events.Event{}) // without success
 		return 0, err
 	}
 	s.group = group
@@ -104,12 +104,9 @@ func (s *session) run() (int, error) {
 	_ = group.Close()
 	code, err := s.result(group.Status())
 	exit := group.Status().ExitCode()
-	s.finish(s.current(), events.Event{ExitCode: &exit, Success: err == nil && code == 0})
+	s.finish(s.lock, events.Event{ExitCode: &exit, Success: err == nil && code == 0})
 	return code, err
 }
-
-// current returns the lock.
-func (s *session) current() *lease.Set { return s.lock.Load() }
 
 type result struct {
 	lock *lease.Set
@@ -140,7 +137,7 @@ func (s *session) acquireOrSignal(ctx context.Context) (*lease.Set, error) {
 			return nil, Signalled(sig)
 		case r := <-results:
 			if r.err == nil {
-				s.lock.Store(r.lock)
+				s.lock = r.lock
 			}
 			return r.lock, r.err
 		}
@@ -176,7 +173,7 @@ const beat = 200 * time.Millisecond
 // supervise passes signals on to the command, and handles the loss of the lock, until the
 // command's group has ended.
 func (s *session) supervise() {
-	lost := s.current().Context().Done()
+	lost := s.lock.Context().Done()
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
 	terminated := false
@@ -189,7 +186,7 @@ func (s *session) supervise() {
 			_ = s.group.Signal(sig)
 		case <-ticker.C:
 			s.allow()
-			left := s.current().Deadline() - clock.System{}.Elapsed()
+			left := s.lock.Deadline() - clock.System{}.Elapsed()
 			if s.OnLost == "term" && !terminated && left < s.notice() {
 				terminated = true
 				s.terminate()

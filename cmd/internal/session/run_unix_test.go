@@ -308,7 +308,7 @@ func TestMayContinue(t *testing.T) {
 			lock.lose(false)
 		}
 		s := &session{Command: Command{OnLost: c.onLost}}
-		s.lock.Store(lock.held())
+		s.lock = lock.held()
 		assert.That(t, s.mayContinue(nil) == c.on && s.denied.Load() != c.on, "%+v: denied %t", c, s.denied.Load())
 	}
 }

@@ -18,8 +18,6 @@ var e2eMutants = []mutant{
 		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", test("./cmd/internal/session", "^TestNotAcquired$")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", process("^TestOnDirectory$/^broken_backup$")},
-	{"a session releases the lock that it had at first", supervises,
-		"defer func() { s.release(s.current()) }()", "defer func() { s.release(lock) }()", test("./cmd/internal/session", "^TestLoss$")},
 	{"the command of a broken lock runs on", afterLoss,
 		"s.lost, s.killed = loss.Err, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss.Err, true", process("^TestOnDirectory$/^broken_prune$")},
 	{"a command is killed although --on-lost says pause", afterLoss,
@@ -29,5 +27,5 @@ var e2eMutants = []mutant{
 	{"the guard lets a command run on after the lease", guarded,
 		`"pause": procgroup.Stop,`, `"pause": procgroup.Nothing,`, process("^TestOnDirectory$/^stopped$")},
 	{"the guard isn't told that the lock was refreshed", guarded,
-		"if a := s.allowance(s.current(), breath); a != s.allowed {", "if a := s.allowance(s.current(), breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
+		"if a := s.allowance(s.lock, breath); a != s.allowed {", "if a := s.allowance(s.lock, breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
 }
