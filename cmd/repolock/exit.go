@@ -67,8 +67,8 @@ const nothingRun = "nothing was run"
 
 // undoneBy says what an error has prevented.
 func (r *reporter) undoneBy(err error) string {
-	class, undone := fault.Of(err), r.undone()
-	if !class.Nothing || undone == noneBroken && class.Exit != fault.ExitUsage && class != fault.WrongFile && !errors.Is(err, fault.Early) {
+	undone := r.undone()
+	if !fault.Of(err).Nothing || undone == noneBroken && !errors.Is(err, fault.Early) {
 		return ""
 	}
 	return undone

@@ -54,9 +54,9 @@ const (
 // The classes of the command.
 var (
 	Interrupted   = &Class{says: "interrupted", Name: "interrupted", Nothing: true} // Error.Exit is 128 and the signal
-	WrongFile     = &Class{says: "wrong configuration file", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "correct the file, or name another with --config"}
+	WrongFile     = &Class{says: "wrong configuration file", of: Early, Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "correct the file, or name another with --config"}
 	UnknownOrder  = &Class{says: "this version of repolock doesn't do that", of: Usage, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
-	Usage         = &Class{says: "wrong usage", Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
+	Usage         = &Class{says: "wrong usage", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	NoSuchLock    = &Class{says: "no such lock", Name: "no_such_lock", Exit: ExitAborted, Advice: "repolock status lists the ids"}
 	Declined      = &Class{says: "nothing was deleted", Name: "declined", Exit: ExitAborted}
 	TortureFailed = &Class{says: "torture failed", Name: "torture_failed", Exit: ExitUnavailable}
@@ -64,7 +64,7 @@ var (
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: procAdvice}
-	Early         = &Class{says: "nothing was begun"} // also a command that could have deleted before it failed
+	Early         = &Class{says: "nothing was begun"} // nor deleted, by a command that deletes
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
 	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable}
@@ -90,7 +90,7 @@ var (
 // The classes of another system that keeps locks. Its own words have the advice.
 var (
 	HandleLost        = &Class{says: "lock lost"} // of one backend's lock; Lost is what a holder is told
-	LockKey           = &Class{says: "no key of this backend", Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
+	LockKey           = &Class{says: "no key of this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true}
 	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true}
 	ServerUnfit       = &Class{says: "unfit to keep a lock", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
@@ -98,7 +98,7 @@ var (
 
 // The classes of a store. Package store documents what they mean for what was stored.
 var (
-	URL                  = &Class{says: "invalid repository URL", Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: urlAdvice}
+	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: urlAdvice}
 	Precondition         = &Class{says: "precondition failed", Permanent: true}
 	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true}
 	ConditionUnsent      = &Class{says: ConditionUnsupported.says, of: ConditionUnsupported}
