@@ -12,52 +12,47 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Hint is how much a function needs to be alone. The zero Hint is none of them.
+// Hint is when a function needs its lock. The zero Hint is invalid.
 type Hint int
 
 const (
 	// RequireGlobal runs the function only with the lock.
 	RequireGlobal Hint = iota + 1
-	// PreferGlobal runs the function with the lock, or without it if there is no backend. A
-	// backend that is broken is no missing one: the function doesn't run. For one caller at a
-	// time in this process, at least, pass a memory.Backend in place of none.
+	// PreferGlobal runs the function with the lock, or without a lock if the backend is nil. If the
+	// backend is broken, the function doesn't run. A memory.Backend in place of nil lets at least
+	// one caller at a time run in this process.
 	PreferGlobal
 	// NodeLocal runs the function without a lock.
 	NodeLocal
 )
 
-// Guard runs f while it holds the lock of a key, and returns when f has returned. It
-// reports whether f ran. If another holder has the lock, f doesn't run, and that is no error.
+// Guard runs f while it holds the lock of a key, and returns after f. It reports whether f ran. If
+// another holder has the lock, f doesn't run, and Guard returns no error.
 //
-// Guard renews the lock at each third of the ttl. The context of f ends with ctx and, with
-// ErrLost as its cause, when the lock is lost: when a renewal returns ErrLost, or when eleven
-// twelfths of the ttl have passed since the last renewal that succeeded was sent, including the
-// time of a suspend. f must return then, because Guard can't end it. If the backend is a
-// Watcher, Guard also renews at once when the backend notices a loss.
+// Guard renews the lock at each third of the ttl, and releases it even if ctx has ended or f
+// panics. If the backend is a Watcher, Guard also renews at once when the backend notices a loss.
+// The context of f ends with ctx, and when the lock is lost; then its cause is ErrLost. The lock is
+// lost when a renewal returns ErrLost, or when no renewal has succeeded for eleven twelfths of the
+// ttl, suspends included. f must return when its context ends: Guard can't end it.
 //
-// The error joins those of f, of the loss, and of the release. It is an ErrLost if the lock was
-// lost while f ran. If the lock can't be acquired or has no backend, f doesn't run. A nil
-// Backend is none.
+// The error joins the errors of f, of the loss, and of the release. It is an ErrLost if the lock
+// was lost while f ran.
 //
-// Guard releases the lock even if ctx has ended or f panics. It can be called concurrently.
+// The hints are those of bext's scheduler. The scheduler too runs without a lock only if none is
+// configured, but it logs the error of a broken backend, renews no lock, and so needs a ttl longer
+// than f.
 //
-// The hints are those of bext's scheduler, which has the same rules: it skips the function if
-// another holder has the lock or the backend is broken, whatever the hint, and falls back to no
-// lock only if none is configured. Guard differs in three things. It returns the error of a
-// broken backend, which the scheduler logs. It renews, where the scheduler relies on a ttl that
-// is longer than f. And it goes on after a renewal that failed without ErrLost, because the lock
-// lasts until its ttl is over. Neither calls Cleanup: a program does, at times.
+// Guard can be called concurrently. It doesn't call Cleanup; the program must, at times.
 func Guard(ctx context.Context, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
-	return GuardAt(ctx, clock.System{}, b, hint, key, ttl, f)
+	return guardAt(ctx, clock.System{}, b, hint, key, ttl, f)
 }
 
-// GuardAt is Guard with another clock than the machine's.
-func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
+func guardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	switch {
 	case hint == NodeLocal, hint == PreferGlobal && b == nil:
 		return true, f(ctx)
 	case hint != RequireGlobal && hint != PreferGlobal:
-		return false, fmt.Errorf("lock %q: unknown hint %d", key, hint)
+		return false, fmt.Errorf("lock %q: unknown hint %d, the function wasn't run: use RequireGlobal, PreferGlobal or NodeLocal", key, hint)
 	case b == nil:
 		return false, fmt.Errorf("lock %q is required, and no backend is configured: configure one", key)
 	case ttl <= 0:
@@ -73,7 +68,7 @@ func GuardAt(ctx context.Context, c Clock, b Backend, hint Hint, key string, ttl
 	}
 	g.handle = h
 	if took := c.Elapsed() - began.Elapsed; took >= g.schedule.Deadline {
-		return false, fault.Join(fmt.Errorf("lock %q: its acquisition took %v of its ttl of %v: choose a longer ttl", key, took, ttl), g.release(ctx))
+		return false, fault.Join(fmt.Errorf("lock %q took %v to acquire, almost its ttl of %v; the function wasn't run: choose a longer ttl", key, took, ttl), g.release(ctx))
 	}
 	return true, g.run(ctx, began, f)
 }
@@ -86,7 +81,8 @@ type guard struct {
 	handle   Handle
 }
 
-// run runs f and renews the lock meanwhile. Its deferred function runs even if f panics.
+// run runs f and renews the lock meanwhile. It releases the lock in a deferred call, because f can
+// panic.
 func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context.Context) error) (err error) {
 	held := lease.New(lease.Terms{
 		Schedule: g.schedule, Clock: g.clock, Sent: began.Elapsed, Seen: began, Parent: ctx, Drain: g.schedule.Timeout,
@@ -104,14 +100,14 @@ func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context
 			loss = lost.Err
 		}
 		if loss != nil && errors.Is(released, ErrLost) {
-			released = nil // which is known
+			released = nil // the loss is reported already
 		}
 		err = fault.Join(err, loss, released)
 	}()
 	return f(held.Context())
 }
 
-// loss returns an ErrLost.
+// loss returns why the renewals have ended: err, or the deadline if err is nil or no ErrLost.
 func (g *guard) loss(_ bool, err error) lease.Loss {
 	switch {
 	case err == nil:
@@ -122,7 +118,7 @@ func (g *guard) loss(_ bool, err error) lease.Loss {
 	return lease.Loss{Err: err, Definite: true}
 }
 
-// release releases the lock in a context of its own.
+// release releases the lock even if ctx has ended.
 func (g *guard) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), g.schedule.Budget)
 	defer cancel()

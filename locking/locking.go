@@ -1,8 +1,7 @@
-// Package locking is the capability "only one caller at a time": a lock on a string key that
-// some backend keeps. Each backend is a package below this one.
+// Package locking lets only one caller at a time work on something: it locks a string key in a
+// backend, such as a Redis server or a directory. Each backend is a package below this one.
 //
-// Contention is no failure: TryLock reports that another holder has the lock without an error.
-// An error is for a backend that is broken.
+// Contention is no error: TryLock then returns false. An error means that the backend is broken.
 package locking
 
 import (
@@ -16,48 +15,47 @@ import (
 
 // Backend keeps locks. Its methods can be called concurrently.
 type Backend interface {
-	// TryLock acquires the lock of a key, and doesn't wait. ok is false if another holder has
-	// it. The ttl must be positive; a backend can refuse one that it can't have. After an error
-	// nothing is held: what TryLock might have stored is taken down, or expires after ttl.
+	// TryLock acquires the lock of a key, without waiting for its holder. ok is false if another
+	// holder has the lock. The ttl must be positive; a backend can refuse a ttl that it can't keep.
+	// After an error the caller has no lock: the backend removes what TryLock might have stored, or
+	// that expires after the ttl.
 	TryLock(ctx context.Context, key string, ttl time.Duration) (h Handle, ok bool, err error)
-	// Renew makes the lock last for another ttl. It returns ErrLost if the lock is certainly
-	// lost. After another error it isn't known; the lock lasts until its ttl is over.
+	// Renew makes the lock last for another ttl from now. It returns ErrLost if the lock is
+	// certainly lost. After another error the lock lasts at least until the earlier ttl is over.
 	Renew(ctx context.Context, h Handle) error
 	// Release frees the lock of a handle, and never the lock of another handle. It returns
 	// ErrLost if the handle's lock was lost before.
 	Release(ctx context.Context, h Handle) error
-	// Cleanup removes what expired locks have left behind. Most backends have nothing to do.
+	// Cleanup removes files and notes that expired locks have left behind. In most backends it does
+	// nothing.
 	Cleanup(ctx context.Context) error
 }
 
 // ErrLost is returned when the lock of a handle is no longer held.
 var ErrLost error = fault.HandleLost
 
-// ErrKey is returned for a key that the backend can't have.
+// ErrKey is returned for a key that the backend doesn't allow.
 var ErrKey error = fault.LockKey
 
-// Errors of a backend that doesn't work. An error that is none of them is one that nobody
-// has thought of.
+// Errors of a backend that doesn't work. Another error has a cause that this package doesn't know.
 var (
-	// ErrUnreachable is returned if the server said nothing: there is no connection, or no
-	// answer. A server that has answered to TryLock, with whatever, isn't unreachable.
+	// ErrUnreachable is returned if the server sent nothing at all: there is no connection, or no
+	// answer. A server that has sent anything to TryLock isn't unreachable.
 	ErrUnreachable error = fault.ServerUnreachable
-	// ErrPermission is returned if the server, or the file system, refuses these credentials.
+	// ErrPermission is returned if the server or the file system refuses this user.
 	ErrPermission error = fault.ServerPermission
-	// ErrUnfit is returned if the server answers, and can't keep a lock as it is set up.
+	// ErrUnfit is returned if the server answers, but can't keep a lock with its present settings.
 	ErrUnfit error = fault.ServerUnfit
 )
 
-// Handle is a lock that was acquired. It is opaque: only the backend that returned it knows
-// what its token means. Renew and release it with the Backend value that returned it: another value of the
-// same backend can return ErrLost, or do it, as that of Redis, which keeps the token on the server. The
-// zero Handle is no lock.
+// Handle is an acquired lock. Renew and release it with the Backend value that returned it: another
+// value for the same server or directory can return ErrLost. The zero Handle is no lock.
 type Handle struct {
 	key, token string
 	ttl        time.Duration
 }
 
-// NewHandle returns a handle with a new random token, for backends.
+// NewHandle returns a handle with a new random token. Only backends call it.
 func NewHandle(key string, ttl time.Duration) Handle {
 	return Handle{key, rand.Text(), ttl}
 }
@@ -65,115 +63,116 @@ func NewHandle(key string, ttl time.Duration) Handle {
 // Key returns the key of the lock.
 func (h Handle) Key() string { return h.key }
 
-// TTL returns how long the lock lasts without a renewal.
+// TTL returns how long the lock lasts after TryLock and after each Renew.
 func (h Handle) TTL() time.Duration { return h.ttl }
 
-// Token returns the random token, for backends. A caller that knows the token of another
-// holder can release its lock.
+// Token returns the random token by which the backend recognizes the holder. It is a secret: a
+// program that knows it can release the lock.
 func (h Handle) Token() string { return h.token }
 
-// String returns the key: a token doesn't belong into logs.
+// String returns the key alone, because logs must not have the token.
 func (h Handle) String() string { return h.key }
 
 // Info describes the holder of a lock, as far as the backend knows it.
 type Info struct {
 	Key string
-	// Holder names the program or the request, Host its machine, PID its process. A pid is
-	// for people, unless the backend's format says that it is a condition.
+	// Holder names the program or the request, Host its machine, PID its process. The PID decides
+	// only in package beads whether the lock is stale.
 	Holder, Host string
 	PID          int
-	// Request, Actor and Intent are the id of the holder's execution, its user and its work, if the
-	// backend's format has them.
+	// Request, Actor and Intent are the id of the holder's execution, its user and its work. Only
+	// package towerfleet sets them.
 	Request, Actor, Intent string
-	// Acquired and Renewed are of the clocks that the backend's format uses.
+	// Acquired and Renewed are times of the holder's clock, the server's or this machine's: each
+	// backend documents which.
 	Acquired, Renewed time.Time
 	TTL               time.Duration
-	// Stale is set if the holder has certainly ended, or has let its ttl pass.
+	// Stale is set if the holder has certainly ended, or its ttl is over.
 	Stale bool
-	// Trouble says why the lock can't be read. Such a lock is held.
+	// Trouble is why the lock can't be read, or "". A lock that can't be read is held.
 	Trouble string
-	// Revision is what Break compares. It changes when another holder has the lock, and is no
-	// secret by which a lock could be released.
+	// Revision changes with each new holder, and isn't secret. Break compares it.
 	Revision string
 }
 
-// Watcher is implemented by backends that can notice the loss of a lock before it is renewed.
+// Watcher is implemented by backends that can notice the loss of a lock between two renewals.
 type Watcher interface {
-	// Watch returns a channel that is closed when the lock of a handle is lost, as far as the
-	// backend notices: Renew returns ErrLost then. A lock can also be lost without that. The
-	// channel of a lock that was released can stay open.
+	// Watch returns a channel that the backend closes when it notices that the lock of a handle
+	// is lost. From then on Renew returns ErrLost. The channel can stay open after a release, and
+	// after a loss that the backend doesn't notice.
 	Watch(h Handle) <-chan struct{}
 }
 
-// Connected is implemented by backends whose locks last as long as a connection. A process that has
-// a duplicate of it, such as a guard, keeps the lock when the holder's process ends.
+// Connected is implemented by backends whose locks last as long as a connection. A second process
+// with a duplicate of the connection keeps the lock when the holder's process ends.
 type Connected interface {
-	// Connection returns the connection of a handle's lock, or nil if there is none that can be
-	// duplicated. The caller must not read or write. Release frees the lock all the same.
+	// Connection returns the connection of a handle's lock, or nil if it can't be duplicated. The
+	// caller must neither read nor write. Release frees the lock in spite of a duplicate.
 	Connection(h Handle) syscall.Conn
 }
 
-// Inspector is implemented by backends that know holders.
+// Inspector is implemented by backends that can describe the holder of a lock.
 type Inspector interface {
-	// Inspect returns the holder of a key's lock, or nil if the lock is free. It writes nothing.
+	// Inspect describes the holder of a key's lock. It returns nil if the lock is free. It writes
+	// nothing.
 	Inspect(ctx context.Context, key string) (*Info, error)
 }
 
 // Breaker is implemented by backends whose locks can be broken.
 type Breaker interface {
-	// Break removes the lock that Inspect has described, if its Revision is the same. stale
-	// restricts it to a stale lock. It reports whether it has removed the lock.
+	// Break removes the lock that Inspect has described, unless its Revision has changed since. If
+	// stale is set, it removes only a stale lock. It reports whether it has removed the lock.
 	Break(ctx context.Context, seen *Info, stale bool) (bool, error)
 }
 
-// Resumer is implemented by backends that can tell whether a lock was held without a gap
-// although it wasn't renewed in time.
+// Resumer is implemented by backends that know whether another holder can have had a lock that
+// wasn't renewed in time.
 type Resumer interface {
-	// Resume makes the lock last for another ttl, as Renew, if no other holder can have had it
-	// since TryLock. It returns ErrLost otherwise.
+	// Resume renews the lock, even after its ttl, if no other holder can have had it since
+	// TryLock. Otherwise it returns ErrLost.
 	Resume(ctx context.Context, h Handle) error
 }
 
-// Examiner is implemented by backends whose server can be set up so that a lock is lost or
-// given twice.
+// Examiner is implemented by backends whose server has settings that can lose a lock or grant it
+// twice.
 type Examiner interface {
-	// Examine looks at the server's settings, and writes nothing. An error is for a server
-	// that can't be asked.
+	// Examine reads the server's settings, and writes nothing. It returns an error only if the
+	// server doesn't answer or refuses this user.
 	Examine(ctx context.Context) ([]Finding, error)
 }
 
-// Finding is one thing that Examine has looked at.
+// Finding is one setting or fact that Examine has checked.
 type Finding struct {
-	// What is it in a word or two, Found what was found, in one line.
+	// What names the setting in a word or two: "eviction". Found is its value, in one line.
 	What, Found string
-	// Verdict says whether locks of this server can be trusted.
+	// Verdict rates Found.
 	Verdict Verdict
-	// Advice says what to change. It is empty if Verdict is Good.
+	// Advice is what to change. It is empty if Verdict is Good.
 	Advice string
 }
 
-// Verdict is what a Finding means for locks.
+// Verdict is the danger to locks.
 type Verdict int
 
 const (
-	// Good is as it should be, or only for information.
+	// Good means that no lock is in danger.
 	Good Verdict = iota
-	// Doubtful loses a lock in a case that Found or Advice names.
+	// Doubtful means that a lock can be lost in a case that Found or Advice names.
 	Doubtful
-	// Bad lets two holders in, or loses locks in everyday use.
+	// Bad means that two holders can have a lock, or that locks are lost in everyday use.
 	Bad
 )
 
-// Clock tells the time in the two ways that a lease needs. A program needs none: the clock of
-// Guard, and of a backend without this option, is the machine's, and in a bubble of testing/synctest
-// the bubble's. A Clock can be used concurrently, and must advance together with the runtime's
-// timers. Each is also a replock.Clock.
+// Clock is the source of time for a lease. Only tests need one: a nil Clock in the options of a
+// backend is the machine's clock, or the bubble's in testing/synctest, as Guard's always is. A Clock
+// must be safe for concurrent use, and advance together with the runtime's timers. It is also a
+// replock.Clock.
 type Clock interface {
 	// Now returns the wall clock's time, which can be wrong and can jump.
 	Now() time.Time
-	// Elapsed returns the time on a clock that can't be set, and that counts the time for which
-	// the machine was suspended. Its zero is arbitrary. Deadlines are times on this clock.
+	// Elapsed returns the time since an arbitrary moment, on a clock that can't be set and that
+	// counts suspends of the machine. Deadlines are times on this clock.
 	Elapsed() time.Duration
-	// After returns a channel that receives once d has passed, suspends not counted.
+	// After returns a channel that receives once d has passed. It doesn't count suspends.
 	After(d time.Duration) <-chan time.Time
 }

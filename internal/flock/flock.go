@@ -1,13 +1,50 @@
-// Package flock locks an open file or directory by flock(2). Another process, or another open
-// file of this process, can't lock it meanwhile. The lock ends when the file is closed, also by
-// the end of the process.
+// Package flock locks files and directories by flock(2). The flock belongs to an open file: it
+// excludes every other open of the same file, in this process too, and ends when the file is closed
+// or its process ends.
 package flock
 
-import "os"
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"os"
+	"time"
 
-// Close frees the flock and closes the file. A close alone doesn't free it while a process that
-// this one is starting still has the file.
+	"github.com/repolock/repolock/internal/clock"
+)
+
+// Close frees the flock and closes the file. A close alone frees nothing while a child that this
+// process is starting still has the file.
 func Close(f *os.File) {
 	Unlock(f)
 	f.Close()
+}
+
+// Patience is how long Dir waits for another process. Holders keep the flock for milliseconds,
+// unless they are stopped.
+const Patience = 10 * time.Second
+
+// Dir opens a directory and takes its flock by try, which is Try outside of tests. locked is false on
+// a file system without flock; then unlock only closes the directory.
+func Dir(ctx context.Context, c clock.Clock, dir string, try func(*os.File) (bool, error)) (unlock func(), locked bool, err error) {
+	f, err := os.Open(dir)
+	if err != nil {
+		return nil, false, err
+	}
+	end := c.Elapsed() + Patience
+	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
+		ok, none := try(f)
+		if ok || none != nil {
+			return func() { Close(f) }, ok, nil
+		}
+		waits := c.Elapsed() < end
+		if waits {
+			err = clock.Sleep(ctx, c, pause)
+		}
+		if !waits || err != nil {
+			f.Close()
+			return nil, false, fmt.Errorf("another process holds the flock on %s, nothing was done: find and end the stopped process (lslocks): %w",
+				dir, cmp.Or(err, context.DeadlineExceeded))
+		}
+	}
 }

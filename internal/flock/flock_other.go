@@ -7,13 +7,13 @@ import (
 	"os"
 )
 
-// Supported reports whether this system has flock(2). Its file systems need not have it.
+// Supported reports whether this system has flock(2). One of its file systems can lack it.
 const Supported = false
 
-// Try returns errors.ErrUnsupported: a directory can't be locked here.
+// Try returns errors.ErrUnsupported.
 func Try(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
-// TryShared returns errors.ErrUnsupported, as Try does.
+// TryShared returns errors.ErrUnsupported.
 func TryShared(*os.File) (bool, error) { return false, errors.ErrUnsupported }
 
 // Unlock does nothing.

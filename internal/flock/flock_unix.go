@@ -8,14 +8,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported reports whether this system has flock(2). Its file systems need not have it.
+// Supported reports whether this system has flock(2). One of its file systems can lack it.
 const Supported = true
 
-// Try takes the flock if it is free, and doesn't wait. It returns an error if this file system
-// has none.
+// Try takes the flock without waiting, and reports whether it was free. It returns an error if this
+// file system has no flock.
 func Try(f *os.File) (bool, error) { return try(f, unix.LOCK_EX) }
 
-// TryShared is Try for a flock that excludes those of Try, and no other of TryShared.
+// TryShared takes a flock that any number of open files can share. It excludes Try.
 func TryShared(f *os.File) (bool, error) { return try(f, unix.LOCK_SH) }
 
 func try(f *os.File, how int) (bool, error) {
@@ -30,5 +30,5 @@ func try(f *os.File, how int) (bool, error) {
 	}
 }
 
-// Unlock frees the flock before the file is closed.
+// Unlock frees the flock, and leaves the file open.
 func Unlock(f *os.File) { _ = unix.Flock(int(f.Fd()), unix.LOCK_UN) }

@@ -1,5 +1,5 @@
-// Package lockfile reads and creates files that are locks. It follows no symbolic link, and waits
-// for no pipe.
+// Package lockfile reads and creates lock files. It follows no symbolic link, and never waits for
+// the other end of a pipe.
 package lockfile
 
 import (
@@ -20,20 +20,21 @@ type File struct {
 	Path string
 	Info fs.FileInfo
 	Body []byte
-	// Trouble is why Body isn't the file's content, in one line. Such a lock is held.
+	// Trouble is why Body isn't the file's content, in one line, or "". A lock that can't be read
+	// is held.
 	Trouble string
-	// Err is the system's error, if it doesn't let this user open the file.
+	// Err is the error of opening the file.
 	Err error
-	// Open is the file itself, if Write or Create has created it. Meanwhile no other file gets its
+	// Open is the open file after Write and Create. While it is open, no other file can get its
 	// inode number.
 	Open *os.File
 }
 
-// tries is how often Read looks at a file that other programs replace each time.
+// tries is how often Read begins again because another program has replaced the file.
 const tries = 5
 
-// Read returns the file with a name, or nil if there is none. A larger file than limit, and a
-// file of another kind, has Trouble.
+// Read returns the file with a name, or nil if there is none. A file that is larger than limit, or
+// isn't regular, has Trouble.
 func Read(path string, limit int) (*File, error) {
 	f := &File{Path: path}
 	for range tries {
@@ -57,7 +58,7 @@ func Read(path string, limit int) (*File, error) {
 	return f, nil
 }
 
-// read reads the file of f.Info. It reports true if the name has another file now, or none.
+// read reads the file that Lstat has found. moved is true if the name now has another file, or none.
 func (f *File) read(limit int) (moved bool, err error) {
 	open, err := os.OpenFile(f.Path, os.O_RDONLY|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -77,7 +78,7 @@ func (f *File) read(limit int) (moved bool, err error) {
 	return false, err
 }
 
-// Write creates a file that must not exist, and syncs it. It removes a file that it can't complete.
+// Write creates a file that must not exist, and syncs it. If it can't complete the file, it removes it.
 func Write(path string, body []byte, mode fs.FileMode) (*File, error) {
 	open, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
@@ -91,15 +92,15 @@ func Write(path string, body []byte, mode fs.FileMode) (*File, error) {
 	}
 	if err != nil {
 		open.Close()
-		_ = os.Remove(path) // on a disk that broke, Cleanup or a person removes it later
+		_ = os.Remove(path) // if this fails, Cleanup or a person removes it later
 		return nil, err
 	}
 	return f, nil
 }
 
-// Create creates a lock file that is complete when it appears, also after a power cut: link, such
-// as os.Link, links it to a synced file with the name temp. Its error is fs.ErrExist if there is a
-// file. If the file system has no hard links, a reader can see the file half written.
+// Create creates a lock file that is complete when it appears, even after a power cut: it writes and
+// syncs the file temp, and links path to it. It returns fs.ErrExist if path exists. If the file
+// system has no hard links, a reader can see the file half written. link is os.Link outside of tests.
 func Create(path, temp string, body []byte, mode fs.FileMode, link func(from, to string) error) (*File, error) {
 	f, err := Write(temp, body, mode)
 	if err != nil {
@@ -107,9 +108,9 @@ func Create(path, temp string, body []byte, mode fs.FileMode, link func(from, to
 	}
 	err = link(temp, path)
 	if now, failed := os.Lstat(path); failed == nil && os.SameFile(now, f.Info) {
-		err = nil // a server of NFS can have made the link, and its answer was lost
+		err = nil // an NFS server has made the link, but its answer was lost
 	}
-	_ = os.Remove(temp) // if the second name stays, Cleanup removes it later
+	_ = os.Remove(temp) // if this fails, Cleanup removes it later
 	if err == nil {
 		f.Path = path
 		return f, nil
@@ -121,12 +122,13 @@ func Create(path, temp string, body []byte, mode fs.FileMode, link func(from, to
 	return nil, err
 }
 
-// NoLinks reports whether a link failed because the file system has none, as FAT.
+// NoLinks reports whether a link failed because the file system has no hard links, like FAT.
 func NoLinks(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EPERM) || errors.Is(err, syscall.EMLINK)
 }
 
-// Classify adds fault.ServerPermission to an error if the file system refuses this user or all users.
+// Classify adds the class fault.ServerPermission to *err if the file system refuses this user, or is
+// mounted read-only.
 func Classify(err *error) {
 	if (errors.Is(*err, fs.ErrPermission) || errors.Is(*err, syscall.EROFS)) && !errors.Is(*err, fault.ServerPermission) {
 		*err = fault.As(fault.ServerPermission, *err)

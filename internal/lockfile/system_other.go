@@ -2,5 +2,5 @@
 
 package lockfile
 
-// noFollow is 0: no backend uses these files here.
+// noFollow is 0, because no backend supports these systems.
 const noFollow = 0

@@ -4,5 +4,5 @@ package lockfile
 
 import "syscall"
 
-// noFollow makes an open fail at a symbolic link, and return at once at a pipe.
+// noFollow makes open fail at a symbolic link, and return at once at a pipe.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK

@@ -1,4 +1,4 @@
-// Package serial runs functions one after another, beside its caller.
+// Package serial runs functions one after another in a goroutine.
 package serial
 
 import (
@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Queue runs functions in the order in which they were added. The zero value is ready. It
-// can be used concurrently, and needs no closing.
+// Queue runs functions in the order in which they were added. The zero value is ready. A Queue
+// can be used concurrently, and needn't be closed.
 type Queue struct {
 	mu      sync.Mutex
 	running bool

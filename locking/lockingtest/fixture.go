@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// fixture has three clients of the storage and the key that a test uses. b is in another
-// process, if there is one. thief takes expired locks.
+// fixture is one subtest: its key, and three clients of the storage. b is a client from
+// Config.Other, if that is set. thief is the client that takes expired locks: Steal's, or b.
 type fixture struct {
 	*testing.T
 	Config
@@ -32,14 +32,14 @@ func newFixture(t *testing.T, c Config) *fixture {
 	return f
 }
 
-// client notes what it holds, so that a test that fails leaves no lock for the next.
+// client records its locks, so that a failed test leaves none behind for the next one.
 type client struct {
 	locking.Backend
 	mu   sync.Mutex
 	held map[locking.Handle]bool
 }
 
-// other returns a client of another process.
+// other returns a client of Other, or of New if Other is nil.
 func (f *fixture) other() *client {
 	f.Helper()
 	if f.Other != nil {
@@ -59,7 +59,6 @@ func (f *fixture) client(open func(*testing.T) locking.Backend) *client {
 	return c
 }
 
-// TryLock notes the lock.
 func (c *client) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	h, ok, err := c.Backend.TryLock(ctx, key, ttl)
 	if ok {
@@ -70,7 +69,6 @@ func (c *client) TryLock(ctx context.Context, key string, ttl time.Duration) (lo
 	return h, ok, err
 }
 
-// Release forgets the lock.
 func (c *client) Release(ctx context.Context, h locking.Handle) error {
 	err := c.Backend.Release(ctx, h)
 	if err == nil {
@@ -81,7 +79,7 @@ func (c *client) Release(ctx context.Context, h locking.Handle) error {
 	return err
 }
 
-// acquire acquires a lock that must be free.
+// acquire acquires a lock, and ends the test if it isn't free.
 func (f *fixture) acquire(c *client, key string, ttl time.Duration) locking.Handle {
 	f.Helper()
 	h, ok, err := c.TryLock(f.Context(), key, ttl)
@@ -106,7 +104,7 @@ func (f *fixture) refused(c *client, key string) {
 	}
 }
 
-// isLost checks an error.
+// isLost fails the test unless the error of a call is ErrLost.
 func (f *fixture) isLost(what string, err error) {
 	f.Helper()
 	if !errors.Is(err, locking.ErrLost) {
@@ -114,7 +112,7 @@ func (f *fixture) isLost(what string, err error) {
 	}
 }
 
-// returns fails the test unless a function returns before the limit.
+// returns ends the test unless a call returns within Limit.
 func (f *fixture) returns(call func()) {
 	f.Helper()
 	done := make(chan struct{})
@@ -126,7 +124,7 @@ func (f *fixture) returns(call func()) {
 	}
 }
 
-// pass lets a time pass.
+// pass advances the backend's clock by d, or waits for d.
 func (f *fixture) pass(d time.Duration) {
 	if f.Advance != nil {
 		f.Advance(d)
@@ -135,8 +133,8 @@ func (f *fixture) pass(d time.Duration) {
 	<-time.After(d)
 }
 
-// becomesFree waits until a lock is free, and has the thief acquire it. It returns when it was
-// acquired.
+// becomesFree waits until a lock is free. It returns the lock that the thief has then acquired, and
+// when.
 func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 	f.Helper()
 	limit := time.Now().Add(f.Limit)
@@ -152,7 +150,7 @@ func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 			return h, time.Now()
 		}
 		f.pass(f.TTL / 50)
-		if f.Advance != nil { // a server takes its time all the same
+		if f.Advance != nil { // a server needs real time besides
 			<-time.After(time.Millisecond)
 		}
 	}
@@ -160,15 +158,15 @@ func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 	return h, at
 }
 
-// dawdle lets the others run, for a race that must not happen.
+// dawdle lets the other goroutines run, so that a race happens if it can.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()
 	}
 }
 
-// rest is how a client that was refused waits before it tries again. In a bubble no time passes
-// while a goroutine spins.
+// rest is the pause of a refused client before it tries again. In a bubble it must sleep, because
+// time stands still while a goroutine runs.
 func (f *fixture) rest() {
 	if f.Bubble {
 		time.Sleep(rand.N(100 * time.Millisecond))

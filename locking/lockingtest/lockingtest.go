@@ -7,12 +7,12 @@
 //		})
 //	}
 //
-// Each rule is a subtest, and none is skipped: if a backend declares that its locks don't
-// expire, the first rule about a ttl checks that they don't. The rules of expiry and of an optional
-// interface ask nothing of a backend that doesn't have it.
+// Each rule is a subtest. If Config declares that locks don't expire, "a lock lasts for its ttl"
+// checks that they don't, and the rules about expiry pass at once. So do the rules about an optional
+// interface that the backend doesn't implement.
 //
-// The suite waits out some four times Config.TTL and runs 2000 contended rounds. A backend that
-// reads an injected clock waits for nothing: see Config.Bubble and Config.Advance.
+// The suite waits for about four times Config.TTL and runs 2000 contended rounds. It doesn't wait if
+// the backend reads an injected clock: see Config.Bubble and Config.Advance.
 package lockingtest
 
 import (
@@ -23,50 +23,48 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Config has the backend under test.
+// Config describes the backend under test.
 type Config struct {
-	// New returns a client of its own, as another process would have it. All clients of a
-	// Run use the same storage, on which no lock is held when Run begins.
+	// New returns a new client, as another process would open it. All clients of a Run share one
+	// storage, which has no locks when Run begins.
 	New func(t *testing.T) locking.Backend
-	// Other returns a client that is in another process: see Start. If it is set, every second
-	// client is one, so that the suite runs between processes. If it is nil, New's clients do.
+	// Other returns a client in another process: see Start. If it is set, every second client is
+	// such a client. If it is nil, all clients come from New.
 	Other func(t *testing.T) locking.Backend
-	// Steal returns a client that takes a lock whose ttl is over. If it is set, New's clients
-	// must not take one. If it is nil, every client takes one.
+	// Steal returns a client that takes locks whose ttl is over. If it is set, the clients of New
+	// must not take them. If it is nil, every client must.
 	Steal func(t *testing.T) locking.Backend
-	// Lose takes the lock of a key away from outside, without the backend: as a person, another
-	// program or the server does, it removes the file, deletes the key, or ends the session. Then
-	// the lock is free. A backend that isn't both a Breaker and an Inspector needs it. Of one that
-	// is, the suite also breaks locks.
+	// Lose frees the lock of a key from outside, as a person, another program or the server would:
+	// it removes the file, deletes the key, or ends the session. It is required unless the backend
+	// is a Breaker and an Inspector. The locks of such a backend are also lost by Break.
 	Lose func(t *testing.T, key string)
-	// Notice is how soon after such a loss the channel of Watch is closed, at the latest. If it is
-	// 0, the backend is no Watcher, or notices nothing before Renew. Only in a bubble does the
-	// suite measure it.
+	// Notice is the longest time from such a loss until the channel of Watch is closed. The suite
+	// measures it only in a bubble. It is 0 if the backend is no Watcher, or notices no loss
+	// before Renew.
 	Notice time.Duration
-	// Keys are valid keys; "a" and "b" if there are none. With one key, the suite
-	// can't check that keys are independent.
+	// Keys are valid keys. They default to "a" and "b". With one key alone, the suite can't check
+	// that keys are independent.
 	Keys []string
 	// BadKeys are keys that the backend must refuse.
 	BadKeys []string
-	// Expires declares that a lock ends when its ttl is over. TTL is the ttl that the
-	// suite waits out then, as short as the backend can measure; one second if it is 0.
+	// Expires declares that a lock ends when its ttl is over. TTL is the ttl of the locks that the
+	// suite lets expire: the shortest that the backend can measure. It defaults to one second.
 	Expires bool
 	TTL     time.Duration
 	// Advance moves the backend's clock. If it is nil, the suite waits.
 	Advance func(d time.Duration)
-	// Bubble runs each subtest in a bubble of testing/synctest, and calls New and Steal in it.
-	// There the waits take no time. The backend must read the bubble's time alone, through the
-	// clock that its test injects.
+	// Bubble runs each subtest in a bubble of testing/synctest, and calls New and Steal in it, so
+	// that waits take no time. The backend must read no time except the bubble's.
 	Bubble bool
-	// Rounds is the number of contended rounds of each race, if it is 0 then 1000, or 100 with
-	// -short. Clients is the number of clients that contend, 6 if it is 0.
+	// Rounds is the number of contended rounds of each race. It defaults to 1000, and to 100 with
+	// -short. Clients is the number of clients that contend. It defaults to 6.
 	Rounds, Clients int
-	// Limit is how long the suite waits for what must come, ten minutes if it is 0: only a hang
-	// reaches it.
+	// Limit is how long the suite waits for a call before it calls that a hang. It defaults to
+	// ten minutes.
 	Limit time.Duration
 }
 
-// suite is the contract, rule by rule.
+// suite is the contract.
 var suite = []struct {
 	rule string
 	test func(*fixture)
@@ -103,10 +101,10 @@ var suite = []struct {
 	{"never two holders", neverTwo},
 }
 
-// long is the ttl of locks that must not expire in a test.
+// long is the ttl of locks that must not expire during a test.
 const long = 10 * time.Minute
 
-// Run runs all subtests, one after the other.
+// Run checks each rule of the contract in a subtest.
 func Run(t *testing.T, c Config) {
 	t.Helper()
 	if len(c.Keys) == 0 {

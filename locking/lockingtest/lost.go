@@ -3,14 +3,12 @@ package lockingtest
 import (
 	"context"
 	"errors"
-	"sync/atomic"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 )
 
-// losses are the ways to take away the lock of a key from outside.
+// losses returns the ways to free a held lock without its holder.
 func (f *fixture) losses() map[string]func() {
 	f.Helper()
 	all := make(map[string]func())
@@ -32,11 +30,11 @@ func (f *fixture) losses() map[string]func() {
 	return all
 }
 
-// released is what takes a lock away if it is its holder's own release.
+// released names the way of losing a lock by the holder's own Release.
 const released = "released"
 
-// lostStaysLost releases a lock, or takes it away from outside. Whatever its holder does first, it learns of
-// the loss, restores no lock, and changes nothing of the next holder's.
+// lostStaysLost frees a lock in each way. Whichever method its holder calls first, that returns
+// ErrLost, restores no lock, and changes nothing of the next holder's lock.
 func lostStaysLost(f *fixture) {
 	losses := f.losses()
 	losses[released] = nil
@@ -48,7 +46,7 @@ func lostStaysLost(f *fixture) {
 				}
 			}
 		}
-		if f.Failed() { // Guard can wait for what doesn't come
+		if f.Failed() { // lest watched and guarded hang
 			return
 		}
 		if way != released {
@@ -58,7 +56,7 @@ func lostStaysLost(f *fixture) {
 	}
 }
 
-// calls are what a client can do with a handle.
+// calls returns the methods that take a handle, by name.
 func (f *fixture) calls(c *client) map[string]func(locking.Handle) error {
 	calls := map[string]func(locking.Handle) error{
 		"renew":   func(h locking.Handle) error { return c.Renew(f.Context(), h) },
@@ -70,7 +68,7 @@ func (f *fixture) calls(c *client) map[string]func(locking.Handle) error {
 	return calls
 }
 
-// areLost makes all calls.
+// areLost checks that each call returns ErrLost.
 func (f *fixture) areLost(what string, calls map[string]func(locking.Handle) error, h locking.Handle) {
 	f.Helper()
 	for name, call := range calls {
@@ -78,8 +76,8 @@ func (f *fixture) areLost(what string, calls map[string]func(locking.Handle) err
 	}
 }
 
-// lost takes a lock away, has another client acquire it if beside is set, and then has its holder make
-// all calls, one of them first.
+// lost frees the holder's lock, lets another client acquire it if beside is set, and then makes all
+// calls of the holder, beginning with first.
 func (f *fixture) lost(way string, lose func(), holder *client, first string, beside bool) {
 	f.Helper()
 	next := f.b
@@ -87,7 +85,7 @@ func (f *fixture) lost(way string, lose func(), holder *client, first string, be
 		next = f.a
 	}
 	calls := f.calls(holder)
-	if calls[first] == nil { // a client in another process is no Resumer
+	if calls[first] == nil { // Resume, of a client in another process
 		return
 	}
 	h := f.acquire(holder, f.key, long)
@@ -119,17 +117,18 @@ func (f *fixture) lost(way string, lose func(), holder *client, first string, be
 	f.areLost("after the next holder of"+what, calls, h)
 }
 
-// holder is what Inspect shows of a holder apart from its renewals, if the backend is an Inspector.
+// holder returns the result of Inspect without the times of renewal, or the zero Info if the backend
+// is no Inspector.
 func (f *fixture) holder() (i locking.Info) {
 	f.Helper()
 	if _, ok := f.c.Backend.(locking.Inspector); ok {
 		i = *f.seeHeld()
-		i.Renewed, i.TTL = time.Time{}, 0 // some backends reckon them from the time that is left
+		i.Renewed, i.TTL = time.Time{}, 0 // some backends compute them from the remaining time
 	}
 	return i
 }
 
-// watched checks that the channel of Watch is closed in time, if the backend notices losses by itself.
+// watched checks that the channel of Watch is closed within Notice.
 func (f *fixture) watched(way string, lose func()) {
 	f.Helper()
 	w, ok := f.a.Backend.(locking.Watcher)
@@ -157,22 +156,22 @@ func (f *fixture) watched(way string, lose func()) {
 	}
 }
 
-// guarded checks that Guard's function ends at the next renewal, and leaves the next holder's lock alone.
+// guarded checks that Guard ends its function at the next renewal, and leaves the next holder's lock
+// alone.
 func (f *fixture) guarded(way string, lose func()) {
 	f.Helper()
-	c := &ahead{Clock: clock.System{}}
+	b := alarmed{f.a, make(chan struct{})}
 	var held locking.Handle
-	start := c.Elapsed()
-	ran, err := locking.GuardAt(f.Context(), c, f.a, locking.RequireGlobal, f.key, long, func(ctx context.Context) error {
+	ran, err := locking.Guard(f.Context(), b, locking.RequireGlobal, f.key, long, func(ctx context.Context) error {
 		lose()
 		held = f.acquire(f.b, f.key, long)
-		c.by.Store(int64(long / 3))
+		close(b.alarm)
 		select {
 		case <-ctx.Done():
-		case <-time.After(f.Limit):
+		case <-time.After(min(f.Limit, long/3)): // then Guard renews anyway
 		}
-		if cause := context.Cause(ctx); !errors.Is(cause, locking.ErrLost) || c.Elapsed()-start > long/2 {
-			f.Errorf("of a lock that was %s, Guard's function ended after %v by %v", way, c.Elapsed()-start, cause)
+		if cause := context.Cause(ctx); !errors.Is(cause, locking.ErrLost) {
+			f.Errorf("Guard has renewed a lock that was %s: its context has the cause %v, want ErrLost", way, cause)
 		}
 		return nil
 	})
@@ -183,10 +182,10 @@ func (f *fixture) guarded(way string, lose func()) {
 	f.release(f.b, held)
 }
 
-// ahead is a clock that a test moves ahead.
-type ahead struct {
-	locking.Clock
-	by atomic.Int64
+// alarmed is a Watcher. When the test closes its alarm, Guard renews at once.
+type alarmed struct {
+	locking.Backend
+	alarm chan struct{}
 }
 
-func (c *ahead) Elapsed() time.Duration { return c.Clock.Elapsed() + time.Duration(c.by.Load()) }
+func (a alarmed) Watch(locking.Handle) <-chan struct{} { return a.alarm }

@@ -9,9 +9,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// The rules in this file ask nothing of a backend that doesn't implement their interface.
+// The rules in this file pass at once if the backend doesn't implement their interface.
 
-// see returns what Inspect shows.
 func (f *fixture) see() *locking.Info {
 	f.Helper()
 	info, err := f.c.Backend.(locking.Inspector).Inspect(f.Context(), f.key)
@@ -21,7 +20,7 @@ func (f *fixture) see() *locking.Info {
 	return info
 }
 
-// seeHeld returns what Inspect shows of a lock that is held.
+// seeHeld returns the result of Inspect, and ends the test if that shows a free lock.
 func (f *fixture) seeHeld() *locking.Info {
 	f.Helper()
 	info := f.see()
@@ -51,7 +50,7 @@ func inspectShows(f *fixture) {
 	}
 }
 
-// revisionsDiffer also checks that a revision is no token.
+// revisionsDiffer also checks that a revision doesn't contain the token.
 func revisionsDiffer(f *fixture) {
 	if _, ok := f.c.Backend.(locking.Inspector); !ok {
 		return
@@ -71,7 +70,7 @@ func revisionsDiffer(f *fixture) {
 		}
 		seen[info.Revision] = true
 		f.release(c, h)
-		f.pass(time.Millisecond) // lest two locks be acquired at the same time
+		f.pass(time.Millisecond) // because a revision can be a time
 	}
 }
 
@@ -91,14 +90,14 @@ func breakRemovesSeen(f *fixture) {
 	old := f.seeHeld()
 	broken("a live lock", old, true, false)
 	f.release(f.a, h)
-	f.pass(time.Millisecond) // lest both locks be acquired at the same time
+	f.pass(time.Millisecond) // because a revision can be a time
 	h = f.acquire(f.b, f.key, long)
 	broken("an older lock", old, false, false)
 	seen := f.seeHeld()
 	forged := *seen
 	forged.Revision = old.Revision
 	broken("a lock with another revision", &forged, false, false)
-	forged.Revision = "" // which Inspect never shows: an error is as good
+	forged.Revision = "" // Inspect never returns that, so Break can also return an error
 	if got, err := breaker.Break(f.Context(), &forged, false); got {
 		f.Errorf("break of a lock without a revision: removed %v, %v", got, err)
 	}
@@ -141,7 +140,7 @@ func resumeRestores(f *fixture) {
 	f.pass(f.TTL + f.slack())
 	switch err := resumer.Resume(f.Context(), h); {
 	case err == nil && f.Advance == nil && !f.Bubble:
-		// It can be over again by now.
+		// On a slow machine it can have expired again by now.
 		if err := f.a.Release(f.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
 			f.Errorf("release after resume: %v", err)
 		}

@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Start starts a program that calls Serve with its stdin and stdout, and returns the backend
-// that the program serves. A test binary can start itself:
+// Start starts a program that calls Serve with its stdin and stdout, and returns a client of the
+// backend that the program serves. A test binary can start itself:
 //
 //	func TestMain(m *testing.M) {
 //		if dir := os.Getenv("SERVE_DIR"); dir != "" {
@@ -25,8 +25,8 @@ import (
 //		os.Exit(m.Run())
 //	}
 //
-// The program is killed when the test ends. The backend has the four methods of
-// locking.Backend alone. It heeds a context only before it sends a request.
+// Start kills the program when the test ends. The client has the four methods of locking.Backend
+// alone. It heeds a context only before it sends a request.
 func Start(t testing.TB, cmd *exec.Cmd) locking.Backend {
 	t.Helper()
 	in, err := cmd.StdinPipe()
@@ -48,15 +48,15 @@ func Start(t testing.TB, cmd *exec.Cmd) locking.Backend {
 	return b
 }
 
-// request is what a client of a served backend sends, answer what it gets. They are types without
-// names, which net/rpc accepts.
+// request and answer are the messages between Start's client and Serve. They are aliases because
+// net/rpc wants exported types or types without a name.
 type (
 	request = struct {
 		Op  string // "trylock", "renew", "release", "cleanup"
 		Key string
 		TTL time.Duration
-		// Handle is the number of a handle that the served backend has returned, or 0: then it is
-		// a handle that the backend has never seen.
+		// Handle is the number of a handle in the other process, or 0 for a handle that the other
+		// process doesn't know.
 		Handle int
 	}
 	answer = struct {
@@ -66,10 +66,10 @@ type (
 	}
 )
 
-// kinds are the errors that errors.Is finds in one of a served backend.
+// kinds are the classes that an error keeps on its way from the other process.
 var kinds = []error{locking.ErrLost, locking.ErrKey, locking.ErrUnreachable}
 
-// Serve answers the requests of the backend that Start returns. It returns nil when in ends.
+// Serve answers the requests of Start's client. It returns nil at the end of in.
 func Serve(b locking.Backend, in io.Reader, out io.Writer) error {
 	s := rpc.NewServer()
 	if err := s.RegisterName("backend", &server{Backend: b, handles: make(map[int]locking.Handle)}); err != nil {
@@ -79,7 +79,6 @@ func Serve(b locking.Backend, in io.Reader, out io.Writer) error {
 	return nil
 }
 
-// pipes is a connection.
 type pipes struct {
 	io.Reader
 	io.Writer
@@ -98,7 +97,7 @@ type server struct {
 	handles map[int]locking.Handle
 }
 
-// Answer answers a request. Requests are answered concurrently.
+// Answer answers a request. net/rpc calls it concurrently.
 func (s *server) Answer(r request, a *answer) (err error) {
 	s.mu.Lock()
 	h, known := s.handles[r.Handle]
@@ -133,12 +132,12 @@ func (s *server) Answer(r request, a *answer) (err error) {
 	return nil
 }
 
-// remote is a backend in another process. Its handles have tokens of their own, which stand for
-// the numbers of the handles there.
+// remote is the client that Start returns. Its handles have other tokens than the handles of the
+// other process.
 type remote struct {
 	client  *rpc.Client
 	mu      sync.Mutex
-	handles map[locking.Handle]int
+	handles map[locking.Handle]int // the numbers of the other process' handles
 }
 
 func connect(out io.Reader, in io.Writer) *remote {

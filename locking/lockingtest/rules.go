@@ -13,7 +13,7 @@ import (
 func contentionIsNoError(f *fixture) {
 	h := f.acquire(f.a, f.key, long)
 	f.refused(f.b, f.key)
-	f.refused(f.a, f.key) // nor has the holder it twice
+	f.refused(f.a, f.key) // even the holder can't acquire it again
 	f.release(f.a, h)
 }
 
@@ -46,7 +46,7 @@ func badKeys(f *fixture) {
 	}
 }
 
-// ttlIsPositive accepts a backend that has a ttl of its own in place of 0.
+// ttlIsPositive accepts a backend that replaces the ttl 0 by its default.
 func ttlIsPositive(f *fixture) {
 	for _, ttl := range []time.Duration{-1, 0} {
 		h, ok, err := f.a.TryLock(f.Context(), f.key, ttl)
@@ -132,7 +132,7 @@ func endedContextRenews(f *fixture) {
 	f.release(f.a, h)
 }
 
-// endedContextOfTryLock checks that a lock lasts longer than the context that bounded its acquire.
+// endedContextOfTryLock checks that a lock outlives the context of its TryLock.
 func endedContextOfTryLock(f *fixture) {
 	ctx, cancel := context.WithCancel(f.Context())
 	h, ok, err := f.a.TryLock(ctx, f.key, long)
@@ -140,7 +140,7 @@ func endedContextOfTryLock(f *fixture) {
 	if !ok || err != nil {
 		f.Fatalf("%q must be free: acquired %v, %v", f.key, ok, err)
 	}
-	f.pass(time.Millisecond) // for a goroutine that the end of the context wakes
+	f.pass(time.Millisecond) // for a goroutine that waits for the end of the context
 	if w, ok := f.a.Backend.(locking.Watcher); ok {
 		select {
 		case <-w.Watch(h):
@@ -155,8 +155,8 @@ func endedContextOfTryLock(f *fixture) {
 	f.release(f.a, h)
 }
 
-// endedContextReleases checks that a release that gives up at once says so, can be repeated,
-// and isn't mistaken for a loss.
+// endedContextReleases checks that a release with an ended context either frees the lock, or returns
+// an error other than ErrLost and can be repeated.
 func endedContextReleases(f *fixture) {
 	h := f.acquire(f.a, f.key, long)
 	ctx, cancel := context.WithCancel(f.Context())
@@ -169,13 +169,13 @@ func endedContextReleases(f *fixture) {
 		if err == nil {
 			return
 		}
-		// It can have been released nevertheless.
+		// The first call can have released it in spite of its error.
 		if err := f.a.Release(f.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) {
 			f.Errorf("release afterwards: %v", err)
 		}
 	})
-	// A server can take a moment to notice that the backend has closed its connection. The ttl
-	// must not be over before.
+	// A server can need a moment to notice a closed connection. The limit ends before the ttl, so
+	// that expiry doesn't count as a release.
 	for limit := time.Now().Add(min(f.Limit, long/2)); ; {
 		h, ok, err := f.b.TryLock(f.Context(), f.key, long)
 		if ok {
@@ -189,7 +189,7 @@ func endedContextReleases(f *fixture) {
 	}
 }
 
-// contextEndsMeanwhile ends the context of TryLock at any of its steps.
+// contextEndsMeanwhile ends the context at various steps of TryLock.
 func contextEndsMeanwhile(f *fixture) {
 	for i := range 20 {
 		ctx, cancel := context.WithCancel(f.Context())
@@ -205,7 +205,7 @@ func contextEndsMeanwhile(f *fixture) {
 			case ok && err != nil:
 				f.Errorf("acquired, with an error: %v", err)
 			case ok:
-				// The ttl can be over by now.
+				// On a slow machine the ttl can be over by now.
 				if err := f.a.Release(f.Context(), h); err != nil && !(f.Expires && errors.Is(err, locking.ErrLost)) {
 					f.Errorf("release: %v", err)
 				}
@@ -214,16 +214,16 @@ func contextEndsMeanwhile(f *fixture) {
 			}
 		})
 		cancel()
-		// A server can take a moment to notice that a client has gone.
+		// A server can need a moment to notice a closed connection.
 		h, _ := f.becomesFree(f.key)
 		f.release(f.thief, h)
 	}
 }
 
-// slack is how much earlier than its ttl a lock can be over, because of rounding.
+// slack is how much rounding can shorten or lengthen a ttl.
 func (f *fixture) slack() time.Duration { return f.TTL / 20 }
 
-// lasts also holds of locks that don't expire.
+// lasts checks that a lock is held until its ttl is over, or longer if locks don't expire.
 func lasts(f *fixture) {
 	sent := time.Now()
 	h := f.acquire(f.a, f.key, f.TTL)
@@ -270,7 +270,7 @@ func expiryFrees(f *fixture) {
 	f.release(f.thief, h)
 }
 
-// onlyStolen checks that an expired lock is refused to all but the thief.
+// onlyStolen checks that an expired lock is refused to clients that don't steal.
 func (f *fixture) onlyStolen() {
 	f.Helper()
 	if f.Steal != nil {
@@ -279,7 +279,7 @@ func (f *fixture) onlyStolen() {
 	}
 }
 
-// renewExtends tries again if this machine was so slow that the ttl was over before Renew.
+// renewExtends begins again if a slow machine has let the ttl pass before Renew.
 func renewExtends(f *fixture) {
 	for tries := 20; f.Expires; tries-- {
 		h := f.acquire(f.a, f.key, f.TTL)
@@ -308,7 +308,7 @@ func renewExtends(f *fixture) {
 	}
 }
 
-// expiredHandle checks a handle whose ttl is over, beside another holder and after it.
+// expiredHandle checks an expired handle while another client has the lock, and after its release.
 func expiredHandle(f *fixture) {
 	if !f.Expires {
 		return
@@ -323,8 +323,8 @@ func expiredHandle(f *fixture) {
 	f.release(f.b, f.acquire(f.b, f.key, long))
 }
 
-// oneWinner has all clients try at once, round by round. The winner holds the lock until all
-// have tried.
+// oneWinner lets all clients try at once in each round. The winner keeps the lock until every client
+// has tried.
 func oneWinner(f *fixture) {
 	clients := f.clients()
 	without := 0
@@ -367,7 +367,7 @@ func oneWinner(f *fixture) {
 	}
 }
 
-// neverTwo has all clients acquire and release without a break, so that attempts meet
+// neverTwo lets all clients acquire and release without a pause, so that attempts coincide with
 // releases.
 func neverTwo(f *fixture) {
 	var inside, rounds atomic.Int32

@@ -1,7 +1,6 @@
-// Package memory keeps locks in the memory of one process. Another process doesn't see them.
-//
-// It serves tests, programs of one instance, and callers that fall back from a backend that
-// isn't configured. A process that ends takes its locks with it.
+// Package memory keeps locks in the memory of one process, for tests, for programs that run once,
+// and as the fallback of a program without a configured backend. Other processes don't see the
+// locks, and they end with the process.
 package memory
 
 import (
@@ -15,22 +14,21 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Backend is a locking.Backend, a locking.Inspector and a locking.Breaker. Its methods can be
-// called concurrently, and wait only for each other. A second client of the same locks is a copy of the pointer.
+// Backend is a locking.Backend, Inspector and Breaker. All goroutines that share locks must share
+// one Backend. Its methods can be called concurrently.
 type Backend struct {
 	clock clock.Clock
 
 	mu    sync.Mutex
 	locks map[string]lock
-	last  uint64 // number of a lock
+	last  uint64 // number of the newest lock
 }
 
-// lock is an entry of the table. Its deadline is on the clock's Elapsed.
 type lock struct {
 	handle            locking.Handle
 	number            uint64
 	acquired, renewed time.Time
-	deadline          time.Duration
+	deadline          time.Duration // on the clock's Elapsed
 }
 
 var (
@@ -39,7 +37,7 @@ var (
 	_ locking.Breaker   = (*Backend)(nil)
 )
 
-// New returns a backend without locks. A nil clock is the machine's.
+// New returns a backend without locks. If c is nil, it uses the machine's clock.
 func New(c locking.Clock) *Backend {
 	if c == nil {
 		c = clock.System{}
@@ -47,7 +45,7 @@ func New(c locking.Clock) *Backend {
 	return &Backend{clock: c, locks: make(map[string]lock)}
 }
 
-// TryLock acquires the lock of any key that isn't empty. The ttl must be positive.
+// TryLock acquires the lock of any key except "". The ttl must be positive.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	if err := check(ctx, key); err != nil {
 		return locking.Handle{}, false, err
@@ -83,7 +81,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return nil
 }
 
-// Release frees the lock. It doesn't look at the context, because it doesn't wait.
+// Release frees the lock, even if the context has ended.
 func (b *Backend) Release(_ context.Context, h locking.Handle) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -94,7 +92,7 @@ func (b *Backend) Release(_ context.Context, h locking.Handle) error {
 	return nil
 }
 
-// Cleanup removes expired locks, as every other method does.
+// Cleanup removes expired locks. Every other method does the same.
 func (b *Backend) Cleanup(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -102,7 +100,7 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Inspect returns the times of a lock. Its holder is a part of this process, without a name.
+// Inspect returns the times of a lock, by the backend's clock. It knows no name of the holder.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := check(ctx, key); err != nil {
 		return nil, err
@@ -117,7 +115,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	return &locking.Info{Key: key, Acquired: l.acquired, Renewed: l.renewed, TTL: l.handle.TTL(), Revision: l.revision()}, nil
 }
 
-// Break removes the lock that was seen. No lock here is stale: an expired one is gone.
+// Break removes the lock that Inspect has described. If stale is set, it removes nothing, because no
+// lock in memory outlives its ttl.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := check(ctx, seen.Key); err != nil {
 		return false, err
@@ -132,7 +131,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	return true, nil
 }
 
-// revision is the number of the lock among all that this backend has had.
+// revision is the lock's number in the order of acquisition.
 func (l lock) revision() string { return strconv.FormatUint(l.number, 10) }
 
 // find returns the lock of a handle, or ErrLost.

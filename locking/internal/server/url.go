@@ -15,28 +15,28 @@ import (
 	"github.com/repolock/repolock/internal/port"
 )
 
-// Syntax describes the URLs of the locks that one kind of server keeps.
+// Syntax is the syntax of the lock URLs of one kind of server.
 type Syntax struct {
 	Schemes []string
 	Form    string // an example for messages: "redis://HOST:PORT/DB?key=KEY"
-	Secret  string // what to do instead of writing a password: "set VARIABLE"
-	// Parameters are all that a URL can have, in the order of the canonical URL. One of them is key.
+	Secret  string // the advice for a URL with a password: "set VARIABLE"
+	// Parameters are the names of all parameters, in the order of the canonical URL. One is "key".
 	Parameters []string
 	Empty      string // the parameter that can be empty
-	Literal    bool   // a plus sign in a parameter isn't a space, and a semicolon is allowed
+	Literal    bool   // a plus sign in a parameter stands for itself, and a semicolon is allowed
 }
 
-// URL is a parsed URL. Its texts are unescaped, and are UTF-8 without control characters.
+// URL is a parsed URL. Its strings are unescaped UTF-8 without control characters.
 type URL struct {
 	Scheme, User string
 	Host         string // a name in lower case or an address without brackets, or empty
 	Port         uint16 // 0 if the URL has none
-	Path         string // without the slash
+	Path         string // without its first slash
 	Parameters   map[string]string
 }
 
-// Parse parses a URL, and refuses what it doesn't know. It refuses a password, because every process
-// can read it in the arguments of this one. The error repeats no part of the URL.
+// Parse parses a URL. It refuses a password, which every user could read in the list of processes,
+// and each parameter that it doesn't know. The error quotes no part of the URL.
 func (s Syntax) Parse(raw string) (u URL, err error) {
 	if Bad(raw) {
 		return u, errors.New("it has control characters, or isn't UTF-8: percent-encode them")
@@ -47,7 +47,7 @@ func (s Syntax) Parse(raw string) (u URL, err error) {
 	parsed, err := url.Parse(raw)
 	_, after, absolute := strings.Cut(raw, "://")
 	authority := after[:strings.IndexAny(after+"/", "/?")]
-	// Programs differ about which of two @ ends the user.
+	// Two @ are refused: for some programs the user ends at the first, for others at the last.
 	if err != nil || !absolute || strings.Count(authority, "@") > 1 || !slices.Contains(s.Schemes, parsed.Scheme) {
 		return u, errors.New("it can't be parsed: write " + s.Form)
 	}
@@ -78,17 +78,17 @@ func (s Syntax) Parse(raw string) (u URL, err error) {
 	return u, err
 }
 
-// hostname has the ASCII characters of a name.
+// hostname is the ASCII characters that a host's name can have.
 const hostname = "abcdefghijklmnopqrstuvwxyz0123456789.-_"
 
-// Bad reports whether a text isn't UTF-8 or has control characters.
+// Bad reports whether s isn't UTF-8 or has control characters.
 func Bad(s string) bool { return !utf8.ValidString(s) || strings.ContainsFunc(s, unicode.IsControl) }
 
 func (s Syntax) password() error {
 	return errors.New("it has a password, which other users can see in the list of processes: " + s.Secret)
 }
 
-// parameters parses a query. Each parameter can be there once, and key must be.
+// parameters parses a query. No parameter can occur twice, and key must occur.
 func (s Syntax) parameters(query string) (map[string]string, error) {
 	unescape := url.QueryUnescape
 	if s.Literal {
@@ -123,14 +123,14 @@ func (s Syntax) parameters(query string) (map[string]string, error) {
 	return all, nil
 }
 
-// String returns the canonical URL, which Parse reads as the same URL.
+// String returns the canonical URL. Parse returns u for it.
 func (s Syntax) String(u URL) string {
 	var b strings.Builder
 	b.WriteString(u.Scheme + "://")
 	if u.User != "" {
 		b.WriteString(url.User(u.User).String() + "@")
 	}
-	host := strings.ReplaceAll(u.Host, "%", "%25") // of a zone
+	host := strings.ReplaceAll(u.Host, "%", "%25") // the zone of an IPv6 address
 	switch {
 	case u.Port != 0:
 		host = net.JoinHostPort(host, strconv.Itoa(int(u.Port)))

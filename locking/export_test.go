@@ -1,0 +1,4 @@
+package locking
+
+// GuardAt is Guard with another clock than the machine's.
+var GuardAt = guardAt
