@@ -123,7 +123,7 @@ func advisoryOurs(b *testing.B, url string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	backend, err := postgres.Open(target, postgres.Options{})
+	backend, err := postgres.Open(target)
 	if err != nil {
 		b.Fatal(err)
 	}

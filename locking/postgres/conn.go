@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -18,23 +19,23 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// grace is how long the end of a session is waited for, so that its lock is certainly free.
+// grace is how long leave waits for the end of a session, after which the lock is certainly free.
 const grace = time.Second
 
 // conn is a connection and its session. One goroutine at a time uses it.
 type conn struct {
 	pg  *pgconn.PgConn
-	net server.Conn // of TCP or the socket, below TLS; any goroutine can close it
-	// session is the number of the session in which statements run. pg.PID is what was
-	// announced when the connection began.
+	net server.Conn // TCP or the Unix socket, below TLS; any goroutine can close it
+	// session is the pid of the session that runs the statements. It differs from pg.PID, which the
+	// server announced at first, if a pooler is in between.
 	session uint32
 }
 
-// errNoCancel is for pgconn, which would make another connection to cancel a query.
+// errNoCancel keeps pgconn from dialing a second time, in order to cancel a query.
 var errNoCancel = errors.New("queries aren't cancelled")
 
-// connect makes a connection that other programs see by its name. A silence of ttl ends it
-// on our side; 0 leaves that to the system.
+// connect makes a connection with an application_name. If silence isn't 0, our system closes the
+// connection when the server is silent for that long.
 func (b *Backend) connect(ctx context.Context, name string, silence time.Duration) (*conn, error) {
 	config := b.config.Copy()
 	config.RuntimeParams["application_name"] = name
@@ -67,9 +68,9 @@ func (b *Backend) connect(ctx context.Context, name string, silence time.Duratio
 	return nil, b.failed(ctx, "no connection", err)
 }
 
-const cantAsk = "the session can't be asked"
+const cantAsk = "the session doesn't answer"
 
-// open makes a connection, and refuses a standby.
+// open makes a connection, and returns ErrUnfit for a standby.
 func (b *Backend) open(ctx context.Context, name string, silence time.Duration) (*conn, error) {
 	c, err := b.connect(ctx, name, silence)
 	if err != nil {
@@ -80,7 +81,7 @@ func (b *Backend) open(ctx context.Context, name string, silence time.Duration) 
 	case err != nil:
 		err = b.failed(ctx, cantAsk, err)
 	case row[1] == "t":
-		err = b.unfit("it is a standby, whose locks the primary and other standbys don't know: connect to the primary")
+		err = b.unfit("it is a standby, and no other server knows its locks: connect to the primary")
 	default:
 		c.session = number(row[0])
 		return c, nil
@@ -89,7 +90,7 @@ func (b *Backend) open(ctx context.Context, name string, silence time.Duration) 
 	return nil, err
 }
 
-// query runs a statement that returns one row, or none, which is nil. A value that is NULL becomes "".
+// query runs a statement and returns its first row, or nil if it has no rows. NULL becomes "".
 func (c *conn) query(ctx context.Context, sql string, args ...string) (row []string, err error) {
 	values := make([][]byte, len(args))
 	for i, arg := range args {
@@ -105,7 +106,7 @@ func (c *conn) query(ctx context.Context, sql string, args ...string) (row []str
 	return row, nil
 }
 
-// pid asks for the number of the session.
+// pid asks for the pid of the session.
 func (c *conn) pid(ctx context.Context) (uint32, error) {
 	row, err := c.query(ctx, "select pg_backend_pid()")
 	if err != nil {
@@ -114,17 +115,17 @@ func (c *conn) pid(ctx context.Context) (uint32, error) {
 	return number(row[0]), nil
 }
 
-// number is the pid of a session, or 0.
+// number parses an unsigned number. It returns 0 for anything else.
 func number(s string) uint32 {
 	n, _ := strconv.ParseUint(s, 10, 32)
 	return uint32(n)
 }
 
-// leave ends the session, and waits until the server has ended it, for no longer than ctx or grace.
+// leave ends the session, and waits for the server to end it, until ctx ends or grace is over.
 func (c *conn) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	if c.pg.IsClosed() { // after an error pgconn sends Terminate and waits, in a goroutine
+	if c.pg.IsClosed() { // after an error, a goroutine of pgconn sends Terminate and waits
 		select {
 		case <-c.pg.CleanupDone():
 		case <-ctx.Done():
@@ -141,27 +142,27 @@ func (c *conn) leave(ctx context.Context) {
 	c.cut()
 }
 
-// cut closes the connection. The server ends the session when it notices.
+// cut closes the connection. The server ends the session when it notices that.
 func (c *conn) cut() {
 	_ = c.net.Close()
-	_ = c.pg.Close(context.Background()) // which can't write any more
+	_ = c.pg.Close(context.Background()) // it can't block, because net is closed
 	<-c.pg.CleanupDone()
 }
 
-// nameLength is how much of an application_name the server keeps.
+// program begins the application_name of each connection.
+const program = "repolock: "
+
+// nameLength is the number of bytes of an application_name that the server keeps.
 const nameLength = 63
 
-// purpose is what other programs see of a session without a lock.
-func (b *Backend) purpose(what string) string { return clip(b.options.Holder, 16) + ": " + what }
-
-// name is what other programs see in pg_stat_activity: "repolock: KEY on HOST pid N". The key is
-// cut so that the rest fits. The server shows characters that aren't ASCII as question marks.
+// name returns the application_name of a session that holds a lock: "repolock: KEY on HOST pid N".
+// It cuts the key so that the rest fits.
 func (b *Backend) name(key string) string {
-	head, tail := b.purpose(""), " on "+clip(b.options.Host, 24)+" pid "+strconv.Itoa(b.options.PID)
-	return head + clip(key, max(nameLength-len(head)-len(tail), 4)) + tail
+	tail := " on " + clip(b.host, 24) + " pid " + strconv.Itoa(os.Getpid())
+	return program + clip(key, nameLength-len(program)-len(tail)) + tail
 }
 
-// clip cuts s to n bytes, and replaces what isn't printable ASCII.
+// clip cuts s to n bytes, and replaces each character that isn't printable ASCII, as the server would.
 func clip(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

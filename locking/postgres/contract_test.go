@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -69,10 +70,10 @@ func TestPSQL(t *testing.T) {
 	if got := s.PSQL(psqlLock); got != "f" {
 		t.Errorf("psql beside ours: %q", got)
 	}
-	if got := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'"); got != "repolock: nightly on here pid 4711" {
-		t.Errorf("psql sees %q", got)
+	if got, want := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'"), b.name(key); got != want {
+		t.Errorf("psql sees %q, want %q", got, want)
 	}
-	if info := lockcheck.Seen(t, b, key); info.Key != key || info.Host != "here" || info.PID != 4711 || !strings.HasPrefix(info.Holder, "repolock, session ") {
+	if info := lockcheck.Seen(t, b, key); info.Key != key || info.Host != clip(b.host, 24) || info.PID != os.Getpid() || !strings.HasPrefix(info.Holder, "repolock, session ") {
 		t.Errorf("ours: %+v", info)
 	}
 	lockcheck.Release(t, b, h)
@@ -147,7 +148,7 @@ func TestBreakNeedsRights(t *testing.T) {
 	h := lockcheck.Acquire(t, bob, key, ttl)
 	full := lockcheck.Seen(t, bob, key)
 	hidden := lockcheck.Seen(t, carol, key)
-	assert.That(t, hidden.Host == "here" && hidden.Acquired.IsZero(), "what another user sees: %+v", hidden)
+	assert.That(t, hidden.Host == full.Host && hidden.Acquired.IsZero(), "what another user sees: %+v", hidden)
 	broken(carol, hidden, false)
 	broken(dave, hidden, false)
 	s.PSQL("grant pg_read_all_stats to carol, dave")
@@ -221,7 +222,7 @@ func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
 	s := pgtest.New(t)
 	target, err := Parse("postgres://postgres@" + s.Address() + "/postgres?sslmode=disable&key=k")
 	assert.OK(t, err)
-	b, err := Open(target, Options{})
+	b, err := Open(target)
 	assert.OK(t, err)
 	c, err := b.open(t.Context(), "test", time.Minute)
 	assert.OK(t, err)

@@ -6,32 +6,31 @@
 //
 // # The lock
 //
-// The lock belongs to a session of the server, so that each lock has a connection of its own,
-// which does nothing else. It ends with the session: at Release, when our process ends, when the
-// server ends or is restarted, and when an administrator ends the session. It has no ttl of its
-// own. The ttl of TryLock is how long the server waits for a peer that is silent: it sets the
-// server's TCP timeouts for the session, so that a holder whose machine has vanished loses the
-// lock after the ttl at the earliest, and soon after it.
+// The lock belongs to a session of the server, so each lock has a connection of its own. The lock ends
+// with the session: at Release, when our process ends, when the server ends or is restarted, and when
+// an administrator ends the session. PostgreSQL has no ttl. Instead, the ttl of TryLock becomes the TCP
+// timeout of the session at the server: the server frees the lock of a vanished machine soon after the
+// ttl, and not before.
 //
 // Renew asks the session whether it still holds the lock. Watch notices sooner that the session
 // has ended.
 //
-// hashtext has 32 bits: two keys in 4 thousand million have the same hash, and are one lock. The
-// lock is of one database of one server. A standby doesn't know it.
+// hashtext has 32 bits: any two keys have the same hash, and so the same lock, with a chance of one in
+// 4,294,967,296. The lock exists in one database of one server. A standby doesn't know it.
 //
-// # What ends a session while the holder runs on
+// # Loss
 //
-// The server can be killed or restarted, a failover can leave it behind, an administrator can
-// end the session. The lock is free at once then. Watch closes its channel when the end of the
-// connection arrives, which takes as long as a packet does. If it doesn't arrive, because the
-// network is cut too, the holder notices at its deadline: Renew isn't answered.
+// A session can end while its holder runs on: the server is killed or restarted, a failover replaces
+// it, or an administrator ends the session. Then the lock is free at once. Watch closes its channel
+// when the end of the connection arrives, a packet later. If the network is cut too, the holder
+// notices the loss at its deadline, because Renew isn't answered.
 //
 // # Poolers
 //
-// Behind a pooler that lends a session for a transaction (pgbouncer with pool_mode=transaction)
-// the lock would belong to a session that other clients use. The server announces a number for
-// the session when it begins, and a pooler announces its own: TryLock returns ErrUnfit if it
-// isn't the number of the session in which statements run. Target.SessionPooler declares that the
-// pooler lends a session for the whole of a connection. TryLock believes that unless a second
-// connection shows that it isn't so, and each Renew looks whether the session is the same.
+// A pooler that lends a session for a transaction (pgbouncer with pool_mode=transaction) would lend the
+// session with our lock to other clients. A server announces the pid of the session when it begins;
+// a pooler announces a number of its own. So TryLock returns ErrUnfit if statements run in another
+// session than the announced one. Target.SessionPooler declares that the pooler lends a session until
+// its connection ends. TryLock then refuses only if a second connection disproves that, and each Renew
+// checks that the session is still the same.
 package postgres

@@ -15,8 +15,7 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// failed describes an error of the server or the network. The text has no password, because no message
-// of pgconn has one.
+// failed returns err with its class, the server, and what failed. No message of pgconn has a password.
 func (b *Backend) failed(ctx context.Context, what string, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(ended, context.DeadlineExceeded) {
 		return fmt.Errorf("postgres: server %s: %s: %w", b.where, what, ended)
@@ -33,15 +32,14 @@ func (b *Backend) unfit(format string, args ...any) error {
 	return fault.New(locking.ErrUnfit, "postgres: server %s: %s", b.where, fmt.Sprintf(format, args...))
 }
 
-// cause is one line: what the server said, or what the system did.
+// cause returns err in one line: the server's message, or the error of the system.
 func cause(err error) string {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return text.Line(said.Message) + " (SQLSTATE " + text.Line(said.Code) + ")"
 	}
 	if connecting, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = errors.Unwrap(connecting)
-		// Of several attempts, with TLS and without it, the last one counts. The server's
-		// address is known.
+		// pgconn tries with TLS and without it. Only the last error counts, without the address.
 		if all, ok := err.(interface{ Unwrap() []error }); ok {
 			err = all.Unwrap()[len(all.Unwrap())-1]
 			if attempt := errors.Unwrap(err); attempt != nil {
@@ -52,7 +50,7 @@ func cause(err error) string {
 	return text.Line(err.Error())
 }
 
-// classify returns what an error means. It has no class if a later call might not meet it.
+// classify returns the class and the advice of an error. The class is nil if a later call can succeed.
 func classify(err error) server.Answer {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return server.Find(states, said.Code)
@@ -60,25 +58,25 @@ func classify(err error) server.Answer {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return server.Answer{Class: locking.ErrPermission}
-	case errors.Is(err, locking.ErrUnreachable): // connect has seen it
+	case errors.Is(err, locking.ErrUnreachable): // from connect
 		return server.Answer{Class: locking.ErrUnreachable}
 	case server.Silent(err), errors.Is(err, syscall.ECONNRESET), errors.Is(err, pgconn.ErrConnClosed):
 		return server.Answer{}
 	}
-	return server.Answer{Class: locking.ErrUnfit, Advice: "look whether it is PostgreSQL, and at sslmode"}
+	return server.Answer{Class: locking.ErrUnfit, Advice: "check that it is PostgreSQL, and check sslmode"}
 }
 
 const (
-	noLogin = "look at the user, the password (" + PasswordVariable + ") and pg_hba.conf"
-	noLocks = "only PostgreSQL has these locks"
-	noText  = "the database's encoding doesn't have the key's characters"
+	noLogin = "check the user, the password (" + PasswordVariable + ") and pg_hba.conf"
+	noLocks = "only PostgreSQL has these locks: name a PostgreSQL server"
+	noText  = "the database's encoding lacks characters of the key: choose another key"
 )
 
-// states are SQLSTATEs.
+// states are the SQLSTATEs that a user can do something about. Of two that fit, the first counts.
 var states = []server.Answer{
 	{"28000", locking.ErrPermission, noLogin},
 	{"28P01", locking.ErrPermission, noLogin},
-	{"42501", locking.ErrPermission, "grant the user what is missing"},
+	{"42501", locking.ErrPermission, "grant the user the missing right"},
 	{"3D000", locking.ErrUnfit, "name a database of this server"},
 	{"42883", locking.ErrUnfit, noLocks},
 	{"42P01", locking.ErrUnfit, noLocks},

@@ -7,12 +7,13 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// examinedTTL is the ttl whose timeouts Examine tries.
+// examinedTTL is the ttl with which Examine tries the settings of a lock's session.
 const examinedTTL = time.Minute
 
 // fewSessions is the number of free sessions below which Examine warns.
@@ -26,22 +27,21 @@ const examineSQL = `select version(), pg_is_in_recovery(), pg_backend_pid(), (se
 	(select rolconnlimit from pg_roles where rolname = current_user),
 	(select datconnlimit from pg_database where datname = current_database())`
 
-// timeoutsSQL returns the timeouts of the session that aren't 0.
+// timeoutsSQL returns the timeouts of the session that are set, in one string.
 const timeoutsSQL = "select coalesce(string_agg(name || ' ' || setting || 'ms', ', ' order by name), '') from pg_settings " +
 	"where setting <> '0' and name in ('statement_timeout', 'lock_timeout', 'idle_session_timeout', " +
 	"'idle_in_transaction_session_timeout', 'transaction_timeout')"
 
-// Examine looks at the server in a session of its own: the version, whether it is a standby or has
-// standbys, a pooler, timeouts, the number of sessions, and the clock, which locks don't depend on.
-// It doesn't look at timeouts behind a pooler that TryLock refuses: they are of a session that
-// other clients use.
+// Examine checks the server in a new session: version, role, standbys, pooler, timeouts, free sessions
+// and clock. Behind a pooler that TryLock refuses, it doesn't try timeouts, because other clients use
+// the same session.
 func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	ctx, exit, err := b.enter(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer exit()
-	c, err := b.connect(ctx, b.purpose("doctor"), examinedTTL)
+	c, err := b.connect(ctx, program+"doctor", examinedTTL)
 	if err != nil {
 		return nil, err
 	}
@@ -63,7 +63,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Setting, erro
 	if err != nil {
 		return nil, err
 	}
-	ahead := b.options.Clock.Now().Sub(time.UnixMicro(int64(epoch * 1e6))).Round(time.Millisecond)
+	ahead := clock.System{}.Now().Sub(time.UnixMicro(int64(epoch * 1e6))).Round(time.Millisecond)
 	most, used := int(number(row[5])), int(number(row[6]))
 	sessions, free := fmt.Sprintf("%d of %d are in use; each lock takes one", used, most), most-used
 	for i, name := range []string{"user", "database"} {
@@ -92,30 +92,30 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Setting, erro
 		}},
 		{"failover", []server.Case{
 			{row[3] == "0", locking.Good, "no standby is connected", ""},
-			{true, locking.Doubtful, "standbys that are connected, and don't know the locks: " + row[3], "make sure that a failover " +
+			{true, locking.Doubtful, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
 				"ends the old primary first: a holder that still reaches it keeps its lock there"},
 		}},
 		{"clock", []server.Case{
 			{true, locking.Good, fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it", ahead), ""},
 		}},
 		{"pooler", []server.Case{
-			{!pooled, locking.Good, "none: the session has the number that was announced", ""},
-			{mode != "", locking.Bad, "one that " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
-			{b.options.SessionPooler, locking.Doubtful,
-				"one that is declared to keep sessions; two connections didn't show the contrary",
+			{!pooled, locking.Good, "none: statements run in the announced session", ""},
+			{mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
+			{b.sessionPooler, locking.Doubtful,
+				"declared to keep sessions; two connections have shown nothing else",
 				"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
-			{true, locking.Bad, "one whose mode isn't known",
+			{true, locking.Bad, "its mode isn't known",
 				"connect to PostgreSQL itself; if the pool is in session mode, add pooler=session to the URL"},
 		}},
 	}
-	if pooled && (mode != "" || !b.options.SessionPooler) {
+	if pooled && (mode != "" || !b.sessionPooler) {
 		return all, nil
 	}
 	timeouts, err := c.timeouts(ctx)
 	return append(all, timeouts...), err
 }
 
-// timeouts tries the settings of a session that holds a lock. The server can have other ones for other sessions.
+// timeouts gives the session the settings of a session with a lock, and reads them back.
 func (c *conn) timeouts(ctx context.Context) ([]server.Setting, error) {
 	before, err := c.query(ctx, timeoutsSQL)
 	if err == nil {
@@ -134,17 +134,17 @@ func (c *conn) timeouts(ctx context.Context) ([]server.Setting, error) {
 	}
 	return []server.Setting{
 		{"timeouts", []server.Case{
-			{after[0] != "", locking.Doubtful, before[0] + ", which a session can't turn off",
+			{after[0] != "", locking.Doubtful, before[0] + ", and a session can't turn them off",
 				"set them to 0 for this user: ALTER ROLE … SET …"},
 			{before[0] != "", locking.Good, before[0] + "; the session of a lock turns them off", ""},
 			{true, locking.Good, "none", ""},
 		}},
 		{"silent peers", []server.Case{
-			{c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a socket of this machine ends with its processes", ""},
-			{tcp[0] == "0", locking.Doubtful, "the server sets no timeouts of TCP",
-				"set those of its system: the lock of a holder whose machine vanishes stays held until then"},
+			{c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a Unix socket ends with its processes", ""},
+			{tcp[0] == "0", locking.Doubtful, "the server can't set TCP timeouts for a session",
+				"set those of its system: until they pass, it keeps the lock of a holder whose machine vanishes"},
 			{strings.TrimRight(tcp[1], "mins ") == "0", locking.Good,
-				"the server probes them from half of the ttl on (tcp_keepalives_idle)", ""},
+				"the server begins to probe them after half of the ttl (tcp_keepalives_idle)", ""},
 			{true, locking.Good, "the server ends a session whose peer is silent for the ttl (tcp_user_timeout)", ""},
 		}},
 	}, nil

@@ -33,7 +33,7 @@ func target(t *testing.T, address string) Target {
 // backend is a client of its own.
 func backend(t *testing.T, to Target) *Backend {
 	t.Helper()
-	b, err := Open(to, Options{Host: "here", PID: 4711})
+	b, err := Open(to)
 	assert.OK(t, err)
 	t.Cleanup(func() {
 		assert.Is(t, b.Close(), nil)

@@ -10,44 +10,44 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
-// holderSQL returns the sessions that hold the lock of a key, an exclusive one first. A prepared
-// transaction has no session. The server hides some fields of other users' sessions.
+// holderSQL returns the sessions that hold the lock of key $1, an exclusive one first. The pid is NULL
+// if a prepared transaction holds it. The server hides some fields of other users' sessions.
 const holderSQL = "select l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), ''), " +
 	since + ", l.mode from (select * from pg_locks where granted and " + isLock + ") as l " +
 	"left join pg_stat_activity as a on a.pid = l.pid " +
 	"order by l.mode, l.pid"
 
-// since is when a session began, as a text that can be compared.
+// since is the time when a session began, as a string.
 const since = `to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
-// endSQL ends a session if it is the one that was seen, and still has the lock.
+// endSQL ends the session with pid $2 if it began at $3 and holds the lock of key $1.
 const endSQL = "select pg_terminate_backend(a.pid) from pg_stat_activity as a " +
 	"where a.pid = $2::int and " + since + " = $3 and " +
 	"exists (select from pg_locks where pid = a.pid and granted and " + isLock + ")"
 
-// Inspect returns the session that holds a key's lock, or nil. Holder names the program, session
-// and user, and Host and PID are those of another Backend, else Host is the client's address and
-// PID is 0. Acquired is when the session began: the server doesn't know when it acquired the
-// lock. It is zero if the server hides it. The server ends a lock with its holder, so that Stale
-// is never set.
+// Inspect returns the session that holds a key's lock, or nil. Holder names the program, session and
+// user. Host and PID describe the holder's process if it uses this package. Otherwise Host is the
+// client's address. Acquired is when the session began, by the server's clock, because the server
+// doesn't record when a lock was acquired; it is zero if the server hides it. Stale is never set.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
 	}
 	ctx, c, exit, err := b.look(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("lock %q can't be looked at: %w", key, err)
+		return nil, fmt.Errorf("lock %q can't be inspected: %w", key, err)
 	}
 	defer exit()
 	row, err := c.query(ctx, holderSQL, key)
 	if err != nil {
-		return nil, b.failed(ctx, fmt.Sprintf("lock %q can't be looked at", key), err)
+		return nil, b.failed(ctx, fmt.Sprintf("lock %q can't be inspected", key), err)
 	}
 	if row == nil {
 		return nil, nil
@@ -55,20 +55,20 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	return info(key, row), nil
 }
 
-// look opens a session that doesn't lock. exit ends it.
+// look opens a session that holds no lock. exit ends it.
 func (b *Backend) look(ctx context.Context) (_ context.Context, c *conn, exit func(), err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
 		return nil, nil, nil, err
 	}
-	if c, err = b.open(ctx, b.purpose("a look at locks"), 0); err != nil {
+	if c, err = b.open(ctx, program+"a look at locks", 0); err != nil {
 		leave()
 		return nil, nil, nil, err
 	}
 	return ctx, c, func() { c.leave(ctx); leave() }, nil
 }
 
-// ours is the application_name of a Backend.
+// ours matches the application_name that Backend.name returns.
 var ours = lazyregexp.New(`^([^:]+): .* on (\S+) pid ([0-9]+)$`)
 
 func info(key string, row []string) *locking.Info {
@@ -93,30 +93,30 @@ func info(key string, row []string) *locking.Info {
 	return i
 }
 
-// Break ends the session that Inspect has described, by pg_terminate_backend, and with it
-// whatever else that session holds or does. It waits until the lock is gone. The holder isn't
-// asked: it runs on until it notices, and a program that isn't repolock perhaps never does.
+// Break ends the session that Inspect has described, by pg_terminate_backend, with all its other locks
+// and work. It waits until the lock is gone. The holder runs on until it notices the loss. If stale is
+// set, Break does nothing, because no lock of PostgreSQL is stale.
 //
-// The user must be the session's, or have the role pg_signal_backend; only a superuser can end a
-// session of a superuser. Else Break returns ErrPermission. No lock of PostgreSQL is stale.
+// Break returns ErrPermission unless our user is the session's user or has the role pg_signal_backend.
+// Only a superuser can end a superuser's session.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := checkKey(seen.Key); err != nil || stale {
 		return false, err
 	}
 	pid, began, _ := strings.Cut(seen.Revision, "@")
 	if pid == "" {
-		return false, fmt.Errorf("postgres: lock %q is held by no session, and can't be broken: "+
-			"look at pg_prepared_xacts", seen.Key)
+		return false, fmt.Errorf("postgres: lock %q wasn't broken: a prepared transaction holds it, and no session: "+
+			"roll it back (pg_prepared_xacts)", seen.Key)
 	}
 	if began == "" {
-		return false, b.noRights(seen.Key, "the server hides when session "+pid+" began")
+		return false, b.noRights(seen.Key, "the server hides when session "+pid+" began from this user")
 	}
 	ctx, c, exit, err := b.look(ctx)
 	if err != nil {
 		return false, fmt.Errorf("lock %q wasn't broken: %w", seen.Key, err)
 	}
 	defer exit()
-	broken, err := c.end(ctx, b.options.Clock, seen.Key, pid, began)
+	broken, err := c.end(ctx, seen.Key, pid, began)
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok && said.Code == "42501" {
 		return false, b.noRights(seen.Key, cause(err))
 	}
@@ -132,12 +132,14 @@ func (b *Backend) noRights(key, why string) error {
 		"or a superuser if the session is a superuser's", b.where, key, why)
 }
 
-// poll is how often end looks whether a session that was told to end has ended.
+// poll is how often end checks whether the session still has the lock.
 const poll = 20 * time.Millisecond
 
-func (c *conn) end(ctx context.Context, clock locking.Clock, key, pid, began string) (bool, error) {
-	told, err := c.query(ctx, endSQL, key, pid, began)
-	if told == nil || err != nil || told[0] != "t" {
+// end ends a session, and waits until it has lost the lock. It reports false if endSQL finds no such
+// session.
+func (c *conn) end(ctx context.Context, key, pid, began string) (bool, error) {
+	ending, err := c.query(ctx, endSQL, key, pid, began)
+	if ending == nil || err != nil || ending[0] != "t" {
 		return false, err
 	}
 	for {
@@ -145,10 +147,8 @@ func (c *conn) end(ctx context.Context, clock locking.Clock, key, pid, began str
 		if held == nil || err != nil {
 			return err == nil, err
 		}
-		select {
-		case <-clock.After(poll):
-		case <-ctx.Done():
-			return false, ctx.Err()
+		if err := clock.Sleep(ctx, clock.System{}, poll); err != nil {
+			return false, err
 		}
 	}
 }

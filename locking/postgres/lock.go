@@ -9,22 +9,23 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 )
 
-// isLock is true of the rows of pg_locks for the lock of key $1 in this database. The key's hash is
-// shown in two halves.
+// isLock selects the rows of pg_locks for the lock of key $1 in this database. pg_locks shows a bigint
+// in two halves.
 const isLock = "locktype = 'advisory' and objsubid = 1 and classid::bigint = hashtext($1)::bigint >> 32 & 4294967295 and " +
 	"objid::bigint = hashtext($1)::bigint & 4294967295 and " +
 	"database = (select oid from pg_database where datname = current_database())"
 
-// TryLock acquires the lock of a key, in a session of its own. The key is UTF-8 without NUL, of
-// 1 to 512 bytes. If ctx ends while the lock might have been granted, TryLock waits up to a
-// second for the end of the session, unless ctx has a deadline, which bounds that too. A server
-// that isn't heard by then frees the lock when it notices the end of the connection, after about
-// the ttl if the network is cut.
+// TryLock acquires the lock of a key, in a new session. The key is UTF-8 without NUL, of 1 to 512
+// bytes. If ctx ends while the server is perhaps granting the lock, TryLock ends the session, and waits
+// for that until the deadline of ctx, or for a second if it has none. If the server doesn't answer by
+// then, it frees the lock when it notices the end of the connection: after about the ttl if the network
+// is cut.
 //
-// It returns ErrUnfit for a standby, behind a pooler that doesn't keep sessions, and for a server
+// TryLock returns ErrUnfit for a standby, for a pooler that doesn't keep sessions, and for a server
 // that doesn't keep advisory locks.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (none locking.Handle, ok bool, err error) {
 	if err := checkKey(key); err != nil {
@@ -65,26 +66,26 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (n
 	return h, true, nil
 }
 
-// reserve returns a context that ends some time before the deadline of ctx, if there is one. The rest
-// is for the end of the session.
+// reserve returns a context that ends before the deadline of ctx, if that has one. In the rest of the
+// time TryLock ends the session if it wasn't granted the lock.
 func (b *Backend) reserve(ctx context.Context) (working context.Context, cancel context.CancelFunc, rest time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		working, cancel = context.WithCancel(ctx)
 		return working, cancel, grace
 	}
-	rest = min(grace, max(deadline.Sub(b.options.Clock.Now())/8, time.Millisecond))
+	rest = min(grace, max(deadline.Sub(clock.System{}.Now())/8, time.Millisecond))
 	working, cancel = context.WithDeadline(ctx, deadline.Add(-rest))
 	return working, cancel, rest
 }
 
-// grant prepares the session and tries the lock, without waiting. It reports false if another session
-// has the lock.
+// grant prepares the session, tries the lock, and verifies it. It reports false if another session has
+// the lock.
 func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Duration) (bool, error) {
 	if c.session != c.pg.PID() {
-		if !b.options.SessionPooler {
-			return false, b.unfit("a pooler is in between: it announced session %d, and statements run in session %d. "+
-				"Connect to PostgreSQL itself, or to a pool in session mode and declare that by pooler=session", c.pg.PID(), c.session)
+		if !b.sessionPooler {
+			return false, b.unfit("a pooler is in between: it announced session %d, but statements run in session %d: "+
+				"connect to PostgreSQL itself, or to a pool in session mode and declare that by pooler=session", c.pg.PID(), c.session)
 		}
 		mode, err := b.poolMode(ctx, c)
 		if err != nil {
@@ -109,15 +110,15 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 		return false, b.failed(ctx, "the lock can't be verified", err)
 	}
 	if !held || pid != c.session {
-		return false, b.unfit("it granted the lock to session %s, and session %d doesn't have it%s: "+
-			"a pooler is in between that doesn't keep sessions, or the server keeps no advisory locks: "+
+		return false, b.unfit("it granted the lock to session %s, but session %d doesn't have it%s: "+
+			"a pooler in between doesn't keep sessions, or the server keeps no advisory locks: "+
 			"connect to PostgreSQL itself", row[1], pid, c.takeDown(ctx, key, row[1]))
 	}
 	return true, nil
 }
 
-// takeDown unlocks in a session of a pooler that other clients use. It gets there by luck, and returns
-// what is to be said if it doesn't.
+// takeDown unlocks in another session of the pooler. It can only try until the pooler lends us that
+// session. It returns the consequence in words if the pooler doesn't.
 func (c *conn) takeDown(ctx context.Context, key, pid string) string {
 	for range 20 {
 		row, err := c.query(ctx,
@@ -132,7 +133,7 @@ func (c *conn) takeDown(ctx context.Context, key, pid string) string {
 	return " (the lock stays held until session " + pid + " ends: end it by pg_terminate_backend)"
 }
 
-// holds asks the session for its number, and whether it holds the lock of a key.
+// holds asks the session for its pid, and whether it holds the lock of a key.
 func (c *conn) holds(ctx context.Context, key string) (pid uint32, held bool, err error) {
 	row, err := c.query(ctx, "select pg_backend_pid(), exists (select from pg_locks where pid = pg_backend_pid() and granted and "+
 		"mode = 'ExclusiveLock' and "+isLock+")", key)
@@ -142,19 +143,19 @@ func (c *conn) holds(ctx context.Context, key string) (pid uint32, held bool, er
 	return number(row[0]), row[1] == "t", nil
 }
 
-// The ways in which a pooler doesn't keep sessions.
+// What a pooler does that doesn't keep sessions.
 const (
-	lendsTransactions   = "lends a session for a transaction"
-	refusesTransactions = "lends a session for a statement"
+	lendsTransactions = "lends a session for a transaction"
+	lendsStatements   = "lends a session for a statement"
 )
 
-// poolMode makes a second connection by the pooler, and looks whether it gets the session of the
-// first, or makes the first get another. It returns what shows that sessions aren't kept, or "",
-// which is no proof: a second connection that fails, or gets no session within a second, shows nothing.
+// poolMode returns what the pooler does wrong, or "" if it finds nothing. It makes a second connection,
+// and checks whether that gets the session of the first one, or makes the first one get another
+// session. "" proves nothing: the second connection can fail, or get no session within grace.
 func (b *Backend) poolMode(ctx context.Context, first *conn) (string, error) {
 	trying, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
-	second, err := b.connect(trying, b.purpose("is a pooler in between?"), 0)
+	second, err := b.connect(trying, program+"is a pooler in between?", 0)
 	if err != nil {
 		return "", ctx.Err()
 	}
@@ -166,7 +167,7 @@ func (b *Backend) poolMode(ctx context.Context, first *conn) (string, error) {
 		}
 		begun, err := second.pg.Exec(trying, "begin; select pg_backend_pid()").ReadAll()
 		if said, ok := errors.AsType[*pgconn.PgError](err); ok && strings.Contains(said.Message, "statement pooling") {
-			return refusesTransactions, nil
+			return lendsStatements, nil
 		}
 		if err != nil {
 			return "", ctx.Err()

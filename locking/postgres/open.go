@@ -1,7 +1,6 @@
 package postgres
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -14,40 +13,27 @@ import (
 
 	"github.com/jackc/pgx/v5/pgconn"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 )
 
-// PasswordVariable names the variable with the password. If it isn't set, PGPASSWORD is
-// taken, then the passfile.
+// PasswordVariable is the environment variable with the password. If it is unset, the password
+// comes from PGPASSWORD, or else from the passfile.
 const PasswordVariable = "REPOLOCK_POSTGRES_PASSWORD"
-
-// Options has what other programs read about the holder, in pg_stat_activity.
-type Options struct {
-	// Holder names the program, "repolock" if it is empty; Host and PID are this machine's
-	// name and this process if they are empty.
-	Holder, Host string
-	PID          int
-	// SessionPooler is as in Target, for New.
-	SessionPooler bool
-	// Clock is the machine's if it is nil. Only Examine and Break read it.
-	Clock locking.Clock
-}
 
 // Backend is a locking.Backend, Watcher, Connected, Inspector, Breaker and Examiner. Its methods
 // can be called concurrently.
 type Backend struct {
-	config  *pgconn.Config
-	where   string
-	options Options
+	config        *pgconn.Config
+	where         string // the server in messages
+	host          string // this machine
+	sessionPooler bool
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
 	users  sync.WaitGroup // of connections
 
-	mu       sync.Mutex
-	closed   bool
+	mu       sync.Mutex          // of ctx, while users or sessions grows, and of sessions
 	sessions map[string]*session // by the handle's token
 }
 
@@ -60,11 +46,11 @@ var (
 	_ locking.Examiner  = (*Backend)(nil)
 )
 
-// Open returns a backend for the server of a Target. It makes no connection. It reads the
-// credentials from the environment and from files. Of libpq's variables, PGUSER, PGPASSWORD,
-// PGPASSFILE and those of TLS are heeded if the Target doesn't say otherwise. Those that name
-// another server, database or setting are not; Open refuses PGSERVICE, which could.
-func Open(t Target, o Options) (*Backend, error) {
+// Open returns a backend for the server of a Target, without connecting to it. Credentials that the
+// Target lacks come from libpq's variables PGUSER, PGPASSWORD, PGPASSFILE and PGSSL*. Open ignores
+// libpq's other variables, which name servers, databases and settings. It refuses PGSERVICE, which
+// can name all of them.
+func Open(t Target) (*Backend, error) {
 	if os.Getenv("PGSERVICE") != "" {
 		return nil, errors.New("postgres: PGSERVICE is set, and could change what the URL names: unset it")
 	}
@@ -88,8 +74,7 @@ func Open(t Target, o Options) (*Backend, error) {
 		if parse, ok := errors.AsType[*pgconn.ParseConfigError](err); ok && errors.Unwrap(parse) != nil {
 			cause = text.Line(errors.Unwrap(parse).Error())
 		}
-		return nil, fmt.Errorf("postgres: server %s: can't be set up from the URL and the PG* variables: %s",
-			t.server(), cause)
+		return nil, fmt.Errorf("postgres: server %s: the URL or a PG* variable is wrong: %s", t.server(), cause)
 	}
 	if config.User == "" {
 		return nil, fmt.Errorf("postgres: server %s: no user is known: write one into the URL", t.server())
@@ -99,41 +84,28 @@ func Open(t Target, o Options) (*Backend, error) {
 	}
 	config.RuntimeParams = make(map[string]string)
 	config.DialFunc = new(net.Dialer).DialContext
-	o.SessionPooler = t.SessionPooler
-	return New(config, o), nil
-}
-
-// New returns a backend that connects as a configuration of pgconn says: that of a pgxpool.Pool is
-// &pool.Config().ConnConfig.Config. It makes connections of its own, one for each lock. It changes
-// application_name and client_encoding in a copy. The configuration must name one server.
-func New(config *pgconn.Config, o Options) *Backend {
 	host, _ := os.Hostname()
-	o.Holder, o.Host, o.PID = cmp.Or(o.Holder, "repolock"), cmp.Or(o.Host, host), cmp.Or(o.PID, os.Getpid())
-	o.Clock = cmp.Or[locking.Clock](o.Clock, clock.System{})
-	t := Target{Host: config.Host, Port: config.Port, Database: config.Database}
-	b := &Backend{config: config.Copy(), where: t.server(), options: o, sessions: make(map[string]*session)}
+	b := &Backend{config: config, where: t.server(), host: host, sessionPooler: t.SessionPooler, sessions: make(map[string]*session)}
 	b.ctx, b.cancel = context.WithCancel(context.Background())
-	return b
+	return b, nil
 }
 
-// errClosed is returned after Close.
 var errClosed = errors.New("postgres: the backend is closed")
 
-// Close ends all connections. A lock that is held ends with its connection.
+// Close ends all connections, and with them the locks.
 func (b *Backend) Close() error {
 	b.mu.Lock()
-	b.closed = true
-	b.mu.Unlock()
 	b.cancel()
+	b.mu.Unlock()
 	b.users.Wait()
 	return nil
 }
 
-// enter bounds a context by Close, which waits for leave.
+// enter returns a context that also ends with Close. Close waits until leave is called.
 func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.ctx.Err() != nil {
 		return nil, nil, errClosed
 	}
 	b.users.Add(1)

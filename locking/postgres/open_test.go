@@ -1,6 +1,7 @@
 package postgres
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,7 +30,7 @@ func opened(t *testing.T, raw string) (*Backend, error) {
 	t.Helper()
 	target, err := Parse(raw)
 	assert.OK(t, err)
-	return Open(target, Options{})
+	return Open(target)
 }
 
 // TestEnvironment: variables can't change what the URL names.
@@ -103,15 +104,14 @@ func TestOpenErrors(t *testing.T) {
 	}
 }
 
-// TestName: the name that others see fits, whatever the key is, and host and pid are in it.
+// TestName: the application_name has the key, the host and the pid, and fits.
 func TestName(t *testing.T) {
-	b := &Backend{options: Options{Holder: "repolock", Host: "here", PID: 4711}}
-	if got := b.name("nightly"); got != "repolock: nightly on here pid 4711" {
-		t.Error(got)
+	if got, want := (&Backend{host: "here"}).name("nightly"), fmt.Sprint("repolock: nightly on here pid ", os.Getpid()); got != want {
+		t.Errorf("%q, want %q", got, want)
 	}
-	b.options = Options{Holder: strings.Repeat("repolöck", 9), Host: strings.Repeat("host", 99), PID: 4194304}
+	long := &Backend{host: strings.Repeat("höst", 99)}
 	for _, key := range []string{"k", strings.Repeat("ö\n", 99)} {
-		got := b.name(key)
+		got := long.name(key)
 		if len(got) > nameLength || !ours.MatchString(got) || strings.ContainsAny(got, "ö\n") {
 			t.Errorf("%d bytes: %q", len(got), got)
 		}

@@ -4,89 +4,83 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"syscall"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/locking"
 )
 
-// session holds one lock. A goroutine of its own owns the connection: it serves requests, and
-// reads in between, so that it notices at once when the connection ends.
+// session holds one lock. Its goroutine owns the connection: it serves requests, and reads between
+// them, so that it notices at once when the connection ends.
 type session struct {
-	backend *Backend
-	conn    *conn
-	key     string
-
-	mu      sync.Mutex
-	waiting []request
-	wake    context.CancelFunc // ends the read; never nil
-
-	lost chan struct{} // closed with err set, unless the lock was released
-	err  error         // an ErrLost, once done is closed
-	done chan struct{} // closed when the goroutine has ended
+	backend  *Backend
+	conn     *conn
+	key      string
+	requests chan request
+	lost     chan struct{} // closed when the lock is lost
+	err      error         // the loss, once lost is closed
+	done     chan struct{} // closed when the goroutine has ended
 }
 
-// request is a Renew or a Release. Its answer has room for one error.
+// request is a Renew or a Release. The channel has room for its answer.
 type request struct {
 	release bool
 	answer  chan error
 }
 
-// keep begins to hold a lock. It reports false after Close.
+// keep starts the session of a lock. It reports false after Close.
 func (b *Backend) keep(h locking.Handle, c *conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.ctx.Err() != nil {
 		return false
 	}
-	s := &session{backend: b, conn: c, key: h.Key(), wake: func() {}, lost: make(chan struct{}), done: make(chan struct{})}
+	s := &session{backend: b, conn: c, key: h.Key(), requests: make(chan request), lost: make(chan struct{}), done: make(chan struct{})}
 	b.sessions[h.Token()] = s
 	b.users.Go(func() {
+		defer close(s.done)
 		defer context.AfterFunc(b.ctx, func() { _ = c.net.Close() })()
-		s.run()
+		for s.serve() {
+		}
 	})
 	return true
 }
 
-// run serves requests until the session ends. It sends a statement for a request after that was made.
-func (s *session) run() {
-	defer close(s.done)
-	for ended := false; !ended; {
-		r, idle := s.next()
-		switch {
-		case r == nil:
-			err := s.conn.pg.WaitForNotification(idle)
-			if err != nil && (idle.Err() == nil || s.conn.pg.IsClosed()) {
-				s.lose(err)
-			}
-		case r.release:
-			err := s.unlock()
-			r.answer <- err
-			if err == nil {
-				s.conn.leave(s.backend.ctx)
-			}
-			ended = true
-		default:
-			r.answer <- s.verify()
-		}
-		ended = ended || s.err != nil
-	}
-}
-
-// next returns the first request, or a context for the read that the next request ends.
-func (s *session) next() (*request, context.Context) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.wake()
-	if len(s.waiting) > 0 {
-		r := s.waiting[0]
-		s.waiting = s.waiting[1:]
-		return &r, nil
-	}
+// serve reads from the connection until a request comes, and answers the request. It reports whether
+// the session goes on.
+func (s *session) serve() bool {
 	idle, wake := context.WithCancel(context.Background())
-	s.wake = wake
-	return nil, idle
+	defer wake()
+	read := make(chan error, 1)
+	go func() { read <- s.conn.pg.WaitForNotification(idle) }()
+	var r request
+	var err error
+	select {
+	case err = <-read:
+	case r = <-s.requests:
+		wake()
+		if err = <-read; !s.conn.pg.IsClosed() {
+			err = nil // we have ended the read
+		}
+	}
+	switch {
+	case err != nil:
+		err = s.lose(err)
+	case r.answer == nil:
+		return true // a notification
+	case r.release:
+		if err = s.unlock(); err == nil {
+			r.answer <- nil
+			s.conn.leave(s.backend.ctx)
+			return false
+		}
+	default:
+		err = s.verify()
+	}
+	if r.answer != nil {
+		r.answer <- err
+	}
+	return s.err == nil
 }
 
 // verify asks the session whether it holds the lock.
@@ -104,7 +98,6 @@ func (s *session) verify() error {
 	return nil
 }
 
-// unlock frees the lock.
 func (s *session) unlock() error {
 	row, err := s.conn.query(context.Background(), "select pg_backend_pid(), pg_advisory_unlock(hashtext($1)::bigint)", s.key)
 	if err == nil && (row[1] != "t" || number(row[0]) != s.conn.session) {
@@ -116,7 +109,7 @@ func (s *session) unlock() error {
 	return nil
 }
 
-// lose notes why the lock is lost, and ends the session.
+// lose records the loss of the lock, and closes the connection.
 func (s *session) lose(err error) error {
 	s.err = s.gone(cause(err))
 	close(s.lost)
@@ -128,32 +121,28 @@ func (s *session) gone(why string) error {
 	return fault.New(locking.ErrLost, "postgres: server %s: lock %q is lost: %s", s.backend.where, s.key, why)
 }
 
-// errNoAnswer is returned by ask when its context has ended.
 var errNoAnswer = errors.New("no answer in time")
 
-// ask makes a request, and waits for the answer.
+// ask sends a request to the session's goroutine and returns the answer, or errNoAnswer if ctx ends
+// first.
 func (s *session) ask(ctx context.Context, release bool) error {
 	r := request{release, make(chan error, 1)}
-	s.mu.Lock()
-	s.waiting = append(s.waiting, r)
-	s.wake()
-	s.mu.Unlock()
+	select {
+	case s.requests <- r:
+	case <-ctx.Done():
+		return errNoAnswer
+	case <-s.done:
+		if s.err != nil {
+			return s.err
+		}
+		return s.gone("it was released")
+	}
 	select {
 	case err := <-r.answer:
 		return err
 	case <-ctx.Done():
 		return errNoAnswer
-	case <-s.done:
 	}
-	select {
-	case err := <-r.answer:
-		return err
-	default:
-	}
-	if s.err != nil {
-		return s.err
-	}
-	return s.gone("it was released")
 }
 
 // find returns the session of a handle, or ErrLost.
@@ -172,8 +161,8 @@ func (b *Backend) forget(h locking.Handle) {
 	delete(b.sessions, h.Token())
 }
 
-// Renew asks the session whether it still holds the lock. It returns ErrLost if the session has
-// ended, or doesn't hold the lock. If ctx ends before the answer, the lock is as it was.
+// Renew asks the session whether it still holds the lock. It returns ErrLost if the session doesn't,
+// or has ended. If ctx ends before the answer, the lock stays as it is.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	s, err := b.find(h)
 	if err != nil {
@@ -192,9 +181,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return err
 }
 
-// Release frees the lock and ends its session. It returns ErrLost if the session has ended
-// before. If ctx ends before the answer, Release closes the connection, which frees the lock when
-// the server notices it: at once, or if the network is cut after about the ttl.
+// Release frees the lock and ends its session. It returns ErrLost if the session had ended before.
+// If ctx ends before the answer, Release closes the connection. The server then frees the lock when
+// it notices that: at once, or after about the ttl if the network is cut.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	s, err := b.find(h)
 	if err != nil {
@@ -213,11 +202,11 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	return err
 }
 
-// Cleanup does nothing: a session leaves nothing behind.
+// Cleanup does nothing, because the server removes a lock with its session.
 func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
 
-// Watch returns a channel that is closed when the session ends without Release. It notices the end
-// of the connection, and not the silence of a network that is cut.
+// Watch returns a channel that is closed when the connection ends without Release. It isn't closed
+// when the network is cut, because then no end of the connection arrives.
 func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
 	s, err := b.find(h)
 	if err != nil {
@@ -228,8 +217,8 @@ func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
 	return s.lost
 }
 
-// Connection returns the session's connection, below TLS. The session lasts as long as any process
-// has it open, unless Release ends it.
+// Connection returns the session's connection, below TLS. The session lasts until Release, or until
+// no process has the connection open.
 func (b *Backend) Connection(h locking.Handle) syscall.Conn {
 	s, err := b.find(h)
 	if err != nil {

@@ -38,7 +38,7 @@ func parsePostgres(raw string) (Target, error) {
 		Place:  session.Place{URL: t.String(), Name: t.Key, Identity: lock.String()},
 		secret: cmp.Or(t.Passfile, os.Getenv("PGPASSFILE")),
 		open: func(r Request) (l Lock, err error) {
-			b, err := postgres.Open(t, postgres.Options{})
+			b, err := postgres.Open(t)
 			if err != nil {
 				return l, err
 			}

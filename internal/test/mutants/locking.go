@@ -120,19 +120,16 @@ var lockingMutants = []mutant{
 	{"the note of an earlier holder in Redis is shown", "locking/redis/inspect.go",
 		`json.Unmarshal([]byte(text.Val()), &n) != nil || n.Revision != info.Revision {`, `json.Unmarshal([]byte(text.Val()), &n) != nil {`, test("./locking/redis", "^TestHolder$")},
 
-	{"PostgreSQL gives up on a holder before its ttl is over", "locking/postgres/tune.go",
+	{"PostgreSQL gives up on a holder before its ttl is over", "locking/postgres/timeouts.go",
 		`silence := min(max(ttl, time.Second), maxSilence)`, `silence := min(max(ttl*11/12, time.Second), maxSilence)`, test("./locking/postgres", "^TestSessionSettings$")},
-	{"an idle session of PostgreSQL loses its lock", "locking/postgres/tune.go",
+	{"an idle session of PostgreSQL loses its lock", "locking/postgres/timeouts.go",
 		"		\"idle_session_timeout\":                \"0\", // since PostgreSQL 14\n", "", test("./locking/postgres", "^TestSessionSettings$")},
 	{"PGSERVICE can name another server of PostgreSQL", "locking/postgres/open.go",
 		`if os.Getenv("PGSERVICE") != "" {`, `if os.Getenv("NOSERVICE") != "" {`, test("./locking/postgres", "^TestEnvironment$")},
 	{"a lock in PostgreSQL is granted to whichever session has it", "locking/postgres/lock.go",
 		`if !held || pid != c.session {`, `if !held && pid == 0 {`, test("./locking/postgres", "^TestServerWithoutLocks$", "programs")},
 	{"the end of a session of PostgreSQL is noticed only by a renewal", "locking/postgres/session.go",
-		`if err != nil && (idle.Err() == nil || s.conn.pg.IsClosed()) {`, `if err != nil && idle.Err() == nil {
-				<-idle.Done()
-			}
-			if err != nil && s.conn.pg.IsClosed() && idle.Err() == nil {`, test("./locking/postgres", "^TestEndOfSession$", "programs")},
+		`case err = <-read:`, `case err = <-(chan error)(nil):`, test("./locking/postgres", "^TestEndOfSession$", "programs")},
 	{"the suite accepts a second release", "locking/lockingtest/lost.go",
 		"	losses[released] = nil\n", "", test("./locking/lockingtest", "^TestBroken$")},
 	{"the suite lets a thief take a live lock", "locking/lockingtest/rules.go",

@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout bounds how long data that we have sent can be unacknowledged.
+// setUserTimeout makes the system close the connection if sent data stays unacknowledged for d.
 func setUserTimeout(c *net.TCPConn, d time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: the probes of keepalive have to do.
+// setUserTimeout does nothing: on these systems the probes of keepalive must suffice.
 func setUserTimeout(*net.TCPConn, time.Duration) {}

@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds of what systems accept.
+// The largest timeouts that all systems accept.
 const (
 	maxIdle    = 2 * time.Hour
 	maxSilence = 24 * 24 * time.Hour
 )
 
-// tune makes our system end a connection whose server is silent for as long as a holder waits,
-// 11/12 of the ttl. Then the guard has stopped the command anyway.
+// tune makes our system close a connection after the server has been silent for 11/12 of the ttl: at
+// the holder's deadline.
 func tune(c net.Conn, ttl time.Duration) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok || ttl <= 0 {
@@ -26,8 +26,8 @@ func tune(c net.Conn, ttl time.Duration) {
 	setUserTimeout(tcp, silence)
 }
 
-// probing makes a system give up on a peer after a silence: it probes from half of it on, and counts
-// the unanswered probes that reach it.
+// probing makes a system give up on a peer after a silence: it begins to probe after half of it, and
+// sends as many probes as fit into the other half.
 func probing(silence time.Duration) net.KeepAliveConfig {
 	idle := min(max(silence/2, time.Second), maxIdle).Truncate(time.Second)
 	interval := min(max(silence/12, time.Second), maxIdle).Truncate(time.Second)
@@ -35,10 +35,9 @@ func probing(silence time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: interval, Count: count}
 }
 
-// sessionSettings are those of a session that holds a lock. No timeout ends it but that of a peer that
-// is silent: after the ttl at the earliest, which is later than the holder's deadline, because
-// both begin with the last packet that the server got. A silence is noticed by a probe, which
-// comes at most a twelfth of the ttl later, or a second.
+// sessionSettings returns the settings of a session that holds a lock. The server ends the session
+// only if the peer is silent for the ttl, and notices that at most a twelfth of the ttl later, or a
+// second. The holder's deadline comes first: both times begin with the last packet that the server got.
 func sessionSettings(ttl time.Duration) map[string]string {
 	silence := min(max(ttl, time.Second), maxSilence)
 	probe := probing(silence)
@@ -55,7 +54,7 @@ func sessionSettings(ttl time.Duration) map[string]string {
 	}
 }
 
-// set changes those settings of a session that its server knows.
+// set changes the settings of the session. It skips those that the server's version doesn't have.
 func (c *conn) set(ctx context.Context, settings map[string]string) error {
 	var names, values []string
 	for name, value := range settings {

@@ -16,28 +16,25 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// Target is what a URL names: a key in one database of one server. Targets can be compared.
+// Target is a key in one database of one server. Targets can be compared with ==.
 type Target struct {
-	// Host is a name, an IP address, or the directory of a Unix socket. Port is 5432 unless
-	// the URL says otherwise.
+	// Host is a name, an IP address, or the directory of a Unix socket.
 	Host string
 	Port uint16
-	// User is empty if PGUSER or the system's user is to be taken.
+	// User defaults to PGUSER, and then to the system's user.
 	User, Database, Key string
-	// SSLMode is one of libpq's; if it is empty, PGSSLMODE or "prefer" is taken. The files
-	// are those of libpq's parameters of these names.
+	// SSLMode is a value of libpq's parameter sslmode. It defaults to PGSSLMODE, and then to
+	// "prefer". The files are libpq's parameters sslrootcert, sslcert and sslkey.
 	SSLMode, SSLRootCert, SSLCert, SSLKey string
-	// Passfile has the password; if it is empty, PGPASSFILE or ~/.pgpass is taken.
+	// Passfile defaults to PGPASSFILE, and then to ~/.pgpass.
 	Passfile string
-	// SessionPooler declares that a pooler stands before the server, and lends a session for
-	// as long as a connection lasts.
+	// SessionPooler declares that a pooler in session mode is between us and the server.
 	SessionPooler bool
 }
 
-// defaultPort is PostgreSQL's.
 const defaultPort = 5432
 
-// maxKey is the length of a key in bytes.
+// maxKey is the largest length of a key in bytes.
 const maxKey = 512
 
 var syntax = server.Syntax{
@@ -47,7 +44,7 @@ var syntax = server.Syntax{
 	Literal:    true,
 }
 
-// sslModes are those of libpq.
+// sslModes are libpq's, and "" for its default.
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
 // Parse parses a URL:
@@ -55,10 +52,10 @@ var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca"
 //	postgres://[USER@]HOST[:PORT]/DATABASE?key=KEY
 //	postgres:///DATABASE?host=/DIR&key=KEY
 //
-// The second form is that of a Unix socket, whose port is port=PORT. Other parameters are
-// sslmode, sslrootcert, sslcert, sslkey, passfile and pooler=session. The scheme can be postgresql.
-// A plus sign stands for itself. Parse reads no file and makes no connection. Its errors don't
-// quote what could be a password.
+// The second form names a Unix socket. The port of its name is 5432 unless port=PORT is there. Other
+// parameters are sslmode, sslrootcert, sslcert, sslkey, passfile and pooler=session. The scheme can
+// also be postgresql. A plus sign stands for itself. Parse reads no file and makes no connection. Its
+// error quotes nothing that could be a password.
 func Parse(raw string) (Target, error) {
 	t, err := parse(raw)
 	if err == nil {
@@ -107,7 +104,7 @@ func parse(raw string) (t Target, err error) {
 	return t, nil
 }
 
-// String returns the URL without credentials. Parse returns the same Target for it.
+// String returns the canonical URL, without credentials. Parse returns t for it.
 func (t Target) String() string {
 	u := server.URL{Scheme: "postgres", User: t.User, Host: t.Host, Path: t.Database, Parameters: map[string]string{
 		"key": t.Key, "passfile": t.Passfile, "sslcert": t.SSLCert, "sslkey": t.SSLKey, "sslmode": t.SSLMode,
@@ -129,7 +126,7 @@ func (t Target) String() string {
 	return syntax.String(u)
 }
 
-// server names the database without the key, for messages.
+// server returns the server and the database, for messages.
 func (t Target) server() string {
 	address := net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 	if t.socket() {
@@ -138,23 +135,23 @@ func (t Target) server() string {
 	return address + ", database " + strconv.Quote(t.Database)
 }
 
-// socket reports whether the host is a directory.
+// socket reports whether the host is the directory of a Unix socket.
 func (t Target) socket() bool { return strings.HasPrefix(t.Host, "/") }
 
-// checkKey returns an ErrKey for what the server can't hash.
+// checkKey returns an ErrKey unless hashtext accepts the key.
 func checkKey(key string) error {
 	why := ""
 	switch {
 	case key == "":
 		why = "it is empty"
 	case len(key) > maxKey:
-		why = fmt.Sprintf("it has %d bytes, and can have %d", len(key), maxKey)
+		why = fmt.Sprintf("it has %d bytes, more than %d", len(key), maxKey)
 	case strings.ContainsRune(key, 0):
 		why = "it has a NUL byte"
 	case strings.ToValidUTF8(key, "") != key:
-		why = "it is no UTF-8"
+		why = "it isn't UTF-8"
 	default:
 		return nil
 	}
-	return fault.New(locking.ErrKey, "postgres: the key can't be hashed: %s", why)
+	return fault.New(locking.ErrKey, "postgres: the key is invalid: %s", why)
 }
