@@ -68,7 +68,7 @@ func ours(b *testing.B, address string) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	backend, err := redis.Open(target, redis.Options{Getenv: func(string) string { return "" }})
+	backend, err := redis.Open(target, redis.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}

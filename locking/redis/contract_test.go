@@ -3,11 +3,10 @@ package redis
 import (
 	"context"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
-
-	goredis "github.com/redis/go-redis/v9"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
@@ -16,48 +15,26 @@ import (
 	"github.com/repolock/repolock/locking/lockingtest"
 )
 
-// TestConformance: the backend keeps the contract. So does one of a caller's client, which retries.
+// TestConformance: the backend keeps the contract.
 func TestConformance(t *testing.T) {
-	for name, caller := range map[string]bool{"own client": false, "a caller's client": true} {
-		t.Run(name, func(t *testing.T) {
-			s := newStore(t)
-			c := config(t, s.address, caller)
-			c.Lose = func(_ *testing.T, key string) {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				delete(s.entries, prefix(caller)+key)
-			}
-			c.Advance = func(d time.Duration) { s.mu.Lock(); defer s.mu.Unlock(); s.ahead += d }
-			lockingtest.Run(t, c)
-			for key := range s.entries {
-				t.Errorf("left behind: %s", key)
-			}
-		})
+	s := newStore(t)
+	c := config(s.address)
+	c.Lose = func(_ *testing.T, key string) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.entries, DefaultPrefix+key)
+	}
+	c.Advance = func(d time.Duration) { s.mu.Lock(); defer s.mu.Unlock(); s.ahead += d }
+	lockingtest.Run(t, c)
+	for key := range s.entries {
+		t.Errorf("left behind: %s", key)
 	}
 }
 
-// prefix is of the clients of config.
-func prefix(caller bool) string {
-	if caller {
-		return "app:"
-	}
-	return DefaultPrefix
-}
-
-// config is of a server's clients.
-func config(t *testing.T, address string, caller bool) lockingtest.Config {
-	t.Helper()
-	open := func(t *testing.T) locking.Backend { return client(t, address) }
-	if caller {
-		c := goredis.NewUniversalClient(&goredis.UniversalOptions{Addrs: []string{address}, ContextTimeoutEnabled: true, Protocol: 2})
-		t.Cleanup(func() { c.Close() })
-		open = func(t *testing.T) locking.Backend {
-			b := New(c, "app:", Options{})
-			t.Cleanup(func() { b.Close() })
-			return b
-		}
-	}
-	return lockingtest.Config{Rounds: rounds.Fewer(1000, 100), New: open, Expires: true,
+// config describes the backend on a server.
+func config(address string) lockingtest.Config {
+	return lockingtest.Config{Rounds: rounds.Fewer(1000, 100), Expires: true,
+		New:     func(t *testing.T) locking.Backend { return client(t, address) },
 		BadKeys: []string{"", "a\nb", "\x00", "\xff", strings.Repeat("k", 513)}}
 }
 
@@ -65,18 +42,19 @@ func config(t *testing.T, address string, caller bool) lockingtest.Config {
 // another program has taken the lock. A renewal keeps the note for another ttl.
 func TestHolder(t *testing.T) {
 	s := newStore(t)
-	b := open(t, "redis://"+s.address+"/0?key=k", Options{Holder: "nightly prune", Host: "db1", PID: 42, Version: "1.2"})
+	b := open(t, "redis://"+s.address+"/0?key=k", Options{Holder: "nightly prune", Version: "1.2"})
+	host, _ := os.Hostname()
 	before := time.Now()
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.ahead = ttl / 2
 	lockcheck.Renew(t, b, h)
 	s.ahead = ttl
 	info, err := client(t, s.address).Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != "db1" || info.PID != 42 || info.TTL != ttl ||
+	if err != nil || info == nil || info.Holder != "nightly prune" || info.Host != host || info.PID != os.Getpid() || info.TTL != ttl ||
 		info.Acquired.Before(before.Add(-time.Second)) || info.Renewed.IsZero() || info.Revision == "" {
 		t.Errorf("%+v, %v", info, err)
 	}
-	if note := s.entries["repolock:holder:bext:lock:k"].value; strings.Contains(note+info.Revision, h.Token()) || !strings.Contains(note, "db1") {
+	if note := s.entries["repolock:holder:bext:lock:k"].value; strings.Contains(note+info.Revision, h.Token()) || !strings.Contains(note, host) {
 		t.Errorf("the note: %s", note)
 	}
 	s.put("bext:lock:k", "theirs", "60000")

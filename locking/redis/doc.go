@@ -12,23 +12,24 @@
 //
 // # The note
 //
-// The value has no room for the holder's name. Each SET and each renewal is followed, in the same
-// packet, by a script that writes a note to the key repolock:holder:PREFIX+KEY if the token is
-// still there. The note has the ttl of the lock and a hash of its token, so that Inspect
-// recognizes the note of another lock. The note takes no part in the locking: its errors are
-// ignored, and after a refusal no more notes are written.
+// The value is the token alone, so the holder's name is in a note at the key
+// repolock:holder:PREFIX+KEY. A script writes it, in the same packet as SET and each renewal, if the key
+// of the lock has the token. The note has the ttl of the lock and a hash of the token, by which Inspect
+// recognizes the note of an earlier lock. The lock doesn't depend on the note: its errors are ignored,
+// and after a refusal no more notes are written.
 //
 // # Lost answers
 //
-// If SET isn't answered, or another holder has the lock, the token is looked up. If it is there,
-// the lock is acquired. If the outcome stays unknown, the lock is taken down, for at most a second
-// after the context of TryLock has ended. If that isn't answered either, the lock expires, and the
-// error says so. A SET that the server executes later, because it was stopped, is recognized by
-// the next TryLock of the same Backend, and is no other holder.
+// If SET isn't answered, TryLock looks for its token. If the token is there, the lock is acquired.
+// Otherwise TryLock removes what SET might have stored, or might store later, for at most a second
+// after its context has ended. If that isn't answered either, the lock expires, and the error says so.
+// A stopped server can execute SET later. The next TryLock of the same Backend recognizes that token,
+// and removes the lock.
 //
-// # What it can't promise
+// # Limits
 //
-// The server gives a lock twice if it forgets it: by a restart without persistence, a failover to
-// a replica that hasn't received it, or an eviction. The holder notices at its next renewal.
-// Examine looks for these. A majority of several servers (Redlock) isn't implemented.
+// The server grants a lock twice if it forgets the first one: by a restart without persistence, a
+// failover to a replica that hasn't received it, or an eviction. The first holder notices that at its
+// next renewal. Examine finds settings that make this possible. Redlock, the lock on a majority of
+// several servers, isn't implemented.
 package redis

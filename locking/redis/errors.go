@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// fail returns an error that begins with the server and what was not done, and has no secrets. heard is
-// what the backend had heard when the operation began.
+// fail returns an error with the server, what wasn't done, cause and its class, without secrets. heard
+// is the value of b.heard when the operation began.
 func (b *Backend) fail(heard int64, cause error, format string, args ...any) error {
 	a := classify(cause, b.heard.Load() != heard)
 	message := b.server + ": " + fmt.Sprintf(format, args...) + ": "
@@ -31,8 +31,8 @@ func (b *Backend) fail(heard int64, cause error, format string, args ...any) err
 	return fault.New(fault.Join(a.Class, cause), "%s", message)
 }
 
-// clean makes one line of a text, without secrets: Redis appends the arguments of an unknown command, which
-// are tokens or a password.
+// clean returns s in one line, without secrets. Redis quotes the arguments of an unknown command, which
+// can be a token or the password.
 func (b *Backend) clean(s string) string {
 	s, _, _ = strings.Cut(s, " with args beginning with")
 	if b.password != "" {
@@ -41,7 +41,7 @@ func (b *Backend) clean(s string) string {
 	return text.Line(strings.TrimSuffix(s, ","))
 }
 
-// errOdd is an answer that Redis doesn't return.
+// errOdd means that the server isn't Redis.
 var errOdd = errors.New("unexpected answer")
 
 // answered reports whether an error is an answer of the server.
@@ -50,7 +50,7 @@ func answered(err error) bool {
 	return errors.As(err, &answer)
 }
 
-// neverSent reports whether there was no connection to send a request on.
+// neverSent reports whether a request wasn't sent, because there was no connection.
 func neverSent(err error) bool {
 	var op *net.OpError
 	return errors.As(err, &op) && op.Op == "dial"
@@ -58,11 +58,11 @@ func neverSent(err error) bool {
 
 const (
 	noPassword = "the server has no password: unset " + PasswordVariable + " and " + CLIVariable
-	noCluster  = "a cluster's lock is on another node: use a server that isn't a cluster"
+	noCluster  = "another node of the cluster has this lock: use a server that isn't a cluster"
 )
 
-// answers has no error that can be over in a moment, such as LOADING, MASTERDOWN, TRYAGAIN, CLUSTERDOWN,
-// BUSY, OOM, MISCONF, NOREPLICAS or too many clients.
+// answers are the errors that the next request would meet again. LOADING, MASTERDOWN, TRYAGAIN,
+// CLUSTERDOWN, BUSY, OOM, MISCONF, NOREPLICAS and too many clients aren't among them.
 var answers = []server.Answer{
 	{"NOAUTH", locking.ErrPermission, "set " + PasswordVariable + ", or use password-file"},
 	{"WRONGPASS", locking.ErrPermission, "check the user and the password"},
@@ -81,7 +81,8 @@ var answers = []server.Answer{
 	{"ERR SELECT is not allowed in cluster mode", locking.ErrUnfit, "use a server that isn't a cluster"},
 }
 
-// classify returns what an error means. heard is set if the server has sent anything in this operation.
+// classify returns the class and the advice of an error. heard is set if the server has sent anything
+// during the operation.
 func classify(err error, heard bool) server.Answer {
 	var answer goredis.Error
 	if errors.As(err, &answer) && !errors.Is(err, goredis.Nil) {

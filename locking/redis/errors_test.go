@@ -137,7 +137,8 @@ func unreachable(t *testing.T) {
 // TestPasswordIsSecret: an error has no password, whatever the server answers.
 func TestPasswordIsSecret(t *testing.T) {
 	address := fake(t, func(c []string) string { return "-ERR what is " + strings.Join(c, " ") + "?\r\n" })
-	b := open(t, "redis://"+address+"/0?key=k", Options{Getenv: func(string) string { return "topsecret" }})
+	t.Setenv(PasswordVariable, "topsecret")
+	b := client(t, address)
 	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil || strings.Contains(err.Error(), "secret") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}

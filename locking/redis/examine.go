@@ -8,13 +8,14 @@ import (
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// Examine asks the server for INFO, CONFIG and TIME, and has it execute a script that does
-// nothing. What the server refuses to say is a Finding, not an error.
+// Examine sends INFO, CONFIG GET, TIME, and a script that does nothing. A refusal of the server is a
+// Finding, not an error.
 func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -27,7 +28,7 @@ func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	return found, nil
 }
 
-// examine returns an error only if there was no answer, or these credentials may do nothing.
+// examine returns an error only if the server doesn't answer, or refuses this user altogether.
 func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 	pipe := b.client.Pipeline()
 	ping, info, config := pipe.Ping(ctx), pipe.Info(ctx, "everything"), pipe.ConfigGet(ctx, "appendfsync")
@@ -35,9 +36,9 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 	if err := run(ctx, pipe); err != nil {
 		return nil, err
 	}
-	sent := b.opts.Clock.Now()
+	sent := clock.System{}.Now()
 	at := b.client.Time(ctx)
-	received := b.opts.Clock.Now()
+	received := clock.System{}.Now()
 	for _, c := range []goredis.Cmder{ping, info, config, script, at} {
 		if c.Err() != nil && !answered(c.Err()) {
 			return nil, c.Err()
@@ -48,7 +49,7 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 		return nil, err
 	}
 	all := []server.Setting{{"settings", []server.Case{{info.Err() != nil, locking.Doubtful,
-		"the server refuses INFO" + b.refusal(info) + ": it isn't known whether it evicts locks, forgets them, or is a replica",
+		"the server refuses INFO" + b.refusal(info) + ": it is unknown whether it evicts locks, forgets them, or is a replica",
 		"allow the user INFO, or look with an administrator's credentials"}}}}
 	if info.Err() == nil {
 		all = append(all, b.settings(fields(info.Val()), config)...)
@@ -58,14 +59,14 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 		{script.Err() == nil, locking.Good, "EVAL works", ""},
 		{true, locking.Bad, "the server refuses EVAL" + b.refusal(script),
 			"locks can't be renewed or released without: allow the user EVAL on the key"},
-	}}, server.Setting{"clock", []server.Case{ // the server's clock alone counts the ttl
+	}}, server.Setting{"clock", []server.Case{ // only the server's clock counts a ttl
 		{at.Err() != nil, locking.Good, "the server refuses TIME; locks don't depend on it", ""},
 		{true, locking.Good, fmt.Sprintf("the server's clock is %v ahead of this machine's; locks don't depend on it", ahead), ""},
 	}})
 	return server.Judge(all), nil
 }
 
-// settings has what INFO and CONFIG show. Later cases apply only if the earlier ones don't.
+// settings returns the settings that INFO and CONFIG show.
 func (b *Backend) settings(info map[string]string, config *goredis.MapStringStringCmd) []server.Setting {
 	name, version := "Redis", info["redis_version"]
 	if other := info["server_name"]; other != "" && other != "redis" {
@@ -110,7 +111,7 @@ func (b *Backend) settings(info map[string]string, config *goredis.MapStringStri
 	}
 }
 
-// refusal returns the server's error, or "" if there is none.
+// refusal returns ": " and the server's error, or "" if there is none.
 func (b *Backend) refusal(c goredis.Cmder) string {
 	if c.Err() == nil {
 		return ""

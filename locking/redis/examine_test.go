@@ -89,8 +89,7 @@ func TestExamineReplicas(t *testing.T) {
 
 // TestExamineRefused: what an ACL refuses is found, and is no error.
 func TestExamineRefused(t *testing.T) {
-	s := limited(t)
-	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
+	s, b := limited(t)
 	if f := finding(t, b, "settings"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "NOPERM") {
 		t.Errorf("%+v", f)
 	}

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"os"
 	"strconv"
 	"strings"
 	"sync"
@@ -17,8 +18,12 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestMain: no test leaves a goroutine.
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+// TestMain: no test leaves a goroutine. The environment has no password.
+func TestMain(m *testing.M) {
+	os.Unsetenv(PasswordVariable)
+	os.Unsetenv(CLIVariable)
+	goleak.VerifyTestMain(m)
+}
 
 const ttl = time.Minute
 
@@ -246,7 +251,7 @@ func (s *store) put(key, value, ms string) {
 
 func number[N int | int64](n N) string { return fmt.Sprintf(":%d\r\n", n) }
 
-// client opens a backend for a server's address, without the environment's password.
+// client opens a backend for a server's address.
 func client(t testing.TB, address string) *Backend {
 	t.Helper()
 	return open(t, "redis://"+address+"/0?key=k", Options{})
@@ -256,9 +261,6 @@ func open(t testing.TB, raw string, o Options) *Backend {
 	t.Helper()
 	target, err := Parse(raw)
 	assert.OK(t, err)
-	if o.Getenv == nil {
-		o.Getenv = func(string) string { return "" }
-	}
 	b, err := Open(target, o)
 	assert.OK(t, err)
 	t.Cleanup(func() {

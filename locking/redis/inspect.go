@@ -7,20 +7,22 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	goredis "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/locking"
 )
 
-// notePrefix is in front of the name of a lock in the key of its note. It is none of the locks'
-// own prefixes, so that a program that lists the locks doesn't see the notes.
+// notePrefix and the lock's key make the key of its note. Locks can't have this prefix, so that a
+// program that lists locks doesn't list notes.
 const notePrefix = "repolock:holder:"
 
-// note is what others read about a holder.
+// note describes a holder to other programs.
 type note struct {
-	Revision string    `json:"revision"` // of the lock that the note is about
+	Revision string    `json:"revision"` // of the lock that the note describes
 	Holder   string    `json:"holder"`
 	Host     string    `json:"host"`
 	PID      int       `json:"pid"`
@@ -29,7 +31,7 @@ type note struct {
 	TTL      int64     `json:"ttl_ms"`
 }
 
-// revision identifies a token without revealing it. The server's scripts compute it, too.
+// revision hashes a token, so that it stays secret. breakScript computes the same.
 func revision(token string) string {
 	sum := sha1.Sum([]byte(token))
 	return hex.EncodeToString(sum[:])
@@ -37,26 +39,27 @@ func revision(token string) string {
 
 // newNote returns the note of a lock that is acquired now.
 func (b *Backend) newNote(h locking.Handle) string {
+	host, _ := os.Hostname()
 	text, err := json.Marshal(note{
-		revision(h.Token()), b.opts.Holder, b.opts.Host, b.opts.PID, b.opts.Version, b.opts.Clock.Now().UTC(),
+		revision(h.Token()), b.opts.Holder, host, os.Getpid(), b.opts.Version, clock.System{}.Now().UTC(),
 		milliseconds(h.TTL()),
 	})
 	if err != nil {
-		return dropNote // a year that JSON can't have
+		return dropNote // the clock shows a year after 9999
 	}
 	return string(text)
 }
 
-// What PTTL returns for a key without expiry, and for none. go-redis returns them as nanoseconds.
+// Results of PTTL for a key without expiry, and without a key. go-redis returns them as nanoseconds.
 const (
 	noTTL   = time.Duration(-1)
 	goneTTL = time.Duration(-2)
 )
 
-// Inspect returns the holder of a lock as its note describes it, and never its token. TTL is the
-// ttl of the lock, and Renewed is when it began, so that both together are when the lock expires.
-// If there is no note, as beside another program's lock, TTL is the rest of the ttl, Renewed is
-// now, and Acquired is zero. Stale is never set: an expired lock isn't there.
+// Inspect returns the holder of a lock from its note. Acquired is the holder's clock. The lock expires
+// at Renewed plus TTL, by this machine's clock. If another program's lock has no note, TTL is the
+// remaining time, Renewed is now, and Acquired is zero. Stale is never set, because the server removes
+// expired locks.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := b.check(ctx, key); err != nil {
 		return nil, err
@@ -79,12 +82,12 @@ func (b *Backend) inspect(ctx context.Context, key string) (*locking.Info, error
 	if err := run(ctx, pipe); err != nil {
 		return nil, err
 	}
-	now, left := b.opts.Clock.Now(), ttl.Val()
+	now, left := clock.System{}.Now(), ttl.Val()
 	switch err := value.Err(); {
 	case errors.Is(err, goredis.Nil):
 		return nil, nil
 	case goredis.HasErrorPrefix(err, "WRONGTYPE") && ttl.Err() == nil:
-		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Trouble: fmt.Sprintf("the redis key %q is no string", name)}, nil
+		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Trouble: fmt.Sprintf("the redis key %q isn't a string", name)}, nil
 	case err != nil:
 		return nil, err
 	case ttl.Err() != nil:
@@ -109,17 +112,18 @@ func (b *Backend) inspect(ctx context.Context, key string) (*locking.Info, error
 	return info, nil
 }
 
-// Break removes the lock if its token is still that of seen. A lock with stale set is never there.
-// The holder runs on until its next renewal. Break refuses a key that is no string. Programs that
-// store the same value for each holder have the same Revision for all.
+// Break removes the lock that Inspect has described, if its token is still the same. The holder runs
+// on until its next renewal. If stale is set, Break does nothing, because no lock in Redis is stale.
+// Break returns an error for a key that isn't a string. It can't distinguish holders of a program that
+// stores the same value for each.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := b.check(ctx, seen.Key); err != nil || stale {
 		return false, err
 	}
 	name, heard := b.prefix+seen.Key, b.heard.Load()
 	if seen.Revision == "" {
-		return false, fmt.Errorf("%s: lock %q wasn't broken: the key %q is no string, and no lock that repolock knows: "+
-			"remove it yourself", b.server, seen.Key, name)
+		return false, fmt.Errorf("%s: lock %q wasn't broken: the key %q isn't a string, so it isn't a lock of this format: "+
+			"remove it by DEL once you know whose it is", b.server, seen.Key, name)
 	}
 	code, err := start(ctx, b, func(ctx context.Context) (int, error) {
 		return b.client.Eval(ctx, breakScript, []string{name}, seen.Revision).Int()

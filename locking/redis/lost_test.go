@@ -8,8 +8,6 @@ import (
 	"testing"
 	"time"
 
-	goredis "github.com/redis/go-redis/v9"
-
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
@@ -121,22 +119,6 @@ func TestDetainedSET(t *testing.T) {
 	assert.Is(t, <-returned, context.Canceled)
 	<-s.answered
 	lockcheck.Acquire(t, other, "k", ttl)
-}
-
-// TestRepeatedByTheClient: a client that sends SET again, because its answer was lost, acquires its
-// own lock.
-func TestRepeatedByTheClient(t *testing.T) {
-	s := newStore(t)
-	c := goredis.NewClient(&goredis.Options{Addr: s.address, MaxRetries: 3, ContextTimeoutEnabled: true, Protocol: 2})
-	defer c.Close()
-	b := New(c, DefaultPrefix, Options{})
-	defer b.Close()
-	lost := s.losing("BEXT:LOCK:K", closed)
-	h := lockcheck.Acquire(t, b, "k", ttl)
-	if !lost() {
-		t.Fatal("no answer was lost")
-	}
-	lockcheck.Release(t, b, h)
 }
 
 // lateSET: a SET that a stopped server executes after TryLock has returned its error is no

@@ -22,21 +22,17 @@ import (
 
 // TestConformanceOfServers: the backend keeps the contract on a real server.
 func TestConformanceOfServers(t *testing.T) {
-	for name, caller := range map[string]bool{"own client": false, "a caller's client": true} {
-		t.Run(name, func(t *testing.T) {
-			s := redistest.New(t)
-			c := config(t, s.Addr(), caller)
-			c.Lose = func(t *testing.T, key string) {
-				t.Helper()
-				if n := s.CLI("DEL", prefix(caller)+key); n != "1" {
-					t.Fatalf("deleted: %q", n)
-				}
-			}
-			lockingtest.Run(t, c)
-			if left := s.CLI("KEYS", "*"); left != "" {
-				t.Errorf("left behind: %s", left)
-			}
-		})
+	s := redistest.New(t)
+	c := config(s.Addr())
+	c.Lose = func(t *testing.T, key string) {
+		t.Helper()
+		if n := s.CLI("DEL", DefaultPrefix+key); n != "1" {
+			t.Fatalf("deleted: %q", n)
+		}
+	}
+	lockingtest.Run(t, c)
+	if left := s.CLI("KEYS", "*"); left != "" {
+		t.Errorf("left behind: %s", left)
 	}
 }
 
@@ -123,20 +119,19 @@ func TestUnusualKeys(t *testing.T) {
 	}
 }
 
-// limited is a server whose user app, with the password pw, may do what docs/locks-redis.md demands,
-// and nothing else.
-func limited(t *testing.T) *redistest.Server {
+// limited is a server, and a client whose user has only the permissions that docs/locks-redis.md demands.
+func limited(t *testing.T) (*redistest.Server, *Backend) {
 	t.Helper()
 	s := redistest.New(t)
 	s.CLI("ACL", "SETUSER", "app", "on", ">pw", "~bext:lock:*",
 		"+set", "+get", "+pttl", "+pexpire", "+del", "+eval")
-	return s
+	t.Setenv(PasswordVariable, "pw")
+	return s, open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{})
 }
 
 // TestRefusedNotes: a user who may not write notes has locks without them.
 func TestRefusedNotes(t *testing.T) {
-	s := limited(t)
-	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
+	s, b := limited(t)
 	for range 3 {
 		h := lockcheck.Acquire(t, b, "k", ttl)
 		lockcheck.Held(t, b, "k")
@@ -175,8 +170,10 @@ func TestPassword(t *testing.T) {
 		{wrong, nil, false},
 		{wrong, map[string]string{CLIVariable: "right one"}, true},
 	} {
-		b := open(t, "redis://"+s.Addr()+"/0?key=k"+c.query,
-			Options{Getenv: func(name string) string { return c.environment[name] }})
+		for _, name := range []string{PasswordVariable, CLIVariable} {
+			t.Setenv(name, c.environment[name])
+		}
+		b := open(t, "redis://"+s.Addr()+"/0?key=k"+c.query, Options{})
 		h, ok, err := b.TryLock(t.Context(), "k", ttl)
 		if ok != c.works || c.works != (err == nil) || err != nil && (!errors.Is(err, locking.ErrPermission) ||
 			strings.Contains(err.Error(), " one")) {
@@ -189,11 +186,12 @@ func TestPassword(t *testing.T) {
 			t.Errorf("%+v: examined: %v", c, err)
 		}
 	}
+	t.Setenv(CLIVariable, "")
 	for _, query := range []string{"&password-file=" + file("empty", "\n"), "&password-file=" + file("two", "a\nb\n"),
 		"&password-file=" + dir, "&password-file=" + dir + "/none"} {
 		target, err := Parse("redis://h/0?key=k" + query)
 		assert.OK(t, err)
-		if b, err := Open(target, Options{Getenv: func(string) string { return "" }}); b != nil || err == nil {
+		if b, err := Open(target, Options{}); b != nil || err == nil {
 			t.Errorf("%s is opened: %v", query, err)
 		}
 	}
@@ -201,8 +199,7 @@ func TestPassword(t *testing.T) {
 
 // TestRefusedScript: if a script may not read the lock, the lock isn't known to be lost.
 func TestRefusedScript(t *testing.T) {
-	s := limited(t)
-	b := open(t, "redis://app@"+s.Addr()+"/0?key=k", Options{Getenv: func(string) string { return "pw" }})
+	s, b := limited(t)
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.CLI("ACL", "SETUSER", "app", "-get")
 	for _, err := range []error{b.Renew(t.Context(), h), b.Release(t.Context(), h)} {

@@ -10,15 +10,15 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// The scripts return one of these. An error of Redis that isn't about the key's type is returned
-// as the error that it is: it says nothing about the lock.
+// Results of the scripts. A script passes an error of Redis on, unless it is about the key's type: it
+// means nothing for the lock.
 const (
-	absent  = 0 // there is no such key
+	absent  = 0 // the key doesn't exist
 	done    = 1
 	foreign = 2 // another holder has the lock
 )
 
-// compare sets v to the value of the key. A key of another type is another holder's.
+// compare sets v to the value of the key. A key that isn't a string belongs to another holder.
 const compare = `local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then
   if v.err and string.find(v.err, 'WRONGTYPE', 1, true) then return 2 end
@@ -37,8 +37,8 @@ return redis.call('DEL', KEYS[1])`
 	// breakScript takes the revision.
 	breakScript = compare + `if redis.sha1hex(v) ~= ARGV[1] then return 2 end
 return redis.call('DEL', KEYS[1])`
-	// noteScript takes the lock, the note's key, the token, the note or what to do with it, and the
-	// ttl in ms.
+	// noteScript takes the keys of the lock and of the note, the token, the note (or dropNote or
+	// keepNote), and the ttl in ms.
 	noteScript = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then return redis.call('DEL', KEYS[2]) end
 if ARGV[2] == '+' then return redis.call('PEXPIRE', KEYS[2], ARGV[3]) end
@@ -46,29 +46,28 @@ redis.call('SET', KEYS[2], ARGV[2], 'PX', ARGV[3])
 return 1`
 )
 
-// What noteScript does with a note, instead of writing it.
+// Arguments of noteScript in the place of a new note.
 const (
-	dropNote = ""
-	keepNote = "+" // for another ttl
+	dropNote = ""  // delete it
+	keepNote = "+" // renew it
 )
 
-// errClosed is returned by the methods of a closed Backend.
 var errClosed = errors.New("the backend is closed")
 
-// call is a request that goes on if its caller gives it up: go-redis looks at deadlines alone.
+// call is a request in a goroutine. Its caller can give it up when a context ends, which go-redis
+// ignores unless the context has a deadline.
 type call[T any] struct {
 	done  chan struct{}
 	value T // once done is closed
 	err   error
 }
 
-// start runs f in a goroutine, which ends with the context's deadline, after stepLimit, or with
-// Close.
+// start runs f in a goroutine. f ends with the deadline of ctx, after stepLimit, or with Close.
 func start[T any](ctx context.Context, b *Backend, f func(context.Context) (T, error)) *call[T] {
 	c := &call[T]{done: make(chan struct{})}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if b.closed {
+	if b.life.Err() != nil {
 		c.err = errClosed
 		close(c.done)
 		return c
@@ -94,8 +93,8 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 	return c.value, c.err
 }
 
-// send executes a command on the lock of a handle and, in the same packet, writes, keeps or drops the
-// note of the lock. The note's error is ignored.
+// send sends a command for the lock of a handle and, in the same packet, noteScript for its note. It
+// ignores errors of the note.
 func (b *Backend) send(ctx context.Context, h locking.Handle, note string, command ...any) *call[any] {
 	return start(ctx, b, func(ctx context.Context) (any, error) {
 		pipe, name := b.client.Pipeline(), b.prefix+h.Key()
@@ -105,14 +104,14 @@ func (b *Backend) send(ctx context.Context, h locking.Handle, note string, comma
 			}
 			return noted
 		}
-		before := noting(note == dropNote) // while the token is there
+		before := noting(note == dropNote) // noteScript must still find the token
 		answer := pipe.Do(ctx, command...)
 		after := noting(note != dropNote)
 		if err := run(ctx, pipe); err != nil {
 			return nil, err
 		}
 		for _, noted := range []*goredis.Cmd{before, after} {
-			for _, refusal := range []string{"NOPERM", "CROSSSLOT", "unknown command"} { // the ACL, a cluster
+			for _, refusal := range []string{"NOPERM", "CROSSSLOT", "unknown command"} { // ACL, cluster, proxy
 				if noted != nil && goredis.HasErrorPrefix(noted.Err(), refusal) {
 					b.quiet.Store(true)
 				}
@@ -122,8 +121,8 @@ func (b *Backend) send(ctx context.Context, h locking.Handle, note string, comma
 	})
 }
 
-// run executes a pipeline. It returns an error only if the commands have none: without a connection
-// go-redis leaves them as they are, without a value.
+// run executes a pipeline. It returns the pipeline's error if no command has an error of its own: that
+// is so if go-redis has no connection.
 func run(ctx context.Context, pipe goredis.Pipeliner) error {
 	commands, err := pipe.Exec(ctx)
 	for _, c := range commands {
@@ -134,7 +133,7 @@ func run(ctx context.Context, pipe goredis.Pipeliner) error {
 	return err
 }
 
-// script runs a script on the lock of a handle, and does something to its note.
+// script sends a script for the lock of a handle, and noteScript with an argument.
 func (b *Backend) script(ctx context.Context, h locking.Handle, note, script string, args ...any) (code int64, err error) {
 	command := append([]any{"EVAL", script, 1, b.prefix + h.Key()}, args...)
 	value, err := b.send(ctx, h, note, command...).wait(ctx)
@@ -148,17 +147,10 @@ func (b *Backend) script(ctx context.Context, h locking.Handle, note, script str
 	return code, nil
 }
 
-// lookup returns the value of a lock, "" if there is none. present is set for any other value, and
-// for a key of another type.
-func (b *Backend) lookup(ctx context.Context, key string) (value string, present bool, err error) {
-	value, err = start(ctx, b, func(ctx context.Context) (string, error) {
+// lookup returns the value of a lock's key. present is set if the key exists, even if it isn't a string.
+func (b *Backend) lookup(ctx context.Context, key string) (value string, present bool) {
+	value, err := start(ctx, b, func(ctx context.Context) (string, error) {
 		return b.client.Get(ctx, b.prefix+key).Result()
 	}).wait(ctx)
-	switch {
-	case errors.Is(err, goredis.Nil):
-		return "", false, nil
-	case goredis.HasErrorPrefix(err, "WRONGTYPE"):
-		return "", true, nil
-	}
-	return value, err == nil, err
+	return value, err == nil || goredis.HasErrorPrefix(err, "WRONGTYPE")
 }

@@ -16,28 +16,26 @@ import (
 )
 
 // Backend is a locking.Backend, Inspector, Breaker and Examiner. Its methods can be called
-// concurrently. They return when their contexts end; TryLock can take a second longer, and
-// without a deadline each of their steps is over after 5 seconds.
+// concurrently. They return when their contexts end, or TryLock a second later. Without a deadline,
+// each request ends after 5 seconds.
 type Backend struct {
-	client   goredis.UniversalClient
-	owned    bool // the client is ours: it retries nothing, and Close closes it
+	client   *goredis.Client
 	prefix   string
 	server   string // in messages
-	password string // to keep it out of messages
+	password string // in order to remove it from messages
 	opts     Options
 
 	takedownLimit time.Duration
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
-	heard atomic.Int64 // reads that have brought something, on an owned client
+	heard atomic.Int64 // reads that have returned data
 	quiet atomic.Bool  // the server refuses notes
 
 	calls sync.WaitGroup // start adds to it while it holds mu
 
-	mu      sync.Mutex
-	closed  bool
-	orphans []locking.Handle // of attempts without a known end
+	mu      sync.Mutex       // of calls and orphans
+	orphans []locking.Handle // see addOrphan
 }
 
 var (
@@ -57,15 +55,15 @@ func (b *Backend) check(ctx context.Context, key string) error {
 	return ctx.Err()
 }
 
-// milliseconds rounds up, so that the server doesn't free a lock before its holder expects it. The largest
-// ttl, of 292 years, it rounds down: what is returned must be a time.Duration again.
+// milliseconds rounds a ttl up, so that the server doesn't free the lock too early. It rounds the
+// largest Duration down, because the result must be a Duration again.
 func milliseconds(ttl time.Duration) int64 {
 	return int64(min(ttl, math.MaxInt64-time.Millisecond+1)+time.Millisecond-1) / int64(time.Millisecond)
 }
 
-// TryLock acquires the lock of a key with at most 512 bytes, prefix included, in UTF-8 and without
-// control characters. The ttl must be at least 1 ms; it is rounded up to whole milliseconds. After
-// an error nothing is held, or the error says that the lock can be held until its ttl is over.
+// TryLock acquires the lock of a key. Prefix and key have at most 512 bytes, in UTF-8, without control
+// characters. The ttl is at least 1 ms, and rounded up to milliseconds. After an error nothing is held,
+// unless the error says that the lock can be held until its ttl is over.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	if err := b.check(ctx, key); err != nil {
 		return locking.Handle{}, false, err
@@ -86,65 +84,62 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (l
 	return locking.Handle{}, false, nil
 }
 
-// verdict is how an attempt has ended.
+// verdict is the result of try.
 type verdict int
 
 const (
-	held  verdict = iota // by another holder
-	ours                 // acquired
-	again                // an orphan had the lock
+	held  verdict = iota // another holder has the lock
+	ours                 // the lock was acquired
+	again                // an orphan was removed: try again
 )
 
-// try attempts to acquire a lock with the token of a handle.
+// try tries to acquire a lock with the token of a handle.
 func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
 	const not = "lock %q wasn't acquired"
 	heard := b.heard.Load()
 	set := b.send(ctx, h, b.newNote(h), "SET", b.prefix+h.Key(), h.Token(), "NX", "PX", milliseconds(h.TTL()))
-	answer, unsure := set.wait(ctx) // unsure is why it isn't known whether the server has executed SET, or will
+	answer, err := set.wait(ctx)
+	refused := errors.Is(err, goredis.Nil) // another holder has the lock
 	switch {
-	case unsure == nil && answer == "OK":
+	case err == nil && answer == "OK":
 		return ours, nil
-	case unsure == nil:
-		unsure = fmt.Errorf("%w: the answer to SET is neither OK nor nil", errOdd)
-	case errors.Is(unsure, goredis.Nil): // the key is there
-		unsure = nil
-	case errors.Is(unsure, errClosed), neverSent(unsure), b.owned && answered(unsure):
-		return held, b.fail(heard, unsure, not, h.Key())
+	case err == nil:
+		err = fmt.Errorf("%w: the answer to SET is neither OK nor nil", errOdd)
+	case errors.Is(err, errClosed), neverSent(err), answered(err) && !refused:
+		return held, b.fail(heard, err, not, h.Key())
 	}
-	if unsure == nil || ctx.Err() == nil && !errors.Is(unsure, errOdd) {
-		value, present, err := b.lookup(ctx, h.Key())
-		orphan, known := b.orphan(value)
-		switch {
-		case err == nil && value == h.Token(): // the answer was lost, or the client has repeated SET
-			return ours, nil
-		case err == nil && (present || unsure == nil):
-			if unsure != nil {
-				b.addOrphan(h)
-			}
-			if !known {
-				return held, nil
-			}
-			if _, err := b.release(ctx, orphan); err != nil {
-				return held, b.fail(heard, err, not+": an earlier attempt of this process holds it until its ttl is over", h.Key())
-			}
-			return again, nil
-		case unsure == nil && b.owned: // SET was sent once, and was refused
-			return held, nil
-		case unsure == nil:
-			unsure = err
-		}
+	// Unless SET was refused, it isn't known whether the server has executed it, or will.
+	value, present := "", false
+	if refused || ctx.Err() == nil && !errors.Is(err, errOdd) {
+		value, present = b.lookup(ctx, h.Key())
 	}
-	left := b.takedown(ctx, h, set)
-	return held, fmt.Errorf("%w; %s", b.fail(heard, unsure, not, h.Key()), left)
+	switch {
+	case value == h.Token():
+		return ours, nil
+	case !refused && !present:
+		left := b.takedown(ctx, h, set)
+		return held, fmt.Errorf("%w; %s", b.fail(heard, err, not, h.Key()), left)
+	case !refused:
+		b.addOrphan(h)
+	}
+	orphan, known := b.orphan(value)
+	if !known {
+		return held, nil
+	}
+	if _, err := b.release(ctx, orphan); err != nil {
+		return held, b.fail(heard, err, not+": an earlier attempt of this process holds it until its ttl is over", h.Key())
+	}
+	return again, nil
 }
 
-// takedown removes what an attempt might have stored, in a context of its own. It returns what can be left.
+// takedown removes the lock that set might have stored, even if ctx has ended. It returns the result in
+// words, for an error.
 func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call[any]) string {
 	b.addOrphan(h)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)
 	defer cancel()
 	short, cancelShort := context.WithTimeout(ctx, b.takedownLimit/4)
-	_, _ = set.wait(short) // lest the takedown overtake it
+	_, _ = set.wait(short) // so that the takedown doesn't overtake SET
 	cancelShort()
 	switch code, err := b.release(ctx, h); {
 	case err != nil:
@@ -155,9 +150,11 @@ func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call[any]
 	return fmt.Sprintf("nothing is held now; if the server executes SET later, the lock is held for %v", h.TTL())
 }
 
-// maxOrphans is how many attempts a Backend remembers.
+// maxOrphans bounds the number of orphans.
 const maxOrphans = 64
 
+// addOrphan records the handle of a failed attempt whose SET can still be executed. No caller has this
+// handle.
 func (b *Backend) addOrphan(h locking.Handle) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -167,8 +164,7 @@ func (b *Backend) addOrphan(h locking.Handle) {
 	}
 }
 
-// orphan returns the attempt without a known end that has a token. TryLock returned an error for it, so
-// that no caller has its handle.
+// orphan returns the orphan with a token.
 func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -179,9 +175,8 @@ func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
 	return b.orphans[i], true
 }
 
-// Renew lets the lock expire a ttl from when the server executes it. ErrLost is returned if the
-// server has no such lock, or another holder's. After another error it isn't known whether the
-// lock was renewed.
+// Renew makes the lock last for its ttl after the server executes the request. It returns ErrLost if
+// the lock is gone or another holder has it. After another error the lock is renewed or as it was.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
@@ -194,10 +189,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.verify(h, code)
 }
 
-// Release frees the lock. ErrLost is returned if the server has no such lock, or another holder's.
-// After another error it isn't known whether the lock is free; it expires. Release repeats a
-// request that wasn't answered. If the lock is gone then, the error is no ErrLost, because the
-// request without an answer can have freed it.
+// Release frees the lock. It returns ErrLost if the lock is gone or another holder has it. After
+// another error the lock is free, or expires. Release repeats a request that wasn't answered once. If
+// the second request finds no lock, the error isn't ErrLost, because the first one can have freed it.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
@@ -213,8 +207,8 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 			if code == done {
 				return nil
 			}
-			return b.fail(heard, first, "lock %q: the answer to its release was lost: "+
-				"the lock is gone now, by this release or before it", h.Key())
+			return b.fail(heard, first, "lock %q is free, but the answer to its release was lost: "+
+				"it isn't known whether it was lost before", h.Key())
 		}
 	}
 	return b.fail(heard, err, "lock %q: it isn't known whether it was released; it expires within %v", h.Key(), h.TTL())
@@ -224,7 +218,7 @@ func (b *Backend) release(ctx context.Context, h locking.Handle) (code int64, er
 	return b.script(ctx, h, dropNote, releaseScript, h.Token())
 }
 
-// Cleanup does nothing: the server removes what has expired.
+// Cleanup does nothing, because the server removes expired locks and notes.
 func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
 
 func (b *Backend) checkHandle(ctx context.Context, h locking.Handle) error {
@@ -234,7 +228,7 @@ func (b *Backend) checkHandle(ctx context.Context, h locking.Handle) error {
 	return ctx.Err()
 }
 
-// verify returns the error that a code of a script means.
+// verify returns the error for the code that a script has returned.
 func (b *Backend) verify(h locking.Handle, code int64) error {
 	switch code {
 	case done:

@@ -13,30 +13,29 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// DefaultPrefix is in front of the key, unless the URL has a prefix of its own.
+// DefaultPrefix is the prefix of a URL without one.
 const DefaultPrefix = "bext:lock:"
 
-// defaultPort is the port of Redis.
 const defaultPort = 6379
 
-// Target is what a URL names:
+// Target is a lock that a URL names:
 //
 //	redis://[user@]HOST[:PORT][/DB]?key=KEY[&prefix=PREFIX][&password-file=FILE]
 //	rediss://…[&ca=FILE]
 //
-// A Target that Parse has returned is canonical, so that two can be compared with ==.
+// Targets from Parse are canonical, and can be compared with ==.
 type Target struct {
 	// TLS is set for rediss.
 	TLS bool
-	// User is the ACL user, the server's default user if it is empty.
+	// User is the ACL user. It defaults to the server's default user.
 	User string
 	// Host is a name in lower case or an address without brackets.
 	Host string
 	Port int
 	DB   int
-	// Key is the lock, which Redis keeps under Prefix+Key.
+	// Prefix+Key is the lock's key in Redis.
 	Key, Prefix string
-	// PasswordFile and CA are paths of files, or empty.
+	// PasswordFile and CA are paths of files, or "".
 	PasswordFile, CA string
 }
 
@@ -46,9 +45,8 @@ var syntax = server.Syntax{
 	Parameters: []string{"key", "prefix", "password-file", "ca"}, Empty: "prefix",
 }
 
-// Parse reads a URL. It opens no file and no connection. It refuses everything that it doesn't
-// know, and a password, which every process could read in the arguments of this one. The error
-// repeats no part of the URL.
+// Parse reads a URL. It opens no file and no connection. It refuses unknown parameters, and a password,
+// which every user could read in the list of processes. The error quotes no part of the URL.
 func Parse(raw string) (Target, error) {
 	t, err := parse(raw)
 	if err != nil {
@@ -75,19 +73,19 @@ func parse(raw string) (Target, error) {
 	case t.Host == "":
 		return t, errors.New("it must have exactly one host")
 	case strings.ContainsAny(t.User, "@:/ "):
-		return t, errors.New("the user in front of @ is malformed")
+		return t, errors.New("the user before @ has one of the characters @, :, / or a space")
 	case err != nil || t.DB < 0 || t.DB > 1<<20 || u.Path != "" && strconv.Itoa(t.DB) != u.Path:
 		return t, errors.New("its path must be the number of a database: /0")
 	case t.CA != "" && !t.TLS:
-		return t, errors.New("ca is of no use without TLS: use rediss")
+		return t, errors.New("ca needs TLS: use rediss")
 	}
 	return t, checkName(t.Prefix + t.Key)
 }
 
-// maxName is the most bytes that the prefix and the key have together.
+// maxName is the largest length of prefix and key together, in bytes.
 const maxName = 512
 
-// checkName returns an ErrKey for a name of a lock that can't be had.
+// checkName returns an ErrKey unless a lock can have this key in Redis.
 func checkName(name string) error {
 	switch {
 	case len(name) > maxName:
@@ -95,12 +93,12 @@ func checkName(name string) error {
 	case server.Bad(name):
 		return fmt.Errorf("%w: %q has control characters, or isn't UTF-8", locking.ErrKey, name)
 	case strings.HasPrefix(name, notePrefix):
-		return fmt.Errorf("%w: %q begins with %s, where the notes are", locking.ErrKey, name, notePrefix)
+		return fmt.Errorf("%w: %q begins with %s, the prefix of notes: use another prefix", locking.ErrKey, name, notePrefix)
 	}
 	return nil
 }
 
-// String returns the canonical URL, which Parse reads as the same Target. It has no credentials.
+// String returns the canonical URL, without credentials. Parse returns t for it.
 func (t Target) String() string {
 	u := server.URL{Scheme: "redis", User: t.User, Host: t.Host, Port: uint16(t.Port), Path: strconv.Itoa(t.DB)}
 	if t.TLS {
@@ -114,13 +112,13 @@ func (t Target) String() string {
 	return syntax.String(u)
 }
 
-// Identity returns the same text for two Targets that are the same lock, whatever their users,
-// files and schemes are. It can't know that two names are one server.
+// Identity returns a string that is the same for two Targets of one lock, even if their users, files and
+// schemes differ. Two names of one server have different Identities.
 func (t Target) Identity() string {
 	return fmt.Sprintf("redis %s %q", t.server(), t.Prefix+t.Key)
 }
 
-// server names the server and the database in messages.
+// server returns the server and the database, for messages.
 func (t Target) server() string {
 	return fmt.Sprintf("%s/%d", net.JoinHostPort(t.Host, strconv.Itoa(t.Port)), t.DB)
 }
