@@ -1,4 +1,4 @@
-// Package clock is the one place where time is read.
+// Package clock reads time. No other package does.
 package clock
 
 import (
@@ -6,25 +6,25 @@ import (
 	"time"
 )
 
-// Clock is replock.Clock and locking.Clock, which document the methods.
+// Clock has the methods of replock.Clock and locking.Clock, where they are documented.
 type Clock interface {
 	Now() time.Time
 	Elapsed() time.Duration
 	After(d time.Duration) <-chan time.Time
 }
 
-// Tick is the interval at which a wait looks at Elapsed. Timers don't count the time of a
-// suspend, so a wait notices a passed deadline within a Tick of waking.
+// Tick is the interval at which a wait reads Elapsed. Timers don't count suspend, so only this
+// reading notices that a deadline passed while the machine was suspended.
 const Tick = 500 * time.Millisecond
 
-// Sleep returns nil once d has passed on the clock's Elapsed, within a Tick of waking if the
-// machine was suspended meanwhile. It returns the context's error if that ended first.
+// Sleep returns nil once d has passed on the clock's Elapsed. If the machine was suspended meanwhile,
+// Sleep can be late by a Tick. It returns the context's error if the context ends first.
 func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 	_, err := SleepUntil(ctx, c, d, nil)
 	return err
 }
 
-// SleepUntil is Sleep that also ends when it receives from wake, and reports whether it did.
+// SleepUntil is Sleep, but it also returns when it receives from wake, and reports whether it did.
 func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
 	for at := c.Elapsed() + d; ; {
 		left := at - c.Elapsed()
@@ -41,12 +41,12 @@ func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struc
 	}
 }
 
-// System is the machine's own clock. In a testing/synctest bubble it is the bubble's, so that a
-// program which leaves the clock to us can test its own code in one.
+// System is the machine's clock. In a testing/synctest bubble it is the bubble's clock, so that a
+// program that uses our default clock can test its own code in a bubble.
 type System struct{}
 
-// Wall reads the machine's wall clock. It is a variable so that tests can step it in
-// a program that they run.
+// Wall reads the machine's wall clock. It is a variable so that a test can step the clock of a
+// program that it runs.
 var Wall = time.Now
 
 func (System) Now() time.Time { return Wall() }

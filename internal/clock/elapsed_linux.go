@@ -6,12 +6,12 @@ import (
 	"unsafe"
 )
 
-// boottime is CLOCK_BOOTTIME, which syscall doesn't have. The guard runs before x/sys/unix,
-// which has it, is initialised.
+// boottime is CLOCK_BOOTTIME. Package syscall lacks the constant, and x/sys/unix is initialised too
+// late for the guard.
 const boottime = 7
 
-// sinceBoot reads CLOCK_BOOTTIME, which counts suspend; Go's monotonic clock (CLOCK_MONOTONIC) does
-// not: clock_gettime(2).
+// sinceBoot reads CLOCK_BOOTTIME, which counts suspend. Go's monotonic clock, CLOCK_MONOTONIC,
+// doesn't: clock_gettime(2).
 func sinceBoot() time.Duration {
 	var ts syscall.Timespec
 	if _, _, err := syscall.RawSyscall(syscall.SYS_CLOCK_GETTIME, boottime, uintptr(unsafe.Pointer(&ts)), 0); err != 0 {

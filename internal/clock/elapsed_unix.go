@@ -8,8 +8,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sinceBoot reads CLOCK_MONOTONIC, which counts the time asleep on macOS. On FreeBSD it doesn't:
-// there a suspended machine must not hold a lock, which docs/promises.md says.
+// sinceBoot reads CLOCK_MONOTONIC, which counts suspend on macOS and not on FreeBSD. So a FreeBSD
+// machine must not be suspended while it holds a lock: docs/promises.md.
 func sinceBoot() time.Duration {
 	var ts unix.Timespec
 	if err := unix.ClockGettime(unix.CLOCK_MONOTONIC, &ts); err != nil {

@@ -2,16 +2,16 @@ package clock
 
 import "time"
 
-// Reading is what both clocks of a machine show at one moment: the wall clock, counted from the Unix epoch,
-// and Clock.Elapsed.
+// Reading is a reading of both clocks of a machine at one moment: the wall clock, counted from the
+// Unix epoch, and Clock.Elapsed.
 type Reading struct{ Wall, Elapsed time.Duration }
 
-// apartBy is the difference between the two clocks above which Parted reports true: more
-// than a leap second, and than it takes to read them.
+// apartBy is the smallest step of the wall clock that Parted notices: more than a leap second, and
+// more than the time between the readings of the two clocks.
 const apartBy = 2 * time.Second
 
-// maxSlew bounds the slewing of the wall clock without a step, one in maxSlew: 500 ppm by
-// adjtimex(2), and as much again for the clock's own error.
+// The system slews a wall clock by up to 500 ppm, adjtimex(2), and its hardware is wrong by less than
+// that. So without a step the two clocks diverge by at most one part in maxSlew.
 const maxSlew = 1000
 
 // Read reads both clocks.
@@ -26,9 +26,9 @@ func Read(c Clock) Reading {
 	}
 }
 
-// Parted reports whether the wall clock and Elapsed have moved apart since an earlier reading.
-// Then the wall clock was set, perhaps after a hypervisor's pause, which Elapsed doesn't count. A
-// lease can't be trusted until it is looked at again.
+// Parted reports whether the wall clock was stepped since an earlier reading. A step can follow a
+// hypervisor's pause, which Elapsed doesn't count. So the holder of a lease must not trust it until
+// it has looked at the lock again.
 func (r Reading) Parted(earlier Reading) bool {
 	apart := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
 	limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew

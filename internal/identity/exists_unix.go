@@ -8,6 +8,5 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// exists treats everything but "no such process" as alive: a process of another
-// user answers EPERM.
+// exists reports false only on ESRCH: a signal to another user's process fails with EPERM.
 func exists(pid int) bool { return !errors.Is(unix.Kill(pid, 0), unix.ESRCH) }

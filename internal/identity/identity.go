@@ -1,5 +1,5 @@
-// Package identity names a process so that a process on another machine, after a reboot, or
-// in another container can compare it.
+// Package identity names a process so that a process on another machine, in another container, or
+// after a reboot can find out whether it still runs.
 package identity
 
 import (
@@ -14,10 +14,9 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// Process is replock.Process, which has the same fields. Its JSON is part of a lock's body.
-// PIDNamespace: pid_namespaces(7). TimeNamespace: each time namespace adds an offset of its own
-// to the clocks, also to the start times that the system shows of processes in another one:
-// time_namespaces(7).
+// Process has the same fields as replock.Process. Its JSON is part of a lock's body. PIDStart is in
+// clock ticks since boot. Each time namespace adds an offset of its own to the clock since boot, and so
+// to each PIDStart that a process in it reads: time_namespaces(7).
 type Process struct {
 	Hostname      string `json:"-"`
 	HostID        string `json:"host_id,omitempty"`
@@ -39,8 +38,8 @@ func Self() Process {
 	}
 }
 
-// Of names another process of this machine, without its user. It reports false if the
-// process doesn't exist or is a zombie. TimeNamespace is ours, because we read PIDStart.
+// Of names another process of this machine, without its user. It reports false if the process
+// doesn't exist or is a zombie. TimeNamespace is our own, because we read PIDStart.
 func Of(pid int) (Process, bool) {
 	p := Self()
 	of, _ := readStat(pid)
@@ -48,25 +47,24 @@ func Of(pid int) (Process, bool) {
 	return p, pid > 0 && !p.Ended()
 }
 
-// Holder returns the process as the wire format names it.
+// Holder returns the process as the body of a lock names it.
 func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
 
-// SameBoot reports whether both processes run, or ran, in the same boot of the same machine and
-// in the same time namespace, so that they share the clock that counts since boot. (The kernel
-// uses the number of a namespace again only after the last process in it has ended.)
+// SameBoot reports whether both processes read the same clock since boot: they run, or ran, in one
+// boot of one machine, and in one time namespace. (The kernel can reuse a namespace's number, but only
+// after all its processes have ended.)
 func (p Process) SameBoot(q Process) bool {
 	return p.BootID != "" && p.BootID == q.BootID && p.TimeNamespace != "" && p.TimeNamespace == q.TimeNamespace
 }
 
-// Rebooted reports whether q ran in another boot of this machine, and so has certainly ended.
+// Rebooted reports whether q has certainly ended because p's machine was rebooted since.
 func (p Process) Rebooted(q Process) bool {
 	return p.HostID != "" && p.HostID == q.HostID && p.BootID != "" && q.BootID != "" && p.BootID != q.BootID
 }
 
-// Gone reports whether q, seen from p, has certainly ended: q was a process of this very
-// machine, boot, time namespace and pid namespace, and has Ended. Machines that were restored from
-// one snapshot of a running machine share its boot id, so the ids of both machines must be known and
-// equal. (Two such machines with one machine id can't be distinguished.)
+// Gone reports whether q has certainly ended. p must be this process, and q of the same machine, boot,
+// time namespace and pid namespace. The boot id alone doesn't name a machine: all machines that were
+// restored from one snapshot share it. (Two of them with the same machine id can't be distinguished.)
 func (p Process) Gone(q Process) bool {
 	if p.HostID == "" || p.HostID != q.HostID || !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
@@ -74,9 +72,9 @@ func (p Process) Gone(q Process) bool {
 	return q.Ended()
 }
 
-// Ended reports whether p, which must be of this machine, boot and pid namespace, doesn't exist,
-// is a zombie, or its pid is another process now. On systems other than Linux, and in another
-// time namespace than that of PIDStart, it takes another process with its pid for p.
+// Ended reports whether p, a process of this machine, boot and pid namespace, doesn't exist any more
+// or is a zombie. If another process has p's pid now, Ended notices that on Linux, and only in the time
+// namespace in which PIDStart was read.
 func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true
@@ -99,7 +97,7 @@ func userName() string {
 	return "uid " + strconv.Itoa(os.Getuid())
 }
 
-// hash returns a hash of the machine's id, which itself must not be published: machine-id(5).
+// hash hides the machine's id, which must not be published: machine-id(5).
 func hash(machineID string) string {
 	if machineID == "" {
 		return ""

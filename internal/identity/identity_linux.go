@@ -31,12 +31,12 @@ func pidNamespace() string {
 	return ns
 }
 
-// timeNamespace returns the time namespace of this process. That of its children,
-// time_for_children, differs only after unshare(2).
+// timeNamespace returns the time namespace of this process. Its children have the same one, because
+// this process doesn't call unshare(2).
 func timeNamespace() string { return timeNamespaceIn("/proc/self/ns") }
 
-// timeNamespaceIn reads a directory of proc_pid_ns(5). If it has namespaces but no time
-// namespace, the kernel has none: Linux before 5.6, or built without them.
+// timeNamespaceIn reads a directory of proc_pid_ns(5). It returns "none" if the kernel has no time
+// namespaces (before Linux 5.6, or built without them), and "" if it can't find out.
 func timeNamespaceIn(dir string) string {
 	ns, err := os.Readlink(filepath.Join(dir, "time"))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -47,8 +47,8 @@ func timeNamespaceIn(dir string) string {
 	return ns
 }
 
-// Caller returns the process that called this one. If that is a shell's copy of itself, as in
-// T=$(command || exit), Caller returns the shell, because the copy ends with the command.
+// Caller returns the process that called this one. A shell can fork a copy of itself that ends with
+// the command, as in T=$(command || exit). Then Caller returns the shell.
 func Caller() int {
 	pid := os.Getppid()
 	for {
@@ -62,8 +62,8 @@ func Caller() int {
 
 var shells = lazyregexp.New(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
 
-// isShell reports whether a process is a shell. A copy of any other program is a process in
-// its own right, such as a worker.
+// isShell reports whether a process is a shell. A copy of any other program, such as a worker, is the
+// caller itself.
 func isShell(pid int) bool {
 	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	return err == nil && shells.MatchString(strings.TrimSuffix(filepath.Base(exe), " (deleted)"))

@@ -4,8 +4,8 @@ package identity
 
 import "os"
 
-// Other systems than Linux have no boot id that all processes can read. So no process ever
-// counts as gone, and locks are judged by their age alone.
+// Only Linux has a boot id that all processes can read. On other systems no process counts as gone,
+// and only the age of a lock makes it stale.
 
 func machineID() string     { return "" }
 func bootID() string        { return "" }

@@ -9,9 +9,9 @@ import (
 	"github.com/anishathalye/porcupine"
 )
 
-// step is an operation on the lock: a section takes it, acts under it, or releases it.
+// step is an operation of a section: it takes the lock, sends a request under it, or releases it.
 type step struct {
-	op   string // opAcquire, opRelease, or that of an act
+	op   string // opAcquire, opRelease, or Act.Op
 	id   string
 	mode Mode
 	key  string
@@ -33,13 +33,13 @@ func (s step) String() string {
 	}
 }
 
-// holders is the state of the lock: the sections that hold it. It is comparable.
+// holders is the state of the lock: the sections that hold it. porcupine compares two states by ==.
 type holders struct {
-	mode Mode
-	ids  string // in order, each followed by a space
+	mode Mode   // "" if ids is empty
+	ids  string // sorted, separated by spaces
 }
 
-// with returns the state after a step, or false if the lock doesn't allow it.
+// with returns the state after a step, or false if the lock doesn't allow the step.
 func (h holders) with(s step) (holders, bool) {
 	ids := strings.Fields(h.ids)
 	at, found := slices.BinarySearch(ids, s.id)
@@ -48,21 +48,16 @@ func (h holders) with(s step) (holders, bool) {
 		if found || len(ids) > 0 && s.mode.conflicts(h.mode) {
 			return h, false
 		}
-		return newHolders(s.mode, slices.Insert(ids, at, s.id)), true
+		return holders{s.mode, strings.Join(slices.Insert(ids, at, s.id), " ")}, true
 	case !found:
 		return h, false
+	case s.op == opRelease && len(ids) == 1:
+		return holders{}, true
 	case s.op == opRelease:
-		return newHolders(h.mode, slices.Delete(ids, at, at+1)), true
+		return holders{h.mode, strings.Join(slices.Delete(ids, at, at+1), " ")}, true
 	default:
 		return h, true
 	}
-}
-
-func newHolders(mode Mode, ids []string) holders {
-	if len(ids) == 0 {
-		return holders{}
-	}
-	return holders{mode, strings.Join(ids, " ")}
 }
 
 func (h holders) String() string {
@@ -72,7 +67,7 @@ func (h holders) String() string {
 	return string(h.mode) + ": " + h.ids
 }
 
-// model is a readers-writer lock with the set of its holders.
+// model is a readers-writer lock.
 var model = porcupine.Model{
 	Init: func() any { return holders{} },
 	Step: func(state, input, _ any) (bool, any) {
@@ -84,12 +79,13 @@ var model = porcupine.Model{
 	Partition:         apart,
 }
 
-// leeway bounds how long taking or releasing the lock can have taken.
+// leeway bounds the time before the first entry in which a section took the lock, and the time after
+// the last entry in which it released the lock. A longer time would make the search slow.
 const leeway = 200 * time.Millisecond
 
-// operations returns the operations of the sections that got in. A section takes the lock
-// between its start and its first log entry, and releases it between its last log entry and
-// its end. An unanswered act is the last entry: it must only begin while the lock is held.
+// operations returns the operations of the sections that entered. A section takes the lock between its
+// start and its first entry, and releases it between its last entry and its end. A request without an
+// answer must only begin while the lock is held: its Call is the last entry.
 func operations(sections []Section) (ops []porcupine.Operation) {
 	for _, s := range sections {
 		if !s.Entered {
@@ -110,8 +106,8 @@ func operations(sections []Section) (ops []porcupine.Operation) {
 	return ops
 }
 
-// apart splits a history at each time when no section is in and no operation is under way:
-// each part begins with a free lock.
+// apart splits a history at each time when no section holds the lock and no operation is under way.
+// So each part begins with a free lock.
 func apart(ops []porcupine.Operation) (parts [][]porcupine.Operation) {
 	ops = slices.Clone(ops)
 	slices.SortStableFunc(ops, func(a, b porcupine.Operation) int { return cmp.Compare(a.Call, b.Call) })

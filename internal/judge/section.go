@@ -1,13 +1,15 @@
-// Package judge decides whether real processes broke a lock. Each process logs when it was
-// started, when its critical section began, each act in it, and its end; all of them read
-// one clock. That is a history of operations on a readers-writer lock, and porcupine decides
-// whether they can have happened in some order. A second check, independent of porcupine,
-// names the critical sections that overlap; the two must agree. A third check is what the
-// processes saw in the store: objects that appeared or vanished beside an exclusive holder
-// that neither wrote nor deleted them.
+// Package judge decides from the logs of real processes whether a lock held. Each process logs its
+// start, its entry into the critical section, each request that it sends there, and its end. All of
+// them read one clock. There are three checks:
 //
-// A log that can't be understood, or a search that takes too long, never counts as "no
-// violation": the result is unknown.
+//   - porcupine searches for an order in which a readers-writer lock allows all that was logged;
+//   - overlaps lists the critical sections that exclude each other and overlap. It must agree with
+//     porcupine;
+//   - changes lists the objects that appeared or vanished in the store beside an exclusive holder,
+//     although that holder neither wrote nor deleted them.
+//
+// A log that can't be read and a search that takes too long never count as "no violation": the result
+// is unknown.
 package judge
 
 import (
@@ -17,7 +19,7 @@ import (
 	"time"
 )
 
-// Mode of a lock.
+// Mode is the mode of a lock.
 type Mode string
 
 const (
@@ -28,61 +30,59 @@ const (
 // conflicts reports whether two modes exclude each other.
 func (m Mode) conflicts(other Mode) bool { return m == Exclusive || other == Exclusive }
 
-// Kind of an event.
+// Kind is the kind of an event.
 type Kind string
 
 const (
-	// Start: the process that takes the lock is about to be started.
+	// Start is logged before the process that takes the lock is started.
 	Start Kind = "start"
-	// In: its child runs and has done nothing yet.
+	// In is the child's first entry: it runs, and has done nothing yet.
 	In Kind = "in"
-	// Call: the child is about to send a request to the repository. Return: the request
-	// was answered; after an Error it can have been done, or be done later, or never.
+	// Call is logged before the child sends a request to the repository, and Return after the answer.
+	// A request whose Return has an Error might have been done, or be done at any later time.
 	Call   Kind = "call"
 	Return Kind = "return"
-	// Appeared and Vanished: the child found that another process wrote or deleted the
-	// object with the Key.
+	// Appeared and Vanished report that another process wrote or deleted the object Key.
 	Appeared Kind = "appeared"
 	Vanished Kind = "vanished"
-	// Beat: the child is still in its critical section. A child that sends no requests logs it
-	// over and over.
+	// Beat is logged at short intervals by a child that sends no requests: it is still in its
+	// critical section.
 	Beat Kind = "beat"
-	// Out: the child has done all its work.
+	// Out is logged when the child has done all its work.
 	Out Kind = "out"
-	// End: no process of the child can run any more.
+	// End is logged when neither the process nor its child can run any more.
 	End Kind = "end"
-	// Fault: the process that takes the lock was killed, stopped or terminated.
+	// Fault is logged before the process that takes the lock is killed, stopped or terminated.
 	Fault Kind = "fault"
 )
 
 // Event is one line of a log.
 type Event struct {
-	// At is a reading of the clock that all processes share, in nanoseconds. A process
-	// reads it before the act of a Call or an End, and after that of an In or a Return.
+	// At is a reading of the clock that all processes share, in nanoseconds. It is read before the
+	// request of a Call is sent, and after a Return is received.
 	At   time.Duration `json:"at"`
 	Kind Kind          `json:"kind"`
-	// ID names the critical section, from Start to End.
-	ID string `json:"id"`
-	// Client and Mode are those of a Start.
+	ID   string        `json:"id"` // of the critical section
+	// Client and Mode are set in a Start.
 	Client int  `json:"client,omitempty"`
 	Mode   Mode `json:"mode,omitempty"`
-	// Op of a Call is "put", "delete" or "list", and Key the object, or the prefix.
+	// Op is "put", "delete" or "list" in a Call. Key is the key of an object, or the prefix of a list.
 	Op    string `json:"op,omitempty"`
 	Key   string `json:"key,omitempty"`
 	Error string `json:"error,omitempty"` // of a Return
-	Text  string `json:"text,omitempty"`  // of an In, a Fault or an End, for people
-	PID   int    `json:"pid,omitempty"`   // of an In, if the child is to be found by it
+	Text  string `json:"text,omitempty"`  // details of an In, a Fault or an End
+	PID   int    `json:"pid,omitempty"`   // of the child, in the In of a Witness
 }
 
-// Section is a critical section: one process with its child, from the start until both ended.
+// Section is a critical section: one process with its child, from the start until both have ended.
 type Section struct {
 	ID     string
 	Client int
 	Mode   Mode
 
 	Started time.Duration
-	// Entered: the child ran. It certainly was in its critical section from In to Last,
-	// its first and last log entries.
+	// Entered is set if the child ran. It certainly was in its critical section from In to Last, its
+	// first and last entries.
 	Entered  bool
 	In, Last time.Duration
 	Ended    time.Duration
@@ -96,12 +96,10 @@ type Section struct {
 type Act struct {
 	Op, Key string
 	Call    time.Duration
-	// Answered is false if it isn't known whether it was done, or will be.
+	// Answered is false if the request might not have been done yet.
 	Answered bool
 	Return   time.Duration
 }
-
-const opList = "list"
 
 // Change is an object that another process put or deleted between two listings of a child.
 type Change struct {
@@ -110,26 +108,24 @@ type Change struct {
 	At       time.Duration
 }
 
-// Read makes a section of its events, which must be in order. It returns an error unless
-// they are complete and consistent: a log that isn't understood must not count as harmless.
+// Read makes a section of its events. It returns an error unless they are complete, consistent and in
+// order: a log that can't be understood must not count as harmless.
 func Read(events []Event) (Section, error) {
-	var r reader
+	var s Section
+	now, at := unborn, time.Duration(0)
 	for i, e := range events {
-		if err := r.read(e); err != nil {
+		if err := fits(e, s.ID, now, at); err != nil {
 			return Section{}, fmt.Errorf("event %d of section %q, %s: %w", i+1, e.ID, e.Kind, err)
 		}
+		s.add(e)
+		if e.Kind != Fault { // another process logs it, perhaps late
+			now, at = order[e.Kind].to, e.At
+		}
 	}
-	if r.state != ended {
-		return Section{}, fmt.Errorf("the log of section %q has no end", r.section.ID)
+	if now != ended {
+		return Section{}, fmt.Errorf("the log of section %q has no end", s.ID)
 	}
-	return r.section, nil
-}
-
-// reader is a section that is being read.
-type reader struct {
-	section Section
-	state   state
-	last    time.Duration
+	return s, nil
 }
 
 type state int
@@ -138,63 +134,61 @@ const (
 	unborn state = iota
 	started
 	inside
-	acting // a call has no return yet
+	acting // a Call has no Return yet
 	out
 	ended
 )
 
-// after lists the states in which an event can come. A child can be killed in any of them.
-var after = map[Kind][]state{
-	Start: {unborn}, In: {started}, Call: {inside}, Return: {acting}, Appeared: {inside}, Vanished: {inside}, Beat: {inside}, Out: {inside},
-	End: {started, inside, acting, out}, Fault: {started, inside, acting, out},
+// alive are the states in which a child can be killed.
+var alive = []state{started, inside, acting, out}
+
+// order lists the states in which an event can be logged, and the state after it.
+var order = map[Kind]struct {
+	from []state
+	to   state
+}{
+	Start: {[]state{unborn}, started}, In: {[]state{started}, inside}, Call: {[]state{inside}, acting}, Return: {[]state{acting}, inside},
+	Appeared: {[]state{inside}, inside}, Vanished: {[]state{inside}, inside}, Beat: {[]state{inside}, inside}, Out: {[]state{inside}, out},
+	End: {alive, ended}, Fault: {from: alive},
 }
 
-func (r *reader) read(e Event) error {
-	s := &r.section
-	if !slices.Contains(after[e.Kind], r.state) {
+// fits returns an error unless an event can follow in a section, whose last event was logged at a time.
+func fits(e Event, id string, now state, at time.Duration) error {
+	switch {
+	case !slices.Contains(order[e.Kind].from, now):
 		return errors.New("it can't come here")
+	case e.Kind != Start && e.ID != id:
+		return fmt.Errorf("it is not of section %q", id)
+	case e.Kind != Fault && e.At < at:
+		return fmt.Errorf("its time, %v, is before %v", e.At, at)
+	case e.Kind == Start && (e.ID == "" || e.Mode != Shared && e.Mode != Exclusive):
+		return fmt.Errorf("it has no id, or an unknown mode %q", e.Mode)
+	case e.Kind == Call && e.Op != "put" && e.Op != "delete" && e.Op != "list":
+		return fmt.Errorf("unknown op %q", e.Op)
 	}
-	if e.Kind != Start && e.ID != s.ID {
-		return fmt.Errorf("it is not of section %q", s.ID)
-	}
-	if e.Kind == Fault { // another process logs it
-		s.Faults = append(s.Faults, e)
-		return nil
-	}
-	if e.At < r.last {
-		return fmt.Errorf("its time, %v, is before %v", e.At, r.last)
-	}
-	r.last = e.At
+	return nil
+}
+
+func (s *Section) add(e Event) {
 	switch e.Kind {
 	case Start:
-		if e.ID == "" || e.Mode != Shared && e.Mode != Exclusive {
-			return fmt.Errorf("it has no id, or an unknown mode %q", e.Mode)
-		}
 		s.ID, s.Client, s.Mode, s.Started = e.ID, e.Client, e.Mode, e.At
-		r.state = started
-		return nil
+		return
 	case End:
 		s.Ended = e.At
-		r.state = ended
-		return nil
+		return
+	case Fault:
+		s.Faults = append(s.Faults, e)
+		return
 	case In:
 		s.Entered, s.In = true, e.At
-		r.state = inside
 	case Call:
-		if e.Op != "put" && e.Op != "delete" && e.Op != opList {
-			return fmt.Errorf("unknown op %q", e.Op)
-		}
 		s.Acts = append(s.Acts, Act{Op: e.Op, Key: e.Key, Call: e.At})
-		r.state = acting
 	case Return:
 		act := &s.Acts[len(s.Acts)-1]
 		act.Answered, act.Return = e.Error == "", e.At
-		r.state = inside
 	case Appeared, Vanished:
 		s.Changes = append(s.Changes, Change{Key: e.Key, Appeared: e.Kind == Appeared, At: e.At})
-	case Out:
-		r.state = out
 	}
 	s.Last = e.At
-	return nil
 }

@@ -14,21 +14,21 @@ import (
 type Result string
 
 const (
-	// NotFound: no violation was found. That proves nothing about cases not tried.
+	// NotFound proves nothing about cases that didn't occur.
 	NotFound Result = "no_violation_found"
-	// Violated: the lock failed, or the store did something that no lock withstands.
+	// Violated means that the lock failed, or the store did something that no lock withstands.
 	Violated Result = "violation"
-	// Unknown: there is no verdict.
+	// Unknown means that there is no verdict: Verdict.Why is the reason.
 	Unknown Result = "unknown"
 )
 
 // Names of violations.
 const (
-	TwoIn         = "overlap"        // two sections that exclude each other were in together
-	ForeignWrite  = "foreign_write"  // an exclusive holder saw an object appear
-	ForeignDelete = "foreign_delete" // a holder saw an object vanish
-	StaleListing  = "stale_listing"  // a listing missed what was written before it began
-	LostObject    = "lost_object"    // the store lost one
+	TwoIn         = "overlap"        // two sections that exclude each other held the lock together
+	ForeignWrite  = "foreign_write"  // an object appeared beside an exclusive holder
+	ForeignDelete = "foreign_delete" // an object vanished beside a holder
+	StaleListing  = "stale_listing"  // a listing lacked an object that was written before it began
+	LostObject    = "lost_object"    // the store lost an object
 )
 
 // Violation is one violation, with the IDs of its sections.
@@ -41,29 +41,27 @@ type Violation struct {
 // Verdict is the judgement of a history.
 type Verdict struct {
 	Result     Result
-	Why        string // reason of an unknown result
+	Why        string // the reason for an unknown result
 	Violations []Violation
-	Late       int // number of changes by requests that were never answered
+	Late       int // number of changes by requests without an answer
 
 	info porcupine.LinearizationInfo
 }
 
-// Judge decides whether the sections can have happened under a lock. It gives up the search
-// for an order after the timeout.
-func Judge(sections []Section, timeout time.Duration) Verdict {
-	var v Verdict
-	v.Violations = Seen(sections)
-	_, v.Late = changes(sections)
+// Judge decides whether the sections can have happened under a lock. The search for an order ends
+// after the timeout.
+func Judge(sections []Section, timeout time.Duration) (v Verdict) {
+	v.Violations, v.Late = Seen(sections)
 	var order porcupine.CheckResult
 	order, v.info = porcupine.CheckOperationsVerbose(model, operations(sections), timeout)
 	for _, s := range sections {
-		for _, f := range s.Faults { // drawn below the clients
+		for _, f := range s.Faults { // the picture has them below the clients
 			v.info.AddAnnotations([]porcupine.Annotation{{Tag: "faults", Start: int64(f.At), Description: f.Text + " " + s.ID}})
 		}
 	}
 	switch {
 	case order == porcupine.Illegal && len(v.Violations) == 0:
-		// overlaps is wrong then: believe porcupine.
+		// The two checks disagree: a violation is the safe verdict.
 		v.Violations = []Violation{{Name: TwoIn, Text: "porcupine finds no order in which this can have happened under a lock"}}
 		fallthrough
 	case len(v.Violations) > 0:
@@ -71,37 +69,36 @@ func Judge(sections []Section, timeout time.Duration) Verdict {
 	case order == porcupine.Ok:
 		v.Result = NotFound
 	default:
-		v.Result, v.Why = Unknown, fmt.Sprintf("porcupine didn't come to an end in %v", timeout)
+		v.Result, v.Why = Unknown, fmt.Sprintf("porcupine's search took longer than %v and was ended", timeout)
 	}
 	return v
 }
 
-// Picture writes porcupine's drawing of the history, with the faults, as HTML.
+// Picture writes porcupine's drawing of the history and of the faults, as HTML.
 func (v Verdict) Picture(w io.Writer) error {
 	return porcupine.Visualize(model, v.info, w)
 }
 
-// Seen returns all violations that need no search. It can be called with the sections that
-// have ended while others go on.
-func Seen(sections []Section) []Violation {
-	changed, _ := changes(sections)
-	return append(overlaps(sections), changed...)
+// Seen returns the violations that are found without a search. The sections can be a part of all: those
+// that have ended. late is as in Verdict.
+func Seen(sections []Section) (found []Violation, late int) {
+	changed, late := changes(sections)
+	return append(overlaps(sections), changed...), late
 }
 
-// overlaps returns all pairs of sections that exclude each other and were in together. A
-// section can have got in as late as its first log entry, and have left as early as its last
-// one. So sections whose entries don't overlap have an order, and others have none. Sections
-// that touch do not overlap.
+// overlaps returns all pairs of sections that exclude each other and overlap. A section can have taken
+// the lock as late as its first entry, and have released it as early as its last one. So two sections
+// overlap only if one of them logs an entry strictly between the first and last entries of the other.
 func overlaps(sections []Section) (found []Violation) {
 	sections = slices.DeleteFunc(slices.Clone(sections), func(s Section) bool { return !s.Entered })
 	slices.SortFunc(sections, func(a, b Section) int { return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Last, b.Last)) })
-	var open []Section // that the next sections can overlap
+	var open []Section // the earlier sections that the next ones can overlap
 	for _, s := range sections {
 		open = slices.DeleteFunc(open, func(o Section) bool { return o.Last <= s.In })
 		for _, o := range open {
 			if s.Mode.conflicts(o.Mode) && s.Last > o.In {
-				found = append(found, Violation{TwoIn, []string{o.ID, s.ID}, fmt.Sprintf(
-					"%s, %s, was in together with %s, %s, for at least %v", o.ID, o.Mode, s.ID, s.Mode, (min(o.Last, s.Last) - s.In).Round(time.Millisecond))})
+				found = append(found, Violation{TwoIn, []string{o.ID, s.ID}, fmt.Sprintf("%s, %s, held the lock together with %s, %s, for at least %v",
+					o.ID, o.Mode, s.ID, s.Mode, (min(o.Last, s.Last) - s.In).Round(time.Millisecond))})
 			}
 		}
 		open = append(open, s)
@@ -115,7 +112,7 @@ type writer struct {
 	section string
 }
 
-// first returns the first act of a kind on each key.
+// first returns the first put, or the first delete, of each key.
 func first(sections []Section, op string) map[string]writer {
 	by := map[string]writer{}
 	for _, s := range sections {
@@ -128,9 +125,9 @@ func first(sections []Section, op string) map[string]writer {
 	return by
 }
 
-// changes returns the violations among the changes that children saw in the store. late
-// counts the changes that no lock can prevent: an unanswered request of a process that was
-// killed or cut off can arrive at any later time.
+// changes returns the violations among the changes that children saw in the store. late counts the
+// changes that no lock can prevent: a request without an answer, of a process that was killed or cut
+// off, can arrive at any later time.
 func changes(sections []Section) (found []Violation, late int) {
 	puts, deletes := first(sections, "put"), first(sections, "delete")
 	for _, s := range sections {
@@ -149,8 +146,8 @@ func changes(sections []Section) (found []Violation, late int) {
 	return found, late
 }
 
-// change returns the violation of one change, given the act that made it, if there is one. It
-// returns false if no lock can prevent it.
+// change returns the violation that a change is, or false if no lock can prevent the change. w is the
+// request that made it, and empty if no process logged one.
 func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	since := known(s, c.Key)
 	before := w.Answered && w.Return < since
@@ -158,33 +155,32 @@ func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	switch {
 	case w.section == "" && c.Appeared:
 		return Violation{ForeignWrite, []string{s.ID}, fmt.Sprintf(
-			"%q was written by no known process while %s was in, %s", c.Key, s.ID, s.Mode)}, true
+			"%q was written, by no known process, while %s held the %s lock", c.Key, s.ID, s.Mode)}, true
 	case w.section == "":
 		return Violation{LostObject, []string{s.ID}, fmt.Sprintf(
-			"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, has seen it", c.Key, s.ID, s.Mode)}, true
+			"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, saw this", c.Key, s.ID, s.Mode)}, true
 	case !w.Answered, before && !c.Appeared: // a listing can still have a deleted object
 		return v, false
 	case before:
-		v.Name, v.Text = StaleListing, fmt.Sprintf(
-			"%s, %s, listed %q late: it was not in a listing that began %v after %s's put of it was answered",
+		v.Name, v.Text = StaleListing, fmt.Sprintf("%s, %s, listed without %q, %v after %s's put of it was answered",
 			s.ID, s.Mode, c.Key, (since-w.Return).Round(time.Millisecond), w.section)
 	case c.Appeared:
-		v.Name, v.Text = ForeignWrite, fmt.Sprintf("%q was written by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)
+		v.Name, v.Text = ForeignWrite, fmt.Sprintf("%q was written by %s while %s held the %s lock", c.Key, w.section, s.ID, s.Mode)
 	default:
-		v.Name, v.Text = ForeignDelete, fmt.Sprintf("%q was deleted by %s while %s was in, %s", c.Key, w.section, s.ID, s.Mode)
+		v.Name, v.Text = ForeignDelete, fmt.Sprintf("%q was deleted by %s while %s held the %s lock", c.Key, w.section, s.ID, s.Mode)
 	}
 	return v, true
 }
 
-// known returns the time from which a section must see the state of a key: when it put the
-// key itself, or when its first listing began.
+// known returns the time from which a section must know whether a key is there: its own put of the
+// key, or else its first listing.
 func known(s Section, key string) time.Duration {
 	since := s.In
 	for _, a := range s.Acts {
 		switch {
 		case a.Op == "put" && a.Key == key:
 			return a.Call
-		case a.Op == opList && since == s.In:
+		case a.Op == "list" && since == s.In:
 			since = a.Call
 		}
 	}

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// Marked returns the live processes with a variable in their environment that begins with a mark, whatever
-// their parents, groups and sessions are. A program that empties its environment hides.
+// Marked returns the live processes whose environment has a variable that begins with mark. It finds
+// them in any process group and session, but not if the program has emptied its environment.
 func Marked(mark string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -17,7 +17,7 @@ func Marked(mark string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // empty of another user's
+		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // of another user's process: unreadable
 		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+mark)) {
 			continue
 		}
@@ -28,8 +28,9 @@ func Marked(mark string) (pids []int) {
 	return pids
 }
 
-// SignalMarked signals all of them. It looks again until it finds no new ones: a process can
-// start another meanwhile. The first, if it is one of them, is signalled before the others.
+// SignalMarked signals all marked processes. It repeats the search until it finds no new process,
+// because a process can start another before the signal arrives. If first is marked, it is signalled
+// before the others.
 func SignalMarked(mark string, first int, sig syscall.Signal) {
 	done := map[int]bool{}
 	for fresh := true; fresh; {

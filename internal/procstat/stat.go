@@ -1,15 +1,15 @@
-// Package procstat reads what Linux shows of a process in /proc/PID/stat: proc_pid_stat(5).
+// Package procstat reads the state of processes from /proc on Linux: proc_pid_stat(5).
 package procstat
 
 // Stat is a process, or one of its threads.
 type Stat struct {
-	State         string // a letter
-	Parent, Group int
-	// Forked: it has executed no program since it was forked, or the system hides that.
+	State         string // the letter of proc_pid_stat(5)
+	Parent, Group int    // a pid, and a process group
+	// Forked is set if the process has executed no program since fork(2), or the system hides that.
 	Forked bool
-	// Start is the time of its start since boot, in clock ticks.
+	// Start is when the process was started, in clock ticks since boot.
 	Start uint64
-	// Ended: it runs no more, but its parent has not reaped it. In a container whose
-	// process 1 is no init, the parent never does.
+	// Ended is set for a process that its parent hasn't reaped. In a container whose process 1 is
+	// no init, orphans stay so.
 	Ended bool
 }

@@ -4,8 +4,8 @@ package procstat
 
 import "syscall"
 
-// Read can't read any process.
+// Read returns no state, and takes each process for alive.
 func Read(string) (Stat, bool) { return Stat{}, true }
 
-// SignalMarked can't see the environment of any process.
+// SignalMarked signals no process: these systems don't show environments.
 func SignalMarked(string, int, syscall.Signal) {}

@@ -201,7 +201,8 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Violations = len(judge.Seen(r.sections))
+	found, _ := judge.Seen(r.sections)
+	r.counts.Violations = len(found)
 	return r.counts
 }
 

@@ -192,7 +192,8 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 		delete(t.contenders, id)
 	}
 	t.sections = append(t.sections, sections...)
-	return judge.Seen(sections), events, nil
+	found, _ = judge.Seen(sections)
+	return found, events, nil
 }
 
 // errBlocked ends a trial that can't go on.
