@@ -20,23 +20,22 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// contender is one process that takes the lock in a trial, with all that it starts.
+// contender is one wrapper of a trial, a process that takes the lock, with all processes that it starts.
 type contender struct {
 	process
 	out   string        // the path of its output
 	ended chan struct{} // closed when the wrapper has ended
 
-	// These are guarded by contest.mu.
-	pid   int // of the child; 0 until it is in
-	in    time.Duration
-	start uint64 // the time at which it was started
-	last  time.Duration
-	over  bool // its End is noted
-	// refused: it has ended by itself, and its child never was in.
-	refused bool
+	// contest.mu guards these.
+	pid     int           // of the child; 0 until it runs
+	in      time.Duration // the child's first entry
+	last    time.Duration // the child's last entry so far
+	start   uint64        // procstat.Stat.Start of the child
+	over    bool          // End is noted
+	refused bool          // the wrapper ended by itself, and started no child
 }
 
-// launch starts a process that takes the lock and runs a child under it.
+// launch starts a contender.
 func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...string) (*contender, error) {
 	t.mu.Lock()
 	t.started++
@@ -46,7 +45,7 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	if mode == judge.Shared {
 		line = t.Shared
 	}
-	args, err := around(line, []string{filepath.Join(t.dir, program), WitnessSubcommand, c.id, t.written.Name(), hold.String()})
+	args, err := around(line, []string{filepath.Join(t.dir, program), "torture-witness", c.id, t.written.Name(), hold.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -57,10 +56,10 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	}
 	defer out.Close()
 	c.cmd = exec.Command(args[0], args[1:]...)
-	// A file and no pipe: Wait must not wait for a child that lives on.
+	// A file: with a pipe, Wait would wait for a child that outlives the wrapper.
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.Env = slices.Concat(os.Environ(), env, []string{c.mark(t)})
-	t.mu.Lock() // its child's entries are read when it is known
+	t.mu.Lock() // read must not see an entry of the child before contenders has it
 	defer t.mu.Unlock()
 	if err := t.start(&c.process); err != nil {
 		return nil, notAcquired(0, fmt.Sprintf("%s can't be started: %v", args[0], err))
@@ -73,7 +72,7 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	return c, nil
 }
 
-// mark is the mark of all its processes.
+// mark is the environment variable that marks all processes of a contender.
 func (c *contender) mark(t *trial) string { return mark + "=" + t.dir + "/" + c.id + "." }
 
 func (c *contender) wrapped() bool {
@@ -85,16 +84,22 @@ func (c *contender) wrapped() bool {
 	}
 }
 
-// gone reports whether its child certainly runs no more. contest.mu is held.
-func (c *contender) gone() bool { return c.pid != 0 && !alive(c.pid, c.start) }
+// gone reports whether the child has certainly ended. contest.mu is held.
+func (c *contender) gone() bool {
+	if c.pid == 0 {
+		return false
+	}
+	p, ok := procstat.Read(strconv.Itoa(c.pid))
+	return !ok || p.Ended || p.Start != c.start
+}
 
-// says returns the last line of its output.
+// says returns the last line that the contender has printed.
 func (c *contender) says() string {
 	text, _ := os.ReadFile(c.out)
 	return lastLine(string(text[max(0, len(text)-maxOutput):]))
 }
 
-// refusal returns how its wrapper has ended, and the last line of its output.
+// refusal describes for an error why a contender didn't acquire the lock.
 func (c *contender) refusal() string {
 	how := "it was still trying"
 	if !c.wrapped() {
@@ -106,31 +111,31 @@ func (c *contender) refusal() string {
 	return how
 }
 
-// found remembers the child of a contender. In another namespace its number is that of
-// another process here, or its clock differs from ours.
-func (t *trial) found(c *contender, e judge.Event) error {
+// entered notes the first entry of a contender's child. It fails if the child is in another namespace,
+// where pids name other processes, or the clock differs from ours.
+func (c *contender) entered(e judge.Event) error {
 	if e.Text != namespaces() {
 		return fmt.Errorf("%w: the child of %s is in another pid or time namespace: the wrapper must not start it in a container", ErrUnjudged, c.id)
 	}
-	p, _ := procstat.Read(strconv.Itoa(e.PID)) // it can be gone already
+	p, _ := procstat.Read(strconv.Itoa(e.PID)) // the child can have ended already
 	c.pid, c.start, c.in = e.PID, p.Start, e.At
 	return nil
 }
 
-// inflict inflicts a fault on a contender whose child is in.
+// inflict inflicts a fault on a holder.
 func (t *trial) inflict(c *contender, f Fault) error {
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/comm")
 	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
 	return t.signal(c, f, map[bool]syscall.Signal{true: syscall.SIGSTOP, false: syscall.SIGKILL}[f.continues()])
 }
 
-// signal signals those of a contender's processes that a fault is about.
+// signal signals the processes of a contender that a fault names.
 func (t *trial) signal(c *contender, f Fault, sig syscall.Signal) error {
 	wrapper := c.cmd.Process.Pid
 	var errs []error
 	switch f {
 	case KillAll:
-		procstat.SignalMarked(c.mark(t), wrapper, syscall.SIGSTOP) // so that none of them notices
+		procstat.SignalMarked(c.mark(t), wrapper, syscall.SIGSTOP) // none may notice the death of another
 		procstat.SignalMarked(c.mark(t), wrapper, sig)
 	case StopAll:
 		procstat.SignalMarked(c.mark(t), wrapper, sig)
@@ -144,7 +149,7 @@ func (t *trial) signal(c *contender, f Fault, sig syscall.Signal) error {
 	return errors.Join(errs...)
 }
 
-// child signals the child, unless it has ended and its number is another's.
+// child signals the child, unless it has ended: another process could have its pid then.
 func (c *contender) child(sig syscall.Signal) error {
 	if c.gone() {
 		return os.ErrProcessDone
@@ -152,16 +157,16 @@ func (c *contender) child(sig syscall.Signal) error {
 	return syscall.Kill(c.pid, sig)
 }
 
-// resume continues what a fault has stopped.
+// resume continues the processes that a fault has stopped.
 func (t *trial) resume(c *contender, f Fault) {
 	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: continued})
-	_ = t.signal(c, f, syscall.SIGCONT) // it can have been killed meanwhile
+	_ = t.signal(c, f, syscall.SIGCONT) // fails if they have been killed meanwhile
 }
 
 // trialGrace is the time between SIGTERM and SIGKILL.
 const trialGrace = 3 * time.Second
 
-// finish ends all processes of the round, and notes their ends.
+// finish ends all processes of a round, and notes their ends.
 func (t *trial) finish() error {
 	t.mu.Lock()
 	var all []*contender
@@ -190,7 +195,7 @@ func (t *trial) finish() error {
 		if len(procstat.Marked(mark+"="+t.dir+"/")) == 0 {
 			break
 		}
-		<-clock.System{}.After(10 * time.Millisecond) // for processes that wait for a disk
+		<-clock.System{}.After(10 * time.Millisecond) // a process that waits for a disk ends late
 	}
 	for _, c := range all {
 		<-c.ended
@@ -206,7 +211,7 @@ func (t *trial) finish() error {
 	return nil
 }
 
-// end notes the end of a contender, of which no process is left. contest.mu is held.
+// end notes that all processes of a contender have ended. contest.mu is held.
 func (t *trial) end(c *contender) {
 	if !c.over {
 		c.over = true
@@ -214,11 +219,11 @@ func (t *trial) end(c *contender) {
 	}
 }
 
-// mark is the variable in the environment by which a trial finds its processes.
+// mark is the environment variable by which a trial finds its processes.
 const mark = "REPOLOCK_TORTURE"
 
-// seesFaketime reports whether one of the processes asks libfaketime for the time. A Go program
-// can load it, but asks the kernel.
+// seesFaketime reports whether one of the processes asks libfaketime for the time. A Go program can
+// load that library, but asks the kernel.
 func seesFaketime(pids []int) bool {
 	return slices.ContainsFunc(pids, func(pid int) bool {
 		proc := "/proc/" + strconv.Itoa(pid)
@@ -226,10 +231,4 @@ func seesFaketime(pids []int) bool {
 		_, err := buildinfo.ReadFile(proc + "/exe")
 		return bytes.Contains(maps, []byte("libfaketime")) && err != nil
 	})
-}
-
-// alive reports whether a process that was started at a time since boot is still there.
-func alive(pid int, start uint64) bool {
-	p, ok := procstat.Read(strconv.Itoa(pid))
-	return ok && !p.Ended && p.Start == start
 }

@@ -2,6 +2,8 @@ package torture
 
 import (
 	"bytes"
+	"cmp"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -15,14 +17,22 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// contest is what Run and Trial.Run have in common: processes that contend for a lock, their events, and the verdict.
+// contest is the common part of Run and Trial.Run: processes that contend for a lock, their events, and
+// the verdict.
 type contest struct {
-	log  io.Writer   // receives each event, if it isn't nil
-	fail func(error) // is called if it can't be written
+	log io.Writer // receives each event, if it isn't nil
 
 	mu       sync.Mutex
+	cancel   context.CancelFunc // ends all clients
+	failed   error              // the reason why the contest has no result
 	sections []judge.Section
-	extra    []judge.Violation // those that the judge can't see
+	extra    []judge.Violation // violations that package judge can't find
+}
+
+// fail ends the contest without a result. mu is held.
+func (k *contest) fail(err error) {
+	k.failed = cmp.Or(k.failed, err)
+	k.cancel()
 }
 
 // process takes the lock, and runs a child under it.
@@ -34,7 +44,7 @@ type process struct {
 	events []judge.Event // guarded by contest.mu
 }
 
-// start starts a process in a group of its own. contest.mu is held.
+// start starts a process in a group of its own. mu is held.
 func (k *contest) start(p *process) error {
 	apart(p.cmd)
 	at := clock.System{}.Elapsed()
@@ -45,7 +55,8 @@ func (k *contest) start(p *process) error {
 	return nil
 }
 
-// note adds an event: ours, or one of the child, which has a time. contest.mu is held.
+// note adds an event to the history of a process. An event without a time gets the current one. mu is
+// held.
 func (k *contest) note(p *process, e judge.Event) {
 	e.ID = p.id
 	if e.At == 0 {
@@ -60,7 +71,7 @@ func (k *contest) note(p *process, e judge.Event) {
 	}
 }
 
-// add is note without contest.mu.
+// add is note for a caller that doesn't hold mu.
 func (k *contest) add(p *process, e judge.Event) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -75,40 +86,29 @@ func write(log io.Writer, e judge.Event) error {
 	return nil
 }
 
-// understand reads a line of a child's log. find returns the process with an ID, or nil.
-func understand[P any](line []byte, find func(id string) *P) (*P, judge.Event, error) {
-	e, err := parse(line)
-	p := find(e.ID)
-	if err == nil && p == nil {
-		err = fmt.Errorf("it is of %q", e.ID)
-	}
-	if err != nil {
-		return nil, e, fmt.Errorf("%w: a line of a child's log can't be understood: %.200q: %w", ErrUnjudged, line, err)
-	}
-	return p, e, nil
-}
-
-// parse reads a line of a child.
-func parse(line []byte) (e judge.Event, err error) {
+// parse reads a line of the log of a child, whose ID must be known.
+func parse(line []byte, known func(id string) bool) (e judge.Event, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()
-	if err := d.Decode(&e); err != nil {
-		return e, err
+	err = d.Decode(&e)
+	switch {
+	case err != nil:
+	case d.More():
+		err = errors.New("there is more on it")
+	case e.Kind == judge.Start, e.Kind == judge.End, e.Kind == judge.Fault:
+		err = fmt.Errorf("a child doesn't log %q", e.Kind)
+	case e.At <= 0:
+		err = errors.New("it has no time")
+	case !known(e.ID):
+		err = fmt.Errorf("there is no child %q", e.ID)
 	}
-	if d.More() {
-		return e, errors.New("there is more on it")
+	if err != nil {
+		err = fmt.Errorf("%w: a line of a child's log can't be understood: %.200q: %w", ErrUnjudged, line, err)
 	}
-	switch e.Kind {
-	case judge.Start, judge.End, judge.Fault:
-		return e, fmt.Errorf("a child doesn't log %q", e.Kind)
-	}
-	if e.At <= 0 {
-		return e, errors.New("it has no time")
-	}
-	return e, nil
+	return e, err
 }
 
-// section returns the critical section of a process that has ended. Its events aren't added to any more.
+// section returns the critical section of a process that has ended. No event is added afterwards.
 func (p *process) section() (judge.Section, error) {
 	s, err := judge.Read(p.events)
 	if err != nil {
@@ -117,7 +117,7 @@ func (p *process) section() (judge.Section, error) {
 	return s, err
 }
 
-// verdict judges the sections. After an error that has ended the contest, only a violation is a verdict.
+// verdict judges the sections. If the contest has failed, only a violation counts as a verdict.
 func (k *contest) verdict(failed error, limit time.Duration) judge.Verdict {
 	v := judge.Judge(k.sections, limit)
 	if v.Violations = append(v.Violations, k.extra...); len(v.Violations) > 0 {
@@ -139,7 +139,6 @@ func (o *output) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// lastLine returns the last line of an output.
 func lastLine(output string) string {
 	lines := strings.Split(strings.TrimSpace(output), "\n")
 	return lines[len(lines)-1]

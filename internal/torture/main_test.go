@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/internal/test/plainstore"
@@ -21,8 +22,8 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// locks are the locks of these tests' processes: this program is its own child. They return
-// the exit code.
+// locks are the locks of these tests. This program is its own child: it takes a lock, does the work, and
+// exits with the code that the function returns.
 var locks = map[string]func(repo string, w Work) int{
 	"none":     func(repo string, w Work) int { return work(repo, w) },
 	"flock":    withFlock,
@@ -34,7 +35,7 @@ var locks = map[string]func(repo string, w Work) int{
 }
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && os.Args[1] == WitnessSubcommand {
+	if len(os.Args) == 5 && os.Args[1] == "torture-witness" {
 		hold, err := time.ParseDuration(os.Args[4])
 		if err := cmp.Or(err, Witness{ID: os.Args[2], Log: os.Args[3], Hold: hold}.Do()); err != nil {
 			panic(err)
@@ -55,7 +56,7 @@ func TestMain(m *testing.M) {
 // hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
-// command takes one of the locks.
+// command returns a client that takes one of the locks.
 func command(lock, repo string) func(Work) []string {
 	return func(w Work) []string {
 		raw, _ := json.Marshal(w)
@@ -79,7 +80,7 @@ func work(repo string, w Work) int {
 	return 0
 }
 
-// withFlock takes a lock that works: the kernel's.
+// withFlock takes a lock that holds: the kernel's.
 func withFlock(repo string, w Work) int {
 	f, err := os.Open(repo + ".lock")
 	if err != nil {
@@ -90,13 +91,12 @@ func withFlock(repo string, w Work) int {
 		how = syscall.LOCK_EX
 	}
 	if syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB) != nil {
-		return codeHeld
+		return fault.ExitHeld
 	}
 	return work(repo, w)
 }
 
-// withOriginal takes the lock as it was first published, in a store that takes its
-// time.
+// withOriginal takes the lock as it was first published, which has a hole, in a slow store.
 func withOriginal(repo string, w Work) int {
 	ctx := context.Background()
 	s, err := open(ctx, repo)
@@ -110,13 +110,13 @@ func withOriginal(repo string, w Work) int {
 	}
 	k, err := take(ctx, "torture")
 	if err != nil {
-		return codeHeld
+		return fault.ExitHeld
 	}
 	defer func() { _ = k.Release(ctx) }()
 	return work(repo, w)
 }
 
-// slow is a store with a network before it, which delays a put more or less.
+// slow delays each put by another time, as a network does.
 type slow struct{ store.Store }
 
 func (s slow) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {

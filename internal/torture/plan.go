@@ -9,19 +9,21 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Chances are the probabilities of a turn. Zero is a good default; a negative one means
+// Chances are the probabilities of a turn. Zero stands for the default, and a negative number for
 // never.
 type Chances struct {
-	// Exclusive is the share of exclusive locks among those taken. Clients try one more
-	// often, because shared locks keep it out.
-	Exclusive float64 // 0.15
-	Long      float64 // 0.015: it holds the lock for one to four refreshes
-	// Faults for each lock that is taken; a turn has at most one. A refused client can be
-	// killed too, and leaves objects that keep others out for a ttl. Systems without such
-	// signals neither stop nor terminate.
-	Kill float64 // 0.02
-	Stop float64 // 0.02: past the deadline, and continued
-	Term float64 // 0.03
+	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for one more
+	// often, because shared locks block it.
+	Exclusive float64 // default: 0.15
+	// Long is the chance of a lock that is held for one to four refreshes.
+	Long float64 // default: 0.015
+	// Kill, Stop and Term are the numbers of faults for each acquired lock. A turn has at most one. It
+	// can also hit a client that doesn't hold the lock: if that is killed, its objects block other
+	// clients for a ttl. Stop stops a client until its deadline is over, and continues it. Windows has
+	// only Kill.
+	Kill float64 // default: 0.02
+	Stop float64 // default: 0.02
+	Term float64 // default: 0.03
 }
 
 func (c Chances) filled() Chances {
@@ -34,7 +36,7 @@ func (c Chances) filled() Chances {
 	return c
 }
 
-// left returns the chances without the faults that happened often enough.
+// left returns the chances without the faults that were inflicted often enough.
 func (c Chances) left(n Counts) Chances {
 	for chance, inflicted := range map[*float64]int{&c.Kill: n.Killed, &c.Stop: n.Stopped, &c.Term: n.Terminated} {
 		if float64(inflicted) > *chance*float64(n.Acquisitions()) {
@@ -44,40 +46,37 @@ func (c Chances) left(n Counts) Chances {
 	return c
 }
 
-// harm is a fault of a process that holds a lock or is about to take it.
-type harm string
-
+// Faults of a plan, as the log names them.
 const (
-	none harm = ""
-	kill harm = "kill"
-	stop harm = "stop"
-	term harm = "term"
+	none = ""
+	kill = "kill"
+	stop = "stop"
+	term = "term"
 )
 
 // plan is one turn of one client.
 type plan struct {
 	Work
-	fault   harm
-	faultAt time.Duration // after its start, perhaps before it is in
+	fault   string
+	faultAt time.Duration // since its start, perhaps before it holds the lock
 	stopFor time.Duration
-	pause   time.Duration // after it
+	pause   time.Duration // before the next turn
 }
 
 const (
 	shortHold  = 300 * time.Millisecond
 	longestGap = 600 * time.Millisecond
-	// entry is about the time that it takes to get in.
+	// entry is roughly the time between the start of a client and its lock.
 	entry = 100 * time.Millisecond
+	// eager is the probability of an exclusive lock while too few have been acquired.
+	eager = 0.6
 )
 
-// eager is the probability of an exclusive lock while too few have been taken.
-const eager = 0.6
-
-// newPlan plans a turn. behind: too few of the locks that were taken are exclusive.
+// newPlan plans a turn. behind is set if too few of the acquired locks are exclusive.
 func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind bool) plan {
 	p := plan{
 		Work:    Work{ID: id, Mode: judge.Shared, Data: data, Hold: upTo(r, shortHold)},
-		stopFor: ttl + ttl/8 + upTo(r, ttl/2), // another is let in a little after the ttl
+		stopFor: ttl + ttl/8 + upTo(r, ttl/2), // another client can acquire the lock a little after the ttl
 		pause:   upTo(r, longestGap),
 	}
 	exclusive := c.Exclusive
@@ -101,11 +100,12 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 	p.faultAt = upTo(r, min(p.Hold, ttl)+entry)
 	if x := r.IntN(3); p.fault == stop && x > 0 {
 		if x > 1 {
-			// No other client gets in yet: the lock is lost, and can be resumed.
+			// The client continues before another one can acquire the lock: the lock is lost, and can be
+			// resumed.
 			deadline := refresh.ForTTL(ttl).Deadline
 			p.stopFor = deadline + upTo(r, ttl-deadline)
 		}
-		// The child must not be done before the process is continued.
+		// The child must still be at work when the process is continued.
 		p.Hold = p.faultAt + p.stopFor + upTo(r, ttl/2)
 	}
 	return p
@@ -113,29 +113,25 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
-// Repolock makes command lines of repolock that take a lock and do work under it.
+// Repolock makes command lines of repolock that take a lock and do some work under it.
 type Repolock struct {
 	Program string // repolock's path
-	// Locks is the repository URL for the lock, and Data the one for the work: the same
-	// repository, perhaps through another address.
+	// Locks is the repository's URL for the lock, and Data the one for the work. Both name the same
+	// repository, perhaps at different addresses.
 	Locks, Data string
 	Name        string // of the lock
 	TTL         time.Duration
 	Flags       []string // more flags of "repolock run"
-	NoLock      bool     // take no lock, to test that the judge finds it
+	NoLock      bool     // take no lock, so that violations must be found
 }
 
-// Subcommand is the command of repolock that does the work. It takes --id, --mode,
-// --data and --hold.
-const Subcommand = "torture-child"
-
-// resumeFor bounds the time for which a client tries to resume a lost lock.
+// resumeFor is how long a client tries to resume a lost lock.
 const resumeFor = 15 * time.Second
 
 // Command returns the command line that does some work under a lock.
 func (r Repolock) Command(w Work) []string {
 	work := []string{
-		r.Program, "--repo", r.Data, Subcommand,
+		r.Program, "--repo", r.Data, "torture-child",
 		"--id", w.ID, "--mode", string(w.Mode), "--data", w.Data, "--hold", w.Hold.String(),
 	}
 	if r.NoLock {
@@ -152,12 +148,9 @@ func (r Repolock) Command(w Work) []string {
 	return slices.Concat(lock, r.Flags, []string{"--"}, work)
 }
 
-// Exit codes of repolock, and a line on its stderr.
 const (
-	panicked = 2 // of any Go program
-	codeHeld = 75
-	codeLost = 79
-	// CodeUnjudged is the exit code of a child that can't write its log.
-	CodeUnjudged = 70
-	saysResumed  = "the lock was resumed"
+	// panicked is the exit code of a Go program that panics.
+	panicked = 2
+	// saysResumed is in a line that repolock writes to stderr.
+	saysResumed = "the lock was resumed"
 )

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestPlan: a plan has every fault that is allowed, about as often as it should, and no other.
+// TestPlan: plans have each fault about as often as its chance says, and no other.
 func TestPlan(t *testing.T) {
 	const ttl, n = 10 * time.Second, 10000
 	for name, test := range map[string]struct {
@@ -46,7 +46,7 @@ func TestPlan(t *testing.T) {
 	}
 }
 
-// TestLeft: a fault that has happened more often than its chance is left out from then on.
+// TestLeft: a fault that was inflicted more often than its chance says is left out.
 func TestLeft(t *testing.T) {
 	all := Chances{Kill: 0.1, Stop: 0.2, Term: 0.3}
 	assert.Equal(t, all.left(Counts{Shared: 5, Exclusive: 5, Killed: 1, Stopped: 2, Terminated: 3}), all)

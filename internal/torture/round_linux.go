@@ -1,8 +1,8 @@
 package torture
 
 import (
+	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,41 +15,44 @@ import (
 )
 
 const (
-	// settle is the time that the others have to get in the holder's way before the fault.
+	// settle is the time between the start of the other clients and the fault.
 	settle = 300 * time.Millisecond
 	// calmFor bounds a round without a fault.
 	calmFor = 10 * time.Second
-	// stay is how long a client holds the lock beside a fault: it must meet a holder that
-	// continues.
+	// stay is how long the other clients hold the lock in a round with a fault, so that a holder that is
+	// continued meets one of them.
 	stay = 500 * time.Millisecond
-	// wentOnFor is how long a holder's child is watched after another got in.
+	// wentOnFor is how long a round watches a holder's child that still writes after another client has
+	// acquired the lock.
 	wentOnFor = time.Second
 	// calmHold bounds the holds while there is no fault, and the pauses between attempts.
 	calmHold = 100 * time.Millisecond
 )
 
-// round lets the clients contend once, and inflicts one fault.
+// round lets the clients contend, and inflicts one fault.
 func (t *trial) round(ctx context.Context, f Fault) error {
 	report := t.faultReport(f)
-	contest, stop := context.WithCancelCause(ctx)
+	contest, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t.cancel = cancel
 	var clients sync.WaitGroup
 	var blocked *contender
 	var err error
 	if f == Calm {
 		blocked, err = t.calm(contest)
 	} else {
-		blocked, err = t.faulty(contest, stop, &clients, f, report)
+		blocked, err = t.faulty(contest, &clients, f, report)
 	}
-	stop(nil)
+	cancel()
 	clients.Wait()
 	unended := t.finish()
 	found, events, unread := t.conclude(report)
-	if err = errors.Join(err, unended, unread); err != nil {
+	if err = cmp.Or(err, unended, unread); err != nil {
 		return err
 	}
-	if t.shiftless != "" && f == Clock {
+	if t.unshifted != "" && f == Clock {
 		t.report.Faults = slices.DeleteFunc(t.report.Faults, func(r *FaultReport) bool { return r == report })
-		t.report.Left = append(t.report.Left, Omitted{f, t.shiftless})
+		t.report.Left = append(t.report.Left, Omitted{f, t.unshifted})
 		return nil
 	}
 	if ctx.Err() == nil {
@@ -62,7 +65,7 @@ func (t *trial) round(ctx context.Context, f Fault) error {
 	if blocked != nil {
 		report.Blocked++
 		v := judge.Violation{Name: NeverFreed, Sections: []string{blocked.id}, Text: fmt.Sprintf(
-			"the child of %s, %s, has ended, and no other got in for %v: %s", blocked.id, blocked.mode, text.Duration(t.patience()), f)}
+			"the child of %s, %s, ended, and no other client got the lock for %v: %s", blocked.id, blocked.mode, text.Duration(t.freeIn()), f)}
 		t.extra = append(t.extra, v)
 		t.draw(f, v, events)
 		if t.Clean == "" && len(t.Faults) > 1 {
@@ -91,8 +94,8 @@ func (t *trial) faultReport(f Fault) *FaultReport {
 	return r
 }
 
-// mode returns the mode of a client's lock. Beside a shared holder only exclusive ones show
-// whether its lock holds.
+// mode returns the mode of the next client. Beside a shared holder it is exclusive: other shared clients
+// would not show whether the lock holds.
 func (t *trial) mode(beside judge.Mode) judge.Mode {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -108,12 +111,10 @@ func (t *trial) upTo(d time.Duration) time.Duration {
 	return upTo(t.random, d)
 }
 
-// calm starts all clients at one moment, waits for all of them, and repeats that. It returns the
-// last client that got in if its lock isn't free again in time.
-func (t *trial) calm(ctx context.Context) (*contender, error) {
+// calm starts all clients at one moment, waits for all of them, and repeats that. If the lock stays held,
+// calm returns the last holder.
+func (t *trial) calm(ctx context.Context) (blocked *contender, err error) {
 	end := clock.System{}.Elapsed() + min(t.Lease, calmFor)
-	var last *contender
-	var entered time.Duration
 	for {
 		var all []*contender
 		for n := range t.Clients {
@@ -123,63 +124,62 @@ func (t *trial) calm(ctx context.Context) (*contender, error) {
 			}
 			all = append(all, c)
 		}
-		in, blocked := map[*contender]bool{}, false
-		limit := time.Duration(len(all))*t.Lease + t.entry()
+		var last *contender // of all that have entered, in this repetition or before
+		limit := time.Duration(len(all))*t.Lease + t.enterIn()
 		ok, err := t.until(ctx, limit, func() bool {
-			for _, c := range all {
-				if c.pid != 0 && !in[c] {
-					in[c], last, entered = true, c, clock.System{}.Elapsed()
+			last = nil
+			for _, c := range t.contenders {
+				if c.pid != 0 && (last == nil || c.in > last.in) {
+					last = c
 				}
 			}
-			blocked = last != nil && last.gone() && clock.System{}.Elapsed()-entered > t.patience()
-			return blocked || !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
+			if now := (clock.System{}).Elapsed(); last != nil && last.gone() && now-last.in > t.freeIn() {
+				blocked = last
+			}
+			return blocked != nil || !slices.ContainsFunc(all, func(c *contender) bool { return !t.done(c) })
 		})
 		if err != nil || ctx.Err() != nil {
 			return nil, err
 		}
 		over := clock.System{}.Elapsed() - end
 		switch {
-		case blocked:
-			return last, nil
+		case blocked != nil:
+			return blocked, nil
 		case !ok:
 			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", ErrUnjudged, text.Duration(limit))
-		case last == nil && over > t.entry():
+		case last == nil && over > t.enterIn():
 			return nil, notAcquired(0, all[0].refusal())
-		case len(in) > 0 && over >= 0:
+		case over >= 0 && slices.ContainsFunc(all, func(c *contender) bool { return c.pid != 0 }):
 			return nil, nil
 		}
 	}
 }
 
-// done reports whether a contender and its child have ended, and notes it. contest.mu is held.
+// done reports whether a contender and its child have ended, and notes the end. mu is held.
 func (t *trial) done(c *contender) bool {
 	if c.wrapped() || c.pid != 0 && !c.gone() {
 		return false
 	}
-	if !c.over && t.read() == nil { // it has written all that it will
+	if !c.over && t.read() == nil { // now t has all entries of the child
 		c.refused = c.pid == 0
 		t.end(c)
 	}
 	return true
 }
 
-// faulty lets one client in, starts the others beside it, and inflicts the fault. It returns
-// the client if its lock isn't free again in time.
-func (t *trial) faulty(ctx context.Context, stop context.CancelCauseFunc, clients *sync.WaitGroup, f Fault, report *FaultReport) (*contender, error) {
+// faulty lets one client acquire the lock, starts the others, and inflicts the fault on the holder. If
+// the lock stays held, faulty returns the holder.
+func (t *trial) faulty(ctx context.Context, clients *sync.WaitGroup, f Fault, report *FaultReport) (blocked *contender, err error) {
 	holder, err := t.holder(ctx, f)
 	if err != nil || holder == nil {
 		return nil, err
 	}
 	if f == Clock && !seesFaketime(procstat.Marked(holder.mark(t))) {
-		t.shiftless = "the wrong clock doesn't reach the wrapper, which never asks libc for the time, like Go programs"
+		t.unshifted = "the wrapper doesn't see the wrong clock: it never asks libc for the time, like Go programs"
 		return nil, nil
 	}
 	for n := 1; n < t.Clients; n++ {
-		clients.Go(func() {
-			if err := t.contend(ctx, n, holder.mode, f); err != nil {
-				stop(failure{err})
-			}
-		})
+		clients.Go(func() { t.contend(ctx, n, holder.mode, f) })
 	}
 	_ = clock.Sleep(ctx, clock.System{}, settle)
 	if f != Outlast && f != Clock {
@@ -197,20 +197,21 @@ func (t *trial) faulty(ctx context.Context, stop context.CancelCauseFunc, client
 	return t.aftermath(ctx, f, holder, at, report)
 }
 
-// aftermath waits until the holder's child has ended or met another, and then until the next
-// client is in.
-func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at time.Duration, report *FaultReport) (*contender, error) {
-	limit := 4*t.Lease + t.entry()
-	over, err := t.until(ctx, limit, func() bool { return t.meets(holder) > wentOnFor || holder.gone() })
-	t.mu.Lock()
-	met := t.meets(holder)
-	t.mu.Unlock()
+// aftermath waits until the holder's child has ended, or has written beside another holder for
+// wentOnFor. After its end it waits until the next client has the lock. If the lock stays held, aftermath
+// returns the holder.
+func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at time.Duration, report *FaultReport) (blocked *contender, err error) {
+	var met time.Duration
+	over, err := t.until(ctx, 4*t.Lease+t.enterIn(), func() bool {
+		met = t.meets(holder)
+		return met > wentOnFor || holder.gone()
+	})
 	report.WentOn = max(report.WentOn, met.Seconds())
-	if err == nil && !over && ctx.Err() == nil {
-		err = fmt.Errorf("%w: the child of %s doesn't end: %s", ErrUnjudged, holder.id, f)
-	}
-	if err != nil || met > wentOnFor || ctx.Err() != nil {
-		return nil, errors.Join(err, failed(ctx))
+	switch {
+	case err != nil || ctx.Err() != nil || met > wentOnFor:
+		return nil, err
+	case !over:
+		return nil, fmt.Errorf("%w: the child of %s doesn't end: %s", ErrUnjudged, holder.id, f)
 	}
 	gone := clock.System{}.Elapsed()
 	in := time.Duration(0)
@@ -218,14 +219,14 @@ func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at ti
 		in = t.entered(holder, at)
 		return in > 0
 	}
-	// Its wrapper has yet to release the lock.
-	if _, err = t.until(ctx, t.limits().entry, func() bool { return next() || !holder.wrapped() }); err != nil {
+	// The wrapper still has to release the lock.
+	if _, err = t.until(ctx, t.startIn(), func() bool { return next() || !holder.wrapped() }); err != nil {
 		return nil, err
 	}
-	free, err := t.until(ctx, t.patience(), next)
+	free, err := t.until(ctx, t.freeIn(), next)
 	switch {
 	case err != nil || ctx.Err() != nil:
-		return nil, errors.Join(err, failed(ctx))
+		return nil, err
 	case !free:
 		return holder, nil
 	}
@@ -233,20 +234,16 @@ func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at ti
 	return nil, nil
 }
 
-// holder lets one client in.
+// holder starts client 0, again and again, until it has the lock.
 func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 	hold := 2 * t.Lease
 	if f.continues() {
 		hold += stay
 	}
-	var env []string
-	if f == Clock {
-		env = t.faketime(0)
-	}
 	mode := t.mode("")
-	limit := clock.System{}.Elapsed() + t.entry()
+	limit := clock.System{}.Elapsed() + t.enterIn()
 	for says := ""; ; {
-		c, err := t.launch(0, mode, hold, env...)
+		c, err := t.launch(0, mode, hold, t.faketime(f, 0)...)
 		if err != nil {
 			return nil, err
 		}
@@ -267,16 +264,15 @@ func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 	}
 }
 
-// contend is a client that takes the lock over and over.
-func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fault) error {
-	var env []string
-	if f == Clock {
-		env = t.faketime(3 * t.Lease)
-	}
+// contend is a client that takes the lock again and again.
+func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fault) {
 	for ctx.Err() == nil {
-		c, err := t.launch(client, t.mode(beside), stay, env...)
+		c, err := t.launch(client, t.mode(beside), stay, t.faketime(f, 3*t.Lease)...)
 		if err != nil {
-			return err
+			t.mu.Lock()
+			defer t.mu.Unlock()
+			t.fail(err)
+			return
 		}
 		for over := false; !over && ctx.Err() == nil; {
 			select {
@@ -289,10 +285,9 @@ func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fa
 			_ = clock.Sleep(ctx, clock.System{}, t.upTo(calmHold))
 		}
 	}
-	return nil
 }
 
-// entered returns when the first client got in after a time, or 0. contest.mu is held.
+// entered returns when the first other client acquired the lock after a time, or 0. mu is held.
 func (t *trial) entered(beside *contender, after time.Duration) (first time.Duration) {
 	for _, c := range t.contenders {
 		if c != beside && c.in > after && (first == 0 || c.in < first) {
@@ -302,7 +297,8 @@ func (t *trial) entered(beside *contender, after time.Duration) (first time.Dura
 	return first
 }
 
-// meets returns for how long the holder's child has written after another got in. contest.mu is held.
+// meets returns for how long the holder's child has written since another client acquired the lock. mu is
+// held.
 func (t *trial) meets(holder *contender) time.Duration {
 	in := t.entered(holder, 0)
 	if in == 0 {

@@ -1,11 +1,13 @@
-// Package torture makes real processes contend for one lock for a while, kills and stops
-// them, and lets package judge decide whether the lock held. It knows neither locks nor
-// stores: its caller passes the commands that take a lock, and the objects that they protect.
-// It writes only below one prefix, which it deletes at the end.
+// Package torture makes real processes contend for one lock, kills and stops them, and lets package
+// judge decide whether the lock held.
 //
-// A Trial does the same for any lock that wraps a command. Its children protect no objects.
-// They write to one log, and the trial inflicts each fault on a process that is known to hold
-// the lock.
+// Run does so with any client that its caller passes as a command line, and with the objects that the
+// lock protects. It knows neither repolock's locks nor its stores. It writes only below one prefix, and
+// deletes all objects there at the end.
+//
+// A Trial does the same with any program that takes a lock and runs a command under it. Its children
+// protect no objects: they append to one log. Each of its faults is inflicted on a process that
+// certainly holds the lock.
 package torture
 
 import (
@@ -28,55 +30,55 @@ import (
 	"github.com/repolock/repolock/internal/parallel"
 )
 
-// Options are the options of a run.
+// Options are the options of Run.
 type Options struct {
-	// Clients take the lock over and over. Each returns the command line that does some work under the
-	// lock. Its stdout must be the log of Work.Do and nothing else.
+	// Clients contend for the lock, each in a loop. Each returns the command line that does some work
+	// under the lock. The command must print the log of Work.Do to its stdout, and nothing else.
 	Clients []func(Work) []string
 	Env     []string // of the clients, in addition to ours
-	// Prefix is the prefix of all keys, of locks and data; it ends in a slash. The data is
-	// below its "data/". Run deletes the prefix at the end unless Keep is set.
+	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below its
+	// "data/". Unless Keep is set, Run deletes the prefix at the end.
 	Prefix string
 	Keep   bool
 	TTL    time.Duration // of the locks
-	// Duration is how long the clients contend, and JudgeFor bounds the time of the verdict.
+	// Duration is how long the clients contend, and JudgeFor bounds the time for the verdict.
 	Duration, JudgeFor time.Duration
-	// Seed of the plan. The outcome of a plan is not the same each time.
+	// Seed makes the same plan again. The outcome is another one each time.
 	Seed     uint64
 	Chances  Chances
 	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
 	Progress func(Counts) // is called each second, if it isn't nil
-	// Ending is called with what Run does when the time is over or the context has ended, once for
-	// each step, if it isn't nil.
+	// Ending is called before each step that Run takes after the clients have contended, if it isn't
+	// nil.
 	Ending func(what string)
 }
 
-// Counts counts what has happened so far. Fields of the JSON are only ever added.
+// Counts counts the events of a run. Fields of the JSON are only ever added.
 type Counts struct {
 	// Shared and Exclusive count the locks whose child ran.
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
-	// Held counts attempts refused because of another holder, and Failed those that failed
-	// for another reason.
+	// Held counts the attempts that another holder refused, and Failed those that failed for another
+	// reason.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
-	// Lost counts lost locks, and Resumed those resumed after their command was stopped.
+	// Lost counts lost locks, and Resumed locks that were lost and then resumed.
 	Lost    int `json:"lost"`
 	Resumed int `json:"resumed"`
-	// Faults inflicted.
+	// Killed, Stopped and Terminated count the faults.
 	Killed     int `json:"killed"`
 	Stopped    int `json:"stopped"`
 	Terminated int `json:"terminated"`
-	// Writes counts answered writes, and Unanswered requests without an answer.
+	// Writes counts puts and deletes that were answered, and Unanswered requests that weren't.
 	Writes     int `json:"writes"`
 	Unanswered int `json:"unanswered"`
 	Violations int `json:"violations"`
 }
 
-// Acquisitions returns the number of locks taken.
+// Acquisitions returns the number of locks that were acquired.
 func (c Counts) Acquisitions() int { return c.Shared + c.Exclusive }
 
-// Report is the outcome of a run.
+// Report is the outcome of Run.
 type Report struct {
 	Verdict judge.Verdict
 	Counts  Counts
@@ -85,8 +87,8 @@ type Report struct {
 	LeftBecause error
 }
 
-// notAcquired is the error of a run in which no client got the lock. code is the exit code of the last
-// client, and says the last line of its stderr.
+// notAcquired is the error of a contest in which no client acquired the lock. code is the exit code of
+// the last client, and says the last line of its stderr.
 func notAcquired(code int, says string) error {
 	if code <= 0 || code >= fault.ExitSignal {
 		code = 0
@@ -94,12 +96,12 @@ func notAcquired(code int, says string) error {
 	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
 }
 
-// Run lets the clients contend until the time is over or the context ends, and judges the
-// history. Of the objects, which are the ones that the clients work on, it only deletes those
-// with the prefix. After an error the report still has a verdict, in which a violation counts.
+// Run lets the clients contend until Duration is over or the context ends, and judges what they did.
+// The clients work on o; Run itself only deletes its objects below Prefix. The report of a run that
+// fails has a verdict too, and a violation in it counts.
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts, chances: opts.Chances.filled()}
-	r.contest.log, r.contest.fail = opts.Log, r.fail
+	r.contest.log = opts.Log
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
 		err = r.notAcquired()
@@ -120,7 +122,7 @@ func (r *run) ending(what string) {
 	}
 }
 
-// notAcquired returns the error of a run whose time was over before a client got the lock.
+// notAcquired is the error of a run that ended before a client acquired the lock.
 func (r *run) notAcquired() error {
 	says := r.lastSays
 	switch {
@@ -137,67 +139,47 @@ func (r *run) notAcquired() error {
 
 // run is the state of Run.
 type run struct {
-	contest   // its mu guards the last three, too
+	contest   // its mu also guards the last three fields
 	opts      Options
 	chances   Chances
-	cancel    context.CancelCauseFunc // ends the run
-	contended time.Duration           // how long the clients contended
+	contended time.Duration // how long the clients contended
 
 	counts   Counts
-	lastCode int // of the last client that failed to get the lock
+	lastCode int // exit code of the last client that failed to acquire the lock
 	lastSays string
 }
 
-// errOver is the cause that ends a successful run.
-var errOver = errors.New("the run is over")
-
-// contend runs the clients. The end of the caller's context ends them and is no error.
+// contend runs the clients. The end of the caller's context ends them, and is no error.
 func (r *run) contend(ctx context.Context) error {
-	ctx, r.cancel = context.WithCancelCause(ctx)
-	defer r.cancel(nil)
-	var clients, others sync.WaitGroup
+	ctx, r.cancel = context.WithCancel(ctx)
+	defer r.cancel()
+	var all sync.WaitGroup
 	for n, c := range r.opts.Clients {
-		clients.Go(func() { r.client(ctx, n, c) })
+		all.Go(func() { r.client(ctx, n, c) })
 	}
-	others.Go(func() { r.watch(ctx) })
-	clients.Wait()
-	r.cancel(errOver)
-	others.Wait()
-	return failed(ctx)
+	all.Go(func() { r.watch(ctx) })
+	all.Wait()
+	return r.failed
 }
 
-// failure is the cause that ends a run, or a round, without a result.
-type failure struct{ error }
-
-// failed returns the error of a client that has ended the run, or the round.
-func failed(ctx context.Context) error {
-	f, _ := context.Cause(ctx).(failure)
-	return f.error
-}
-
-func (r *run) fail(err error) { r.cancel(failure{err}) }
-
-// watch ends the run in time, and calls Progress and Ending.
+// watch ends the run when Duration is over, and calls Progress and Ending.
 func (r *run) watch(ctx context.Context) {
 	c := clock.System{}
 	start := c.Elapsed()
-	end := start + r.opts.Duration
-	for {
-		if c.Elapsed() >= end {
-			r.cancel(errOver)
+	for ctx.Err() == nil {
+		if c.Elapsed()-start >= r.opts.Duration {
+			r.cancel()
 		}
 		if r.opts.Progress != nil {
 			r.opts.Progress(r.counted())
 		}
-		if clock.Sleep(ctx, c, time.Second) != nil {
-			r.contended = c.Elapsed() - start
-			r.ending("waiting for the clients to release their locks")
-			return
-		}
+		_ = clock.Sleep(ctx, c, time.Second)
 	}
+	r.contended = c.Elapsed() - start
+	r.ending("waiting for the clients to release their locks")
 }
 
-// counted returns the counts, with the violations known so far.
+// counted returns the counts, with the violations that are known so far.
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,18 +188,17 @@ func (r *run) counted() Counts {
 	return r.counts
 }
 
-// count counts a lock, by its mode, or an inflicted fault.
+// count counts a lock, by its mode, or a fault.
 func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	c := &r.counts
 	*map[string]*int{
-		string(judge.Shared): &c.Shared, string(judge.Exclusive): &c.Exclusive,
-		string(kill): &c.Killed, string(stop): &c.Stopped, string(term): &c.Terminated,
+		string(judge.Shared): &c.Shared, string(judge.Exclusive): &c.Exclusive, kill: &c.Killed, stop: &c.Stopped, term: &c.Terminated,
 	}[what]++
 }
 
-// client makes one attempt after the other.
+// client makes one attempt after another.
 func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
@@ -225,30 +206,33 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
 		entered, err := r.attempt(ctx, n, command, p)
 		if err != nil {
+			r.mu.Lock()
+			defer r.mu.Unlock()
 			r.fail(err)
 			return
 		}
 		if !entered {
-			p.pause *= 2 // it is in another's way
+			p.pause *= 2 // another client holds the lock
 		}
 		_ = clock.Sleep(ctx, clock.System{}, p.pause)
 	}
 }
 
-// chancesNow returns the chances of the next turn, which make up for what happened too often
-// so far. behind: too few of the locks that were taken are exclusive.
+// chancesNow returns the chances of the next turn. They leave out the faults that were inflicted too
+// often so far. behind reports whether too few of the acquired locks are exclusive.
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.chances.left(r.counts), float64(r.counts.Exclusive) < r.chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
-// maxFailures is how many turns of each client can fail while none has got the lock.
+// maxFailures is the number of turns of each client that can fail before Run ends because no client has
+// acquired the lock.
 const maxFailures = 3
 
-// account adds a section that has ended, and counts how. After an error there is no verdict.
+// account adds a section that has ended, and counts it. An error ends the run without a verdict.
 func (r *run) account(s judge.Section, code int, stderr string) error {
-	if code == CodeUnjudged || code == panicked {
+	if code == fault.ExitUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, lastLine(stderr))
 	}
 	r.mu.Lock()
@@ -263,9 +247,9 @@ func (r *run) account(s judge.Section, code int, stderr string) error {
 		}
 	}
 	switch {
-	case code == codeLost:
+	case code == fault.ExitLost:
 		c.Lost++
-	case !s.Entered && code == codeHeld:
+	case !s.Entered && code == fault.ExitHeld:
 		c.Held++
 	case !s.Entered && len(s.Faults) == 0:
 		c.Failed++
@@ -279,21 +263,22 @@ func (r *run) account(s judge.Section, code int, stderr string) error {
 	return nil
 }
 
-// slack is the time beyond its hold after which a process counts as hanging.
-const slack = 3 * time.Minute
+const (
+	// slack is the time beyond its hold after which a process counts as hanging.
+	slack = 3 * time.Minute
+	// grace is the time between SIGTERM and SIGKILL.
+	grace = 10 * time.Second
+)
 
-// grace is the time between SIGTERM and SIGKILL.
-const grace = 10 * time.Second
-
-// attempt starts the process, follows it to its end, and reports whether its child ran. After
-// an error there is no verdict.
+// attempt starts the process, follows it to its end, and reports whether its child ran. An error ends
+// the run without a verdict.
 func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p plan) (entered bool, err error) {
 	args := command(p.Work)
 	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
 	a.cmd.Env = append(os.Environ(), r.opts.Env...)
 	a.cmd.Stderr = &stderr
-	a.cmd.WaitDelay = grace // for a process that has left its group, and has stderr
+	a.cmd.WaitDelay = grace // a process that has left the group can keep stderr open
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
@@ -308,7 +293,8 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	if err != nil {
 		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
-	_ = log.SetReadDeadline(time.Now().Add(p.Hold + p.stopFor + slack))
+	limit := p.Hold + p.stopFor + slack
+	_ = log.SetReadDeadline(time.Now().Add(limit))
 
 	over := make(chan struct{})
 	var inflicting sync.WaitGroup
@@ -319,7 +305,7 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	}
 	_ = a.cmd.Wait() // its error is the state
 	if errors.Is(err, os.ErrDeadlineExceeded) {
-		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, p.Hold+p.stopFor+slack, lastLine(stderr.text.String()))
+		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, limit, lastLine(stderr.text.String()))
 	}
 	close(over)
 	inflicting.Wait()
@@ -334,18 +320,16 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), stderr.text.String())
 }
 
-// follow reads the log of a child to its end. A line that isn't understood is an error, but it reads on, so that
-// the writer doesn't block.
-func (r *run) follow(a *process, log io.Reader) error {
-	var bad error
+// follow reads the log of a child until all its writers have ended. After a line that it can't parse it
+// still reads, so that the child doesn't block.
+func (r *run) follow(a *process, log io.Reader) (bad error) {
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
 		if bad != nil {
 			continue
 		}
 		var e judge.Event
-		_, e, bad = understand(lines.Bytes(), func(id string) *process { return map[string]*process{a.id: a}[id] })
-		if bad != nil {
+		if e, bad = parse(lines.Bytes(), func(id string) bool { return id == a.id }); bad != nil {
 			continue
 		}
 		r.add(a, e)
@@ -353,12 +337,12 @@ func (r *run) follow(a *process, log io.Reader) error {
 			r.count(string(a.mode))
 		}
 	}
-	return errors.Join(bad, lines.Err())
+	return cmp.Or(bad, lines.Err())
 }
 
 // inflict inflicts the planned fault, and ends the process when the run ends.
 func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struct{}) {
-	wait := func(d time.Duration) (in bool) {
+	wait := func(d time.Duration) (passed bool) {
 		select {
 		case <-clock.System{}.After(d):
 			return true
@@ -367,9 +351,9 @@ func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struc
 		}
 		return false
 	}
-	if f := p.fault; f != none && wait(p.faultAt) && r.signal(a, string(f), signals[f]) {
-		r.count(string(f))
-		if f == stop {
+	if p.fault != none && wait(p.faultAt) && r.signal(a, p.fault, signals[p.fault]) {
+		r.count(p.fault)
+		if p.fault == stop {
 			wait(p.stopFor)
 			r.signal(a, continued, sigcont)
 		}
@@ -401,17 +385,17 @@ func (r *run) signal(a *process, fault string, sig os.Signal) bool {
 }
 
 const (
-	// cleanUpTimeout bounds cleaning up.
+	// cleanUpTimeout bounds cleanUp.
 	cleanUpTimeout = time.Minute
-	// rounds bounds how often cleanUp lists and deletes: a request of a killed process can
-	// arrive in between.
+	// rounds bounds how often cleanUp lists and deletes: the put of a killed process can arrive after a
+	// listing.
 	rounds = 3
 	// workers bounds the concurrent requests.
 	workers = 8
 )
 
-// cleanUp deletes all objects with the prefix, even after the context has ended, and returns
-// the keys that remain.
+// cleanUp deletes all objects with the prefix, even after the context has ended, and returns the keys
+// that remain.
 func cleanUp(ctx context.Context, o Objects, prefix string) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()

@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/internal/test/plainstore"
 )
 
-// arena is a directory in which processes contend.
+// arena is a repository in a directory, and a run in it.
 type arena struct {
 	t     *testing.T
 	repo  string
@@ -38,8 +38,8 @@ func newArena(t *testing.T) *arena {
 	return &arena{t: t, repo: repo, store: plainstore.Objects{Store: s}}
 }
 
-// options for three clients with one of the locks. The test ends the run: only a hang reaches
-// its limits, however busy the machine is.
+// options returns options for three clients with one of the locks. The test must end the run: only a
+// hang reaches its limits, however busy the machine is.
 func (a *arena) options(lock string) Options {
 	c := command(lock, a.repo)
 	return Options{
@@ -57,7 +57,7 @@ func (a *arena) nothingLeft(r Report) {
 	}
 }
 
-// run runs clients until the counts are as they should be, or else to the end of the run.
+// run runs the clients until enough reports true.
 func (a *arena) run(o Options, enough func(Counts) bool) (Report, error) {
 	ctx, cancel := context.WithCancel(a.t.Context())
 	defer cancel()
@@ -69,7 +69,8 @@ func (a *arena) run(o Options, enough func(Counts) bool) (Report, error) {
 	return Run(ctx, a.store, o)
 }
 
-// TestHolds: no violation is found of a lock that works, with processes killed and stopped.
+// TestHolds: a lock that holds has no violation, although processes are killed, stopped and terminated.
+// The log has each acquisition.
 func TestHolds(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
@@ -99,7 +100,7 @@ func TestHolds(t *testing.T) {
 	}
 }
 
-// TestFinds: violations are found without any lock, and with one that has a hole.
+// TestFinds: violations are found without a lock, and with a lock that has a hole.
 func TestFinds(t *testing.T) {
 	for _, lock := range []string{"none", "original"} {
 		t.Run(lock, func(t *testing.T) {
@@ -120,8 +121,8 @@ func TestFinds(t *testing.T) {
 	}
 }
 
-// TestUnjudged: a run whose log can't be parsed or written, or in which no client gets the lock, is not
-// one without violations. It ends soon, and says why.
+// TestUnjudged: a run has no verdict if a log can't be parsed or written, or if no client acquires the
+// lock. It ends soon, with the reason.
 func TestUnjudged(t *testing.T) {
 	for lock, c := range map[string]struct {
 		log      io.Writer
@@ -150,7 +151,7 @@ func TestUnjudged(t *testing.T) {
 	}
 }
 
-// TestInterrupted: an interrupted run ends, gives its verdict, cleans up, and says what it does.
+// TestInterrupted: an interrupted run ends, returns its verdict, cleans up, and reports each step.
 func TestInterrupted(t *testing.T) {
 	a := newArena(t)
 	o := a.options("flock")

@@ -7,8 +7,8 @@ import (
 
 func apart(*exec.Cmd) {}
 
-// A process can only be killed: there is nothing to be continued.
+// A process can only be killed, so sigcont isn't used.
 var (
-	signals           = map[harm]os.Signal{kill: os.Kill}
-	sigcont os.Signal = os.Interrupt
+	signals = map[string]os.Signal{kill: os.Kill}
+	sigcont os.Signal
 )

@@ -10,17 +10,17 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// columns is the width of a timeline, without its names.
+// columns is the width of a row, without its name.
 const columns = 64
 
 // Legend explains the pictures of a TrialReport.
-const Legend = `# writes under the lock   - is under it, and writes nothing   . tries to take it   ! the fault   > goes on`
+const Legend = `# writes under the lock   - holds the lock, writes nothing   . tries to take the lock   ! the fault   > continues`
 
-// continued is the text of the event with which a fault ends.
+// continued is the text of the event that ends a stop.
 const continued = "continue"
 
-// picture returns a violation as text: a row for each section that it is about, and one for all others together, from
-// the first event to the last.
+// picture draws a violation as text, from the first event to the last: a row for each of its sections,
+// and for NeverFreed one more row for all other sections.
 func picture(f Fault, v judge.Violation, events map[string][]judge.Event) string {
 	var names []string
 	var rows [][]judge.Event
@@ -61,10 +61,11 @@ func picture(f Fault, v judge.Violation, events map[string][]judge.Event) string
 
 func byTime(a, b judge.Event) int { return cmp.Compare(a.At, b.At) }
 
-// pauseDrawn is how long a child writes nothing if it is drawn so. Its beats are shorter.
+// pauseDrawn is the shortest pause between two entries that is drawn as one. A busy machine can delay a
+// beat, but hardly by so much.
 const pauseDrawn = 5 * beat
 
-// draw returns the row of a contender, or of several.
+// draw draws the events of one row.
 func draw(events []judge.Event, column func(time.Duration) int) string {
 	line := []byte(strings.Repeat(" ", columns))
 	fill := func(from, to time.Duration, c byte) {

@@ -18,34 +18,32 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// trial is the state of a Trial that runs.
+// trial is the state of Trial.Run.
 type trial struct {
 	Trial
 	contest
-	dir     string   // of this trial; it has no character that is special in a shell
-	written *os.File // the log of all children
-	random  *rand.Rand
-	report  TrialReport
-	drawn   map[string]bool // the violations of which there is a picture
-	library string          // the path of libfaketime, once it is known
-	// shiftless is why no wrong clock reaches the wrapper, once that is known.
-	shiftless string
+	dir       string   // for the files of this trial
+	written   *os.File // the log of all children
+	random    *rand.Rand
+	report    TrialReport
+	drawn     map[string]bool // faults and violations, joined, that a picture shows
+	library   string          // the path of libfaketime, once it is known
+	unshifted string          // why the wrapper doesn't see a wrong clock, once that is known
 
-	// These are guarded by contest.mu.
-	started    int // contenders
-	contenders map[string]*contender
-	rest       []byte // the beginning of a line of the log
-	failed     error
+	// contest.mu guards these.
+	started    int                   // number of contenders
+	contenders map[string]*contender // of this round, by id
+	rest       []byte                // the incomplete last line of the log
 }
 
 // program is the name of repolock in the directory of a trial.
 const program = "repolock"
 
-// plain is a path that no shell changes.
+// plain matches a path without characters that are special in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./,:@%+-]+$`)
 
-// Run tries the lock. The end of the context ends it, and is no error. After an error the
-// report still has a verdict, in which a violation counts.
+// Run tries the lock. The end of the context ends it, and is no error. The report of a trial that fails
+// has a verdict too, and a violation in it counts.
 func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 	dir, err := os.MkdirTemp("", "repolock-torture-")
 	if err != nil {
@@ -53,10 +51,10 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 	}
 	defer os.RemoveAll(dir)
 	if !plain.MatchString(dir) {
-		return TrialReport{}, fmt.Errorf("%q has characters that a shell would change: set TMPDIR to another directory", dir)
+		return TrialReport{}, fmt.Errorf("%q has characters that are special in a shell: set TMPDIR to another directory", dir)
 	}
 	r := &trial{Trial: t, dir: dir, random: rand.New(rand.NewPCG(t.Seed, 0)), contenders: map[string]*contender{}, drawn: map[string]bool{}}
-	r.contest.log, r.contest.fail = t.Log, func(err error) { r.failed = err }
+	r.contest.log = t.Log
 	if err := os.Symlink(t.Program, filepath.Join(dir, program)); err != nil {
 		return TrialReport{}, err
 	}
@@ -103,7 +101,7 @@ func (t *trial) rounds(ctx context.Context) error {
 	}
 }
 
-// clean runs the command that cleans, which must succeed.
+// clean runs Clean, which must succeed.
 func (t *trial) clean(ctx context.Context) error {
 	if t.Clean == "" {
 		return nil
@@ -122,7 +120,7 @@ func (t *trial) clean(ctx context.Context) error {
 	return nil
 }
 
-// read reads what the children have written since the last time. contest.mu is held.
+// read notes the entries that the children have logged since the last call. contest.mu is held.
 func (t *trial) read() error {
 	more, err := io.ReadAll(t.written)
 	if err != nil {
@@ -135,12 +133,13 @@ func (t *trial) read() error {
 			return t.failed
 		}
 		t.rest = rest
-		c, e, err := understand(line, func(id string) *contender { return t.contenders[id] })
+		e, err := parse(line, func(id string) bool { return t.contenders[id] != nil })
 		if err != nil {
 			return err
 		}
+		c := t.contenders[e.ID]
 		if e.Kind == judge.In {
-			if err := t.found(c, e); err != nil {
+			if err := c.entered(e); err != nil {
 				return err
 			}
 		}
@@ -149,11 +148,11 @@ func (t *trial) read() error {
 	}
 }
 
-// poll is how often a trial looks at the children's log.
+// poll is the interval at which a trial reads the children's log.
 const poll = 5 * time.Millisecond
 
-// until waits until something is so, and reports false if the time is over or the context has
-// ended before. contest.mu is held while done runs.
+// until waits until done reports true. It reports false if the limit or the end of the context comes
+// first. contest.mu is held while done runs.
 func (t *trial) until(ctx context.Context, limit time.Duration, done func() bool) (bool, error) {
 	end := clock.System{}.Elapsed() + limit
 	for {
@@ -169,7 +168,7 @@ func (t *trial) until(ctx context.Context, limit time.Duration, done func() bool
 	}
 }
 
-// conclude judges a round whose processes have ended, and returns their events by their IDs.
+// conclude judges a round whose processes have ended, and returns its events by the contenders' IDs.
 func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[string][]judge.Event, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -196,23 +195,26 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 	return found, events, nil
 }
 
-// errBlocked ends a trial that can't go on.
-var errBlocked = errors.New("the lock is still held, and the next round can't begin: give a command that frees it, to run before each round")
+// errBlocked ends a trial whose lock stays held.
+var errBlocked = errors.New("the lock is still held, so the next round can't begin: name a command that frees it by --clean")
 
-// library returns the path of libfaketime. A time namespace doesn't do: it has the wall clock
-// of all others (time_namespaces(7)).
+// library returns the path of libfaketime. A time namespace can't replace it, because all of them
+// share one wall clock: time_namespaces(7).
 func library(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "faketime", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD").Output()
 	path := strings.TrimSpace(string(out))
 	if err == nil && path == "" {
-		return "", fmt.Errorf("faketime preloads nothing")
+		return "", errors.New("faketime preloads nothing")
 	}
 	return path, err
 }
 
-// faketime returns the environment in which programs that ask libc for the time see a wall
-// clock that is ahead.
-func (t *trial) faketime(ahead time.Duration) []string {
+// faketime returns the environment for a client under a fault: with Clock, programs that ask libc for
+// the time see a wall clock that is ahead.
+func (t *trial) faketime(f Fault, ahead time.Duration) []string {
+	if f != Clock {
+		return nil
+	}
 	return []string{
 		"LD_PRELOAD=" + t.library, fmt.Sprintf("FAKETIME=+%d", int(ahead.Seconds())), "FAKETIME_DONT_FAKE_MONOTONIC=1",
 	}
@@ -220,12 +222,14 @@ func (t *trial) faketime(ahead time.Duration) []string {
 
 // omits returns why a fault can't be inflicted, or "".
 func (t *trial) omits(ctx context.Context, f Fault) string {
-	if f != Clock || t.library != "" {
-		return map[bool]string{true: t.shiftless}[f == Clock]
+	if f != Clock {
+		return ""
 	}
-	var err error
-	if t.library, err = library(ctx); err != nil {
-		return "it needs the program faketime: " + err.Error()
+	if t.library == "" && t.unshifted == "" {
+		var err error
+		if t.library, err = library(ctx); err != nil {
+			t.unshifted = "it needs the program faketime: " + err.Error()
+		}
 	}
-	return ""
+	return t.unshifted
 }

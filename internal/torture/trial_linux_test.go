@@ -18,11 +18,11 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// long is a lease that no fault has to wait for: what a test is about comes first, and ends the
-// round.
+// long is a lease for a round that a violation ends before the lease is over.
 const long = time.Minute
 
-// place makes the directory of a test's trials, and checks at its end that they have left nothing.
+// place makes the temporary directory of a test's trials. The test fails if they leave a file or a
+// process.
 func place(t *testing.T, name string) {
 	t.Helper()
 	dir := filepath.Join(t.TempDir(), name)
@@ -36,8 +36,8 @@ func place(t *testing.T, name string) {
 	})
 }
 
-// newTrial returns a trial of three clients, a lock as a command line with PLACE in place of a
-// directory, and that directory.
+// newTrial returns a trial with three clients, and a new directory, which replaces PLACE in the command
+// line of the lock.
 func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (Trial, string) {
 	t.Helper()
 	dir := t.TempDir()
@@ -49,7 +49,7 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	}, dir
 }
 
-// run runs a trial that comes to an end.
+// run runs a trial that must not fail.
 func (tr Trial) run(t *testing.T) TrialReport {
 	t.Helper()
 	assert.OK(t, tr.Check())
@@ -60,7 +60,7 @@ func (tr Trial) run(t *testing.T) TrialReport {
 	return r
 }
 
-// together runs tests beside each other: each waits for most of its time.
+// together runs tests at the same time: they wait most of the time.
 func together[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c C)) {
 	t.Helper()
 	var all sync.WaitGroup
@@ -70,8 +70,8 @@ func together[C any](t *testing.T, cases map[string]C, run func(t *testing.T, c 
 	all.Wait()
 }
 
-// TestTrialHolds: flock holds under every fault: the child has its file, too, so that the lock
-// is held as long as the child is there.
+// TestTrialHolds: flock has no violation under any fault, because the child has the file too and so
+// holds the lock to its end.
 func TestTrialHolds(t *testing.T) {
 	place(t, "trials")
 	faults := map[string]Fault{}
@@ -98,8 +98,8 @@ func TestTrialHolds(t *testing.T) {
 	})
 }
 
-// inflicted checks from the events that a fault hit what it is about: after kill-all the child never
-// leaves, after any other it does, and a stopped one writes nothing for a lease.
+// inflicted checks in the log that a fault hit the right processes: only after kill-all the child doesn't
+// log its end, and a stopped child logs nothing for a lease.
 func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 	t.Helper()
 	holder, left, last, gap := "", map[string]bool{}, map[string]time.Duration{}, map[string]time.Duration{}
@@ -125,12 +125,12 @@ func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 	}
 }
 
-// TestTrialFinds: each kind of violation is found, and drawn.
+// TestTrialFinds: each kind of violation is found and drawn.
 func TestTrialFinds(t *testing.T) {
 	place(t, "trials")
-	// A directory that is created. The lock is removed by its holder's end, or never.
+	// The lock is a directory. Only the end of its holder's shell removes it.
 	const directory = `sh -c "mkdir PLACE/lock || { sleep 0.2; exit 75; }; trap 'rmdir PLACE/lock' EXIT; {}"`
-	// A file whose holder counts as dead after 2 s.
+	// The lock is a file, which another client may replace after 2 s.
 	const expiring = `sh -c "until (set -C; : >PLACE/lock) 2>&-; do
 		[ -n \"\$(find PLACE/lock -newermt '-2 seconds')\" ] || mv PLACE/lock PLACE/\$\$; sleep 0.1; done; {}; rm PLACE/lock"`
 	type found struct {
@@ -138,7 +138,8 @@ func TestTrialFinds(t *testing.T) {
 		fault Fault
 		name  string
 	}
-	// Refused clients stay for a while: on a busy machine calm can be over before they are started again.
+	// Refused clients wait before they end: on a busy machine the round could be over before they are
+	// started again.
 	together(t, map[string]found{
 		"no lock":                            {"env {}", Outlast, judge.TwoIn},
 		"the child runs on without a lock":   {"flock -o PLACE/lock {}", KillWrapper, judge.TwoIn},
@@ -156,11 +157,11 @@ func TestTrialFinds(t *testing.T) {
 			two, blocked, lease = 0, 1, time.Second
 		}
 		holders := []string{"c0-1"}
-		if c.fault == Calm { // whoever is the first
+		if c.fault == Calm { // any client can be the first
 			holders = []string{"c0-1", "c1-2", "c2-3"}
 		}
 		tr, _ := newTrial(t, c.lock, lease, c.fault)
-		tr.least.free = time.Second // the longer, the surer, and it's sure already
+		tr.freeLimit = time.Second
 		r := tr.run(t)
 		v := r.Verdict
 		if v.Result != judge.Violated || len(v.Violations) == 0 || v.Violations[0].Name != c.name || !slices.Contains(holders, v.Violations[0].Sections[0]) {
@@ -175,12 +176,11 @@ func TestTrialFinds(t *testing.T) {
 	})
 }
 
-// TestTrialCleans: the command that cleans runs before each round. Without one a trial ends if
-// the lock stays held.
+// TestTrialCleans: Clean runs before each round. Without it, a lock that stays held ends the trial.
 func TestTrialCleans(t *testing.T) {
 	place(t, "trials")
 	tr, dir := newTrial(t, `sh -c "mkdir PLACE/lock || { sleep 0.2; exit 75; }; {}; rmdir PLACE/lock"`, time.Second, KillAll, KillWrapper)
-	tr.least.free = time.Second
+	tr.freeLimit = time.Second
 	r, err := tr.Run(t.Context())
 	assert.That(t, errors.Is(err, errBlocked) && r.Verdict.Result == judge.Violated, "%v: %s", err, r.Verdict.Result)
 	tr.Clean = "sh -c 'echo >>" + dir + "/cleaned; rm -rf " + dir + "/lock'"
@@ -203,7 +203,7 @@ func TestTrialCleans(t *testing.T) {
 	}
 }
 
-// TestTrialUnjudged: a trial that has seen nothing isn't one without violations.
+// TestTrialUnjudged: a trial has no verdict if a log can't be understood, or no client acquires the lock.
 func TestTrialUnjudged(t *testing.T) {
 	place(t, "trials")
 	type unjudged struct {
@@ -224,7 +224,7 @@ func TestTrialUnjudged(t *testing.T) {
 	}
 	together(t, cases, func(t *testing.T, c unjudged) {
 		tr, _ := newTrial(t, c.lock, 100*time.Millisecond, c.fault)
-		tr.least = limits{time.Millisecond, 3 * time.Second}
+		tr.freeLimit, tr.startLimit = time.Millisecond, 3*time.Second
 		r, err := tr.Run(t.Context())
 		if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasSuffix(err.Error(), ": ") || r.Verdict.Result == judge.NotFound {
 			t.Errorf("%v: %s", err, r.Verdict.Result)
@@ -232,18 +232,16 @@ func TestTrialUnjudged(t *testing.T) {
 	})
 }
 
-// TestTrialElsewhere: a child whose number or clock isn't ours is no witness.
+// TestTrialElsewhere: a child with pids or a clock of its own is an error.
 func TestTrialElsewhere(t *testing.T) {
 	c := &contender{process: process{id: "x"}}
-	if err := new(trial).found(c, judge.Event{PID: 1, Text: "pid:[1] time:[2]"}); !errors.Is(err, ErrUnjudged) || c.pid != 0 {
-		t.Error(err, c.pid)
-	}
-	if err := new(trial).found(c, judge.Event{PID: os.Getpid(), Text: namespaces()}); err != nil || c.gone() {
-		t.Error(err)
-	}
+	assert.Is(t, c.entered(judge.Event{PID: 1, Text: "pid:[1] time:[2]"}), ErrUnjudged)
+	assert.That(t, c.pid == 0, "the child is known")
+	assert.OK(t, c.entered(judge.Event{PID: os.Getpid(), Text: namespaces()}))
+	assert.That(t, !c.gone(), "this process has ended")
 }
 
-// TestTrialInterrupted: an interrupted trial ends, gives its verdict, and leaves nothing.
+// TestTrialInterrupted: an interrupted trial ends, returns its verdict, and leaves nothing.
 func TestTrialInterrupted(t *testing.T) {
 	place(t, "trials")
 	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Hour, StopAll)
@@ -265,7 +263,7 @@ type writerFunc func([]byte) (int, error)
 
 func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 
-// TestTrialPlace: a place that a shell would take apart is refused.
+// TestTrialPlace: a temporary directory with a character that is special in a shell is refused.
 func TestTrialPlace(t *testing.T) {
 	place(t, "it's here")
 	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Second, Calm)

@@ -7,7 +7,7 @@ import (
 	"errors"
 )
 
-// Run needs Linux, on which a trial finds all processes that a wrapper starts.
+// Run returns an error: only Linux shows all processes that a wrapper starts.
 func (Trial) Run(context.Context) (TrialReport, error) {
-	return TrialReport{}, errors.New("locks of other programs can be tried on Linux alone")
+	return TrialReport{}, errors.New("--with needs Linux: locks of other programs can't be tried on this system")
 }

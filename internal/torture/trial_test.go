@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestAround: {} is as many words as the child has, or all of them within one word.
+// TestAround: a word {} becomes the words of the child. Within a longer word it becomes their text.
 func TestAround(t *testing.T) {
 	of := []string{"/tmp/x/child", "torture-witness", "c0-1"}
 	for line, want := range map[string][]string{
@@ -27,8 +27,7 @@ func TestAround(t *testing.T) {
 	}
 }
 
-// TestTrialCheck: a command line that would need a shell, or has no place for the child, is
-// refused before anything runs.
+// TestTrialCheck: Check refuses a command line that needs a shell, lacks {}, or must not have it.
 func TestTrialCheck(t *testing.T) {
 	for name, trial := range map[string]Trial{
 		"no child":          {Exclusive: "flock /l true"},
@@ -47,8 +46,7 @@ func TestTrialCheck(t *testing.T) {
 	assert.OK(t, (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check())
 }
 
-// TestPicture: a picture shows who wrote under the lock and when, who was stopped, and the
-// fault.
+// TestPicture: a picture shows when each child wrote, when it was stopped and continued, and the fault.
 func TestPicture(t *testing.T) {
 	const unit = time.Second // of 64 columns in 63 units
 	stay := func(from, to int, more ...judge.Event) []judge.Event {
@@ -79,8 +77,7 @@ c1-2 exclusive |                             ..#################################
 	}
 }
 
-// TestWitness: a witness writes when it is in, over and over, and that it has left. Its last
-// beat comes after its hold.
+// TestWitness: a witness logs its begin, beats and its end. The last beat comes after the hold.
 func TestWitness(t *testing.T) {
 	name := t.TempDir() + "/log"
 	assert.That(t, (Witness{ID: "x", Log: name}).Do() != nil, "it needs no log")

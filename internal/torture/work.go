@@ -14,17 +14,18 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// Work is the work of a child under its lock: a backup puts objects, and a prune deletes
-// existing ones as well. The child logs each request, and each sign of another child.
+// Work is the work of a child under its lock. A backup, which has the shared lock, puts objects. A
+// prune, which has the exclusive lock, also deletes existing objects. The child logs each request, and
+// each object that another process has put or deleted.
 type Work struct {
 	ID   string        // unique in the run
 	Mode judge.Mode    // of its lock
 	Data string        // prefix of all objects; it ends in a slash
-	Hold time.Duration // how long it takes if requests take no time
+	Hold time.Duration // how long the work takes, besides its requests
 }
 
-// ErrUnjudged is returned when there is no verdict: a log can't be written or understood, or
-// a process hangs or crashed.
+// ErrUnjudged is returned when there is no verdict because a log can't be written or understood, or
+// because a process hangs or has crashed.
 var ErrUnjudged error = fault.Unjudged
 
 const (
@@ -32,17 +33,17 @@ const (
 	putInterval = 500 * time.Millisecond
 	// requestTimeout bounds a request of a child.
 	requestTimeout = 20 * time.Second
-	// maxDeletes is the number of objects that one prune deletes.
+	// maxDeletes bounds the number of objects that one prune deletes.
 	maxDeletes = 20
-	// maxError is the length at which an error is cut: a line of less than 4 KiB is written
-	// to a pipe whole, or not at all if the writer is killed.
+	// maxError is the length to which an error is cut. If the child is killed, a pipe has either the
+	// whole of a line of less than 4 KiB or nothing of it.
 	maxError = 300
 )
 
-// Do does the work on the objects that open returns, and logs a judge.Event a line. It
-// returns the error of the first request that fails.
+// Do does the work on the objects that open returns, and writes a judge.Event a line to log. It ends
+// with the error of the first request that fails.
 func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error), log io.Writer) error {
-	c := child{Work: w, log: log, own: w.Data + w.ID + "/", there: map[string]bool{}}
+	c := child{Work: w, entries: entries{log, w.ID}, own: w.Data + w.ID + "/", there: map[string]bool{}}
 	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
@@ -65,22 +66,29 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error
 	return c.note(judge.Event{Kind: judge.Out})
 }
 
-// child is a child at work.
+// entries is the log of a child.
+type entries struct {
+	log io.Writer
+	id  string
+}
+
+func (l entries) note(e judge.Event) error {
+	e.At, e.ID = clock.System{}.Elapsed(), l.id
+	return write(l.log, e)
+}
+
+// child is a Work that is being done.
 type child struct {
 	Work
+	entries
 	objects Objects
-	log     io.Writer
 	own     string // prefix of its own objects
-	// there: the keys that must be there, unless another process deletes them.
+	// there has the keys that the child has seen or put: true if they must still exist, false after a
+	// delete.
 	there map[string]bool
 }
 
-func (c *child) note(e judge.Event) error {
-	e.At, e.ID = clock.System{}.Elapsed(), c.ID
-	return write(c.log, e)
-}
-
-// do sends a request, and logs it before and after.
+// do sends a request, with an entry before and one after.
 func (c *child) do(ctx context.Context, op, key string, request func(context.Context) error) error {
 	if err := c.note(judge.Event{Kind: judge.Call, Op: op, Key: key}); err != nil {
 		return err
@@ -95,7 +103,6 @@ func (c *child) do(ctx context.Context, op, key string, request func(context.Con
 	return errors.Join(c.note(returned), err)
 }
 
-// prune deletes existing objects.
 func (c *child) prune(ctx context.Context) error {
 	keys, err := c.list(ctx, c.Data)
 	if err != nil {
@@ -113,7 +120,7 @@ func (c *child) prune(ctx context.Context) error {
 	return nil
 }
 
-// put puts an object every putInterval until the end, at least one.
+// put puts an object each putInterval until the end, and at least one.
 func (c *child) put(ctx context.Context, end time.Duration) error {
 	for n := 1; ; n++ {
 		key := fmt.Sprint(c.own, n)
@@ -134,8 +141,8 @@ func (c *child) put(ctx context.Context, end time.Duration) error {
 	}
 }
 
-// compare logs changes that the child didn't make: a prune looks at all objects, and a
-// backup, beside which others write, at its own.
+// compare logs the changes that the child didn't make. A prune must be alone, so it compares all
+// objects. A backup compares its own, because other backups may write beside it.
 func (c *child) compare(ctx context.Context) error {
 	prefix := c.own
 	if c.Mode == judge.Exclusive {
@@ -171,61 +178,51 @@ func (c *child) list(ctx context.Context, prefix string) (keys []string, err err
 	return keys, err
 }
 
-// Objects are what the children of a run put and delete. A request that has returned must
-// show in those that follow.
+// Objects are the objects of a store. After a request has returned, all later requests must see its
+// effect.
 type Objects interface {
 	Put(ctx context.Context, key string, body []byte) error
-	// Delete is no error if there is no such object.
+	// Delete succeeds if there is no such object.
 	Delete(ctx context.Context, key string) error
-	// Keys returns all keys with a prefix.
+	// Keys returns all keys with the prefix.
 	Keys(ctx context.Context, prefix string) ([]string, error)
 }
 
-// Witness is the child of a trial: all that it does under the lock is to append to the log
-// that all children share. Each entry says when it was in.
+// Witness is the child of a trial. Under the lock it only appends entries to the log that all children
+// share. Each entry proves that it held the lock at that time.
 type Witness struct {
 	ID   string // unique in the trial
 	Log  string // the path of the log
 	Hold time.Duration
 }
 
-// WitnessSubcommand is the command of repolock that is a Witness. It takes the ID, the log and
-// the hold as arguments.
-const WitnessSubcommand = "torture-witness"
-
 // beat is the interval of a witness's entries.
 const beat = 20 * time.Millisecond
 
-// Do appends an entry at its begin, at each beat and at its end. The last beat comes after the
-// hold is over, so that a witness that was stopped meanwhile writes once more.
+// Do appends an entry at the begin, at each beat and at the end. The last beat comes after the hold is
+// over, so that a witness that was stopped and continued logs once more.
 func (w Witness) Do() error {
 	f, err := os.OpenFile(w.Log, os.O_APPEND|os.O_WRONLY, 0)
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnjudged, err)
 	}
 	defer f.Close()
-	end := clock.System{}.Elapsed() + w.Hold
-	note := func(e judge.Event) error {
-		e.At, e.ID = clock.System{}.Elapsed(), w.ID
-		return write(f, e)
-	}
-	err = note(judge.Event{Kind: judge.In, PID: os.Getpid(), Text: namespaces()})
-	for err == nil {
+	log, end := entries{f, w.ID}, clock.System{}.Elapsed()+w.Hold
+	err = log.note(judge.Event{Kind: judge.In, PID: os.Getpid(), Text: namespaces()})
+	for over := false; err == nil && !over; {
 		<-clock.System{}.After(beat)
-		over := clock.System{}.Elapsed() >= end
-		if err = note(judge.Event{Kind: judge.Beat}); over {
-			break
-		}
+		over = clock.System{}.Elapsed() >= end
+		err = log.note(judge.Event{Kind: judge.Beat})
 	}
 	if err != nil {
 		return err
 	}
-	return note(judge.Event{Kind: judge.Out})
+	return log.note(judge.Event{Kind: judge.Out})
 }
 
-// namespaces names those of this process on which its number and its clock depend.
+// namespaces names the pid and the time namespace of this process.
 func namespaces() string {
 	pid, _ := os.Readlink("/proc/self/ns/pid")
-	clocks, _ := os.Readlink("/proc/self/ns/time") // Linux 5.6 has it
+	clocks, _ := os.Readlink("/proc/self/ns/time") // since Linux 5.6
 	return strings.TrimSpace(pid + " " + clocks)
 }

@@ -178,7 +178,7 @@ var processMutants = []mutant{
 	{"torture takes a run without a verdict for one without violations", "internal/torture/contest.go",
 		`if failed != nil && v.Result == judge.NotFound {`, `if failed != nil && v.Result == judge.Unknown {`, ofTorture("TestUnjudged")},
 	{"torture judges a child that has crashed", "internal/torture/run.go",
-		`if code == CodeUnjudged || code == panicked {`, `if code == CodeUnjudged {`, ofTorture("TestUnjudged")},
+		`if code == fault.ExitUnjudged || code == panicked {`, `if code == fault.ExitUnjudged {`, ofTorture("TestUnjudged")},
 	{"torture forgets a lock that was never freed", "internal/torture/contest.go",
 		`append(v.Violations, k.extra...)`, `append(v.Violations, k.extra[:0]...)`, ofTorture("TestTrialFinds")},
 	{"torture judges the sections of a round each for itself", "internal/torture/trial_linux.go",
@@ -186,5 +186,5 @@ var processMutants = []mutant{
 	{"torture trusts the clock of a container", "internal/torture/contender_linux.go",
 		`	if e.Text != namespaces() {`, `	if e.Text == "" {`, ofTorture("TestTrialElsewhere")},
 	{"torture understands half of a line", "internal/torture/contest.go",
-		`	if d.More() {`, `	if false {`, ofTorture("TestParse")},
+		`	case d.More():`, `	case false:`, ofTorture("TestParse")},
 }
