@@ -12,16 +12,28 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
-// Limits for a keeper's hello and its answer; variables for tests. A running keeper sends
-// its hello at once.
+var (
+	// ErrGone is returned by Ask when no keeper listens, or the keeper ends before its answer.
+	ErrGone error = fault.KeeperGone
+	// ErrSilent is returned by Ask when a keeper exists and doesn't answer.
+	ErrSilent error = fault.KeeperSilent
+	// ErrDir is returned by Ask and Listen when there is no directory for the keeper's socket, or other
+	// users can replace or use it.
+	ErrDir error = fault.NoSocket
+)
+
+// helloTime bounds the wait for a keeper's hello, which a running keeper sends at once. answerTime
+// bounds the wait for its answer. They are variables for tests.
 var (
 	helloTime  = 10 * time.Second
 	answerTime = 2 * time.Minute
 )
 
-// hello is the first message of a keeper. Fields are only ever added.
+// hello is a keeper's first message on a connection. Fields are only ever added.
 type hello struct {
 	PID int `json:"pid"`
 }
@@ -31,8 +43,8 @@ type request struct {
 	Do string `json:"do"`
 }
 
-// Ask sends a request to the keeper with a token, and decodes its JSON answer. With last set
-// it then waits until the keeper has ended.
+// Ask sends a request to the keeper with a token, and decodes its JSON answer. If last is set, Ask
+// returns only when the keeper has ended.
 func Ask(token, do string, answer any, last bool) error {
 	path, err := socket(token, false)
 	if err != nil {
@@ -50,11 +62,11 @@ func Ask(token, do string, answer any, last bool) error {
 		err = json.NewEncoder(conn).Encode(request{do})
 	}
 	if err != nil {
-		return unanswered("it may be stopped", err)
+		return unanswered("its process might be stopped", err)
 	}
 	_ = conn.SetDeadline(time.Now().Add(answerTime))
 	if err := in.Decode(answer); err != nil {
-		return unanswered(fmt.Sprintf("process %d may be stopped, or waits for the store", h.PID), err)
+		return unanswered(fmt.Sprintf("process %d might be stopped, or waits for the store", h.PID), err)
 	}
 	if last {
 		if _, err := io.Copy(io.Discard, conn); errors.Is(err, os.ErrDeadlineExceeded) {
@@ -64,8 +76,7 @@ func Ask(token, do string, answer any, last bool) error {
 	return nil
 }
 
-// unheard is the reason why the keeper could not be asked. It removes the socket of a keeper
-// that was killed.
+// unheard returns why Ask got no connection. It removes the socket of a keeper that was killed.
 func unheard(token, path string, err error) error {
 	switch {
 	case errors.Is(err, syscall.ECONNREFUSED):
@@ -74,12 +85,13 @@ func unheard(token, path string, err error) error {
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w (none in %s)", ErrGone, filepath.Dir(path))
-	default: // its queue is full, or it is another user's
+	default: // its queue is full, or the socket belongs to another user
 		return fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 }
 
-// unanswered is the reason why there is no answer: it is late, or the keeper has ended.
+// unanswered returns why a request has no answer: the answer is late, for the given reason perhaps, or
+// the keeper has ended.
 func unanswered(perhaps string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w (%s)", ErrSilent, perhaps)
@@ -93,7 +105,7 @@ type Listener struct {
 	token, path string
 }
 
-// Listen begins to listen for clients that know the token.
+// Listen makes the socket for clients that know the token.
 func Listen(token string) (*Listener, error) {
 	path, err := socket(token, true)
 	if err != nil {
@@ -107,15 +119,15 @@ func Listen(token string) (*Listener, error) {
 	return &Listener{l, token, path}, nil
 }
 
-// Close stops listening and removes the socket.
+// Close removes the socket, and makes Serve return.
 func (l *Listener) Close() error {
 	defer forget(l.token, l.path)
 	return l.l.Close()
 }
 
-// Serve answers requests, each in its own goroutine, until the listener is closed. If handle
-// returns a function, Serve calls it after the answer, and it must end the process. Only
-// that end closes the connection, so that the client notices it.
+// Serve answers requests, each in its own goroutine, until the listener is closed. If handle returns a
+// function, Serve calls it after the answer, and the function must end the process. The end closes the
+// connection, by which the client notices it.
 func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any, then func())) {
 	for {
 		conn, err := l.l.Accept()
@@ -138,7 +150,7 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	if out.Encode(hello{os.Getpid()}) != nil || json.NewDecoder(conn).Decode(&r) != nil {
 		return
 	}
-	// The client gives up after answerTime, so a later result is of no use.
+	// After answerTime the client doesn't wait for the answer any more.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime/2)
 	defer cancel()
 	answer, then := handle(ctx, r.Do)
@@ -150,7 +162,8 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	}
 }
 
-// Over reports whether the keeper with a token has certainly ended, and was not killed.
+// Over reports whether the keeper with a token has certainly ended. The socket of a keeper that was
+// killed remains, so Over reports false for it.
 func Over(token string) bool {
 	path, err := socket(token, false)
 	if err != nil {

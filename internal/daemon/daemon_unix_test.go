@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// place sets the directories that sockets can be in.
+// place sets the directories for sockets.
 func place(t *testing.T) (runtime, tmp string) {
 	t.Helper()
 	base, err := os.MkdirTemp("/tmp", "k") // TMPDIR, and so t.TempDir's, can be too long for sockets
@@ -43,12 +43,12 @@ func TestDir(t *testing.T) {
 	}{
 		"none yet":        {func(_, _ string) error { return nil }, ""},
 		"there already":   {func(_, dir string) error { return os.Mkdir(dir, 0o700) }, ""},
-		"others can look": {func(_, dir string) error { return errors.Join(os.Mkdir(dir, 0), os.Chmod(dir, 0o711)) }, "may be used by others"},
+		"others can look": {func(_, dir string) error { return errors.Join(os.Mkdir(dir, 0), os.Chmod(dir, 0o711)) }, "other users can use"},
 		"a symlink": {func(runtime, dir string) error {
 			return errors.Join(os.Mkdir(runtime+"/x", 0o700), os.Symlink("x", dir))
 		}, "is no directory"},
 		"a file":            {func(_, dir string) error { return os.WriteFile(dir, nil, 0o700) }, "is no directory"},
-		"others' parent":    {func(runtime, _ string) error { return os.Chmod(runtime, 0o777) }, "may be replaced by others"},
+		"others' parent":    {func(runtime, _ string) error { return os.Chmod(runtime, 0o777) }, "other users can replace"},
 		"others' but /tmp":  {func(runtime, _ string) error { return os.Chmod(runtime, 0o777|os.ModeSticky) }, ""},
 		"can't be made":     {func(runtime, _ string) error { return os.Symlink("none/none", runtime+"/repolock") }, "is no directory"},
 		"no such directory": {func(runtime, _ string) error { return os.Setenv("TMPDIR", runtime+"/none") }, ""},
@@ -62,8 +62,8 @@ func TestDir(t *testing.T) {
 				if info, serr := os.Lstat(dir); err != nil || got != dir || serr != nil || info.Mode() != os.ModeDir|0o700 {
 					t.Errorf("%s %v %v", got, err, serr)
 				}
-			} else if !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), test.says) {
-				t.Errorf("%v, want %s", err, test.says)
+			} else {
+				assert.Says(t, err, ErrDir, test.says)
 			}
 		})
 	}
@@ -74,26 +74,21 @@ func TestForeign(t *testing.T) {
 	runtime, tmp := place(t)
 	dir, err := socketDir("", true)
 	assert.OK(t, err)
-	if err := private(dir, os.Geteuid()+1); err == nil || !strings.Contains(err.Error(), "belongs to uid") {
-		t.Error(err)
-	}
+	assert.Says(t, private(dir, os.Geteuid()+1), ErrDir, "belongs to uid")
 	if os.Geteuid() != 0 {
-		return // only root can make more of it
+		return // only root can give a directory away
 	}
 	assert.OK(t, os.Chown(dir, 12345, -1))
-	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "belongs to uid 12345") {
-		t.Error(err)
-	}
+	assert.Says(t, assert.Err(socketDir("", true)), ErrDir, "belongs to uid 12345")
 	assert.OK(t, os.Chown(runtime, 12345, -1))
-	if dir, err := socketDir("", true); err != nil || filepath.Dir(dir) != tmp {
-		t.Errorf("%s %v", dir, err)
-	}
+	dir, err = socketDir("", true)
+	assert.OK(t, err)
+	assert.Equal(t, filepath.Dir(dir), tmp)
 	assert.OK(t, os.Chown(tmp, 12345, -1))
-	if _, err := socketDir("", true); err == nil || !strings.Contains(err.Error(), "may be replaced by others") {
-		t.Error(err)
-	}
+	assert.Says(t, assert.Err(socketDir("", true)), ErrDir, "other users can replace")
 }
 
+// TestToken: no other text than a token names a socket, and no error quotes it.
 func TestToken(t *testing.T) {
 	a, b := NewToken(), NewToken()
 	if a == b || CheckToken(a) != nil {
@@ -112,8 +107,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// TestDirElsewhere: without a runtime directory the sockets are among the temporary files. A directory
-// whose path is too long for a socket is skipped.
+// TestDirElsewhere: without a runtime directory, sockets are in the directory for temporary files. A
+// directory whose path is too long for a socket is skipped.
 func TestDirElsewhere(t *testing.T) {
 	defer func(dir string) { lastResort = dir }(lastResort)
 	runtime, tmp := place(t)
@@ -146,12 +141,10 @@ func TestDirElsewhere(t *testing.T) {
 		assert.OK(t, l.Close())
 	}
 	t.Setenv("TMPDIR", tmp+"/none")
-	if _, err := socketDir("", true); !errors.Is(err, ErrDir) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(socketDir("", true)), ErrDir)
 }
 
-// TestAsk: the answer is the one to the question, and the socket is removed with its listener.
+// TestAsk: each request gets its own answer, and Close removes the socket.
 func TestAsk(t *testing.T) {
 	place(t)
 	token := NewToken()
@@ -173,7 +166,7 @@ func TestAsk(t *testing.T) {
 	assert.Is(t, Ask(token, "a", new(string), false), ErrGone)
 }
 
-// keeper listens for a token as a keeper does, and serves one client.
+// keeper listens for a new token as a keeper does, and serves one client.
 func keeper(t *testing.T, serve func(net.Conn)) (token, path string, l *net.UnixListener) {
 	t.Helper()
 	place(t)
@@ -192,7 +185,7 @@ func keeper(t *testing.T, serve func(net.Conn)) (token, path string, l *net.Unix
 	return token, path, listener.(*net.UnixListener)
 }
 
-// TestSilent: a listener that doesn't answer counts neither as gone nor as an answer.
+// TestSilent: a keeper that doesn't answer, or doesn't end, isn't gone.
 func TestSilent(t *testing.T) {
 	defer func(h, a time.Duration) { helloTime, answerTime = h, a }(helloTime, answerTime)
 	helloTime, answerTime = 100*time.Millisecond, 200*time.Millisecond
@@ -207,8 +200,7 @@ func TestSilent(t *testing.T) {
 	}
 }
 
-// TestKilled: the socket of a killed keeper is removed, and a keeper that ends before it has
-// answered counts as gone.
+// TestKilled: a keeper that ends before its answer is gone. The socket of a killed keeper is removed.
 func TestKilled(t *testing.T) {
 	token, path, l := keeper(t, func(conn net.Conn) { _, _ = conn.Write([]byte(`{"pid":1}`)) })
 	l.SetUnlinkOnClose(false)
@@ -221,7 +213,7 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// hang is the longest wait for an end. Only a hang reaches it, however busy the machine is.
+// hang is the longest wait for the end of a process. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
 func ended(o *Owner, within time.Duration) bool {
@@ -233,8 +225,8 @@ func ended(o *Owner, within time.Duration) bool {
 	}
 }
 
-// TestOwner: the end of an owner is noticed, also as a zombie, and whether it was known before
-// or not. A later process with the same pid is another owner, and isn't signalled.
+// TestOwner: an owner has ended when it is a zombie, and when it ended before Watch. A later process with
+// its pid isn't the owner, and isn't signalled.
 func TestOwner(t *testing.T) {
 	sleeper := exec.Command("sleep", "1000")
 	assert.OK(t, sleeper.Start())
@@ -243,7 +235,7 @@ func TestOwner(t *testing.T) {
 	if !ok {
 		t.Fatal("there is no such process")
 	}
-	polled := func(p identity.Process) *Owner { // without pidfds a signal can only go to a pid
+	polled := func(p identity.Process) *Owner { // an owner on a system without pidfds
 		return &Owner{process: p, handle: &os.Process{Pid: p.PID}, ended: make(chan struct{})}
 	}
 	if runtime.GOOS == "linux" {
@@ -272,8 +264,8 @@ func TestOwner(t *testing.T) {
 	}
 }
 
-// TestTaken: when another has taken the name of the directory among the temporary files, a
-// keeper listens in a new one of this user, which its token names, and removes it.
+// TestTaken: if another user has taken the directory for temporary files' sockets, a keeper listens in a
+// new directory, which its token names, and removes it at the end.
 func TestTaken(t *testing.T) {
 	for name, take := range map[string]func(dir string) error{
 		"a file":    func(dir string) error { return os.WriteFile(dir, nil, 0o600) },
@@ -303,35 +295,28 @@ func TestTaken(t *testing.T) {
 				t.Errorf("%q %v", answer, err)
 			}
 			assert.OK(t, l.Close())
-			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrGone) || !Over(token) {
-				t.Error(err)
-			}
+			assert.Is(t, Ask(token, "check", &answer, false), ErrGone)
+			assert.That(t, Over(token), "its keeper hasn't ended")
 			left, err := os.ReadDir(tmp)
 			assert.OK(t, err)
 			assert.That(t, len(left) == 1, "left: %v", left)
-			// The name is known now, but knowing it is no reason to trust it.
+			// Another user who knows the name now can take the new directory too.
 			dir := filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())+token[26:])
 			assert.OK(t, take(dir))
-			if err := Ask(token, "check", &answer, false); !errors.Is(err, ErrDir) || Over(token) {
-				t.Error(err)
-			}
-			if _, err := Listen(token); !errors.Is(err, ErrDir) {
-				t.Error(err)
-			}
+			assert.Is(t, Ask(token, "check", &answer, false), ErrDir)
+			assert.Is(t, assert.Err(Listen(token)), ErrDir)
+			assert.That(t, !Over(token), "its keeper has ended")
 		})
 	}
 }
 
-// TestTakenUnsafe: a new directory isn't used either if other users could replace it.
+// TestTakenUnsafe: a new directory that other users can replace isn't used either, and is removed.
 func TestTakenUnsafe(t *testing.T) {
 	_, tmp := place(t)
 	t.Setenv("XDG_RUNTIME_DIR", "")
 	assert.OK(t, os.WriteFile(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid())), nil, 0o600))
 	assert.OK(t, os.Chmod(tmp, 0o777))
-	if _, err := Listen(NewToken()); !errors.Is(err, ErrDir) || !strings.Contains(err.Error(), "may be replaced by others") {
-		t.Error(err)
-	}
-	if left, err := os.ReadDir(tmp); err != nil || len(left) != 1 {
-		t.Errorf("left: %v %v", left, err)
-	}
+	assert.Says(t, assert.Err(Listen(NewToken())), ErrDir, "other users can replace")
+	left, err := os.ReadDir(tmp)
+	assert.That(t, err == nil && len(left) == 1, "left: %v %v", left, err)
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// socketDir returns the directory in which keepers listen, and makes it if need be. It belongs
-// to this user alone. Only the keeper itself makes the directory of a token's suffix.
+// socketDir returns the directory for keepers' sockets, which only this user can use. It makes the
+// directory if necessary. Only a keeper makes a directory with a suffix.
 func socketDir(suffix string, keeper bool) (string, error) {
 	dir, _ := directory(suffix)
 	if keeper || suffix == "" {
@@ -29,9 +29,9 @@ func socketDir(suffix string, keeper bool) (string, error) {
 	return dir, err
 }
 
-// directory returns the path of socketDir, and whether it is among the temporary files, where
-// another user can take the name. It is the first of these in which a socket's path is short
-// enough: $XDG_RUNTIME_DIR/repolock, if $XDG_RUNTIME_DIR is the user's and there is no suffix;
+// directory returns the path of socketDir, and whether it is in a directory for temporary files, where
+// another user can take the name first. It returns the first of these that is short enough for a
+// socket: $XDG_RUNTIME_DIR/repolock, if there is no suffix and $XDG_RUNTIME_DIR belongs to this user;
 // repolock-UID in the directory for temporary files; repolock-UID in /tmp.
 func directory(suffix string) (dir string, temporary bool) {
 	uid := os.Geteuid()
@@ -50,7 +50,7 @@ func directory(suffix string) (dir string, temporary bool) {
 	return filepath.Join(lastResort, ours), true
 }
 
-// made makes a directory if need be. It returns an error unless the directory is private.
+// made makes a directory if necessary. It fails unless the directory is private.
 func made(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -63,7 +63,7 @@ func made(dir string) error {
 	return unfit
 }
 
-// newSuffix returns a token's suffix if another user has taken the name without one, else "".
+// newSuffix returns a new suffix if another user has taken the directory without a suffix, else "".
 func newSuffix() string {
 	if dir, temporary := directory(""); !temporary || made(dir) == nil {
 		return ""
@@ -71,16 +71,16 @@ func newSuffix() string {
 	return "." + rand.Text()[:suffixLength]
 }
 
-// lastResort has a short path on every system; a variable for tests.
+// lastResort is a short path on every system. It is a variable for tests.
 var lastResort = "/tmp"
 
-// maxPath is the length of a socket's path that every system allows: unix(7), unix(4).
+// maxPath is the longest path of a socket that every system allows: unix(7), unix(4).
 const maxPath = 103
 
-// fits reports whether the path of a socket in a directory is short enough.
+// fits reports whether a directory's path is short enough for a socket in it.
 func fits(dir string) bool { return len(dir)+len("/")+tokenLength <= maxPath }
 
-// unmade returns the error of a directory that could not be made or examined.
+// unmade adds advice to the error of a directory that could not be made or examined.
 func unmade(err error) error {
 	return fault.Advise(fmt.Errorf("%w: %w", ErrDir, err), "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own")
 }
@@ -95,23 +95,18 @@ func private(dir string, uid int) error {
 	if err != nil {
 		return unmade(err)
 	}
-	const others = 0o022 // may write
+	const others = 0o022 // the mode bits with which group and others can write
 	switch {
 	case !info.IsDir():
 		return fmt.Errorf("%w: %s is no directory: remove it", ErrDir, dir)
 	case owner(info) != uid:
 		return fmt.Errorf("%w: %s belongs to uid %d, and this is uid %d: remove it, or set XDG_RUNTIME_DIR or TMPDIR to a directory of your own", ErrDir, dir, owner(info), uid)
 	case info.Mode().Perm()&0o077 != 0:
-		return fmt.Errorf("%w: %s may be used by others (%v): chmod 700 it", ErrDir, dir, info.Mode().Perm())
+		return fmt.Errorf("%w: other users can use %s (%v): chmod 700 it", ErrDir, dir, info.Mode().Perm())
 	case owner(parent) != uid && owner(parent) != 0, parent.Mode()&others != 0 && parent.Mode()&fs.ModeSticky == 0:
-		return fmt.Errorf("%w: %s may be replaced by others, who may write to the directory that it is in: set XDG_RUNTIME_DIR or TMPDIR to one of your own", ErrDir, dir)
+		return fmt.Errorf("%w: other users can replace %s, because they can write to %s: set XDG_RUNTIME_DIR or TMPDIR to a directory of your own", ErrDir, dir, filepath.Dir(dir))
 	}
 	return nil
 }
 
-func owner(info fs.FileInfo) int {
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		return int(s.Uid)
-	}
-	return -1
-}
+func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }

@@ -14,11 +14,11 @@ type Owner struct {
 	ended   chan struct{}
 }
 
-// Watch watches a process, which can have ended already. Only on Linux does it distinguish
-// the process from a later one with the same pid.
+// Watch watches a process, which can have ended already. Only on Linux it distinguishes the process
+// from a later one with the same pid.
 func Watch(p identity.Process) *Owner {
 	o := &Owner{process: p, ended: make(chan struct{})}
-	// The handle is that of p if p has not ended by the time we have it.
+	// If p still runs when we have the handle, the handle is for p, not for a later process.
 	handle, err := os.FindProcess(p.PID)
 	if err == nil && !p.Ended() {
 		o.handle = handle
@@ -38,7 +38,7 @@ func (o *Owner) Signal(sig os.Signal) error {
 	return o.handle.Signal(sig)
 }
 
-// interval is the time between two looks on systems that announce no end.
+// interval is the time between two looks at the process on systems without pidfds.
 const interval = time.Second
 
 func (o *Owner) watch() {
@@ -47,7 +47,7 @@ func (o *Owner) watch() {
 		return
 	}
 	ended := false
-	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // an error means no handle
+	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // fails without a pidfd
 	for !ended && !o.process.Ended() {
 		time.Sleep(interval)
 	}

@@ -1,3 +1,10 @@
+// Package daemon starts, finds and asks a keeper: a background process that keeps a resource for a
+// script. The package doesn't know the resource.
+//
+// Until the starter accepts the keeper, two pipes connect them. A keeper whose starter ends before it
+// has accepted must end too. Later clients find the keeper by its token, which names a socket in a
+// directory that only its user can use. The keeper lives until a client ends it, or until its owner
+// ends: the process that it is tied to.
 package daemon
 
 import (
@@ -11,10 +18,9 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// Start runs our own program with these arguments as a keeper, in our environment and
-// directory. It has a session of its own, where no terminal reaches it, and writes stdout
-// and stderr to log, or nowhere if log is nil. The order says what to keep; Start encodes it
-// with gob.
+// Start runs our own program with these arguments as a keeper, in our environment and directory. The
+// keeper has a session of its own, so that no terminal reaches it. Its stdout and stderr go to log, or
+// nowhere if log is nil. Attach receives the order, by gob.
 func Start(args []string, order any, log *os.File) (*Starter, error) {
 	program, err := procgroup.Executable()
 	if err != nil {
@@ -61,29 +67,26 @@ type Starter struct {
 // PID returns the keeper's process id.
 func (s *Starter) PID() int { return s.cmd.Process.Pid }
 
-// Next waits for the keeper's next message and decodes it into news. An error is returned
-// when the keeper has ended.
+// Next waits for the keeper's next message and decodes it into news. It fails when the keeper has ended.
 func (s *Starter) Next(news any) error { return s.in.Decode(news) }
 
-// Accept makes the keeper stay when we end.
-func (s *Starter) Accept() error { return s.out.Encode(accepted{true}) }
+// Accept makes the keeper live on when we end.
+func (s *Starter) Accept() error { return s.out.Encode(true) }
 
-// GiveUp makes a keeper end that was not accepted. Next then returns an error once it has.
+// GiveUp makes a keeper end that was not accepted. When it has ended, Next fails.
 func (s *Starter) GiveUp() { s.orders.Close() }
-
-// accepted is the last message of a starter.
-type accepted struct{ Yes bool }
 
 // Line is the keeper's side of the pipes to its starter.
 type Line struct {
 	in        *gob.Decoder
-	mu        sync.Mutex
+	mu        sync.Mutex // guards news and out
 	news      *os.File
 	out       *gob.Encoder
 	abandoned chan struct{}
 }
 
-// Attach connects a keeper to its starter and decodes the order. A keeper must call it first.
+// Attach connects a keeper to its starter and decodes the order. A keeper must call it before anything
+// else.
 func Attach(order any) (*Line, error) {
 	news, err := inherited()
 	if err != nil {
@@ -98,8 +101,8 @@ func Attach(order any) (*Line, error) {
 }
 
 func (l *Line) listen() {
-	var a accepted
-	if l.in.Decode(&a) != nil || !a.Yes {
+	accepted := false
+	if l.in.Decode(&accepted) != nil || !accepted {
 		close(l.abandoned)
 		return
 	}
@@ -108,12 +111,12 @@ func (l *Line) listen() {
 	l.news.Close()
 }
 
-// Tell sends a message to the starter. It waits if the starter is stopped.
+// Tell sends a message to the starter. It blocks while the starter is stopped.
 func (l *Line) Tell(news any) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.out.Encode(news)
 }
 
-// Abandoned is closed when the starter ended or gave up without accepting the keeper.
+// Abandoned is closed if the starter ends or gives up before it has accepted the keeper.
 func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }

@@ -6,9 +6,9 @@ import (
 	"os/exec"
 )
 
-var errUnsupported = errors.New("there are no keepers on this system")
+var errUnsupported = errors.New("Windows has no keepers: use repolock run")
 
-// Supported returns an error on systems without keepers.
+// Supported returns an error: this system has no keepers.
 func Supported() error { return errUnsupported }
 
 func newSuffix() string { return "" }

@@ -2,8 +2,7 @@ package daemon
 
 import "golang.org/x/sys/unix"
 
-// wait waits for the end of the process of a pidfd, and reports whether it has ended:
-// pidfd_open(2).
+// wait waits for the end of a process, and reports whether it has ended: pidfd_open(2).
 func wait(pidfd uintptr) bool {
 	for {
 		_, err := unix.Poll([]unix.PollFd{{Fd: int32(pidfd), Events: unix.POLLIN}}, -1)

@@ -2,5 +2,5 @@
 
 package daemon
 
-// wait does nothing on systems without pidfds.
+// wait reports false: this system has no pidfds.
 func wait(uintptr) bool { return false }
