@@ -2,16 +2,16 @@ package fault
 
 // Class is a kind of failure. It is an error, so that errors.Is finds it.
 type Class struct {
-	says string // the first words of most messages
+	says string
 	of   *Class // the class that this one is a kind of, or nil
 
-	// Name is the name of the class in JSON, and Exit the exit code of repolock. Both are zero if
-	// another class decides.
+	// Name is the class in JSON output, and Exit the exit code. A class without them only marks
+	// an error: another class decides both.
 	Name string
 	Exit int
 	// Permanent is set if the same request would fail again.
 	Permanent bool
-	// Nothing is set if repolock fails before it has changed anything. It then says so.
+	// Nothing is set if repolock has changed nothing when it fails so. The message adds that.
 	Nothing bool
 	// Advice is what to do.
 	Advice string
@@ -27,33 +27,31 @@ func (c *Class) Unwrap() error {
 	return c.of
 }
 
-// Exit codes: those of sysexits(3) if one fits, and of the shell.
+// Exit codes are from sysexits(3) if one fits, or the shell's.
 const (
 	ExitAborted     = 1   // the user answered no, or the lock to break doesn't exist
 	ExitUsage       = 64  // EX_USAGE
 	ExitUnavailable = 69  // EX_UNAVAILABLE
-	ExitUnjudged    = 70  // EX_SOFTWARE: torture can't tell
+	ExitUnjudged    = 70  // EX_SOFTWARE: torture reached no verdict
 	ExitFailed      = 74  // EX_IOERR
 	ExitHeld        = 75  // EX_TEMPFAIL; --held-exit-code changes it
 	ExitPermission  = 77  // EX_NOPERM
 	ExitUnfit       = 78  // EX_CONFIG
-	ExitLost        = 79  // none: the next free one
+	ExitLost        = 79  // sysexits has none: the next free one
 	ExitNotExec     = 126 // as in the shell
 	ExitNotFound    = 127 // as in the shell
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// Advice that only the command can word, because it depends on the command line.
+// SeeHelp and SeeDoctor stand for advice that depends on the command line: cmd/repolock words it.
 const (
-	SeeHelp    = "see the help"
-	SeeDoctor  = "see doctor"
-	urlAdvice  = "see repolock help urls"
-	procAdvice = "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"
+	SeeHelp   = "see the help"
+	SeeDoctor = "see doctor"
 )
 
 // The classes of the command.
 var (
-	Interrupted   = &Class{says: "interrupted", Name: "interrupted", Nothing: true} // Error.Exit is 128 and the signal
+	Interrupted   = &Class{says: "interrupted", Name: "interrupted", Nothing: true} // Error.Exit is 128 + the signal
 	WrongFile     = &Class{says: "wrong configuration file", of: Early, Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "correct the file, or name another with --config"}
 	UnknownOrder  = &Class{says: "this version of repolock doesn't do that", of: Usage, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	Usage         = &Class{says: "wrong usage", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
@@ -63,13 +61,13 @@ var (
 	Unjudged      = &Class{says: "whether there was a violation isn't known", Name: "torture_unjudged", Exit: ExitUnjudged}
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound}
-	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: procAdvice}
-	Early         = &Class{says: "nothing was begun"} // nor deleted, by a command that deletes
+	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
+	Early         = &Class{says: "nothing was begun"} // and a command that deletes has deleted nothing
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
 	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable}
 	KeeperGone    = &Class{says: "the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR", Name: "keeper_gone", Exit: ExitLost, Advice: "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"}
-	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "whether the lock is held isn't known: count it as lost"}
+	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "the lock might still be held, but treat it as lost"}
 	KeeperFailed  = &Class{says: "the keeper of the lock ended unexpectedly; its objects in the repository expire", Name: "keeper_failed", Exit: ExitUnavailable}
 	NoSocket      = &Class{says: "the directory for keepers' sockets", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true}
 )
@@ -81,16 +79,16 @@ var (
 	Released = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
 	Expired  = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
 	Parted   = &Class{says: "the wall clock was stepped, or the machine was paused", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
-	LockLive = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until it is done; it is stale when its ttl is over"}
+	LockLive = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
 	Unsure   = &Class{says: "not sure whether the lock is held"}
-	Slow     = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "--ttl sets the ttl; repolock doctor measures the store"}
+	Slow     = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; repolock doctor measures the store"}
 	NoFence  = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
 )
 
-// The classes of another system that keeps locks. Its own words have the advice.
+// The classes of another system that keeps locks. Its own messages contain the advice.
 var (
-	HandleLost        = &Class{says: "lock lost"} // of one backend's lock; Lost is what a holder is told
-	LockKey           = &Class{says: "no key of this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
+	HandleLost        = &Class{says: "lock lost"} // by a backend; its holder gets Lost
+	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true}
 	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true}
 	ServerUnfit       = &Class{says: "unfit to keep a lock", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
@@ -98,33 +96,33 @@ var (
 
 // The classes of a store. Package store documents what they mean for what was stored.
 var (
-	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: urlAdvice}
+	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: "see repolock help urls"}
 	Precondition         = &Class{says: "precondition failed", Permanent: true}
 	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true}
 	ConditionUnsent      = &Class{says: ConditionUnsupported.says, of: ConditionUnsupported}
 	BatchUnsupported     = &Class{says: "deletion of many objects in one request not supported", Permanent: true}
 	BatchUnsent          = &Class{says: BatchUnsupported.says, of: BatchUnsupported}
 	Conflict             = &Class{says: "another write of the object is under way"}
-	Credentials          = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "are these the credentials of this server, all of them, and still valid?"}
-	CredentialsLater     = &Class{says: "the credentials can't be retrieved now"} // their service might have them the next time
-	ReadOnly             = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "mount it writable; after an error of the disk, the kernel makes a file system read-only by itself"}
+	Credentials          = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "check the credentials: are they complete, still valid, and for this server?"}
+	CredentialsLater     = &Class{says: "the credentials can't be retrieved now"} // the service that issues them might answer later
+	ReadOnly             = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "mount it writable; the kernel itself makes a file system read-only after a disk error"}
 	Permission           = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Permanent: true, Nothing: true, Advice: "locking needs to list, read and write below index/ in the repository, and should be able to delete"}
 	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true}
-	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "whether a lock is held can't be known there; repolock doctor lists again, and a cache or gateway in between can be to blame"}
-	Irregular            = &Class{says: "something else is in the place of an object", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "what is in the place of a folder of locks isn't one; if no operation is running, remove it"}
+	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "a lock could be held there unseen; run repolock doctor, which lists again, and look for a cache or gateway in between"}
+	Irregular            = &Class{says: "something else is in the place of an object", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock needs a folder or a plain file there; if no operation is running, remove what has its name"}
 	NotFound             = &Class{says: "not found", Name: "store_unavailable", Exit: ExitUnavailable, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
-	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "is the endpoint's name right, and this machine on the network that knows it?"}
+	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
-	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock is an object of some 700 bytes: free that much outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
+	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside the repository, or raise the quota; a prune can free none before it has its lock"}
 	TooLarge             = &Class{says: "object too large", Permanent: true}
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
 )
 
-// Unknown is the class of an error that has no other. It isn't Unreachable: a command can run without
-// its lock for that.
+// Unknown is the class of an error that has no other. It isn't Unreachable, because --if-unreachable
+// can run a command without its lock.
 var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true}
 
-// classes are all classes that decide something. The first that fits an error counts.
+// classes are the classes that decide something. The first one that fits an error counts.
 var classes = []*Class{
 	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, Parted,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,

@@ -1,6 +1,6 @@
-// Package fault has the one error of repolock, with fields: what was being done, why it failed, and
-// what to do. A [Class] decides the exit code, whether the request is repeated, and
-// the advice. Nobody needs to read a text to learn them.
+// Package fault has the one error of repolock, with fields: what repolock was doing, why it failed, and
+// what to do. A [Class] decides the exit code, the advice, and whether to repeat the request, so that
+// no code has to read a text.
 package fault
 
 import (
@@ -13,20 +13,21 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Error is a failure. Its text is one line without credentials; it doesn't contain Class and Advice.
+// Error is a failure. Its text is one line without credentials. The text leaves out Class and Advice.
 type Error struct {
-	// Err is the cause.
-	Err error
-	// Doing is what the request was for, such as "writing the lock".
+	// Err is the cause, and More are further failures: see Join.
+	Err  error
+	More []error
+	// Doing is the purpose of the request, such as "writing the lock".
 	Doing string
-	// Within is how long the request was given, if there was no answer in that time.
+	// Within is the time that the request had, if no answer came in that time.
 	Within time.Duration
-	// Class is the kind of failure: a *Class, or another error that errors.Is is to find. Nil leaves it
-	// to Err.
+	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, Err
+	// decides.
 	Class error
-	// Advice is what to do, in place of the class's.
+	// Advice replaces the class's advice, unless it is empty.
 	Advice string
-	// Exit is the exit code, in place of the class's. 0 is none.
+	// Exit replaces the class's exit code, unless it is 0.
 	Exit int
 }
 
@@ -38,7 +39,11 @@ func (e *Error) Error() string {
 	if e.Within != 0 {
 		parts = append(parts, "no answer within "+Within(e.Within))
 	}
-	return strings.Join(append(parts, e.Err.Error()), ": ")
+	says := strings.Join(append(parts, e.Err.Error()), ": ")
+	for _, err := range e.More {
+		says += "; " + err.Error()
+	}
+	return says
 }
 
 // Within formats the time that a request was given: 3s, 250ms.
@@ -49,18 +54,19 @@ func Within(d time.Duration) string {
 	return text.Duration(d)
 }
 
-// Unwrap returns the cause and the class, for errors.Is and errors.As.
+// Unwrap returns all causes and the class.
 func (e *Error) Unwrap() []error {
-	if e.Class == nil {
-		return []error{e.Err}
+	all := append([]error{e.Err}, e.More...)
+	if e.Class != nil {
+		all = append(all, e.Class)
 	}
-	return []error{e.Err, e.Class}
+	return all
 }
 
 // As returns err with a class that its text doesn't name, or nil for nil.
 func As(class, err error) error { return With(err, func(e *Error) { e.Class = class }) }
 
-// New returns an error of a class with a text of its own, as fmt.Errorf.
+// New returns an error of a class, with a text as of fmt.Errorf.
 func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
@@ -68,10 +74,10 @@ func New(class error, format string, args ...any) error {
 // Advise returns err with advice, or nil for nil.
 func Advise(err error, advice string) error { return With(err, func(e *Error) { e.Advice = advice }) }
 
-// While returns err with what was being done, or nil for nil.
+// While returns err with the purpose of the request, or nil for nil.
 func While(doing string, err error) error { return With(err, func(e *Error) { e.Doing = doing }) }
 
-// With returns err with further fields, or nil for nil.
+// With returns err with the fields that set sets, or nil for nil.
 func With(err error, set func(*Error)) error {
 	if err == nil {
 		return nil
@@ -81,8 +87,8 @@ func With(err error, set func(*Error)) error {
 	return e
 }
 
-// Of returns the class of an error. Of several the first in the list of classes counts, so that a lost
-// lock outranks a store that can't be reached. An error without one is [Unknown].
+// Of returns the class of an error, or [Unknown]. If an error has several, the first one in the list of
+// classes counts: a lost lock outranks a store that can't be reached.
 func Of(err error) *Class {
 	for _, c := range classes {
 		if c.Name != "" && errors.Is(err, c) {
@@ -92,44 +98,41 @@ func Of(err error) *Class {
 	return Unknown
 }
 
-// Exit returns the exit code for an error.
+// Exit returns the exit code for an error: its own, or its class's.
 func Exit(err error) int {
-	if code, ok := find(err, func(e *Error) (int, bool) { return e.Exit, e.Exit != 0 }); ok {
-		return code
+	if e := find(err, func(e *Error) bool { return e.Exit != 0 }); e != nil {
+		return e.Exit
 	}
 	return Of(err).Exit
 }
 
-// Advice returns what to do about an error: the outermost advice of its own, or that of its class.
+// Advice returns what to do about an error: the outermost advice of its own, or its class's.
 func Advice(err error) string {
-	if advice, ok := find(err, func(e *Error) (string, bool) { return e.Advice, e.Advice != "" }); ok {
-		return advice
+	if e := find(err, func(e *Error) bool { return e.Advice != "" }); e != nil {
+		return e.Advice
 	}
 	return Of(err).Advice
 }
 
-// find looks for a field in the tree of an error, the outermost first.
-func find[T any](err error, field func(*Error) (T, bool)) (v T, ok bool) {
-	if e, is := err.(*Error); is {
-		if v, ok = field(e); ok {
-			return v, true
-		}
+// find returns the outermost Error in the tree of err that fits, or nil.
+func find(err error, fits func(*Error) bool) *Error {
+	if e, ok := err.(*Error); ok && fits(e) {
+		return e
 	}
 	switch e := err.(type) {
 	case interface{ Unwrap() error }:
-		return find(e.Unwrap(), field)
+		return find(e.Unwrap(), fits)
 	case interface{ Unwrap() []error }:
 		for _, inner := range e.Unwrap() {
-			if v, ok = find(inner, field); ok {
-				return v, true
+			if found := find(inner, fits); found != nil {
+				return found
 			}
 		}
 	}
-	return v, false
+	return nil
 }
 
-// Permanent reports whether the same request would fail again for the same reason, so that repeating
-// it is useless.
+// Permanent reports whether the same request would fail again for the same reason.
 func Permanent(err error) bool {
 	for _, c := range classes {
 		if c.Permanent && errors.Is(err, c) {
@@ -139,10 +142,7 @@ func Permanent(err error) bool {
 	return false
 }
 
-// joined are several errors in one line.
-type joined []error
-
-// Join returns the errors that aren't nil as one, or nil. Its text is one line, if theirs are.
+// Join returns the errors that aren't nil as one, or nil. Its text is one line if theirs are.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -151,33 +151,18 @@ func Join(errs ...error) error {
 	case 1:
 		return errs[0]
 	default:
-		return joined(errs)
+		return &Error{Err: errs[0], More: errs[1:]}
 	}
 }
-
-func (j joined) Error() string {
-	texts := make([]string, len(j))
-	for i, err := range j {
-		texts[i] = err.Error()
-	}
-	return strings.Join(texts, "; ")
-}
-
-// Unwrap is for errors.Is and errors.As.
-func (j joined) Unwrap() []error { return j }
 
 // Parts returns the errors that Join has joined, or err alone.
 func Parts(err error) (all []error) {
-	switch e := err.(type) {
-	case joined:
-		for _, part := range e {
-			all = append(all, Parts(part)...)
-		}
-		return all
-	case *Error:
-		if e.Doing == "" && e.Within == 0 { // a class, or advice
-			return Parts(e.Err)
-		}
+	e, ok := err.(*Error)
+	if !ok || e.Doing != "" || e.Within != 0 {
+		return []error{err}
 	}
-	return []error{err}
+	for _, part := range append([]error{e.Err}, e.More...) {
+		all = append(all, Parts(part)...)
+	}
+	return all
 }

@@ -12,17 +12,17 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// Owner is a lock in one Term, which it embeds. It knows the system that keeps the lock.
+// Owner is a lock during one Term, which it embeds. It knows the system that keeps the lock.
 type Owner interface {
 	About() About
 	// Check looks at the lock.
 	Check(ctx context.Context) error
-	// Free frees the lock when its renewals have ended, even if ctx has.
+	// Free frees the lock. It is called when the renewals have ended, and frees the lock even if ctx has ended.
 	Free(ctx context.Context) error
-	// Again acquires a lost lock again, unless another holder can have had it meanwhile, and begins a Term. It
-	// ends with the release.
+	// Again acquires a lost lock again and begins a Term, unless another holder can have had the lock since. It
+	// gives up when the release begins.
 	Again(ctx context.Context) (Owner, error)
-	// Resumed is called when the lease has the Term that Again has begun.
+	// Resumed is called when the lease has the new Term.
 	Resumed()
 
 	term() *Term // by embedding
@@ -35,21 +35,21 @@ type About struct {
 	ID, Key, Operation string
 	Exclusive          bool
 	Fence              uint64 // 0: none
-	// Finish is told before the release how the work has ended. Nil: nobody wants to know.
+	// Finish gets the result of the work before the release. It can be nil.
 	Finish func(success bool)
-	// Connection returns the connection that the lock dies with, or nil. Nil: the lock has none.
+	// Connection returns the connection that the lock dies with, or nil. It can be nil.
 	Connection func() syscall.Conn
 }
 
-// Lease is a lock that is held and renews itself. A lock that was lost can come back by Resume, as the
-// same Lease. Its methods can be called concurrently.
+// Lease is a lock that renews itself. Resume acquires a lost lock again, as the same Lease. Its methods can be
+// called concurrently.
 type Lease struct {
-	present  atomic.Pointer[Owner] // or the last one
+	present  atomic.Pointer[Owner] // the owner of the last Term
 	resuming atomic.Pointer[context.CancelCauseFunc]
-	turn     chan struct{} // of a Resume, or of Release
-	released chan struct{} // closed when Release is over
+	turn     chan struct{} // full while Resume runs, and from Release on
 	over     atomic.Bool   // Release was called
-	err      error         // its result, valid once released is closed
+	released chan struct{} // closed when Release is over
+	err      error         // the result of Release, valid once released is closed
 }
 
 // Hold returns the lease of a lock that was acquired.
@@ -60,7 +60,7 @@ func Hold(o Owner) *Lease {
 	return l
 }
 
-// Of returns the lease whose context this is, or nil.
+// Of returns the lease of a context, or nil.
 func Of(ctx context.Context) *Lease {
 	if t, ok := ctx.Value(termKey{}).(*Term); ok {
 		return t.lease
@@ -68,25 +68,24 @@ func Of(ctx context.Context) *Lease {
 	return nil
 }
 
-// Owner returns the present owner, or the last one. A method that needs more than one thing of it asks
-// once, because a resume can be under way.
+// Owner returns the owner of the last Term. A resume can replace it between two calls.
 func (l *Lease) Owner() Owner { return *l.present.Load() }
 
 // About describes the lock.
 func (l *Lease) About() About { return l.Owner().About() }
 
-// Context is the Term's. After Resume it is another one.
+// Context is the context of the last Term: Resume replaces it.
 func (l *Lease) Context() context.Context { return l.Owner().term().Context() }
 
-// Deadline is when the lease is lost unless it is renewed before, on the clock's Elapsed: on Linux
-// CLOCK_BOOTTIME. A process beside this one reads the same clock, as the guard of the repolock command does.
+// Deadline is the end of the lease without another renewal, on the clock's Elapsed. On Linux that is
+// CLOCK_BOOTTIME, which other processes can read, such as the guard of the repolock command.
 func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
 
 // Left returns how long the lease lasts without another renewal, or 0 if it is lost or released.
 func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
 
-// Seen returns what the clocks showed when the last answered look at the lock, or refresh, was sent. If they have
-// since parted, the machine might have stood still: then the protected work must stop until Seen is later.
+// Seen returns a reading of the clocks from when the last answered look or renewal was sent. If the clocks have
+// since parted, the machine might have stood still: the protected work must stop until Seen is later.
 func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
 
 // Lost returns the loss, or nil.
@@ -95,11 +94,11 @@ func (l *Lease) Lost() *Loss { return l.Owner().term().Lost() }
 // Renew renews the lock at once.
 func (l *Lease) Renew(ctx context.Context) error { return l.Owner().term().Renew(ctx) }
 
-// Check looks at the lock, and doesn't renew it if a look costs less.
+// Check looks at the lock, or renews it if a look costs as much.
 func (l *Lease) Check(ctx context.Context) error { return l.Owner().Check(ctx) }
 
-// Release ends the context and frees the lock, even if ctx has ended. A second call waits for the first, and
-// returns the same. A Resume that is under way gives up first.
+// Release ends the context and frees the lock, even if ctx has ended. A Resume that is under way gives up first.
+// A second call waits for the first, and returns the same error.
 func (l *Lease) Release(ctx context.Context) error {
 	if !l.over.CompareAndSwap(false, true) {
 		<-l.released
@@ -111,14 +110,14 @@ func (l *Lease) Release(ctx context.Context) error {
 		(*abandon)(fault.Released)
 	}
 	l.turn <- struct{}{} // it isn't given back
-	o := l.Owner()       // a Resume can have begun another one just before
+	o := l.Owner()       // a Resume can just have replaced it
 	o.term().Release()
 	l.err = o.Free(context.WithoutCancel(ctx))
 	return l.err
 }
 
-// Resume acquires a lost lock again, unless another holder can have had it meanwhile. It returns an error at
-// once for a lock that is held, or that another call is resuming.
+// Resume acquires a lost lock again, unless another holder can have had it since. It returns an error at once if
+// the lock is held, or another call is resuming it.
 func (l *Lease) Resume(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:
@@ -152,7 +151,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 	return nil
 }
 
-// Bound returns a context that ends with ctx, and with parent, which is the parent of a lease's context.
+// Bound returns a context that ends with ctx and with parent, the parent of a lease's context.
 func Bound(ctx, parent context.Context) (context.Context, context.CancelCauseFunc) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	quit := func() { cancel(context.Cause(parent)) }

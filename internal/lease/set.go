@@ -13,30 +13,29 @@ import (
 	"github.com/repolock/repolock/internal/parallel"
 )
 
-// Set is one lease, or several that are held as one: the first loss is the loss of the set, and its deadline
-// the earliest. It is named as its first lease.
+// Set is one lease, or several that are held as one: the first loss is the loss of the set.
 type Set struct {
 	leases   []*Lease
-	released func() // called after each release, before the next one. Nil does nothing
+	released func() // or nil: see Join
 
 	mu     sync.Mutex
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 }
 
-// Join returns the set of leases, in the order in which they were acquired. released, which can be nil, is called
-// after each release of a lease, before the next one.
+// Join returns the set of leases, in the order in which they were acquired. If released isn't nil, Release calls
+// it between the releases of two leases.
 func Join(released func(), leases ...*Lease) *Set {
 	s := &Set{leases: leases, released: released}
 	s.begin()
 	return s
 }
 
-// begin begins a context. It ends with that of the first lease that ends.
+// begin makes the context, which ends with the first lease.
 func (s *Set) begin() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	for _, l := range s.leases {
-		held := l.Context() // a resume gives the lease another one
+		held := l.Context() // a resume of the lease replaces it
 		context.AfterFunc(held, func() { cancel(context.Cause(held)) })
 	}
 	s.mu.Lock()
@@ -44,14 +43,14 @@ func (s *Set) begin() {
 	s.ctx, s.cancel = ctx, cancel
 }
 
-// Context ends with the context of the first lease that ends. After Resume it is another one.
+// Context ends with the context of the first lease that ends. Resume replaces it.
 func (s *Set) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.ctx
 }
 
-// About describes the first lease.
+// About describes the first lease, whose name is the set's.
 func (s *Set) About() About { return s.leases[0].About() }
 
 // IDs returns the ids of all leases.
@@ -74,7 +73,7 @@ func (s *Set) Connections() (all []syscall.Conn) {
 	return all
 }
 
-// Deadline is the earliest.
+// Deadline returns the earliest deadline of all leases.
 func (s *Set) Deadline() time.Duration {
 	var ends []time.Duration
 	for _, l := range s.leases {
@@ -83,7 +82,7 @@ func (s *Set) Deadline() time.Duration {
 	return slices.Min(ends)
 }
 
-// Seen is Seen of the lease that was looked at least recently.
+// Seen returns Seen of the lease whose last look is the oldest.
 func (s *Set) Seen() clock.Reading {
 	var seen []clock.Reading
 	for _, l := range s.leases {
@@ -92,7 +91,7 @@ func (s *Set) Seen() clock.Reading {
 	return slices.MinFunc(seen, func(a, b clock.Reading) int { return int(a.Elapsed - b.Elapsed) })
 }
 
-// Lost is the loss of any lease. A definite one comes first.
+// Lost returns the loss of a lease, or nil. A definite loss comes before others.
 func (s *Set) Lost() (lost *Loss) {
 	for _, l := range s.leases {
 		if loss := l.Lost(); loss != nil && (lost == nil || loss.Definite && !lost.Definite) {
@@ -112,14 +111,14 @@ func (s *Set) Renew(ctx context.Context) error {
 	return s.each(func(l *Lease) error { return l.Renew(ctx) })
 }
 
-// each calls f with all leases at once, and joins its errors.
+// each calls f with all leases at once, and joins the errors.
 func (s *Set) each(f func(*Lease) error) error {
 	errs := make([]error, len(s.leases))
 	parallel.Each(len(errs), len(errs), func(i int) { errs[i] = f(s.leases[i]) })
 	return fault.Join(errs...)
 }
 
-// Finish passes the result of the work on to each lock that wants to know it.
+// Finish passes the result of the work on to all leases that store it.
 func (s *Set) Finish(success bool) {
 	for _, l := range s.leases {
 		if finish := l.About().Finish; finish != nil {
@@ -128,10 +127,11 @@ func (s *Set) Finish(success bool) {
 	}
 }
 
-// Patience is how long the release of a lease holds up the next one.
+// Patience bounds the time that the release of a lease holds up the next one.
 const Patience = time.Second
 
-// Release releases all leases, the last one first. A system that is silent doesn't hold up the others for long.
+// Release releases all leases, the last one first. After Patience it doesn't wait for a silent system before it
+// releases the next lease.
 func (s *Set) Release(ctx context.Context) error {
 	for _, l := range s.leases {
 		l.Owner().term().stop(errStopped) // or it is lost while it waits for its turn
@@ -156,10 +156,10 @@ func (s *Set) Release(ctx context.Context) error {
 	return fault.Join(errs...)
 }
 
-// Resume resumes the leases that are lost, unless another one is lost meanwhile. If one can't be, those that were
-// are released with the set.
+// Resume resumes the lost leases. It gives up if another lease is lost meanwhile. Release then releases the leases
+// that it has resumed, too.
 func (s *Set) Resume(ctx context.Context) error {
-	// Its cause isn't the loss of another lock, which would look like a loss of the lock that is resumed.
+	// The cause of this context must not be a loss: it would look like the loss of the lock that is resumed.
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var other atomic.Pointer[Loss]

@@ -1,6 +1,5 @@
-// Package lease is a lock that is held. It renews the lock in time, knows until when the lock is held, and ends
-// the context of the work when the lock is lost. It knows no system that keeps locks: the owner of a lease
-// knows one.
+// Package lease holds a lock that was acquired: it renews the lock in time, keeps its deadline, and ends the
+// context of the work when the lock is lost. Only the owner of a lease knows the system that keeps the lock.
 package lease
 
 import (
@@ -14,51 +13,50 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Terms are the times of a lease, and what its owner does for it. A nil function, but for Attempt and
-// Renewal, does nothing.
+// Terms are the times of a lease, and its owner's functions. All functions but Loss can be nil; either Attempt
+// or Renewal is set.
 type Terms struct {
 	refresh.Schedule
 	Clock clock.Clock
-	// Sent is when the request was sent that begins the lease, on the clock's Elapsed. Seen is what the
-	// clocks showed before the last look at the lock.
+	// Sent is when the request that acquired the lock was sent, on the clock's Elapsed. Seen is a reading of
+	// the clocks from before the last look at the lock.
 	Sent time.Duration
 	Seen clock.Reading
-	// Parent is the parent of the lease's context. The renewals don't end with it.
+	// Parent is the parent of the lease's context. The renewals go on when it ends.
 	Parent context.Context
-	// Early and Drain are the refresher's.
-	Early func(most time.Duration) time.Duration
-	Drain time.Duration
-	// Attempt is the refresher's. Renewal is called if it is nil: a request that renews all of the lock,
-	// and that Timeout bounds. Its error is a fault.HandleLost if the lock is certainly lost.
+	// Early, Drain, Attempt and Failed are fields of refresh.Refresher.
+	Early   func(most time.Duration) time.Duration
+	Drain   time.Duration
 	Attempt func(ctx context.Context, anew bool) (refresh.Renewal, error)
+	Failed  func(n int, gaveUp bool, err error)
+	// Renewal replaces Attempt for a lock that one request renews. Timeout bounds the request. It returns a
+	// fault.HandleLost if the lock is certainly lost.
 	Renewal func(context.Context) error
-	// Gone is closed when the lock's system notices the loss. Then the lock is renewed at once.
+	// Gone is closed when the lock's system reports a loss. The lease then renews the lock at once.
 	Gone <-chan struct{}
 	// Watch runs beside the renewals, until its context ends.
 	Watch func(context.Context)
-	// Failed is the refresher's. Extended is called with each new deadline.
-	Failed   func(n int, gaveUp bool, err error)
+	// Extended is called after each renewal.
 	Extended func()
-	// Loss words the loss: err is why the renewals have ended, or, if the lease has expired, the last
+	// Loss returns the loss that ended the renewals. err is its cause; if the lease has expired, err is the last
 	// failure, or nil.
 	Loss func(expired bool, err error) Loss
 	// Lost is called with the loss before the context ends.
 	Lost func(error)
 }
 
-// Loss is why a lease has ended before its release.
+// Loss is the end of a lease before its release.
 type Loss struct {
-	Err error
-	// Definite means that the lock can't be resumed.
-	Definite bool
+	Err      error
+	Definite bool // the lock can't be resumed
 }
 
-// Term is the time from an acquire, or a resume, to the loss or the release of a lock. It has one context.
-// What was lost stays lost.
+// Term is the time from an acquire, or a resume, to the loss or the release of a lock. It has one context. A
+// resume begins another Term.
 type Term struct {
 	Terms
-	lease *Lease        // nil: none, as of Guard
-	since time.Duration // when it began, on the clock's Elapsed
+	lease *Lease        // nil for a locking.Guard
+	since time.Duration // its beginning, on the clock's Elapsed
 
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -68,7 +66,7 @@ type Term struct {
 	deadline  atomic.Int64
 	seen      atomic.Pointer[clock.Reading]
 	lost      atomic.Pointer[Loss]
-	ended     atomic.Int64 // when it was lost, on the clock's Elapsed
+	ended     atomic.Int64 // the time of the loss, on the clock's Elapsed
 	releasing atomic.Bool
 }
 
@@ -78,7 +76,7 @@ var errStopped = errors.New("the renewals have ended")
 // termKey is the key of a Term in its context.
 type termKey struct{}
 
-// New returns a Term whose renewals begin with Begin, so that its owner can have it before.
+// New returns a Term. Its owner stores it before Begin starts the renewals.
 func New(terms Terms) *Term {
 	t := &Term{Terms: terms, since: terms.Clock.Elapsed(), done: make(chan struct{})}
 	t.ctx, t.cancel = context.WithCancelCause(context.WithValue(terms.Parent, termKey{}, t))
@@ -108,7 +106,7 @@ func (t *Term) Begin() {
 	go t.run(running)
 }
 
-// run renews until the lease ends, and ends its context in time.
+// run renews the lock until the lease ends, and then ends the context.
 func (t *Term) run(ctx context.Context) {
 	defer close(t.done)
 	watching, unwatch := context.WithCancel(ctx)
@@ -139,7 +137,7 @@ func (t *Term) renewIfGone(ctx context.Context) {
 	}
 }
 
-// renew is one attempt to renew the lock by one request. The lease counts from when it was sent.
+// renew is an Attempt that calls Renewal. The lease counts from the time at which the request was sent.
 func (t *Term) renew(ctx context.Context, _ bool) (refresh.Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -161,20 +159,19 @@ func (t *Term) extended(deadline time.Duration) {
 	}
 }
 
-// Lose notes a loss that Release or Resume has found, or another loss in place of the one before.
+// Lose notes a loss, or replaces the loss by one that Release or Resume has found.
 func (t *Term) Lose(loss Loss) {
 	t.ended.CompareAndSwap(0, int64(min(t.Clock.Elapsed(), t.Deadline())))
 	t.lost.Store(&loss)
 }
 
-// Fail ends the renewals of a lock that was found lost, and returns when its context has ended.
+// Fail ends the renewals because of a loss, and returns when the context has ended.
 func (t *Term) Fail(err error) {
 	t.stop(err)
 	<-t.done
 }
 
-// Release ends the context, and the renewals. It returns when no renewal is under way any more that could undo the
-// release of the lock.
+// Release ends the context and the renewals. It returns when no renewal is under way that could undo the release.
 func (t *Term) Release() {
 	t.release()
 	<-t.done
@@ -191,7 +188,7 @@ func (t *Term) Renew(ctx context.Context) error {
 	return t.State(t.refresher.Now(ctx, t.done))
 }
 
-// State returns why the lock isn't held any more, or else err.
+// State returns the loss, or fault.Released, or else err.
 func (t *Term) State(err error) error {
 	if lost := t.lost.Load(); lost != nil {
 		return lost.Err
@@ -202,13 +199,13 @@ func (t *Term) State(err error) error {
 	return err
 }
 
-// Context ends with the lease: with its loss, or fault.Released, as the cause. It also ends with Parent.
+// Context ends with the lease, and its cause is the loss or fault.Released. It also ends with Parent.
 func (t *Term) Context() context.Context { return t.ctx }
 
-// Deadline is when the lease is lost unless it is renewed before, on the clock's Elapsed.
+// Deadline is the end of the lease without another renewal, on the clock's Elapsed.
 func (t *Term) Deadline() time.Duration { return time.Duration(t.deadline.Load()) }
 
-// Seen returns what the clocks showed before the last look at the lock.
+// Seen returns a reading of the clocks from before the last look at the lock.
 func (t *Term) Seen() clock.Reading { return *t.seen.Load() }
 
 // Saw notes a look at the lock.
@@ -217,13 +214,13 @@ func (t *Term) Saw(r clock.Reading) { t.seen.Store(&r) }
 // Lost returns the loss, or nil.
 func (t *Term) Lost() *Loss { return t.lost.Load() }
 
-// Releasing reports whether the release has begun: no further renewal must be sent.
+// Releasing reports whether the release has begun. From then on no renewal must be sent.
 func (t *Term) Releasing() bool { return t.releasing.Load() }
 
 // Done is closed when the renewals have ended.
 func (t *Term) Done() <-chan struct{} { return t.done }
 
-// Left returns how long the lease lasts without another renewal, or 0.
+// Left returns how long the lease lasts without another renewal, or 0 if it is lost or released.
 func (t *Term) Left() time.Duration {
 	if t.lost.Load() != nil || t.releasing.Load() {
 		return 0
@@ -231,8 +228,8 @@ func (t *Term) Left() time.Duration {
 	return max(t.Deadline()-t.Clock.Elapsed(), 0)
 }
 
-// Times returns for how long the lease has been held, and how long it still lasts: less than nothing after the
-// deadline.
+// Times returns how long the lease has lasted, and how long it lasts without another renewal: after the deadline,
+// a negative time.
 func (t *Term) Times() (held, left time.Duration) {
 	now, until := t.Clock.Elapsed(), t.Deadline()
 	left = until - now

@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Words returns the text of an error for people, and what followed: the cause and the server first, the
-// request and its key last, without the words of Go. Errors that differ only in their keys are one.
+// Words returns an error and its consequence, for people: the cause first, the request and its key last, without
+// the words of Go's packages. It counts errors that differ only in their keys as one.
 func Words(err error, then string) string {
 	var all []explained
 	more := map[string]int{}
@@ -45,14 +45,16 @@ func Words(err error, then string) string {
 type explained struct{ cause, request string }
 
 func explain(err error) explained {
-	var e *fault.Error
+	e, _ := err.(*fault.Error)
 	switch err := err.(type) {
 	case *replock.LostError:
 		return explained{lossWords(err), text.Escape(err.Key)}
 	case *store.Error:
 		return explained{explain(err.Err).cause, fmt.Sprintf("%s %q", err.Op, err.Key)}
 	case *fault.Error:
-		e = err
+		if len(err.More) > 0 {
+			return explained{cause: Words(err, "")}
+		}
 	default:
 		return explainWrapped(err)
 	}
@@ -70,7 +72,7 @@ func explain(err error) explained {
 	return x
 }
 
-// explainWrapped explains the error that another one wraps, between the words of that.
+// explainWrapped explains the error that another one wraps, between the words of the outer one.
 func explainWrapped(err error) explained {
 	if inner := errors.Unwrap(err); inner != nil {
 		x := explain(inner)
@@ -81,7 +83,7 @@ func explainWrapped(err error) explained {
 	return explained{cause: plainCause(err)}
 }
 
-// lossWords returns what was lost and why, without the key.
+// lossWords returns the mode of a lost lock and the cause, without the key.
 func lossWords(lost *replock.LostError) string {
 	words := fmt.Sprintf("%s lock lost: %s", lost.Mode, lost.Reason)
 	if lost.Err != nil {
@@ -90,8 +92,8 @@ func lossWords(lost *replock.LostError) string {
 	return text.Escape(strings.TrimSuffix(words, ": "+replock.ErrLost.Error()))
 }
 
-// plainCause returns the text of an error without what Go's packages put before the cause, and
-// without a cause that is there again at the end.
+// plainCause returns the text of an error without the words that Go's packages put before the cause, and
+// without a class that the text repeats at its end.
 func plainCause(err error) string {
 	says := text.Error(err)
 	if class, _, ok := strings.Cut(says, ": "); ok {
