@@ -114,11 +114,11 @@ func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Targ
 	}
 	defer l.Close()
 	w := newConsole(r)
-	w.examining(l.URL)
+	w.examining(t.Place.URL)
 	report, err := l.Examine(ctx)
 	w.EndWait()
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", l.URL, err)
+		return 0, fmt.Errorf("%s: %w", t.Place.URL, err)
 	}
 	return exitCode(report), printReport(r, report, "", "")
 }

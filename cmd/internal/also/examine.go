@@ -2,7 +2,6 @@ package also
 
 import (
 	"context"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,7 +16,7 @@ const maxExamine = 30 * time.Second
 func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxExamine)
 	defer cancel()
-	report := doctor.Report{Store: l.URL, Latency: []doctor.Latency{}, Checks: []doctor.Check{}}
+	report := doctor.Report{Store: l.Place.URL, Latency: []doctor.Latency{}, Checks: []doctor.Check{}}
 	seen, err := l.look(ctx)
 	if err != nil {
 		return report, err
@@ -68,10 +67,4 @@ func verdict(findings []locking.Finding) doctor.Verdict {
 	default:
 		return doctor.Verdict{Fitness: doctor.Unfit, Summary: "unfit for locks"}
 	}
-}
-
-// Known reports whether a URL is of a kind that Parse knows.
-func Known(raw string) bool {
-	name, _, _ := strings.Cut(raw, ":")
-	return slices.ContainsFunc(schemes, func(s scheme) bool { return slices.Contains(s.names, strings.ToLower(name)) })
 }

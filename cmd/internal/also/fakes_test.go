@@ -196,14 +196,15 @@ func (r *record) kinds() (kinds []replock.EventKind) {
 // other returns the acquirer of a key, with a ttl of a minute. The lock of a key in upper case can
 // be resumed.
 func (f *fake) other(key string) *other {
-	l := Lock{Backend: f, Key: key, URL: "fake:" + key}
+	o := newOther(target(key), Request{TTL: time.Minute, Look: time.Minute, Operation: "test"})
+	o.Backend, o.Key, o.clock = f, key, f.clock
 	if key < "a" {
-		l.Backend = resumable{f}
+		o.Backend = resumable{f}
 	}
-	o := newOther(l, session.Place{URL: l.URL, Name: key}, Request{TTL: time.Minute, Look: time.Minute, Operation: "test"})
-	o.clock = f.clock
 	return o
 }
+
+func target(key string) Target { return Target{Place: session.Place{URL: "fake:" + key, Name: key}} }
 
 // tries acquires a key, and doesn't mind the events.
 func (f *fake) tries(ctx context.Context, key string, wait time.Duration) (*lease.Lease, error) {

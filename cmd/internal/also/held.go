@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// held is a lock of another system that is held and renews itself.
+// held is a lock of another system during one lease.Term.
 type held struct {
 	*other
 	*lease.Term
@@ -23,14 +23,14 @@ type held struct {
 	observe func(events.Event)
 }
 
-// hold starts to renew a lock. began is when the request that acquired it was sent.
+// hold starts to renew a lock. began is a reading from before the request that acquired it.
 func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.Event)) *held {
 	l := &held{other: o, handle: h, id: newID(), observe: observe}
 	terms := lease.Terms{
 		Schedule: o.schedule, Clock: o.clock, Sent: began.Elapsed, Seen: began, Parent: context.Background(), Drain: o.schedule.Timeout,
 		Renewal: func(ctx context.Context) error { return o.Backend.Renew(ctx, h) },
-		Watch:   l.watch, Failed: l.failed, Extended: func() { l.tell(replock.EventRefreshed, nil) },
-		Loss: l.loss, Lost: func(err error) { l.tell(replock.EventLost, err) },
+		Watch:   l.watch, Failed: l.failed, Extended: func() { l.tell(replock.EventRefreshed, 0, nil) },
+		Loss: l.loss, Lost: func(err error) { l.tell(replock.EventLost, 0, err) },
 	}
 	if w, ok := o.Backend.(locking.Watcher); ok {
 		terms.Gone = w.Watch(h)
@@ -40,32 +40,32 @@ func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.
 	return l
 }
 
-// newID returns an id as replock's locks have it: 128 random bits in hex.
+// newID returns 128 random bits in hex, as the ids of replock.
 func newID() string {
 	var id [16]byte
-	_, _ = rand.Read(id[:]) // which never fails
+	_, _ = rand.Read(id[:]) // it never fails
 	return hex.EncodeToString(id[:])
 }
 
-// loss words why the renewals have ended.
+// loss is lease.Terms' Loss.
 func (l *held) loss(expired bool, err error) lease.Loss {
 	if !expired {
 		return l.broken(err)
 	}
-	lost := &replock.LostError{Mode: replock.Exclusive, Key: l.at.URL, Reason: "it could not be renewed in time", Err: err}
-	if l.resumer == nil {
+	lost := &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: "it could not be renewed in time", Err: err}
+	if _, ok := l.Backend.(locking.Resumer); !ok {
 		lost.Reason, lost.Definite = lost.Reason+", and a lock of this kind can't be resumed", true
 	}
 	return lease.Loss{Err: lost, Definite: lost.Definite}
 }
 
-// broken words a loss that the backend has reported.
+// broken returns a loss that the backend has reported.
 func (l *held) broken(err error) lease.Loss {
-	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.at.URL, Reason: plain(err), Definite: true}, Definite: true}
+	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: plain(err), Definite: true}, Definite: true}
 }
 
-// watch renews the lock at once when the machine's clocks part: it stood still, perhaps, and
-// the guard lets the command go on only after a look at the lock.
+// watch renews the lock at once when the machine's clocks part. The machine stood still, perhaps, and
+// the guard continues the command only after a look at the lock.
 func (l *held) watch(ctx context.Context) {
 	for clock.Sleep(ctx, l.clock, clock.Tick) == nil {
 		if clock.Read(l.clock).Parted(l.Seen()) {
@@ -75,36 +75,29 @@ func (l *held) watch(ctx context.Context) {
 }
 
 func (l *held) failed(n int, gaveUp bool, err error) {
-	e := l.event(replock.EventRefreshFailed)
-	e.Failures, e.Err = n, err
-	l.observe(e)
+	l.tell(replock.EventRefreshFailed, n, err)
 	if gaveUp {
-		e.Kind = replock.EventGaveUp
-		l.observe(e)
+		l.tell(replock.EventGaveUp, n, err)
 	}
 }
 
-func (l *held) tell(kind replock.EventKind, err error) {
+func (l *held) tell(kind replock.EventKind, failures int, err error) {
 	e := l.event(kind)
-	e.Err = err
-	l.observe(e)
-}
-
-func (l *held) event(kind replock.EventKind) events.Event {
-	e := l.other.event(kind)
-	e.ID = l.id
+	e.ID, e.Failures, e.Err = l.id, failures, err
 	e.Held, e.Left = l.Times()
-	return e
+	l.observe(e)
 }
 
 // About implements lease.Owner.
 func (l *held) About() lease.About {
-	return lease.About{
-		ID: l.id, Key: l.at.URL, Operation: l.operation, Exclusive: true, Finish: l.finish, Connection: l.connection,
+	about := lease.About{ID: l.id, Key: l.Place.URL, Operation: l.request.Operation, Exclusive: true, Connection: l.connection}
+	if f, ok := l.Backend.(finisher); ok {
+		about.Finish = f.finish
 	}
+	return about
 }
 
-// Check renews the lock: a look costs as much.
+// Check renews the lock, because a look costs as much.
 func (l *held) Check(ctx context.Context) error { return l.Renew(ctx) }
 
 // connection returns the connection that the lock dies with, or nil.
@@ -115,31 +108,31 @@ func (l *held) connection() syscall.Conn {
 	return nil
 }
 
-// Free frees the lock. A lock that is lost is freed too, if it is still ours: its deadline is before its end.
+// Free frees the lock. It also frees a lost lock, which can still be ours: the deadline is before the lock's end.
 func (l *held) Free(context.Context) error {
 	err := l.free(l.handle)
 	switch lost := l.Lost(); {
 	case lost != nil && errors.Is(err, locking.ErrLost):
-		return nil // which is known
+		return nil // the loss is known
 	case lost == nil && errors.Is(err, locking.ErrLost): // since the last look
 		loss := l.broken(err)
 		l.Lose(loss)
-		l.tell(replock.EventLost, loss.Err)
+		l.tell(replock.EventLost, 0, loss.Err)
 		return loss.Err
 	case err != nil:
-		l.tell(replock.EventReleaseFailed, err)
+		l.tell(replock.EventReleaseFailed, 0, err)
 	case lost == nil:
-		l.tell(replock.EventReleased, nil)
+		l.tell(replock.EventReleased, 0, nil)
 	}
 	return err
 }
 
-// Again acquires the lock again if no other holder can have had it.
+// Again acquires the lock again, if no other holder can have had it since.
 func (l *held) Again(ctx context.Context) (lease.Owner, error) {
 	var began clock.Reading
 	err := l.try(ctx, func(ctx context.Context) error {
 		began = clock.Read(l.clock)
-		return l.resumer.Resume(ctx, l.handle)
+		return l.Backend.(locking.Resumer).Resume(ctx, l.handle)
 	})
 	if errors.Is(err, locking.ErrLost) {
 		loss := l.broken(err)
@@ -152,5 +145,5 @@ func (l *held) Again(ctx context.Context) (lease.Owner, error) {
 	return l.hold(l.handle, began, l.observe), nil
 }
 
-// Resumed tells of it.
-func (l *held) Resumed() { l.tell(replock.EventResumed, nil) }
+// Resumed implements lease.Owner.
+func (l *held) Resumed() { l.tell(replock.EventResumed, 0, nil) }

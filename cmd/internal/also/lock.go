@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -14,28 +15,22 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Lock is a lock of another system: a backend and a key of it.
+// Lock is a lock of another system.
 type Lock struct {
+	Target
 	Backend locking.Backend
 	Key     string
-	URL     string // without credentials
-	secret  string // the file with the password, if the URL or a variable names one
-	files   bool   // the backend asks no server, and bounds its waits itself
-
-	finish func(success bool)
-	listen func(record func(event any)) // nil: the system's specification has no records
-	close  func() error
 }
 
 // Close ends the connections of the backend.
 func (l Lock) Close() error {
-	if l.close == nil {
-		return nil
+	if c, ok := l.Backend.(io.Closer); ok {
+		return c.Close()
 	}
-	return l.close()
+	return nil
 }
 
-// maxInspect bounds a look at who holds a lock.
+// maxInspect bounds an inspection.
 const maxInspect = 5 * time.Second
 
 // Inspect returns the holder of the lock as status shows it, or nil if the lock is free.
@@ -58,7 +53,7 @@ func (l Lock) look(ctx context.Context) (*locking.Info, error) {
 	return inspector.Inspect(ctx, l.Key)
 }
 
-// Status returns the lock as that of a repository, or nothing if it is free.
+// Status returns the lock as replock.Locker.Status does, or nothing if it is free.
 func (l Lock) Status(ctx context.Context) ([]replock.Info, error) {
 	info, err := l.Inspect(ctx)
 	if info == nil || err != nil {
@@ -78,8 +73,8 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	info := l.info(seen)
 	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
-		// A holder's own id outlasts its renewals, and its file has their time. A revision doesn't, and servers
-		// tell that time anew each time.
+		// A holder's own id stays the same when it renews the lock, but the time in its file changes. A revision
+		// changes itself, and servers report another time with each answer.
 		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
 		return b.ID == info.ID && b.Key() == info.Key() && !renewed
 	})
@@ -92,7 +87,7 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	breaker, ok := l.Backend.(locking.Breaker)
 	if !ok {
-		return nil, fmt.Errorf("%s: a lock of this kind can't be broken", l.URL)
+		return nil, fmt.Errorf("%s: a lock of this kind can't be broken", l.Place.URL)
 	}
 	done, err := breaker.Break(ctx, seen, opts.Stale)
 	if !done && err == nil {
@@ -102,14 +97,14 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	return []replock.Broken{broken}, err
 }
 
-// maxText bounds a text of another program, as replock.Info does.
+// maxText bounds a text that another program wrote, as in replock.Info.
 const maxText = 1 << 10
 
-// info describes a holder as that of a repository's lock. Its id is the holder's own, else the revision.
+// info describes a lock as replock does. Its id is the holder's own, or else the revision.
 func (l Lock) info(i *locking.Info) replock.Info {
 	now := clock.System{}.Now()
 	info := replock.Info{
-		Mode: replock.Exclusive, Keys: []string{l.URL}, ID: cmp.Or(i.Request, i.Revision), Holder: holder(i),
+		Mode: replock.Exclusive, Keys: []string{l.Place.URL}, ID: cmp.Or(i.Request, i.Revision), Holder: holder(i),
 		User: text.Cut(i.Actor, maxText), Operation: text.Cut(i.Intent, maxText),
 		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Trouble,
 	}
@@ -124,13 +119,12 @@ func (l Lock) info(i *locking.Info) replock.Info {
 		info.Verdict = replock.Unreadable
 	case i.Stale:
 		info.Verdict = replock.Stale
-		info.ProcessGone = i.TTL == 0 // such a lock ends with its process alone
+		info.ProcessGone = i.TTL == 0 // without a ttl, only the end of its process makes a lock stale
 	}
 	return info
 }
 
-// holder names the machine and the process of a holder, and before them the program if no other field
-// describes it.
+// holder names the machine and the process of a holder, and first the program if it has no id of its own.
 func holder(i *locking.Info) string {
 	s := i.Holder
 	switch {

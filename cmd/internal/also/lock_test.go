@@ -223,7 +223,7 @@ func TestPasswordFileOfAll(t *testing.T) {
 			_, err := NewSet(nil, targets, Request{TTL: time.Minute, Look: time.Minute}).Acquire(ended, r.observe)
 			assert.Is(t, err, context.Canceled)
 			assert.Equal(t, len(r.of(events.PasswordExposed)), want, "%s with mode %o", url, mode)
-			l := Lock{Backend: &shelf{}, secret: targets[0].secret}
+			l := Lock{Backend: &shelf{}, Target: targets[0]}
 			report, err := l.Examine(t.Context())
 			assert.OK(t, err)
 			assert.Equal(t, len(report.Checks), 1+want, "doctor's checks of %s with mode %o", url, mode)
@@ -260,7 +260,7 @@ func TestVerdicts(t *testing.T) {
 		{"stale by its process", locking.Info{Host: "vm", Stale: true}, replock.Stale, true, "on vm"},
 		{"unreadable", locking.Info{Trouble: "it is cut off", Stale: true}, replock.Unreadable, false, ""},
 	} {
-		got, err := Lock{Backend: &shelf{info: &c.info}, URL: "fake:k"}.Inspect(t.Context())
+		got, err := Lock{Backend: &shelf{info: &c.info}, Target: target("k")}.Inspect(t.Context())
 		assert.That(t, err == nil && got.Verdict == c.verdict && got.ProcessGone == c.gone && got.Holder == c.holder && got.Why == c.info.Trouble && got.Key() == "fake:k",
 			"%s: %+v, %v", c.name, got, err)
 	}
@@ -304,7 +304,7 @@ func TestBreakChooses(t *testing.T) {
 		{"none was shown", live, replock.BreakOptions{Shown: []replock.Broken{}}, nil},
 	} {
 		s := &shelf{info: c.info}
-		got, err := Lock{Backend: s, URL: "fake:k"}.Break(t.Context(), c.opts)
+		got, err := Lock{Backend: s, Target: target("k")}.Break(t.Context(), c.opts)
 		assert.That(t, err == nil && slices.Equal(s.broken, c.want) && (len(got) == 1) == (c.want != nil || c.opts.DryRun),
 			"%s: %v, %v, %v", c.name, got, err, s.broken)
 	}
@@ -334,7 +334,7 @@ func TestExamine(t *testing.T) {
 		{[]locking.Finding{doubtful, good}, doctor.Fit, []doctor.Result{doctor.OK, doctor.Warn, doctor.OK}},
 		{[]locking.Finding{bad, doubtful}, doctor.Unfit, []doctor.Result{doctor.OK, doctor.Fail, doctor.Warn}},
 	} {
-		report, err := Lock{Backend: &shelf{findings: c.findings}, URL: "fake:k"}.Examine(t.Context())
+		report, err := Lock{Backend: &shelf{findings: c.findings}, Target: target("k")}.Examine(t.Context())
 		var results []doctor.Result
 		for _, check := range report.Checks {
 			results = append(results, check.Result)

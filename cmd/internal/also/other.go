@@ -21,43 +21,61 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// other acquires one lock of another system.
+// other acquires one lock of another system. It opens the system at the first try, so that an error of
+// opening is an error of the acquire.
 type other struct {
 	Lock
-	at        session.Place
-	operation string
-	ttl       time.Duration
-	clock     clock.Clock
-	schedule  refresh.Schedule
-	resumer   locking.Resumer // nil: its locks can't be resumed
-	heard     atomic.Bool     // the system has answered
+	request  Request
+	clock    clock.Clock
+	schedule refresh.Schedule
+	heard    atomic.Bool // the system has answered
 }
 
-// newOther doesn't ask the other system anything.
-func newOther(l Lock, at session.Place, r Request) *other {
-	o := &other{Lock: l, at: at, operation: r.Operation, ttl: r.TTL, clock: clock.System{}}
-	o.schedule = refresh.ForTTL(r.TTL).Every(min(r.TTL/3, r.Look, maxInterval)) // a renewal is the look, too
-	o.resumer, _ = l.Backend.(locking.Resumer)
+func newOther(t Target, r Request) *other {
+	r.TTL = t.TTL(r)
+	o := &other{Lock: Lock{Target: t}, request: r, clock: clock.System{}}
+	o.schedule = refresh.ForTTL(r.TTL).Every(min(r.TTL/3, r.Look, maxInterval)) // a renewal is a look, too
 	return o
 }
 
 // maxInterval is the longest interval of heartbeats that tower-fleet allows (section 5.2).
 const maxInterval = 30 * time.Second
 
-func (o *other) place() session.Place { return o.at }
+func (o *other) place() session.Place { return o.Place }
 
 func (o *other) flush(context.Context) {} // observe has got all events
 
-// answered reports whether the system has answered a request to lock: another holder can have
-// the lock then, though the system was silent since.
+// answered reports whether the system has answered a request to lock. Then another holder can have
+// the lock, even if the system has been silent since.
 func (o *other) answered() bool { return o.heard.Load() }
+
+// open opens the system.
+func (o *other) open(observe func(events.Event)) error {
+	r := o.request
+	r.created = func(string) { observe(o.event(events.DirectoryCreated)) }
+	r.record = func(record any) { observe(events.Event{Place: o.Place.URL, Record: record}) }
+	l, err := o.Open(r)
+	if err != nil {
+		return err
+	}
+	if exposed(l.secret) {
+		observe(o.event(events.PasswordExposed))
+	}
+	o.Lock = l
+	return nil
+}
 
 // poll is the pause between two tries while the lock is held.
 const poll = time.Second
 
-// acquire tries until the lock is held by us, or wait is over.
+// acquire tries until it holds the lock, or wait is over.
 func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
-	start, last, observe := o.clock.Elapsed(), "", o.recorded(observe)
+	if o.Backend == nil {
+		if err := o.open(observe); err != nil {
+			return nil, err
+		}
+	}
+	start, last := o.clock.Elapsed(), ""
 	for {
 		lock, err := o.tryLock(ctx, observe)
 		if lock != nil || err != nil {
@@ -83,21 +101,6 @@ func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(ev
 	}
 }
 
-// specified are the events that the records of a system's own specification have.
-var specified = []replock.EventKind{replock.EventAcquired, replock.EventGaveUp, replock.EventReleased, replock.EventReleaseFailed}
-
-// recorded passes the records of the system's own specification to observe, too.
-func (o *other) recorded(observe func(events.Event)) func(events.Event) {
-	if o.listen == nil {
-		return observe
-	}
-	o.listen(func(record any) { observe(events.Event{Place: o.at.URL, Record: record}) })
-	return func(e events.Event) {
-		e.Recorded = slices.Contains(specified, e.Kind)
-		observe(e)
-	}
-}
-
 // tryLock returns nil if another holder has the lock.
 func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease.Lease, error) {
 	var began clock.Reading
@@ -105,36 +108,35 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 	ok := false
 	err := o.try(ctx, func(ctx context.Context) (err error) {
 		began = clock.Read(o.clock)
-		handle, ok, err = o.Backend.TryLock(ctx, o.Key, o.ttl)
+		handle, ok, err = o.Backend.TryLock(ctx, o.Key, o.request.TTL)
 		if !errors.Is(err, locking.ErrUnreachable) {
 			o.heard.Store(true)
 		}
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.at.URL, err)
+		return nil, fmt.Errorf("%s: %w", o.Place.URL, err)
 	}
 	if !ok {
 		return nil, nil
 	}
 	if took := o.clock.Elapsed() - began.Elapsed; took >= o.schedule.Deadline {
-		err := fmt.Errorf("%s: to acquire it took longer than its ttl of %v: choose a longer --ttl", o.at.URL, o.ttl)
+		err := fmt.Errorf("%s: acquiring it took longer than its ttl of %v: choose a longer --ttl", o.Place.URL, o.request.TTL)
 		if failed := o.free(handle); failed != nil && !errors.Is(failed, locking.ErrLost) {
 			err = fmt.Errorf("%w; and it could not be released: %w", err, failed)
 		}
 		return nil, err
 	}
 	lock := o.hold(handle, began, observe)
-	lock.tell(replock.EventAcquired, nil)
+	lock.tell(replock.EventAcquired, 0, nil)
 	return lease.Hold(lock), nil
 }
 
-// maxTry bounds try for a long ttl: a person must learn within 15 s that a server is silent.
+// maxTry bounds try, because a person must learn within 15 s that a server is silent.
 const maxTry = 15 * time.Second
 
-// try sends a request again until the system answers. A short ttl leaves it half of that. For
-// files there is nobody to be silent: to acquire one of their locks takes a second or two in which
-// others are watched, and a machine that stands still meanwhile must not end it.
+// try sends a request again until the system answers, for half of the ttl at most. A lock of files has no
+// such bound: to acquire it takes a second or two, and must not fail if the machine stands still meanwhile.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
 	if o.files {
 		return send(ctx)
@@ -151,19 +153,19 @@ func (o *other) try(ctx context.Context, send func(context.Context) error) error
 	return err
 }
 
-// free releases the lock of a handle, whatever has ended.
+// free releases the lock of a handle, even after the end of every context.
 func (o *other) free(h locking.Handle) error {
 	return o.try(context.Background(), func(ctx context.Context) error { return o.Backend.Release(ctx, h) })
 }
 
-// holder describes who has the lock, as far as can be found out.
+// holder describes the lock's holder, as far as the system knows it.
 func (o *other) holder(ctx context.Context) replock.Info {
 	found, err := o.Inspect(ctx)
 	if found != nil {
 		return *found
 	}
-	unknown := replock.Info{Mode: replock.Exclusive, Keys: []string{o.at.URL}}
-	if err != nil { // or it has been released since
+	unknown := replock.Info{Mode: replock.Exclusive, Keys: []string{o.Place.URL}}
+	if err != nil { // else the lock was just released
 		unknown.Why = plain(err)
 	}
 	return unknown
@@ -174,18 +176,28 @@ func (o *other) refused(info replock.Info, waited time.Duration, why error) erro
 	if waited < poll/2 {
 		waited = 0 // one try
 	}
-	return session.HeldError{Place: o.at, HeldError: &replock.HeldError{
+	return session.HeldError{Place: o.Place, HeldError: &replock.HeldError{
 		Mode: replock.Exclusive, Holders: []replock.Info{info}, Waited: waited, Err: why,
 	}}
 }
 
+// finisher is a backend that stores the result of the work. It also records the events of a lock, as its own
+// specification demands.
+type finisher interface{ finish(success bool) }
+
+// specified are the events that a finisher records itself.
+var specified = []replock.EventKind{replock.EventAcquired, replock.EventGaveUp, replock.EventReleased, replock.EventReleaseFailed}
+
 func (o *other) event(kind replock.EventKind) events.Event {
-	return events.Event{Place: o.at.URL, TTL: o.ttl, Event: replock.Event{
-		Kind: kind, Time: o.clock.Now(), Name: o.at.Name, Mode: replock.Exclusive, Operation: o.operation, Key: o.at.URL,
-	}}
+	_, records := o.Backend.(finisher)
+	return events.Event{
+		Place: o.Place.URL, TTL: o.request.TTL, Recorded: records && slices.Contains(specified, kind), Event: replock.Event{
+			Kind: kind, Time: o.clock.Now(), Name: o.Place.Name, Mode: replock.Exclusive, Operation: o.request.Operation, Key: o.Place.URL,
+		},
+	}
 }
 
-// plain is the text of an error without that of a sentinel that the message around it has.
+// plain returns the text of an error without the words of locking.ErrLost, which the message around it has.
 func plain(err error) string {
 	return cmp.Or(strings.TrimPrefix(err.Error(), locking.ErrLost.Error()+": "), err.Error())
 }

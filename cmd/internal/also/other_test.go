@@ -15,7 +15,6 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
 	"github.com/repolock/repolock/replock"
@@ -231,7 +230,7 @@ func TestLook(t *testing.T) {
 		{time.Minute, time.Minute, 20 * time.Second},
 		{time.Hour, time.Hour, 30 * time.Second},
 	} {
-		s := newOther(Lock{Backend: memory.New(leapclock.New())}, session.Place{}, Request{TTL: c.ttl, Look: c.look}).schedule
+		s := newOther(Target{}, Request{TTL: c.ttl, Look: c.look}).schedule
 		last := s.Interval + time.Duration(s.Failures)*s.Failure
 		assert.That(t, s.Interval == c.want && s.Deadline-last <= time.Duration(s.Failures) && last <= s.Deadline, "%+v: %+v", c, s)
 	}
@@ -482,13 +481,21 @@ func TestReleaseOfABrokenLock(t *testing.T) {
 	})
 }
 
+// finishing is a fake that stores the results of the work.
+type finishing struct {
+	*fake
+	results *[]bool
+}
+
+func (f finishing) finish(success bool) { *f.results = append(*f.results, success) }
+
 // TestFinish: the result of the work reaches each lock of a set that stores it.
 func TestFinish(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		var got []bool
 		s := f.set(0, "abc")
 		for _, m := range []member{s.members[0], s.members[2]} {
-			m.(*other).finish = func(success bool) { got = append(got, success) }
+			m.(*other).Backend = finishing{f, &got}
 		}
 		l, err := s.Acquire(t.Context(), (&record{}).observe)
 		assert.OK(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
@@ -20,15 +21,59 @@ type scheme struct {
 	names   []string // before the colon, in lower case
 	example string
 	parse   func(raw string) (Target, error)
+	// held is advice about a lock that another holder has, and stale about one that stays although it is stale.
+	held, stale string
 }
 
-// schemes are all kinds, in the order in which locks of different kinds are tried.
+const (
+	expires = "--wait 1h waits until it is done; a crashed holder's lock expires by itself"
+	freed   = "--wait 1h waits until it is done; the server frees a crashed holder's lock"
+)
+
+// schemes are all kinds, in the order in which a set tries their locks.
 var schemes = []scheme{
-	{[]string{"repo"}, "repo:URL#NAME", parseRepository},
-	{[]string{"redis", "rediss"}, "redis://HOST/DB?key=KEY", parseRedis},
-	{[]string{"postgres", "postgresql"}, "postgres://HOST/DATABASE?key=KEY", parsePostgres},
-	{[]string{"tower-fleet"}, "tower-fleet:DIR/NAME", parseTowerFleet},
-	{[]string{"beads"}, "beads:DIR", parseBeads},
+	{[]string{"repo"}, "repo:URL#NAME", parseRepository, expires, expires},
+	{[]string{"redis", "rediss"}, "redis://HOST/DB?key=KEY", parseRedis, expires, expires},
+	{[]string{"postgres", "postgresql"}, "postgres://HOST/DATABASE?key=KEY", parsePostgres, freed, freed},
+	{
+		[]string{"tower-fleet"}, "tower-fleet:DIR/NAME", parseTowerFleet,
+		"--wait 1h waits until it is done; a crashed holder's lock is stale after its ttl, and --force-lock steals it then",
+		"if its holder no longer runs, --force-lock steals it",
+	},
+	{
+		[]string{"beads"}, "beads:DIR", parseBeads,
+		"--wait 1h waits until it is done; the lock is free as soon as its process ends, if that runs on this machine",
+		"this file system has no flock, so a stale lock stays: repolock break-lock --dead --also URL",
+	},
+}
+
+// kind returns the scheme of a URL and its index, or -1.
+func kind(raw string) (scheme, int) {
+	name, _, _ := strings.Cut(raw, ":")
+	i := slices.IndexFunc(schemes, func(s scheme) bool { return slices.Contains(s.names, strings.ToLower(name)) })
+	if i < 0 {
+		return scheme{}, i
+	}
+	return schemes[i], i
+}
+
+// Known reports whether the scheme of a URL is one of --also.
+func Known(raw string) bool {
+	_, i := kind(raw)
+	return i >= 0
+}
+
+// Hint returns advice about a lock that another holder has.
+func Hint(url string, h replock.Info) string {
+	s, _ := kind(url)
+	advice := s.held
+	switch h.Verdict {
+	case replock.Unreadable:
+		advice = "if no operation is running, run repolock break-lock --also URL"
+	case replock.Stale:
+		advice = s.stale
+	}
+	return strings.Replace(advice, "URL", url, 1)
 }
 
 // Examples returns a URL of each kind, for people.
@@ -39,7 +84,7 @@ func Examples() (all []string) {
 	return all
 }
 
-// Prefixes returns what a URL of each kind begins with, for completion.
+// Prefixes returns the beginning of a URL of each kind, for completion.
 func Prefixes() (all []string) {
 	for _, s := range schemes {
 		all = append(all, s.example[:strings.IndexFunc(s.example, unicode.IsUpper)])
@@ -47,21 +92,26 @@ func Prefixes() (all []string) {
 	return all
 }
 
-// Target is a lock that a URL names. It needs no connection.
+// Target is a lock that a URL names.
 type Target struct {
 	Place session.Place
-	// identity is the same for URLs that name one lock. It sorts by kind.
+	// identity is the same for all URLs of one lock. It sorts by kind.
 	identity string
-	// ttl is that of the kind's own specification, for a lock whose user names none. 0 is Request.TTL.
+	// ttl is the default ttl of the kind's own specification. 0 is Request.TTL.
 	ttl time.Duration
 	// secret is the file with the password, if the URL or a variable names one.
 	secret string
-	// open returns the lock of another system. It is nil for a repository.
-	open func(Request) (Lock, error)
+	// backend returns the backend and the key of another system's lock. It is nil for a repository.
+	backend func(Request) (locking.Backend, string, error)
+	// files is set if the backend asks no server, and bounds its waits itself.
+	files bool
 }
 
 // Repository reports whether the lock is a repository's, by the protocol of package replock.
-func (t Target) Repository() bool { return t.open == nil }
+func (t Target) Repository() bool { return t.backend == nil }
+
+// Is reports whether the lock is the repository's lock at a place.
+func (t Target) Is(p session.Place) bool { return t.Repository() && t.Place.Lock() == p.Lock() }
 
 // TTL returns the ttl of the lock.
 func (t Target) TTL(r Request) time.Duration {
@@ -71,7 +121,46 @@ func (t Target) TTL(r Request) time.Duration {
 	return r.TTL
 }
 
-// Parse parses URLs, and returns their locks in the order in which they are tried. It refuses
+// Open returns the lock of another system. It makes no connection.
+func (t Target) Open(r Request) (Lock, error) {
+	backend, key, err := t.backend(r)
+	return Lock{Target: t, Backend: backend, Key: key}, err
+}
+
+// Request is common to all locks of a set.
+type Request struct {
+	TTL, Look time.Duration
+	// DefaultTTL means that the user chose no TTL.
+	DefaultTTL bool
+	Wait       time.Duration
+	// Settle is the time for which the set holds all its locks before Acquire returns.
+	Settle    time.Duration
+	Operation string
+	Version   string // of this program
+	// Metadata is stored in a tower-fleet lock.
+	Metadata map[string]string
+	// Force steals a stale tower-fleet lock.
+	Force bool
+	// Purpose is Hold, unless no lock is acquired: then nothing is created.
+	Purpose Purpose
+	// Repository returns the acquirer of a repository's lock.
+	Repository func(session.Place) *session.Repository
+
+	created func(dir string) // called if the lock's directory was created
+	record  func(any)        // gets the records of the system's own specification
+}
+
+// Purpose is the reason to open another system.
+type Purpose int
+
+// The purposes.
+const (
+	Hold  Purpose = iota
+	Look          // inspect a lock
+	Break         // a lock
+)
+
+// Parse parses URLs, and returns their locks in the order in which a set tries them. It refuses
 // a lock that is named twice.
 func Parse(urls []string) ([]Target, error) {
 	var all []Target
@@ -90,27 +179,25 @@ func Parse(urls []string) ([]Target, error) {
 }
 
 func parse(raw string) (Target, error) {
-	name, _, _ := strings.Cut(raw, ":")
-	for i, s := range schemes {
-		if !slices.Contains(s.names, strings.ToLower(name)) {
-			continue
-		}
-		t, err := s.parse(raw)
-		if err != nil {
-			return t, fmt.Errorf("--also: %s", text.Error(err))
-		}
-		t.identity = fmt.Sprintf("%d %s", i, t.Place.Lock())
-		return t, nil
+	s, i := kind(raw)
+	if i < 0 {
+		name, _, _ := strings.Cut(raw, ":") // the rest can be a secret
+		return Target{}, fmt.Errorf("--also %.20q: no such kind of lock; there are %s", name, strings.Join(Examples(), ", "))
 	}
-	// The rest can be a secret.
-	return Target{}, fmt.Errorf("--also %.20q: no such kind of lock; there are %s", name, strings.Join(Examples(), ", "))
+	t, err := s.parse(raw)
+	if err != nil {
+		return t, fmt.Errorf("--also: %s", text.Error(err))
+	}
+	t.identity = fmt.Sprintf("%d %s", i, t.Place.Lock())
+	return t, nil
 }
 
-// parseRepository parses repo:URL#NAME.
+// parseRepository parses repo:URL#NAME. The name is behind the last #.
 func parseRepository(raw string) (t Target, err error) {
-	_, rest, _ := strings.Cut(raw, ":")
-	repo, name, ok := cutLast(rest, "#")
-	if !ok || name == "" || name == "repository" {
+	_, repo, _ := strings.Cut(raw, ":")
+	i := max(strings.LastIndex(repo, "#"), 0)
+	repo, name := repo[:i], strings.TrimPrefix(repo[i:], "#")
+	if repo == "" || name == "" || name == "repository" {
 		return t, errors.New("repo: needs the name of a lock behind a #: repo:URL#NAME; for the own lock of another repository put repolock run --exclusive --repo URL -- around the command")
 	}
 	if err := replock.CheckName(name); err != nil {
@@ -122,17 +209,4 @@ func parseRepository(raw string) (t Target, err error) {
 	p := session.Place{Repo: repo, Name: name}
 	p.URL = "repo:" + p.Where() + "#" + name
 	return Target{Place: p}, nil
-}
-
-// Is reports whether the lock is a repository's at a place.
-func (t Target) Is(p session.Place) bool {
-	return t.Repository() && t.Place.Lock() == p.Lock()
-}
-
-func cutLast(s, sep string) (before, after string, ok bool) {
-	i := strings.LastIndex(s, sep)
-	if i < 0 {
-		return s, "", false
-	}
-	return s[:i], s[i+len(sep):], true
 }

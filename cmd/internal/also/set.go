@@ -1,8 +1,14 @@
+// Package also acquires the locks of --also: locks of other systems, and of further repositories.
+//
+// A Set acquires all its locks or none. It tries them in the order of their URLs, whatever the order in which
+// the user names them. It holds no lock while it waits: it waits for the lock that was refused, and then tries
+// the others. So two sets never wait for each other, and neither do a set and another program.
 package also
 
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -22,8 +28,32 @@ type member interface {
 	// acquire tries once if wait is 0. It returns a replock.HeldError or a session.HeldError
 	// if another holder has the lock.
 	acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error)
-	flush(ctx context.Context)
-	answered() bool
+	flush(ctx context.Context) // as of session.Locker
+	answered() bool            // as of session.Locker
+}
+
+// repository acquires a repository's lock.
+type repository struct {
+	*session.Repository
+	at session.Place // zero for the first
+}
+
+func (m *repository) place() session.Place      { return m.at }
+func (m *repository) flush(ctx context.Context) { m.Flush(ctx) }
+func (m *repository) answered() bool            { return m.Answered() }
+
+func (m *repository) acquire(ctx context.Context, wait time.Duration, observe func(events.Event)) (*lease.Lease, error) {
+	m.Wait = wait
+	lock, err := m.Lease(ctx, func(e events.Event) {
+		if m.at.URL != "" {
+			e.Place, e.Event.Name = m.at.URL, m.at.Name
+		}
+		observe(e)
+	})
+	if err != nil && m.at.URL != "" {
+		err = fmt.Errorf("%s: %w", m.at.URL, err)
+	}
+	return lock, err
 }
 
 // Set acquires several locks, all or none. It is a session.Locker.
@@ -33,22 +63,39 @@ type Set struct {
 	settle  time.Duration
 	look    time.Duration // the longest time between two looks at a lock
 	clock   clock.Clock
-	failed  member // the one that was refused, or failed, last
+	failed  member // the last one that was refused, or failed
 	held    bool   // Acquire has held all locks
 }
 
-// Flush waits until observe has got all events.
+// NewSet returns the set of a repository's lock, unless first is nil, and of the targets, in the order of Parse.
+// Connections last as long as this process.
+func NewSet(first *session.Repository, targets []Target, r Request) *Set {
+	s := &Set{wait: r.Wait, settle: r.Settle, look: r.Look, clock: clock.System{}}
+	if first != nil {
+		s.members = append(s.members, &repository{Repository: first})
+	}
+	for _, t := range targets {
+		if t.Repository() {
+			s.members = append(s.members, &repository{r.Repository(t.Place), t.Place})
+		} else {
+			s.members = append(s.members, newOther(t, r))
+		}
+	}
+	return s
+}
+
+// Flush implements session.Locker.
 func (s *Set) Flush(ctx context.Context) {
 	for _, m := range s.members {
 		m.flush(ctx)
 	}
 }
 
-// Answered reports whether the system that ended Acquire has answered. All have if a lock was
-// lost in the time of settle.
+// Answered reports whether the system that ended Acquire has answered. If a lock was lost during settle, all
+// have.
 func (s *Set) Answered() bool { return s.held || s.failed != nil && s.failed.answered() }
 
-// Acquire is session.Locker's.
+// Acquire implements session.Locker.
 func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (*lease.Set, error) {
 	start := s.clock.Elapsed()
 	for first, n := s.members[0], 1; ; n++ {
@@ -61,19 +108,19 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (*lease.S
 		if !errors.Is(err, replock.ErrHeld) || s.left(start) == 0 || ctx.Err() != nil {
 			return nil, s.report(refused, err, s.clock.Elapsed()-start, observe)
 		}
-		if n > 1 { // a set that wants the same must not do the same at the same time
+		if n > 1 { // two sets that want the same locks must not stay in step
 			pause := rand.N(min(time.Duration(n)*100*time.Millisecond, 2*time.Second))
 			_ = clock.Sleep(ctx, s.clock, min(pause, s.left(start)))
 		}
 	}
 }
 
-// settled returns the lock when work that had begun before it was held has had its time to end,
-// and the lock is still held: one of the locks can have been lost while others were acquired.
+// settled waits for --settle, in which older work ends. Then it returns the lock, unless a part of it was lost
+// since it was acquired.
 func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	looking, blink := context.WithCancel(ctx) // without a cause that looks like the loss of each lock
+	looking, blink := context.WithCancel(ctx) // its cause must not look like the loss of each lock
 	defer blink()
 	held := lock.Context()
 	defer context.AfterFunc(held, func() {
@@ -84,7 +131,7 @@ func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) 
 		_ = clock.Sleep(waiting, s.clock, s.settle)
 	}
 	if s.settle > 0 || s.clock.Elapsed()-lock.Seen().Elapsed > s.look {
-		_ = lock.Check(looking) // the work that has ended can have removed a lock
+		_ = lock.Check(looking) // the older work can have removed a lock
 	}
 	if lost := lock.Lost(); lost != nil {
 		cancel(lost.Err)
@@ -96,7 +143,7 @@ func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) 
 	return nil, context.Cause(waiting)
 }
 
-// left returns how much of the wait is left.
+// left returns the rest of the wait.
 func (s *Set) left(start time.Duration) time.Duration {
 	if s.wait == replock.Forever {
 		return s.wait
@@ -104,10 +151,10 @@ func (s *Set) left(start time.Duration) time.Duration {
 	return max(s.wait-(s.clock.Elapsed()-start), 0)
 }
 
-// take acquires all locks: at first one, for which it can wait because it holds no other, and
-// then the others, without waiting. If one is refused it releases those that it has, the last
-// one first. After a silent system it asks the others, too: a command can run without its locks
-// if a system is silent, but not beside a holder that another one knows.
+// take acquires all locks: first the one for which it can wait, because it holds no other yet, and
+// then the others, without a wait. If one is refused it releases the locks that it holds, the last
+// one first. After a silent system it asks the others, too. A command can run without its locks
+// if a system is silent, but not if another system knows a holder.
 func (s *Set) take(ctx context.Context, first member, wait time.Duration, observe func(events.Event)) (locks []*lease.Lease, refused member, err error) {
 	locks = make([]*lease.Lease, len(s.members))
 	var taken []*lease.Lease
@@ -143,8 +190,8 @@ func (s *Set) take(ctx context.Context, first member, wait time.Duration, observ
 	return locks, nil, nil
 }
 
-// twice returns an error if one of the locks that were taken is the one that was refused: two
-// URLs can be one lock in ways that they don't show.
+// twice returns an error if one of the acquired locks is the refused one: two URLs can name one lock in
+// ways that Parse doesn't see.
 func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed error) error {
 	var held *replock.HeldError
 	if !errors.As(failed, &held) {
@@ -172,14 +219,14 @@ func revision(ctx context.Context, l *lease.Lease) string {
 	return ""
 }
 
-// inOrder waits until the events so far have been observed: those of one lock come before those of the next one.
+// inOrder waits until the events so far have been observed, so that the next lock's events come later.
 func (s *Set) inOrder() {
 	ctx, cancel := context.WithTimeout(context.Background(), lease.Patience)
 	defer cancel()
 	s.Flush(ctx)
 }
 
-// quiet drops the events of a refusal: the wait can go on, and report says how it ended.
+// quiet drops the events of a refusal: report sends one when the wait is over.
 func quiet(observe func(events.Event)) func(events.Event) {
 	return func(e events.Event) {
 		if e.Kind != replock.EventBlocked {
@@ -188,7 +235,7 @@ func quiet(observe func(events.Event)) func(events.Event) {
 	}
 }
 
-// report returns the error of a refusal with the place of its lock, after its event.
+// report sends the event of a refusal, and returns its error with the place of the lock.
 func (s *Set) report(m member, err error, waited time.Duration, observe func(events.Event)) error {
 	at, held := m.place(), (*replock.HeldError)(nil)
 	if !errors.As(err, &held) {

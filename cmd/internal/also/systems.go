@@ -1,45 +1,107 @@
 package also
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
+	"runtime"
+	"sync/atomic"
 
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/beads"
+	"github.com/repolock/repolock/locking/postgres"
+	"github.com/repolock/repolock/locking/redis"
 	"github.com/repolock/repolock/locking/towerfleet"
 )
+
+func parseRedis(raw string) (Target, error) {
+	t, err := redis.Parse(raw)
+	return Target{
+		Place:  session.Place{URL: t.String(), Name: t.Key, Identity: t.Identity()},
+		secret: t.PasswordFile,
+		backend: func(r Request) (locking.Backend, string, error) {
+			b, err := redis.Open(t, redis.Options{Holder: r.Operation, Version: r.Version})
+			return b, t.Key, err
+		},
+	}, err
+}
+
+func parsePostgres(raw string) (Target, error) {
+	t, err := postgres.Parse(raw)
+	lock := postgres.Target{Host: t.Host, Port: t.Port, Database: t.Database, Key: t.Key} // the same for all users
+	return Target{
+		Place:  session.Place{URL: t.String(), Name: t.Key, Identity: lock.String()},
+		secret: cmp.Or(t.Passfile, os.Getenv("PGPASSFILE")),
+		backend: func(Request) (locking.Backend, string, error) {
+			b, err := postgres.Open(t)
+			return b, t.Key, err
+		},
+	}, err
+}
+
+// exposed reports whether all users of this machine can read a file.
+func exposed(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o004 != 0
+}
 
 func parseTowerFleet(raw string) (Target, error) {
 	t, err := towerfleet.Parse(raw)
 	return Target{
 		Place: session.Place{URL: t.String(), Name: t.Name, Identity: "tower-fleet " + resolve(t.Dir) + "/" + t.Name},
 		ttl:   towerfleet.DefaultTTL,
-		open: func(r Request) (l Lock, err error) {
-			f := &fleet{step: r.Operation}
-			f.Backend, err = towerfleet.New(t.Dir, towerfleet.Options{
+		files: true,
+		backend: func(r Request) (locking.Backend, string, error) {
+			metadata := map[string]any{}
+			for k, v := range r.Metadata {
+				metadata[k] = v
+			}
+			b, err := towerfleet.New(t.Dir, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
-				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: f.audit, Metadata: metadata(r.Metadata),
-				Created: func(string) {
-					if r.created != nil {
-						r.created()
-					}
-				},
+				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: r.record, Metadata: metadata, Created: r.created,
 			})
-			return Lock{Backend: f, Key: t.Name, files: true, finish: f.finish, listen: f.listen}, err
+			return &fleet{Backend: b, step: r.Operation}, t.Name, err
 		},
 	}, err
 }
+
+// mode returns the mode of the intent. To look creates no directory, and neither does to break a lock.
+func mode(dir string, p Purpose) towerfleet.Mode {
+	_, err := os.Stat(dir)
+	if p == Look || p == Break && errors.Is(err, fs.ErrNotExist) {
+		return towerfleet.Observe
+	}
+	return towerfleet.Mutate
+}
+
+// fleet is a tower-fleet lock, whose release records the result of the work (section 8).
+type fleet struct {
+	*towerfleet.Backend
+	step   string // the work's name, for its failure
+	failed atomic.Bool
+}
+
+// Release implements locking.Backend. A lock that is released before the work has ended counts as
+// a success: it wasn't needed, because another lock of the set was refused.
+func (f *fleet) Release(ctx context.Context, h locking.Handle) error {
+	return f.ReleaseAfter(ctx, h, towerfleet.Result{Failed: f.failed.Load(), Step: f.step})
+}
+
+func (f *fleet) finish(success bool) { f.failed.Store(!success) }
 
 func parseBeads(raw string) (Target, error) {
 	t, err := beads.Parse(raw)
 	return Target{
 		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir), Stays: true},
-		open: func(r Request) (l Lock, err error) {
+		files: true,
+		backend: func(r Request) (locking.Backend, string, error) {
 			b, err := beads.New(t.Dir, beads.Options{Version: r.Version})
-			if err != nil {
-				return l, err
-			}
-			return Lock{Backend: b, Key: beads.Key, files: true}, nil
+			return b, beads.Key, err
 		},
 	}, err
 }
