@@ -359,7 +359,7 @@ func TestClocksPart(t *testing.T) {
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
 	o.ends(0)
-	for _, want := range []string{"the command is stopped until the lock was looked at", "the command goes on"} {
+	for _, want := range []string{"the command is stopped until repolock has looked at the lock", "the command goes on"} {
 		assert.That(t, strings.Count(o.output.String(), want) == 1, "not exactly one such message: %s", want)
 	}
 	r := o.log(audit.Acquired, audit.ClocksParted, audit.ClocksSettled, audit.Released)

@@ -244,7 +244,7 @@ func (s *Set) report(m member, err error, waited time.Duration, observe func(eve
 	if s.wait > 0 {
 		held.Waited = waited
 	}
-	observe(events.Event{Place: at.String(), Event: replock.Event{
+	observe(events.Event{Place: at.URL, Event: replock.Event{
 		Kind: replock.EventBlocked, Time: s.clock.Now(), Name: at.Name, Mode: held.Mode, Key: held.Holders[0].Key(),
 		Holders: held.Holders, Waited: held.Waited, Err: held.Err,
 	}})

@@ -7,30 +7,29 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/internal/daemon"
-	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store/open"
 )
 
-// claims are the variables that say which lock a command has.
+// claims are the variables that describe the lock of a command.
 var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}
 
-// Passwords are the variables with the passwords of locks. No command gets them.
+// Passwords are the variables with the passwords of locks. repolock hides them from the command.
 var Passwords = []string{"REPOLOCK_REDIS_PASSWORD", "REPOLOCK_POSTGRES_PASSWORD"}
 
-// Environ returns the variables for work under the locks with these ids, at these places. They
+// Environ returns the variables for work under the locks at these places, with these ids. They
 // contain no credentials. The token is the keeper's, or "".
 func Environ(places []Place, ids []string, mode string, fence uint64, token string) []string {
 	var outer []string
 	for _, o := range heldOuterLocks() {
 		outer = append(outer, o.text)
 	}
-	for i, p := range slices.Backward(places) { // the repository's is the innermost
+	for i, p := range slices.Backward(places) { // the repository's lock is the innermost
 		outer = append(outer, strings.TrimSuffix(ids[i]+":"+p.ID()+":"+token, ":"))
 	}
 	p := places[0]
 	env := []string{"REPOLOCK_HELD=1"}
-	if p.URL == "" { // it is the repository that a repolock in the command means
+	if p.URL == "" { // a repolock in the command takes this repository
 		env = append(env, "REPOLOCK_REPO="+p.Where())
 	}
 	env = append(env, "REPOLOCK_MODE="+mode, "REPOLOCK_ID="+ids[0], outerVariable+"="+strings.Join(outer, " "))
@@ -53,11 +52,11 @@ func Unset(env []string) (names []string) {
 	return names
 }
 
-// environ is the environment of a command under a lock. A repolock around this one has set
-// the same variables.
-func (r Request) environ(lock *lease.Set) []string {
+// environ is the environment of a command under the lock. It replaces the variables of a repolock around this
+// one.
+func (h *holder) environ() []string {
 	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_REPO", outerVariable, nameVariable}))
-	return append(env, Environ(r.Places(), lock.IDs(), mode(lock).String(), lock.About().Fence, "")...)
+	return append(env, Environ(h.Places(), h.lock.IDs(), h.mode().String(), h.lock.About().Fence, "")...)
 }
 
 func withoutVariables(env, names []string) []string {
@@ -67,14 +66,14 @@ func withoutVariables(env, names []string) []string {
 	})
 }
 
-// bareEnviron is the environment of a command without a lock. The command can't check or
-// release a lock around us, so no variable claims that lock. outerVariable and
-// nameVariable stay: a repolock that the command runs must not wait for a lock around it.
+// bareEnviron is the environment of a command without a lock. It has no claims to a lock around this process,
+// because the command can't check or release that lock. outerVariable and nameVariable stay, because a repolock
+// in the command must not wait for the lock around it.
 func bareEnviron() []string {
 	env := withoutVariables(os.Environ(), slices.Concat(claims, Passwords, []string{"REPOLOCK_TOKEN"}))
 	for i, v := range env {
-		// A value that is no repository might be a URL with credentials. Don't remove the
-		// variable: without it the configuration file's repository is meant.
+		// A value that is no repository might be a URL with credentials. Empty it: without the variable, a
+		// repolock in the command would take the configuration file's repository.
 		if repo, ok := strings.CutPrefix(v, "REPOLOCK_REPO="); ok && open.Check(repo) != nil {
 			env[i] = "REPOLOCK_REPO="
 		}
@@ -82,19 +81,19 @@ func bareEnviron() []string {
 	return env
 }
 
-// outerVariable names the locks that this process runs under, the innermost last. Each is
+// outerVariable has the locks that this process runs under, the innermost last. Each is
 // ID:PLACE, or ID:PLACE:TOKEN if a keeper holds it.
 const outerVariable = "REPOLOCK_OUTER"
 
-// nameVariable is the name of the lock in the repository of REPOLOCK_REPO, if the
-// configuration file has one for it: the URL doesn't contain it.
+// nameVariable has the lock's name in the repository of REPOLOCK_REPO, if the name is from the
+// configuration file. The URL doesn't contain it.
 const nameVariable = "REPOLOCK_NAME"
 
-// outerLock is an entry of outerVariable. A malformed one is passed on unchanged, and counts
-// as held.
+// outerLock is an entry of outerVariable. A malformed entry counts as held, and the command gets it
+// unchanged.
 type outerLock struct{ text, id, place, token string }
 
-// outerLocks returns the locks that outerVariable names. A keeper can have released some.
+// outerLocks returns the entries of outerVariable. A keeper can have released some of these locks.
 func outerLocks() (locks []outerLock) {
 	for o := range strings.FieldsSeq(os.Getenv(outerVariable)) {
 		parts := append(strings.SplitN(o, ":", 3), "", "")
@@ -103,14 +102,14 @@ func outerLocks() (locks []outerLock) {
 	return locks
 }
 
-// heldOuterLocks leaves out the locks that a keeper has released: the environment of a
-// script doesn't change.
+// heldOuterLocks returns outerLocks without the locks that a keeper has released. They stay in the environment of
+// a script.
 func heldOuterLocks() []outerLock {
 	return slices.DeleteFunc(outerLocks(), func(o outerLock) bool { return o.token != "" && daemon.Over(o.token) })
 }
 
-// NameOfOuter returns the lock's name of nameVariable if repo is the repository of the
-// innermost lock that this process runs under, or "".
+// NameOfOuter returns the value of nameVariable if the innermost lock that this process runs under is in repo, or
+// else "".
 func NameOfOuter(repo string) string {
 	name, all := os.Getenv(nameVariable), outerLocks()
 	if name == "" || len(all) == 0 || all[len(all)-1].place != (Place{Repo: repo, Name: name}).ID() {
@@ -119,8 +118,8 @@ func NameOfOuter(repo string) string {
 	return name
 }
 
-// anyOwn reports whether one of the holders can't release its lock before this process
-// ends: we run under that lock, or its holder waits for the lock that we run under.
+// anyOwn reports whether one of the holders can't release its lock before this process ends: this process runs
+// under that lock, or the holder waits for the lock that this process runs under.
 func (p Place) anyOwn(holders []replock.Info) bool {
 	all := heldOuterLocks()
 	under := func(id string) bool {
@@ -128,7 +127,7 @@ func (p Place) anyOwn(holders []replock.Info) bool {
 	}
 	id := p.ID()
 	same := slices.ContainsFunc(all, func(o outerLock) bool { return o.place == id })
-	if p.other() { // it has one holder, so that is us
+	if p.other() { // it has only one holder
 		return same
 	}
 	return slices.ContainsFunc(holders, func(h replock.Info) bool {

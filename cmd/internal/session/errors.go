@@ -12,13 +12,13 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Signalled returns the error of an acquire, or of a keeper, that a signal has ended.
+// Signalled returns the error of an acquire, or of a keeper, that a signal has ended. Its exit code is the shell's.
 func Signalled(sig os.Signal) error {
 	s := sig.(syscall.Signal)
 	return &fault.Error{Class: fault.Interrupted, Err: errors.New(s.String()), Exit: fault.ExitSignal + int(s)}
 }
 
-// SignalOf returns the signal of an error of Signalled.
+// SignalOf returns the signal of an error that Signalled made.
 func SignalOf(err error) (sig syscall.Signal, ok bool) {
 	if !errors.Is(err, fault.Interrupted) {
 		return 0, false
@@ -30,11 +30,9 @@ func SignalOf(err error) (sig syscall.Signal, ok bool) {
 type HeldError struct {
 	*replock.HeldError
 	Place Place
-	// Own says that the lock can't be had before this process ends: it runs under a lock
-	// that is in the way.
-	Own bool
-	// ExitCode is Request.HeldCode.
-	ExitCode int
+	// Own is set if this process runs under the lock that blocks it: the wait would never end.
+	Own      bool
+	ExitCode int // Request.HeldCode
 }
 
 func (e HeldError) Error() string {
@@ -44,7 +42,7 @@ func (e HeldError) Error() string {
 	return e.HeldError.Error() + "; " + e.Place.Looked()
 }
 
-// other is the text for a lock of another system, which has one holder, and no ttl perhaps.
+// other is the text for a lock of another system. It has one holder, perhaps without a ttl.
 func (e HeldError) other() string {
 	says := e.Place.URL + " is held"
 	if e.Waited >= time.Second/2 {
@@ -77,8 +75,8 @@ func (e HeldError) other() string {
 
 func (e HeldError) Unwrap() error { return e.HeldError }
 
-// NotAcquired returns the reason a lock was not acquired. The command was not started. answered says
-// that the store has answered a request.
+// NotAcquired adds to an error that the lock wasn't acquired, and the command not started. answered reports
+// whether the store has answered a request.
 func NotAcquired(err error, answered bool) error {
 	if answered {
 		return fault.As(fault.NotAcquired, err)
@@ -87,8 +85,8 @@ func NotAcquired(err error, answered bool) error {
 }
 
 var (
-	// errAbandoned ends a keeper that acquire hasn't accepted.
+	// errAbandoned ends a keeper whose acquire has ended first.
 	errAbandoned = errors.New("acquire ended before it printed the lock")
-	// errOwn ends a wait that would never end.
-	errOwn = errors.New("the lock that this command runs under is in the way")
+	// errOwn ends a wait that would never end: HeldError.Own.
+	errOwn = errors.New("this command runs under the lock that blocks it")
 )

@@ -19,23 +19,22 @@ import (
 type Console interface {
 	// Say shows a line.
 	Say(format string, args ...any)
-	// Alert shows a line even to a person who wants quiet. Programs know it by name.
+	// Alert shows a line even with --quiet. Programs recognise the line by its name.
 	Alert(name, text string)
 	// Event shows an event of the lock.
 	Event(replock.Event)
-	// BeginWait begins to show what repolock waits for, and what Event is called with, if that
-	// takes longer than a second.
+	// BeginWait shows the reason for a wait, and the events in it, if the wait lasts longer than a second.
 	BeginWait(what string)
 	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
 	Interrupted()
-	// EndWait ends what BeginWait and Event show.
+	// EndWait removes what BeginWait and Event show.
 	EndWait()
 }
 
 // Request asks for a lock.
 type Request struct {
 	Place
-	// Others are the places of the locks that Locker acquires beside that of Place.
+	// Others are the places of the further locks that Locker acquires.
 	Others   []Place
 	Locker   Locker
 	TTL      time.Duration // of the lock
@@ -45,15 +44,16 @@ type Request struct {
 	Sinks func() ([]events.Sink, error)
 }
 
-// holder acquires a lock and passes its events on.
+// holder acquires a lock, holds it, and passes its events on.
 type holder struct {
 	Request
 	show   func(replock.Event)
 	cancel context.CancelCauseFunc // of the acquire
 
+	lock   *lease.Set // set by acquire
 	sinks  []events.Sink
 	passed serial.Queue
-	own    atomic.Pointer[events.Event] // the EventWaiting that names a lock we run under
+	own    atomic.Pointer[events.Event] // the EventWaiting with a lock that this process runs under
 }
 
 func (h *holder) open() (err error) {
@@ -61,9 +61,9 @@ func (h *holder) open() (err error) {
 	return err
 }
 
-// acquire acquires the lock. It returns when its events have been passed on.
-func (h *holder) acquire(ctx context.Context) (*lease.Set, error) {
-	lock, err := h.Locker.Acquire(ctx, h.observe)
+// acquire acquires the lock. It returns after the sinks have got the lock's events.
+func (h *holder) acquire(ctx context.Context) (err error) {
+	h.lock, err = h.Locker.Acquire(ctx, h.observe)
 	h.flush()
 	if err != nil {
 		h.notAcquired(err)
@@ -73,24 +73,22 @@ func (h *holder) acquire(ctx context.Context) (*lease.Set, error) {
 	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
 		place, held = h.at(e.Place), &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
 	} else if errors.As(err, &placed) {
-		place, held = h.at(placed.Place.String()), placed.HeldError
+		place, held = h.at(placed.Place.URL), placed.HeldError
 	} else if !errors.As(err, &held) {
-		return lock, err
+		return err
 	}
-	return nil, NewHeldError(held, place, h.HeldCode)
+	return NewHeldError(held, place, h.HeldCode)
 }
 
-// at returns the place with a name, which "" is Request.Place.
-func (r Request) at(name string) Place {
-	for _, p := range r.Others {
-		if p.String() == name {
-			return p
-		}
+// at returns the place with a URL, or Request.Place.
+func (r Request) at(url string) Place {
+	if i := slices.IndexFunc(r.Others, func(p Place) bool { return p.URL == url }); i >= 0 {
+		return r.Others[i]
 	}
 	return r.Place
 }
 
-// Places returns the places of all locks, that of the repository first if there is one.
+// Places returns the places of all locks. If there is a repository, it is the first.
 func (r Request) Places() []Place {
 	if r.Place == (Place{}) {
 		return r.Others
@@ -98,14 +96,14 @@ func (r Request) Places() []Place {
 	return append([]Place{r.Place}, r.Others...)
 }
 
-// NewHeldError adds to an error where the lock is. Waiters come after the holders.
+// NewHeldError adds the place of the lock to an error, and sorts waiters behind the holders.
 func NewHeldError(err *replock.HeldError, p Place, exitCode int) HeldError {
 	sorted := *err
 	sorted.Holders = slices.SortedStableFunc(slices.Values(err.Holders), ByTurn)
 	return HeldError{&sorted, p, p.anyOwn(err.Holders), exitCode}
 }
 
-// ByTurn compares locks: one that is waited for comes after all others.
+// ByTurn is a comparison for sorting: waiters come after holders.
 func ByTurn(a, b replock.Info) int {
 	turn := func(i replock.Info) int {
 		if Waits(i) {
@@ -116,32 +114,33 @@ func ByTurn(a, b replock.Info) int {
 	return turn(a) - turn(b)
 }
 
-// Waits reports whether a lock is only waited for.
+// Waits reports whether a lock is the ticket of a waiter.
 func Waits(i replock.Info) bool {
 	return i.State == replock.StateWaiting && i.Verdict != replock.Unreadable
 }
 
-// release releases the lock. Its remaining objects expire if that fails; an event says so. A person is told
-// that the lock was lost after the last look.
-func (h *holder) release(lock *lease.Set) {
+// release releases the lock. An event reports a failure; the remaining objects of the lock then expire. A loss that
+// the release finds is shown.
+func (h *holder) release() {
 	done := h.waitingFor("releasing the lock")
-	if err := lock.Release(context.Background()); errors.Is(err, replock.ErrLost) {
+	if err := h.lock.Release(context.Background()); errors.Is(err, replock.ErrLost) {
 		h.passed.Add(func() { h.Console.Say("%s", Words(err, "")) })
 	}
 	done()
 	h.flush()
 }
 
-// waitingFor shows what repolock waits for until done. Neither blocks: a terminal that was stopped
-// must not delay a release.
+// waitingFor shows the reason for a wait until done is called. Neither function blocks, because a stopped
+// terminal must not delay a release.
 func (h *holder) waitingFor(what string) (done func()) {
 	h.passed.Add(func() { h.Console.BeginWait(what) })
 	return func() { h.passed.Add(h.Console.EndWait) }
 }
 
-// maxFlush bounds the wait for sinks, and for a terminal that shows nothing.
+// maxFlush bounds the wait for slow sinks, and for a terminal that hangs.
 const maxFlush = time.Second
 
+// flush waits until the sinks have got all events so far.
 func (h *holder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
@@ -149,13 +148,13 @@ func (h *holder) flush() {
 	h.passed.Flush(ctx)
 }
 
-// observe passes an event of the lock on. It returns at once, so that Locker.Flush does.
+// observe passes an event of the lock on. It returns at once, so that Locker.Flush doesn't hang.
 func (h *holder) observe(e events.Event) {
 	e.TTL = cmp.Or(e.TTL, h.TTL)
 	h.passed.Add(func() {
 		h.handle(e)
 		if e.Kind == "" {
-			return // it is a record
+			return // it is an Event.Record
 		}
 		if e.Kind == replock.EventWaiting && h.at(e.Place).anyOwn(e.Holders) && h.own.CompareAndSwap(nil, &e) {
 			h.cancel(errOwn)
@@ -164,48 +163,37 @@ func (h *holder) observe(e events.Event) {
 	})
 }
 
-// note records what happened to the work under a lock, before the lock's next event. It
-// returns at once: it must delay neither a release nor the exchange with the guard.
-func (h *holder) note(lock *lease.Set, kind replock.EventKind, e events.Event) {
-	about := lock.About()
-	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: mode(lock), Operation: about.Operation, ID: about.ID, Key: about.Key, Err: e.Err}
+// note records an event of the work, before the lock's next event. It returns at once: it must delay neither a
+// release nor the exchange with the guard.
+func (h *holder) note(kind replock.EventKind, e events.Event) {
+	about := h.lock.About()
+	e.Event = replock.Event{Kind: kind, Time: clock.System{}.Now(), Mode: h.mode(), Operation: about.Operation, ID: about.ID, Key: about.Key, Err: e.Err}
 	if h.Place == (Place{}) && len(h.Others) > 0 {
 		e.Place, e.Event.Name = h.Others[0].URL, h.Others[0].Name
 	}
 	h.passed.Add(func() { h.handle(e) })
 }
 
-// notAcquired records that there is no lock, after the events of the attempt.
+// notAcquired records that there is no lock, after the events of the acquire.
 func (h *holder) notAcquired(err error) {
 	e := events.Event{Event: replock.Event{Kind: events.NotAcquired, Time: clock.System{}.Now(), Err: err}}
 	h.passed.Add(func() { h.handle(e) })
-	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
-	defer cancel()
-	h.passed.Flush(ctx)
+	h.flush()
 }
 
-// noteSuspended records that a person has stopped the command, before this process is stopped
-// too.
-func (h *holder) noteSuspended(lock *lease.Set) {
-	h.note(lock, events.CommandSuspended, events.Event{})
-	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
-	defer cancel()
-	h.passed.Flush(ctx)
+// finish records the end of the work, with its result.
+func (h *holder) finish(e events.Event) {
+	h.lock.Finish(e.Success)
+	h.note(events.WorkEnded, e)
 }
 
-// finish records that the work under a lock has ended.
-func (h *holder) finish(lock *lease.Set, e events.Event) {
-	lock.Finish(e.Success)
-	h.note(lock, events.WorkEnded, e)
-}
-
-// notePause records that the command was stopped, after the loss of its lock.
-func (h *holder) notePause(lock *lease.Set) {
+// notePause records that the command was stopped. The record comes after the one of the loss.
+func (h *holder) notePause() {
 	h.catchUp()
-	h.note(lock, events.CommandPaused, events.Event{})
+	h.note(events.CommandPaused, events.Event{})
 }
 
-// catchUp returns when the lock's events so far come before what is noted next.
+// catchUp returns when observe has got the lock's events so far, so that the next note comes after them.
 func (h *holder) catchUp() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
@@ -217,3 +205,16 @@ func (h *holder) handle(e events.Event) {
 		s.Handle(e)
 	}
 }
+
+func (h *holder) mode() replock.Mode {
+	if h.lock.About().Exclusive {
+		return replock.Exclusive
+	}
+	return replock.Shared
+}
+
+// leased reports whether the lease of the lock lasts.
+func (h *holder) leased() bool { return h.lock.Lost() == nil && h.left() > 0 }
+
+// left returns the time until the lock's deadline.
+func (h *holder) left() time.Duration { return h.lock.Deadline() - clock.System{}.Elapsed() }

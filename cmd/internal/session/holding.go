@@ -11,11 +11,11 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Holding is a lock that a keeper holds, as a script gets it. Fields are only ever added.
+// Holding describes a keeper's lock to a script. Fields are only ever added.
 type Holding struct {
 	Token string `json:"token"`
 	ID    string `json:"id"`
-	// IDs are those of all locks, if there are several. ID is the first of them.
+	// IDs are the ids of all locks, if there are several. ID is the first of them.
 	IDs       []string `json:"ids,omitempty"`
 	Mode      string   `json:"mode"`
 	Operation string   `json:"operation"`
@@ -23,31 +23,30 @@ type Holding struct {
 	Fence     uint64   `json:"fence,omitempty"`
 	KeeperPID int      `json:"keeper_pid"`
 	ForPID    int      `json:"for_pid,omitempty"`
-	// HeldUntil is when the lock is lost unless it is refreshed before.
+	// HeldUntil is the end of the lease without another refresh.
 	HeldUntil   time.Time `json:"held_until"`
 	LeftSeconds float64   `json:"left_seconds"`
-	// Deadline is the same on the keeper's clock since boot, which can't be set.
+	// Deadline is HeldUntil on the keeper's clock since boot, which can't be set.
 	Deadline time.Duration `json:"deadline_boot_ns"`
-	// Unseen is why check could not look into the repository. The lock is held all the same.
+	// Unseen is set if check couldn't look into the repository: the cause. The lock is held all the same.
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// Left returns how long the lock was held when the keeper answered.
+// Left returns LeftSeconds: the rest of the lease when the keeper answered.
 func (h Holding) Left() time.Duration { return time.Duration(h.LeftSeconds * float64(time.Second)) }
 
 // Answer is the keeper's answer to check, renew and release. Fields are only ever added.
 type Answer struct {
 	Holding
-	// TimeNamespace names the clock since boot that the deadline is on.
+	// TimeNamespace identifies the clock since boot of Deadline.
 	TimeNamespace string `json:"time_namespace,omitempty"`
-	// Failure is of Keeper.Describe. It is a pointer so that null is none.
+	// Failure is from Keeper.Describe. It is a pointer so that null means none.
 	Failure *json.RawMessage `json:"failure,omitempty"`
 }
 
-// Over reports whether the lease was over when the answer was read: this process can have
-// been stopped after the keeper answered. asked and read are on our clock since boot. If
-// the keeper is in another time namespace, or in an unknown one, its deadline is on
-// another clock; then LeftSeconds counts from asked.
+// Over reports whether the lease was over when this process read the answer: it can have been stopped after the
+// keeper answered. asked and read are on our clock since boot. A keeper in another or an unknown time namespace
+// has another clock; then LeftSeconds counts from asked.
 func (a Answer) Over(asked, read time.Duration, namespace string) bool {
 	if a.TimeNamespace == "" || a.TimeNamespace != namespace {
 		return read-asked >= a.Left()
@@ -55,8 +54,7 @@ func (a Answer) Over(asked, read time.Duration, namespace string) bool {
 	return read >= a.Deadline
 }
 
-// News is what a keeper reports until acquire has accepted its lock: events, and at last
-// the lock or the failure.
+// News is a report of a keeper to acquire: an event, and at last the lock or the failure.
 type News struct {
 	Event    *replock.Event
 	EventErr string // Event.Err, which isn't encoded
@@ -67,7 +65,7 @@ type News struct {
 func (k *keeper) holding() Holding {
 	about, left := k.lock.About(), max(k.left(), 0)
 	h := Holding{
-		Token: k.Token, ID: about.ID, Mode: mode(k.lock).String(), Operation: about.Operation, Key: about.Key, Fence: about.Fence,
+		Token: k.Token, ID: about.ID, Mode: k.mode().String(), Operation: about.Operation, Key: about.Key, Fence: about.Fence,
 		KeeperPID: os.Getpid(), HeldUntil: clock.System{}.Now().Add(left).UTC(), LeftSeconds: events.Seconds(left), Deadline: k.lock.Deadline(),
 	}
 	if all := k.lock.IDs(); len(all) > 1 {

@@ -13,22 +13,20 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
-	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
-// Keeper is a lock to be held for a script, by a process of its own.
+// Keeper holds a lock for a script, in a process of its own.
 type Keeper struct {
 	Request Request
 	Line    *daemon.Line
 	Token   string
-	Owner   *identity.Process // nil: none
-	OnLost  string            // warn, or term or kill of the owner
+	Owner   *identity.Process // the process that the lock is for, or nil
+	OnLost  string            // warn, or term or kill, which signal the owner
 	// Describe returns an error in JSON, for News and Answer.
 	Describe func(error) json.RawMessage
 }
@@ -36,13 +34,12 @@ type Keeper struct {
 type keeper struct {
 	Keeper
 	holder
-	owner    *daemon.Owner // nil: none
-	lock     *lease.Set
-	reported atomic.Bool // acquire has the lock; the log gets later events
-	ended    sync.Once   // the work, with the first result
+	owner    *daemon.Owner // nil without Owner
+	reported atomic.Bool   // acquire has got the lock; the log gets later events
+	ended    sync.Once     // the first result of the work counts
 }
 
-// Run holds the lock until it is to be released. It returns why the lock was not acquired.
+// Run acquires the lock and holds it until the release. Its error is the reason why there is no lock.
 func (c Keeper) Run() error {
 	k := &keeper{Keeper: c, holder: holder{Request: c.Request}}
 	k.show = k.report
@@ -65,11 +62,11 @@ func (k *keeper) run() error {
 	if err := k.open(); err != nil {
 		return err
 	}
-	k.lock, err = k.acquire(ctx)
+	err = k.acquire(ctx)
 	if err == nil {
 		defer func() {
 			k.end(false) // unless the script has released the lock
-			k.release(k.lock)
+			k.release()
 		}()
 	}
 	if why := context.Cause(ctx); why != nil && (err == nil || why != errOwn) {
@@ -81,12 +78,12 @@ func (k *keeper) run() error {
 	go listener.Serve(k.serve)
 	k.reported.Store(true)
 	holding := k.holding()
-	go func() { _ = k.Line.Tell(News{Held: &holding}) }() // an acquire that is stopped reads it late
+	go func() { _ = k.Line.Tell(News{Held: &holding}) }() // it blocks while acquire is stopped
 	k.hold(ctx)
 	return nil
 }
 
-// hold returns when the lock is to be released.
+// hold waits for the end of ctx, and handles a loss.
 func (k *keeper) hold(ctx context.Context) {
 	for lost := k.lock.Context().Done(); ; {
 		select {
@@ -104,8 +101,7 @@ func (k *keeper) hold(ctx context.Context) {
 	}
 }
 
-// watch ends the keeper when its owner or an acquire that hasn't accepted it ends, or by a
-// signal.
+// watch ends the keeper when its owner ends, when acquire ends before it has accepted the lock, or at a signal.
 func (k *keeper) watch(cancel context.CancelCauseFunc) {
 	var ended <-chan struct{}
 	if k.owner != nil {
@@ -123,7 +119,7 @@ func (k *keeper) watch(cancel context.CancelCauseFunc) {
 	}
 }
 
-// report reports an event of the lock to acquire, or shows it in the log.
+// report sends an event of the lock to acquire, or writes it into the log.
 func (k *keeper) report(e replock.Event) {
 	if k.reported.Load() {
 		k.Console.Event(e)
@@ -136,7 +132,7 @@ func (k *keeper) report(e replock.Event) {
 	_ = k.Line.Tell(n)
 }
 
-// say writes into the log. A log that hangs must not keep the lock held.
+// say writes into the log. It gives up after a second: a log that hangs must not delay the release.
 func (k *keeper) say(format string, args ...any) {
 	said := make(chan struct{})
 	go func() {
@@ -149,7 +145,7 @@ func (k *keeper) say(format string, args ...any) {
 	}
 }
 
-// onLost does what --on-lost says. The lock isn't resumed: the script ran on.
+// onLost obeys --on-lost. It doesn't resume the lock, because the script has run on.
 func (k *keeper) onLost(loss error) {
 	defer func() { k.say("%s", Words(loss, "")) }() // after the signal: the log can hang
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
@@ -163,7 +159,7 @@ func (k *keeper) onLost(loss error) {
 	k.say("process %d was sent %s", k.Owner.PID, strings.ToUpper(k.OnLost))
 }
 
-// serve answers a request of the script. then ends the keeper, after the answer.
+// serve answers a request of the script. then is called after the answer.
 func (k *keeper) serve(ctx context.Context, do string) (answer any, then func()) {
 	switch do {
 	case "check":
@@ -187,41 +183,39 @@ func (k *keeper) serve(ctx context.Context, do string) (answer any, then func())
 	}
 }
 
-// end records the result of the script's work, once.
+// end records the result of the script's work. Later calls do nothing.
 func (k *keeper) end(success bool) {
-	k.ended.Do(func() { k.finish(k.lock, events.Event{Success: success}) })
+	k.ended.Do(func() { k.finish(events.Event{Success: success}) })
 }
 
-// check returns no err if the lock is held. If the store can't be reached, which unseen says, the lease
-// still lasts, and no other holder can have the lock.
+// check looks at the lock. err is nil if the lock is held. It is held even if the store can't be reached, as long
+// as the lease lasts; unseen is then the cause.
 func (k *keeper) check(ctx context.Context) (unseen, err error) {
 	unseen = k.lock.Check(ctx)
-	return unseen, k.leased()
+	return unseen, k.held()
 }
 
 func (k *keeper) renew(ctx context.Context) error {
 	failed := k.lock.Renew(ctx)
-	if err := k.leased(); err != nil || failed == nil {
+	if err := k.held(); err != nil || failed == nil {
 		return err
 	}
-	return fmt.Errorf("the lock is held, and could not be refreshed now; it is lost in %s unless that succeeds: %w", text.Duration(k.left()), failed)
+	return fmt.Errorf("the lock is held, but couldn't be refreshed now; it is lost in %s unless a refresh succeeds: %w", text.Duration(k.left()), failed)
 }
 
-// leased returns nil as long as the lock's lease lasts.
-func (k *keeper) leased() error {
+// held returns nil as long as the lock's lease lasts.
+func (k *keeper) held() error {
 	for {
-		held := k.lock.Context().Err() == nil
+		ended := k.lock.Context().Err() != nil
 		if lost := k.lock.Lost(); lost != nil {
 			return lost.Err
 		}
-		if !held {
+		if ended {
 			return replock.ErrReleased
 		}
 		if k.left() > 0 {
 			return nil
 		}
-		time.Sleep(10 * time.Millisecond) // it is lost in a moment, unless it was refreshed in this one
+		time.Sleep(10 * time.Millisecond) // the loss is noticed in a moment, or a refresh was just in time
 	}
 }
-
-func (k *keeper) left() time.Duration { return k.lock.Deadline() - clock.System{}.Elapsed() }

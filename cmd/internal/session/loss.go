@@ -8,36 +8,32 @@ import (
 	"syscall"
 	"time"
 
-	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
 
-// notice is how long before the loss of its lock the command is sent TERM: late, because
-// the lock is refreshed until its deadline, and early enough to clean up.
+// notice is the time from TERM to the deadline: short, because a refresh can still succeed until the deadline, and
+// long enough to clean up.
 func (s *session) notice() time.Duration { return min(s.TTL/12, 30*time.Second) }
 
 // terminate sends TERM ahead of a possible loss of the lock.
 func (s *session) terminate() {
-	lock := s.lock
-	s.lost = &replock.LostError{Mode: mode(lock), Key: lock.About().Key, Reason: "it could not be refreshed in time"}
+	s.lost = &replock.LostError{Mode: s.mode(), Key: s.lock.About().Key, Reason: "it could not be refreshed in time"}
 	s.Console.Say("the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost")
 	_ = s.group.Signal(syscall.SIGTERM)
 }
 
-// onLost does what --on-lost says. It returns the channel that closes with the next loss,
-// or nil unless the lock was resumed.
+// onLost obeys --on-lost. If it resumes the lock, it returns the channel that closes with the next loss, else nil.
 func (s *session) onLost() <-chan struct{} {
-	lock := s.lock
-	loss := lock.Lost()
+	loss := s.lock.Lost()
 	switch {
 	case s.OnLost == "warn":
 		s.lost = loss.Err
 		s.sayLost(loss.Err, "the command runs on without it (--on-lost warn)")
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
-		s.notePause(lock)
+		s.notePause()
 		s.sayLost(loss.Err, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
 		err := s.resume()
 		if err == nil {
@@ -45,7 +41,7 @@ func (s *session) onLost() <-chan struct{} {
 		}
 		s.Console.Say("the lock could not be resumed: %s", Words(err, ""))
 		if last := s.lock.Lost(); last != nil {
-			loss = last // of another of several locks
+			loss = last // perhaps of another lock of the set
 		}
 	}
 	s.lost, s.killed = loss.Err, true
@@ -53,20 +49,20 @@ func (s *session) onLost() <-chan struct{} {
 	return nil
 }
 
-// sayLost shows a loss and what follows, with the key last.
+// sayLost shows a loss and its consequence, with the key last.
 func (s *session) sayLost(loss error, then string) {
 	s.Console.Say("%s", Words(loss, "; "+then))
 }
 
-// pause stops the command, as far as possible. Processes that can't be stopped are in
-// runsOn, and need the lock all the more.
+// pause stops the command, and reports whether a resume makes sense. It does for processes that can't be stopped, too:
+// they need the lock all the more. runsOn reports them.
 func (s *session) pause() bool {
 	err := s.group.Pause()
 	return err == nil || errors.Is(err, os.ErrPermission)
 }
 
-// resume tries to get the lock back, with the command stopped, and continues the command.
-// It resumes a lock again that is lost before the command goes on, all within ResumeFor.
+// resume resumes the lock while the command is stopped, and continues the command. If the lock is lost before the
+// command goes on, it tries again, until ResumeFor is over.
 func (s *session) resume() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
 	defer cancel()
@@ -77,9 +73,8 @@ func (s *session) resume() error {
 		if err != nil {
 			return err
 		}
-		lock := s.lock
-		s.catchUp() // the record that the command goes on comes after that of the resume
-		for err = s.proceed(lock); errors.Is(err, procgroup.ErrExpired) && leased(lock); err = s.proceed(lock) {
+		s.catchUp() // the record of the resume comes before the command goes on
+		for err = s.proceed(); errors.Is(err, procgroup.ErrExpired) && s.leased(); err = s.proceed() {
 			if ctx.Err() != nil {
 				return err
 			}
@@ -88,24 +83,24 @@ func (s *session) resume() error {
 			return err
 		}
 		_ = s.pause()
-		<-lock.Context().Done() // at once: its deadline is over
-		loss := lock.Lost()
+		<-s.lock.Context().Done() // at once, because the deadline is over
+		loss := s.lock.Lost()
 		if loss == nil {
 			return err
 		}
 		if loss.Definite {
 			return loss.Err
 		}
-		s.notePause(lock)
+		s.notePause()
 		s.Console.Say("the lock was resumed, and lost before the command could go on; trying again: %s", Words(loss.Err, ""))
 	}
 }
 
+// regain resumes the lock, until a signal or the end of the command.
 func (s *session) regain(ctx context.Context, cancel func()) error {
 	resumed := make(chan error, 1)
 	go func() { resumed <- s.lock.Resume(ctx) }()
-	// abandon leaves a lock that was resumed after all to be released.
-	abandon := func() {
+	abandon := func() { // a lock that was just resumed is released at the end
 		cancel()
 		<-resumed
 	}
@@ -127,17 +122,16 @@ func (s *session) regain(ctx context.Context, cancel func()) error {
 	}
 }
 
-// Resumed is for tests, which stop this process there: the lock is held, and the command
-// doesn't go on yet.
+// Resumed is a hook for tests. It runs when the lock is resumed, and the command still stopped.
 var Resumed = func() {}
 
-// proceed continues the command under the lock that was resumed.
-func (s *session) proceed(lock *lease.Set) error {
+// proceed continues the command under the resumed lock.
+func (s *session) proceed() error {
 	Resumed()
-	s.allowed = s.allowance(lock, 5*breath) // Unpause can take a while
+	s.allowed = s.allowance(5 * breath) // Unpause can take a while
 	s.group.Allow(s.allowed)
 	err := s.group.Unpause()
-	if errors.Is(err, os.ErrProcessDone) { // it ended as soon as it went on, under the lock
+	if errors.Is(err, os.ErrProcessDone) { // the command went on, and has already ended
 		err = nil
 	}
 	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrParted); err != nil && !stillStopped {
@@ -146,7 +140,7 @@ func (s *session) proceed(lock *lease.Set) error {
 	if s.denied.Swap(false) {
 		_ = s.group.Signal(Continue)
 	}
-	if err != nil { // the group goes on when that is over
+	if err != nil { // the group continues the command by itself later
 		s.Console.Say("the lock was resumed; the command is still stopped: %s", text.Error(err))
 		return nil
 	}
@@ -154,8 +148,8 @@ func (s *session) proceed(lock *lease.Set) error {
 	return nil
 }
 
-// result returns the exit code of the command. A lost lock outranks exit code 0, and the
-// death of the command by that loss.
+// result returns the exit code of the command. The loss of the lock wins over exit code 0, and over a death that
+// the loss caused.
 func (s *session) result(status procgroup.Status) (int, error) {
 	if s.lost == nil {
 		s.lost = s.lossUnseen()
@@ -174,14 +168,12 @@ func (s *session) ended(status procgroup.Status) string {
 	return "the command: " + status.String()
 }
 
-// lossUnseen returns a loss that has had no effect: the lock was broken after the last
-// look, or lost with --on-lost warn. If the store can't be reached, the lease still lasts,
-// and no other holder can have the lock.
+// lossUnseen returns a loss without an effect: the lock was broken after the last look, or lost with --on-lost
+// warn. A silent store is no loss: the lease lasts, and no other holder can have the lock.
 func (s *session) lossUnseen() error {
-	lock := s.lock
 	defer s.waitingFor("looking at the lock once more")()
-	_ = lock.Check(context.Background())
-	if lost := lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
+	_ = s.lock.Check(context.Background())
+	if lost := s.lock.Lost(); lost != nil && (lost.Definite || s.OnLost == "warn") {
 		return lost.Err
 	}
 	return nil

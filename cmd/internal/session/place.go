@@ -13,28 +13,24 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// Place is where a lock is: a repository and the lock's name there, or another system.
+// Place is the place of a lock: a repository and the lock's name there, or another system.
 type Place struct {
 	Repo string // a URL or a directory, "" for another system
 	Name string // of the lock; "" is the repository's own
-	// Listed is the lock's name that the configuration file has for the repository.
+	// Listed is the lock's name for this repository in the configuration file.
 	Listed string
-	// URL names the lock of another system, or a repository's beside the first. It contains no
-	// credentials.
+	// URL is the URL of --also, without credentials. It is "" for the repository of --repo.
 	URL string
-	// Stays is set if nothing but a person or the next holder removes the lock of a holder that was killed.
+	// Stays is set if the lock of a killed holder stays until a person or the next holder removes it.
 	Stays bool
 	// Identity is the same for all URLs of one lock of another system. "" is URL.
 	Identity string
 }
 
-// String returns the name of the place among those of a Request: "" is the first repository.
-func (p Place) String() string { return p.URL }
-
 // other reports whether the lock is another system's.
 func (p Place) other() bool { return p.Repo == "" && p.URL != "" }
 
-// ID tells the place apart from others. It is short, and the same for all spellings of one lock.
+// ID is a short hash of Lock.
 func (p Place) ID() string {
 	sum := sha256.Sum256([]byte(p.Lock()))
 	return hex.EncodeToString(sum[:8])
@@ -48,8 +44,7 @@ func (p Place) Lock() string {
 	return p.repository() + "\x00" + p.Name
 }
 
-// repository returns the same for URLs and paths of one repository that are written in different
-// ways.
+// repository returns the same text for all spellings of one repository.
 func (p Place) repository() string {
 	where := p.Where()
 	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" {
@@ -63,7 +58,7 @@ func (p Place) repository() string {
 	return where
 }
 
-// Where returns the repository as it can be named from any directory, without credentials.
+// Where returns the repository with an absolute path, without credentials.
 func (p Place) Where() string {
 	if p.other() {
 		return p.URL
@@ -76,7 +71,7 @@ func (p Place) Where() string {
 	return Redact(p.Repo)
 }
 
-// Title names what is locked, for people.
+// Title names the locked thing for people.
 func (p Place) Title() string {
 	switch {
 	case p.other():
@@ -88,7 +83,7 @@ func (p Place) Title() string {
 	}
 }
 
-// Acquiring says which locks are being acquired, in words that are true until all are held.
+// Acquiring returns the reason of the wait for an acquire.
 func Acquiring(places []Place) string {
 	if len(places) > 1 {
 		return "acquiring the locks: " + Titles(places)
@@ -96,10 +91,10 @@ func Acquiring(places []Place) string {
 	return "acquiring the lock: " + Titles(places)
 }
 
-// Titles names the first of some places, and how many others there are.
+// Titles names the first of the places, and the number of the others.
 func Titles(places []Place) string {
 	switch len(places) {
-	case 0: // none is given, which is an error that comes later
+	case 0: // a later check reports this
 		return "the repository"
 	case 1:
 		return places[0].Title()
@@ -107,7 +102,7 @@ func Titles(places []Place) string {
 	return fmt.Sprintf("%s and %d more", places[0].Title(), len(places)-1)
 }
 
-// Prefix is the beginning of the keys of the lock.
+// Prefix is the prefix of the lock's keys.
 func (p Place) Prefix() string {
 	if p.Name == "" {
 		return replock.DefaultPrefix
@@ -115,8 +110,7 @@ func (p Place) Prefix() string {
 	return replock.DefaultPrefix + "locks/" + p.Name + "/"
 }
 
-// Looked says where locks were looked for: a lock in a wrong place excludes nothing, and
-// seems to be free.
+// Looked names the place that was searched: a lock in a wrong place would seem to be free.
 func (p Place) Looked() string {
 	if p.other() {
 		return "looked at " + p.Where()
@@ -124,8 +118,8 @@ func (p Place) Looked() string {
 	return "looked in " + p.Where() + ", " + p.Prefix() + "lock*"
 }
 
-// Redact removes what can be a secret from a repository's URL. The result still opens the
-// repository if that is an object store, because its credentials are elsewhere.
+// Redact removes the parts of a repository's URL that can be secret. The URL of an object store still opens it,
+// because its credentials are elsewhere.
 func Redact(repo string) string {
 	if !strings.Contains(repo, "://") {
 		return repo

@@ -11,10 +11,10 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// Continue is the signal that continues a process that the terminal stopped.
+// Continue is the signal that continues a stopped process.
 const Continue = syscall.SIGCONT
 
-// RunUnlocked becomes the command, which needs no lock around it.
+// RunUnlocked replaces this process by the command, without a lock.
 func RunUnlocked(args []string) (int, error) {
 	path, err := procgroup.LookPath(args)
 	if err != nil {
@@ -24,11 +24,10 @@ func RunUnlocked(args []string) (int, error) {
 	return 0, fmt.Errorf("%s: %w: %w", args[0], procgroup.ErrNotExecutable, err)
 }
 
-// Interrupt does to this process what Ctrl-C or Ctrl-\ does: a script that runs us must not
-// go on to its next command. Neither must a loop in the shell, which looks whether its
-// command died of SIGINT. With others, Interrupt signals the other processes of our job
-// too, because the terminal signalled the command alone. It returns if there is no job at
-// a terminal.
+// Interrupt ends this process by the signal of Ctrl-C or Ctrl-\. Otherwise a script, or a loop in the shell, would
+// go on to its next command: the shell looks whether its command died of SIGINT. With others, Interrupt also
+// signals the other processes of our job, because the terminal has signalled only the command. It returns if there
+// is no job at a terminal.
 func Interrupt(sig syscall.Signal, others bool) {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT || signal.Ignored(sig) || !procgroup.Foreground() {
 		return
@@ -37,13 +36,13 @@ func Interrupt(sig syscall.Signal, others bool) {
 	if others {
 		pid = 0
 	}
-	if sig == syscall.SIGQUIT { // Go would print its stacks
+	if sig == syscall.SIGQUIT { // or Go prints its stacks
 		signal.Ignore(sig)
 		_ = syscall.Kill(pid, sig)
 		return
 	}
 	signal.Reset(sig)
 	if syscall.Kill(pid, sig) == nil {
-		time.Sleep(time.Second) // any thread can take it
+		time.Sleep(time.Second) // until a thread takes the signal
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// Continue is no signal on Windows, where no process is ever stopped.
+// Continue is no signal: Windows stops no process.
 const Continue = syscall.Signal(0)
 
 // RunUnlocked runs the command without a lock.

@@ -20,12 +20,12 @@ type Repository struct {
 	Wait      time.Duration
 	Fence     bool // ask for a fencing number with an exclusive lock
 
-	// store is nil until it is open. A command must not run without its lock if it has answered.
+	// store is nil until Acquire opens it.
 	store  *store.Answers
 	locker *replock.Locker
 }
 
-// Acquire opens the repository and acquires the lock.
+// Acquire implements Locker.
 func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (*lease.Set, error) {
 	held, err := r.Lease(ctx, observe)
 	if err != nil {
@@ -34,7 +34,7 @@ func (r *Repository) Acquire(ctx context.Context, observe func(events.Event)) (*
 	return lease.Join(nil, held), nil
 }
 
-// Lease is Acquire for a lock that is held with others.
+// Lease opens the repository and acquires the lock.
 func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*lease.Lease, error) {
 	if err := r.open(ctx, observe); err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 	if r.Mode == replock.Exclusive {
 		acquire = r.locker.Exclusive
 	}
-	// The session, or the keeper, decides what the end of ctx means for the work.
+	// The lock doesn't end with ctx: the session, or the keeper, decides.
 	opts := []replock.AcquireOption{replock.Wait(r.Wait), replock.Parent(context.WithoutCancel(ctx))}
 	if r.Fence {
 		opts = append(opts, replock.Fence())
@@ -70,12 +70,12 @@ func (r *Repository) open(ctx context.Context, observe func(events.Event)) error
 	return err
 }
 
-// Flush is Locker.Flush.
+// Flush implements Locker.
 func (r *Repository) Flush(ctx context.Context) {
 	if r.locker != nil {
 		r.locker.Flush(ctx)
 	}
 }
 
-// Answered is Locker.Answered.
+// Answered implements Locker.
 func (r *Repository) Answered() bool { return r.store != nil && r.store.Answered() }

@@ -10,20 +10,18 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
-	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// Command is a command, and the lock that it runs under.
+// Command is a command with the lock that it needs.
 type Command struct {
 	Request   Request
 	Args      []string
 	OnLost    string        // pause, term, kill or warn
-	ResumeFor time.Duration // how long to try to resume a lost lock
-	Survey    *Survey       // nil: none
-	Aftermath []string      // of procgroup.Command
+	ResumeFor time.Duration // bounds the time to resume a lost lock
+	Survey    *Survey       // or nil
+	Aftermath []string      // for procgroup.Command
 }
 
 // session is one command under one lock.
@@ -31,20 +29,19 @@ type session struct {
 	Command
 	holder
 	signals <-chan os.Signal
-	pending []os.Signal // came before the command was started
-	lock    *lease.Set  // set before the command starts
+	pending []os.Signal // signals from before the start of the command
 	group   *procgroup.Group
-	allowed procgroup.Allowance // of the group
-	inner   bool                // we run under another lock
-	denied  atomic.Bool         // the shell continued us, and the lock was lost
+	allowed procgroup.Allowance // the last one that the group got
+	inner   bool                // this process runs under another lock
+	denied  atomic.Bool         // the shell continued this process after the loss
 	lost    error               // the final loss of the lock
-	killed  bool                // by us, for that loss
-	passed  os.Signal           // the last signal that we passed to the command
+	killed  bool                // we killed the command for the loss
+	passed  os.Signal           // the last signal that the command got from us
 }
 
 // Run acquires the lock, runs the command, and releases the lock. It returns the exit
-// code of the command, or an error of NotAcquired if it could not acquire the lock. If the
-// terminal has interrupted the command, Run interrupts this process.
+// code of the command, or an error of NotAcquired if there is no lock. If Ctrl-C has ended the command, Run
+// interrupts this process.
 func (c Command) Run() (int, error) {
 	s := &session{Command: c, holder: holder{Request: c.Request, show: c.Request.Console.Event}}
 	code, err := s.run()
@@ -54,8 +51,8 @@ func (c Command) Run() (int, error) {
 	return code, err
 }
 
-// run prepares the command while it acquires the lock, but starts the command under the
-// lock alone. It releases the lock after the last process of the command's group has ended.
+// run prepares the command, acquires the lock, and only then starts the command. It releases the lock after the end
+// of the last process of the command's group.
 func (s *session) run() (int, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
@@ -76,8 +73,7 @@ func (s *session) run() (int, error) {
 		return 0, err
 	}
 	s.Survey.Start(ctx)
-	lock, err := s.acquireOrSignal(ctx)
-	if err != nil {
+	if err := s.acquireOrSignal(ctx); err != nil {
 		prepared.Close()
 		select {
 		case sig := <-s.signals:
@@ -89,10 +85,10 @@ func (s *session) run() (int, error) {
 		return 0, NotAcquired(err, s.Locker.Answered() || s.Survey.answered())
 	}
 	defer s.Survey.Report()()
-	defer s.release(lock)
-	group, err := prepared.Start(s.holder.environ(lock), s.allowance(lock, breath), lock.Connections()...)
+	defer s.release()
+	group, err := prepared.Start(s.environ(), s.allowance(breath), s.lock.Connections()...)
 	if err != nil {
-		s.finish(s.lock, events.Event{}) // without success
+		s.finish(events.Event{}) // without success
 		return 0, err
 	}
 	s.group = group
@@ -104,22 +100,14 @@ func (s *session) run() (int, error) {
 	_ = group.Close()
 	code, err := s.result(group.Status())
 	exit := group.Status().ExitCode()
-	s.finish(s.lock, events.Event{ExitCode: &exit, Success: err == nil && code == 0})
+	s.finish(events.Event{ExitCode: &exit, Success: err == nil && code == 0})
 	return code, err
 }
 
-type result struct {
-	lock *lease.Set
-	err  error
-}
-
 // acquireOrSignal acquires the lock, unless a signal comes that would end the command.
-func (s *session) acquireOrSignal(ctx context.Context) (*lease.Set, error) {
-	results := make(chan result, 1)
-	go func() {
-		lock, err := s.acquire(ctx)
-		results <- result{lock, err}
-	}()
+func (s *session) acquireOrSignal(ctx context.Context) error {
+	results := make(chan error, 1)
+	go func() { results <- s.acquire(ctx) }()
 	s.Console.BeginWait(Acquiring(s.Places()))
 	defer s.Console.EndWait()
 	for {
@@ -131,25 +119,22 @@ func (s *session) acquireOrSignal(ctx context.Context) (*lease.Set, error) {
 			}
 			s.cancel(Signalled(sig))
 			s.holder.passed.Add(s.Console.Interrupted) // it can block
-			if r := <-results; r.lock != nil {
-				s.release(r.lock)
+			if err := <-results; err == nil {
+				s.release()
 			}
-			return nil, Signalled(sig)
-		case r := <-results:
-			if r.err == nil {
-				s.lock = r.lock
-			}
-			return r.lock, r.err
+			return Signalled(sig)
+		case err := <-results:
+			return err
 		}
 	}
 }
 
-// Ends reports whether a signal means that a command should end.
+// Ends reports whether a signal asks a command to end.
 func Ends(sig os.Signal) bool {
 	return slices.Contains([]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}, sig)
 }
 
-// prepare prepares the command. Its guard stops or kills it at the lock's deadline even if
+// prepare prepares the command and its guard. The guard stops or kills the command at the lock's deadline, even if
 // this process is stopped.
 func (s *session) prepare() (*procgroup.Prepared, error) {
 	return procgroup.Prepare(procgroup.Command{
@@ -158,7 +143,7 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 		Aftermath:      s.Aftermath,
 		BeforeContinue: s.mayContinue,
 		Waiting: func(n int) {
-			s.Console.Say("the command has ended; the lock is held on for %d of its processes that still run", n)
+			s.Console.Say("the command has ended, but %d of its processes still run: the lock stays held until they end", n)
 		},
 		Trouble:     func(err error) { s.Console.Say("warning: %v", err) },
 		Interrupted: s.interruptedGroup,
@@ -167,11 +152,10 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 	})
 }
 
-// beat is the interval at which the guard gets the lock's deadline and last look.
+// beat is the interval at which the guard gets a new allowance.
 const beat = 200 * time.Millisecond
 
-// supervise passes signals on to the command, and handles the loss of the lock, until the
-// command's group has ended.
+// supervise passes signals on to the command, and handles losses of the lock, until the end of the command's group.
 func (s *session) supervise() {
 	lost := s.lock.Context().Done()
 	ticker := time.NewTicker(beat)
@@ -186,8 +170,7 @@ func (s *session) supervise() {
 			_ = s.group.Signal(sig)
 		case <-ticker.C:
 			s.allow()
-			left := s.lock.Deadline() - clock.System{}.Elapsed()
-			if s.OnLost == "term" && !terminated && left < s.notice() {
+			if s.OnLost == "term" && !terminated && s.left() < s.notice() {
 				terminated = true
 				s.terminate()
 			}
@@ -197,12 +180,11 @@ func (s *session) supervise() {
 	}
 }
 
-// interrupted ends us, and the processes that we run with, as the command ended, if it
-// ended by Ctrl-C. The lock is released by then.
+// interrupted ends this process as Ctrl-C has ended the command. It is called after the release.
 func (s *session) interrupted() {
 	if sig := s.group.Typed(); sig != 0 {
 		Interrupt(sig, true)
 	} else if sig := s.group.Status().Signal; sig == s.passed {
-		Interrupt(sig, false) // as all processes of a pipeline got it
+		Interrupt(sig, false) // the other processes of the pipeline got the signal, too
 	}
 }

@@ -279,18 +279,18 @@ func TestAllowance(t *testing.T) {
 		{"kill", true, procgroup.Stop, time.Second, true},
 		{"warn", true, procgroup.Stop, time.Second, false},
 	} {
-		s := &session{Command: Command{OnLost: c.onLost}, inner: c.inner}
+		s := &session{Command: Command{OnLost: c.onLost}, holder: holder{lock: lock.held()}, inner: c.inner}
 		before := clock.System{}.Elapsed()
 		if !c.inner {
 			before = lock.Deadline() - time.Hour
 		}
-		a := s.allowance(lock.held(), breath)
+		a := s.allowance(breath)
 		late := a.Until - before - c.until
 		assert.That(t, late >= 0 && late <= time.Minute && (c.inner || late == 0) && s.expiry() == c.expiry,
 			"%+v: until %v later, %v", c, late, s.expiry())
 	}
 	lock = lockUntil("id", 5, false)
-	a := (&session{Command: Command{OnLost: "pause"}, inner: true}).allowance(lock.held(), breath)
+	a := (&session{Command: Command{OnLost: "pause"}, holder: holder{lock: lock.held()}, inner: true}).allowance(breath)
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
@@ -317,7 +317,7 @@ func TestMayContinue(t *testing.T) {
 func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 	t.Helper()
 	s := newStage(t, onLost, "")
-	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}, lock: s.first.held()}
+	k := &keeper{Keeper: Keeper{Request: s.Request, Token: "token", OnLost: onLost}, holder: holder{Request: s.Request, cancel: func(error) { s.say("cancel") }}}
 	k.Describe = func(err error) json.RawMessage { return json.RawMessage(fmt.Sprintf("%q", err)) }
 	assert.OK(t, k.open())
 	return s, k
@@ -339,7 +339,7 @@ func TestKeeperAnswers(t *testing.T) {
 		{"check", func(s *stage) { s.first.lose(true) }, "it is gone", false},
 		{"check", late, "it is gone", false},
 		{"renew", func(*stage) {}, "", false},
-		{"renew", func(s *stage) { s.first.err = store.ErrUnreachable }, "the lock is held, and could not be refreshed now; it is lost in", false},
+		{"renew", func(s *stage) { s.first.err = store.ErrUnreachable }, "the lock is held, but couldn't be refreshed now; it is lost in", false},
 		{"renew", late, "it is gone", false},
 		{"release", func(*stage) {}, "", false},
 		{"release", func(s *stage) { s.first.lose(true) }, "it is gone", false},

@@ -142,15 +142,14 @@ func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
 func TestOrder(t *testing.T) {
 	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
 	h := newHolder(t, l, r)
-	lock, err := h.acquire(t.Context())
-	assert.OK(t, err)
+	assert.OK(t, h.acquire(t.Context()))
 	want := []replock.EventKind{replock.EventAcquired}
 	for range 20 {
 		l.happen(replock.EventLost)
-		h.notePause(lock)
+		h.notePause()
 		l.happen(replock.EventResumed)
 		h.catchUp()
-		h.note(lock, events.CommandContinued, events.Event{})
+		h.note(events.CommandContinued, events.Event{})
 		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed, events.CommandContinued)
 	}
 	h.flush()
@@ -163,10 +162,10 @@ func TestNoteDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := &fakeLocker{}, &recorder{hang: time.Hour}
 		h := newHolder(t, l, r)
-		lock, _ := h.acquire(t.Context()) // which waits for maxFlush
+		_ = h.acquire(t.Context()) // which waits for maxFlush
 		l.queue.Add(func() { time.Sleep(time.Hour) })
 		start := time.Now()
-		h.note(lock, events.WorkEnded, events.Event{})
+		h.note(events.WorkEnded, events.Event{})
 		assert.Equal(t, time.Since(start), 0, "to note takes")
 		l.happen(replock.EventReleased)
 		time.Sleep(4 * time.Hour)
@@ -191,7 +190,7 @@ func TestOwnLockInTheWay(t *testing.T) {
 	h.HeldCode = 3
 	ctx, cancel := context.WithCancelCause(t.Context())
 	h.cancel = cancel
-	_, err := h.acquire(ctx)
+	err := h.acquire(ctx)
 	var held HeldError
 	assert.That(t, errors.As(err, &held) && held.Own && held.Holders[0].ID == "aa" && held.ExitCode == 3 && errors.Is(err, replock.ErrHeld),
 		"%+v", err)
@@ -212,7 +211,7 @@ func TestRefusalNamesItsPlace(t *testing.T) {
 	} {
 		h := newHolder(t, &fakeLocker{acquire: func(context.Context) (*lease.Set, error) { return nil, c.err }}, &recorder{})
 		h.Place, h.Others, h.HeldCode = first, []Place{second}, 3
-		_, err := h.acquire(t.Context())
+		err := h.acquire(t.Context())
 		var got HeldError
 		assert.That(t, errors.As(err, &got) && got.Place == c.want && got.ExitCode == 3 && strings.Contains(err.Error(), c.want.Where()), "%v", err)
 	}
@@ -266,8 +265,8 @@ func TestNoPasswordInEnviron(t *testing.T) {
 		t.Setenv(name, "of hunter2")
 	}
 	t.Setenv("UNRELATED", "stays")
-	r := Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}
-	locked := slices.DeleteFunc(r.environ(newLock("id").held()), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
+	h := &holder{Request: Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}, lock: newLock("id").held()}
+	locked := slices.DeleteFunc(h.environ(), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
 	for what, env := range map[string][]string{"locked": locked, "bare": bareEnviron()} {
 		assert.That(t, !strings.Contains(strings.Join(env, "\n"), "hunter2") && slices.Contains(env, "UNRELATED=stays"), "%s: %q", what, env)
 	}

@@ -13,11 +13,11 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Survey looks, beside the first acquire of this user in a repository, at what else is
-// there. A repository that contains only locks might be the wrong one.
+// Survey looks for other objects than locks in a repository, during the first acquire of this user there. A
+// repository that contains only locks might be the wrong one.
 type Survey struct {
 	where string
-	mark  string // file that remembers the survey
+	mark  string // file that marks the repository as surveyed
 	open  func(context.Context) (store.Store, error)
 	say   func(format string, args ...any)
 
@@ -26,8 +26,7 @@ type Survey struct {
 	store        atomic.Pointer[store.Answers]
 }
 
-// NewSurvey returns nil if this user has surveyed the repository of a place before, or if
-// the survey can't be remembered.
+// NewSurvey returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
 func NewSurvey(p Place, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -41,7 +40,7 @@ func NewSurvey(p Place, open func(context.Context) (store.Store, error), say fun
 	return s
 }
 
-// Start starts the survey, which ends with ctx. It does nothing for nil.
+// Start starts the survey, which ends with ctx. It does nothing if s is nil.
 func (s *Survey) Start(ctx context.Context) {
 	if s == nil {
 		return
@@ -56,7 +55,7 @@ const (
 	// maxSurvey bounds a survey.
 	maxSurvey = 10 * time.Second
 	// maxReport bounds the wait for a survey when the work is over. A repository whose
-	// survey takes longer is not surveyed again.
+	// survey takes longer is marked, too.
 	maxReport = 5 * time.Second
 )
 
@@ -72,7 +71,7 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	page, err := listing.List(ctx, "", "")
 	switch {
 	case errors.Is(err, store.ErrPermission):
-		return false, true // we can't see other objects, and won't the next time
+		return false, true // the next survey wouldn't see other objects either
 	case err != nil:
 		return false, false
 	}
@@ -93,8 +92,8 @@ func (s *Survey) answered() bool {
 	return listing != nil && listing.Answered()
 }
 
-// Report shows the result as soon as it is known. Call it when the lock is held. wait
-// returns when the result has been shown, or takes too long.
+// Report shows the result as soon as it is known. Call it when the lock is held. wait waits for that, but not
+// longer than maxReport.
 func (s *Survey) Report() (wait func()) {
 	if s == nil {
 		return func() {}
@@ -104,7 +103,7 @@ func (s *Survey) Report() (wait func()) {
 		defer close(reported)
 		<-s.done
 		if s.known && s.remember() == nil && s.alone {
-			s.say("nothing but locks is in %s (repolock warns once): if that isn't the repository, correct --repo, because locks in two places exclude nothing", s.where)
+			s.say("nothing but locks is in %s (repolock warns once): if that isn't the repository, correct --repo: two machines that lock in different places don't see each other", s.where)
 		}
 	}()
 	return func() {
@@ -116,7 +115,7 @@ func (s *Survey) Report() (wait func()) {
 	}
 }
 
-// remember makes the mark. It fails if another process was faster.
+// remember makes the mark. It fails if another process has made it first.
 func (s *Survey) remember() error {
 	if err := os.MkdirAll(filepath.Dir(s.mark), 0o700); err != nil {
 		return err

@@ -27,5 +27,5 @@ var e2eMutants = []mutant{
 	{"the guard lets a command run on after the lease", guarded,
 		`"pause": procgroup.Stop,`, `"pause": procgroup.Nothing,`, process("^TestOnDirectory$/^stopped$")},
 	{"the guard isn't told that the lock was refreshed", guarded,
-		"if a := s.allowance(s.lock, breath); a != s.allowed {", "if a := s.allowance(s.lock, breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
+		"if a := s.allowance(breath); a != s.allowed {", "if a := s.allowance(breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
 }
