@@ -3,10 +3,14 @@
 package text
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
+	"unicode/utf16"
 	"unicode/utf8"
 )
 
@@ -102,3 +106,92 @@ func Error(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	return Cut(Escape(strings.Join(lines, "; ")), maxError)
 }
+
+// Marshal is json.Marshal with every character that isn't printable as \uXXXX. The value
+// is the same after decoding.
+func Marshal(v any) ([]byte, error) {
+	text, err := json.Marshal(v)
+	return escapeJSON(text), err
+}
+
+// MarshalIndent is Marshal in the form of json.MarshalIndent.
+func MarshalIndent(v any, prefix, indent string) ([]byte, error) {
+	text, err := json.MarshalIndent(v, prefix, indent)
+	return escapeJSON(text), err
+}
+
+// escapeJSON changes only strings, because the rest of JSON is ASCII. encoding/json has
+// escaped the control characters below DEL already.
+func escapeJSON(text []byte) []byte {
+	if !bytes.ContainsFunc(text, hidden) {
+		return text
+	}
+	out := make([]byte, 0, len(text)+len(text)/8)
+	for len(text) > 0 {
+		r, n := utf8.DecodeRune(text)
+		switch { // an invalid byte becomes U+FFFD, as in encoding/json
+		case r == utf8.RuneError && n == 1:
+			out = utf8.AppendRune(out, r)
+		case !hidden(r):
+			out = append(out, text[:n]...)
+		case r > 0xffff:
+			high, low := utf16.EncodeRune(r)
+			out = fmt.Appendf(out, `\u%04x\u%04x`, high, low)
+		default:
+			out = fmt.Appendf(out, `\u%04x`, r)
+		}
+		text = text[n:]
+	}
+	return out
+}
+
+func hidden(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) || r == utf8.RuneError }
+
+// Wrap breaks a text between words into lines of at most width columns, each after an indent. A
+// longer word has a line of its own.
+func Wrap(s string, width int, indent string) string {
+	var b strings.Builder
+	at := 0
+	for _, word := range strings.Fields(s) {
+		n := len([]rune(word))
+		switch {
+		case at == 0:
+			b.WriteString(indent)
+			at = len(indent)
+		case at+1+n > width:
+			b.WriteString("\n" + indent)
+			at = len(indent)
+		default:
+			b.WriteByte(' ')
+			at++
+		}
+		b.WriteString(word)
+		at += n
+	}
+	return b.String()
+}
+
+// Duration formats a length of time as a person says it, in at most two units: 34s, 2m14s, 2h14m,
+// 3d4h.
+func Duration(d time.Duration) string {
+	s := int(max(d, 0).Round(time.Second) / time.Second)
+	units := [...]struct {
+		name    string
+		seconds int
+	}{{"d", 24 * 60 * 60}, {"h", 60 * 60}, {"m", 60}, {"s", 1}}
+	for i, u := range units {
+		if s < u.seconds || u.seconds == 1 {
+			continue
+		}
+		large, next := s/u.seconds, units[i+1]
+		small := s % u.seconds / next.seconds
+		if small == 0 {
+			return fmt.Sprintf("%d%s", large, u.name)
+		}
+		return fmt.Sprintf("%d%s%d%s", large, u.name, small, next.name)
+	}
+	return fmt.Sprintf("%ds", s)
+}
+
+// Ago is Duration of the time since something happened.
+func Ago(d time.Duration) string { return Duration(d) + " ago" }

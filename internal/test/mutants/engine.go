@@ -28,7 +28,7 @@ const (
 	names     = "replock/keys.go"
 	finite    = "store/finite.go"
 	policy    = "cmd/internal/session/policy.go"
-	exit      = "cmd/repolock/exit.go"
+	exit      = "cmd/repolock/error.go"
 	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"

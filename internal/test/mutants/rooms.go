@@ -187,9 +187,9 @@ var roomsMutants = []mutant{
 		test("./internal/config", "^TestWayTrusted$")},
 	{"a key in another case is taken for the right one", "internal/config/config.go", "	return file, spelled(path, text)\n", "	return file, nil\n",
 		test("./internal/config", "^TestLoadErrors$")},
-	{"own settings that can't be read are skipped", "internal/config/find.go", "errors.Is(err, fs.ErrPermission) && !forUs(path)", "errors.Is(err, fs.ErrPermission)",
+	{"own settings that can't be read are skipped", "internal/config/config.go", "errors.Is(err, fs.ErrPermission) && !forUs(path)", "errors.Is(err, fs.ErrPermission)",
 		test("./internal/config", "^TestFind$")},
-	{"settings behind a broken link are skipped", "internal/config/find.go", "os.Lstat(path); !missing", "os.Stat(path); !missing",
+	{"settings behind a broken link are skipped", "internal/config/config.go", "os.Lstat(path); !missing", "os.Stat(path); !missing",
 		test("./internal/config", "^TestFind$")},
 
 	// The audit log.

@@ -2,16 +2,139 @@ package main
 
 import (
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
+
+const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
+  1    break-lock: there is no such lock, or the answer was no
+  64   wrong usage
+  69   no answer from the store or a script's keeper, or no such repository
+  70   torture could not decide
+  74   the store answered, and not as it should, or is full; or another failure
+  75   another holder has the lock (--held-exit-code changes it)
+  77   no permission
+  78   the store is unfit, or configured wrongly
+  79   the lock was lost; outranks the command's 0; or its keeper is gone
+  126  the command can't be executed
+  127  the command wasn't found`
+
+// describe returns the name of an error in JSON, its exit code, and what to do next.
+func (r *reporter) describe(err error) (name string, code int, advice string) {
+	if held, ok := errors.AsType[session.HeldError](err); ok {
+		name = audit.Blocked
+		if _, stale := events.Stale(held.Place.URL, held.Holders); stale {
+			name = audit.Stale
+		}
+		return name, held.ExitCode, heldHint(held)
+	}
+	class := fault.Of(err)
+	advice = fault.Advice(err)
+	switch advice {
+	case fault.SeeHelp:
+		advice = strings.TrimSpace("see repolock help " + r.command)
+	case fault.SeeDoctor:
+		advice = r.unreachableHint(err)
+	}
+	return class.Name, fault.Exit(err), advice
+}
+
+// noneBroken is undone of break-lock. It is true of a wrong command line; another failure can come
+// after a deletion.
+const noneBroken = "no lock was broken"
+
+// unreachableHint says what to do about a store that doesn't answer.
+func (r *reporter) unreachableHint(err error) string {
+	if r.command == "doctor" {
+		return ""
+	}
+	if r.command == "backup" && errors.Is(err, fault.Unanswered) {
+		return "repolock doctor looks at the store; a backup with --if-unreachable run goes on without a lock"
+	}
+	return "repolock doctor looks at the store"
+}
+
+// nothingRun is undone of the commands that run another one.
+const nothingRun = "nothing was run"
+
+// undoneBy says what an error has prevented.
+func (r *reporter) undoneBy(err error) string {
+	undone := r.undone()
+	if !fault.Of(err).Nothing || undone == noneBroken && !errors.Is(err, fault.Early) {
+		return ""
+	}
+	return undone
+}
+
+// undone says what a failure of this command can have prevented.
+func (r *reporter) undone() string {
+	switch r.command {
+	case "backup", "restore", "prune", "run":
+		return nothingRun
+	case "acquire":
+		return "no lock was taken"
+	case "break-lock":
+		return noneBroken
+	default:
+		return ""
+	}
+}
+
+// heldHint says what to do about a lock that is held.
+func heldHint(e session.HeldError) string {
+	if e.Own {
+		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one, or none"
+	}
+	if e.Place.Repo == "" && e.Place.URL != "" {
+		return also.Hint(e.Place.URL, e.Holders[0])
+	}
+	gone := 0
+	for _, h := range e.Holders {
+		switch h.Verdict {
+		case replock.Unreadable:
+			return "if no operation is running, run repolock break-lock"
+		case replock.Doubtful:
+			return fmt.Sprintf("one clock says that it has expired: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then passes it",
+				plainly((h.TTL + time.Minute).Truncate(time.Second)))
+		}
+		if h.ProcessGone {
+			gone++
+		}
+	}
+	if gone == len(e.Holders) {
+		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
+	}
+	if e.Waited > 0 {
+		return "repolock status --watch shows when it is free; a crashed holder's lock expires by itself"
+	}
+	who := "it is"
+	if len(e.Holders)+e.More > 1 {
+		who = "they are"
+	}
+	return "--wait 1h waits until " + who + " done; a crashed holder's lock expires by itself"
+}
+
+// plainly formats a duration as people write it for a flag: 24h, 1h30m.
+func plainly(d time.Duration) string {
+	words := d.String()
+	if strings.HasSuffix(words, "m0s") {
+		words = strings.TrimSuffix(words, "0s")
+	}
+	if strings.HasSuffix(words, "h0m") {
+		words = strings.TrimSuffix(words, "0m")
+	}
+	return words
+}
 
 // jsonError is an error with --json, in the shape of the locking specification of
 // tower-fleet (lock/v1, section 4.4). Fields are only ever added.
