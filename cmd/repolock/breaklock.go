@@ -30,12 +30,6 @@ type breakCmd struct {
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
 
-func (c breakCmd) Help() string {
-	return `Deletes the exclusive lock, every shared lock and every intent, of any age and holder. A holder that still
-runs sees that at its next look, every 10s by default, and stops; until then it goes on. Break locks only when you are
-certain that no operation is running.`
-}
-
 func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
 		return 0, fault.New(fault.Usage, "there is no terminal to ask on: give --yes to break locks")

@@ -18,10 +18,6 @@ type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
 
-func (completionCmd) Help() string {
-	return `The lines above are for bash and fish; in zsh, after compinit: source <(repolock completion zsh). After -- it is the command that is completed.`
-}
-
 //go:embed completion
 var scripts embed.FS
 

@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/replock"
 )
 
 // configured writes a configuration file, and makes it the one that repolock reads.
@@ -126,11 +127,11 @@ metadata = {"a;b" = "c=d"}
 `)
 	p, err := parse([]string{"-r", "a", "backup", "--", "x"}, io.Discard, io.Discard)
 	assert.OK(t, err)
-	want := commandFlags{
-		OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
+	want := wrapCmd{
+		mode: replock.Shared, operation: "backup", OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
 		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
-	diff := cmp.Diff(want, p.selected.Target.Interface().(backupCmd).commandFlags, cmp.AllowUnexported(commandFlags{}))
+	diff := cmp.Diff(want, p.selected.Target.Interface().(wrapCmd), cmp.AllowUnexported(wrapCmd{}))
 	assert.That(t, diff == "" && p.Name == "n", "%s name %q", diff, p.Name)
 }

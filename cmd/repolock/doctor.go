@@ -27,14 +27,6 @@ type doctorCmd struct {
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
-func (doctorCmd) Help() string {
-	return `Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
-store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
-or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
-
-Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`
-}
-
 // run examines the repository if there is one, and then the systems of the other locks. A failure hides no
 // other system.
 func (c doctorCmd) run(r *reporter, g global) (code int, err error) {

@@ -23,10 +23,6 @@ type historyCmd struct {
 	Until moment `placeholder:"TIME" help:"Only those that were asked for before this."`
 }
 
-func (historyCmd) Help() string {
-	return `Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`
-}
-
 func (c historyCmd) run(r *reporter, g global) (int, error) {
 	if since, until := time.Time(c.Since), time.Time(c.Until); !until.IsZero() && since.After(until) {
 		return 0, fault.New(fault.Usage, "--since is after --until")

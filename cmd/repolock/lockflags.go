@@ -84,7 +84,7 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 	for _, t := range targets {
 		p.places = append(p.places, t.Place)
 	}
-	ofFleet := slices.ContainsFunc(p.places, func(at session.Place) bool { return !passed(at) })
+	fleet := slices.ContainsFunc(p.places, isFleet)
 	switch {
 	case err != nil:
 		return p, err
@@ -94,9 +94,9 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
 	case !p.alone && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
 		return p, fault.New(fault.Usage, "--also: the repository's lock of that --name is named twice")
-	case f.ForceLock && !ofFleet:
+	case f.ForceLock && !fleet:
 		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")
-	case f.Metadata[towerfleet.HandleField] != "" && ofFleet:
+	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case p.alone && f.Fence:
 		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")

@@ -12,21 +12,23 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock"
 )
 
-// command is a command of the command line. run returns the exit code, or an error that
-// describe has an exit code for.
+// command is a command of the command line. run returns the exit code, or an error whose exit code
+// describe finds.
 type command interface {
 	run(*reporter, global) (int, error)
 }
 
-// entry is a command in the table of all commands.
+// entry is a row of the table of commands.
 type entry struct {
 	name, help string
-	command    command
+	command    command // its flags and arguments have no values yet
 	tag        string
 	// example and second are command lines for its help.
 	example, second string
+	detail          string // paragraphs of its help
 }
 
 // Tags of commands.
@@ -35,59 +37,94 @@ const (
 	hidden   = `hidden:"" ` + noconfig
 )
 
-// groups are all commands, in the order of the overview. The last group has no help.
+// groups are all commands, in the order of the overview. Help leaves out the last group: programs run
+// its commands, not people.
 var groups = [...]struct {
 	title    string
 	commands []entry
 }{
 	{"Run a program under a lock", []entry{
-		{"backup", "Run a backup under a shared lock.", backupCmd{}, "",
+		{"backup", "Run a backup under a shared lock.", wrapCmd{mode: replock.Shared, operation: "backup"}, "",
 			"repolock -r s3://bucket/prefix backup -- restic backup /home",
-			"repolock -r prod backup --if-held skip -- borg create ::'{now}' /home"},
-		{"restore", "Run a restore under a shared lock.", restoreCmd{}, "",
+			"repolock -r prod backup --if-held skip -- borg create ::'{now}' /home", ofEnvironment},
+		{"restore", "Run a restore under a shared lock.", wrapCmd{mode: replock.Shared, operation: "restore"}, "",
 			"repolock -r prod restore -- restic restore latest --target /tmp/back",
-			"repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv"},
-		{"prune", "Run a prune under the exclusive lock.", pruneCmd{}, "",
-			"repolock -r prod prune --wait 1h -- restic prune", "repolock -r prod prune --dry-run -- restic prune"},
+			"repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv", ofEnvironment},
+		{"prune", "Run a prune under the exclusive lock.", wrapCmd{mode: replock.Exclusive, operation: "prune"}, "",
+			"repolock -r prod prune --wait 1h -- restic prune", "repolock -r prod prune --dry-run -- restic prune", ofEnvironment},
 		{"run", "Run any other command under a lock, or without one.", runCmd{}, "",
-			"repolock -r prod run --exclusive --operation check -- restic check", "repolock run --no-lock -- restic snapshots"},
+			"repolock -r prod run --exclusive --operation check -- restic check", "repolock run --no-lock -- restic snapshots",
+			ofEnvironment + " The locks of --also alone need neither --shared nor --exclusive."},
 	}},
 	{"Hold a lock in a script", []entry{
 		{"acquire", "Acquire a lock for a script, and hold it in the background.", acquireCmd{}, "",
 			`TOKEN=$(repolock -r prod acquire --shared --for-pid $$) || exit`,
-			`LOCK=$(repolock acquire --shared --export --for-pid $$) && eval "$LOCK"`},
-		{"check", "Exit with 0 if the lock of acquire is held now.", checkCmd{}, noconfig,
-			`repolock check "$token" || exit`, `REPOLOCK_TOKEN=$token repolock check`},
-		{"renew", "Refresh the lock of acquire now.", renewCmd{}, noconfig,
-			`repolock renew "$token" && restic prune`, `REPOLOCK_TOKEN=$token repolock renew`},
-		{"release", "Release the lock of acquire.", releaseCmd{}, noconfig,
-			`repolock release "$token"`, `REPOLOCK_TOKEN=$token repolock release`},
+			`LOCK=$(repolock acquire --shared --export --for-pid $$) && eval "$LOCK"`,
+			`Prints a token, for check, renew and release, which also read it from REPOLOCK_TOKEN. A process in the background, the
+keeper, holds and refreshes the lock until release, or until the process that called has ended. The script runs repolock
+check before each step that needs the lock (docs/scripts.md).`},
+		{"check", "Exit with 0 if the lock of acquire is held now.", tokenCmd{do: "check"}, noconfig,
+			`repolock check "$token" || exit`, `REPOLOCK_TOKEN=$token repolock check`,
+			`Looks into the repository, and so notices that the lock was broken. If the repository can't be reached, the lock is held as
+long as its lease lasts, and a warning says so. Exits with 79 if the lock was lost, and prints why, or if its keeper is gone.`},
+		{"renew", "Refresh the lock of acquire now.", tokenCmd{do: "renew"}, noconfig,
+			`repolock renew "$token" && restic prune`, `REPOLOCK_TOKEN=$token repolock renew`,
+			`The keeper refreshes its lock by itself. Renew before a step that takes nearly as long as the ttl and can't be interrupted.
+Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`},
+		{"release", "Release the lock of acquire.", tokenCmd{do: toRelease}, noconfig,
+			`repolock release "$token"`, `REPOLOCK_TOKEN=$token repolock release`,
+			`Exits with 79 if the lock was lost before, or if it is gone because it was released already or its keeper was killed: the
+work under it might not have been protected. Exits with 69 if the lock couldn't be deleted and is left to expire.`},
 	}},
 	{"Look at locks, and break them", []entry{
 		{"status", "Show every lock in the repository. Never writes.", statusCmd{}, "",
-			"repolock -r prod status --watch", "repolock -r prod --json status"},
+			"repolock -r prod status --watch", "repolock -r prod --json status",
+			`The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
+wide, repolock cuts operations to 12 columns at least, holders to 24 and places to 20. If it is still too wide,
+repolock leaves out LAST SEEN, then FOR, then ID, and cuts names to less only after that. --id of break-lock needs only
+the beginning of an id.`},
 		{"history", "Show from an audit log who held which lock, and when.", historyCmd{}, noconfig,
-			"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -"},
+			"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -",
+			`Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`},
 		{"break-lock", "Delete locks of any holder. For emergencies.", breakCmd{}, "",
-			"repolock -r prod break-lock --dead", "repolock -r prod break-lock --id ID --yes"},
+			"repolock -r prod break-lock --dead", "repolock -r prod break-lock --id ID --yes",
+			`Deletes the exclusive lock, every shared lock and every intent, of any age and holder. A holder that still
+runs sees that at its next look, every 10s by default, and stops; until then it goes on. Break locks only when you are
+certain that no operation is running.`},
 	}},
 	{"Try out a store", []entry{
 		{"doctor", "Try out whether a store is fit for locks.", doctorCmd{}, "",
-			"repolock doctor s3://bucket/prefix", "repolock -r prod --json doctor"},
+			"repolock doctor s3://bucket/prefix", "repolock -r prod --json doctor",
+			`Tries out, with some 1,000 requests, what the store does and allows. Prints what repolock will do there and whether the
+store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
+or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
+
+Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`},
 		{"torture", "Let processes contend for a lock, and see whether it holds.", tortureCmd{}, "",
-			"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`},
+			"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`,
+			`Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
+exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
+wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
+
+With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
+No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.
+
+Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`},
 	}},
 	{"More", []entry{
 		{"repos", "Show the repositories of the configuration file.", reposCmd{}, "",
-			"repolock repos", "repolock --config /etc/repolock/config.toml repos"},
+			"repolock repos", "repolock --config /etc/repolock/config.toml repos",
+			`repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
+repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`},
 		{"completion", "Print a script that completes command lines in a shell.", completionCmd{}, noconfig,
-			"source <(repolock completion bash)", "repolock completion fish | source"},
+			"source <(repolock completion bash)", "repolock completion fish | source",
+			`The lines above are for bash and fish; in zsh, after compinit: source <(repolock completion zsh). After -- it is the command that is completed.`},
 		{"man", "Print the manual page, repolock(1).", manCmd{}, noconfig,
-			"repolock man | man -l -", "repolock man >/usr/local/share/man/man1/repolock.1"},
+			"repolock man | man -l -", "repolock man >/usr/local/share/man/man1/repolock.1", ""},
 		{"version", "Show the version.", versionCmd{}, noconfig,
-			"repolock version", "repolock --json version"},
+			"repolock version", "repolock --json version", ""},
 		{"help", "Show the help of a command, or on a topic.", helpCmd{}, noconfig,
-			"repolock help prune", "repolock help urls"},
+			"repolock help prune", "repolock help urls", ""},
 	}},
 	{"", []entry{
 		{name: "complete", command: completeCmd{}, tag: hidden},
@@ -104,7 +141,10 @@ func commands() (all []entry) {
 	return all
 }
 
-// called returns the command that the arguments might call: the first word that is the name of one.
+// ofEnvironment is the detail of the commands that run another one.
+const ofEnvironment = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO if there is a repository, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
+
+// called returns the first command that is named before --. Its name can be the value of a flag.
 func called(args []string) (found entry, ok bool) {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -118,7 +158,7 @@ func called(args []string) (found entry, ok bool) {
 	return entry{}, false
 }
 
-// parsed is a command line.
+// parsed is a command line that parse has read.
 type parsed struct {
 	global
 	settings settings
@@ -126,14 +166,14 @@ type parsed struct {
 	helped   bool       // help was asked for, and printed
 }
 
-// parse reads a command line. It returns a value even with an error.
+// parse reads a command line. With an error it returns the flags that it has read before.
 func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 	p := &parsed{}
 	options := []kong.Option{kong.Writers(stdout, stderr), kong.Exit(func(int) { p.helped = true }), kong.Resolvers(&p.settings)}
 	k, err := newParser(&p.global, args, options...).Parse(args)
 	if err == nil && !p.helped {
 		p.selected = k.Selected()
-		err = doubtful(k)
+		err = ambiguous(k)
 	}
 	p.file, p.Sources = p.settings.file, p.settings.sources
 	if repo := p.settings.repo; repo != nil {
@@ -142,19 +182,22 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 	return p, err
 }
 
-// newParser returns a parser of command lines of these words. Most of the time that a parser takes is for
-// the description of the commands' flags. A command can't be called by a line without its name, so that it
-// is described by its name and its help alone.
+// newParser returns a parser for these words. It builds the flags of the commands that words names, and
+// of no others, because building them takes most of its time.
 func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
 	options = slices.Concat(options, mappers(), []kong.Option{vars(), kong.Help(printHelp)})
 	for _, c := range commands() {
-		target := any(&struct{}{})
+		target := reflect.New(reflect.TypeFor[struct{}]())
 		if slices.Contains(words, c.name) {
-			target = reflect.New(reflect.TypeOf(c.command)).Interface()
+			target = reflect.New(reflect.TypeOf(c.command))
+			target.Elem().Set(reflect.ValueOf(c.command))
 		}
-		options = append(options, kong.DynamicCommand(c.name, c.help, "", target, c.tag))
+		options = append(options, kong.DynamicCommand(c.name, c.help, "", target.Interface(), c.tag))
 	}
 	parser := kong.Must(g, options...)
+	for i, c := range commands() {
+		parser.Model.Children[i].Detail = c.detail
+	}
 	parser.Model.Name = "repolock"
 	parser.Model.Help = "Run a backup, restore or prune while holding a lock that is kept in the backup repository itself."
 	parser.Model.HelpFlag.Help = "Show the help of a command, and exit."
@@ -164,7 +207,6 @@ func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
 // model describes all commands with their flags.
 func model() *kong.Application { return newParser(&global{}, names()).Model }
 
-// names are the names of all commands.
 func names() (all []string) {
 	for _, c := range commands() {
 		all = append(all, c.name)
@@ -172,7 +214,7 @@ func names() (all []string) {
 	return all
 }
 
-// mappers make decode the mapper of all values.
+// mappers let decode read the values of all flags and arguments.
 func mappers() (options []kong.Option) {
 	for _, t := range []reflect.Type{reflect.TypeFor[time.Duration](), reflect.TypeFor[waitTime](), reflect.TypeFor[moment](), reflect.TypeFor[forPID]()} {
 		options = append(options, kong.TypeMapper(t, kong.MapperFunc(decode)))
@@ -186,7 +228,7 @@ func mappers() (options []kong.Option) {
 // kongs are kong's own mappers.
 var kongs = sync.OnceValue(func() *kong.Registry { return kong.NewRegistry().RegisterDefaults() })
 
-// decode reads a value as kong does, and words a mistake in it.
+// decode reads a value with kong's own mapper, and words the error if the value is wrong.
 func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, kind := ctx.Scan.Peek(), target.Kind()
 	value := fmt.Sprintf("%.80q", token)
@@ -231,10 +273,10 @@ func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	}
 }
 
-// doubtful returns an error for a flag of the command line whose value is empty, unless it has the tag
-// emptiable: --id "$ID" with an unset variable must not mean all locks, nor --audit "$LOG" no log. It also
-// returns one for a flag with the tag once that is there twice: the last one alone would count.
-func doubtful(k *kong.Context) error {
+// ambiguous refuses a flag with an empty value, unless it has the tag emptiable: --id "$ID" with an unset
+// variable must not mean all locks, and --audit "$LOG" must not mean no log. It also refuses a second
+// value of a flag with the tag once, because kong would ignore the first value.
+func ambiguous(k *kong.Context) error {
 	given := map[*kong.Value]bool{}
 	for _, element := range k.Path {
 		f := element.Flag
@@ -245,7 +287,7 @@ func doubtful(k *kong.Context) error {
 		case f.Target.Kind() == reflect.Map && f.Target.MapIndex(reflect.ValueOf("")).IsValid():
 			return fault.New(fault.Usage, "--%s: a key is empty", f.Name)
 		case f.Name == "repo" && given[f.Value]:
-			return fault.New(fault.Usage, "--repo is given twice; the lock of a second repository is --also repo:URL#NAME")
+			return fault.New(fault.Usage, "--repo is given twice: for the lock of a second repository, write --also repo:URL#NAME")
 		case f.Tag.Has("once") && given[f.Value]:
 			return fault.New(fault.Usage, "--%s is given twice", f.Name)
 		default:

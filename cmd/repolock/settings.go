@@ -194,7 +194,7 @@ func checkURL(key, raw string) error {
 // flagCheck returns a function that refuses values that the command line refuses, or that make sense there
 // alone. It tries them out on a command line of their own.
 func flagCheck() func(config.Flags) error {
-	var flags commandFlags
+	var flags wrapCmd
 	var values map[string]any
 	parser := kong.Must(&flags, append(mappers(), vars(), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
@@ -314,11 +314,6 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 }
 
 type reposCmd struct{}
-
-func (reposCmd) Help() string {
-	return `repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
-repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`
-}
 
 // jsonRepos is what the configuration file lists, in JSON. Fields are only ever added.
 type jsonRepos struct {

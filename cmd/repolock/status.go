@@ -27,13 +27,6 @@ type statusCmd struct {
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
-func (statusCmd) Help() string {
-	return `The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
-wide, repolock cuts operations to 12 columns at least, holders to 24 and places to 20. If it is still too wide,
-repolock leaves out LAST SEEN, then FOR, then ID, and cuts names to less only after that. --id of break-lock needs only
-the beginning of an id.`
-}
-
 func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)

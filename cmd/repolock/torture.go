@@ -51,17 +51,6 @@ const (
 	judgeFor = 2 * time.Minute
 )
 
-func (tortureCmd) Help() string {
-	return `Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
-exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
-wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
-
-With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
-No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.
-
-Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`
-}
-
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := fault.Join(c.check(g), c.trial("").Check()); err != nil {
 		return 0, fault.As(fault.Usage, err)

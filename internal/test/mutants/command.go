@@ -87,7 +87,7 @@ var commandMutants = []mutant{
 
 	// The keeper.
 	{"check counts an answer that it has read after the lease's end", "cmd/repolock/acquire.go",
-		`if do != "release" && a.Over(`, `if do == "renew" && a.Over(`, test(ofCommand, "^TestLateAnswer$")},
+		`if c.do != toRelease && a.Over(`, `if c.do == "renew" && a.Over(`, test(ofCommand, "^TestLateAnswer$")},
 	{"a keeper dies with the terminal of its script", "cmd/repolock/acquire.go",
 		"signal.Ignore(syscall.SIGHUP, syscall.SIGINT, ", "signal.Ignore(syscall.SIGINT, ", test(ofCommand, "^TestKeeperIsApart$")},
 }
