@@ -29,15 +29,15 @@ import (
 type acquireCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
-	Operation string `placeholder:"NAME" default:"script" help:"The operation that others see."`
+	Operation string `placeholder:"NAME" default:"script" help:"The operation that other users see."`
 	lockFlags
 	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
-	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to it when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal it alone."`
+	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
 	Log    string `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
 	Export bool   `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 
-// forPID is --for-pid: the process whose end releases the lock.
+// forPID is the value of --for-pid: the process whose end releases the lock.
 type forPID struct {
 	pid  int // 0: the caller
 	none bool
@@ -57,7 +57,7 @@ func (f *forPID) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// process returns the process, which must exist, or nil for none.
+// process returns the process, or nil for none. It fails if the process doesn't exist.
 func (f forPID) process() (*identity.Process, error) {
 	if f.none {
 		return nil, nil
@@ -65,7 +65,7 @@ func (f forPID) process() (*identity.Process, error) {
 	pid := f.pid
 	if pid == 0 {
 		if pid = identity.Caller(); pid <= 1 {
-			return nil, fault.New(fault.Usage, "called by process %d, which might never end: say which process the lock is for, with --for-pid PID, or that it is for none, with --for-pid none", pid)
+			return nil, fault.New(fault.Usage, "called by process %d, which might never end: name the process that the lock is for with --for-pid PID, or write --for-pid none", pid)
 		}
 	}
 	p, ok := identity.Of(pid)
@@ -75,11 +75,12 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
+// order checks the flags, and returns the plan and what the keeper gets.
 func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return p, o, err
 	}
-	if g.unknown != nil { // gob would leave it behind
+	if g.unknown != nil { // gob doesn't encode it
 		return p, o, g.unknown
 	}
 	mode := replock.Exclusive
@@ -94,15 +95,15 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	case !c.Shared && !c.Exclusive:
 		err = errors.New("say which lock: --shared or --exclusive")
 	case c.HeldCode == 0:
-		err = errors.New("--held-exit-code 0: would say that the lock is held")
+		err = errors.New("--held-exit-code 0: a script would take it for an acquired lock")
 	case c.Export && g.JSON:
 		err = errors.New("--export and --json can't be used together")
 	case badOperation != nil:
 		err = badOperation
 	case c.OnLost != "warn" && c.ForPID.none:
-		err = fmt.Errorf("--on-lost %s: there is no process to be signalled, with --for-pid none", c.OnLost)
+		err = fmt.Errorf("--on-lost %s: with --for-pid none there is no process to signal", c.OnLost)
 	case c.OnLost != "warn" && runtime.GOOS != "linux":
-		err = fmt.Errorf("--on-lost %s: only Linux tells a process from a later one with the same pid", c.OnLost)
+		err = fmt.Errorf("--on-lost %s: works on Linux only; elsewhere a later process can have the same pid", c.OnLost)
 	case sameFile(c.Log, c.Metrics):
 		err = errors.New("--metrics-file: is the file of --log, which it would replace: name another")
 	case c.Metrics != "": // the keeper writes it in another directory
@@ -118,7 +119,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	return p, o, err
 }
 
-// goesNowhere reports whether a file is the null device, which Go opens in place of a closed stdout.
+// goesNowhere reports whether a file is the null device. Go opens it in place of a closed stdout.
 func goesNowhere(f *os.File) bool {
 	info, err := f.Stat()
 	null, missing := os.Stat(os.DevNull)
@@ -127,14 +128,14 @@ func goesNowhere(f *os.File) bool {
 
 func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
-		return 0, fault.New(fault.Usage, "acquire: %w: let repolock run the command", err)
+		return 0, fault.New(fault.Usage, "acquire: %w: write repolock run, which runs the command itself", err)
 	}
 	p, o, err := c.order(g)
 	if err != nil {
 		return 0, err
 	}
 	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
-		return 0, fault.New(fault.Usage, "with --for-pid none the token is the only way to release the lock, and stdout goes nowhere")
+		return 0, fault.New(fault.Usage, "--for-pid none: only the token can release the lock, and stdout is closed or /dev/null: redirect it to a file")
 	}
 	if err := c.outside(g); err != nil {
 		return 0, err
@@ -170,13 +171,13 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	}
 	if err != nil {
 		k.GiveUp()
-		for range heard { // until it has released its lock
+		for range heard { // until the keeper has released the lock and ended
 		}
 	}
 	return 0, err
 }
 
-// listen delivers the keeper's news until it ends.
+// listen returns a channel of the keeper's news. The channel is closed when the keeper ends.
 func listen(k *daemon.Starter) <-chan session.News {
 	heard := make(chan session.News)
 	go func() {
@@ -192,25 +193,24 @@ func listen(k *daemon.Starter) <-chan session.News {
 	return heard
 }
 
-// await shows the keeper's news until it holds the lock, or a signal comes.
+// await shows the keeper's news until the keeper holds the lock, or a signal comes.
 func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
-	w := newConsole(r)
-	w.BeginWait(session.Acquiring(p.places))
-	defer w.EndWait()
+	r.BeginWait(session.Acquiring(p.places))
+	defer r.EndWait()
 	for interrupted := error(nil); ; {
 		select {
 		case sig := <-signals:
 			if !session.Ends(sig) {
 				continue
 			}
-			if interrupted != nil { // the keeper doesn't end: it might be stopped
+			if interrupted != nil { // the second signal: the keeper might be stopped, and not end
 				return nil, interrupted
 			}
 			interrupted = session.Signalled(sig)
 			k.GiveUp()
-			w.Interrupted()
+			r.Interrupted()
 		case n, open := <-heard:
 			switch {
 			case !open && interrupted != nil:
@@ -226,7 +226,7 @@ func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan s
 				if n.EventErr != "" {
 					n.Event.Err = errors.New(n.EventErr)
 				}
-				w.Event(*n.Event)
+				r.Event(*n.Event)
 			}
 		}
 	}
@@ -252,10 +252,10 @@ func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
 	return r.result(held, words+"\n")
 }
 
-// keeperCmd is the process that holds the lock of a script. acquire starts it.
+// keeperCmd holds the lock of a script in the background. acquire starts it.
 type keeperCmd struct{}
 
-// keeperOrder is what a keeper holds.
+// keeperOrder is what acquire sends to a keeper that it has started.
 type keeperOrder struct {
 	Flags     lockFlags
 	Global    global
@@ -272,11 +272,10 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	var o keeperOrder
 	line, err := daemon.Attach(&o)
 	if err != nil {
-		return 0, fault.New(fault.Usage, "this is for acquire to call: %w", err)
+		return 0, fault.New(fault.Usage, "only acquire can start a keeper: %w", err)
 	}
 	log := &reporter{
 		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
-		terminal: func() bool { return false },
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err != nil {
@@ -300,11 +299,11 @@ func failure(r *reporter, err error) json.RawMessage {
 	return raw
 }
 
+// keeperError is an error that a keeper has described in JSON.
 type keeperError struct{ jsonError }
 
 func (e keeperError) Error() string { return e.Message }
 
-// newKeeperError decodes an error that a keeper has described.
 func newKeeperError(failure json.RawMessage) error {
 	var e keeperError
 	if err := json.Unmarshal(failure, &e.jsonError); err != nil {
@@ -313,7 +312,7 @@ func newKeeperError(failure json.RawMessage) error {
 	return e
 }
 
-// stamped writes lines, each with the time.
+// stamped writes each line with the time before it.
 type stamped struct{ to io.Writer }
 
 func (s stamped) Write(line []byte) (int, error) {
@@ -362,9 +361,8 @@ func (c tokenCmd) ask(r *reporter) (h session.Holding, err error) {
 	}
 	var a session.Answer
 	asked := clock.System{}.Elapsed()
-	wait := newConsole(r)
-	wait.BeginWait("asking the keeper of the lock")
-	defer wait.EndWait()
+	r.BeginWait("asking the keeper of the lock")
+	defer r.EndWait()
 	if err := daemon.Ask(c.Token, c.do, &a, c.do == toRelease); err != nil {
 		return h, err
 	}

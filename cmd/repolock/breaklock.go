@@ -38,13 +38,13 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	wait := r.looking(&g)
+	g.observe = r.Event
 	all, closeAll, err := g.systems(c.Also, also.Break)
 	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
-	return c.breakIn(r, wait, all, sinks)
+	return c.breakIn(r, all, sinks)
 }
 
 // broken is a lock of break-lock with its place.
@@ -52,12 +52,12 @@ type broken = found[replock.Broken]
 
 // breakIn breaks the chosen locks of some systems. One that can't be asked hides no lock of
 // another.
-func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []events.Sink) (int, error) {
+func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
 	c.ID = "" // it can be the beginning of one
-	wait.BeginWait(reading(all))
+	r.BeginWait(reading(all))
 	chosen, answered, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
-	wait.EndWait()
+	r.EndWait()
 	if len(answered) == 0 {
 		return 0, err
 	}
@@ -81,7 +81,7 @@ func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []even
 		r.Say("nothing was deleted")
 		return fault.ExitAborted, err
 	}
-	wait.BeginWait("deleting the locks")
+	r.BeginWait("deleting the locks")
 	done, _, failed := everywhere(all, func(p placed) ([]replock.Broken, error) {
 		shown := of(chosen, p)
 		if len(shown) == 0 { // Break takes that for all
@@ -95,7 +95,7 @@ func (c breakCmd) breakIn(r *reporter, wait *console, all []placed, sinks []even
 		}
 		return broken, err
 	})
-	wait.EndWait()
+	r.EndWait()
 	err = fault.Join(err, failed)
 	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
 }

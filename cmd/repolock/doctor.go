@@ -81,11 +81,10 @@ func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, 
 	if err != nil {
 		return 0, err
 	}
-	w := newConsole(r)
 	report, err := c.examine(ctx, g, s, doctor.Options{
-		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: w.examining, Failed: w.retrying,
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: r.examining, Failed: r.retrying,
 	})
-	w.EndWait()
+	r.EndWait()
 	if err != nil && !worthPrinting(report, err) {
 		return 0, err
 	}
@@ -105,10 +104,9 @@ func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Targ
 		return 0, err
 	}
 	defer l.Close()
-	w := newConsole(r)
-	w.examining(t.Place.URL)
+	r.examining(t.Place.URL)
 	report, err := l.Examine(ctx)
-	w.EndWait()
+	r.EndWait()
 	if err != nil {
 		return 0, fmt.Errorf("%s: %w", t.Place.URL, err)
 	}
@@ -116,7 +114,7 @@ func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Targ
 }
 
 // examining shows what doctor does.
-func (w *console) examining(what string) { w.step("doctor: " + what) }
+func (r *reporter) examining(what string) { r.step("doctor: " + what) }
 
 // examine tries out the store, through both URLs if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {

@@ -211,8 +211,8 @@ func breakAll(c breakCmd, systems ...*keyed) (code int, out string, err error) {
 		all = append(all, placed{k, session.Place{URL: k.url}})
 	}
 	var stdout bytes.Buffer
-	r := &reporter{stdout: &stdout, stderr: &stdout, terminal: func() bool { return false }}
-	code, err = c.breakIn(r, newConsole(r), all, nil)
+	r := &reporter{stdout: &stdout, stderr: &stdout}
+	code, err = c.breakIn(r, all, nil)
 	return code, stdout.String(), err
 }
 

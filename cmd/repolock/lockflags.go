@@ -23,19 +23,19 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// lockFlags are the flags of all commands that acquire a lock.
+// lockFlags are the flags that all commands that acquire a lock have.
 type lockFlags struct {
-	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for one of tower-fleet."`
-	Look      time.Duration     `rare:"" brief:"How often to look whether it is still there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after its hypervisor paused this machine and another holder got the lock. A look is one list request."`
-	Wait      waitTime          `brief:"Wait while it is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A wait for the exclusive lock comes before all that begin later."`
-	HeldCode  int               `rare:"" brief:"The exit code when it is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
+	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for a lock of tower-fleet."`
+	Look      time.Duration     `rare:"" brief:"How often to look whether the lock is there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after a hypervisor paused this machine and another holder got the lock. A look is one list request."`
+	Wait      waitTime          `brief:"Wait while the lock is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A waiter for the exclusive lock comes before all later acquirers."`
+	HeldCode  int               `rare:"" brief:"Exit code when the lock is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
 	Metadata  map[string]string `rare:"" brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
-	Audit     string            `once:"" rare:"" brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append what happens to the lock to this file, in JSON, one event a line."`
+	Audit     string            `once:"" rare:"" brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append the lock's events to this file, in JSON, one a line."`
 	Metrics   string            `once:"" rare:"" brief:"Write the lock's state, for Prometheus" predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
-	Job       string            `rare:"" brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name what runs, in the audit log and the metrics: the label job_name. Jobs of one operation on one repository need names to be told apart."`
+	Job       string            `rare:"" brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name of the job in the audit log and the metrics (label job_name). It distinguishes jobs of one operation on one repository."`
 	Fence     bool              `rare:"" brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
-	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait, with all locks held, before the command starts, so that work which has begun without looking can end. If a lock is gone then, the command doesn't start."`
+	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait between the acquire of all locks and the start of the command, so that work that began without looking at them can end. If a lock is lost meanwhile, the command doesn't start."`
 	ForceLock bool              `rare:"" brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 }
 
@@ -57,24 +57,24 @@ func (f lockFlags) check() error {
 	return nil
 }
 
-// sameFile reports whether two flags name one file.
+// sameFile reports whether both paths name one file. An empty path names none.
 func sameFile(a, b string) bool { return a != "" && b != "" && regular.Same(a, b) }
 
-// maxJob bounds --job, as an operation's name is bounded.
+// maxJob is the largest length of --job in bytes, and of the name of an operation.
 const maxJob = 256
 
-// plan is what a command line asks for: a repository's lock, those of --also, or both.
+// plan describes the locks that a command line asks for: the repository's, the locks of --also, or both.
 type plan struct {
 	lockFlags
 	global
 	mode      replock.Mode
 	operation string
 	targets   []also.Target   // of --also
-	alone     bool            // without a repository's lock
+	alone     bool            // there is no repository's lock
 	places    []session.Place // of all locks, the repository's first
 }
 
-// plan refuses flags that need --also, or a repository.
+// plan refuses flags that need --also or a repository if there is none.
 func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, error) {
 	targets, err := also.Parse(f.Also)
 	p := plan{lockFlags: f, global: g, mode: mode, operation: operation, targets: targets, alone: g.alone(targets)}
@@ -89,26 +89,26 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 	case err != nil:
 		return p, err
 	case len(targets) == 0 && f.Settle > 0:
-		return p, fault.New(fault.Usage, "--settle: is for the locks of --also")
+		return p, fault.New(fault.Usage, "--settle: works only with --also")
 	case len(targets) == 0 && f.ForceLock:
-		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
+		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
 	case !p.alone && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
-		return p, fault.New(fault.Usage, "--also: the repository's lock of that --name is named twice")
+		return p, fault.New(fault.Usage, "--also: names the same lock as --repo and --name: it is named twice")
 	case f.ForceLock && !fleet:
-		return p, fault.New(fault.Usage, "--force-lock: is for --also tower-fleet:DIR/NAME, and there is none")
+		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME")
 	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case p.alone && f.Fence:
 		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
 	case p.alone && g.Name != "":
-		return p, fault.New(fault.Usage, "--name: is of a repository's lock, and no repository is given")
+		return p, fault.New(fault.Usage, "--name: names a lock of a repository, and no repository is given")
 	}
 	return p, nil
 }
 
-// request asks for the locks.
+// request returns the request for the locks. Its console is r.
 func (p plan) request(r *reporter) session.Request {
-	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: newConsole(r), Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
+	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
 			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
@@ -137,7 +137,7 @@ func (p plan) also() also.Request {
 	}
 }
 
-// shortest returns the shortest ttl of the locks.
+// shortest returns the ttl of the lock that expires first.
 func (p plan) shortest() time.Duration {
 	if !p.alone {
 		return p.TTL
@@ -146,7 +146,7 @@ func (p plan) shortest() time.Duration {
 	return ttl(slices.MinFunc(p.targets, func(a, b also.Target) int { return cmp.Compare(ttl(a), ttl(b)) }))
 }
 
-// named returns how records name the locks together, and their places.
+// named returns the names and the places of the locks, as the metrics and a dry run show them.
 func (p plan) named() (name, where string) {
 	if !p.alone {
 		return events.LockName(p.Name), p.place().Where()
@@ -158,7 +158,7 @@ func (p plan) named() (name, where string) {
 	return strings.Join(names, ","), strings.Join(urls, ",")
 }
 
-// sinks opens the audit log and the file of metrics.
+// sinks opens the files of --audit and --metrics-file.
 func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
 	if err := p.outside(p.global); err != nil {
 		return nil, err
@@ -184,7 +184,7 @@ func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
 	return sinks, nil
 }
 
-// outside refuses files in a place of locks, before any file is written.
+// outside refuses an audit log or a metrics file in a directory of locks. It writes nothing.
 func (f lockFlags) outside(g global) error {
 	for _, file := range []struct{ flag, path string }{{"audit", f.Audit}, {"metrics-file", f.Metrics}} {
 		if err := regular.Outside(file.path); err != nil {
@@ -194,8 +194,8 @@ func (f lockFlags) outside(g global) error {
 	return nil
 }
 
-// cantWrite returns the error of a file that a flag names, for a command that wasn't run. Its class is
-// that of the cause.
+// cantWrite returns the error of a file to be written, with the flag, the variable or the configuration file that
+// names it. The error reports that nothing was begun.
 func (g global) cantWrite(flag, path string, err error) error {
 	where, hint := "--"+flag, "correct the path, or leave out --"+flag
 	switch from := g.Sources[flag]; {
@@ -210,7 +210,7 @@ func (g global) cantWrite(flag, path string, err error) error {
 	return fault.Advise(fault.New(fault.Early, "%s: %w", where, unusable(err)), hint)
 }
 
-// unusable adds its class to the error of a file to be written.
+// unusable adds the class to an error of a file to be written.
 func unusable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
@@ -224,13 +224,13 @@ func unusable(err error) error {
 
 const tildeHint = "no shell has replaced the ~: write the path in full, or outside of quotes"
 
-// unexpanded reports whether a path has a ~ that a shell would have replaced. The path can have been
-// made absolute since.
+// unexpanded reports whether a path contains a ~ that a shell would have replaced, at its beginning or,
+// after repolock has made the path absolute, further on.
 func unexpanded(path string) bool {
 	return strings.HasPrefix(path, "~") || strings.Contains(path, string(filepath.Separator)+"~")
 }
 
-// waitTime is --wait.
+// waitTime is the value of --wait.
 type waitTime time.Duration
 
 // UnmarshalText parses a duration or "forever".
@@ -250,10 +250,10 @@ func (p *waitTime) UnmarshalText(text []byte) error {
 	return nil
 }
 
-// moment is --since or --until.
+// moment is the value of --since or --until.
 type moment time.Time
 
-// UnmarshalText parses a time before now, a day, or a time of a day, in UTC.
+// UnmarshalText parses a duration before now, a day, or a time. Without a zone they are in UTC.
 func (m *moment) UnmarshalText(raw []byte) error {
 	word := strings.TrimSpace(string(raw))
 	for _, layout := range []string{time.RFC3339, time.DateTime + "Z07:00", time.DateTime, time.DateOnly} {

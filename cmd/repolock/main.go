@@ -1,5 +1,4 @@
-// Repolock runs a backup, restore or prune while it holds a lock in the backup repository
-// itself.
+// Repolock runs a backup, restore or prune under a lock that it keeps in the backup repository itself.
 package main
 
 import (
@@ -39,18 +38,18 @@ type global struct {
 
 	PrintVersion versionFlag `name:"version" help:"Show the version, and exit."`
 
-	file    *config.File // nil: none was read
-	unknown error        // why the repository is unknown
-	listed  string       // the lock's name in the file
+	file    *config.File // nil: no file was read
+	unknown error        // why no repository has the name that Repo is
+	listed  string       // the lock's name in the configuration file
 
-	Sources map[string]source `kong:"-"` // where the flags are from that the command line doesn't have
+	Sources map[string]source `kong:"-"` // of the flags that the command line doesn't have
 
-	observe func(replock.Event) // the events of locks that are looked at; nil: no observer
+	observe func(replock.Event) // gets the events of a look at locks; nil: none does
 }
 
-// run is main without the process: it parses, runs and returns the exit code.
+// run runs a command line, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	r := &reporter{stdout: stdout, stderr: stderr, terminal: onTerminal, plain: onPlainTerminal}
+	r := &reporter{stdout: stdout, stderr: stderr, terminal: stderrTerminal}
 	in, err := parse(args, stdout, stderr)
 	if in.helped {
 		return 0
@@ -77,22 +76,17 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// vars are the variables of help texts.
+// vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:".
 func vars() kong.Vars {
-	return kong.Vars{"schemes": schemes(), "also": strings.Join(also.Examples(), ", "), "faults": faults()}
-}
-
-// schemes names the repository URLs for --help: "s3:, minio:, b2: or file:".
-func schemes() string {
-	all := open.Schemes()
-	var buckets []string
-	for _, s := range all[1:] {
-		buckets = append(buckets, s.Name+":")
+	directory, buckets := open.Schemes()[0].Name, ""
+	for _, s := range open.Schemes()[1:] {
+		buckets += ", " + s.Name + ":"
 	}
-	return strings.Join(buckets, ", ") + " or " + all[0].Name + ":"
+	schemes := strings.TrimPrefix(buckets, ", ") + " or " + directory + ":"
+	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", "), "faults": faults()}
 }
 
-// asksForJSON looks for --json before the wrapped command.
+// asksForJSON reports whether --json comes before the wrapped command.
 func asksForJSON(args []string) bool {
 	if end := slices.Index(args, "--"); end >= 0 {
 		args = args[:end]
@@ -123,7 +117,7 @@ func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, 
 
 type versionCmd struct{}
 
-// build is the build information in JSON. Fields are only ever added.
+// build is the result of version in JSON. Fields are only ever added.
 type build struct {
 	Version  string `json:"version"`
 	Go       string `json:"go"`
@@ -141,14 +135,14 @@ func (versionCmd) run(r *reporter, _ global) (int, error) {
 // versionFlag is --version.
 type versionFlag bool
 
-// BeforeReset is called by kong when it has parsed the flag.
+// BeforeReset prints the version and ends repolock. Kong calls it when it has parsed the flag.
 func (versionFlag) BeforeReset(app *kong.Kong) error {
 	_, err := io.WriteString(app.Stdout, newBuild().String())
 	app.Exit(0)
 	return err
 }
 
-// String returns the line that people read.
+// String returns the version in one line, for people.
 func (b build) String() string {
 	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
 	if b.Commit != "" {

@@ -20,20 +20,53 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// reporter prints results on stdout, and all else on stderr, apart from the output of the
-// command. It can be used concurrently.
+// reporter prints results on stdout, and everything else on stderr. The output of the wrapped command doesn't
+// pass through it. It can be used concurrently.
 type reporter struct {
 	global
-	command        string // of repolock; "" if it is none
-	mu             sync.Mutex
+	command        string // of repolock; "" if the command line names none
 	stdout, stderr io.Writer
-	terminal       func() bool // reports whether stderr is one that can erase a line, and ours
-	plain          func() bool // reports whether stderr is any other terminal, and ours; nil: it isn't
-	shown          string      // the live line
+	terminal       func() terminal      // of stderr; nil: none
+	elapsed        func() time.Duration // the clock of waits; nil: the time since boot
+
+	output sync.Mutex // guards stdout, stderr and shown
+	shown  string     // the live line
+
+	waiting
 }
 
-// Say prints a line on stderr, unless --quiet, or --json, which keeps stderr for one
-// object.
+// terminal is what a reporter can draw on.
+type terminal int
+
+const (
+	noTerminal      terminal = iota // a file or a pipe, or a terminal in whose background we are
+	dumbTerminal                    // a terminal that can't erase a line
+	erasingTerminal                 // any other terminal
+)
+
+// stderrTerminal returns which terminal stderr is now.
+func stderrTerminal() terminal {
+	switch {
+	case !isatty.IsTerminal(os.Stderr.Fd()) || !procgroup.Foreground():
+		return noTerminal
+	case erasable(os.Stderr):
+		return erasingTerminal
+	default:
+		return dumbTerminal
+	}
+}
+
+func (r *reporter) on() terminal {
+	if r.terminal == nil {
+		return noTerminal
+	}
+	return r.terminal()
+}
+
+// showsOn reports whether stderr is such a terminal, and the progress of work is shown there.
+func (r *reporter) showsOn(t terminal) bool { return !r.Quiet && !r.JSON && r.on() == t }
+
+// Say prints a line on stderr, but not with --quiet, nor with --json, which prints one object there.
 func (r *reporter) Say(format string, args ...any) {
 	if !r.Quiet && !r.JSON {
 		r.line("", fmt.Sprintf(format, args...))
@@ -41,8 +74,8 @@ func (r *reporter) Say(format string, args ...any) {
 }
 
 func (r *reporter) line(kind, message string) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.output.Lock()
+	defer r.output.Unlock()
 	r.draw(hanging("repolock: "+kind+text.Escape(message), terminalWidth(os.Stderr))+"\n", r.shown)
 }
 
@@ -79,21 +112,21 @@ func (r *reporter) object(w io.Writer, v any) error {
 	if err != nil {
 		panic(err) // strings and numbers always encode
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.output.Lock()
+	defer r.output.Unlock()
 	_, err = fmt.Fprintf(w, "%s\n", line)
 	return err
 }
 
-func (r *reporter) Event(e replock.Event) {
+func (r *reporter) printEvent(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWatching:
 		for _, h := range e.Holders {
-			r.Say("watching a lock that might be stale for up to %s: %s", text.Duration(h.TTL), r.named(h))
+			r.Say("watching for up to %s whether a lock is stale: %s", text.Duration(h.TTL), r.named(h))
 		}
 	case replock.EventRetrying:
 		if r.Verb {
-			r.Say("a request has failed, and is sent again for %s at most: %s", atMost(e.Left), session.Words(e.Err, ""))
+			r.Say("a request failed, and is repeated for at most %s: %s", atMost(e.Left), session.Words(e.Err, ""))
 		}
 	case replock.EventReaped:
 		for _, h := range e.Holders[:min(len(e.Holders), maxListed)] {
@@ -105,7 +138,7 @@ func (r *reporter) Event(e replock.Event) {
 	case replock.EventRefreshFailed:
 		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), session.Words(e.Err, ""))
 	case events.DirectoryCreated:
-		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: a program that locks in another directory isn't excluded")
+		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: check that the other program locks in this directory, too")
 	case events.PasswordExposed:
 		r.Alert("password_exposed", "all users of this machine can read the password file of "+e.Key+": run chmod 600 on it")
 	case replock.EventReleaseFailed:
@@ -121,7 +154,7 @@ func (r *reporter) Event(e replock.Event) {
 	}
 }
 
-// named describes a lock, with its keys if the user wants all details.
+// named describes a lock. With --verbose it names the keys.
 func (r *reporter) named(i replock.Info) string {
 	if r.Verb {
 		return i.String()
@@ -132,7 +165,7 @@ func (r *reporter) named(i replock.Info) string {
 // stamp formats a time for people.
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// result prints a result on stdout: as JSON, or as a text for people.
+// result prints a result on stdout: v with --json, or else words.
 func (r *reporter) result(v any, words string) error {
 	if r.JSON {
 		raw, err := text.MarshalIndent(v, "", "  ")
@@ -148,7 +181,7 @@ func (r *reporter) result(v any, words string) error {
 	return err
 }
 
-// print prints a text, with --json too.
+// print prints a text on stdout, also with --json.
 func (r *reporter) print(text string) (int, error) {
 	_, err := io.WriteString(r.stdout, text)
 	return 0, err
@@ -157,7 +190,7 @@ func (r *reporter) print(text string) (int, error) {
 // maxListed is the number of lines that list prints.
 const maxListed = 10
 
-// list prints the first of some lines, and how many others there are.
+// list prints the first lines, and how many it leaves out.
 func list(b *strings.Builder, indent string, lines []string) {
 	for i, line := range lines {
 		if i == maxListed {
@@ -168,36 +201,20 @@ func list(b *strings.Builder, indent string, lines []string) {
 	}
 }
 
-// onTerminal reports whether stderr is a terminal that can erase a line, and we are in its
-// foreground.
-func onTerminal() bool { return erasable(os.Stderr) && procgroup.Foreground() }
-
-// onPlainTerminal reports whether stderr is a terminal that can't erase a line, and we are in its
-// foreground.
-func onPlainTerminal() bool {
-	return isatty.IsTerminal(os.Stderr.Fd()) && !erasable(os.Stderr) && procgroup.Foreground()
-}
-
 // erasable reports whether a file is a terminal that can erase a line.
 func erasable(f *os.File) bool {
 	name := os.Getenv("TERM")
 	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
 }
 
-// animated reports whether a live line is shown.
-func (r *reporter) animated() bool { return !r.Quiet && !r.JSON && r.terminal() }
-
-// inLines reports whether a terminal is told in whole lines what a live line would show.
-func (r *reporter) inLines() bool { return !r.Quiet && !r.JSON && r.plain != nil && r.plain() }
-
-// live shows a line in place of the last live line, below all other lines, and reports
-// whether it could. An empty line ends that.
+// live draws the live line, which replaces the last one and stays below all other lines. An empty line erases
+// it. live reports whether the terminal can show it.
 func (r *reporter) live(line string) bool {
-	if line != "" && !r.animated() {
+	if line != "" && !r.showsOn(erasingTerminal) {
 		return false
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.output.Lock()
+	defer r.output.Unlock()
 	if line != "" {
 		line = text.Escape(line)
 		if width := terminalWidth(os.Stderr); width > 1 { // a wrapped line isn't erased
@@ -209,11 +226,11 @@ func (r *reporter) live(line string) bool {
 	return true
 }
 
-// draw erases the live line, and writes lines and a new live line. In the background it neither erases the
-// last line, which belongs to the shell, nor writes a live line below others.
+// draw erases the live line, and writes lines and a new live line. In the background it does neither with
+// the live line, because the shell may have written the last line of the terminal.
 func (r *reporter) draw(lines, live string) {
 	switch {
-	case r.shown != "" && r.terminal():
+	case r.shown != "" && r.on() == erasingTerminal:
 		lines = erase + lines
 	case lines != "":
 		live = ""
@@ -223,7 +240,7 @@ func (r *reporter) draw(lines, live string) {
 	}
 }
 
-// erase erases the line, and all below: a terminal that becomes narrower wraps the live line, so that the
-// cursor stays at its beginning. It begins one column to the right: in the corner of
-// the screen tmux takes it for a clear, and keeps the erased text.
+// erase erases the live line and everything below, because a terminal that becomes narrower wraps the line. It
+// erases from the second column: in the corner of the screen tmux takes the sequence for a clear of the screen,
+// and keeps the erased text in its history.
 const erase = "\r \x1b[J\r"

@@ -102,8 +102,8 @@ func screens(width int) func(func(name, screen string) bool) {
 	repo := session.Place{Repo: "s3://backups/web"}
 	unanswered := &store.Error{Op: "put", Key: locks[1].Keys[0], Err: errors.New("s3.example.org answers 503")}
 	waits := func(e replock.Event, what string) string {
-		w := &console{what: what, last: e} // its clock begins with the wait
-		return cut(w.line(2*time.Second), width-1)
+		w := &reporter{waiting: waiting{what: what, last: e}} // its clock begins with the wait
+		return cut(w.liveLine(2*time.Second), width-1)
 	}
 	report := doctor.Report{
 		Store: "s3", Server: "Example 1.2",
@@ -232,10 +232,7 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out said
 		began := time.Now()
-		w := &console{
-			reporter: &reporter{stderr: &out, terminal: func() bool { return true }},
-			elapsed:  func() time.Duration { return time.Since(began) },
-		}
+		w := &reporter{stderr: &out, terminal: func() terminal { return erasingTerminal }, elapsed: func() time.Duration { return time.Since(began) }}
 		shows := out.shows(t)
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: &store.Error{Op: "list", Key: "k", Err: errors.New("refused")}, Left: 3 * time.Second}
 		w.BeginWait("acquiring the lock: repository x")
@@ -285,11 +282,8 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 func TestNoSecondWithoutALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out said
-		began, yes, no := time.Now(), func() bool { return true }, func() bool { return false }
-		w := &console{
-			reporter: &reporter{stderr: &out, terminal: no, plain: yes},
-			elapsed:  func() time.Duration { return time.Since(began) },
-		}
+		began := time.Now()
+		w := &reporter{stderr: &out, terminal: func() terminal { return dumbTerminal }, elapsed: func() time.Duration { return time.Since(began) }}
 		says := func(want string) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -322,7 +316,7 @@ func TestNoSecondWithoutALine(t *testing.T) {
 		says("")
 		w.EndWait()
 
-		w = newConsole(&reporter{stderr: &out, terminal: no}) // no terminal
+		w = &reporter{stderr: &out} // no terminal
 		for range 2 {
 			w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}})
 		}
@@ -335,7 +329,7 @@ func TestNoSecondWithoutALine(t *testing.T) {
 func TestManyStaleOnATerminal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var out said
-		w := newConsole(&reporter{stderr: &out, terminal: func() bool { return true }})
+		w := &reporter{stderr: &out, terminal: func() terminal { return erasingTerminal }}
 		shows := out.shows(t)
 		w.Event(replock.Event{Kind: replock.EventReading})
 		shows("reading many locks, which might be stale")

@@ -31,18 +31,18 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)
 	}
-	wait := r.looking(&g)
+	g.observe = r.Event
 	all, closeAll, err := g.systems(c.Also, also.Look)
 	defer closeAll()
 	if err != nil {
 		return 0, err
 	}
 	if c.Watch {
-		return 0, (&statusWatch{r: r, wait: wait, all: all, wide: c.Wide}).run(c.Interval)
+		return 0, (&statusWatch{r: r, all: all, wide: c.Wide}).run(c.Interval)
 	}
-	wait.BeginWait(reading(all))
+	r.BeginWait(reading(all))
 	locks, answered, err := statusOf(all)
-	wait.EndWait()
+	r.EndWait()
 	if len(answered) == 0 {
 		return 0, err
 	}
@@ -89,7 +89,6 @@ func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus 
 // statusWatch is status --watch. A signal ends it.
 type statusWatch struct {
 	r     *reporter
-	wait  *console
 	all   []placed
 	wide  bool
 	lines int    // on the terminal now
@@ -105,9 +104,9 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		w.wait.BeginWait(reading(w.all))
+		w.r.BeginWait(reading(w.all))
 		locks, answered, err := statusOf(w.all)
-		w.wait.EndWait()
+		w.r.EndWait()
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}

@@ -64,16 +64,16 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	end := &tortureEnd{console: newConsole(r)}
-	defer onSignals(func(sig os.Signal, _ func()) { end.signalled(sig.(syscall.Signal), cancel) })()
+	show := &tortureShow{reporter: r, start: clock.System{}.Elapsed()}
+	defer onSignals(func(sig os.Signal, _ func()) { show.signalled(sig.(syscall.Signal), cancel) })()
 	run := c.others
 	if c.With == "" {
 		s, err := g.store(ctx)
 		if err != nil {
 			return 0, err
 		}
-		run = func(ctx context.Context, program string, end *tortureEnd) (*tortureResult, error) {
-			return c.ours(ctx, g, s, program, end)
+		run = func(ctx context.Context, program string, show *tortureShow) (*tortureResult, error) {
+			return c.ours(ctx, g, s, program, show)
 		}
 	}
 	if err := regular.Writable(c.HTML); err != nil { // it is written when all is over
@@ -83,10 +83,9 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
-	end.begins("", log)
-	start := clock.System{}.Elapsed()
-	result, failed := run(ctx, program, end)
-	result.Seconds, result.Seed = (clock.System{}.Elapsed() - start).Seconds(), c.Seed
+	show.writes("", log)
+	result, failed := run(ctx, program, show)
+	result.Seconds, result.Seed = (clock.System{}.Elapsed() - show.start).Seconds(), c.Seed
 	if err := result.keep(c.HTML, log); err != nil {
 		failed = fault.Join(err, failed)
 	}
@@ -132,18 +131,17 @@ func (c tortureCmd) check(g global) error {
 }
 
 // ours tortures repolock's own lock.
-func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program string, end *tortureEnd) (*tortureResult, error) {
+func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program string, show *tortureShow) (*tortureResult, error) {
 	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	prefix := session.Place{Name: name}.Prefix()
-	show := &tortureLine{reporter: end.reporter, start: clock.System{}.Elapsed()}
 	client := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}
-	end.begins(prefix, end.log)
+	show.writes(prefix, show.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
 		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Env: []string{"REPOLOCK_CONFIG="},
 		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, JudgeFor: judgeFor, Seed: c.Seed,
-		Log: end.log, Progress: show.step, Ending: end.ending,
+		Log: show.log, Progress: show.progress, Ending: show.ending,
 	})
-	end.over()
+	show.ending("")
 	if !c.Keep {
 		removeDirectory(g.Repo, prefix)
 	}
@@ -151,11 +149,11 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 }
 
 // others tortures the lock of another program.
-func (c tortureCmd) others(ctx context.Context, program string, end *tortureEnd) (*tortureResult, error) {
+func (c tortureCmd) others(ctx context.Context, program string, show *tortureShow) (*tortureResult, error) {
 	trial := c.trial(program)
-	trial.Log, trial.Progress = end.log, func(t torture.TrialReport) { end.live(progressOf(t)) }
+	trial.Log, trial.Progress = show.log, func(t torture.TrialReport) { show.live(progressOf(t)) }
 	report, failed := trial.Run(ctx)
-	end.live("")
+	show.live("")
 	return newTrialResult(report), failed
 }
 
@@ -238,99 +236,88 @@ func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return store.Keys(ctx, o.Store, prefix)
 }
 
-// tortureEnd shows how torture ends. On a store that can't be reached that takes a minute.
-type tortureEnd struct {
-	*console
+// tortureShow shows the progress of torture, and how it ends. On a store that can't be reached the end takes
+// a minute.
+type tortureShow struct {
+	*reporter
+	start time.Duration
+	steps int // calls of progress
 
 	mu          sync.Mutex
-	doing       string // "" until the end
+	doing       string // what is done after the last round; "" before
 	interrupted bool
 	prefix      string // of the objects; "" until there can be any
 	log         evidence
 }
 
-// begins notes what the run writes.
-func (e *tortureEnd) begins(prefix string, log evidence) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.prefix, e.log = prefix, log
+// sparse is the number of seconds between progress lines when stderr is no terminal.
+const sparse = 15
+
+// progress is called each second. It draws the live line on a terminal, and elsewhere now and then prints a line.
+func (s *tortureShow) progress(c torture.Counts) {
+	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
+		(clock.System{}.Elapsed() - s.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
+	if s.live(text) {
+		return
+	}
+	if s.steps++; s.steps%sparse == 0 || s.steps == 1 && s.showsOn(dumbTerminal) {
+		s.Say("%s", text)
+	}
 }
 
-// ending shows what is done at the end.
-func (e *tortureEnd) ending(what string) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.doing = what
-	e.tell()
+// writes notes what is below prefix now, so that leave can name it.
+func (s *tortureShow) writes(prefix string, log evidence) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.prefix, s.log = prefix, log
 }
 
-// over ends the showing.
-func (e *tortureEnd) over() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.doing = ""
-	e.EndWait()
+// ending shows what is done after the last round. "" ends that.
+func (s *tortureShow) ending(what string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.doing = what; what == "" {
+		s.EndWait()
+	}
+	s.showEnding()
 }
 
-func (e *tortureEnd) tell() {
+func (s *tortureShow) showEnding() {
 	switch {
-	case e.doing == "":
-	case e.interrupted:
-		e.step("interrupted: " + e.doing + "; Ctrl-C again ends it at once")
+	case s.doing == "":
+	case s.interrupted:
+		s.step("interrupted: " + s.doing + "; Ctrl-C again ends it at once")
 	default:
-		e.step("ending: " + e.doing)
+		s.step("ending: " + s.doing)
 	}
 }
 
 // signalled cancels a context at the first signal, so that the clients end and objects are deleted.
-// The second one ends the process.
-func (e *tortureEnd) signalled(sig syscall.Signal, cancel context.CancelCauseFunc) {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	if e.interrupted {
-		e.leave(sig)
+// The second signal ends the process.
+func (s *tortureShow) signalled(sig syscall.Signal, cancel context.CancelCauseFunc) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.interrupted {
+		s.leave(sig)
 	}
-	e.interrupted = true
+	s.interrupted = true
 	cancel(session.Signalled(sig))
-	e.tell()
+	s.showEnding()
 }
 
-// leave ends the process, and names what it leaves behind.
-func (e *tortureEnd) leave(sig syscall.Signal) {
-	e.EndWait()
+// leave ends the process. Its error names the objects that it leaves behind.
+func (s *tortureShow) leave(sig syscall.Signal) {
+	s.EndWait()
 	failed := session.Signalled(sig)
-	if e.log.File != nil {
-		_, _ = e.log.close(false)
+	if s.log.File != nil {
+		_, _ = s.log.close(false)
 	}
-	if e.prefix != "" {
-		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, e.prefix)
+	if s.prefix != "" {
+		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, s.prefix)
 	}
-	code := e.fail(failed)
+	code := s.fail(failed)
 	session.Interrupt(sig, false)
 	os.Exit(code)
-}
-
-// tortureLine shows the progress of torture: in a live line on a terminal, elsewhere in a
-// line now and then.
-type tortureLine struct {
-	*reporter
-	start time.Duration
-	steps int
-}
-
-// sparse is the number of seconds between progress lines when stderr is no terminal.
-const sparse = 15
-
-// step is called each second.
-func (l *tortureLine) step(c torture.Counts) {
-	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
-		(clock.System{}.Elapsed() - l.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
-	if l.live(text) {
-		return
-	}
-	if l.steps++; l.steps%sparse == 0 || l.steps == 1 && l.inLines() {
-		l.Say("%s", text)
-	}
 }
 
 func progressOf(t torture.TrialReport) string {

@@ -48,17 +48,17 @@ func TestTortureInterrupted(t *testing.T) {
 func TestTortureProgress(t *testing.T) {
 	counts := torture.Counts{Shared: 3, Exclusive: 4, Violations: 5}
 	for _, test := range []struct {
-		terminal    bool
+		terminal    terminal
 		global      global
 		line, lines int // prefixes of an overwritten line, and whole lines
 	}{
-		{true, global{}, sparse, 0}, {false, global{}, 0, 1},
-		{true, global{Quiet: true}, 0, 0}, {false, global{Quiet: true}, 0, 0}, {true, global{JSON: true}, 0, 0}, {false, global{JSON: true}, 0, 0},
+		{erasingTerminal, global{}, sparse, 0}, {noTerminal, global{}, 0, 1}, {dumbTerminal, global{}, 0, 2},
+		{erasingTerminal, global{Quiet: true}, 0, 0}, {noTerminal, global{Quiet: true}, 0, 0}, {erasingTerminal, global{JSON: true}, 0, 0}, {dumbTerminal, global{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := tortureLine{reporter: &reporter{stderr: &out, global: test.global, terminal: func() bool { return test.terminal }}}
+		l := tortureShow{reporter: &reporter{stderr: &out, global: test.global, terminal: func() terminal { return test.terminal }}}
 		for range sparse {
-			l.step(counts)
+			l.progress(counts)
 		}
 		l.live("")
 		line, lines := strings.Count(out.String(), erase), strings.Count(out.String(), "\n")

@@ -14,109 +14,103 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// console is a reporter that shows what repolock waits for, so that no second passes without a word:
-// on a terminal in a live line, or in whole lines if it can't erase one. Elsewhere it shows a line
-// when the holders change, or when work on many stale locks begins.
-type console struct {
-	*reporter
-	elapsed func() time.Duration // the clock
-
+// waiting is what a reporter shows while repolock waits, from the first second on: on a terminal a live line,
+// or whole lines if the terminal can't erase one. Elsewhere it is a line when the holders change, or when work on
+// many stale locks begins.
+type waiting struct {
 	mu          sync.Mutex
-	what        string        // that BeginWait named
-	began       time.Duration // when
-	last        replock.Event // "" is none since then
-	lastAt      time.Duration // when it came
-	interrupted bool          // since then
+	what        string        // the text of BeginWait
+	began       time.Duration // when BeginWait was called
+	last        replock.Event // since BeginWait; its kind is "" if there was none
+	lastAt      time.Duration // when last came
+	interrupted bool          // by a signal since BeginWait
 	drawn       bool          // the live line is shown
-	said        []string      // in whole lines
-	stop        chan struct{} // ends the showing; nil while there is none
+	said        []string      // the states that were shown in whole lines
+	stop        chan struct{} // ends the goroutine that shows the wait; nil while there is none
 }
 
-func newConsole(r *reporter) *console { return &console{reporter: r, elapsed: clock.System{}.Elapsed} }
-
-// looking returns a console that gets the events of locks that are only looked at.
-func (r *reporter) looking(g *global) *console {
-	w := newConsole(r)
-	g.observe = w.Event
-	return w
+func (r *reporter) now() time.Duration {
+	if r.elapsed == nil {
+		return clock.System{}.Elapsed()
+	}
+	return r.elapsed()
 }
 
 // BeginWait begins a wait that EndWait ends. The seconds are shown before ": " in what, or at its
 // end.
-func (w *console) BeginWait(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.begin(what)
+func (r *reporter) BeginWait(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin(what)
 }
 
-func (w *console) begin(what string) {
-	w.what, w.began, w.last, w.interrupted = what, w.elapsed(), replock.Event{}, false
+func (r *reporter) begin(what string) {
+	r.what, r.began, r.last, r.interrupted = what, r.now(), replock.Event{}, false
 	switch {
-	case w.stop == nil:
-		if w.animated() || w.inLines() {
-			w.start(false)
+	case r.stop == nil:
+		if r.showsOn(erasingTerminal) || r.showsOn(dumbTerminal) {
+			r.start(false)
 		}
-	case w.drawn || len(w.said) > 0:
-		w.show()
+	case r.drawn || len(r.said) > 0:
+		r.show()
 	}
 }
 
-// step begins a step of a long work, and shows it at once.
-func (w *console) step(what string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.begin(what)
-	if !w.drawn && w.animated() {
-		w.show()
+// step begins a step of long work, and shows it at once.
+func (r *reporter) step(what string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.begin(what)
+	if !r.drawn && r.showsOn(erasingTerminal) {
+		r.show()
 	}
 }
 
-// Interrupted shows that a signal has ended the wait for a lock. The events of the lock are old
-// news then.
-func (w *console) Interrupted() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop != nil {
-		w.begin("interrupted: deleting the lock that might have been written")
-		w.interrupted = true
+// Interrupted shows that a signal has ended the wait for a lock. Later events of the lock aren't shown.
+func (r *reporter) Interrupted() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop != nil {
+		r.begin("interrupted: deleting the lock that might have been written")
+		r.interrupted = true
 	}
 }
 
-// Event shows an event of the lock. It can block, on a terminal that was stopped.
-func (w *console) Event(e replock.Event) {
+// Event shows an event of a lock. It blocks while the terminal is stopped (Ctrl-S).
+func (r *reporter) Event(e replock.Event) {
 	switch e.Kind {
 	case replock.EventWaiting, replock.EventReading, replock.EventReaping, replock.EventWatching:
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if !w.interrupted {
-			w.event(e)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		if !r.interrupted {
+			r.waitEvent(e)
 		}
 		return
-	case replock.EventRetrying: // also of a lock that is held, while the terminal is the command's
-		w.mu.Lock()
-		if w.stop != nil && !w.interrupted {
-			w.last, w.lastAt = e, w.elapsed()
+	case replock.EventRetrying: // also while the command runs, which then uses the terminal
+		r.mu.Lock()
+		if r.stop != nil && !r.interrupted {
+			r.last, r.lastAt = e, r.now()
 		}
-		w.mu.Unlock()
+		r.mu.Unlock()
 	}
-	w.reporter.Event(e)
+	r.printEvent(e)
 }
 
-// retrying shows that a request has failed, and is sent again.
-func (w *console) retrying(err error, left time.Duration) {
-	w.Event(replock.Event{Kind: replock.EventRetrying, Err: err, Left: left})
+// retrying shows that a request failed, and is repeated for the time that is left.
+func (r *reporter) retrying(err error, left time.Duration) {
+	r.Event(replock.Event{Kind: replock.EventRetrying, Err: err, Left: left})
 }
 
-// event shows an event of a wait, or of work on many locks.
-func (w *console) event(e replock.Event) {
-	was := w.last
-	w.last, w.lastAt = e, w.elapsed()
+// waitEvent shows an event of a wait, or of work on many locks.
+func (r *reporter) waitEvent(e replock.Event) {
+	was := r.last
+	r.last, r.lastAt = e, r.now()
 	switch {
-	case w.stop != nil && !w.inLines():
-	case w.animated():
-		w.start(true)
+	case r.stop != nil && !r.showsOn(dumbTerminal):
+	case r.showsOn(erasingTerminal):
+		r.start(true)
 	case e.Kind == replock.EventWatching:
-		w.reporter.Event(e)
+		r.printEvent(e)
 	case e.Kind == replock.EventWaiting && !slices.Equal(held(e.Holders), held(was.Holders)):
 		what := fmt.Sprintf("the %s lock", e.Mode)
 		if also.Known(e.Key) {
@@ -126,9 +120,9 @@ func (w *console) event(e replock.Event) {
 		if onlyWaiters(e.Holders) {
 			by = "reserved for"
 		}
-		w.Say("waiting for %s, %s %s", what, by, holders(e.Holders, 0, 0))
+		r.Say("waiting for %s, %s %s", what, by, holders(e.Holders, 0, 0))
 	case e.Kind != replock.EventWaiting && e.Kind != was.Kind:
-		w.Say("%s", work(e))
+		r.Say("%s", work(e))
 	}
 }
 
@@ -144,7 +138,7 @@ func work(e replock.Event) string {
 	return what
 }
 
-// held returns texts that distinguish holders.
+// held identifies each holder, in a sorted order.
 func held(holders []replock.Info) (names []string) {
 	for _, h := range holders {
 		names = append(names, h.ID+h.Key()+h.Holder)
@@ -153,20 +147,20 @@ func held(holders []replock.Info) (names []string) {
 	return names
 }
 
-// start starts the showing, at once or after a second.
-func (w *console) start(now bool) {
+// start starts a goroutine that shows the wait each second, beginning now or in a second.
+func (r *reporter) start(now bool) {
 	stop := make(chan struct{})
-	w.stop = stop
+	r.stop = stop
 	go func() {
 		ticker := time.NewTicker(time.Second)
 		defer ticker.Stop()
 		for ; ; now = true {
 			if now {
-				w.mu.Lock()
-				if w.stop == stop {
-					w.show()
+				r.mu.Lock()
+				if r.stop == stop {
+					r.show()
 				}
-				w.mu.Unlock()
+				r.mu.Unlock()
 			}
 			select {
 			case <-stop:
@@ -177,38 +171,37 @@ func (w *console) start(now bool) {
 	}()
 }
 
-// show draws the live line, or says what has not been said.
-func (w *console) show() {
-	now := w.elapsed()
-	if !w.inLines() {
-		w.drawn = w.live(w.line(now))
+// show draws the live line, or prints the state in a whole line if it wasn't printed before.
+func (r *reporter) show() {
+	now := r.now()
+	if !r.showsOn(dumbTerminal) {
+		r.drawn = r.live(r.liveLine(now))
 		return
 	}
-	state, line := w.what, w.what
+	state, line := r.what, r.what
 	switch {
-	case w.isRetrying(now - w.lastAt):
-		state, line = session.Words(w.last.Err, ""), w.line(now)
-		if w.Verb { // the event was said
+	case r.isRetrying(now - r.lastAt):
+		state, line = session.Words(r.last.Err, ""), r.liveLine(now)
+		if r.Verb { // printEvent has printed the event
 			return
 		}
-	case w.last.Kind != "" && w.last.Kind != replock.EventRetrying: // likewise
+	case r.last.Kind != "" && r.last.Kind != replock.EventRetrying: // waitEvent has printed it
 		return
 	}
-	if !slices.Contains(w.said, state) {
-		w.said = append(w.said, state)
-		w.Say("%s", line)
+	if !slices.Contains(r.said, state) {
+		r.said = append(r.said, state)
+		r.Say("%s", line)
 	}
 }
 
-// isRetrying reports whether a request that failed so long ago can still be under way.
-func (w *console) isRetrying(since time.Duration) bool {
-	return w.last.Kind == replock.EventRetrying && since < w.last.Left
+// isRetrying reports whether a request can still be under way that failed this long ago.
+func (r *reporter) isRetrying(since time.Duration) bool {
+	return r.last.Kind == replock.EventRetrying && since < r.last.Left
 }
 
-// line is the live line. It is short, and what changes comes first: a terminal of 60 columns must
-// show it.
-func (w *console) line(now time.Duration) string {
-	e, since := w.last, now-w.lastAt
+// liveLine returns the live line. Its changing part comes first, so that a terminal of 60 columns shows it.
+func (r *reporter) liveLine(now time.Duration) string {
+	e, since := r.last, now-r.lastAt
 	switch {
 	case e.Kind == replock.EventWaiting:
 		return fmt.Sprintf("waiting %s for %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since))
@@ -216,14 +209,14 @@ func (w *console) line(now time.Duration) string {
 		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since))
 	case e.Kind == replock.EventReading || e.Kind == replock.EventReaping:
 		return work(e)
-	case w.isRetrying(since):
+	case r.isRetrying(since):
 		return fmt.Sprintf("retrying for %s at most: %s", atMost(e.Left-since), session.Words(e.Err, ""))
 	default:
-		return lasting(w.what, now-w.began)
+		return lasting(r.what, now-r.began)
 	}
 }
 
-// lasting adds to what is done for how long it has been done.
+// lasting adds a duration to the description of some work, before ": " or at the end.
 func lasting(what string, d time.Duration) string {
 	if d < time.Second {
 		return what
@@ -235,19 +228,19 @@ func lasting(what string, d time.Duration) string {
 	return what
 }
 
-// atMost formats an upper bound.
+// atMost formats an upper bound, rounded up to a second.
 func atMost(d time.Duration) string {
 	return text.Duration((d + time.Second - 1).Truncate(time.Second))
 }
 
-// EndWait erases the live line.
-func (w *console) EndWait() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.stop != nil {
-		close(w.stop)
-		w.stop = nil
+// EndWait ends the wait, and erases the live line.
+func (r *reporter) EndWait() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.stop != nil {
+		close(r.stop)
+		r.stop = nil
 	}
-	w.what, w.last, w.interrupted, w.drawn, w.said = "", replock.Event{}, false, false, nil
-	w.live("")
+	r.what, r.last, r.interrupted, r.drawn, r.said = "", replock.Event{}, false, false, nil
+	r.live("")
 }

@@ -22,7 +22,7 @@ import (
 type wrapCmd struct {
 	lockFlags
 	policyFlags
-	OnLost    string        `brief:"What to do to the command when it is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM in time, and kills it at the deadline; kill kills it; warn lets it run on."`
+	OnLost    string        `brief:"What to do to the command when the lock is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM before the deadline, and kills it at the deadline; kill kills it; warn lets it run on."`
 	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
 	ResumeFor time.Duration `rare:"" brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
@@ -35,7 +35,7 @@ type wrapCmd struct {
 
 // policyFlags is session.Policy with the tags of its flags.
 type policyFlags struct {
-	IfHeld        string `brief:"What to do when it is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
+	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
 	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
 	Hint          string `rare:"" brief:"Set both in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"Set both in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
 }
@@ -232,10 +232,10 @@ func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, err
 	}
 	out.Mode, out.Operation = c.mode.String(), c.operation
 	out.LockName, _ = p.named()
-	wait := r.looking(&p.global)
-	wait.BeginWait("reading the locks: " + session.Titles(p.places))
+	p.observe = r.Event
+	r.BeginWait("reading the locks: " + session.Titles(p.places))
 	held, at, err := p.blocking()
-	wait.EndWait()
+	r.EndWait()
 	if err != nil {
 		return 0, err
 	}
