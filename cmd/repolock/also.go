@@ -12,30 +12,29 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// alone reports whether the locks of --also are held without a repository's.
+// alone reports whether only the locks of --also are asked for, and no repository's.
 func (g global) alone(targets []also.Target) bool {
 	return g.Repo == "" && g.unknown == nil && len(targets) > 0
 }
 
-// at returns the settings for a lock beside the first.
+// at returns the flags with the repository of a place in place of --repo.
 func (g global) at(p session.Place) global {
 	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
 	return g
 }
 
-// system is what has locks: a replock.Locker, or an also.Lock.
+// system keeps locks: a replock.Locker or an also.Lock.
 type system interface {
 	Status(context.Context) ([]replock.Info, error)
 	Break(context.Context, replock.BreakOptions) ([]replock.Broken, error)
 }
 
-// placed is a system with its place.
 type placed struct {
 	system
 	session.Place
 }
 
-// unopened is a system that couldn't be opened.
+// unopened is a system that couldn't be opened, and why.
 type unopened struct{ err error }
 
 func (u unopened) Status(context.Context) ([]replock.Info, error) { return nil, u.err }
@@ -44,9 +43,9 @@ func (u unopened) Break(context.Context, replock.BreakOptions) ([]replock.Broken
 	return nil, u.err
 }
 
-// systems returns what has the repository's lock, unless none is given, and those of --also. One
-// that can't be opened returns why when it is asked, and hides no other. An error is for a wrong
-// command line. closeAll ends the connections.
+// systems opens the repository, if there is one, and the systems of --also. A system that can't be opened
+// returns its error when it is asked for locks, so that it hides no other system. err is that of a wrong
+// command line. closeAll closes the connections.
 func (g global) systems(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
 	var open []also.Lock
 	closeAll = func() {
@@ -86,16 +85,22 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	return all, closeAll, err
 }
 
-// found is what was found at a place.
+// found is a lock that was found at a place.
 type found[T any] struct {
 	lock  T
 	at    placed
-	place string // for people, "" if there is no other
+	place string // for people; "" if only one place was asked
 }
 
-// everywhere calls f with each system. It returns what that returns, the systems that returned no
-// error, and the errors of the others.
-func everywhere[T any](all []placed, f func(placed) ([]T, error)) (list []found[T], answered []placed, err error) {
+// everywhere calls f with each system, and shows what it does. It returns the locks that f returned, the systems
+// for which f returned no error, and the errors of the others.
+func everywhere[T any](r *reporter, does string, all []placed, f func(placed) ([]T, error)) (list []found[T], answered []placed, err error) {
+	places := make([]session.Place, len(all))
+	for i, one := range all {
+		places[i] = one.Place
+	}
+	r.BeginWait(does + ": " + session.Titles(places))
+	defer r.EndWait()
 	for _, one := range all {
 		some, failed := f(one)
 		for _, lock := range some {
@@ -113,7 +118,7 @@ func everywhere[T any](all []placed, f func(placed) ([]T, error)) (list []found[
 	return list, answered, err
 }
 
-// label names the place of a lock of --also, or any if there are several.
+// label names the place of a lock of --also, or every place if there are several. Otherwise it is "".
 func label(all []placed, one placed) string {
 	if one.URL == "" && len(all) > 1 {
 		return one.Where()
@@ -121,19 +126,10 @@ func label(all []placed, one placed) string {
 	return one.URL
 }
 
-// looked says where locks were looked for, one place a line.
+// looked names the places where locks were looked for, one a line.
 func looked(all []placed) (lines string) {
 	for _, one := range all {
 		lines += text.Escape(one.Looked()) + "\n"
 	}
 	return lines
-}
-
-// reading says where locks are being looked for.
-func reading(all []placed) string {
-	places := make([]session.Place, len(all))
-	for i, one := range all {
-		places[i] = one.Place
-	}
-	return "reading the locks: " + session.Titles(places)
 }

@@ -22,17 +22,17 @@ import (
 
 type breakCmd struct {
 	Yes   bool   `short:"y" help:"Don't ask."`
-	Stale bool   `help:"Only locks that are certainly stale. If it asks, also locks that only one clock calls stale."`
+	Stale bool   `help:"Only locks that are certainly stale. Without --yes also locks that only one clock calls stale."`
 	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
 	Audit string `once:"" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
-	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, or with the only id that begins with these 4 characters or more. It is an error if there is none."`
+	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, which can be abbreviated to its first 4 characters or more. It is an error if there is no such lock, or if several ids begin so."`
 
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
 
 func (c breakCmd) run(r *reporter, g global) (int, error) {
 	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
-		return 0, fault.New(fault.Usage, "there is no terminal to ask on: give --yes to break locks")
+		return 0, fault.New(fault.Usage, "stdin is no terminal, so break-lock can't ask: give --yes to break locks")
 	}
 	sinks, err := plan{lockFlags: lockFlags{Audit: c.Audit}, global: g}.sinks(r)
 	if err != nil {
@@ -47,17 +47,13 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	return c.breakIn(r, all, sinks)
 }
 
-// broken is a lock of break-lock with its place.
 type broken = found[replock.Broken]
 
-// breakIn breaks the chosen locks of some systems. One that can't be asked hides no lock of
-// another.
+// breakIn breaks the chosen locks of all systems. A system that fails hides no lock of another system.
 func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
-	c.ID = "" // it can be the beginning of one
-	r.BeginWait(reading(all))
-	chosen, answered, err := everywhere(all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
-	r.EndWait()
+	c.ID = "" // --id can be the beginning of an id
+	chosen, answered, err := everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
 	if len(answered) == 0 {
 		return 0, err
 	}
@@ -81,10 +77,9 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		r.Say("nothing was deleted")
 		return fault.ExitAborted, err
 	}
-	r.BeginWait("deleting the locks")
-	done, _, failed := everywhere(all, func(p placed) ([]replock.Broken, error) {
+	done, _, failed := everywhere(r, "deleting the locks", all, func(p placed) ([]replock.Broken, error) {
 		shown := of(chosen, p)
-		if len(shown) == 0 { // Break takes that for all
+		if len(shown) == 0 { // which Break would take for all locks
 			return nil, nil
 		}
 		broken, err := p.Break(context.Background(), c.options(false, shown))
@@ -95,7 +90,6 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		}
 		return broken, err
 	})
-	r.EndWait()
 	err = fault.Join(err, failed)
 	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
 }
@@ -104,7 +98,7 @@ func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions
 	return replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: dry, Shown: shown}
 }
 
-// of returns the locks of one place.
+// of returns the chosen locks of one place.
 func of(chosen []broken, at placed) (locks []replock.Broken) {
 	for _, b := range chosen {
 		if b.at.Place == at.Place {
@@ -114,10 +108,10 @@ func of(chosen []broken, at placed) (locks []replock.Broken) {
 	return locks
 }
 
-// leastID is the length of the beginning of an id that can stand for it.
+// leastID is the smallest length of an abbreviated id.
 const leastID = 4
 
-// withID returns the locks with an id, or if there are none those whose id begins with it.
+// withID returns the locks with this id, or else the locks whose id begins with it.
 func withID(chosen []broken, id string) (named []broken) {
 	for _, same := range []func(string) bool{
 		func(s string) bool { return s == id },
@@ -135,8 +129,8 @@ func withID(chosen []broken, id string) (named []broken) {
 	return named
 }
 
-// one returns an error unless --id chooses the lock of one place. Ids of other systems can be
-// those of several locks, so that all systems must answer.
+// one returns an error unless --id chooses one lock. All systems must have answered, because locks of several
+// systems can have the same id.
 func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 	var names []string
 	for _, b := range chosen {
@@ -144,7 +138,7 @@ func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 	}
 	switch {
 	case failed != nil:
-		return fmt.Errorf("nothing was deleted, because another lock can have the id %.80q, too: %w", c.ID, failed)
+		return fmt.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
 	case len(chosen) == 0 && len(c.ID) < leastID:
 		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
 	case len(chosen) == 0:
@@ -152,12 +146,12 @@ func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 	case slices.ContainsFunc(chosen, func(b broken) bool { return b.lock.ID != chosen[0].lock.ID }):
 		return fault.New(fault.Usage, "--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))
 	case slices.ContainsFunc(chosen, func(b broken) bool { return b.at.Place != chosen[0].at.Place }):
-		return fault.New(fault.Usage, "--id %.80q: %d locks have this id: nothing was deleted; name the place of one alone: %s", c.ID, len(chosen), strings.Join(names, ", "))
+		return fault.New(fault.Usage, "--id %.80q: %d locks have this id: nothing was deleted; name the place of one lock only: %s", c.ID, len(chosen), strings.Join(names, ", "))
 	}
 	return nil
 }
 
-// leave drops and prints the locks that only a person can judge.
+// leave drops and prints the locks that only one clock calls stale: a person must judge them.
 func (breakCmd) leave(r *reporter, chosen []broken) []broken {
 	return slices.DeleteFunc(chosen, func(b broken) bool {
 		doubtful := b.lock.Verdict == replock.Doubtful
@@ -168,14 +162,13 @@ func (breakCmd) leave(r *reporter, chosen []broken) []broken {
 	})
 }
 
-// event returns the event of a broken lock for the audit log.
 func (c breakCmd) event(b replock.Broken, p session.Place) events.Event {
 	return events.Event{Place: p.URL, Reason: c.why(), Event: replock.Event{
 		Kind: events.LockBroken, Time: clock.System{}.Now(), Name: p.Name, Key: b.Key(), Holders: []replock.Info{b.Info}, Err: b.Err,
 	}}
 }
 
-// why returns the choice of locks for the audit log.
+// why returns the reason in the audit log.
 func (c breakCmd) why() string {
 	switch {
 	case c.Dead:
@@ -187,7 +180,7 @@ func (c breakCmd) why() string {
 	}
 }
 
-// which returns the choice of locks in words.
+// which describes the chosen locks in an error.
 func (c breakCmd) which() string {
 	words := ""
 	if c.Stale {
@@ -210,7 +203,7 @@ func (c breakCmd) ask(r *reporter, chosen []broken) bool {
 	return answer == "y" || answer == "yes"
 }
 
-// question asks whether to delete so many locks. It fits a narrow terminal.
+// question asks whether to delete n locks. It fits a narrow terminal.
 func question(n int) string {
 	these := "this lock"
 	if n > 1 {

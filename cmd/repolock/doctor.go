@@ -9,7 +9,6 @@ import (
 	"path"
 	"slices"
 	"strings"
-	"text/tabwriter"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
@@ -23,12 +22,11 @@ import (
 
 type doctorCmd struct {
 	URL    string   `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, as of a second gateway: an object that is written through one must be listed through the other at once. Or the URL of another system's lock, repeatable: ${also}. That system is examined, alone if no repository is given."`
+	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as that of a second gateway: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
-// run examines the repository if there is one, and then the systems of the other locks. A failure hides no
-// other system.
+// run examines the repository, if there is one, and then the systems of --also. It goes on after a failure.
 func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	var gateways, urls []string
 	for _, raw := range c.Also {
@@ -49,7 +47,7 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	// The first signal ends the examination, so that scratch objects are deleted, and a second one the process.
+	// The first signal ends the examination, which then deletes its scratch objects. The second one ends the process.
 	defer onSignals(func(sig os.Signal, stop func()) { stop(); cancel(session.Signalled(sig)) })()
 
 	if !g.alone(targets) {
@@ -67,7 +65,6 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	return code, err
 }
 
-// repository examines a repository.
 func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, error) {
 	base, err := c.base(g.Name)
 	if err != nil {
@@ -94,7 +91,7 @@ func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, 
 	return exitCode(report), err
 }
 
-// other examines the system of one lock.
+// other examines the system of a lock of --also.
 func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Target) (int, error) {
 	if t.Repository() {
 		return c.repository(ctx, r, g.at(t.Place))
@@ -113,10 +110,9 @@ func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Targ
 	return exitCode(report), printReport(r, report, "", "")
 }
 
-// examining shows what doctor does.
 func (r *reporter) examining(what string) { r.step("doctor: " + what) }
 
-// examine tries out the store, through both URLs if there are two.
+// examine tries out the store, through both URLs of the repository if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
 	if len(c.Also) == 0 {
 		return doctor.Run(ctx, s, opts)
@@ -129,7 +125,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	return doctor.Both(ctx, s, also, opts)
 }
 
-// print prints the report, or both reports with their URLs.
+// print prints the report, or the reports of both URLs.
 func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
 		return printReport(r, report, g.place().Where(), g.Repo)
@@ -150,8 +146,8 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 	return nil
 }
 
-// base returns the prefix of the scratch prefix. It must not have an element such as
-// "lock.shared": objects below that would be taken for locks.
+// base returns the prefix below which doctor makes its scratch prefix. No element of it may be like "lock.shared",
+// because other programs would take the objects below for locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -166,17 +162,17 @@ func (c doctorCmd) base(name string) (string, error) {
 	}
 	base := strings.TrimSuffix(c.Prefix, "/")
 	if err := store.CheckKey(base); err != nil || path.Clean(base) != base {
-		return "", fmt.Errorf("--prefix %q: it can't be the beginning of a key", c.Prefix)
+		return "", fmt.Errorf("--prefix %q: must be the beginning of a valid key", c.Prefix)
 	}
 	for element := range strings.SplitSeq(base, "/") {
 		if strings.HasPrefix(element, "lock.") {
-			return "", fmt.Errorf("--prefix %q: what is written there would be taken for locks", c.Prefix)
+			return "", fmt.Errorf("--prefix %q: other programs would take objects there for locks: name another prefix", c.Prefix)
 		}
 	}
 	return base + "/", nil
 }
 
-// onSignals calls a function with each signal that ends repolock.
+// onSignals calls ends with each signal that ends repolock, until stop is called.
 func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
@@ -189,7 +185,7 @@ func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
 	return stop
 }
 
-// worthPrinting reports whether a report is useful although an error ended it.
+// worthPrinting reports whether a report is useful although err ended the examination.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
 	interrupted := errors.Is(err, fault.Interrupted)
@@ -207,7 +203,7 @@ func exitCode(report doctor.Report) int {
 	}
 }
 
-// jsonReport is the report of doctor in JSON. Fields are only ever added.
+// jsonReport is the result of doctor in JSON. Fields are only ever added.
 type jsonReport struct {
 	Repository string `json:"repository,omitempty"`
 	doctor.Report
@@ -215,13 +211,13 @@ type jsonReport struct {
 	SuggestedURL string `json:"suggested_url,omitempty"`
 }
 
-// printReport prints what was found out about a repository, with its URL, or of another system's lock.
+// printReport prints the report on a repository, or on the system of another lock if where and repo are "".
 func printReport(r *reporter, report doctor.Report, where, repo string) error {
 	better, says := advice(report, repo)
 	return r.result(jsonReport{where, report, better}, reportText(report, where, says, terminalWidth(os.Stdout)))
 }
 
-// reportText is a report for people, in lines of at most width columns. 0 is no bound.
+// reportText is a report for people, in lines of at most width columns. A width of 0 is no bound.
 func reportText(report doctor.Report, where, says string, width int) string {
 	var b strings.Builder
 	if where != "" {
@@ -232,8 +228,7 @@ func reportText(report doctor.Report, where, says string, width int) string {
 		name += ", " + report.Server
 	}
 	fmt.Fprintf(&b, "store: %s\n\n", text.Escape(name))
-	printChecks(&b, report.Checks, width)
-	printLatency(&b, report.Latency)
+	b.WriteString(checkTable(report.Checks, width) + latencyTable(report.Latency))
 	item := func(words string) { fmt.Fprintln(&b, hanging("- "+text.Escape(words), width)) }
 	if report.Plan != nil {
 		for _, line := range report.Plan.Says {
@@ -248,51 +243,38 @@ func reportText(report doctor.Report, where, says string, width int) string {
 		list(&b, "  ", report.Left)
 	}
 	if report.Verdict.Fitness == doctor.LacksPermission {
-		fmt.Fprintln(&b, hanging(fmt.Sprintf("tried below %s, which rights below index/lock* are good for, and those below index/lock.* not", text.Escape(report.Prefix)), width))
+		fmt.Fprintln(&b, hanging(fmt.Sprintf("tried below %s: permissions for index/lock* apply there, and permissions for index/lock.* don't", text.Escape(report.Prefix)), width))
 	}
 	fmt.Fprintln(&b, hanging(text.Escape(report.Verdict.Summary), width))
 	return b.String()
 }
 
-// printChecks prints a table. It breaks a detail that is too long into several lines of its column.
-func printChecks(b *strings.Builder, checks []doctor.Check, width int) {
-	rows := [][3]string{{"CHECK", "RESULT", "DETAIL"}}
-	names, results := 0, 0
+// checkTable has a line for each check, or more if the detail is long.
+func checkTable(checks []doctor.Check, width int) string {
+	columns := []column{{name: "CHECK"}, {name: "RESULT"}, {name: "DETAIL", wrap: true}}
 	for _, c := range checks {
-		rows = append(rows, [3]string{strings.ReplaceAll(c.Name, "_", " "), fmt.Sprint(c.Result), text.Escape(c.Detail)})
-	}
-	for _, row := range rows {
-		names, results = max(names, len(row[0])), max(results, len(row[1]))
-	}
-	for _, row := range rows {
-		begin := fmt.Sprintf("%-*s  %-*s  ", names, row[0], results, row[1])
-		detail := row[2]
-		if width > 0 && len(begin)+len([]rune(detail)) > width {
-			detail = strings.TrimLeft(text.Wrap(detail, width, strings.Repeat(" ", len(begin))), " ")
+		for i, cell := range []string{strings.ReplaceAll(c.Name, "_", " "), fmt.Sprint(c.Result), text.Escape(c.Detail)} {
+			columns[i].cells = append(columns[i].cells, cell)
 		}
-		fmt.Fprintln(b, strings.TrimRight(begin+detail, " "))
 	}
-	fmt.Fprintln(b)
+	return table(columns, width) + "\n"
 }
 
-func printLatency(b *strings.Builder, latency []doctor.Latency) {
+func latencyTable(latency []doctor.Latency) string {
 	if len(latency) == 0 {
-		return
+		return ""
 	}
-	t := tabwriter.NewWriter(b, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(t, "REQUEST\tN\tMEDIAN\tP99\t")
+	rows := []string{"REQUEST\t>N\t>MEDIAN\t>P99"}
 	for _, l := range latency {
-		fmt.Fprintf(t, "%s\t%d\t%.1f ms\t%.1f ms\t\n", l.Request, l.N, l.MedianMS, l.P99MS)
+		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f ms\t%.1f ms", l.Request, l.N, l.MedianMS, l.P99MS))
 	}
-	t.Flush()
-	fmt.Fprintln(b)
+	return aligned(rows...) + "\n"
 }
 
-// conditionsParameter of a URL is "kept" if conditional puts of the store can be relied on.
+// conditionsParameter is the parameter of a URL that is "kept" if the store keeps the conditions of puts.
 const conditionsParameter = "conditions"
 
-// advice says whether conditions=kept belongs into the URL, and returns the URL with it if
-// it is missing.
+// advice advises for or against conditions=kept in the URL. better is the URL with it, if it is missing there.
 func advice(report doctor.Report, repo string) (better, says string) {
 	u, err := url.Parse(repo)
 	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
@@ -305,7 +287,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 		better = session.Redact(u.String())
 		return better, "conditional puts passed every test: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence can be had: " + better
 	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
-		return "", "conditional puts can't be relied on here, and repolock doesn't: conditions=kept must not be put into the URL"
+		return "", "conditional puts aren't reliable here, and repolock doesn't rely on them: conditions=kept must not be in the URL"
 	case asked == "kept" && report.Verdict.Fitness == doctor.Unfit:
 		return "", "take conditions=kept out of the URL if a conditional put failed, and try again"
 	default:
@@ -313,7 +295,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	}
 }
 
-// without removes a parameter from a query. It leaves the others as they are written.
+// without removes a parameter from a query, and doesn't change how the others are written.
 func without(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
 		return strings.HasPrefix(pair, name+"=")

@@ -40,42 +40,37 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch {
 		return 0, (&statusWatch{r: r, all: all, wide: c.Wide}).run(c.Interval)
 	}
-	r.BeginWait(reading(all))
-	locks, answered, err := statusOf(all)
-	r.EndWait()
+	locks, answered, err := statusOf(r, all)
 	if len(answered) == 0 {
 		return 0, err
 	}
-	if err := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+whereLooked(answered, c.Wide)); err != nil {
+	where := looked(answered)
+	if !c.Wide {
+		where = folded(where, terminalWidth(os.Stdout))
+	}
+	if err := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where); err != nil {
 		return 0, err
 	}
 	return 0, err
 }
 
-// whereLooked says where locks were looked for. On a terminal it fits.
-func whereLooked(answered []placed, wide bool) string {
-	if width := terminalWidth(os.Stdout); width > 0 && !wide {
-		return folded(looked(answered), width)
-	}
-	return looked(answered)
-}
-
 // statusOf returns all locks, and the systems that have answered.
-func statusOf(all []placed) ([]found[replock.Info], []placed, error) {
-	return everywhere(all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
+func statusOf(r *reporter, all []placed) ([]found[replock.Info], []placed, error) {
+	return everywhere(r, "reading the locks", all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
 }
 
-// jsonStatus has the last three fields only with a repository of its own.
+// jsonStatus is the result of status in JSON. Fields are only ever added.
 type jsonStatus struct {
-	Locks      []jsonLock `json:"locks"`
-	Repository string     `json:"repository,omitempty"`
-	LockName   string     `json:"lock_name,omitempty"`
-	Prefix     string     `json:"prefix,omitempty"` // of the lock's keys
+	Locks []jsonLock `json:"locks"`
+	// Repository, LockName and Prefix are of the repository's lock. They are missing if no repository is given.
+	Repository string `json:"repository,omitempty"`
+	LockName   string `json:"lock_name,omitempty"`
+	Prefix     string `json:"prefix,omitempty"` // of the lock's keys
 }
 
 func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus {
 	out := jsonStatus{Locks: []jsonLock{}}
-	if first.URL == "" { // it isn't of --also
+	if first.URL == "" { // not a place of --also
 		out.Repository, out.LockName, out.Prefix = first.Where(), events.LockName(first.Name), first.Prefix()
 	}
 	for _, l := range locks {
@@ -91,9 +86,9 @@ type statusWatch struct {
 	r     *reporter
 	all   []placed
 	wide  bool
-	lines int    // on the terminal now
-	width int    // of the terminal when they were written
-	last  string // what print showed last
+	lines int    // on the terminal, which redraw overwrites
+	width int    // of the terminal when redraw wrote the lines
+	last  string // names of the locks that print showed last
 }
 
 func (w *statusWatch) run(interval time.Duration) error {
@@ -104,9 +99,7 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		w.r.BeginWait(reading(w.all))
-		locks, answered, err := statusOf(w.all)
-		w.r.EndWait()
+		locks, answered, err := statusOf(w.r, w.all)
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}
@@ -115,14 +108,14 @@ func (w *statusWatch) run(interval time.Duration) error {
 		}
 		select {
 		case <-time.After(interval):
-		case <-continued: // the shell has written below
+		case <-continued: // the shell has written below the lines
 			w.lines = 0
 		}
 	}
 }
 
-// redraw shows the locks in place of those that it showed before. In the background it
-// shows nothing: there the terminal is the shell's.
+// redraw overwrites the locks that it showed before. In the background it shows nothing, because the shell uses
+// the terminal.
 func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
@@ -152,12 +145,12 @@ func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed 
 	return err
 }
 
-// crop cuts lines that don't fit on a terminal: a line that is wrapped, or has scrolled
-// away, can't be overwritten.
+// crop cuts lines that don't fit on a terminal, because redraw can't overwrite a line that was wrapped or has
+// scrolled away.
 func crop(lines []string, width, height int) []string {
 	if len(lines) > height {
 		more := len(lines) - height + 1
-		lines = append(lines[:height-1:height-1], fmt.Sprintf("… and %d lines more", more))
+		lines = append(lines[:height-1:height-1], fmt.Sprintf("… and %d more lines", more))
 	}
 	for i, line := range lines {
 		lines[i] = cut(line, width)
@@ -165,8 +158,8 @@ func crop(lines []string, width, height int) []string {
 	return lines
 }
 
-// print shows the locks if they have changed. JSON, which can't tell a silent system from one
-// without locks, waits until all answer.
+// print shows the locks if they have changed. With --json it shows them only if all systems have answered: the
+// object can't distinguish a silent system from a system without locks.
 func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", session.Words(failed, ""))

@@ -12,14 +12,14 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Widths of a table beside that of a terminal.
+// Widths of a table that aren't the width of a terminal.
 const (
-	allColumns = 0       // --wide: no bound, and whole ids and keys
-	narrowest  = 60      // of a terminal that is narrower
-	unbounded  = 1 << 30 // of a pipe or a file
+	allColumns = 0       // with --wide: no bound, and whole ids and keys
+	narrowest  = 60      // on a narrower terminal
+	unbounded  = 1 << 30 // in a pipe or a file
 )
 
-// columnsOf returns the width of a table in a file: that of the terminal, or $COLUMNS.
+// columnsOf returns the width of a table in a file: the width of the terminal, or else $COLUMNS.
 func columnsOf(f *os.File) int {
 	width := terminalWidth(f)
 	if width == 0 {
@@ -31,7 +31,7 @@ func columnsOf(f *os.File) int {
 	return max(width, narrowest)
 }
 
-// tableWidth is columnsOf stdout, or allColumns.
+// tableWidth returns the width of a table on stdout.
 func tableWidth(wide bool) int {
 	if wide {
 		return allColumns
@@ -39,7 +39,7 @@ func tableWidth(wide bool) int {
 	return columnsOf(os.Stdout)
 }
 
-// terminalWidth returns 0 for a file that is no terminal.
+// terminalWidth returns 0 if a file is no terminal.
 func terminalWidth(f *os.File) int {
 	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
@@ -48,13 +48,14 @@ func terminalWidth(f *os.File) int {
 	return max(width, 0)
 }
 
-// column is a column of a table.
 type column struct {
 	name  string
 	cells []string
+	right bool // cells are aligned at their ends
+	wrap  bool // of the last column: long cells are broken into lines
 	// drop is the turn in which the column is left out of a table that is too wide. 0 is never.
 	drop int
-	// least is the width to which cells are cut before a column is left out. 0 is never.
+	// least is the width to which cells are cut before a column is left out. At 0 they aren't cut.
 	least int
 }
 
@@ -69,9 +70,18 @@ func table(columns []column, width int) string {
 			if row >= 0 {
 				shown = c.cells[row]
 			}
-			if widths[i] > 0 {
-				shown = cut(shown, widths[i])
-				line += shown + strings.Repeat(" ", widths[i]-columnsIn(shown)+2)
+			if widths[i] == 0 {
+				continue
+			}
+			shown = cut(shown, widths[i])
+			padding, before := strings.Repeat(" ", widths[i]-columnsIn(shown)), columnsIn(line)
+			switch {
+			case c.right:
+				line += padding + shown + "  "
+			case c.wrap && width > 0 && before+columnsIn(shown) > width:
+				line += strings.TrimLeft(text.Wrap(shown, width, strings.Repeat(" ", before)), " ")
+			default:
+				line += shown + padding + "  "
 			}
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
@@ -79,13 +89,14 @@ func table(columns []column, width int) string {
 	return b.String()
 }
 
-// aligned is a table of rows whose cells have tabs between them. The first row has the names.
+// aligned is a table of rows whose cells are separated by tabs. The first row has the names, with > before the
+// name of a column that is aligned at its right.
 func aligned(rows ...string) string {
 	var columns []column
 	for i, row := range rows {
 		for c, cell := range strings.Split(row, "\t") {
 			if i == 0 {
-				columns = append(columns, column{name: cell})
+				columns = append(columns, column{name: strings.TrimPrefix(cell, ">"), right: strings.HasPrefix(cell, ">")})
 			} else {
 				columns[c].cells = append(columns[c].cells, cell)
 			}
@@ -94,8 +105,8 @@ func aligned(rows ...string) string {
 	return table(columns, unbounded)
 }
 
-// fitted returns the widths of columns in a table, 0 for one that is left out. Cells are cut to the
-// least of their column, then columns are left out, and then cells are cut to less.
+// fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells
+// are cut to least, then columns are left out, and then cells are cut further.
 func fitted(columns []column, width int) []int {
 	for turn := 0; ; turn++ {
 		widths, last := make([]int, len(columns)), true
@@ -117,13 +128,14 @@ func fitted(columns []column, width int) []int {
 	}
 }
 
-// shrink makes the widest columns that can be cut narrower until they fit, and reports whether they do.
-func shrink(columns []column, widths []int, width int, below bool) bool {
+// shrink makes the widest columns narrower, down to least or, with further, to the width of their names. It reports
+// whether the table fits then.
+func shrink(columns []column, widths []int, width int, further bool) bool {
 	for {
 		over, widest := -2-width, -1
 		for i, c := range columns {
 			least := c.least
-			if below {
+			if further {
 				least = min(least, len(c.name))
 			}
 			if widths[i] > 0 {
@@ -140,8 +152,8 @@ func shrink(columns []column, widths []int, width int, below bool) bool {
 	}
 }
 
-// hanging breaks a line that is wider than width between words, and indents the rest of it. 0 is no
-// bound: a log has whole lines.
+// hanging breaks a line between words if it is wider than width, and indents the further lines. A width of 0 is no
+// bound, because a log has whole lines.
 func hanging(line string, width int) string {
 	const indent = "  "
 	if width == 0 || columnsIn(line) <= width {
@@ -150,7 +162,7 @@ func hanging(line string, width int) string {
 	return strings.TrimPrefix(text.Wrap(line, width, indent), indent)
 }
 
-// folded breaks lines between words, and cuts a word that is longer than a line, as a key can be.
+// folded breaks lines as hanging does, and cuts a word that is longer than a line, such as a key.
 func folded(lines string, width int) string {
 	if width == 0 || lines == "" {
 		return lines
@@ -164,7 +176,7 @@ func folded(lines string, width int) string {
 	return b.String()
 }
 
-// cut cuts a text to so many columns of a terminal.
+// cut shortens a text to at most this number of columns of a terminal.
 func cut(text string, columns int) string {
 	if columnsIn(text) <= columns {
 		return text
@@ -178,7 +190,7 @@ func cut(text string, columns int) string {
 	return text
 }
 
-// columnsIn returns the number of columns that a text takes on a terminal.
+// columnsIn returns the width of a text on a terminal.
 func columnsIn(text string) (n int) {
 	for _, r := range text {
 		n += columnsOfRune(r)
@@ -186,7 +198,7 @@ func columnsIn(text string) (n int) {
 	return n
 }
 
-// columnsOfRune is 2 for a wide character, as of Chinese, and 0 for a mark on another one.
+// columnsOfRune is 2 for a wide character, such as a Chinese one, and 0 for a combining mark.
 func columnsOfRune(r rune) int {
 	if r < 0x300 {
 		return 1
