@@ -5,20 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strings"
+	"time"
 
 	"github.com/repolock/repolock/store"
 )
 
-// Delete removes the file, link or pipe, and then the directories above it that are empty.
-// It refuses a key that isn't valid, unless List shows it: then Delete removes it too, and
-// also a folder that is still empty.
+// Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
+// key that isn't valid, or an empty folder, Delete removes that too. It refuses any other key that
+// isn't valid.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return failed("delete", key, s.delete(ctx, key, ""))
 }
 
-// DeleteIfMatch is Delete if the file has this ETag. The condition binds the programs that
-// take the directory's flock, as PutOptions.IfMatch does.
+// DeleteIfMatch is Delete if the file has this ETag. The condition binds only programs that take
+// the directory's flock, as PutOptions.IfMatch does.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	if !s.flock {
 		return failed("delete", key, store.ErrConditionUnsupported)
@@ -38,10 +40,14 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	defer root.Close()
 	path, folder := strings.CutSuffix(key, "/")
 	dir, name := split(path)
-	if folder {
-		err = removeFolder(root, dir, name)
-	} else {
-		err = s.remove(ctx, root, dir, name, ifMatch)
+	d, err := openDir(root, dir)
+	if err == nil {
+		defer d.Close()
+		if folder {
+			err = rmdir(d, name)
+		} else {
+			err = s.remove(ctx, root, d, name, ifMatch)
+		}
 	}
 	switch {
 	case absent(err) && invalid != nil:
@@ -55,23 +61,8 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	return nil
 }
 
-// removeFolder removes a directory that is empty, and no other.
-func removeFolder(root *directory, dir, name string) error {
-	d, err := openDir(root, dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
-	return rmdir(d, name)
-}
-
 // remove removes a file, a link or a pipe.
-func (s *Store) remove(ctx context.Context, root *directory, dir, name, ifMatch string) error {
-	d, err := openDir(root, dir)
-	if err != nil {
-		return err
-	}
-	defer d.Close()
+func (s *Store) remove(ctx context.Context, root, d *directory, name, ifMatch string) error {
 	unlock, err := s.lock(ctx, root, d, name)
 	if err != nil {
 		return err
@@ -82,10 +73,74 @@ func (s *Store) remove(ctx context.Context, root *directory, dir, name, ifMatch 
 		return err
 	}
 	if info.IsDir() {
-		return fs.ErrNotExist // no object
+		return errFolder
 	}
 	if err := s.matches(ctx, d, name, ifMatch); err != nil {
 		return err
 	}
 	return d.Remove(name)
+}
+
+// abandoned is the age from which a temporary file belongs to no living process. It is long enough
+// for clocks that are hours apart.
+const abandoned = 24 * time.Hour
+
+// kept are directories that other programs make once, and then expect to exist.
+var kept = []string{"index", "index/lock.shared"}
+
+// prune removes the empty directories that are ours, from dir upwards, and then old temporary
+// files. Another process that needs a directory makes it again. A later request removes what
+// can't be removed now.
+func (s *Store) prune(root *directory, dir string, now time.Time) {
+	for s.prunes(dir) {
+		parent, name := split(dir)
+		d, err := openDir(root, parent)
+		if err != nil {
+			return
+		}
+		err = rmdir(d, name)
+		d.Close()
+		if err != nil {
+			break // most likely it isn't empty
+		}
+		dir = parent
+	}
+	sweep(root, dir, now)
+}
+
+// prunes reports whether a directory is ours to remove: this process has made it, or only locks
+// are in it. The root isn't, nor a directory that other programs need.
+func (s *Store) prunes(dir string) bool {
+	if dir == "" || slices.Contains(kept, dir) {
+		return false
+	}
+	_, mine := made.Load(s.path + "/" + dir)
+	return mine || strings.HasPrefix(dir, kept[0]+"/")
+}
+
+// sweep removes the temporary files that dead processes left in a directory.
+func sweep(root *directory, dir string, now time.Time) {
+	d, err := openDir(root, dir)
+	if err != nil {
+		return
+	}
+	defer d.Close()
+	self, err := d.Open(".")
+	if err != nil {
+		return
+	}
+	defer self.Close()
+	names, _ := self.Readdirnames(-1)
+	for _, name := range names {
+		if !isTemp(name) {
+			continue
+		}
+		switch info, err := d.Lstat(name); {
+		case err != nil || now.Sub(info.ModTime()) <= abandoned:
+		case info.Mode().IsRegular():
+			_ = d.Remove(name)
+		case info.IsDir():
+			_ = rmdir(d, name) // a process died before the directory had its name
+		}
+	}
 }

@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -19,14 +18,14 @@ import (
 // Options of a store. The zero value suits every program.
 type Options struct {
 	// Now is the clock of this machine's kernel, which stamps the files of a
-	// local file system; time.Now if nil.
+	// local file system. It is time.Now if nil.
 	Now func() time.Time
 }
 
-// Store is a store in a directory. Its methods can be called concurrently. It keeps no file
-// open, so that it needs no closing, and a disk can be unmounted while it is idle.
+// Store is a store in a directory. Its methods can be called concurrently. It keeps no file open
+// between two calls, so it needs no closing, and an idle store doesn't keep a disk mounted.
 type Store struct {
-	path   string // absolute, so that a change of the working directory changes nothing
+	path   string // absolute
 	now    func() time.Time
 	opened fs.FileInfo // of path, when it was opened
 
@@ -35,9 +34,9 @@ type Store struct {
 
 	fileMode, dirMode fs.FileMode
 
-	move func(d *directory, from, to string) error // Rename
+	// Tests replace these.
+	move func(d *directory, from, to string) error
 	scan func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
-	last atomic.Pointer[scans] // of the listing that has returned a page last, unless that was its last one
 }
 
 var _ store.Store = (*Store)(nil)
@@ -58,14 +57,14 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	}
 	path, err := filepath.Abs(path)
 	if err != nil {
-		return nil, fmt.Errorf("the directory that this was called in can't be found: %w", err)
+		return nil, fmt.Errorf("can't find the working directory: %w", err)
 	}
 	info, err := os.Stat(path)
 	switch {
 	case absent(err):
 		return nil, fault.New(store.ErrNotFound, "there is no such directory")
 	case errors.Is(err, syscall.ENAMETOOLONG):
-		return nil, classed(errors.New("its name is too long"), store.ErrNotFound, err)
+		return nil, fault.As(errors.Join(store.ErrNotFound, err), errors.New("its name is too long"))
 	case err != nil:
 		return nil, cant("open", path, err)
 	case !info.IsDir():
@@ -75,7 +74,8 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	if s.now == nil {
 		s.now = time.Now
 	}
-	s.fileMode, s.dirMode = modes(info.Mode())
+	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others
+	s.fileMode, s.dirMode = 0o600|shared&0o066, 0o700|shared|info.Mode()&fs.ModeSetgid
 
 	root, err := s.open()
 	if err != nil {
@@ -96,11 +96,10 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	return s, nil
 }
 
-// Properties returns what Open has found out of the file system.
+// Properties returns the properties of the file system.
 func (s *Store) Properties() store.Properties {
-	// On a network file system mtime may be what the writing machine's clock
-	// said: Ceph, Lustre and NFS delegations leave it to the client, and some
-	// FUSE file systems store it as the client gives it.
+	// On a network file system the writing machine's clock can set the mod time: Ceph, Lustre and
+	// NFS delegations let the client do so, and so do some FUSE file systems.
 	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported, StoreClock: s.local, MachineClock: s.local}
 	if s.local {
 		p.IfAbsent = store.Kept
@@ -115,11 +114,11 @@ func (s *Store) Properties() store.Properties {
 	return p
 }
 
-// open opens the repository's directory, anew for every request: an open one
-// would still be written to after it was moved away and another put in its
-// place, and would keep a disk from being unmounted.
+// open opens the repository's directory. Each request opens it anew. A directory that stays open
+// would still be written to after another one has taken its place, and would keep a disk from
+// being unmounted.
 func (s *Store) open() (*directory, error) {
-	info, err := os.Stat(s.path) // since os.OpenRoot would wait for ever for a pipe's writer
+	info, err := os.Stat(s.path) // first, because os.OpenRoot would wait for the writer of a pipe
 	if absent(err) || err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%w: the repository's directory %s is gone", store.ErrNotFound, s.path)
 	}
@@ -131,7 +130,7 @@ func (s *Store) open() (*directory, error) {
 		return nil, cant("open", s.path, err)
 	}
 	root := &directory{opened, s.path}
-	// Once a disk is unmounted, its mount point is there: a directory on another file system.
+	// The mount point of an unmounted disk is a directory on another file system.
 	info, err = root.Lstat(".")
 	if err == nil && !sameFileSystem(s.opened, info) {
 		err = fmt.Errorf("%w: %s is no longer on the file system that it was opened on", store.ErrNotFound, s.path)
@@ -143,8 +142,7 @@ func (s *Store) open() (*directory, error) {
 	return root, nil
 }
 
-// gone returns an error if the root that a request works in is no longer the
-// repository's.
+// gone returns an error if root is no longer the repository's directory.
 func (s *Store) gone(root *directory) error {
 	again, err := s.open()
 	if err != nil {
@@ -160,11 +158,4 @@ func (s *Store) gone(root *directory) error {
 		return fmt.Errorf("%w: the repository's directory %s was replaced", store.ErrNotFound, s.path)
 	}
 	return nil
-}
-
-// modes returns the modes of files and directories: the permissions of the repository's
-// directory for its owner, its group and others.
-func modes(repository fs.FileMode) (file, dir fs.FileMode) {
-	shared := repository.Perm() & 0o077
-	return 0o600 | shared&0o066, 0o700 | shared | repository&fs.ModeSetgid
 }

@@ -1,14 +1,22 @@
 package dir
 
 import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+	"sync"
+
+	"github.com/repolock/repolock/store"
 )
 
-// directory is the repository's directory, or one below it. An error of os.Root names a system call
-// and an element of the path, which can be a temporary file's name. An error of a directory says what
-// can't be done, and names it in full.
+// directory is the repository's directory, or one below it. The errors of os.Root name a system
+// call and one element of a path, which can be a temporary file. The errors of a directory name
+// what can't be done, and the full path.
 type directory struct {
 	root *os.Root
 	path string // in full
@@ -26,27 +34,22 @@ func (d *directory) OpenRoot(name string) (*directory, error) {
 	return &directory{root, filepath.Join(d.path, name)}, nil
 }
 
-// Open opens a file or a directory for reading.
-func (d *directory) Open(name string) (*os.File, error) { return d.OpenFile(name, os.O_RDONLY, 0) }
-
-// OpenFile opens a file, or makes one.
-func (d *directory) OpenFile(name string, flag int, mode fs.FileMode) (*os.File, error) {
-	f, err := d.root.OpenFile(name, flag, mode)
-	if flag&os.O_CREATE != 0 {
-		return f, cant("write into", d.path, err)
-	}
+// Open opens a file or a directory for reading. It doesn't wait for the writer of a pipe.
+func (d *directory) Open(name string) (*os.File, error) {
+	f, err := d.root.OpenFile(name, os.O_RDONLY|nonblock, 0)
 	return f, d.unopened(name, err)
+}
+
+// Create makes a file that doesn't exist.
+func (d *directory) Create(name string, mode fs.FileMode) (*os.File, error) {
+	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	return f, cant("write into", d.path, err)
 }
 
 // Lstat doesn't follow a link.
 func (d *directory) Lstat(name string) (fs.FileInfo, error) {
 	info, err := d.root.Lstat(name)
 	return info, d.unopened(name, err)
-}
-
-// Mkdir makes a directory in this one.
-func (d *directory) Mkdir(name string, mode fs.FileMode) error {
-	return cant("write into", d.path, d.root.Mkdir(name, mode))
 }
 
 // Rename moves a file within the directory.
@@ -59,13 +62,13 @@ func (d *directory) Link(from, to string) error {
 	return cant("write into", d.path, d.root.Link(from, to))
 }
 
-// Remove removes a file.
+// Remove removes a file or an empty directory.
 func (d *directory) Remove(name string) error {
 	return cant("delete from", d.path, d.root.Remove(name))
 }
 
-// unopened returns the error of a file or a directory that can't be opened or looked at. A temporary one
-// stands for the directory that it was made in.
+// unopened returns the error of a failed open or stat, or nil. For a temporary file it names the
+// directory instead.
 func (d *directory) unopened(name string, err error) error {
 	if isTemp(name) {
 		return cant("write into", d.path, err)
@@ -73,5 +76,126 @@ func (d *directory) unopened(name string, err error) error {
 	return cant("open", filepath.Join(d.path, name), err)
 }
 
-// full returns a name in the directory in full, for messages.
+// full returns the full path of a name, for messages.
 func (d *directory) full(name string) string { return shown(filepath.Join(d.path, name)) }
+
+// openDir opens a directory below the root. It follows no link, because an object that is put
+// through a link would be listed under another key. os.Root follows links that stay inside.
+func openDir(root *directory, dir string) (*directory, error) {
+	return descend(root, dir, enter)
+}
+
+// made has the paths of the directories that this process has made.
+var made sync.Map
+
+// makeDir is openDir, and makes missing directories. Another process can remove an empty directory
+// at any time. A request in it then fails with fs.ErrNotExist.
+func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
+	path := s.path
+	return descend(root, dir, func(parent *directory, name string) (*directory, error) {
+		path += "/" + name
+		d, err := enter(parent, name)
+		if !errors.Is(err, fs.ErrNotExist) {
+			return d, err
+		}
+		mine, err := s.mkdir(parent, name)
+		if mine {
+			made.Store(path, nil)
+		}
+		if err != nil {
+			return nil, err
+		}
+		return enter(parent, name)
+	})
+}
+
+// mkdir makes a directory, and reports whether it did. It is no error if the directory exists. The
+// directory gets its owner and mode before its name, so that no other user is refused in between.
+func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
+	temp := newTemp()
+	err = s.mkdirOwned(parent, temp)
+	if err == nil && parent.Rename(temp, name) == nil {
+		return true, nil
+	}
+	_ = parent.Remove(temp)
+	if err != nil {
+		return false, err
+	}
+	// Either it exists by now, or this file system can't rename directories.
+	err = s.mkdirOwned(parent, name)
+	if errors.Is(err, fs.ErrExist) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// mkdirOwned makes a directory with the owner of its parent and the mode of the repository.
+func (s *Store) mkdirOwned(parent *directory, name string) error {
+	folder, err := parent.Lstat(".")
+	if err != nil {
+		return err
+	}
+	if err := parent.root.Mkdir(name, s.dirMode.Perm()); err != nil {
+		return cant("write into", parent.path, err)
+	}
+	f, err := parent.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	made, err := parent.Lstat(name)
+	opened, err1 := f.Stat()
+	if err := cmp.Or(err, err1); err != nil {
+		return err
+	}
+	// f must be the new directory: not a link's target, and not one that replaced it.
+	if _, err := f.ReadDir(1); errors.Is(err, io.EOF) && os.SameFile(made, opened) {
+		own(f, folder, s.dirMode)
+	}
+	return nil
+}
+
+// descend opens a directory below the root, each element by enter.
+func descend(root *directory, dir string, enter func(parent *directory, name string) (*directory, error)) (*directory, error) {
+	at, err := root.OpenRoot(".")
+	if err != nil || dir == "" {
+		return at, err
+	}
+	for name := range strings.SplitSeq(dir, "/") {
+		next, err := enter(at, name)
+		at.Close()
+		if err != nil {
+			return nil, err
+		}
+		at = next
+	}
+	return at, nil
+}
+
+// enter opens a directory in another one, but not through a link.
+func enter(parent *directory, name string) (*directory, error) {
+	info, err := parent.Lstat(name)
+	switch {
+	case err != nil:
+		return nil, err
+	case info.Mode().IsRegular():
+		return nil, parent.unopened(name, errNotDir)
+	case !info.IsDir():
+		return nil, fmt.Errorf("%w: %q is not a directory but a %s", store.ErrIrregular, parent.full(name), kind(info.Mode()))
+	}
+	return parent.OpenRoot(name)
+}
+
+// kind names a file that is neither regular nor a directory.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode&fs.ModeSymlink != 0:
+		return "symbolic link"
+	case mode&fs.ModeNamedPipe != 0:
+		return "pipe"
+	case mode&fs.ModeSocket != 0:
+		return "socket"
+	default:
+		return "special file"
+	}
+}

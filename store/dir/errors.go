@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,41 +13,41 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// check checks the context and the key of a method.
-func check(ctx context.Context, key string) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	return checkKey(key)
+var (
+	// errNotDir is returned if a file is in place of a directory.
+	errNotDir error = syscall.ENOTDIR
+	// errFolder is returned if a directory, which is no object, is in place of a file.
+	errFolder = errors.New("a directory")
+)
+
+// absent reports whether an error means that there is no object, or no directory, at a path.
+func absent(err error) bool {
+	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) || errors.Is(err, errFolder)
 }
 
-// failed returns an error of the system as one of package store.
+// failed returns the error of a method, with the class of the system's error, or nil.
 func failed(op, key string, err error) error {
 	if err == nil {
 		return nil
 	}
 	if e, ok := errors.AsType[*fault.Error](err); ok && op == "open" && e.Doing != "" {
-		err = e.Err // the key is the place
+		err = e.Err // the key is the path already
 	}
 	switch {
 	case isOneOf(err, noSpace):
 		err = fmt.Errorf("%w in the repository: %w", store.ErrFull, err)
 	case isOneOf(err, unreachable):
 		err = store.Unreachable(fmt.Errorf("the server of this file system can't be reached: %w", err))
-	case errors.Is(err, fs.ErrPermission): // has the class once: the system's cause can be the same
-		says := store.ErrPermission.Error()
-		if text := strings.TrimSuffix(err.Error(), says); text != "" {
-			says += ": " + strings.TrimSuffix(text, ": ")
-		}
-		err = classed(errors.New(says), store.ErrPermission, err)
+	case errors.Is(err, fs.ErrPermission):
+		err = fault.As(store.ErrPermission, err)
 	case op != "open" && errors.Is(err, syscall.ENAMETOOLONG):
 		err = fmt.Errorf("%w: too long for this file system: %w", store.ErrInvalidKey, err)
 	}
 	return &store.Error{Op: op, Key: key, Err: err}
 }
 
-// cant returns the error of what can't be done in a place, or nil. Its cause is the system's error without
-// the system call and its operands.
+// cant returns an error that names what can't be done at a path, or nil. Its cause is the system's
+// error without the system call and its operands.
 func cant(what, path string, err error) error {
 	switch e := err.(type) {
 	case *fs.PathError:
@@ -59,15 +58,12 @@ func cant(what, path string, err error) error {
 		err = e.Err
 	}
 	if isOneOf(err, readOnly) {
-		return classed(fmt.Errorf("%q is on a file system that is mounted read-only", shown(path)), store.ErrReadOnly, err)
+		return fault.As(errors.Join(store.ErrReadOnly, err), fmt.Errorf("%q is on a file system that is mounted read-only", shown(path)))
 	}
 	return fault.While(inability(what, path), err)
 }
 
 func inability(what, path string) string { return fmt.Sprintf("can't %s %q", what, shown(path)) }
-
-// classed returns err as an error of classes that its text doesn't name.
-func classed(err error, classes ...error) error { return fault.As(errors.Join(classes...), err) }
 
 // maxShown is the number of bytes of a path that fit into a message.
 const maxShown = 300

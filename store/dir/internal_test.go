@@ -2,20 +2,15 @@ package dir
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 )
 
@@ -26,185 +21,54 @@ func opened(t *testing.T, opts Options) *Store {
 	return s
 }
 
-// counted is a store that counts the scans of each directory. Its objects are links, which are listed
-// without being opened.
-func counted(t *testing.T, objects int) (s *Store, scans *int) {
-	t.Helper()
-	s, scans = opened(t, Options{}), new(int)
-	s.scan = func(ctx context.Context, d *directory, wanted func(string) bool) ([]string, error) {
-		*scans++
-		return scan(ctx, d, wanted)
-	}
-	shared := filepath.Join(s.path, "index/lock.shared")
-	assert.OK(t, os.MkdirAll(shared, 0o700))
-	for i := range objects {
-		assert.OK(t, os.Symlink("nowhere", filepath.Join(shared, fmt.Sprintf("%05d", i))))
-	}
-	return s, scans
-}
-
 func create(t *testing.T, s *Store, key string) {
 	t.Helper()
 	assert.OK(t, assert.Err(s.Put(t.Context(), key, nil, store.PutOptions{})))
 }
 
-// keysFrom returns the keys of a listing from a cursor on, and its cursors.
-func keysFrom(t *testing.T, s *Store, cursor string) (keys, cursors []string) {
+// keys returns the keys of a listing.
+func keys(t *testing.T, s *Store) []string {
 	t.Helper()
-	for {
-		page, err := s.List(t.Context(), "index/lock.", cursor)
-		assert.OK(t, err)
-		for _, o := range page.Objects {
-			keys = append(keys, o.Key)
-		}
-		if cursor = page.Next; cursor == "" {
-			return keys, cursors
-		}
-		cursors = append(cursors, cursor)
-	}
+	keys, err := store.Keys(t.Context(), s, "index/lock.")
+	assert.OK(t, err)
+	return keys
 }
 
-// TestOneScanForAListing: however many pages a listing has, each directory is scanned only for
-// the first of them.
-func TestOneScanForAListing(t *testing.T) {
-	s, scans := counted(t, 2*pageSize+1)
-	keys, cursors := keysFrom(t, s, "")
-	assert.That(t, len(keys) == 2*pageSize+1 && slices.IsSorted(keys), "%d keys", len(keys))
-	assert.Equal(t, len(cursors), 2, "cursors")
-	assert.Equal(t, *scans, 4, "scans: two directories, each until two scans agree")
-	// A page that is asked for again is the same.
-	assert.OK(t, assert.Err(s.List(t.Context(), "index/lock.", "")))
-	for range 2 {
-		page, err := s.List(t.Context(), "index/lock.", cursors[0])
-		assert.OK(t, err)
-		next, _ := s.scansOf("", page.Next)
-		assert.Equal(t, next, page.Objects[pageSize-1].Key, "next")
-		assert.Equal(t, len(page.Objects), pageSize, "objects")
-	}
-}
-
-// TestListingsShowWhatWasPut: a listing that begins after a put shows it, on any page and
-// beside any other listings.
-func TestListingsShowWhatWasPut(t *testing.T) {
-	s, _ := counted(t, pageSize+10)
-	list := func(prefix, cursor string) string {
-		page, err := s.List(t.Context(), prefix, cursor)
-		assert.OK(t, err)
-		return page.Next
-	}
-	shows := func(cursor, key string) {
-		t.Helper()
-		keys, _ := keysFrom(t, s, cursor)
-		assert.That(t, slices.Contains(keys, key), "%s isn't shown", key)
-	}
-	list("index/lock.", "")
-	create(t, s, "index/lock.shared/99990")
-	first := list("index/lock.", "") // began before the next put, and a newer one after it
-	create(t, s, "index/lock.shared/99991")
-	list("index/lock.", "")
-	shows(first, "index/lock.shared/99991")
-
-	first = list("index/lock.", "")
-	list("index/", "") // another listing in between
-	shows(first, "index/lock.shared/99991")
-	shows("index/lock.shared/00500", "index/lock.shared/99991") // a cursor that it never returned
-
-	// A younger listing begins after the last scan of an older one, and before its page is there.
-	n, counting := 0, s.scan
-	s.scan = func(ctx context.Context, d *directory, wanted func(string) bool) ([]string, error) {
-		names, err := counting(ctx, d, wanted)
-		if n++; n == 4 { // two directories, each until two scans agree
-			create(t, s, "index/lock.shared/99992")
-			first = list("index/lock.", "")
-		}
-		return names, err
-	}
-	list("index/lock.", "")
-	shows(first, "index/lock.shared/99992")
-
-	// An object that was deleted since isn't listed, and one that was replaced is.
-	first = list("index/lock.", "")
-	assert.OK(t, s.Delete(t.Context(), "index/lock.shared/01005"))
-	create(t, s, "index/lock.shared/01006")
-	keys, _ := keysFrom(t, s, first)
-	assert.That(t, !slices.Contains(keys, "index/lock.shared/01005") && slices.Contains(keys, "index/lock.shared/01006"),
-		"later pages are of the past")
-}
-
-// TestSettled: a scan can miss names. The union of scans that agree has them all.
-func TestSettled(t *testing.T) {
-	for _, test := range []struct{ scans, want string }{
+// TestNames: a scan can miss names. The union of the scans has them all, once two scans in a row agree.
+func TestNames(t *testing.T) {
+	many := strings.Split("a b c d e f g h i j k l m n o p q r", " ")
+	for _, test := range []struct {
+		scans string
+		want  string
+	}{
 		{"ab ab", "ab"},
 		{"a ab ab", "ab"},
 		{"b a ab ab", "ab"},      // each was replaced during one scan
 		{"ab b a b b", "ab"},     // a name counts if any scan shows it
-		{"aba ab", "ab"},         // a name that moves is seen twice
-		{"- - a", ""},            // and two that agree are enough
-		{"abc ab ab abc", "abc"}, // opening a deleted one fails
+		{"aba ab", "ab"},         // a scan sees a name twice that moves
+		{"- - a", ""},            // two that agree are enough
+		{"abc ab ab abc", "abc"}, // a deleted name can't be opened later
+		{strings.Join(many, " "), strings.Join(many[:maxScans], "")}, // they never agree
+		{"! ab", "fails"},
+		{"ab ! ab", "fails"},
+		{"ab a !", "fails"},
 	} {
 		left := strings.Fields(test.scans)
-		got, err := settled(func() ([]string, error) {
-			next := strings.Split(strings.Trim(left[0], "-"), "") // of an empty string, none
+		s := &Store{local: true, scan: func(context.Context, *directory, func(string) bool) ([]string, error) {
+			next := left[0]
 			left = left[1:]
-			return next, nil
-		})
-		assert.OK(t, err)
-		assert.Equal(t, strings.Join(got, ""), test.want, test.scans)
-	}
-}
-
-func TestSettledEnds(t *testing.T) {
-	n := 0
-	got, err := settled(func() ([]string, error) {
-		n++
-		return []string{fmt.Sprintf("%02d", n)}, nil
-	})
-	assert.That(t, n == maxScans && len(got) == maxScans && err == nil, "%d scans, %d names, %v", n, len(got), err)
-	for broken := range 3 {
-		n := 0
-		_, err := settled(func() ([]string, error) {
-			if n++; n > broken {
+			if next == "!" {
 				return nil, os.ErrInvalid
 			}
-			return []string{fmt.Sprint(n)}, nil
-		})
-		assert.Is(t, err, os.ErrInvalid, "scan %d failed", broken)
-	}
-}
-
-// TestListUnderRenames overwrites objects as fast as it can while they are listed, in
-// directories that take several system calls to read. On ext4 a single scan sees them all; on
-// tmpfs (Linux 6.18) most single scans of 3,000 files miss some.
-func TestListUnderRenames(t *testing.T) {
-	places := []string{t.TempDir()}
-	if path, err := os.MkdirTemp("/dev/shm", "repolock-test-"); err == nil {
-		t.Cleanup(func() { os.RemoveAll(path) })
-		places = append(places, path)
-	}
-	for _, path := range places {
-		const files = 800
-		s, err := Open(t.Context(), path, Options{})
+			return strings.Split(strings.Trim(next, "-"), ""), nil // of an empty string, none
+		}}
+		got, err := s.names(t.Context(), nil, nil)
+		if test.want == "fails" {
+			assert.Is(t, err, os.ErrInvalid, test.scans)
+			continue
+		}
 		assert.OK(t, err)
-		for i := range files {
-			assert.OK(t, os.Symlink("nowhere", filepath.Join(path, fmt.Sprintf("lock.%04d", i))))
-		}
-		var writers sync.WaitGroup
-		var stopped atomic.Bool
-		for w := range 2 {
-			writers.Go(func() { // puts new entries over the old ones, as Put does
-				temp := filepath.Join(path, fmt.Sprintf("%s%d%s", tempPrefix, w, tempSuffix))
-				for i := w; !stopped.Load(); i = (i + 7) % files {
-					err := os.Symlink("nowhere", temp)
-					assert.Is(t, errors.Join(err, os.Rename(temp, filepath.Join(path, fmt.Sprintf("lock.%04d", i)))), nil)
-				}
-			})
-		}
-		for range rounds.Fewer(4, 1) {
-			keys, err := store.Keys(t.Context(), s, "lock.") // each once, in order
-			assert.That(t, len(keys) == files && err == nil, "%s: %d of %d are listed, %v", path, len(keys), files, err)
-		}
-		stopped.Store(true)
-		writers.Wait()
+		assert.Equal(t, strings.Join(got, ""), test.want, test.scans)
 	}
 }
 
@@ -220,8 +84,7 @@ func TestListRereads(t *testing.T) {
 		for _, folder := range folders {
 			assert.OK(t, os.Chtimes(folder, past, past))
 		}
-		keys, _ := keysFrom(t, s, "")
-		assert.Equal(t, strings.Join(keys, " "), "index/lock.shared/a", "keys")
+		assert.Equal(t, keys(t, s), []string{"index/lock.shared/a"}, "keys")
 		for _, folder := range folders {
 			info, err := os.Stat(folder)
 			assert.That(t, err == nil && info.ModTime().Equal(past) == local, "local %v: %s is of %v, %v", local, folder, info.ModTime(), err)
@@ -245,25 +108,21 @@ func TestListedAndMissing(t *testing.T) {
 			return names, err
 		}
 		err := assert.Err(s.List(t.Context(), "index/lock.", ""))
-		assert.Says(t, err, err, "is listed, and isn't there to be opened", missing)
+		assert.Says(t, err, err, "is listed, but can't be opened because it is missing", missing)
 	}
 }
 
 func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
-	l := listing{prefix: "index/lock.", cursor: "index/lock.shared/5"}
+	l := listing{prefix: "index/lock."}
 	for key, want := range map[string]bool{
 		"index/":              true,
 		"index/lock.shared/":  true,
-		"index/lock.sharec/":  false, // all before the cursor
-		"index/lock.intent/":  false,
-		"index/lock.t/":       true,
 		"index/packs/":        false,
 		"data/":               false,
-		"index/lock.shared/5": false,
-		"index/lock.shared/6": true,
+		"index/lock.shared/5": true,
 		"index/other":         false,
 	} {
-		assert.Equal(t, l.wants(key) && l.ahead(key), want, "%q", key)
+		assert.Equal(t, l.wants(key), want, "%q", key)
 	}
 }
 

@@ -117,7 +117,7 @@ func stoppedHolder(t *testing.T, local bool) {
 		if local {
 			create(t, s, "index/lock.intent/new")
 		}
-		keysFrom(t, s, "")
+		keys(t, s)
 		body, _, err := s.Get(t.Context(), contended, 100)
 		assert.That(t, err == nil && string(body) == "body", "get: %q, %v", body, err)
 	})

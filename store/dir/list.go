@@ -3,25 +3,24 @@ package dir
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
+	"fmt"
+	"io"
 	"io/fs"
+	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/repolock/repolock/store"
 )
 
-const pageSize = 1000
-
 // tick is longer than the lag of the kernel's clock for file times behind the clock that
 // programs read: the former moves with the timer interrupt, at least every 10 ms.
 const tick = 20 * time.Millisecond
 
-// List reads the directories that the prefix can be in, and the files of the page. The cursor is the last
-// key of the page before, a NUL, and the id of the listing. Any other cursor is the last key alone.
-func (s *Store) List(ctx context.Context, prefix, cursor string) (page store.Page, err error) {
+// List reads the directories that the prefix can be in, and the files under the prefix. It returns
+// all of them in one page, and ignores the cursor.
+func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, err error) {
 	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {
 		return page, err
@@ -32,53 +31,26 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (page store.Pag
 	}
 	defer root.Close()
 	l := listing{Store: s, ctx: ctx, prefix: prefix}
-	l.cursor, l.scans = s.scansOf(prefix, cursor)
-	if dir, _ := split(prefix); dir == "" || store.CheckKey(dir) == nil { // or no key begins like that
+	if dir, _ := split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
 		err = l.enter(root, dir, "")
 	}
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return page, err
 	}
-	page = l.page
-	if page.Next != "" {
-		page.Next += "\x00" + l.scans.id
-		s.last.Store(l.scans)
-	} else {
-		s.last.CompareAndSwap(l.scans, nil)
-	}
 	if s.local {
-		// A file that is written from now on may be stamped a tick in the past,
-		// and this must not be later.
-		page.Now = s.now().Round(0).Add(-tick)
+		// The kernel might stamp a file that is written from now on a tick in the past. Now must
+		// not be later than that stamp.
+		l.page.Now = s.now().Round(0).Add(-tick)
 	}
-	return page, nil
-}
-
-// scans has the names that one listing has found in directories, so that its later pages needn't scan them
-// again. Those needn't show a file that was put since, and read each file that they show. A page of any
-// other listing must not use them: they lack the files that were put before that one began.
-type scans struct {
-	id, prefix string
-	names      sync.Map // []string, by the prefix of the keys in the directory
-}
-
-// scansOf splits a cursor into a key and the scans of its listing, which are empty if another listing has
-// returned a page since.
-func (s *Store) scansOf(prefix, cursor string) (key string, of *scans) {
-	key, id, _ := strings.Cut(cursor, "\x00")
-	if last := s.last.Load(); last != nil && last.id == id && last.prefix == prefix {
-		return key, last
-	}
-	return key, &scans{id: rand.Text(), prefix: prefix}
+	return l.page, nil
 }
 
 // listing is one List under way.
 type listing struct {
 	*Store
-	ctx            context.Context
-	scans          *scans
-	prefix, cursor string
-	page           store.Page // is full once it has Next
+	ctx    context.Context
+	prefix string
+	page   store.Page
 }
 
 // enter walks through a directory below another one, whose keys begin with at. The directory can be missing.
@@ -93,7 +65,7 @@ func (l *listing) enter(parent *directory, path, at string) error {
 		return err
 	})
 	if absent(err) {
-		return nil // nothing is there, or it was removed meanwhile, so it was empty
+		return nil // it was never there, or another process has removed it because it was empty
 	}
 	if err != nil {
 		return err
@@ -102,11 +74,10 @@ func (l *listing) enter(parent *directory, path, at string) error {
 	return l.enter(d, rest, at+name+"/")
 }
 
-// walk adds the entries of a directory, whose keys begin with at, until the page is
-// full. The names of directories end with a slash, so that their order is that
-// of the keys in them: "a-b" < "a/b" < "a0".
+// walk adds the entries of a directory, whose keys begin with at. A directory's name ends with a
+// slash, so that the names sort as the keys below them do: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
-	names, err := l.namesIn(d, at)
+	names, err := l.names(l.ctx, d, func(name string) bool { return l.wants(at + name) })
 	if err != nil {
 		return err
 	}
@@ -115,65 +86,149 @@ func (l *listing) walk(d *directory, at string) error {
 	}
 	files := map[string]bool{}
 	for _, name := range names {
-		dir, folder := strings.CutSuffix(name, "/")
-		switch {
-		case !l.ahead(at + dir + "/"):
-		case !folder:
+		if dir, folder := strings.CutSuffix(name, "/"); !folder {
 			files[name], err = l.add(d, name, at+name)
-		case !files[dir]:
+		} else if !files[dir] {
 			err = l.enter(d, dir, at)
 		}
-		if err = cmp.Or(err, l.ctx.Err()); err != nil || l.page.Next != "" {
+		if err = cmp.Or(err, l.ctx.Err()); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// namesIn returns the names in a directory that can be in this listing.
-func (l *listing) namesIn(d *directory, at string) ([]string, error) {
-	if names, ok := l.scans.names.Load(at); ok {
-		return names.([]string), nil
-	}
-	names, err := l.names(l.ctx, d, func(name string) bool { return l.wants(at + name) })
-	if err == nil {
-		l.scans.names.Store(at, names)
-	}
-	return names, err
-}
-
-// wants reports whether a key belongs in this listing, and of a directory, which ends with a
-// slash, whether a key below it can.
+// wants reports whether a key has the prefix. For a directory, whose key ends with a slash, it
+// reports whether a key below the directory can have the prefix.
 func (l *listing) wants(key string) bool {
 	return strings.HasPrefix(key, l.prefix) || strings.HasSuffix(key, "/") && strings.HasPrefix(l.prefix, key)
 }
 
-// ahead reports whether the key belongs on this page or a later one.
-func (l *listing) ahead(key string) bool {
-	return key > l.cursor || strings.HasSuffix(key, "/") && strings.HasPrefix(l.cursor, key)
-}
-
-// add adds an object to the page, unless the page is full or an earlier one has it. It reports whether the
-// name isn't a directory's.
+// add adds an object to the page. It returns false if the name is a directory's.
 func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 	_, obj, err := l.inspect(l.ctx, d, name, 0)
 	switch {
 	case errors.Is(err, errFolder):
 		return false, nil
 	case errors.Is(err, fs.ErrNotExist):
-		return true, nil // deleted meanwhile
+		return true, nil // it was deleted meanwhile
 	case obj.ETag != "" && (errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission)):
-		// Shown all the same: it might be a lock.
+		// It is shown all the same, because it might be a lock.
 	case err != nil:
 		return false, err
 	}
-	switch n := len(l.page.Objects); {
-	case !l.ahead(key):
-	case n == pageSize:
-		l.page.Next = l.page.Objects[n-1].Key
-	default:
-		obj.Key = key
-		l.page.Objects = append(l.page.Objects, obj)
-	}
+	obj.Key = key
+	l.page.Objects = append(l.page.Objects, obj)
 	return true, nil
+}
+
+// maxLooks bounds the looks for a name that is listed but can't be found. They are a millisecond
+// apart. On bindfs one or two are enough.
+const maxLooks = 100
+
+// find calls look, which looks for a name in a directory. It calls look again as long as look
+// returns fs.ErrNotExist although the directory lists the name.
+//
+// A name can seem to be missing on a file system that isn't known to be local. On one in a process
+// (FUSE: bindfs, ntfs-3g, exfat) a name is missing for a moment while it is being replaced,
+// although rename(2) doesn't allow that. A mount that caches missing names doesn't find another
+// machine's new file until its cache expires. So find returns fs.ErrNotExist there only if the
+// directory, read anew, doesn't list the name. After maxLooks it returns another error.
+func (s *Store) find(ctx context.Context, d *directory, name string, look func() error) error {
+	for range maxLooks {
+		err := look()
+		if !errors.Is(err, fs.ErrNotExist) || s.local {
+			return err
+		}
+		listed, lerr := s.names(ctx, d, func(n string) bool { return n == name })
+		if lerr != nil || len(listed) == 0 {
+			return cmp.Or(lerr, err)
+		}
+		time.Sleep(time.Millisecond)
+	}
+	return fmt.Errorf("%s is listed, but can't be opened because it is missing: if this mount caches missing names, mount it with "+
+		"negative_timeout=0 (FUSE) or lookupcache=none (NFS)", d.full(name))
+}
+
+// maxScans bounds the scans of a directory that changes all the time.
+const maxScans = 16
+
+// names returns the wanted names in a directory, sorted, from scans that begin after the call.
+//
+// A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs,
+// tmpfs) move the name within the directory. If they move it to a place that a scan has already
+// passed, the scan shows neither the old file nor the new one. POSIX allows that. The listing must
+// not miss a lock that is being refreshed, so names scans until two scans in a row find the same
+// names, and returns the names of all scans. It misses an existing name only if the file was
+// replaced during each scan, and the refreshes of a lock are seconds apart.
+func (s *Store) names(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
+	if !s.local {
+		d.reread()
+	}
+	var all, last []string
+	for n := range maxScans {
+		next, err := s.scan(ctx, d, wanted)
+		if err != nil {
+			return nil, err
+		}
+		next = set(next) // a scan can also see a moved name twice
+		if n > 0 && slices.Equal(last, next) {
+			break
+		}
+		all, last = set(slices.Concat(all, next)), next
+	}
+	return all, nil
+}
+
+// reread makes the next scan read the directory anew, if its file system caches listings: sshfs
+// does for 20 s, and NFS, SMB and rclone have such caches too. Making and removing a file empties
+// this machine's cache of the directory. If no file can be made, the scan reads what it can.
+func (d *directory) reread() {
+	temp := newTemp()
+	if f, err := d.Create(temp, 0o600); err == nil {
+		_ = f.Close()
+		_ = d.Remove(temp)
+	}
+}
+
+// set sorts names and removes duplicates.
+func set(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// scan returns the wanted names in the directory's order, each as a file's and, with a slash at its end, as a
+// directory's. It opens the directory anew, because a directory that is read a second time can end
+// where it ended when it was opened.
+//
+// scan doesn't find out which of the two a name is, because that can fail although the name exists
+// (see find). os.File.ReadDir would omit the name then, if the file system doesn't list types (FUSE).
+func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
+	f, err := d.Open(".")
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var names []string
+	for {
+		entries, err := f.Readdirnames(1024)
+		for _, name := range slices.DeleteFunc(entries, isTemp) {
+			for _, name := range []string{name, name + "/"} {
+				if wanted(name) {
+					names = append(names, name)
+				}
+			}
+		}
+		switch {
+		case err == io.EOF, errors.Is(err, fs.ErrNotExist):
+			return names, ctx.Err()
+		case err != nil:
+			return nil, cant("list", d.path, err)
+		case ctx.Err() != nil:
+			return nil, ctx.Err()
+		}
+	}
 }

@@ -9,8 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// isLocal says that only this machine writes to the file system, that its
-// clock stamps the files, and that it has hard links and flock.
+// isLocal reports whether the file system is known to be local, as on Linux.
 func isLocal(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {

@@ -4,5 +4,5 @@ package dir
 
 import "os"
 
-// Nothing is known here, so the file system is taken for a remote one.
+// isLocal returns false, because nothing is known of a file system here.
 func isLocal(*os.File) bool { return false }

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/internal/flock"
 )
 
-// lock keeps other clients from replacing or deleting a file of d until unlock is called. It takes the flock of
-// that file or, if it can't, the one of the repository's directory: the package's doc has the rules.
+// lock keeps other clients from replacing or deleting a file of d, until unlock is called. The
+// package comment has the rules.
 func (s *Store) lock(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
 	if !s.flock {
 		return func() {}, nil
@@ -25,8 +25,8 @@ func (s *Store) lock(ctx context.Context, root, d *directory, name string) (unlo
 	return lockRoot(ctx, root, flock.Try)
 }
 
-// lockFile takes the flock of a file of d, and shares the directory's with the clients that do the same for
-// other files. It returns no unlock if there is no regular file that it can open.
+// lockFile takes the flock of a file of d, and a share of the root's. If it can't open a regular
+// file, it returns neither unlock nor an error.
 func lockFile(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
 	share, err := lockRoot(ctx, root, flock.TryShared)
 	if err != nil {
@@ -42,7 +42,7 @@ func lockFile(ctx context.Context, root, d *directory, name string) (unlock func
 		if err != nil || !info.Mode().IsRegular() {
 			return nil, nil
 		}
-		f, err := d.OpenFile(name, os.O_RDONLY|nonblock, 0)
+		f, err := d.Open(name)
 		if err != nil {
 			return nil, nil
 		}
@@ -53,7 +53,7 @@ func lockFile(ctx context.Context, root, d *directory, name string) (unlock func
 		if stillNamed(d, name, f) {
 			return func() { free(); share() }, nil
 		}
-		free() // it was replaced or deleted before its flock was taken
+		free() // another client has replaced or deleted it before we had the flock
 	}
 	return nil, nil
 }
@@ -65,8 +65,8 @@ func stillNamed(d *directory, name string, f *os.File) bool {
 	return err == nil && err1 == nil && os.SameFile(opened, named)
 }
 
-// lockRoot takes the flock of the repository's directory. It opens the directory anew, because a flock belongs to
-// an open file: so goroutines exclude each other too.
+// lockRoot takes the flock of the root. It opens the root anew, because a flock belongs to an open
+// file. So goroutines exclude each other too.
 func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	self, err := root.Open(".")
 	if err != nil {
@@ -75,9 +75,9 @@ func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, er
 	return take(ctx, self, root.path, try)
 }
 
-// take takes a flock by try. It closes the open file when it is unlocked, or if it can't be locked.
+// take takes the flock of an open file by try. unlock closes the file, and take does after an error.
 //
-// It polls, because a process that waits in flock(2) can't heed its context. A holder has the
+// take polls, because a process that waits in flock(2) can't heed its context. A client holds the
 // flock for tens of microseconds.
 func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
@@ -100,10 +100,10 @@ func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool
 	}
 }
 
-// heldByAnother is the name of an unknown holder.
+// heldByAnother is the text for an unknown holder of a flock.
 const heldByAnother = "is held by another process"
 
-// canLock reports whether directories of this file system can be locked.
+// canLock reports whether this file system has flocks of directories.
 func canLock(self *os.File) bool {
 	ok, err := flock.Try(self)
 	if ok {

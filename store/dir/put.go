@@ -3,19 +3,17 @@ package dir
 import (
 	"cmp"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
-	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
-// maxTries is the number of times that a Put makes its directory again after another process
-// has removed it because it was empty.
+// maxTries is how often a Put makes its directory again after another process has removed the
+// directory because it was empty.
 const maxTries = 100
 
 // Put writes the body to a temporary file beside its place, and then moves it there in one
@@ -43,8 +41,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		if !errors.Is(err, fs.ErrNotExist) {
 			return obj, err
 		}
-		// A directory was removed before there was anything in it: make it
-		// again, but never the root.
+		// Another process has removed the empty directory: make it again, but never the root.
 		if err := cmp.Or(ctx.Err(), s.gone(root)); err != nil {
 			return obj, err
 		}
@@ -76,8 +73,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	temp := newTemp()
 	defer func() {
 		if err != nil {
-			// Nothing is left behind. These may fail, on a disk that broke: then
-			// the temporary file is removed later, as a dead process's is.
+			// If the disk broke and these fail too, a later Put removes the temporary file.
 			_ = d.Remove(temp)
 			w.prune(w.root, w.dir, w.now())
 		}
@@ -100,14 +96,14 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{Key: w.key, ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// fill writes the body to a new file, and returns its attributes. Rename and link don't
-// change them, so that List will show the same.
+// fill writes the body to a new file, and returns the file's attributes. Neither rename nor link
+// changes those that List shows.
 func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	folder, err := d.Lstat(".")
 	if err != nil {
 		return nil, err
 	}
-	f, err := d.OpenFile(temp, os.O_WRONLY|os.O_CREATE|os.O_EXCL, w.fileMode)
+	f, err := d.Create(temp, w.fileMode)
 	if err != nil {
 		return nil, err
 	}
@@ -120,8 +116,8 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
 }
 
-// syncUp makes a directory's entries durable, and its own entry in the one
-// above, up to the root: the process that made those directories might not have synced them.
+// syncUp makes the entries of a directory durable, and those of each directory above it up to the
+// root. Another process might have made the directories, and not synced them yet.
 func syncUp(root *directory, dir string) error {
 	for {
 		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
@@ -131,14 +127,78 @@ func syncUp(root *directory, dir string) error {
 	}
 }
 
-const (
-	tempPrefix = ".repolock-"
-	tempSuffix = ".tmp"
-)
+// commit moves a temporary file to its place if the condition is met. It is the one atomic
+// step of a Put.
+func (w *write) commit(ctx context.Context, d *directory, temp string) error {
+	switch {
+	case w.opts.IfAbsent && w.opts.IfMatch != "":
+		return store.ErrPrecondition // no object meets both
+	case w.opts.IfAbsent:
+		return link(d, temp, w.name)
+	case w.opts.IfMatch == "" && w.creates(d):
+		if err := link(d, temp, w.name); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+			return err
+		}
+	}
+	unlock, err := w.lock(ctx, w.root, d, w.name)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if err := w.matches(ctx, d, w.name, w.opts.IfMatch); err != nil {
+		return err
+	}
+	if err := w.move(d, temp, w.name); err != nil {
+		return replaced(d, w.name, err)
+	}
+	return nil
+}
 
-// newTemp returns a name that no other process and no object has.
-func newTemp() string { return tempPrefix + rand.Text() + tempSuffix }
+// creates reports whether a Put without a condition can link its file, because the name is free,
+// and so needs no flock. On a file system that isn't local, a rename under the flock of the
+// directory costs less than a look and a link.
+func (w *write) creates(d *directory) bool {
+	if !w.local {
+		return false
+	}
+	_, err := d.Lstat(w.name)
+	return errors.Is(err, fs.ErrNotExist)
+}
 
-func isTemp(name string) bool {
-	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
+// link links the temporary file to its name if the name is free. It needs no flock, because
+// link(2) replaces nothing.
+func link(d *directory, temp, name string) error {
+	if err := d.Link(temp, name); err != nil && !linked(d, temp, name) {
+		if isOneOf(err, noLinks) {
+			return renameNoReplace(d, temp, name)
+		}
+		return taken(d, name, err)
+	}
+	// If this fails, a later Put removes the second name.
+	_ = d.Remove(temp)
+	return nil
+}
+
+// linked reports whether the link was made although the call failed: an NFS client repeats
+// a request whose answer was lost.
+func linked(d *directory, temp, name string) bool {
+	a, err1 := d.Lstat(temp)
+	b, err2 := d.Lstat(name)
+	return err1 == nil && err2 == nil && os.SameFile(a, b)
+}
+
+// taken returns ErrPrecondition if a link or rename has failed because the name isn't free, or err.
+func taken(d *directory, name string, err error) error {
+	if !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return replaced(d, name, store.ErrPrecondition)
+}
+
+// replaced returns ErrIrregular if a directory has the name, or err.
+func replaced(d *directory, name string, err error) error {
+	if info, lerr := d.Lstat(name); lerr == nil && info.IsDir() {
+		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, d.full(name))
+	}
+	return err
 }

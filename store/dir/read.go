@@ -9,14 +9,13 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
 	"path/filepath"
 
 	"github.com/repolock/repolock/store"
 )
 
-// maxHashed is the size of the largest body that is read for its ETag. A lock's is a
-// hundredth of it.
+// maxHashed is the size of the largest body whose ETag is a hash, in bytes. The body of a lock has
+// about a hundredth of it.
 const maxHashed = 64 << 10
 
 // errIrregular is the error for a link, a pipe or a device in the place of a file.
@@ -54,12 +53,27 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 
+// matches returns ErrPrecondition unless the file has this ETag, or etag is "".
+func (s *Store) matches(ctx context.Context, d *directory, name, etag string) error {
+	if etag == "" {
+		return nil
+	}
+	switch _, now, err := s.inspect(ctx, d, name, maxHashed); {
+	case absent(err):
+		return store.ErrPrecondition
+	case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
+		return err
+	case now.ETag != etag:
+		return store.ErrPrecondition
+	}
+	return nil
+}
+
 // inspect returns a file's object, and its body unless it is larger than limit. Both are of
-// one version: an open file stays the same if another takes its name.
+// one version, because an open file stays the same when another one takes its name.
 //
-// For a file that can't be opened, inspect returns the object with the error. For a
-// directory, it returns errFolder. An object without an ETag means
-// that nothing is known of the file.
+// For a file that can't be opened it returns both the object and an error. For a directory the
+// error is errFolder. If nothing is known of the file, the object has no ETag.
 func (s *Store) inspect(ctx context.Context, d *directory, name string, limit int64) (body []byte, obj store.Object, err error) {
 	err = s.find(ctx, d, name, func() error {
 		if body, obj, err = lookAt(d, name, limit); errors.Is(err, fs.ErrNotExist) {
@@ -70,7 +84,7 @@ func (s *Store) inspect(ctx context.Context, d *directory, name string, limit in
 	return body, obj, err
 }
 
-// lookAt is inspect at one moment.
+// lookAt is inspect, but with a single look.
 func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error) {
 	info, err := d.Lstat(name)
 	if err != nil {
@@ -79,25 +93,22 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if info.IsDir() {
 		return nil, store.Object{}, errFolder
 	}
-	described := store.Object{ETag: statTag(info), Size: info.Size(), ModTime: info.ModTime()}
+	obj := described(info)
 	if !info.Mode().IsRegular() {
-		described.Size = -1
-		return nil, described, fmt.Errorf("%w but a %s", errIrregular, kind(info.Mode()))
+		return nil, obj, fmt.Errorf("%w but a %s", errIrregular, kind(info.Mode()))
 	}
-	// If a pipe has taken its place by now, opening it must not wait for a writer.
-	f, err := d.OpenFile(name, os.O_RDONLY|nonblock, 0)
+	f, err := d.Open(name)
 	if err != nil {
-		return nil, described, err
+		return nil, obj, err
 	}
 	defer f.Close()
 	if info, err = f.Stat(); err != nil {
-		return nil, described, d.unopened(name, err)
+		return nil, obj, d.unopened(name, err)
 	}
+	obj = described(info)
 	if !info.Mode().IsRegular() {
-		described.Size = -1
-		return nil, described, errIrregular
+		return nil, obj, errIrregular // it has replaced the file just now
 	}
-	obj := store.Object{ETag: statTag(info), Size: info.Size(), ModTime: info.ModTime()}
 	if obj.Size > max(limit, maxHashed) {
 		return nil, obj, nil
 	}
@@ -105,9 +116,18 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if err != nil {
 		return nil, obj, cant("read", filepath.Join(d.path, name), err)
 	}
-	obj.Size = int64(len(body)) // another program can write to the file where it is
+	obj.Size = int64(len(body)) // another program can write to an open file
 	obj.ETag = etag(body, info)
 	return body, obj, nil
+}
+
+// described returns the object of a file that wasn't read.
+func described(info fs.FileInfo) store.Object {
+	size := info.Size()
+	if !info.Mode().IsRegular() {
+		size = -1
+	}
+	return store.Object{ETag: statTag(info), Size: size, ModTime: info.ModTime()}
 }
 
 // etag returns a function of the body. The file's inode and times wouldn't do: an inode's
@@ -121,8 +141,8 @@ func etag(body []byte, info fs.FileInfo) string {
 	return hex.EncodeToString(sum[:16])
 }
 
-// statTag replaces the ETag of a file that can't be read for a listing, or is too large. It
-// is as good as mtime and inode are, and marked with "s-".
+// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and
+// changes only if size, mtime or inode do.
 func statTag(info fs.FileInfo) string {
 	return fmt.Sprintf("s-%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode(info))
 }

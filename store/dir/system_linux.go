@@ -9,15 +9,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late are the file systems that show another machine's files late, whatever this machine does, and how: they
-// can't hold locks. rclone's listings are of up to 5 minutes ago, and our own writes don't end that. davfs2 sends
-// a file 10 s after it was closed, and an empty one before, which is a lock that was released.
+// late has the file systems that show other machines' files late, with the words for it. They can't
+// hold locks. rclone's listings are up to 5 minutes old, and our own writes don't change that.
+// davfs2 sends a file 10 s after it was closed. Until then other machines see an empty file, which
+// means that the lock was released.
 var late = map[string]string{
 	"rclone": "shows the locks of other machines minutes late",
 	"davfs2": "shows other machines an empty file for 10 s in place of a lock",
 }
 
-// mountType returns the type of the file system that a file is on, or of the program that serves it, or "".
+// mountType returns the type of a file's file system, or the program that serves it. It returns ""
+// if neither is known.
 func mountType(f *os.File) string {
 	var st unix.Stat_t
 	table, err := os.ReadFile("/proc/self/mountinfo")
@@ -35,8 +37,8 @@ func mountType(f *os.File) string {
 	return ""
 }
 
-// served returns the program that serves a file system in a process, whose type can be fuse.PROGRAM. davfs2's is
-// fuse, and its source is a URL.
+// served returns the program that serves a FUSE file system, or else the type. The type names the
+// program as fuse.PROGRAM. davfs2 has the type fuse, and a URL as its source.
 func served(name, source string) string {
 	if name == "fuse" && (strings.HasPrefix(source, "http://") || strings.HasPrefix(source, "https://")) {
 		return "davfs2"
@@ -44,17 +46,17 @@ func served(name, source string) string {
 	return strings.TrimPrefix(name, "fuse.")
 }
 
-// zfsMagic is in no header of Linux itself.
+// zfsMagic isn't in the headers of Linux.
 const zfsMagic = 0x2fc12fc1
 
-// isLocal says that only this machine writes to the file system, that its
-// clock stamps the files, and that it has hard links and flock.
+// isLocal reports whether the file system is known to be local: only this machine writes to it, this
+// machine's clock stamps the files, and it has hard links and flock.
 func isLocal(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {
 		return false
 	}
-	switch uint32(st.Type) { // signed or not, as the architecture has it
+	switch uint32(st.Type) { // signed on some architectures only
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 		unix.BCACHEFS_SUPER_MAGIC, zfsMagic, unix.REISERFS_SUPER_MAGIC, unix.NILFS_SUPER_MAGIC,
 		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
@@ -63,9 +65,9 @@ func isLocal(f *os.File) bool {
 	return false
 }
 
-// flockHolder names the holder of a directory's flock, which only Linux shows. proc_locks(5)
-// has only the locks of our pid namespace, and on some file systems (btrfs) another device
-// number than stat(2).
+// flockHolder returns words for the holder of a directory's flock, which only Linux shows.
+// proc_locks(5) shows only the locks of our pid namespace. On some file systems (btrfs) it has
+// another device number than stat(2).
 func flockHolder(self *os.File) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(self.Fd()), &st) != nil {
@@ -89,12 +91,11 @@ func flockHolder(self *os.File) string {
 	return fmt.Sprintf("is held by process %d (%s)", pid, strings.TrimSpace(string(name)))
 }
 
-// flockPID finds the holder in a text of proc_locks(5), such as
+// flockPID returns the holder in a text of proc_locks(5), such as
 //
 //	3: FLOCK  ADVISORY  WRITE 1397 fe:00:762101 0 EOF
 //
-// A process that waits for a lock has an arrow after the number. It returns 0 if there is
-// no holder.
+// or 0 if there is none. The line of a process that waits for a lock has an arrow after the number.
 func flockPID(locks string, dev, ino uint64) int {
 	file := fmt.Sprintf("%02x:%02x:%d", unix.Major(dev), unix.Minor(dev), ino)
 	for line := range strings.Lines(locks) {

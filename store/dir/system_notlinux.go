@@ -2,19 +2,11 @@
 
 package dir
 
-import (
-	"context"
-	"errors"
-	"os"
-)
+import "os"
 
-// late is not known here.
+// late isn't known here.
 var late map[string]string
 
 func mountType(*os.File) string { return "" }
 
 func flockHolder(*os.File) string { return heldByAnother }
-
-func (*Store) watch(context.Context, string) (<-chan struct{}, error) {
-	return nil, errors.ErrUnsupported
-}

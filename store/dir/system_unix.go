@@ -14,34 +14,33 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// nonblock keeps the opening of a pipe from waiting for the other end.
+// nonblock makes an open of a pipe return at once.
 const nonblock = syscall.O_NONBLOCK
 
-// anyName: a file's name can have every byte but a slash and NUL.
+// anyName is set because a file's name can have every byte but a slash and NUL.
 const anyName = true
 
-// unfit says why a name that is a valid key can't be a file's; here all can.
+// unfit returns why a valid element of a key can't be a file's name, or "". Here it always can.
 func unfit(string) string { return "" }
 
 var (
 	noSpace  = []error{syscall.ENOSPC, syscall.EDQUOT}
 	readOnly = []error{syscall.EROFS}
-	// unreachable is what network file systems say of a server that doesn't answer: NFS
-	// mounted soft, SMB, FUSE whose process is gone. (ESTALE is what one says that does.)
+	// unreachable are the errors of a network file system whose server doesn't answer: NFS that is
+	// mounted soft, SMB, FUSE whose process is dead. ESTALE isn't one: that server answers.
 	unreachable = []error{
 		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
 	}
 	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android; ERANGE: cryfs;
-	// EMLINK, EXDEV and EINVAL: some NAS). Each can have another cause; then the rename that replaces
-	// the link fails with it too.
+	// EMLINK, EXDEV and EINVAL: some NAS). If an error has another cause, the rename that follows
+	// fails too.
 	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL, syscall.ERANGE}
 )
 
-// own sets the owner and the group of a new file to those of its folder, and sets its mode,
-// whatever the umask: some programs ignore a lock that they can't read. If the system refuses
-// a change, the file stays as it is: only root may give files away, and some file systems
-// have neither owners nor modes.
+// own gives a new file the owner and the group of its folder, and this mode, whatever the umask,
+// because some programs ignore a lock that they can't read. It ignores a refusal of the system:
+// only root may give files away, and some file systems have neither owners nor modes.
 func own(f *os.File, folder fs.FileInfo, mode fs.FileMode) {
 	info, err := f.Stat()
 	if err != nil {
@@ -67,30 +66,30 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// sameFileSystem doesn't compare the inodes: a repository may be restored, or
-// be replaced by a copy, while a program waits for its lock.
+// sameFileSystem doesn't compare the inodes, because a user can restore a repository, or replace
+// it by a copy, while a program waits for its lock.
 func sameFileSystem(a, b fs.FileInfo) bool {
 	was, ok1 := a.Sys().(*syscall.Stat_t)
 	is, ok2 := b.Sys().(*syscall.Stat_t)
 	return ok1 && ok2 && was.Dev == is.Dev
 }
 
-// rmdir removes an empty directory. os.Root.Remove would also remove an object that another
-// process has put in the directory's place.
+// rmdir removes an empty directory. os.Root.Remove would also remove an object that has replaced
+// the directory.
 func rmdir(d *directory, name string) error {
 	return withFd(d, func(fd int) error { return cant("delete from", d.path, unix.Unlinkat(fd, name, unix.AT_REMOVEDIR)) })
 }
 
-// renameNoReplace is for file systems without hard links (FAT, exFAT).
+// renameNoReplace takes the place of link(2) on file systems without hard links (FAT, exFAT).
 func renameNoReplace(d *directory, from, to string) error {
 	err := withFd(d, func(fd int) error { return cant("write into", d.path, renameExclusive(fd, from, to)) })
-	if isOneOf(err, noLinks) { // or the same put without the condition fails with it too
+	if isOneOf(err, noLinks) { // if the cause is another one, the put without the condition fails too
 		return store.ErrConditionUnsupported
 	}
 	return taken(d, to, err)
 }
 
-// withFd calls a system call that os.Root doesn't have on the descriptor of a directory.
+// withFd runs a system call that os.Root lacks on the descriptor of a directory.
 func withFd(d *directory, call func(fd int) error) error {
 	self, err := d.Open(".")
 	if err != nil {
@@ -109,5 +108,5 @@ func syncDir(root *directory, dir string) error {
 	if err := f.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
 		return cant("write into", filepath.Join(root.path, dir), err)
 	}
-	return nil // a file system that has no such thing (some FUSE, SMB)
+	return nil // this file system can't sync a directory (some FUSE, SMB)
 }

@@ -13,14 +13,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// nonblock is 0: there are no pipes in directories of Windows.
+// nonblock is 0, because directories of Windows have no pipes.
 const nonblock = 0
 
-// anyName: a backslash would be a slash here.
+// anyName isn't set, because a backslash in a name would be a slash here.
 const anyName = false
 
-// unfit says why a name that is a valid key can't be a file's. A colon would
-// even write to a hidden stream of another file.
+// unfit returns why a valid element of a key can't be a file's name, or "". A name with a colon
+// would even be a hidden stream of another file.
 func unfit(name string) string {
 	switch {
 	case strings.ContainsAny(name, `<>:"|?*`) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }):
@@ -36,7 +36,7 @@ func unfit(name string) string {
 var (
 	noSpace  = []error{windows.ERROR_DISK_FULL, windows.ERROR_HANDLE_DISK_FULL}
 	readOnly = []error{windows.ERROR_WRITE_PROTECT}
-	// unreachable is what shares say of a server that doesn't answer.
+	// unreachable are the errors of a share whose server doesn't answer.
 	unreachable = []error{
 		windows.ERROR_BAD_NETPATH, windows.ERROR_NETNAME_DELETED, windows.ERROR_UNEXP_NET_ERR, windows.ERROR_SEM_TIMEOUT,
 		windows.ERROR_HOST_UNREACHABLE, windows.ERROR_NETWORK_UNREACHABLE, windows.ERROR_CONNECTION_REFUSED,
@@ -45,24 +45,24 @@ var (
 	noLinks = []error{windows.ERROR_INVALID_FUNCTION, windows.ERROR_NOT_SUPPORTED}
 )
 
-// own does nothing: a new file inherits the rights of its folder here.
+// own does nothing, because a new file inherits the permissions of its folder here.
 func own(*os.File, fs.FileInfo, fs.FileMode) {}
 
-// inode returns 0: a FileInfo of Windows has none.
+// inode returns 0, because a FileInfo of Windows has no inode.
 func inode(fs.FileInfo) uint64 { return 0 }
 
-// sameFileSystem is stricter than its name: it reports whether both are the same directory,
-// because a FileInfo of Windows doesn't have the volume.
+// sameFileSystem reports whether both are the same directory, because a FileInfo of Windows doesn't
+// have the volume.
 func sameFileSystem(a, b fs.FileInfo) bool { return os.SameFile(a, b) }
 
-// rmdir removes nothing: a directory that another process has open would
-// linger on Windows, and fail what is put in it. An empty one does no harm.
+// rmdir removes nothing. A directory that another process has open would stay on Windows, and a put
+// into it would fail. An empty directory does no harm.
 func rmdir(*directory, string) error {
 	return fmt.Errorf("%w: remove this directory by hand", errors.ErrUnsupported)
 }
 
-// There is no such rename here.
+// renameNoReplace fails, because Windows has no such rename.
 func renameNoReplace(*directory, string, string) error { return store.ErrConditionUnsupported }
 
-// syncDir does nothing: Windows can't flush a directory.
+// syncDir does nothing, because Windows can't flush a directory.
 func syncDir(*directory, string) error { return nil }

@@ -1,21 +1,44 @@
 package dir
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/fsnotify/fsnotify"
+
+	"github.com/repolock/repolock/store"
 )
 
-// watch begins to watch. It opens no file of the repository, so that a disk can be unmounted.
+var _ store.Watcher = (*Store)(nil)
+
+// Watch has the kernel report the files that are removed from the folder of the prefix, and from
+// the folders in it whose names begin as the prefix does. It returns errors.ErrUnsupported unless
+// the file system is known to be local, because the kernel doesn't see removals by other machines.
+//
+// Only Linux has it. BSD and macOS report a removal only to a process that keeps the file open.
+func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
+	err := ctx.Err()
+	if !s.local {
+		err = cmp.Or(err, errors.ErrUnsupported)
+	}
+	if err != nil {
+		return nil, failed("watch", prefix, err)
+	}
+	hints, err := s.watch(ctx, prefix)
+	return hints, failed("watch", prefix, err)
+}
+
+// watch opens no file of the repository, so that a disk can be unmounted.
 func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	dir, base := split(prefix)
 	w := watch{top: filepath.Join(s.path, filepath.FromSlash(dir)), base: base, hints: make(chan struct{}, 1)}
 	var err error
 	if w.Watcher, err = fsnotify.NewWatcher(); err != nil {
-		return nil, err // the user has too many already
+		return nil, err // this user might have too many
 	}
 	if err := w.begin(); err != nil {
 		w.Close()
@@ -28,8 +51,9 @@ func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 // watch is one Watch under way.
 type watch struct {
 	*fsnotify.Watcher
-	top, base string // of the keys: their folder, and how their names begin in it
-	hints     chan struct{}
+	top   string // the folder of the prefix
+	base  string // the rest of the prefix: the names of its objects in top begin with it
+	hints chan struct{}
 }
 
 func (w *watch) begin() error {
@@ -48,8 +72,8 @@ func (w *watch) begin() error {
 	return nil
 }
 
-// enter watches a folder that keys can be in. It can be gone again, or the user can have too many
-// watches: then what is removed from it gives no hint.
+// enter watches a folder under the prefix. If that fails, removals from the folder give no hint:
+// it doesn't exist any more, or this user has too many watches.
 func (w *watch) enter(name string) {
 	if strings.HasPrefix(name, w.base) && !isTemp(name) {
 		_ = w.Add(filepath.Join(w.top, name))
@@ -66,7 +90,7 @@ func (w *watch) run(ctx context.Context) {
 			if !ok {
 				return
 			}
-			w.hint() // there were more events than the kernel keeps
+			w.hint() // the kernel has dropped events
 		case e, ok := <-w.Events:
 			if !ok {
 				return
@@ -76,7 +100,8 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// note follows an event. A file that is moved away counts as removed.
+// note gives a hint if an event is a removal, and watches a new folder. A file that is moved away
+// counts as removed.
 func (w *watch) note(e fsnotify.Event) {
 	parent, name := filepath.Split(e.Name)
 	top := filepath.Clean(parent) == w.top
@@ -94,6 +119,6 @@ func (w *watch) note(e fsnotify.Event) {
 func (w *watch) hint() {
 	select {
 	case w.hints <- struct{}{}:
-	default: // it has one already
+	default: // the channel already has a hint
 	}
 }
