@@ -18,22 +18,22 @@ type Store struct {
 	keyID, key string
 	transport  http.RoundTripper
 
-	// turn is a mutex for authorizing. It is a channel, because a waiter's context can
-	// end.
+	// turn is full while a goroutine authorizes. It is no mutex, because a waiter's context can end.
 	turn       chan struct{}
 	current    atomic.Pointer[session]
-	authorized atomic.Bool // once at least
+	authorized atomic.Bool // at least once
 
 	mu sync.Mutex
-	// wrote has the last version that this Store put, by name.
+	// wrote has the last version that this Store has put, by name.
 	wrote map[string]version
-	// owed are replacements that haven't been checked yet; see settle.
+	// owed has the replacements that settle still has to check, by name.
 	owed map[string]claim
 }
 
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Describer = (*Store)(nil)
+	_ store.Answerer  = (*Store)(nil)
 )
 
 // Options of a store. KeyID and Key are required.
@@ -73,7 +73,7 @@ func New(bucket string, opts Options) (*Store, error) {
 // String returns the repository's URL, so that formatting a Store doesn't show its key.
 func (s *Store) String() string { return "b2://" + s.bucket + "/" + s.prefix }
 
-// Properties returns those of B2: its native API has no conditional upload, and the server
+// Properties returns the properties of B2: its native API has no conditional upload, and the server
 // stamps files.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{Name: "b2", IfAbsent: store.Unsupported, IfMatch: store.Unsupported, StoreClock: true}
@@ -94,7 +94,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName checks those of Backblaze's rules for names that CheckKey doesn't.
+// checkName checks Backblaze's rules for names, as far as CheckKey doesn't.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

@@ -112,6 +112,11 @@ func TestNotB2(t *testing.T) {
 	t.Cleanup(tls.Close)
 	port, err := freeport.Free()
 	assert.OK(t, err)
+	cut := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		_, _ = io.WriteString(w, `{"authorizationToken":"x`)
+	}))
+	t.Cleanup(cut.Close)
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
@@ -131,6 +136,7 @@ func TestNotB2(t *testing.T) {
 		"TLS to plain":      {strings.Replace(answers(t, 200, page), "http:", "https:", 1), store.ErrConfig},
 		"plain to TLS":      {strings.Replace(tls.URL, "https:", "http:", 1), store.ErrConfig},
 		"not trusted":       {tls.URL, store.ErrConfig},
+		"cut off":           {cut.URL, nil},
 		"down":              {answers(t, 503, page), nil},
 		"busy":              {answers(t, 429, `{"status":429,"code":"too_many_requests","message":"no"}`), nil},
 		"no listener":       {fmt.Sprintf("http://127.0.0.1:%d", port), nil},

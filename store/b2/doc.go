@@ -3,31 +3,30 @@
 //	b2://bucket/prefix?endpoint=URL
 //
 // [Open] takes such a URL, and the application key from B2_APPLICATION_KEY_ID and
-// B2_APPLICATION_KEY; [New] takes both from its options. The endpoint is the server that
-// authorizes, Backblaze's own by default; it must be https://, except on this machine.
+// B2_APPLICATION_KEY. [New] takes both from its options. The endpoint is the server that
+// authorizes, Backblaze's own by default. It must be https://, except on this machine.
 //
 // # Cost and guarantees
 //
-// List, Get and Put are one request each, and Delete is two. A Put over what the same
-// Store has put is two, and one with PutOptions.Replaces three. A session adds an
-// authorization and the bucket's ID, at first use and once a day, and an upload URL for
-// each upload that runs beside others. The Store repeats a request only if the server
-// refused it because an authorization had expired.
+// List, Get and Put are one request each, and Delete is two. A Put over a version of the
+// same Store is two, and one with PutOptions.Replaces three. A session adds an
+// authorization and a request for the bucket's ID, at first use and once a day. It also
+// adds a request for an upload URL for each upload that runs beside others. The Store
+// repeats a request only if the server refused it because an authorization had expired.
 //
-// An object is the newest version of its name. Its ETag is the version's ID, its mod time
-// Backblaze's upload timestamp. There are no conditional puts.
+// An object is the newest version of its name. Its ETag is the version's ID, and its mod time
+// is Backblaze's upload timestamp. There are no conditional puts.
 //
 // Delete removes every version of a name, the newest last, so that no older one becomes
-// visible on the way. A Put removes the version that the same Store put under the key
+// visible meanwhile. A Put removes the version that the same Store put under the key
 // before. Other versions below it stay, invisible.
 //
-// A Put with PutOptions.Replaces looks afterwards which version it has covered. If it is
-// another than the one to replace, the Put takes its own version back, so that a refresh
-// under way doesn't restore a lock that was broken. If a deletion runs at the same time,
-// B2 reports to only one of the two that it has deleted the replaced version, and that
-// one counts as the first: either the Put fails, or the deletion removes the new version
-// too. Then the Put removes what it has covered, so that a refreshed object has one
-// version.
+// A Put with PutOptions.Replaces then lists the versions. If its version covers another
+// one than the one to replace, the Put removes its own version. So a late refresh doesn't
+// restore a lock that was broken. If a deletion runs at the same time, both delete the
+// replaced version, and B2 reports success to only one of them. That one counts as the
+// first: either the Put fails, or the deletion also removes the new version. Then the Put
+// removes the versions that it covers, so that a refreshed object has one version.
 //
 // # What the application key must be able to do
 //
@@ -41,21 +40,21 @@
 //
 // Without deleteFiles, or if Object Lock retains a version, Delete hides the object
 // instead: readers don't see it, and its versions stay until a lifecycle rule removes them
-// (daysFromHidingToDeleting on the prefix). To take a version back, a Put then covers it
-// with a hide marker or with a copy of the version before. Without listFiles no lock
-// works.
+// (daysFromHidingToDeleting on the prefix). If such a Put must take back its version, it
+// covers the version with a hide marker or with a copy of the version before. Without
+// listFiles no lock works.
 //
 // # Caveats
 //
 // If a process crashes or gets no answer between an upload and the requests that follow
 // it, the versions that the upload covers stay, invisible, until any client refreshes or
-// deletes the object. If the upload should have been taken back, its version stays, as on
-// a store without versions; the same Store takes it back before it replaces it. An upload
-// that was applied without an answer, or after the object was deleted, is an object until
+// deletes the object. If the Put should have taken its version back, the version stays, as
+// on a store without versions. The same Store takes it back before it replaces it. If an
+// upload got no answer, or came after the deletion of its object, its version stays until
 // a client deletes it.
 //
-// A Put without deleteFiles doesn't notice a deletion that had listed the versions before:
-// its version might stay. It always notices a deletion that hides.
+// A Put without deleteFiles can miss a deletion that listed the versions before the upload:
+// then its version stays. It never misses a deletion that hides.
 //
 // A lifecycle rule on the bucket that hides files (daysFromUploadingToHiding) would end a
 // lock that is held for as many days. A refresh uploads the lock again, so that a rule of
@@ -66,16 +65,16 @@
 //
 // Uploads, deletions and hiding are free of charge (class A), downloads are class
 // B, listings and authorizations class C: holding a lock lists twice in each half
-// of its ttl, an exclusive one four times. A name's element is 250 bytes long at
-// most, and no name has control characters; such keys are store.ErrInvalidKey.
+// of its ttl, an exclusive one four times. An element of a name is at most 250 bytes
+// long, and no name has control characters. Other keys are store.ErrInvalidKey.
 //
 // # How blazer is used
 //
 // Its package base makes one request for each call, in the third version of the API. The
-// transport notes what base doesn't return: the key's capabilities, headers, and the reason
-// that there was no answer. The third version doesn't authorize keys that were made by the
-// fourth for certain buckets (multi-bucket application keys, which the b2 command makes even
-// for one), and so the transport sends that one request to the fourth. If the key is
+// transport notes the facts that base doesn't return: the key's capabilities, headers, and
+// the error of a request without an answer. The third version refuses keys that the fourth
+// has made for certain buckets (multi-bucket application keys, which the b2 command makes even
+// for one). So the transport sends the authorization to the fourth version. If the key is
 // restricted to the bucket, the transport answers blazer's request for the bucket's ID.
 // This package sends b2_copy_file itself, which base lacks, and b2_list_buckets for Object
 // Lock, which base leaves out.

@@ -1,16 +1,12 @@
 package b2
 
 import (
-	"context"
-	"crypto/tls"
-	"crypto/x509"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
 	"slices"
 	"strings"
-
-	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
@@ -18,37 +14,46 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// refusal is an error answer of the server. The zero refusal is none.
+// refusal is an error answer of the server, or zero. Only B2's own answers have a code.
 type refusal struct {
 	status        int
 	code, message string
 }
 
-// refuse notes a refusal, and returns its error. An answer with a code is B2's own: the server was reached.
-func (n *note) refuse(status int, code, message, token string) error {
-	n.refusal = refusal{status, spoken(code, token), spoken(message, token)}
-	code = n.refusal.code
-	said := strings.TrimSuffix(strings.TrimSpace(code+": "+n.refusal.message), ":")
-	if code == "" {
-		said = http.StatusText(status)
+// refusal returns the answer if it is no success.
+func (n *note) refusal() refusal {
+	status := n.Status()
+	if status == 0 || status == http.StatusOK {
+		return refusal{}
 	}
-	err := fmt.Errorf("the server answers %d %s", status, said)
+	var said struct{ Code, Message string }
+	_ = json.Unmarshal(n.Body(), &said)
+	return refusal{status, spoken(said.Code, n.token), spoken(said.Message, n.token)}
+}
+
+// err returns a refusal as an error.
+func (r refusal) err() error {
+	said := strings.TrimSuffix(strings.TrimSpace(r.code+": "+r.message), ":")
+	if r.code == "" {
+		said = http.StatusText(r.status)
+	}
+	err := fmt.Errorf("the server answers %d %s", r.status, said)
 	switch {
-	case httptransport.Down(status) && code == "":
+	case httptransport.Down(r.status) && r.code == "":
 		return store.Unreachable(err)
-	case status == http.StatusInsufficientStorage || code == "storage_cap_exceeded":
+	case r.status == http.StatusInsufficientStorage || r.code == "storage_cap_exceeded":
 		return fault.As(store.ErrFull, err)
 	}
 	return err
 }
 
 // is reports whether B2 refused a request with a status and one of some codes, or
-// with any code if there are none. An answer without a code isn't B2's.
+// with any code if none are named.
 func (r refusal) is(status int, codes ...string) bool {
 	return r.status == status && (slices.Contains(codes, r.code) || len(codes) == 0 && r.code != "")
 }
 
-// The refusals that decide what a method does next.
+// Refusals that decide what a method does next.
 var (
 	errNoObject  = errors.New("there is no such object")
 	errNoVersion = errors.New("there is no such version")
@@ -73,60 +78,7 @@ func (r refusal) expired() bool {
 	return r.is(http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
 }
 
-// exchange sends a request of blazer's, and returns the reason of a failure.
-func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (T, error) {
-	v, err := send(context.WithValue(ctx, noteKey{}, n))
-	if err == nil {
-		return v, nil
-	}
-	var zero T
-	return zero, n.reason(ctx, err)
-}
-
-// reason returns why a request failed: the context, the network, or the server.
-func (n *note) reason(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		n.refusal = refusal{} // the end counts
-		if n.answered.Load() {
-			return ctx.Err()
-		}
-		return store.Unreachable(ctx.Err())
-	}
-	if n.err != nil {
-		return n.network(n.err)
-	}
-	if n.refusal.status != 0 {
-		return err // of post
-	}
-	if status, code, message := base.MsgCode(err); status != 0 {
-		return n.refuse(status, code, message, n.token)
-	}
-	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
-}
-
-// network returns a failure of the network as one of package store.
-func (n *note) network(err error) error {
-	var noTLS tls.RecordHeaderError
-	var badCertificate *tls.CertificateVerificationError
-	var unknown x509.UnknownAuthorityError
-	switch {
-	case errors.As(err, &noTLS), strings.Contains(err.Error(), "server gave HTTP response to HTTPS client"):
-		return fmt.Errorf("%w: the endpoint speaks no TLS", store.ErrConfig)
-	case errors.As(err, &badCertificate), errors.As(err, &unknown):
-		return fmt.Errorf("%w: the endpoint's certificate isn't trusted: %w", store.ErrConfig, err)
-	}
-	noHost := httptransport.NoHost(err)
-	switch {
-	case noHost != nil:
-		return noHost
-	case !n.answered.Load() && httptransport.NoAnswer(err):
-		return store.Unreachable(err)
-	}
-	return err
-}
-
-// spoken is one line of a server's message, without the token, which some messages
-// quote.
+// spoken returns one line of a server's message, without the token.
 func spoken(s, token string) string {
 	if token != "" {
 		s = strings.ReplaceAll(s, token, "…")
@@ -144,7 +96,7 @@ func (r refusal) refusedKey(err error) error {
 	case r.status == http.StatusBadRequest && strings.Contains(r.message, "API version"):
 		return fmt.Errorf("%w: the application key needs a newer version of Backblaze's API than repolock speaks: %w: update repolock, or make a key that isn't restricted to buckets", store.ErrConfig, err)
 	case r.status != 0 && !httptransport.Passing(r.status):
-		return fmt.Errorf("%w: the application key isn't taken: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
+		return fmt.Errorf("%w: the application key isn't accepted: %w: check %s, %s and the endpoint", store.ErrConfig, err, envKeyID, envKey)
 	}
 	return err
 }

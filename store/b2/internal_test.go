@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // TestReason: after a context has ended, its end is the reason, whatever error blazer returns.
 func TestReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
-	n := &note{err: errors.New("operation was canceled")}
+	_, answer := httptransport.Watch(ctx, nil)
+	n := &note{Answer: answer, err: errors.New("no TLS")}
 	assert.Is(t, n.reason(ctx, errors.New("x")), n.err)
 	cancel()
-	for _, n := range []*note{n, {}} {
-		assert.Is(t, n.reason(ctx, errors.New("x")), context.Canceled)
-	}
+	assert.Is(t, n.reason(ctx, errors.New("x")), context.Canceled)
 }
 
 // TestRemember: remember keeps the put that was stored last, in whatever order two concurrent

@@ -1,7 +1,13 @@
 package b2
 
 import (
+	"bytes"
 	"context"
+	"crypto/sha1"
+	"encoding/hex"
+	"sync"
+
+	"github.com/Backblaze/blazer/base"
 
 	"github.com/repolock/repolock/store"
 )
@@ -32,7 +38,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 		return version{}, err
 	}
 	if old, ok := s.remember(name, v); ok {
-		// A newer one covers it, so that it does no harm if it stays.
+		// If this fails, the old version stays, covered by the new one.
 		if may, _ := s.mayRemove(ctx); may {
 			_, _ = s.removeVersion(ctx, name, old)
 		}
@@ -40,8 +46,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	return v, nil
 }
 
-// remember notes that a version was put, and returns the version of this Store that it
-// covers. B2 can store two puts at the same time in either order.
+// remember notes that a version was put, and returns the version of this Store that one of the two
+// covers: B2 can store two concurrent puts in either order.
 func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -60,4 +66,80 @@ func (s *Store) forget(name string) {
 	defer s.mu.Unlock()
 	delete(s.wrote, name)
 	delete(s.owed, name)
+}
+
+// pool has the idle upload URLs. Each takes one upload at a time.
+type pool struct {
+	mu   sync.Mutex
+	idle []*base.URL
+}
+
+// maxIdle bounds the URLs in a pool.
+const maxIdle = 32
+
+func (p *pool) take() (u *base.URL) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if last := len(p.idle) - 1; last >= 0 {
+		u, p.idle = p.idle[last], p.idle[:last]
+	}
+	return u
+}
+
+func (p *pool) put(u *base.URL) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.idle) < maxIdle {
+		p.idle = append(p.idle, u)
+	}
+}
+
+// empty drops the URLs, after the server has refused one as too old.
+func (p *pool) empty() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.idle = nil
+}
+
+// upload makes a new version. It drops a URL after any error: Backblaze requires that after
+// an error of its own, and an upload whose context has ended might still be under way.
+func (s *Store) upload(ctx context.Context, name string, body []byte) (version, error) {
+	for again := false; ; again = true {
+		in, u, err := s.uploadURL(ctx, name)
+		if err != nil {
+			return version{}, err
+		}
+		n := new(note)
+		f, err := exchange(ctx, n, func(ctx context.Context) (*base.File, error) {
+			sum := sha1.Sum(body)
+			return u.UploadFile(ctx, bytes.NewReader(body), len(body), name, "application/octet-stream", hex.EncodeToString(sum[:]), nil)
+		})
+		if err == nil {
+			in.uploads.put(u)
+			return versionOf(f), nil
+		}
+		if again || !n.refusal().expired() {
+			return version{}, in.explain("writeFiles", n.refusal(), err)
+		}
+		in.uploads.empty()
+	}
+}
+
+// uploadURL returns an upload URL and the session that it belongs to.
+func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL, error) {
+	in, err := s.session(ctx, nil)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := in.covers(name); err != nil {
+		return nil, nil, err
+	}
+	if u := in.uploads.take(); u != nil {
+		return in, u, nil
+	}
+	u, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, now *session) (*base.URL, error) {
+		in = now
+		return now.bucket.GetUploadURL(ctx)
+	})
+	return in, u, err
 }

@@ -8,18 +8,17 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// claim is a replacement: a version that was put to replace another.
+// claim is a version that was put, and the version that it was to replace.
 type claim struct {
 	put      version
-	replaces string // its ID
+	replaces string // an ID
 }
 
-// replace uploads a version, and then looks whether it covers the one that it
-// was to replace. If it covers anything else, or nothing, the object was deleted
-// or replaced in between, and what was put is taken back.
+// replace uploads a version, and then looks which version it covers. If that isn't the one to
+// replace, another client has deleted or replaced the object meanwhile, and replace takes its own
+// version back.
 //
-// The look may fail where the upload didn't. Then the claim is owed, and settled
-// before the version is itself replaced.
+// If the look fails, the claim stays owed. The next replace of this version settles it first.
 func (s *Store) replace(ctx context.Context, name string, body []byte, etag string) (version, error) {
 	s.mu.Lock()
 	owed, ok := s.owed[name]
@@ -40,13 +39,13 @@ func (s *Store) replace(ctx context.Context, name string, body []byte, etag stri
 	return v, s.settle(ctx, name, c)
 }
 
-// settle returns nil if the version that was put is directly above the one that
-// it replaces; then it removes what it covers, and remembers it. Else it takes it back, and
-// returns ErrPrecondition.
+// settle looks whether the new version is directly above the one that it replaces. If it is, settle
+// remembers the new version, and removes the versions below it. If not, settle takes the new version
+// back, and returns ErrPrecondition.
 //
-// A deletion under way might have listed the versions before ours existed. It deletes the
-// replaced version too, and B2 reports to only one of the two that it did. If it isn't us,
-// the object was deleted before it was replaced. If it is, the other deletes ours as well.
+// A deletion under way might have listed the versions before ours existed. It deletes the replaced
+// version too, and B2 reports success to only one of the two. If that is the deletion, the object
+// was deleted before it was replaced. If that is us, the deletion also deletes our version.
 func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -55,7 +54,7 @@ func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })
 	if at < 0 {
 		s.forget(name)
-		return store.ErrPrecondition // deleted since
+		return store.ErrPrecondition // another client has deleted it
 	}
 	may, err := s.mayRemove(ctx)
 	if err != nil {
@@ -66,7 +65,7 @@ func (s *Store) settle(ctx context.Context, name string, c claim) error {
 		return s.takeBack(ctx, name, versions, at, may)
 	}
 	for i := len(below) - 1; may && i >= 0; i-- {
-		// One that can't be removed stays, covered, until the next time.
+		// A version that can't be removed stays covered. The next settle removes it.
 		removed, err := s.removeVersion(ctx, name, below[i])
 		if i == 0 && err == nil && !removed {
 			return s.takeBack(ctx, name, versions[:at+1], at, may)
@@ -76,9 +75,8 @@ func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	return nil
 }
 
-// takeBack undoes what was put, and returns ErrPrecondition once it is. Where
-// versions can't be removed, what was below is put on top again: a hide marker,
-// or a copy.
+// takeBack removes the version at an index of versions, and then returns ErrPrecondition. If it can't
+// remove versions, it covers this one with a hide marker, or with a copy of the version below.
 func (s *Store) takeBack(ctx context.Context, name string, versions []version, at int, may bool) error {
 	var err error
 	if may {
@@ -88,7 +86,7 @@ func (s *Store) takeBack(ctx context.Context, name string, versions []version, a
 	}
 	if !may {
 		switch below := versions[at+1:]; {
-		case at > 0: // covered already
+		case at > 0: // another client's version covers it already
 			err = nil
 		case len(below) == 0 || below[0].hides:
 			err = s.hide(ctx, name)
@@ -103,13 +101,13 @@ func (s *Store) takeBack(ctx context.Context, name string, versions []version, a
 	return store.ErrPrecondition
 }
 
-// copyVersion makes a version the newest.
+// copyVersion copies a version, so that the copy is the newest one.
 func (s *Store) copyVersion(ctx context.Context, name string, v version) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, s.post(ctx, in, "b2_copy_file", map[string]any{"sourceFileId": v.id, "fileName": name}, nil)
 	})
 	if errors.Is(err, errNoObject) {
-		return s.hide(ctx, name) // it was deleted since
+		return s.hide(ctx, name) // another client has deleted it meanwhile
 	}
 	return err
 }

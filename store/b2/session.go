@@ -21,6 +21,26 @@ type session struct {
 	uploads pool
 }
 
+// authorization is the answer of b2_authorize_account, version 4.
+type authorization struct {
+	Token   string `json:"authorizationToken"`
+	APIInfo struct {
+		Storage struct {
+			URL         string `json:"apiUrl"`
+			DownloadURL string `json:"downloadUrl"`
+			Allowed     struct {
+				Buckets []struct {
+					ID   string `json:"id"`
+					Name string `json:"name"` // empty once the bucket is gone
+				} `json:"buckets"` // empty if the key isn't restricted to buckets
+				Prefix       string   `json:"namePrefix"`
+				Capabilities []string `json:"capabilities"`
+			} `json:"allowed"`
+		} `json:"storageApi"`
+	} `json:"apiInfo"`
+	AccountID string `json:"accountId"`
+}
+
 // may reports whether the key has a capability.
 func (s *session) may(capability string) bool {
 	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
@@ -56,8 +76,8 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	return in, err
 }
 
-// Answered reports whether there was an authorization: then the server was reached, even if
-// it answered no other request.
+// Answered reports whether there was an authorization. Then the server was reached, even if it has
+// answered no other request.
 func (s *Store) Answered() bool { return s.authorized.Load() }
 
 // authorize begins a session: one request, and one more for the bucket's ID
@@ -68,7 +88,7 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 		return base.AuthorizeAccount(ctx, s.keyID, s.key, base.SetAPIBase(s.endpoint), base.Transport(s.transport), base.UserAgent("repolock"))
 	})
 	if err != nil {
-		return nil, n.refusal.refusedKey(err)
+		return nil, n.refusal().refusedKey(err)
 	}
 	s.authorized.Store(true)
 	in := &session{authorization: n.auth}
@@ -80,7 +100,7 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 		return account.ListBuckets(ctx, s.bucket)
 	})
 	if err != nil {
-		return nil, in.explain("listBuckets", n.refusal, err)
+		return nil, in.explain("listBuckets", n.refusal(), err)
 	}
 	i := slices.IndexFunc(buckets, func(b *base.Bucket) bool { return b.Name == s.bucket })
 	if i < 0 {
@@ -90,8 +110,11 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 	return in, nil
 }
 
-// allowed returns a bucket that the key is restricted to, by its name, and nil if the key
-// isn't restricted to some.
+// maxNamed is the number of buckets that a message names.
+const maxNamed = 5
+
+// allowed returns a bucket that the key is restricted to, by its name. It returns nil if the key
+// isn't restricted to buckets.
 func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 	only := a.APIInfo.Storage.Allowed.Buckets
 	if len(only) == 0 {
@@ -107,22 +130,16 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 		}
 	}
 	switch {
-	case len(names) == 0 && len(only) == 1:
-		return nil, fmt.Errorf("%w: the bucket that the application key is restricted to is gone", store.ErrNotFound)
 	case len(names) == 0:
-		return nil, fmt.Errorf("%w: the buckets that the application key is restricted to are gone", store.ErrNotFound)
+		return nil, fmt.Errorf("%w: each bucket that the application key is restricted to is gone", store.ErrNotFound)
 	case len(names) > maxNamed:
 		names = append(names[:maxNamed], "…")
 	}
 	return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, strings.Join(names, ", "), bucket)
 }
 
-// maxNamed is the number of buckets that a message names.
-const maxNamed = 5
-
-// call makes one request for a name, or for names that begin so, and makes it
-// again under a new authorization if the server takes the old one no longer:
-// tokens last a day.
+// call makes one request for a name, or for the names that begin with it. If the server no longer
+// accepts the authorization, which lasts a day, call makes the request again under a new one.
 func call[T any](ctx context.Context, s *Store, name, capability string, send func(context.Context, *session) (T, error)) (T, error) {
 	var refused *session
 	for {
@@ -139,11 +156,12 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		if err == nil {
 			return v, nil
 		}
-		if !n.refusal.expired() || refused != nil {
-			if n.refusal.is(http.StatusBadRequest, "bad_bucket_id") {
-				s.current.CompareAndSwap(in, nil) // another one of its name can be made
+		r := n.refusal()
+		if !r.expired() || refused != nil {
+			if r.is(http.StatusBadRequest, "bad_bucket_id") {
+				s.current.CompareAndSwap(in, nil) // a bucket of this name can be made again, with another ID
 			}
-			return zero, fault.As(n.refusal.missing(), in.explain(capability, n.refusal, err))
+			return zero, fault.As(r.missing(), in.explain(capability, r, err))
 		}
 		refused = in
 	}

@@ -4,51 +4,29 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"strings"
-	"sync/atomic"
 
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// note has the facts of an exchange that blazer doesn't return. It is in the context of each.
+// note has the facts of an exchange that blazer doesn't return. It is in the exchange's context.
 type note struct {
-	// err is the reason that there was no answer. blazer keeps only its text.
+	*httptransport.Answer
+	// err is why the transport has refused the request or its answer.
 	err error
-	// answered: there was one, even if it broke off.
-	answered atomic.Bool
-	refusal  refusal
-	// token was sent. The answer might quote it.
-	token string
-	// auth is the answer to an authorization, which blazer doesn't return.
-	auth authorization
-	// bucket, if it is set, answers b2_list_buckets without asking the server:
-	// blazer has no other way to make a bucket, and a key that is restricted to
-	// one needn't have the permission to list it.
+	// host and token are the request's. The answer might quote the token.
+	host, token string
+	// bucket is the answer to b2_list_buckets, if it is set, and the server isn't asked. blazer
+	// has no other way to make a bucket, and a key that is restricted to one doesn't need the
+	// permission to list it.
 	bucket *bucketInfo
-}
-
-// authorization is the answer of b2_authorize_account, version 4.
-type authorization struct {
-	Token   string `json:"authorizationToken"`
-	APIInfo struct {
-		Storage struct {
-			URL         string `json:"apiUrl"`
-			DownloadURL string `json:"downloadUrl"`
-			Allowed     struct {
-				Buckets []struct {
-					ID   string `json:"id"`
-					Name string `json:"name"` // empty once the bucket is gone
-				} `json:"buckets"` // none if the key isn't restricted to some
-				Prefix       string   `json:"namePrefix"`
-				Capabilities []string `json:"capabilities"`
-			} `json:"allowed"`
-		} `json:"storageApi"`
-	} `json:"apiInfo"`
-	AccountID string `json:"accountId"`
+	// auth is the answer to an authorization.
+	auth authorization
 }
 
 type bucketInfo struct {
@@ -58,102 +36,91 @@ type bucketInfo struct {
 
 type noteKey struct{}
 
-// noteOf returns the note of a context, or one that nothing reads.
-func noteOf(ctx context.Context) *note {
-	if n, ok := ctx.Value(noteKey{}).(*note); ok {
-		return n
+func noteOf(ctx context.Context) *note { return ctx.Value(noteKey{}).(*note) }
+
+// maxAnswer is larger than a page of the longest names, in bytes.
+const maxAnswer = 32 << 20
+
+// exchange sends one request by send, and returns why it failed. blazer keeps only an error's text.
+func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (v T, err error) {
+	watched, answer := httptransport.Watch(ctx, nil)
+	answer.Whole(maxAnswer)
+	n.Answer = answer
+	if v, err = send(context.WithValue(watched, noteKey{}, n)); err == nil {
+		return v, nil
 	}
-	return new(note)
+	var zero T
+	return zero, n.reason(ctx, err)
 }
 
-// transport keeps notes of what goes through it.
+// reason returns why a request failed: the context, the network, or the server.
+func (n *note) reason(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		begun := n.Begun()
+		n.Reset() // the end of the context counts, and not a refusal
+		if begun {
+			return ctx.Err()
+		}
+		return store.Unreachable(ctx.Err())
+	case n.err != nil:
+		return n.err
+	case n.Err() != nil:
+		return n.Unanswered(n.host, "check endpoint=", "have its authority trusted by this machine", n.Err())
+	case n.refusal().status != 0:
+		return n.refusal().err()
+	}
+	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
+}
+
+// transport sends blazer's requests, and fills their notes.
 type transport struct{ next http.RoundTripper }
 
-// maxAnswer is larger than a page of the longest names.
-const maxAnswer = 32 << 20
+// pathAuthorize is in the fourth version of the API. blazer asks for the third, which refuses
+// keys that the fourth has made. The answer has all that blazer reads, and its token is good for
+// the other calls in the third version, which both versions have alike.
+const pathAuthorize = "/b2api/v4/b2_authorize_account"
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	n := noteOf(r.Context())
-	n.token = r.Header.Get("Authorization")
-	res, err := t.roundTrip(r, n)
-	n.err = err
-	return res, err
-}
-
-func (t *transport) roundTrip(r *http.Request, n *note) (*http.Response, error) {
-	if !secure(r.URL) {
-		return nil, fmt.Errorf("%w: the server wants the application key to be sent in the clear", store.ErrConfig)
-	}
-	if n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets") {
-		return known(r, n.bucket)
-	}
-	authorizes := r.URL.Path == "/b2api/v3/b2_authorize_account"
-	if authorizes {
+	n.host, n.token = r.URL.Host, r.Header.Get("Authorization")
+	switch {
+	case !secure(r.URL):
+		n.err = fmt.Errorf("%w: the server wants the application key to be sent in the clear", store.ErrConfig)
+		return nil, n.err
+	case n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets"):
+		body, err := json.Marshal(map[string]any{"buckets": []any{n.bucket}})
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
+	case r.URL.Path == "/b2api/v3/b2_authorize_account":
 		r = r.Clone(r.Context())
 		r.URL.Path = pathAuthorize
+		res, err := t.next.RoundTrip(r)
+		if n.err = n.authorized(); err == nil {
+			err = n.err
+		}
+		return res, err
 	}
-	res, err := t.next.RoundTrip(httptransport.Begun(r, func() { n.answered.Store(true) }))
-	if err != nil {
-		return nil, err
-	}
-	if strings.HasPrefix(r.URL.Path, "/b2api/") {
-		body := res.Body
-		res.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(body, maxAnswer), body}
-	}
-	if authorizes {
-		return n.authorized(res)
-	}
-	return res, nil
+	return t.next.RoundTrip(r)
 }
 
-// pathAuthorize is in the fourth version of the API, while blazer asks for the third, which
-// refuses keys that were made by the fourth. The answer has what blazer reads, and its token
-// is good for the third version of the other calls, which are the same in both.
-const pathAuthorize = "/b2api/v4/b2_authorize_account"
-
-// known answers b2_list_buckets with the bucket from the authorization.
-func known(r *http.Request, b *bucketInfo) (*http.Response, error) {
-	body, err := json.Marshal(map[string]any{"buckets": []any{b}})
-	if err != nil {
-		return nil, err
-	}
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: r, Header: http.Header{},
-		Body: io.NopCloser(bytes.NewReader(body)), ContentLength: int64(len(body)),
-	}, nil
-}
-
-// authorized parses the answer to an authorization. It is the first answer of a server, and
-// so shows whether the server is B2 at all, which blazer doesn't check.
-func (n *note) authorized(res *http.Response) (*http.Response, error) {
-	defer res.Body.Close()
-	body, err := io.ReadAll(res.Body)
-	if err != nil {
-		return nil, err
-	}
-	res.Body = io.NopCloser(bytes.NewReader(body))
-	var problem struct {
-		Code string `json:"code"`
-	}
-	err = json.Unmarshal(body, &problem)
+// authorized parses the answer to an authorization. It is the first answer of a server, and so
+// shows whether the server is B2 at all. blazer doesn't check that, and null makes it panic.
+func (n *note) authorized() error {
+	status := n.Status()
 	switch {
-	case httptransport.Passing(res.StatusCode):
-		return res, nil
-	case res.StatusCode != http.StatusOK && err == nil && problem.Code != "":
-		return res, nil
-	case res.StatusCode == http.StatusOK:
-		err = json.Unmarshal(body, &n.auth)
-		if storage := n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" && len(storage.Allowed.Capabilities) > 0 {
-			return res, nil
+	case status == 0, n.Err() != nil, httptransport.Passing(status), n.refusal().code != "":
+		return nil
+	case status == http.StatusOK:
+		err := json.Unmarshal(n.Body(), &n.auth)
+		if storage := &n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" && len(storage.Allowed.Capabilities) > 0 {
+			return nil
 		}
 	}
-	return nil, fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: it doesn't answer as B2 does (%s)", store.ErrConfig, res.Request.URL.Host, res.Status)
+	return fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: it doesn't answer as B2 does (%d %s)", store.ErrConfig, n.host, status, http.StatusText(status))
 }
 
-// post makes a call for which blazer has no function.
+// post makes a call for which blazer has no function, inside an exchange. It parses the answer into
+// result, unless that is nil.
 func (s *Store) post(ctx context.Context, in *session, name string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {
@@ -170,13 +137,11 @@ func (s *Store) post(ctx context.Context, in *session, name string, params, resu
 		return err
 	}
 	defer res.Body.Close()
-	if res.StatusCode == http.StatusOK {
-		if result == nil {
-			return nil
-		}
-		return json.NewDecoder(res.Body).Decode(result)
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return errors.New(res.Status)
+	case result == nil:
+		return nil
 	}
-	var said struct{ Code, Message string }
-	_ = json.NewDecoder(res.Body).Decode(&said)
-	return noteOf(ctx).refuse(res.StatusCode, said.Code, said.Message, in.Token)
+	return json.NewDecoder(res.Body).Decode(result)
 }

@@ -19,21 +19,21 @@ import (
 
 // location is the place of a store.
 type location struct {
-	endpoint string // the server that authorizes
+	endpoint string // of the server that authorizes
 	bucket   string
-	prefix   string // of all names, "" or with a slash at its end
+	prefix   string // of all names: "", or with a slash at its end
 }
 
 var bucketName = lazyregexp.New(`^[A-Za-z0-9-]+$`)
 
-// The environment variables that the application key is in.
+// The environment variables of the application key.
 const (
 	envKeyID = "B2_APPLICATION_KEY_ID"
 	envKey   = "B2_APPLICATION_KEY"
 )
 
 // Open returns the store at a URL, b2://bucket/prefix?endpoint=URL, with the application
-// key of the environment. It makes no request. Its errors are those of New.
+// key of the environment. It makes no request. It returns the same errors as New.
 func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	opts, err := parse(u)
 	if err != nil {
@@ -50,8 +50,7 @@ func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	return s, ctx.Err()
 }
 
-// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
-// makes no request.
+// Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
 func Check(u *url.URL) error {
 	_, err := parse(u)
 	return err
@@ -63,7 +62,7 @@ func parse(u *url.URL) (Options, error) {
 	return Options{Prefix: u.Path, Endpoint: query["endpoint"]}, cmp.Or(err1, err)
 }
 
-// locate returns the place of a store. An empty address is Backblaze's.
+// locate returns the place of a store. An empty address stands for Backblaze's.
 func locate(bucket, path, address string) (l location, err error) {
 	l = location{endpoint: base.APIBase, bucket: bucket}
 	if !bucketName.MatchString(l.bucket) {
@@ -95,7 +94,7 @@ func endpoint(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// secure reports whether secrets can be sent to a URL: with TLS, or to this machine.
+// secure reports whether a request to a URL hides its secrets: it has TLS, or stays on this machine.
 func secure(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())

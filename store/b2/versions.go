@@ -8,6 +8,7 @@ import (
 
 	"github.com/Backblaze/blazer/base"
 
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
 
@@ -16,15 +17,20 @@ type version struct {
 	id   string
 	time time.Time
 	size int64
-	// hides is set for a hide marker, and others that readers don't see.
+	// hides is set for a hide marker, and for any other version that readers don't see.
 	hides bool
+}
+
+// object returns a version as an object.
+func (v version) object(key string) store.Object {
+	return store.Object{Key: key, ETag: v.id, Size: v.size, ModTime: v.time}
 }
 
 func versionOf(f *base.File) version {
 	return version{id: f.ID, time: f.Timestamp, size: f.Size, hides: f.Status != "upload"}
 }
 
-// pageSize is the largest page that is billed as one transaction.
+// pageSize is the size of the largest page that B2 bills as one transaction.
 const pageSize = 1000
 
 // versions lists all versions of a name, newest first.
@@ -46,23 +52,23 @@ func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
 		known := len(seen)
 		for _, f := range p.files {
 			if f.Name != name {
-				return all, nil // it begins with the name
+				return all, nil // a longer name, which comes after all versions of this one
 			}
 			seen[f.ID] = true
-			if f.Status != "start" { // a large upload that isn't finished is no version yet
+			if f.Status != "start" { // else a large upload is under way, and no version yet
 				all = append(all, versionOf(f))
 			}
 		}
 		if len(seen) == known && p.nextName == name {
-			return nil, fmt.Errorf("%w: that of the versions of %q has no end", store.ErrListing, name)
+			return nil, fmt.Errorf("%w: the listing of the versions of %q has no end", store.ErrListing, name)
 		}
 		next = p
 	}
 	return all, nil
 }
 
-// removeVersion deletes a version, and reports whether this request did it. B2 reports so to
-// one of all requests that delete a version.
+// removeVersion deletes a version, and reports whether this request did it. Of several requests
+// that delete a version, B2 reports success to one.
 func (s *Store) removeVersion(ctx context.Context, name string, v version) (removed bool, err error) {
 	_, err = call(ctx, s, name, "deleteFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, in.bucket.File(v.id, name).DeleteFileVersion(ctx)
@@ -88,4 +94,68 @@ func (s *Store) hide(ctx context.Context, name string) error {
 func (s *Store) mayRemove(ctx context.Context) (bool, error) {
 	in, err := s.session(ctx, nil)
 	return err == nil && in.may("deleteFiles"), err
+}
+
+// Delete removes all versions of an object: one request to list them, and one for each. If the
+// application key can't delete, Delete hides the object.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	return failed("delete", key, s.delete(ctx, key))
+}
+
+// maxRounds bounds how often a deletion lists the versions again because the object was replaced.
+// Each time, another client has deleted the object meanwhile.
+const maxRounds = 3
+
+func (s *Store) delete(ctx context.Context, key string) error {
+	name, err := s.name(ctx, key)
+	if errors.Is(err, store.ErrInvalidKey) {
+		return fmt.Errorf("%w: only Backblaze's own tools can delete it, as: b2 rm --versions %s", err, text.ShellWord("b2://"+s.bucket+"/"+s.prefix+key))
+	}
+	if err != nil {
+		return err
+	}
+	may, err := s.mayRemove(ctx)
+	if err != nil {
+		return err
+	}
+	defer s.forget(name)
+	if !may {
+		return s.hideInstead(ctx, name, lacks("deleteFiles"))
+	}
+	for range maxRounds {
+		done, err := s.removeAll(ctx, name)
+		if errors.Is(err, store.ErrPermission) {
+			return s.hideInstead(ctx, name, err)
+		}
+		if done || err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// removeAll deletes all listed versions, the newest last, because it covers the others until they
+// are gone. A version that is put meanwhile stays. If that version replaces the newest of the list,
+// its Put has deleted the newest one before us, and done is false.
+func (s *Store) removeAll(ctx context.Context, name string) (done bool, err error) {
+	versions, err := s.versions(ctx, name)
+	if err != nil {
+		return false, err
+	}
+	done = true
+	for i := len(versions) - 1; i >= 0; i-- {
+		if done, err = s.removeVersion(ctx, name, versions[i]); err != nil {
+			return false, err
+		}
+	}
+	return done, nil
+}
+
+// hideInstead hides an object whose versions can't be removed. reason is why.
+func (s *Store) hideInstead(ctx context.Context, name string, reason error) error {
+	err := s.hide(ctx, name)
+	if errors.Is(err, store.ErrPermission) {
+		return fmt.Errorf("%w, nor can it be hidden: %w", reason, err)
+	}
+	return err
 }

@@ -21,6 +21,7 @@ import (
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -148,7 +149,7 @@ func (c *client) Signable(ctx context.Context) error {
 	if later := c.later(cmp.Or(asked.Err(), err)); later != nil {
 		return later
 	}
-	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", s3api.Innermost(err))
+	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
 }
 
 // later returns a fault.CredentialsLater if the same search for credentials might succeed later. Without

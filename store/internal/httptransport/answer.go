@@ -48,7 +48,7 @@ func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, 
 
 // Whole has the transport read the body of a success before the client library sees it: up to limit bytes,
 // and one more if there is one.
-func (a *Answer) Whole(limit int64) { a.whole = limit + 1 }
+func (a *Answer) Whole(limit int64) { a.whole = max(limit+1, limit) }
 
 // answerOf returns the Answer that Watch has put into a context, or one that nothing reads.
 func answerOf(ctx context.Context) *Answer {

@@ -2,6 +2,8 @@ package httptransport
 
 import (
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
@@ -10,6 +12,7 @@ import (
 	"net/url"
 	"os"
 	"slices"
+	"strings"
 	"syscall"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -51,16 +54,60 @@ func NoAnswer(err error) bool {
 	}, func(broken error) bool { return errors.Is(err, broken) })
 }
 
-// NoHost returns a store.ErrNoHost that says which name the name service doesn't know, or nil.
-func NoHost(err error) error {
-	dns, ok := errors.AsType[*net.DNSError](err)
-	if !ok || !dns.IsNotFound {
-		return nil
+// tlsAlert is in net/http's error if a server that needs TLS answers a request without it. Most
+// such servers answer with an alert, which is type 21 of version 3.
+const tlsAlert = `malformed HTTP response "\x15\x03`
+
+// Unanswered returns the meaning of err, the error of a request without an answer. The server might
+// have carried out the request. plain and trust are what to do about a server without TLS, and about
+// one whose certificate has an unknown authority.
+func (a *Answer) Unanswered(host, plain, trust string, err error) error {
+	var (
+		record      tls.RecordHeaderError
+		authority   x509.UnknownAuthorityError
+		certificate *tls.CertificateVerificationError
+		dns         *net.DNSError
+		connection  *net.OpError
+	)
+	switch {
+	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
+		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, host, plain)
+	case strings.Contains(err.Error(), tlsAlert):
+		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, host)
+	case errors.As(err, &authority):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: %s", store.ErrConfig, host, Innermost(err), trust)
+	case errors.As(err, &certificate):
+		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, host, Innermost(err))
+	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
+		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, host, Innermost(err))
+	case errors.As(err, &dns) && dns.IsNotFound:
+		host = dns.Name
+		if errors.Is(err, ErrProxy) {
+			host = "the proxy " + host
+		}
+		return fmt.Errorf("%s: %w", host, store.ErrNoHost)
+	case errors.Is(err, ErrProxy):
+	case errors.As(err, &connection):
+		err = connection
+	default:
+		err = Innermost(err)
 	}
-	if errors.Is(err, ErrProxy) {
-		return fmt.Errorf("the proxy %s: %w", dns.Name, store.ErrNoHost)
+	err = fmt.Errorf("%s: %w", host, err)
+	if a.Silence() {
+		return store.Unreachable(err)
 	}
-	return fmt.Errorf("%s: %w", dns.Name, store.ErrNoHost)
+	return err
+}
+
+// Innermost returns the last of a chain of errors. The errors of the client libraries are long.
+func Innermost(err error) error {
+	for {
+		next := errors.Unwrap(err)
+		if next == nil {
+			return err
+		}
+		err = next
+	}
 }
 
 // ErrProxy is in the error of a request whose proxy can't be reached, or refuses a connection to the server. The

@@ -303,7 +303,8 @@ func TestQuery(t *testing.T) {
 // TestUnknownNameIsTheProxys: the error for a name that isn't known says whose it is.
 func TestUnknownNameIsTheProxys(t *testing.T) {
 	unknown := &net.OpError{Op: "dial", Err: &net.DNSError{Name: "h", IsNotFound: true}}
-	assert.Says(t, NoHost(fault.New(ErrProxy, "the proxy h:1: %w", unknown)), store.ErrNoHost, "the proxy h: no such host")
-	assert.Equal(t, NoHost(unknown).Error(), "h: no such host")
-	assert.OK(t, NoHost(&net.DNSError{Name: "h"}))
+	says := func(err error) string { return new(Answer).Unanswered("server", "", "", err).Error() }
+	assert.Equal(t, says(fault.New(ErrProxy, "the proxy h:1: %w", unknown)), "the proxy h: no such host")
+	assert.Equal(t, says(unknown), "h: no such host")
+	assert.Equal(t, says(&net.DNSError{Name: "h", Err: "busy"}), "server: lookup h: busy")
 }

@@ -3,12 +3,9 @@ package s3api
 import (
 	"cmp"
 	"context"
-	"crypto/tls"
-	"crypto/x509"
 	"encoding/xml"
 	"errors"
 	"fmt"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
@@ -107,7 +104,8 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 		}
 		return document{}, err
 	case status == 0:
-		return document{}, s.unanswered(r, cmp.Or(r.answer.Err(), err))
+		return document{}, r.answer.Unanswered(s.place.Host, s.place.PlainHint,
+			"have its authority trusted by this machine, or named by AWS_CA_BUNDLE", cmp.Or(r.answer.Err(), err))
 	case r.isPage():
 		return document{}, s.broken(r, unfit("it answers with a web page"))
 	case status >= 300:
@@ -167,7 +165,7 @@ func (s *Store) broken(r *request, why error) error {
 	case errors.Is(why, store.ErrListing):
 		return fmt.Errorf("%s: %w", s.place.Host, why)
 	default:
-		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, Innermost(why))
+		return fmt.Errorf("%s: the answer can't be read: %w", s.place.Host, httptransport.Innermost(why))
 	}
 }
 
@@ -307,57 +305,4 @@ func (s *Store) offset(a *httptransport.Answer) string {
 		return d.String() + " ahead of the server's"
 	}
 	return (-d).String() + " behind the server's"
-}
-
-// unanswered returns the meaning of a request without an answer. It might have been
-// carried out.
-func (s *Store) unanswered(r *request, err error) error {
-	var (
-		record     tls.RecordHeaderError
-		authority  x509.UnknownAuthorityError
-		hostname   x509.HostnameError
-		invalid    x509.CertificateInvalidError
-		connection *net.OpError
-	)
-	noHost := httptransport.NoHost(err)
-	switch {
-	case errors.As(err, &record), errors.Is(err, http.ErrSchemeMismatch):
-		return fmt.Errorf("%w: %s speaks no TLS: %s", store.ErrConfig, s.place.Host, s.place.PlainHint)
-	case strings.Contains(err.Error(), tlsAlert):
-		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, s.place.Host)
-	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: have its authority trusted by this machine, or named by AWS_CA_BUNDLE",
-			store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &hostname), errors.As(err, &invalid):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
-		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, s.place.Host, Innermost(err))
-	case noHost != nil:
-		return noHost
-	case errors.Is(err, httptransport.ErrProxy):
-		err = fmt.Errorf("%s: %w", s.place.Host, err)
-	case errors.As(err, &connection):
-		err = fmt.Errorf("%s: %w", s.place.Host, connection)
-	default:
-		err = fmt.Errorf("%s: %w", s.place.Host, Innermost(err))
-	}
-	if r.answer.Silence() {
-		return store.Unreachable(err)
-	}
-	return err
-}
-
-// tlsAlert is in net/http's error for the answer of most servers that need TLS to a
-// request without it: an alert, which is type 21 of version 3.
-const tlsAlert = `malformed HTTP response "\x15\x03`
-
-// Innermost returns the last of a chain of errors: those of the libraries are long.
-func Innermost(err error) error {
-	for {
-		next := errors.Unwrap(err)
-		if next == nil {
-			return err
-		}
-		err = next
-	}
 }

@@ -54,7 +54,7 @@ func CredentialsLater(status int, guessed bool, err error) error {
 			why = fmt.Sprintf("their program fails: %s", exit)
 		}
 	case errors.As(err, &dns), httptransport.NoAnswer(err):
-		why = fmt.Sprintf("no answer from their service: %s", Innermost(err))
+		why = fmt.Sprintf("no answer from their service: %s", httptransport.Innermost(err))
 	}
 	if why == "" {
 		return nil
