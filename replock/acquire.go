@@ -7,9 +7,9 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 )
 
-// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, or another
-// holder certainly has it, or the store cannot tell. again decides after each try what comes
-// next.
+// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, until another
+// holder certainly has it, or until the store can't show which. After each try, again decides what
+// follows.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
@@ -47,11 +47,11 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 	}
 }
 
-// errDoubt: all locks that keep the acquirer out can be stale.
+// errDoubt is the error of a look in which every conflicting lock is doubtful.
 var errDoubt = errors.New("perhaps stale")
 
-// attempt runs the protocol once. Unless it returns a lock, it withdraws all its objects. It
-// also returns the locks that keep the acquirer out.
+// attempt runs the protocol once. If it fails, it withdraws all objects of the try. The findings
+// name the locks that conflict.
 func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *term, f findings, err error) {
 	if f, err = l.enter(ctx, t, q); err == nil {
 		lock, err = l.settle(ctx, t)
@@ -62,7 +62,7 @@ func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *term, f f
 	return lock, f, err
 }
 
-// settle turns a try that found nothing in its way into a held lock.
+// settle makes a held lock of a try whose last look found no conflict.
 func (l *Locker) settle(ctx context.Context, t *try) (*term, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -73,7 +73,7 @@ func (l *Locker) settle(ctx context.Context, t *try) (*term, error) {
 	return l.hold(t), nil
 }
 
-// heldError returns the error that names the locks in the way.
+// heldError returns the error that names the conflicting locks.
 func (l *Locker) heldError(t *try, f findings) *HeldError {
 	in := f.live
 	if len(in) == 0 {

@@ -16,25 +16,26 @@ import (
 //   - after a try, whether to start another one, at once or from the queue: afterTry;
 //   - after a poll in the queue, whether to go on waiting: afterPoll.
 //
-// On the level below, repeat sends one request again until its budget is used up. A
-// backend's own client can also send it again, within the same budget. Neither counts here.
+// On the level below, repeat sends one request again until its budget is used up, and a
+// backend's own client can also do so within that budget. The limits here don't count these
+// sends.
 const (
-	// maxTries is the number of tries in a row that can end too late. A machine that was
-	// suspended once succeeds at the next try; a third failure is no chance any more.
+	// maxTries is the number of tries in a row that can end too late. After a suspend of the
+	// machine the next try succeeds. After three such tries another one is hopeless.
 	maxTries = 3
-	// maxSlow is maxTries for a store that is too slow for the ttl. Its quickest answers
-	// count, so a second try that measures the same settles it.
+	// maxSlow is maxTries for a store that is too slow for the ttl. Only the fastest round trips
+	// count, so two equal measurements are enough.
 	maxSlow = 2
-	// maxAgain is the number of times that an acquirer looks again at an object that was listed
-	// and then was not there.
+	// maxAgain is how often an acquirer looks again because an object was listed, and missing when
+	// its body was read.
 	maxAgain = 3
-	// maxConflicts is the number of times that an exclusive acquirer looks again at live locks
-	// that can be about to withdraw. Their acquirers need up to seven round trips: they put a
-	// flag, claim, look, read a body, and delete.
+	// maxConflicts is how often an exclusive acquirer looks again at live locks that might be about
+	// to withdraw. Their acquirers need up to seven round trips: put a flag, claim, look, read a
+	// body, and delete.
 	maxConflicts = 4
-	// firstAgain is the pause before the first such look. The pauses double.
+	// firstAgain is the pause before the first such look. Each later pause is twice as long.
 	firstAgain = 100 * time.Millisecond
-	// maxClaimPause bounds the doubling of the pauses between two claims: 6.4 s.
+	// maxClaimPause is how often the pause between two claims doubles, from 100 ms to 6.4 s.
 	maxClaimPause = 6
 )
 
@@ -50,31 +51,31 @@ const (
 	giveUp                 // return the error
 )
 
-// decision is a step, after a pause that is still to be jittered.
+// decision is a step, and the pause before it. The caller jitters the pause.
 type decision struct {
 	step  step
 	pause time.Duration
-	err   error // of giveUp
+	err   error // if step is giveUp
 }
 
-// again counts what one acquire has tried, and decides what it does next.
+// again counts the tries and failures of one acquire, and decides its next step.
 type again struct {
 	l       *Locker
 	late    int           // tries in a row that ended too late
-	failing time.Duration // since when the store has failed, or 0
+	failing time.Duration // when the store began to fail, or 0
 	try     tryCounts     // of the present try
 }
 
 type tryCounts struct {
-	claims    int           // of lock.exclusive
-	vanished  int           // looks that found an object gone when its body was read
+	claims    int           // puts of lock.exclusive
+	vanished  int           // looks in which an object was listed, and missing when its body was read
 	conflicts int           // looks that found live locks
-	since     time.Duration // when the first of these was sent
-	until     time.Duration // when it gives way, at the latest
+	since     time.Duration // when the first look that found a live lock was sent
+	until     time.Duration // when this try withdraws at the latest, even if it would win
 }
 
-// afterLook decides on the findings of a look. It never lets an acquirer in: goOn means only
-// that no finding keeps it out.
+// afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
+// finding conflicts.
 func (a *again) afterLook(t *try, f findings, err error) decision {
 	switch {
 	case err != nil:
@@ -96,8 +97,8 @@ func (a *again) afterLook(t *try, f findings, err error) decision {
 	}
 }
 
-// afterConflict decides whether this acquirer yields to the live locks in its way, or can
-// expect that they yield.
+// afterConflict decides whether this acquirer yields to the live locks that conflict, or waits
+// until their acquirers yield.
 func (a *again) afterConflict(t *try, f findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
@@ -110,8 +111,8 @@ func (a *again) afterConflict(t *try, f findings) decision {
 	if t.mode == Shared || n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {
 		return decision{step: giveUp, err: ErrHeld}
 	}
-	// The others look, and take down what they have put. A pause of a round trip before
-	// each of our looks leaves them eight round trips.
+	// The others look, and then delete their objects. Our pauses, of a round trip or more before
+	// each look, leave them eight round trips for that.
 	d := decision{step: lookAgain, pause: firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()}
 	if slices.ContainsFunc(f.live, func(e *entry) bool { return e.kind == kindShared }) {
 		d.step = stepBack
@@ -119,8 +120,8 @@ func (a *again) afterConflict(t *try, f findings) decision {
 	return d
 }
 
-// afterClaim follows each claim with a look. A second claim means that another acquirer was
-// faster, or that our lock.exclusive was removed: from then on it pauses.
+// afterClaim has a look follow each claim. A second claim means that another acquirer was faster,
+// or that our lock.exclusive was removed. From then on a pause comes before the look.
 func (a *again) afterClaim() decision {
 	a.try.claims++
 	if a.try.claims == 1 {
@@ -129,8 +130,8 @@ func (a *again) afterClaim() decision {
 	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxClaimPause)}
 }
 
-// afterTry decides on the error of a try that was withdrawn. waits reports whether the
-// acquirer is in the queue, with time left.
+// afterTry decides on the error of a try that was withdrawn. waits reports whether the acquirer is
+// in the queue and its wait isn't over.
 func (a *again) afterTry(t *try, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
@@ -149,8 +150,8 @@ func (a *again) afterTry(t *try, err error, waits bool) decision {
 	}
 }
 
-// afterPoll decides on a poll of the queue. It is startAgain when the way seems to be free, or
-// when the ticket is gone.
+// afterPoll decides on a poll of the queue. It returns startAgain if the poll found no conflict, or
+// if the ticket is gone.
 func (a *again) afterPoll(t *try, f findings, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, errUnlisted), err == nil && len(f.live)+len(f.doubtful) == 0:
@@ -165,8 +166,8 @@ func (a *again) afterPoll(t *try, f findings, err error, waits bool) decision {
 	}
 }
 
-// endures notes a failure of the store, and reports whether a waiting acquirer goes on: until
-// the store has failed for a ttl, or has refused a request for good.
+// endures notes a failure of the store, and reports whether a waiting acquirer goes on. It doesn't
+// once the store has failed for a ttl, or has refused a request for good.
 func (a *again) endures(err error, waits bool) bool {
 	if !waits || store.Permanent(err) || errors.Is(err, ErrFence) {
 		return false
@@ -178,10 +179,12 @@ func (a *again) endures(err error, waits bool) bool {
 	return now-a.failing < a.l.opts.TTL
 }
 
-// afterReturn decides on a look of a resumed or reassured lock that found others in its way, the
-// n-th in a row, waited after the first. Only acquirers that can be about to withdraw get more time,
-// and twice as much as they need; a holder has passed this lock. A vanished object was deleted
-// meanwhile. The pauses are short, since one of those acquirers can be let in.
+// afterReturn decides on a look by a lock that is being resumed or reassured, if the look found
+// conflicting locks. It is the n-th such look in a row, waited after the first. If one of the
+// others can't be an acquirer that is about to withdraw, it holds its lock and has passed this one.
+// An acquirer has twice the time that it needs to withdraw. An object that vanished was deleted
+// meanwhile, so the next look decides. The pauses are short, because one of those acquirers can
+// enter at any moment.
 func (l *Locker) afterReturn(t *try, f findings, n int, waited time.Duration) decision {
 	passed := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
 	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {

@@ -15,15 +15,15 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// maxBody is how much of a body is read, before and after decompression.
+// maxBody is the number of bytes that are read of a body, before and after decompression.
 const maxBody = 64 << 10
 
-// foreignTTL is how long the wire format's other clients hold a lock between
-// refreshes; their bodies don't say.
+// foreignTTL is the ttl of locks that other clients of the wire format write. Their bodies don't
+// have it.
 const foreignTTL = 60 * time.Second
 
-// body is what a lock object says. The first five fields are the wire format,
-// which other clients read and write; the rest are ours, and ignored by them.
+// body is the JSON of a lock object. The first five fields are the wire format, which other clients
+// read and write. Those clients ignore the other fields.
 type body struct {
 	Operation  string `json:"operation"`
 	Holder     string `json:"holder"`
@@ -32,39 +32,39 @@ type body struct {
 	IsShared   bool   `json:"is_shared"`
 
 	ID string `json:"id,omitempty"`
-	// AcquiredID is the first id of a lock that was resumed.
+	// AcquiredID is the id with which a resumed lock was first acquired.
 	AcquiredID  string  `json:"acquired_id,omitempty"`
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
-	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. None
-	// can set it, and processes with the same boot id and time namespace can compare it.
+	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. It can't
+	// be set. Processes with the same boot id and time namespace can compare it.
 	RefreshedBoot    int64  `json:"refreshed_boot_ns,omitempty"`
 	Seq              uint64 `json:"seq,omitempty"`
 	State            State  `json:"state,omitempty"`
-	identity.Process        // whose TimeNamespace is also that of RefreshedBoot
+	identity.Process        // TimeNamespace is also the namespace of RefreshedBoot
 	Version          string `json:"version,omitempty"`
-	// PassesTickets is in the ticket of an exclusive waiter that passes those of shared waiters
-	// which come later. Versions without it take each for a lock.
+	// PassesTickets is set in the ticket of an exclusive waiter of this version, which passes the
+	// tickets of shared waiters that came later. Older versions take such a ticket for a lock.
 	PassesTickets bool              `json:"passes_tickets,omitempty"`
 	Metadata      map[string]string `json:"metadata,omitempty"`
 }
 
-// State is how far the owner of a lock has come, as its body says: docs/protocol.md, The body of a lock. It
-// is empty in the locks of clients that don't keep to that page.
+// State is the stage of the lock that its body names: docs/protocol.md, The body of a lock. It is
+// empty in locks of clients that don't follow that page.
 type State string
 
 // The states that this package writes.
 const (
-	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
-	// half of the ttl, an exclusive one for a second.
+	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it. Or the owner has
+	// held it for up to half of the ttl, or for up to a second if it is exclusive.
 	StateAcquiring State = "acquiring"
-	// StateWaiting: the ticket of an acquirer in the queue. It holds nothing.
+	// StateWaiting: the ticket of a waiter. It grants nothing.
 	StateWaiting State = "waiting"
 	// StateHeld: a holder has refreshed the lock at least once.
 	StateHeld State = "held"
 )
 
-// encode writes plain JSON, as the wire format wants it.
+// encode returns the body as plain JSON, which the wire format requires.
 func (b body) encode() []byte {
 	out, err := json.Marshal(b)
 	if err != nil {
@@ -73,20 +73,21 @@ func (b body) encode() []byte {
 	return out
 }
 
-// stamp dates a body that is about to be sent. Clients of the original protocol judge by
-// expires_at and their own clocks. So it is by the later one of this machine's wall clock and
-// the store's, and at the deadline of the lease still a foreignTTL ahead.
+// stamp dates a body that is about to be sent. Clients of the original protocol compare expires_at
+// with their own clocks. So expires_at counts from this machine's wall clock or the store's clock,
+// whichever is later, and is at least foreignTTL after the deadline of the lease.
 func (l *Locker) stamp(b *body, st storeTime, sent time.Duration) {
 	now := l.opts.Clock.Now().UTC()
 	lasts := max(l.opts.TTL, l.times.Deadline+foreignTTL)
 	b.RefreshedAt, b.RefreshedBoot = now.Format(wireTime), int64(sent)
 	b.ExpiresAt = now.Add(l.behind(st) + lasts).Format(wireTime)
 	if b.State == StateWaiting && b.IsShared {
-		b.ExpiresAt = time.Unix(0, 0).UTC().Format(wireTime) // to those clients it is no lock
+		b.ExpiresAt = time.Unix(0, 0).UTC().Format(wireTime) // clients of the original protocol take it for expired
 	}
 }
 
-// behind returns by how much, at least, the wall clock is behind the store's, or 0.
+// behind returns a lower bound of the time by which the wall clock is behind the store's clock, or
+// 0.
 func (l *Locker) behind(st storeTime) time.Duration {
 	if !st.known() || !l.store.Properties().StoreClock {
 		return 0
@@ -94,26 +95,26 @@ func (l *Locker) behind(st storeTime) time.Duration {
 	return max(st.when(l.opts.Clock.Elapsed()).Sub(l.opts.Clock.Now()), 0)
 }
 
-// wireTime is RFC 3339 with nanoseconds, all nine digits written.
+// wireTime is RFC 3339 with nine digits of the second.
 const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
 
-// Reasons why a body describes no lock.
+// Errors of a body from which no lock can be read.
 var (
 	errReleased  = errors.New("empty body: the lock was released")
 	errEncrypted = errors.New("body is encrypted")
-	errOdd       = errors.New("lock.exclusive must be a file, and lock.intent and lock.shared folders; here it is otherwise")
+	errOdd       = errors.New("lock.exclusive is not a file, or lock.intent or lock.shared is not a folder")
 )
 
-// decoded is a body with its times understood.
+// decoded is a body with its times parsed.
 type decoded struct {
 	body
 	acquired, refreshed, expires time.Time
 	ttl                          time.Duration
 }
 
-// decode understands a lock body as any client of the wire format writes it: JSON, plain or zstd
-// or gzip. It returns errReleased for an empty body, and errEncrypted for an encrypted one. It
-// reads no more than maxBody bytes, decompressed.
+// decode parses a lock body as any client of the wire format writes it: JSON, plain or compressed
+// by zstd or gzip. It returns errReleased for an empty body, and errEncrypted for an encrypted one.
+// It reads at most maxBody bytes, also of the decompressed body.
 func decode(raw []byte) (decoded, error) {
 	plain, err := decompress(raw)
 	if err != nil {
@@ -121,17 +122,17 @@ func decode(raw []byte) (decoded, error) {
 	}
 	var l decoded
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return decoded{}, fmt.Errorf("body is not a lock's JSON: %s", text.Cut(err.Error(), maxText))
+		return decoded{}, fmt.Errorf("damaged: not a lock's JSON: %s", text.Cut(err.Error(), maxText))
 	}
 	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
-		return decoded{}, errors.New("body has no valid expires_at")
+		return decoded{}, errors.New("damaged: no valid expires_at")
 	}
-	// When it was acquired is for people only.
+	// The time of the acquire is for people only, so an invalid one is no error.
 	l.acquired, _ = time.Parse(time.RFC3339Nano, l.AcquiredAt)
 	l.ttl = foreignTTL
 	if l.TTLSeconds < 0 {
-		return decoded{}, errors.New("body has no valid ttl_seconds")
+		return decoded{}, errors.New("damaged: no valid ttl_seconds")
 	}
 	if l.TTLSeconds > 0 {
 		l.ttl = time.Duration(min(max(l.TTLSeconds, MinTTL.Seconds()), MaxTTL.Seconds()) * float64(time.Second))
@@ -139,16 +140,16 @@ func decode(raw []byte) (decoded, error) {
 	l.refreshed = l.expires.Add(-l.ttl)
 	if l.RefreshedAt != "" {
 		if l.refreshed, err = time.Parse(time.RFC3339Nano, l.RefreshedAt); err != nil {
-			return decoded{}, errors.New("body has no valid refreshed_at")
+			return decoded{}, errors.New("damaged: no valid refreshed_at")
 		}
 	}
 	return l, nil
 }
 
-// maxText is where a text is cut that another client has written, in bytes. None of ours is as long.
+// maxText is the number of bytes to which bound cuts a text. No text that we write is as long.
 const maxText = 1 << 10
 
-// bound cuts the texts of other clients: there can be many locks, and each is kept.
+// bound cuts the texts of other clients, because a survey keeps the bodies of many locks.
 func (b *body) bound() {
 	for _, s := range []*string{
 		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,

@@ -9,18 +9,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxRefused is how often a store can refuse to write a lock.exclusive that no look lists: it
-// takes something else for one (versitygw: a delete marker). From then on this try writes without a
-// condition, unless the backend itself keeps it (decision 0004). That can overwrite only the
-// lock.exclusive of an acquirer that comes after our last look, and that sees our flag.
+// maxRefused is how often a try accepts that the store refuses to write a lock.exclusive that no
+// look lists. Such a store takes another object for one (versitygw: a delete marker). After that
+// the try writes without a condition, unless the backend itself keeps the condition (decision
+// 0004). Such a put can overwrite only the lock.exclusive of an acquirer that comes after our last
+// look, and its look shows our flag.
 const maxRefused = 3
 
-// claim puts lock.exclusive if there is none, or in place of the stale or empty one that a look
-// saw. It is no error if another acquirer was faster: the next look finds it.
+// claim puts lock.exclusive if there is none, or replaces the stale or empty one that a look has
+// shown. If another acquirer was faster, claim returns nil: the next look shows it.
 func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
-		// The lock that looked stale was read and reaped for some time: does it still exist?
+		// Reading and reaping took some time: is the stale lock.exclusive still there?
 		now, err := l.find(ctx, t.exclusive.key)
 		switch {
 		case err != nil:
@@ -45,14 +46,14 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	case err == nil:
 		t.claimed(o.ETag)
 		return nil
-	case errors.Is(err, store.ErrConditionUnsupported) && t.looked: // and nothing live was there
+	case errors.Is(err, store.ErrConditionUnsupported) && t.looked: // and that look found nothing live
 		return l.overwrite(ctx, t)
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.exclusive.maybe = before
 		return nil
 	case errors.Is(err, store.ErrPrecondition):
-		// If it was sent again, the refusal can be because of our own put: the next look shows
-		// it.
+		// If the put was sent twice, its own first send can be the reason of the refusal. The next
+		// look shows it.
 		t.exclusive.maybe = before || again
 		if opts.IfAbsent {
 			t.refusals++
@@ -63,8 +64,8 @@ func (l *Locker) claim(ctx context.Context, t *try, seen *entry) error {
 	}
 }
 
-// overwrite puts lock.exclusive without a condition. No refusal of that is another acquirer's
-// doing, and an earlier send can still be applied: t.exclusive.maybe stays set.
+// overwrite puts lock.exclusive without a condition. t.exclusive.maybe stays set, because an
+// earlier send can still be applied.
 func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
 	if err != nil {
@@ -74,8 +75,8 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 	return nil
 }
 
-// putExclusive puts lock.exclusive. again reports that it was sent again: then the earlier send
-// can be applied at any time.
+// putExclusive puts lock.exclusive. again reports that the put was sent more than once: then an
+// earlier send can be applied at any time.
 func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
 	var sends atomic.Int32
 	send := l.send(t, t.exclusive.key, opts)

@@ -7,22 +7,22 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conditions is what this process knows of the store's conditional puts. It relies on a
-// condition that the store only claims once it has seen the store refuse what it must refuse:
-// some stores accept a condition and ignore it.
+// conditions is what this process knows about the store's conditional puts. Some stores accept a
+// condition and ignore it. So a condition that a server only claims to keep isn't relied on until
+// the server has refused what it must refuse.
 type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *
-	// matchKept: the backend itself keeps If-Match, so that a refresh needs no look before it.
-	// What a server was seen to do once is no such promise: one that refuses a wrong ETag can
-	// still write where there is no object.
+	// matchKept: the backend itself keeps If-Match, so a refresh needs no look before its put. A
+	// server that refused a wrong ETag once promises less: it can still write where there is no
+	// object.
 	matchKept bool
-	// deleteKept: the backend itself keeps If-Match, and that of deletions too.
+	// deleteKept: the backend itself keeps If-Match, also for deletions.
 	deleteKept bool
-	// refused is what the store was seen to refuse. All of it must be, before its If-Match is
-	// relied on: a put with a wrong ETag, and a put of a missing key.
+	// refused has the puts that the server was seen to refuse: with a wrong ETag, and of a missing
+	// key. It must refuse both before its If-Match is relied on.
 	refused struct{ wrong, missing atomic.Bool }
-	proofs  atomic.Int32 // that have left this open
+	proofs  atomic.Int32 // attempts to prove If-Match that decided nothing
 }
 
 func (c *conditions) init(p store.Properties) {
@@ -32,8 +32,8 @@ func (c *conditions) init(p store.Properties) {
 	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
 }
 
-// proof is whether a condition is relied on: a store.Condition, which a server's answers make
-// Kept or Unsupported if it was Claimed.
+// proof is whether a condition is relied on. It begins as the backend's store.Condition. If that is
+// Claimed, a server's answers make it Kept or Unsupported.
 type proof struct{ state atomic.Int32 }
 
 const (
@@ -46,7 +46,7 @@ func (p *proof) open() bool  { return p.state.Load() == unproven }
 func (p *proof) fails() bool { return p.state.Load() == refuted }
 func (p *proof) holds() bool { return p.state.Load() == proven }
 
-// learn keeps the first result.
+// learn sets the result, unless there is one.
 func (p *proof) learn(ok bool) {
 	state := refuted
 	if ok {
@@ -55,8 +55,8 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
-// learnFrom learns from the answer to a put whose condition was met, or was not. Another failure
-// says nothing.
+// learnFrom learns from the answer to a put. met is whether its condition was met. A failure of
+// another kind shows nothing.
 func (p *proof) learnFrom(err error, met bool) {
 	switch {
 	case err == nil:

@@ -16,7 +16,7 @@ import (
 // If the lock is not acquired, work is not called, and the error is that of Exclusive or Shared.
 // Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before
 // work returned, and with the error of Release. After a *LostError the caller must find out
-// whether the work is complete. Do does not resume a lost lock. It costs an acquire, a Check and
+// whether the work is complete. Do doesn't resume a lost lock. It costs an acquire, a Check and
 // a Release.
 func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(context.Context) error, opts ...AcquireOption) (err error) {
 	if mode != Shared && mode != Exclusive {
@@ -34,14 +34,14 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	return err
 }
 
-// lostBy returns the loss of the lock if it was lost by now, noticed or not. If the store cannot
-// be reached, no other holder was let in: the lease lasts.
+// lostBy returns the loss of the lock if it is lost by now, whether noticed or not. If the look
+// fails, the lock isn't lost before its lease ends: until then no other holder can enter.
 func lostBy(ctx context.Context, k *term) error {
 	_ = k.Check(context.WithoutCancel(ctx))
 	for k.Lost() == nil && k.Left() <= 0 {
 		select {
 		case <-k.Done():
-		case <-k.Clock.After(10 * time.Millisecond): // or it was refreshed in this moment
+		case <-k.Clock.After(10 * time.Millisecond): // a refresh has extended the lease just now
 		}
 	}
 	if lost := k.Lost(); lost != nil {

@@ -11,40 +11,42 @@
 //
 // # Guarantees
 //
-// While the context of an exclusive lock lives, no other lock's does, and while
-// a shared lock's lives no exclusive lock's does. This holds however requests
-// are delayed, lost, answered twice or applied late, however wrong any clock is,
-// and however long a process is stopped, as long as the store keeps one promise:
-// a List that starts after a Put was answered shows that Put. It holds on stores
-// that ignore conditional requests, since it relies on none.
+// While the context of an exclusive lock lives, the context of no other lock does.
+// While the context of a shared lock lives, the context of no exclusive lock does.
+// This holds however requests are delayed, lost, answered twice or applied late,
+// however wrong any clock is, and however long a process is stopped, as long as the
+// store keeps one promise: a List that starts after a Put was answered shows that
+// Put. It also holds on stores that ignore conditional requests, because it relies
+// on none.
 //
-// A context ends at the lock's deadline, 55/60 of the ttl after the last refresh
-// was sent that was answered in time, on a clock that counts suspends. No other
-// holder gets in before the whole ttl is over. A process that was stopped notices
-// within half a second of going on. Only another process can prevent what it does
-// in between, as the repolock command does.
+// A context ends at the lock's deadline: 55/60 of the ttl after the send of the last
+// refresh that was answered in time, on a clock that counts suspends. No other
+// acquirer enters before the whole ttl is over. A process that was stopped notices
+// the end within half a second after it continues. What it does until then can only
+// be prevented by another process, as the repolock command does.
 //
-// A holder that has died is in the way of others for its ttl and a few seconds.
-// If its clock or theirs is wrong, they watch its lock for another ttl.
+// A holder that has died blocks others for its ttl and a few seconds. If its clock
+// or theirs is wrong, they watch its lock for another ttl.
 //
-// A waiting exclusive acquirer (Wait) gets the lock before all later acquirers, as
-// soon as the earlier holders have released theirs. A waiting shared acquirer gets
-// its lock when no exclusive lock is held or waited for.
+// A waiting exclusive acquirer (Wait) acquires the lock before all later acquirers,
+// as soon as the earlier holders have released theirs. A waiting shared acquirer
+// acquires its lock when no exclusive lock is held or waited for.
 //
-// In doubt a lock is held: a store that fails is an error, and a body that
-// can't be understood is a lock until it is broken.
+// In doubt a lock is held: a failure of the store is an error, and a lock with an
+// unreadable body counts as held until it is broken.
 //
 // # How it works
 //
 // An acquirer puts a flag, an object under a key that no other client ever writes,
 // and then lists the flags of all others. Of two acquirers that conflict, at least
-// one puts its flag before the other looks, and is seen.
+// one puts its flag before the other looks, and the other sees it.
 //
-// Acquiring a shared lock takes two round trips and two requests, an exclusive
-// one two and three; the first one on an unknown server three and five; on a store
-// without conditional puts four and four. A refresh is one round trip. None of it
-// grows with the number of holders. A waiting acquirer sends one list request each 1
-// to 10 s, and a holder one each 10 s.
+// A shared lock is acquired in two round trips with two requests, an exclusive one
+// in two with three. The first exclusive lock on an unknown server takes three round
+// trips with five requests; on a store without conditional puts it takes four with
+// four. A refresh is one round trip. The costs don't grow with the number of
+// holders. A waiting acquirer sends one list request every 1 to 10 s, and a holder
+// one every 10 s.
 //
 // # Concurrency
 //
@@ -53,20 +55,21 @@
 // # Caveats
 //
 // The lock is cooperative. Break ends a lock only at its holder's next look
-// (Options.Look), and on a store whose If-Match can't be relied on a refresh that
+// (Options.Look). On a store whose If-Match can't be relied on, a refresh that
 // is under way puts a broken lock back.
 //
-// A machine that its hypervisor has paused for longer than the ttl doesn't know it
-// when it goes on, because none of its clocks has counted the pause. Its holder finds
-// out at its next look, and until then its work can run beside another holder.
+// If a hypervisor has paused a machine for longer than the ttl, none of the machine's
+// clocks has counted the pause. Its holder notices at its next look. Until then its
+// work can run beside another holder.
 //
-// Clients that keep to the original protocol, Cloudstic's, are excluded as well
-// as they exclude each other; see Lock.Resume for what they don't do.
+// Clients of the original protocol, Cloudstic's, are excluded as well as they
+// exclude each other. They don't remove an expired lock that they pass: see
+// Lock.Resume.
 //
 // # Compatibility
 //
 // The keys and the five fields operation, holder, acquired_at, expires_at and
-// is_shared are those of Cloudstic's repository locks. Their bodies are understood in
-// plain JSON, zstd and gzip; an encrypted one is a lock for 60 s after its last
-// change. Fields are only ever added.
+// is_shared are those of Cloudstic's repository locks. Bodies are read as plain
+// JSON, zstd and gzip. A lock with an encrypted body counts as held for 60 s after its
+// last change. Fields are only ever added.
 package replock

@@ -9,12 +9,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// enter returns nil when nothing is in our way any more.
+// enter returns nil when nothing conflicts any more.
 //
 // Why that excludes all others: our flag was put, and the put was answered, before the last look
-// began. The look found no live flag that conflicts. It was over before the deadline of our flag,
-// so our flag stood, live, throughout. A conflicting acquirer that the look did not see puts its
-// flag after our look began, looks after that, and sees ours.
+// began. The look found no live flag that conflicts. It ended before the deadline of our flag, so
+// our flag was stored and live throughout. A conflicting acquirer that the look didn't show puts
+// its flag after our look began. Its own look comes after that, and shows our flag.
 func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) {
 	if err := l.exists(ctx); err != nil {
 		return findings{}, fault.While("looking for other locks", err)
@@ -46,15 +46,15 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) 
 			}
 			switch {
 			case t.mode == Exclusive && !t.exclusive.listed:
-				// lock.exclusive must be in place before the last look, because it
-				// is all that other clients of the wire format look at.
+				// lock.exclusive must be stored before the last look, because other clients of the
+				// wire format look at nothing else.
 				if err := l.claim(ctx, t, f.exclusive); err != nil {
 					return f, err
 				}
 				next = q.again.afterClaim()
 			case t.mode == Exclusive && q.fence && t.fence == 0:
-				// The fence is taken before the last look, too: an acquirer that
-				// is paused after it has a smaller number than one that comes meanwhile.
+				// The fence is taken before the last look as well. So an acquirer that is paused
+				// after that look has a smaller number than one that enters meanwhile.
 				if t.fence, err = l.nextFence(ctx, t.id); err != nil {
 					return f, err
 				}
@@ -71,8 +71,9 @@ func (l *Locker) enter(ctx context.Context, t *try, q *queue) (findings, error) 
 	}
 }
 
-// barred returns the error of a flag that could not be put. An object in the place of the flag's
-// folder, or of lock.exclusive, is an unreadable lock if a look finds it.
+// barred returns the error of an acquirer that couldn't put its flag. If an object stands in place
+// of the flag's folder, or of lock.exclusive, and a look finds it, that object is an unreadable
+// lock.
 func (l *Locker) barred(ctx context.Context, t *try, s memory, err error) (findings, error) {
 	if !errors.Is(err, store.ErrIrregular) {
 		return findings{}, err

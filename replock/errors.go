@@ -9,38 +9,37 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Errors that errors.Is finds.
+// Errors for errors.Is.
 var (
-	// ErrHeld: another holder has a conflicting lock. It is no failure of the store. Errors of
-	// this kind are a *HeldError.
+	// ErrHeld: another holder has a conflicting lock. The store has not failed. The error is a
+	// *HeldError.
 	ErrHeld error = fault.Held
-	// ErrLost: the lock is no longer held. Errors of this kind are a *LostError.
+	// ErrLost: the lock is no longer held. The error is a *LostError.
 	ErrLost error = fault.Lost
 	// ErrReleased is the cause of the end of a released lock's context.
 	ErrReleased error = fault.Released
-	// ErrUnsure: the store was reached, but it could not be found out whether another holder has
-	// the lock, or the store was too slow. The error says what went wrong.
+	// ErrUnsure: the store was reached, but it is unknown whether another holder has the lock, or
+	// the store was too slow. The error has the reason.
 	ErrUnsure error = fault.Unsure
-	// ErrSlow: the store is too slow for the ttl. A refresh could not be tried three times
-	// before the deadline. The error names a ttl that would do.
+	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
+	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrFence: the option Fence was given, and the store cannot count fencing numbers.
+	// ErrFence: the option Fence is set, and the store can't count fencing numbers.
 	ErrFence error = fault.NoFence
 )
 
-// HeldError is returned when a lock is not acquired because of other locks. Nothing of this
-// acquire is left in the store, or, if the store could not be reached, only until the ttl is
-// over.
+// HeldError is returned when a lock is not acquired because of other locks. This acquire has
+// removed its objects from the store. If the store couldn't be reached, they expire with the ttl.
 type HeldError struct {
-	// Mode that was asked for.
+	// Mode is the mode that was asked for.
 	Mode Mode
 	// Holders are the conflicting locks that were read, at least one.
 	Holders []Info
-	// More is a lower bound of the number of further ones.
+	// More is a lower bound of the number of further conflicting locks.
 	More int
 	// Waited is how long the acquirer has waited.
 	Waited time.Duration
-	// Err is why it stopped waiting early: its context ended. It is nil otherwise.
+	// Err is the reason why the wait ended early, which is the end of the context, or nil.
 	Err error
 }
 
@@ -70,18 +69,17 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// LostError is the reason for which a lock is no longer held. It is the cause of the end of
-// Lock.Context, and is returned by Renew, Check, Resume and Do.
+// LostError is the reason why a lock is no longer held. It is the cause of the end of Lock.Context,
+// and Renew, Check, Resume and Do return it.
 type LostError struct {
 	Mode Mode
-	// Key is the key of the object that showed the loss.
+	// Key is the key of the object by which the loss was noticed.
 	Key string
-	// Reason is the reason in words.
+	// Reason is a sentence for people.
 	Reason string
-	// Definite means that another holder was let in, or might have been: the lock cannot be
-	// resumed.
+	// Definite means that another holder has entered, or might have, so the lock can't be resumed.
 	Definite bool
-	// Err is the store's last error, if there was one.
+	// Err is the store's last error, or nil.
 	Err error
 }
 

@@ -11,49 +11,50 @@ import (
 // EventKind is the kind of an event.
 type EventKind string
 
-// The events of a lock's life.
+// The kinds of events, in the order of a lock's life.
 const (
 	// EventAcquired: the lock is held.
 	EventAcquired EventKind = "acquired"
-	// EventBlocked: the lock was not acquired because of Holders. Err is the reason for which
-	// the wait ended early, if it did.
+	// EventBlocked: the lock was not acquired because of Holders. Err is the reason if the wait
+	// ended early.
 	EventBlocked EventKind = "blocked"
-	// EventWaiting: the lock is not acquired yet because of Holders. It comes again when they
-	// change or are refreshed.
+	// EventWaiting: the lock is not acquired yet because of Holders. The event is repeated when
+	// they change or are refreshed.
 	EventWaiting EventKind = "waiting"
-	// EventWatching: Holders can be stale, and are watched.
+	// EventWatching: Holders are doubtful, and are watched until they change or are stale.
 	EventWatching EventKind = "watching"
-	// EventReading: hundreds of locks that can be stale are being read; Done is how many were.
-	// It comes again, at most twice a second.
+	// EventReading: hundreds of locks are being read to find out whether they are stale. Done is
+	// how many were read. The event is repeated at most twice a second.
 	EventReading EventKind = "reading"
-	// EventReaping: hundreds of stale locks are being removed, Done of Total so far. It comes
-	// again, at most twice a second, and when all are done.
+	// EventReaping: hundreds of stale locks are being removed, Done of Total so far. The event is
+	// repeated at most twice a second, and when all are removed.
 	EventReaping EventKind = "reaping"
-	// EventReaped: the stale locks in Holders were removed. Of more than store.MaxBatch there
-	// are several such events.
+	// EventReaped: the stale locks in Holders were removed. More than store.MaxBatch locks are
+	// reported in several events.
 	EventReaped EventKind = "reaped"
-	// EventRetrying: a request has failed, with Err, and is sent again for Left at most. It can
-	// be a request of any method, and says nothing about a lock.
+	// EventRetrying: a request has failed with Err, and is repeated for at most Left. It can be any
+	// request, and doesn't mean that a lock is held by another or lost.
 	EventRetrying EventKind = "retrying"
 	// EventRefreshed: a refresh was answered.
 	EventRefreshed EventKind = "refreshed"
-	// EventRefreshFailed: a refresh was tried, and not answered, for a third of the time between
-	// the first attempt and the deadline. Err is the last failure, and Failures their number in
-	// a row.
+	// EventRefreshFailed: for a third of the time from the first attempt to the deadline, a refresh
+	// was tried and not answered. Err is the last failure, and Failures the number of such failures
+	// in a row.
 	EventRefreshFailed EventKind = "refresh_failed"
 	// EventGaveUp: the third such failure, at the deadline. EventLost follows.
 	EventGaveUp EventKind = "gave_up"
-	// EventLost: the lock is no longer held; Err is a *LostError.
+	// EventLost: the lock is no longer held. Err is a *LostError.
 	EventLost EventKind = "lost"
 	// EventResumed: a lost lock is held again, under a new ID and Key.
 	EventResumed EventKind = "resumed"
 	// EventReleased: the lock was released.
 	EventReleased EventKind = "released"
-	// EventReleaseFailed: objects of the lock are left to expire. Err is the reason.
+	// EventReleaseFailed: objects of the lock couldn't be deleted, and are left to expire. Err is
+	// the reason.
 	EventReleaseFailed EventKind = "release_failed"
 )
 
-// Event is what Options.Observe receives.
+// Event is the argument of Options.Observe.
 type Event struct {
 	Kind      EventKind
 	Time      time.Time // wall clock
@@ -64,21 +65,20 @@ type Event struct {
 	Key       string
 	Holders   []Info
 	Failures  int
-	// Done and Total count the locks that EventReading and EventReaping are about.
+	// Done and Total are counts of locks, in EventReading and EventReaping.
 	Done, Total int
-	// Waited is the time since the lock was asked for, of events up to EventAcquired.
+	// Waited is the time since the acquire began, in events up to EventAcquired.
 	Waited time.Duration
-	// Held is how long the lock has been held, or was until its loss, since it was acquired or
-	// resumed, on a clock that counts suspends.
+	// Held is the time since the lock was acquired or resumed, until now or until its loss, on a
+	// clock that counts suspends.
 	Held time.Duration
-	// Left is the time until the lock is lost without another refresh, of EventRetrying the time
-	// after which the request is given up at the latest. It is given up earlier if no other send
-	// fits into that time.
+	// Left is the time until the deadline of the lease. In EventRetrying it is the longest time
+	// until the request is given up. That comes earlier if another send doesn't fit.
 	Left time.Duration
 	Err  error
 }
 
-// levels are the levels at which events are logged. All others are logged at debug.
+// levels are the levels at which events are logged. Other events are logged at debug.
 var levels = map[EventKind]slog.Level{
 	EventBlocked:       slog.LevelInfo,
 	EventWatching:      slog.LevelWarn,
@@ -95,14 +95,14 @@ func (t *try) event(kind EventKind) Event {
 	return Event{Kind: kind, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key}
 }
 
-// tell passes an event on, in order, without waiting. A logger or an observer that blocks must
-// not keep a lock from being refreshed, or from being given up in time.
+// tell queues an event for the logger and the observer, in order, without waiting. If one of them
+// blocks, the lock must still be refreshed, and given up in time.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
 	l.events.Add(func() { l.pass(e) })
 }
 
-// Flush waits until the logger and the observer have got all events so far, or ctx has ended.
+// Flush waits until the logger and the observer have received all events so far, or until ctx ends.
 // It makes no request.
 func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 

@@ -5,18 +5,18 @@ import (
 	"time"
 )
 
-// findings is what a look has found of others.
+// findings are the locks of others that a look has found.
 type findings struct {
-	live     []*entry // conflicts, unreadable ones among them
-	doubtful []*entry // conflicts until they were watched
-	stale    []*entry // to be reaped before one passes
-	vanished []*entry // listed, and then not there to be read
+	live     []*entry // conflicts, also unreadable ones
+	doubtful []*entry // conflicts until they have been watched
+	stale    []*entry // to be reaped before the acquirer enters
+	vanished []*entry // listed, and missing when their bodies were read
 	released []*entry // empty flags
-	more     int      // likely conflicts that weren't looked at
-	bodies   bodies   // of those that were judged
+	more     int      // further conflicts, which are likely and weren't read
+	bodies   bodies   // bytes of the bodies above
 	reading  *progress
-	// exclusive is lock.exclusive as it stands, if it isn't ours: stale or
-	// released where there is no conflict.
+	// exclusive is another client's lock.exclusive, or nil. If nothing conflicts, it is stale or
+	// released.
 	exclusive *entry
 	st        storeTime
 	now       time.Duration
@@ -38,27 +38,28 @@ func (f *findings) add(e *entry) {
 	}
 }
 
-// maxBodies is how many bytes of bodies a survey or a look keeps. It keeps the fields of all.
+// maxBodies is the number of bytes of bodies that a survey or a look keeps. The parsed fields are
+// always kept.
 const maxBodies = 4 << 20
 
-// bodies counts the bytes of the bodies that are kept.
+// bodies counts the bytes of bodies.
 type bodies int
 
-// add keeps the body of an entry only if all of them have no more than maxBodies.
+// add drops the body of an entry if all bodies so far exceed maxBodies.
 func (b *bodies) add(e *entry) {
 	if *b += bodies(len(e.raw)); *b > maxBodies {
 		e.raw = nil
 	}
 }
 
-// young reports whether an entry can be so young that it is a conflict whatever its body says:
-// only a ttl shorter than the default one could make it stale.
+// young reports whether an entry's age is unknown or under the default ttl. Such an entry is a
+// conflict, unless its body has a shorter ttl.
 func (f *findings) young(e *entry) bool {
 	age, known := e.age(f.st, f.now)
 	return !known || age < DefaultTTL
 }
 
-// inTheWay returns the locks in the way by their keys.
+// inTheWay returns the live and doubtful locks by key.
 func (f findings) inTheWay() map[string]*entry {
 	m := map[string]*entry{}
 	for _, e := range slices.Concat(f.live, f.doubtful) {

@@ -12,21 +12,23 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// sightings is what a holder's looks have seen of others. One look at a time keeps them.
+// sightings are the locks of others that a holder's looks have shown. Only one look at a time uses
+// them.
 type sightings struct {
 	turn   chan struct{}
 	memory memory
-	last   pageTime // by the last page that had it
-	// crowded: there are, or were, so many locks that listing all of them isn't cheap.
+	last   pageTime // of the last page that had the store's time
+	// crowded is whether listing all locks is expensive, as of the last listing of all.
 	crowded *atomic.Bool
 }
 
-// crowd is the number of lock objects above which a shared holder's look lists no more than it
-// needs, or what n holders list would grow with n². It is a guess at the cost of a second request.
+// crowd is the number of lock objects above which a shared holder's look lists as little as
+// possible. Otherwise the cost of n holders' looks would grow with n². The number is a guess at the
+// cost of a second request.
 const crowd = 100
 
-// newSightings begins with what the acquire knows: the store's time, and since when the
-// lock.exclusive that it has passed is unchanged.
+// newSightings begins with the results of the acquire: the store's time, and the lock.exclusive
+// that the acquirer has passed, with the time since when that is unchanged.
 func newSightings(t *try) sightings {
 	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
@@ -36,23 +38,23 @@ func newSightings(t *try) sightings {
 	return s
 }
 
-// pageTime is the store's time in a page. The zero value is none.
+// pageTime is a page's time on the store's clock. In the zero value it is unknown.
 type pageTime struct {
 	now     time.Time
-	asked   time.Duration // when the page was asked for
-	leased  time.Duration // when the last refresh was sent by then
-	objects int           // how many it had
+	asked   time.Duration // when the request for the page was sent
+	leased  time.Duration // when the last refresh before that was sent
+	objects int           // the number of objects on the page
 }
 
-// stood returns how much further the store's clock has advanced since this page than ours has,
-// until a page with the time now was answered.
+// stood returns how much further the store's clock has advanced than ours, from this page to a
+// later one that has the time now.
 func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
 	return now.Sub(p.now) - (answered - p.asked)
 }
 
-// look returns nil if our objects are stored and ours, and no client of another protocol was let
-// in beside us. It is one list request, or two in a crowd, and one more for each of our objects
-// that is not on the first page.
+// look returns nil if our objects are stored and ours, and if no client of another protocol was let
+// in beside us. It costs one list request, or two in a crowd, and one more for each of our objects
+// that isn't on the first page.
 func (k *term) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -62,7 +64,7 @@ func (k *term) look(ctx context.Context) error {
 	answered := k.l.opts.Clock.Elapsed()
 	k.learn(storeTime{page.Now, answered})
 	flag, exclusive := k.objects()
-	var written time.Time // the flag
+	var written time.Time // mod time of the flag
 	for _, o := range k.ofMode(&flag, &exclusive) {
 		seen, ok := inPage(page, o.key)
 		if !ok {
@@ -86,14 +88,14 @@ func (k *term) look(ctx context.Context) error {
 	}
 	k.others.memory.forget(page, "")
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
-		return err // and the next look finds it out again
+		return err // the next look fails again
 	}
 	return k.foreign(ctx, page, began.Elapsed, answered, maxAgain)
 }
 
 // glance returns the page that a look judges: the first one of all locks. In a crowd a shared
-// holder gets lock.exclusive and its flag, by requests that do not grow with the number of
-// others.
+// holder's page has only lock.exclusive and its own flag, so that the cost doesn't grow with the
+// number of others.
 func (k *term) glance(ctx context.Context) (store.Page, error) {
 	if k.t.mode == Exclusive || !k.others.crowded.Load() {
 		page, err := k.firstPage(ctx, k.l.keys.all())
@@ -109,7 +111,7 @@ func (k *term) glance(ctx context.Context) (store.Page, error) {
 	case errors.Is(err, store.ErrNotFound):
 		return page, nil
 	case errors.Is(err, store.ErrTooLarge):
-		flag, err = content{}, nil // not as we know it: look will see what it is
+		flag, err = content{}, nil // not our body: look reads it again and reports the loss
 	}
 	flag.object.Key = k.t.flag.key
 	page.Objects = append(page.Objects, flag.object)
@@ -120,8 +122,8 @@ func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error)
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
-// inPage returns the object that a page of a listing shows under a key, or nil. It returns false
-// if the key belongs on a later page.
+// inPage returns the object that a page of a listing shows under a key, or nil. ok is false if the
+// key belongs on a later page.
 func inPage(page store.Page, key string) (*store.Object, bool) {
 	for i, o := range page.Objects {
 		if o.Key == key {
@@ -131,18 +133,19 @@ func inPage(page store.Page, key string) (*store.Object, bool) {
 	return nil, covers(page, key)
 }
 
-// covers reports whether a page would show a key that no page before it shows, if there is such an object.
+// covers reports whether a key belongs on this page or an earlier one.
 func covers(page store.Page, key string) bool {
 	n := len(page.Objects)
 	return page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
-// foreign returns a *LostError if a lock of a client of another protocol conflicts with ours, and
-// stands for longer than one that is about to be withdrawn. All that ours has passed was reaped, but
-// for the lock.exclusive that a shared lock leaves: whatever else stands there was put since, and is
-// held unless it is certainly stale. It returns an error if one can't be read, and errAgain if one has just
-// come, or is listed although a read doesn't find it. It judges the page alone, or, if a lock in that has
-// given way to another one, as lock.exclusive can, a later page, up to again times.
+// foreign returns a *LostError if a conflicting lock of a client of another protocol has been
+// stored for longer than one that is about to be withdrawn. This lock's acquire has reaped all that
+// it passed, but for the lock.exclusive that a shared lock leaves. So any other conflicting lock
+// was put since, and counts as held unless it is certainly stale. foreign returns another error if
+// a lock can't be read, and errAgain if one has just come, or is listed although a read doesn't
+// find it. It judges only this page. But if another lock has come in place of a listed one, as
+// lock.exclusive can, it judges a later page, up to again times.
 func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration, again int) error {
 	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
 	if k.t.mode == Exclusive {
@@ -160,12 +163,12 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	k.l.readAll(ctx, suspects, false, nil)
 	now := *k.now.Load()
 	var d doubt
-	vanished := map[*entry]bool{} // between the listing and the read: whether it has stood for long
+	vanished := map[*entry]bool{} // listed and missing when read; true if settled
 	for _, e := range suspects {
-		age, known := e.age(now, sent) // by up to margin more than it is, if times are rounded down
+		age, known := e.age(now, sent) // rounding of mod times can add up to margin
 		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
 		if errors.Is(e.err, errVanished) {
-			e.read = false // the next look tries again
+			e.read = false // the next look reads it again
 			vanished[e] = settled
 			continue
 		}
@@ -182,7 +185,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 			continue
 		}
 		if settled {
-			return k.broken(e.Key, fmt.Sprintf("another client, which doesn't keep to this protocol, was let in beside it: %s, operation %s",
+			return k.broken(e.Key, fmt.Sprintf("a client that doesn't keep to this protocol has acquired a conflicting lock: %s, operation %s",
 				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
 		}
 		d.young = true
@@ -206,8 +209,8 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	return d.err()
 }
 
-// doubt is what a look can't tell of conflicting locks: young, one has just come; unknown, why one that has
-// stood for long is not known to be a lock of this protocol.
+// doubt is what a look couldn't find out about conflicting locks. young: one has just come.
+// unknown: why it isn't known whether an older one keeps to this protocol.
 type doubt struct {
 	young   bool
 	unknown error
@@ -228,8 +231,8 @@ func (d *doubt) err() error {
 	return d.unknown
 }
 
-// hasID reports whether an entry is known to be of a client of this protocol. A flag is its owner's alone,
-// so a later version of it need not be read.
+// hasID reports whether an entry is known to be of a client of this protocol. Only its owner writes
+// a flag, so an earlier version is enough.
 func (e *entry) hasID() bool {
 	return (e.read || e.carried) && e.err == nil && e.lease.ID != ""
 }

@@ -10,38 +10,38 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// hints let a waiter look before its next poll: docs/protocol.md, Wait. They decide nothing. Of
-// the locks in the way one is the blocker. While that is stored, no look can find the way free.
-// So a waiter reads it, when the store gives a hint or else again and again, and looks only if the
-// blocker is gone. A read is cheaper than a look.
+// hints let a waiter look before its next poll: docs/protocol.md, Wait. They decide nothing. One of
+// the conflicting locks is the blocker. While the blocker is stored, each look finds a conflict. So
+// a waiter reads the blocker, at each hint of the store or else again and again, and looks only if
+// the blocker is gone. A read is cheaper than a look.
 type hints struct {
-	store  <-chan struct{} // from the store, or nil
-	asked  bool            // the store was asked for them
-	since  time.Duration   // when the locks in the way changed last
+	store  <-chan struct{} // hints of the store, or nil
+	asked  bool            // whether the store was asked for hints
+	since  time.Duration   // when the keys of the conflicting locks last changed
 	budget budget
-	gone   map[string]string // blockers that a read has shown to be gone: their ETags by key
+	gone   map[string]string // blockers that a read didn't find: their ETags by key
 }
 
 // pace is how often a waiter reads the blocker: after a share of the time for which the same locks
-// have been in its way, within bounds. The longer a lock has been held, the less likely is its end
-// in the next second, and the less a delay counts. The zero value is never.
+// have conflicted, within bounds. The longer a lock has been held, the less likely it ends within
+// the next second, and the less a delay matters. The zero value means never.
 type pace struct {
 	share       float64
 	first, last time.Duration
 }
 
-// ownPace adds at most a hundredth to a wait of over 25 s. docs/benchmarks.md compares it to others.
+// ownPace adds at most a hundredth to a wait of over 25 s. docs/benchmarks.md compares other paces.
 var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
 
 func (p pace) after(waited time.Duration) time.Duration {
 	return min(max(time.Duration(p.share*float64(waited)), p.first), p.last)
 }
 
-// budget bounds the reads: hintBurst at once, and hintRate per second. The own pace needs
-// 100 ln 4 at once.
+// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace reads 100 ln 4 times
+// in its first seconds.
 type budget struct {
 	spent float64
-	at    time.Duration // when it was
+	at    time.Duration // when spent was updated
 }
 
 const (
@@ -49,15 +49,15 @@ const (
 	hintRate  = 1
 )
 
-// take spends one, and returns how long to wait before that.
+// take spends one read, and returns the pause that must come before it.
 func (b *budget) take(now time.Duration) time.Duration {
 	b.spent = max(b.spent-(now-b.at).Seconds()*hintRate, 0) + 1
 	b.at = now
 	return time.Duration(max(b.spent-hintBurst, 0) / hintRate * float64(time.Second))
 }
 
-// watch asks the store for hints, once. It reports whether they have just begun: what was deleted
-// before gave none.
+// watch asks the store for hints, at the first call. It reports whether the hints have just begun.
+// Then a deletion that came before them must be looked for.
 func (q *queue) watch(ctx context.Context) (begun bool) {
 	if q.hints.asked {
 		return false
@@ -68,7 +68,7 @@ func (q *queue) watch(ctx context.Context) (begun bool) {
 	return err == nil
 }
 
-// sleep waits until the next poll, for d, or until a look is worthwhile before.
+// sleep waits until the next poll, for d, or until the blocker is gone.
 func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
@@ -99,8 +99,8 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	}
 }
 
-// untilRead returns the time to the next read of the blocker without a hint. A waiter behind others
-// reads less often: its turn comes only after theirs.
+// untilRead returns the time to the next read of the blocker without a hint. A waiter behind other
+// waiters reads less often, because they come first.
 func (q *queue) untilRead(b *entry, f findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
@@ -108,7 +108,7 @@ func (q *queue) untilRead(b *entry, f findings) time.Duration {
 	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(1+f.before())
 }
 
-// before returns how many waiters come first.
+// before returns the number of waiters before this one.
 func (f findings) before() (n int) {
 	for _, e := range f.live {
 		if e.isTicket() {
@@ -118,10 +118,10 @@ func (f findings) before() (n int) {
 	return n
 }
 
-// blocker returns the lock in the way that is likely to be the last to go, or nil: the last of the
-// tickets, or else the lock that came last. The pointer is chosen only if there is no flag, as there
-// is none of a client of the original protocol. Whether its body can be understood doesn't matter. A
-// key that a read has shown to be gone, and a listing hasn't, isn't chosen: a listing outweighs a read.
+// blocker returns the conflicting lock that is likely to be the last to go, or nil: the last of the
+// tickets, or else the lock that came last. It returns lock.exclusive only if there is no flag, as
+// with clients of the original protocol. A body that can't be parsed makes no difference. If a read
+// didn't find a key and a listing shows it still, the listing is right, and that key isn't chosen.
 func (f findings) blocker(gone map[string]string) *entry {
 	var b *entry
 	for _, e := range f.inTheWay() {
@@ -139,13 +139,14 @@ func (e *entry) goesAfter(b *entry) bool {
 	return e.Key > b.Key
 }
 
-// isTicket reports whether the entry is a waiter's, and holds nothing. The pointer never is.
+// isTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive
+// never is one.
 func (e *entry) isTicket() bool {
 	return e.err == nil && e.lease.State == StateWaiting && (e.kind == kindIntent || e.kind == kindShared)
 }
 
-// isGone reports whether a read, within limit, shows that a lock in the way was released or has
-// another lock in its place. A failure shows nothing.
+// isGone reports whether a read, within limit, shows that a conflicting lock was released or
+// replaced by another one. A read that fails shows nothing.
 func (q *queue) isGone(ctx context.Context, e *entry, limit time.Duration) bool {
 	c, err := once(ctx, min(limit, q.l.times.Timeout), "get "+e.Key, q.l.fetch(e.Key))
 	gone := errors.Is(err, store.ErrNotFound)

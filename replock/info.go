@@ -8,7 +8,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Mode is how a lock shares the repository.
+// Mode is shared or exclusive.
 type Mode int
 
 const (
@@ -30,22 +30,22 @@ func (m Mode) String() string {
 // MarshalText returns String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// Verdict is the state of a lock in the store, as far as another process can know it.
+// Verdict is what another process can know about a lock in the store.
 type Verdict int
 
 const (
-	// Live: its ttl is not over by the store's clock.
+	// Live: its ttl isn't over by the store's clock.
 	Live Verdict = iota + 1
-	// Stale: two clocks agree that its time is over, or it was watched for its
-	// whole time and didn't change. The next acquirer that it conflicts with removes it.
+	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
+	// The next acquirer that conflicts with it removes it.
 	Stale
-	// Doubtful: the store's clock says that its time is over, and no second
-	// clock agrees. It counts as held until it was watched for its whole time.
+	// Doubtful: its ttl is over by the store's clock, and no second clock agrees. It counts as held
+	// until it has been watched for its whole ttl.
 	Doubtful
 	// Unreadable: its body can't be read or parsed. It counts as held until
 	// break-lock.
 	Unreadable
-	// Released: an empty body, from a holder that wasn't allowed to delete.
+	// Released: its body is empty. Its holder wasn't allowed to delete it.
 	Released
 )
 
@@ -61,46 +61,44 @@ func (v Verdict) String() string {
 // MarshalText returns String.
 func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
 
-// Info describes a lock in the store. Its texts come from the client that wrote the lock: they
-// can contain control characters, so print them with %q.
+// Info describes a lock in the store. Its texts come from the client that wrote the lock, and can
+// contain control characters, so print them with %q.
 type Info struct {
 	Mode Mode
-	// Keys are the keys of the lock's objects; an exclusive lock has two.
+	// Keys are the keys of the lock's objects. An exclusive lock has two.
 	Keys []string
-	// ID is empty in the locks of other clients. AcquiredID is the first id of a lock that was
-	// resumed since, else empty.
+	// ID is empty for locks of clients that don't follow this protocol. AcquiredID is the id with
+	// which a resumed lock was first acquired, or else empty.
 	ID, AcquiredID string
-	// Operation, Holder, State, User, Version and Metadata are the body's fields. A text is cut
-	// at 1 KiB, and Metadata of more than 4 KiB is left out.
+	// Operation, Holder, State, User, Version and Metadata are fields of the body. A text is cut at
+	// 1 KiB, and Metadata of more than 4 KiB is omitted.
 	Operation, Holder, User, Version string
 	State                            State
 	Metadata                         map[string]string
-	// Body is the body as it is stored. It is nil if it was not read, or has changed since, or
-	// if the locks before this one have 4 MiB. It must not be changed.
+	// Body is the stored body. It is nil if it wasn't read, if it has changed since, or if the
+	// bodies of the locks before this one exceed 4 MiB. It must not be modified.
 	Body []byte
-	// Acquired and Expires are times of the holder's wall clock.
+	// Acquired and Expires are times on the holder's wall clock.
 	Acquired, Expires time.Time
 	TTL               time.Duration
-	// ModTime is the time of the last refresh by the store's clock.
+	// ModTime is the time of the last refresh on the store's clock.
 	ModTime time.Time
-	// Age is the time since the last refresh, and Left the time until the lock expires, negative
-	// if it has. With StoreClock both are lower bounds by the store's clock; otherwise they are
-	// by this machine's wall clock.
+	// Age is the time since the last refresh, and Left the time until the lock expires, negative if
+	// it has expired. If StoreClock is true they are lower bounds by the store's clock; otherwise
+	// they are by this machine's wall clock.
 	Age, Left  time.Duration
 	StoreClock bool
 	Verdict    Verdict
-	// Why explains a verdict of Doubtful or Unreadable.
+	// Why is the reason of the verdict Doubtful or Unreadable.
 	Why string
-	// ProcessGone: the holder was a process of this machine and boot, and that process no longer
-	// exists.
+	// ProcessGone: the holder was a process of this machine and boot, and no longer exists.
 	ProcessGone bool
 
 	object store.Object
 }
 
-// identity distinguishes a lock from another that was later put under the same key: by its id,
-// else as other clients do by holder and time of acquisition, or if it cannot be read by the
-// object.
+// identity distinguishes a lock from a later one under the same key: by the id, or else by holder
+// and time of acquire, as other clients do. An unreadable lock is distinguished by its object.
 func (i Info) identity() string {
 	switch {
 	case i.ID != "":
@@ -115,12 +113,12 @@ func (i Info) identity() string {
 // Key returns the first of Keys.
 func (i Info) Key() string { return i.Keys[0] }
 
-// String returns the lock in one line, for errors: its holder, operation, start and last refresh.
+// String describes the lock in one line, for errors: its holder, operation, start and last refresh.
 func (i Info) String() string {
 	if i.Verdict == Unreadable {
 		does := "removes it"
 		if store.CheckKey(i.Key()) != nil {
-			does = "says how to delete it"
+			does = "prints how to delete it"
 		}
 		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock %s",
 			i.Mode, text.Brief(i.Key()), text.Brief(i.Why), does)

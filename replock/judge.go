@@ -9,17 +9,17 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// margin is added to a lease's end on the store's clock: S3 rounds mod times down to a second,
+// margin is added to a lease's end on the store's clock, because S3 truncates mod times to seconds,
 // and the clocks of a store's gateways differ a little.
 const margin = 2 * time.Second
 
-// storeTime is a lower bound of the store's clock. The zero value is unknown.
+// storeTime is a lower bound of the store's clock. The zero value means unknown.
 type storeTime struct {
-	at      time.Time     // a reading of the store's clock,
-	elapsed time.Duration // and of ours, not earlier
+	at      time.Time     // on the store's clock
+	elapsed time.Duration // on ours, at the same moment or later
 }
 
-// when returns a lower bound of the store's clock at a reading of ours.
+// when returns a lower bound of the store's clock at the given time on ours.
 func (s storeTime) when(elapsed time.Duration) time.Time { return s.at.Add(elapsed - s.elapsed) }
 
 func (s storeTime) known() bool { return !s.at.IsZero() }
@@ -28,14 +28,14 @@ func (s storeTime) known() bool { return !s.at.IsZero() }
 type entry struct {
 	store.Object
 	kind    kind
-	read    bool // then the body says the following:
+	read    bool // then the next four are known:
 	raw     []byte
 	lease   decoded
 	err     error
-	carried bool          // it wasn't read, and lease is what an earlier version said
-	since   time.Duration // when it was first seen as it is now
-	changed bool          // it was seen otherwise before
-	shown   time.Duration // for a survey: when the request was sent that showed it
+	carried bool          // not read: lease is the parsed body of an earlier version
+	since   time.Duration // when this version was first seen
+	changed bool          // another version was seen before
+	shown   time.Duration // when a survey sent the request that showed it
 
 	verdict Verdict
 	why     string
@@ -49,17 +49,17 @@ func (e *entry) mode() Mode {
 	return Exclusive
 }
 
-// memory has the entries of one acquire from look to look: their bodies while the ETag stays, and
-// since when they are unchanged.
+// memory keeps entries from look to look: a body while its ETag is unchanged, and the time since
+// when the object is unchanged.
 type memory map[string]*entry
 
-// see returns the entry of an object that was listed in a request answered at the given time.
+// see returns the entry of an object in a listing that was answered at the given time.
 func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	e, ok := s[o.Key]
 	if was := e; !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
 		e = &entry{Object: o, kind: k, since: answered, changed: ok}
 		switch {
-		case o.Size == 0: // which tells it without the body being read
+		case o.Size == 0: // an empty body needn't be read
 			e.read, e.err = true, errReleased
 		case k == kindOdd:
 			e.read, e.err = true, errOdd
@@ -71,8 +71,8 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 	return e
 }
 
-// forget drops what a page shows to be gone: what is put at its key later is another lock, and not
-// the same one refreshed. after is the last key of the page before, if there is one.
+// forget drops entries that a page shows to be gone, because a later object under the same key is
+// another lock. after is the last key of the previous page.
 func (s memory) forget(page store.Page, after string) {
 	listed := map[string]bool{}
 	for _, o := range page.Objects {
@@ -83,7 +83,8 @@ func (s memory) forget(page store.Page, after string) {
 	})
 }
 
-// carry takes over what the version before said: a refresh changes only the times of a flag.
+// carry keeps the parsed body of the previous version of a flag, because a refresh changes only its
+// times.
 func (e *entry) carry(was *entry) {
 	if e.kind == kindExclusive || was.err != nil || !was.read && !was.carried {
 		return
@@ -95,7 +96,7 @@ func (e *entry) carry(was *entry) {
 	}
 }
 
-// ttl returns how long the lock lasts after its last change.
+// ttl returns how long the lock lasts after its last refresh.
 func (e *entry) ttl() time.Duration {
 	if e.err != nil {
 		return foreignTTL
@@ -103,8 +104,8 @@ func (e *entry) ttl() time.Duration {
 	return e.lease.ttl
 }
 
-// judge sets the verdict of an entry whose body was read: docs/protocol.md, Stale. now is when
-// the request was sent that last showed it unchanged. In doubt a lock is held.
+// judge sets the verdict of an entry whose body was read: docs/protocol.md, Stale. now is when the
+// last request that showed it unchanged was sent. In doubt a lock is held.
 func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {
 	e.verdict, e.why = l.verdict(e, st, now)
 }
@@ -118,16 +119,16 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 		return Unreadable, e.err.Error()
 	}
 
-	// Watched for a whole ttl of our own time: the holder's last refresh was sent before we
-	// first saw it, so its deadline is over, and no later one was answered.
+	// It was watched for a whole ttl of our own time. The holder sent its last refresh before we
+	// first saw it, so its deadline is over, and no later refresh was answered.
 	if now-e.since >= ttl {
 		return Stale, ""
 	}
 
-	if e.changed { // it was refreshed while we watched
+	if e.changed { // it was refreshed while it was watched
 		return Live, ""
 	}
-	// Two witnesses: the store's clock, and one of this machine.
+	// There are two witnesses: the store's clock, and a clock of this machine.
 	known := l.store.Properties().StoreClock && st.known() && !e.ModTime.IsZero()
 	if known && !st.when(now).After(e.ModTime.Add(ttl+margin)) {
 		return Live, ""
@@ -156,8 +157,8 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 	}
 }
 
-// endOf returns when the last of the live locks that a look has found can be taken for stale, if none
-// is refreshed meanwhile, on this process's clock; 0 if one of them never can.
+// endOf returns when the last of the live locks of a look becomes stale if none is refreshed, on
+// this process's clock. It returns 0 if one of them never does.
 func (l *Locker) endOf(f findings) (end time.Duration) {
 	for _, e := range f.live {
 		if e.verdict != Live || e.err != nil {
@@ -172,35 +173,35 @@ func (l *Locker) endOf(f findings) (end time.Duration) {
 	return end
 }
 
-// oneClock reports whether the store's clock is all that dates an entry: on a local disk the wall
-// clock stamps the mod time, and a step of it moves both. Only a clock since boot that this
-// process shares with the holder is another witness, or that the machine was booted since, which
-// its holder hasn't survived. A holder on another machine, which the disk is served to, has.
+// oneClock reports whether an entry is dated by a single clock. On a local disk the wall clock
+// stamps the mod times, so a step of it moves both witnesses. A second witness is a clock since
+// boot that this process shares with the holder. A reboot of this machine since then is another,
+// because the holder hasn't survived it. A holder on another machine, to which the disk is served,
+// can have survived it.
 func (l *Locker) oneClock(e *entry) bool {
 	shared := e.lease.RefreshedBoot > 0 && l.self.SameBoot(e.lease.Process)
 	return l.store.Properties().MachineClock && !shared && !l.self.Rebooted(e.lease.Process)
 }
 
-// expired asks the second witness, and names it.
+// expired asks the second witness, and returns its name.
 func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock string) {
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
 	}
 	if sinceBoot := time.Duration(e.lease.RefreshedBoot); sinceBoot > 0 && l.self.SameBoot(e.lease.Process) {
-		// The clock since boot, which both share and neither can set.
+		// Both processes share the clock since boot, and it can't be set.
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := l.opts.Clock.Now()
 	return wall.After(e.lease.refreshed.Add(ttl)), fmt.Sprintf("this machine's clock (%s)", wall.UTC().Format(time.RFC3339))
 }
 
-// longDead is an age that cannot be the difference between two time zones: UTC-12 and UTC+14 are
-// 26 h apart.
+// longDead is longer than any difference between two time zones: UTC-12 and UTC+14 are 26 h apart.
 const longDead = 27 * time.Hour
 
-// longDead reports whether the store's clock and this machine's both show that an entry is as old
-// as that. Its only date is the store's, so the second witness is not independent, and counts
-// only for an age that no wrong clock explains.
+// longDead reports whether an entry is older than longDead by the store's clock and by this
+// machine's. The entry has no date but the store's. So the second witness isn't independent, and
+// counts only for an age that no wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)
@@ -214,7 +215,7 @@ func (e *entry) age(st storeTime, now time.Duration) (time.Duration, bool) {
 	return st.when(now).Sub(e.ModTime), true
 }
 
-// info describes the entry for callers.
+// info describes an entry for callers.
 func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	b := e.lease.body
 	i := Info{
@@ -237,7 +238,7 @@ func (l *Locker) info(e *entry, st storeTime, now time.Duration) Info {
 	return i
 }
 
-// infos describes the locks of entries that a look has found.
+// infos describes entries of a look for callers.
 func (l *Locker) infos(entries []*entry, f findings) []Info {
 	var infos []Info
 	for _, e := range entries {
@@ -246,10 +247,10 @@ func (l *Locker) infos(entries []*entry, f findings) []Info {
 	return merge(infos)
 }
 
-// certainty orders verdicts. An exclusive lock takes the less certain one of its two objects.
+// certainty orders verdicts. An exclusive lock has the less certain verdict of its two objects.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
-// merge makes one Info of the objects of one lock: an exclusive one has two.
+// merge combines the two objects of an exclusive lock into one Info.
 func merge(infos []Info) []Info {
 	var out []Info
 	index := map[string]int{}

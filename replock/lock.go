@@ -7,27 +7,27 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 )
 
-// Lock is a lock that was acquired. It is refreshed in the background until it is released or
-// lost. A refresh is one put for a shared lock and two for an exclusive one, in one round trip,
-// or two round trips with a list each on a store that does not itself keep If-Match. A look,
-// each Options.Look, is one list.
+// Lock is a lock that was acquired. It is refreshed in the background until it is released or lost.
+// A refresh is one put for a shared lock and two for an exclusive one, in one round trip. On a
+// store that doesn't itself keep If-Match it takes two round trips, and a list for each put. A
+// look, each Options.Look, is one list.
 //
-// A lock that was lost can come back by Resume, as the same Lock. Until then it stays lost, and a
-// context that has ended stays ended.
+// A lost lock can come back by Resume, as the same Lock. Until then it stays lost. A context that
+// has ended stays ended.
 //
 // All methods can be called concurrently. Those without a context make no request.
 type Lock struct{ lease *lease.Lease }
 
 func newLock(k *term) *Lock { return &Lock{lease.Hold(k)} }
 
-// Context returns the lock's context. It ends when the lock is lost, with a *LostError as its
-// cause, before another holder is let in; when the lock is released, with ErrReleased as its
-// cause; and with the context of the acquire, or the one that Parent names instead. The work that
-// the lock protects must stop when it ends. The lock itself ends with its loss and with Release
-// alone. After Resume it is another context: the one of before has ended for good.
+// Context returns the lock's context. It ends when the lock is lost, before another holder enters;
+// its cause is then a *LostError. It ends when the lock is released; its cause is then ErrReleased.
+// And it ends with the context of the acquire, or with the one that Parent names instead. The work
+// that the lock protects must stop when it ends. The lock itself ends only by its loss or by
+// Release. After Resume, Context returns a new context; the previous one has ended for good.
 func (k *Lock) Context() context.Context { return k.lease.Context() }
 
-// ID returns the id of this lock: 128 random bits in hex. Resume gives it a new one.
+// ID returns the id of this lock: 128 random bits in hex. Resume changes it.
 func (k *Lock) ID() string { return k.lease.About().ID }
 
 // Mode returns Shared or Exclusive.
@@ -41,8 +41,7 @@ func (k *Lock) Mode() Mode {
 // Operation returns the operation that the lock was acquired for.
 func (k *Lock) Operation() string { return k.lease.About().Operation }
 
-// Key returns the key of the lock's flag, the object that only this lock writes. Resume gives it a
-// new one.
+// Key returns the key of the lock's flag, the object that only this lock writes. Resume changes it.
 func (k *Lock) Key() string { return k.lease.About().Key }
 
 // Fence returns the fencing number, which is larger for each later holder of the exclusive lock,
@@ -53,11 +52,11 @@ func (k *Lock) Fence() (uint64, bool) {
 	return fence, fence != 0
 }
 
-// Left returns how long the lock is held without another refresh, or 0 if it is lost or
-// released. The time for which the machine is suspended counts.
+// Left returns the time until the lock is lost unless it is refreshed, or 0 if it is lost or
+// released. Time counts while the machine is suspended.
 func (k *Lock) Left() time.Duration { return k.lease.Left() }
 
-// Lost returns the reason for which the lock was lost, or nil. It is nil again once Resume has
+// Lost returns the reason why the lock was lost, or nil. It returns nil again after Resume has
 // returned nil.
 func (k *Lock) Lost() *LostError {
 	if lost := k.lease.Lost(); lost != nil {
@@ -67,21 +66,21 @@ func (k *Lock) Lost() *LostError {
 }
 
 // Renew refreshes the lock at once, and returns nil if the lock is held and its context has not
-// ended. Call it before a batch that must not run without the lock. It costs as much as a
-// refresh. ctx bounds it.
+// ended. Call it before a batch that must not run without the lock. It costs as much as a refresh.
+// ctx bounds it.
 //
-// A *LostError means that the lock is lost. ErrReleased means that it was released. After any
-// other error the lock can still be held: the refresh might have been stored, and the lease
-// lasts until its deadline.
+// A *LostError means that the lock is lost. ErrReleased means that it was released. After any other
+// error the lock can still be held: the refresh might have been stored, and the lease lasts until
+// its deadline.
 func (k *Lock) Renew(ctx context.Context) error {
 	held := k.lease.Owner().(*term)
 	return held.usable(held.Renew(ctx))
 }
 
-// Check looks whether the lock is still stored, and returns nil if it is and the lock's context
-// has not ended. Call it after the work that the lock protects, to find out that the lock was
-// not broken meanwhile. It writes nothing and does not extend the lease. It costs one list; in a
-// repository with many locks, up to two more requests, and one for each conflicting lock that has
-// come since the last look. If one of a client of another protocol has just come, it looks again 3 s
-// later. Its errors are those of Renew.
+// Check looks whether the lock is still stored, and returns nil if it is and the lock's context has
+// not ended. Call it after the work that the lock protects, to find out whether the lock was broken
+// meanwhile. It writes nothing and doesn't extend the lease. It costs one list. In a repository
+// with many locks it costs up to two more requests, and one for each conflicting lock that has come
+// since the last look. If a lock of a client of another protocol has just come, Check looks again 3
+// s later. Its errors are those of Renew.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }

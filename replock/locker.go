@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Locker takes locks in one repository. Its methods can be called concurrently. It holds nothing
-// open, and need not be closed.
+// Locker acquires locks in one repository. Its methods can be called concurrently. It keeps no
+// connection or file open, and needn't be closed.
 type Locker struct {
 	store      store.Store
 	opts       Options
@@ -30,11 +30,11 @@ type Locker struct {
 	randMu     sync.Mutex
 	earlier    func(most time.Duration) time.Duration
 	pace       pace
-	events     serial.Queue // those that the logger and the observer haven't got
+	events     serial.Queue // for the logger and the observer
 }
 
-// New returns a Locker for the repository in a store. It makes no request. The error is for a
-// missing store, or for the option that is out of its bounds.
+// New returns a Locker for the repository in a store. It makes no request. It returns an error if
+// the store is nil, or if an option is out of bounds.
 func New(s store.Store, opts Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("no store: open one first")
@@ -58,9 +58,9 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// Shared acquires a shared lock for an operation such as a backup. It costs one put and one
-// list; the first acquire of a Locker one list more if the store has PutCreates. For all else see
-// Exclusive.
+// Shared acquires a shared lock for an operation such as a backup. It costs one put and one list.
+// If the store has PutCreates, the first acquire of a Locker costs one list more. Otherwise Shared
+// is like Exclusive.
 func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Shared, operation, opts...)
 }
@@ -69,12 +69,12 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 // lock or an error. It costs two puts and one list if the store has If-None-Match, else two puts
 // and two lists, and more requests only if other locks are stored.
 //
-// A *HeldError is returned when another holder has a conflicting lock. ErrUnsure and ErrSlow are
-// returned when the store could be reached, and could not be trusted to tell. Any other error is
-// the store's. After an error nothing of this acquire is left in the store, or, if the store
-// could not be reached, only until the ttl is over.
+// A *HeldError is returned if another holder has a conflicting lock. ErrUnsure and ErrSlow are
+// returned if the store was reached, and its answers don't show whether another holder has one.
+// Any other error is the store's. After an error this acquire has removed its objects from the
+// store. If the store couldn't be reached, they expire with the ttl.
 //
-// Exclusive does not wait for a lock that is held, unless Wait is among the options. But it
+// Exclusive doesn't wait for a lock that is held, unless Wait is among the options. But it
 // watches a lock that is stale by one clock and not by another, for up to two minutes, until
 // that lock changes or has stayed unchanged for its whole ttl. A lock with a longer ttl counts
 // as held, with the verdict Doubtful.
@@ -102,7 +102,7 @@ func (l *Locker) newID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// jitter returns a time from d/2 to 3d/2, so that contenders come apart.
+// jitter returns a random time from d/2 to 3d/2, so that contenders don't act at the same time.
 func (l *Locker) jitter(d time.Duration) time.Duration {
 	var b [8]byte
 	if err := l.random(b[:]); err != nil {
@@ -111,7 +111,7 @@ func (l *Locker) jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
 }
 
-// early returns a time from 0 to most, so that holders come apart.
+// early returns a random time from 0 to most, so that holders don't renew at the same time.
 func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most) - most/2 }
 
 func (l *Locker) random(b []byte) error {

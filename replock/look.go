@@ -10,14 +10,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// look is the second half of "flag and look": after our own flag was put, it lists the flags and
-// returns those in our way: see enter. It reads a body only if there is a conflict, and no
-// further than the first page with a live one.
+// look is the second half of "flag and look": after our flag was put, it lists the flags, and
+// returns those that conflict: see enter. It reads bodies only of conflicts, and stops at the first
+// page that has a live one.
 func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 	f := findings{st: t.st}
 	t.looked, t.flag.listed, t.exclusive.listed = true, false, false
 	t.seen = clock.Read(l.opts.Clock)
-	last := "" // key of the page before
+	last := "" // last key of the previous page
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.all(), cursor)
@@ -53,7 +53,7 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 			return f, err
 		}
 		if len(f.live) > 0 {
-			// A ticket that is gone must be put again before they are.
+			// If the ticket is gone, it must be put again before the conflicts end.
 			if t.polls && t.listedAsPromised(page) != nil {
 				t.flag.put = false
 			}
@@ -66,13 +66,12 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 	}
 }
 
-// errUnlisted: our own flag is missing in a listing that had to show it. Either the lock was
-// broken while it was being taken, or the store does not keep the one promise that safety rests
-// on.
-var errUnlisted = unsure(errors.New("the store didn't list a lock that it had just been given"))
+// errUnlisted: a listing that had to show our flag didn't. Either the lock was broken while it was
+// being acquired, or the store doesn't keep the one promise that safety rests on.
+var errUnlisted = unsure(errors.New("the store didn't list a lock that was just put"))
 
-// listedAsPromised returns errUnlisted if the last page of a look had to show our flag and did
-// not. A shared acquirer need not read as far as that.
+// listedAsPromised returns errUnlisted if the last page of a look had to show our flag and didn't.
+// A shared acquirer's look can end before that page.
 func (t *try) listedAsPromised(page store.Page) error {
 	if _, certain := inPage(page, t.flag.key); !t.flag.put || t.flag.listed || !certain {
 		return nil
@@ -80,10 +79,10 @@ func (t *try) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// learn takes the store's time from a page: from the mod time of our own flag, which the store
-// stamped before it answered our put, or else from the page. A ticket on a later page can be seen
-// for the first time long after it was put. Then the time of the page is nearer, and enough for
-// a poll, which decides nothing.
+// learn takes the store's time from a page. The best source is the mod time of our own flag, which
+// the store stamped before it answered our put. The next one is the page's own time. If a ticket is
+// on a later page, it can be listed for the first time long after its put. Then the page's time is
+// closer, and enough for a poll, which decides nothing.
 func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key != t.flag.key {
@@ -94,7 +93,8 @@ func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 			break
 		}
 		if !o.ModTime.Equal(t.dated.at) {
-			// It can be an earlier put, applied late: it was before now, no more is known.
+			// An earlier send can have been applied late. All that is known is that this was before
+			// now.
 			t.dated = storeTime{o.ModTime, answered}
 		}
 		t.st = t.dated
@@ -105,8 +105,8 @@ func (t *try) learn(page store.Page, later bool, answered time.Duration) {
 	}
 }
 
-// learnApart takes the store's time from our own flag if that is on a later page than those that
-// are to be judged, and the store does not tell the time otherwise.
+// learnApart takes the store's time from our own flag, if the flag isn't on the pages so far and
+// these have no time.
 func (l *Locker) learnApart(ctx context.Context, t *try) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && own != nil {
@@ -115,8 +115,8 @@ func (l *Locker) learnApart(ctx context.Context, t *try) error {
 	return err
 }
 
-// others picks from a page the objects that can be in our way. complete reports that later pages can
-// hold no more of them.
+// others returns the objects of a page that can conflict. complete reports that later pages have
+// none.
 func (l *Locker) others(t *try, s memory, page store.Page) (others []*entry, complete bool) {
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {

@@ -28,27 +28,27 @@ const (
 
 // Options configures a Locker. The zero value is for the wire format's own lock.
 type Options struct {
-	// TTL is how long the lock outlives a holder that can no longer refresh it, from MinTTL to
-	// MaxTTL; 0 is DefaultTTL. The lock is refreshed after 45 to 50 % of it, and given up after
-	// 55/60 of it.
+	// TTL is how long other clients take the lock for held after its holder has died, from MinTTL
+	// to MaxTTL. 0 means DefaultTTL. The lock is refreshed after 45 to 50 % of the ttl, and lost
+	// after 55/60 of it.
 	TTL time.Duration
-	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl; 0 is
-	// DefaultLook. It bounds how long a lock is taken for held that was broken, or that another
-	// client passed while the machine stood still. A look is one list request.
+	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl. 0 means
+	// DefaultLook. If the lock was broken, or if another client passed it while the machine stood
+	// still, the holder notices within this time. A look is one list request.
 	Look time.Duration
-	// Name is the name of the lock, for a repository that has several (see CheckName). Empty is
-	// the repository's own lock, which other clients of the wire format see.
+	// Name is the name of the lock, for a repository that has several: see CheckName. The empty
+	// name is the repository's own lock, which other clients of the wire format see.
 	Name string
-	// Prefix replaces DefaultPrefix, and excludes Name. It ends in a slash.
+	// Prefix replaces DefaultPrefix. It ends in a slash. It can't be combined with Name.
 	Prefix string
-	// Metadata is stored in the lock's body for others to read. It must hold no secrets.
+	// Metadata is stored in the lock's body, for others to read. It must not contain secrets.
 	Metadata map[string]string
 	// Version is the version of the program, for others to read.
 	Version string
-	// Logger receives the events. Nil discards them.
+	// Logger logs the events. If it is nil they aren't logged.
 	Logger *slog.Logger
-	// Observe, if set, is called with each event: in order, one at a time, shortly after the
-	// event. A call that blocks delays later events and Flush, never a refresh.
+	// Observe, if set, is called with each event: in order, one at a time, shortly after the event.
+	// A call that blocks delays later events and Flush, but no refresh.
 	Observe func(Event)
 	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand and this
 	// process. In a bubble of testing/synctest the system's clock is the bubble's.
@@ -97,8 +97,8 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Limits that keep a body below maxBody, which readers stop at, even if every
-// byte of them is escaped as six.
+// Limits that keep a body below maxBody even if each of its bytes is escaped as six. Readers read
+// no more than maxBody.
 const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256

@@ -34,7 +34,7 @@ func (r *renewer) learn(now storeTime) {
 	}
 }
 
-// confirmSeen returns nil if the object that a listing has shown is ours.
+// confirmSeen returns nil if seen, the object as a listing has shown it, is ours.
 func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
 	if seen != nil && seen.Key == r.t.flag.key {
 		r.date(seen.ModTime)
@@ -49,15 +49,15 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 }
 
-// ours reads an object that is not as we know it. If it carries our id, a put of ours that got
-// no answer was applied. Otherwise the lock was broken.
+// ours reads an object that is not as we last wrote it. If it has our id, it is a put of ours whose
+// answer was lost. Otherwise the lock was broken.
 func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return r.deleted(o.key)
 	case errors.Is(err, store.ErrTooLarge):
-		return r.broken(o.key, "it was replaced by something that is no lock")
+		return r.broken(o.key, "it was replaced by an object that isn't a lock")
 	case err != nil:
 		return err
 	}
@@ -66,7 +66,7 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	case errors.Is(err, errReleased):
 		return r.broken(o.key, "it was emptied, by break-lock or by hand")
 	case err != nil:
-		return r.broken(o.key, "it was replaced by something that is no lock of ours")
+		return r.broken(o.key, "it was replaced by an object that isn't our lock")
 	case !r.t.ids[l.ID]:
 		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
 	}
@@ -74,8 +74,8 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	return nil
 }
 
-// deleted returns the loss of an object that is gone. If the lease had ended on the store's clock, an
-// acquirer can have deleted it as stale; before that only a break does.
+// deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's
+// clock, an acquirer can have deleted the object as stale. Before that, only a break deletes it.
 func (r *renewer) deleted(key string) *LostError {
 	now := r.now.Load()
 	if now.known() && r.dated.Load() != 0 && r.reapable(now.when(r.l.opts.Clock.Elapsed())) {

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// manyLocks is the number from which on work on locks is reported while it lasts, and
-// progressPause the least time between two reports.
+// manyLocks is the number of locks from which work on them is reported, and progressPause the least
+// time between two reports.
 const (
 	manyLocks     = 256
 	progressPause = 500 * time.Millisecond
 )
 
-// progress reports work on many locks. Nil reports nothing.
+// progress reports work on many locks. A nil progress reports nothing.
 type progress struct {
 	l *Locker
 
@@ -22,7 +22,7 @@ type progress struct {
 	last time.Duration
 }
 
-// progress begins a report of work on so many locks, or returns nil for few.
+// progress begins the reports of work on n locks. It returns nil if n is small.
 func (l *Locker) progress(t *try, kind EventKind, n int) *progress {
 	if n < manyLocks {
 		return nil
@@ -35,7 +35,7 @@ func (l *Locker) progress(t *try, kind EventKind, n int) *progress {
 	return p
 }
 
-// add counts locks that are done.
+// add counts n more locks as done.
 func (p *progress) add(n int) {
 	if p == nil || n == 0 {
 		return
@@ -49,5 +49,6 @@ func (p *progress) add(n int) {
 	}
 }
 
-// errUntried stands for a request that wasn't sent, because the store has failed another one.
-var errUntried = errors.New("the store failed at another lock")
+// errUntried stands for the answer to a request that wasn't sent, because the store failed at
+// another lock.
+var errUntried = errors.New("not tried, because the store failed at another lock")

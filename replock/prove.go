@@ -11,13 +11,13 @@ import (
 // wrongETag is an ETag that no body of ours has.
 const wrongETag = "00000000000000000000000000000000"
 
-// maxProofs is how often answers can leave open whether a condition is kept.
+// maxProofs is the number of undecided proofs of a condition after which it isn't relied on.
 const maxProofs = 3
 
-// refuses reports whether the server was seen to refuse what If-Match must make it refuse: a
-// wrong ETag of our own flag, and any ETag of a missing key. The caller has looked before, so that
-// a server which ignores the condition does not put back a deleted flag. A proof that fails costs
-// only its time.
+// refuses reports whether the server was seen to refuse what If-Match must make it refuse: a put of
+// our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
+// just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
+// A proof that fails costs only time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	seen := &r.l.conditions.refused
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
@@ -45,9 +45,9 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	return all
 }
 
-// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match
-// that it cannot meet, and removes what a server stored all the same: now, or, if the time for
-// the proof is over, when the lock is released.
+// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A
+// server that stores it ignores the condition. Then putMissing deletes it, or, if the time for the
+// proof is over, the release does.
 func (r *renewer) putMissing(ctx context.Context) error {
 	id, err := r.l.newID()
 	if err != nil {

@@ -8,17 +8,18 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// apart is how long after another a put of a proof is sent, if that isn't answered before. A server
-// that has two puts of one key to carry out at once can take far longer: MinIO lets the second try
-// again after up to 50 ms (lockRetryInterval of its LRWMutex). It is a guess at how long one put takes.
+// apart is the pause between two puts of a proof, unless the first is answered sooner. A server
+// that receives two puts of one key at once can take far longer: MinIO lets the second try again
+// after up to 50 ms (lockRetryInterval of its LRWMutex). The value is a guess at the time of one
+// put.
 const apart = 5 * time.Millisecond
 
 // proveAbsent puts our flag, and finds out in the same round trip whether the store keeps
-// If-None-Match. It sends three puts of the same body, apart but without waiting for the answers:
-// two with If-None-Match, and one without a condition, unless one of the two is known to be taken by
-// then. Whatever the order in which a store applies them, one that keeps the condition refuses one of
-// the two at least, and one that ignores it takes both. Only we ever write that key, so a put that a
-// store should have refused does no harm.
+// If-None-Match. It sends three puts of the same body, with a pause between them, but without
+// waiting for the answers. Two have If-None-Match. The third has no condition, and isn't sent if
+// one of the two is known to be applied by then. A store that keeps the condition refuses at least
+// one of the two, in whatever order it applies them. A store that ignores it applies both. Only we
+// ever write that key, so an extra put does no harm.
 func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 	type answer struct {
 		n   int
@@ -28,7 +29,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 	t.flag.maybe = true
 	answers, unanswered := make(chan answer, 3), 0
 	var errs [3]error
-	var took *answer // the last one
+	var took *answer // the last put that was applied
 	note := func(a answer) {
 		unanswered--
 		if errs[a.n] = a.err; a.err == nil && (took == nil || took.n < a.n) {
@@ -64,9 +65,9 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 	return nil
 }
 
-// learnFromTwo learns from the answers to two puts of one new key with If-None-Match, of which
-// the store must take no more than one. Any other pair of answers says nothing, unless both were
-// refused and the same put without the condition, plain, was taken.
+// learnFromTwo learns from the answers to two puts of one new key with If-None-Match. The store
+// must apply at most one of them. Other pairs of answers show nothing, unless both puts were
+// denied, and plain, the same put without the condition, was applied.
 func (p *proof) learnFromTwo(a, b error, plain bool) {
 	refused := func(err error) bool { return errors.Is(err, store.ErrPrecondition) }
 	denied := func(err error) bool { return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrPermission) }

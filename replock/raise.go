@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// raise puts our flag and, if the store keeps the condition that it must not overwrite another's,
-// lock.exclusive: beside the flag, or after it if the flag's put had to show that.
+// raise puts our flag, and lock.exclusive if the store keeps If-None-Match, so that another's isn't
+// overwritten. Both puts are sent at once, unless the flag's put has to prove the condition first.
 func (l *Locker) raise(ctx context.Context, t *try) error {
 	l.date(t)
 	absent := &l.conditions.absent
@@ -42,7 +42,7 @@ func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	return nil
 }
 
-// raised notes the answer to a put of our flag.
+// raised records the answer to a put of our flag.
 func (l *Locker) raised(t *try, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent

@@ -11,12 +11,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// reap deletes the stale locks that stood in our way, and waits for the answers: a holder that
-// comes back and finds its flag knows that no client has passed it.
+// reap deletes the stale locks that conflict, and waits for the answers. So a holder that comes
+// back and finds its flag can be sure that no client has passed it.
 //
-// A stale lock.exclusive stays; an exclusive acquirer's claim overwrites it. A shared acquirer
-// must not touch it, because a client of the original protocol can have put a live one there
-// since it was read. Its holder has an intent, which is reaped, or looks at nothing.
+// A stale lock.exclusive stays. An exclusive acquirer's claim overwrites it. A shared acquirer must
+// not touch it, because a client of the original protocol can have put a live one there since it
+// was read. A holder of this protocol has an intent as well, which is reaped. A holder of the
+// original protocol looks at neither.
 func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	var pointer, dead []*entry
 	for _, e := range f.stale {
@@ -41,7 +42,7 @@ func (l *Locker) reap(ctx context.Context, t *try, f findings) error {
 	return nil
 }
 
-// reaped reports entries that were passed and removed.
+// reaped reports entries that were removed.
 func (l *Locker) reaped(t *try, f findings, gone []*entry) {
 	if len(gone) > 0 {
 		e := t.event(EventReaped)
@@ -50,8 +51,8 @@ func (l *Locker) reaped(t *try, f findings, gone []*entry) {
 	}
 }
 
-// An empty file with this suffix is one that another program is about to write and to rename. It
-// stays until it is so old that no clock's error matters.
+// An empty file with this suffix can be one that another program is about to write and rename. It
+// is left alone until it is older than any error of a clock.
 const (
 	temporary = ".tmp"
 	abandoned = 24 * time.Hour

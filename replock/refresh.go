@@ -11,9 +11,10 @@ import (
 )
 
 // refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. If one of
-// our objects was not stored until its next version replaced it, the lock was broken, and is lost
-// for good. Unless it begins anew, it does not renew an object again that an attempt renewed which
-// failed on the other one. It changes nothing of the lock by itself: see refresh.Renewal.
+// our objects was gone before its next version replaced it, the lock was broken, and is lost for
+// good. An attempt that failed can have renewed one of the two objects. The next attempt renews
+// only the other one, unless it begins anew. refresh itself doesn't change the lock: see
+// refresh.Renewal.
 func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
 	began := clock.Read(k.l.opts.Clock)
 	flag, exclusive := k.objects()
@@ -59,7 +60,7 @@ func (k *term) renewAll(ctx context.Context, all []*object) []error {
 	return errs
 }
 
-// objects returns copies of our objects as we know them.
+// objects returns copies of our two objects as we last saw them.
 func (k *term) objects() (flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -74,7 +75,7 @@ func (k *term) ofMode(flag, exclusive *object) []*object {
 	return []*object{flag}
 }
 
-// commit keeps what an attempt has learnt of them.
+// commit keeps the results of an attempt.
 func (k *term) commit(flag, exclusive object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

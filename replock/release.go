@@ -9,14 +9,14 @@ import (
 )
 
 // Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
-// shared lock costs one delete. An exclusive one costs two at once, and before that of
-// lock.exclusive a get, unless Check has just shown it or the store itself keeps If-Match for
-// deletions. A store that does not allow deletes costs a put in place of each. A second call waits
-// for the first, and returns the same. A Resume that is under way gives up first.
+// shared lock costs one delete. An exclusive one costs two at once, and before them a get of
+// lock.exclusive, unless Check has just read it, or the store itself keeps If-Match for deletions.
+// If the store doesn't allow deletes, a put replaces each. A second call waits for the first, and
+// returns the same. A Resume that is under way gives up first.
 //
-// An error means that an object might be left, which expires with the ttl. Of a lock that was
-// lost, only the flag is deleted. Release does not delete a lock.exclusive that another client
-// has written: it looks first, and makes the delete conditional if the store can.
+// An error means that an object might be left, which expires with the ttl. Of a lost lock only the
+// flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
+// looks first, and makes the delete conditional if the store can.
 func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
 
 // Free implements lease.Owner.
@@ -30,11 +30,11 @@ func (k *term) Free(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the
-// flag.
+// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the flag.
 //
-// Why both can go at once: until lock.exclusive is deleted it is live and ours, and keeps all
-// others out as the flag does. Whichever is deleted first, the other one stands for the lock.
+// Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and
+// excludes all others as the flag does. Whichever is deleted first, the other one still stands for
+// the lock.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.Lost() != nil {

@@ -8,20 +8,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// removal deletes many flags of other clients, which are stale, in few requests if the store
-// can. It goes on after a refusal of one of them, and ends when the store fails.
+// removal deletes many stale flags of other clients, in few requests if the store can. It goes on
+// if the store refuses to delete one of them, and ends when the store fails.
 type removal struct {
 	l        *Locker
 	progress *progress
-	singly   bool // the store was asked to delete many at once, and didn't
+	singly   bool // a request for many at once has failed
 	down     atomic.Bool
-	failed   []error // the first of them
+	failed   []error // the first failures
 }
 
-// maxFailures is the number of failures that an error names.
+// maxFailures is the number of failures that an error lists.
 const maxFailures = 3
 
-// remove removes up to store.MaxBatch flags, and returns those that are gone.
+// remove deletes up to store.MaxBatch flags, and returns those that are deleted.
 func (r *removal) remove(ctx context.Context, entries []*entry) (gone []*entry) {
 	left := entries
 	if len(entries) > atOnce && !r.singly && !r.down.Load() {
@@ -51,9 +51,8 @@ func (r *removal) remove(ctx context.Context, entries []*entry) (gone []*entry) 
 	return gone
 }
 
-// batch deletes flags in one request, and returns those that are gone, and those that must be
-// deleted one by one: all of them, if the store can't, or if the request failed. Then the next
-// deletions have their own answers.
+// batch deletes flags in one request. left are the flags that must be deleted one by one, so that
+// each has its own answer: those that the answer doesn't name, or all if the request failed.
 func (r *removal) batch(ctx context.Context, entries []*entry) (gone, left []*entry) {
 	what := fmt.Sprintf("delete %d locks", len(entries))
 	deleted, err := repeat(ctx, r.l, what, r.l.deleteAll(entries))
@@ -71,7 +70,7 @@ func (r *removal) batch(ctx context.Context, entries []*entry) (gone, left []*en
 	return gone, left
 }
 
-// deleteAll is one try to delete entries in one request.
+// deleteAll returns a request that deletes all entries.
 func (l *Locker) deleteAll(entries []*entry) func(context.Context) ([]bool, error) {
 	keys := make([]string, len(entries))
 	for i, e := range entries {

@@ -12,19 +12,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// atOnce is the number of requests that are under way at once.
+// atOnce is the number of parallel requests.
 const atOnce = 16
 
-// each calls f for every item and its index, up to atOnce at a time, and waits for all.
+// each calls f for every item and its index, up to atOnce at a time, and waits for all calls.
 func each[T any](items []T, f func(int, T)) {
 	parallel.Each(atOnce, len(items), func(i int) { f(i, items[i]) })
 }
 
-// nothing is the value of requests that have none.
+// nothing is the result type of requests that have none.
 type nothing = struct{}
 
-// list is one page of a listing. An empty folder in the place of lock.exclusive, in which
-// no key shows it, is the first of its objects.
+// list returns one page of a listing. It adds an empty folder in place of lock.exclusive, which no
+// key shows, as the first object.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
 	if err == nil {
@@ -38,8 +38,8 @@ func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, e
 	return page, err
 }
 
-// exists returns an error unless there is a place for the locks. It sends a request only before the
-// first put, and only if that might create the place.
+// exists returns an error if the repository doesn't exist. It sends a request only before the first
+// put, and only if a put might create the repository.
 func (l *Locker) exists(ctx context.Context) error {
 	if !l.store.Properties().PutCreates || l.reached.Load() {
 		return nil
@@ -48,15 +48,15 @@ func (l *Locker) exists(ctx context.Context) error {
 	return err
 }
 
-// find is the listing of one key: its object, or none.
+// find returns the object of a key from a listing, or nil.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
 	page, err := repeat(ctx, l, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })
 	seen, _ := inPage(page, key)
 	return seen, err
 }
 
-// listed returns the page that shows a key if any does, in one try. It is one request, unless a page
-// is empty and says that there are more.
+// listed returns the page of a listing that shows the key, if any does. It sends each request once.
+// It is one request, unless a page is empty and isn't the last.
 func (l *Locker) listed(ctx context.Context, key string) (store.Page, error) {
 	for cursor := ""; ; {
 		page, err := l.store.List(ctx, key, cursor)
@@ -77,7 +77,7 @@ func (l *Locker) get(ctx context.Context, key string) (content, error) {
 	return repeat(ctx, l, "get "+key, l.fetch(key))
 }
 
-// fetch is get in one try.
+// fetch returns a get for repeat and once.
 func (l *Locker) fetch(key string) func(context.Context) (content, error) {
 	return func(ctx context.Context) (content, error) {
 		raw, object, err := l.store.Get(ctx, key, maxBody)
@@ -89,19 +89,19 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 	return repeat(ctx, l, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
-// delete is one try to delete a key.
+// delete returns a delete for repeat and once.
 func (l *Locker) delete(key string) func(context.Context) (nothing, error) {
 	return func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) }
 }
 
-// remove deletes a key, or, if that isn't allowed, puts an empty body in its
-// place, which says "released". If neither is allowed the error names both.
+// remove deletes a key. If that isn't allowed it puts an empty body, which means "released". If
+// neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
 	return l.removeIf(ctx, key, l.times.Timeout, func(_ context.Context, send func(etag string) error) error { return send("") })
 }
 
-// removeIf is remove by requests, each of which has so much time and is sent by condition, if at
-// all, with this If-Match.
+// removeIf is remove, with a condition and a timeout of each request. condition gets the function
+// that sends the request, which it can skip, or call with an ETag for If-Match.
 func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, condition func(context.Context, func(etag string) error) error) error {
 	request := func(what string, send func(ctx context.Context, key, etag string) error) error {
 		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
@@ -119,8 +119,8 @@ func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, c
 	return nil
 }
 
-// deleteSeen deletes a key if it has this ETag, and emptySeen empties it. An empty ETag stands for
-// any.
+// deleteSeen deletes a key, and emptySeen empties it, if its object has this ETag. An empty ETag
+// matches any object.
 func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
 	if etag != "" {
 		return store.DeleteIfMatch(ctx, l.store, key, etag)

@@ -19,27 +19,28 @@ const (
 	lastResumePause  = 5 * time.Second
 )
 
-// Resume takes a lock that was lost for want of a refresh, and that no other client has passed
-// since: after an outage of the store, or a suspend of the machine. Once it returns nil the Lock is
-// held again, under a new id and key, and Context returns a new context; Release, also a deferred
-// one, releases it. The context that ended with the loss stays ended, and the work under it must
-// not go on. Work that goes on takes the new one.
+// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of
+// the store or a suspend of the machine. No other client must have passed it since. When Resume
+// returns nil, the Lock is held again, under a new id and key, and Context returns a new context.
+// Release, also a deferred one, releases it. The context that ended with the loss stays ended. Work
+// under that context must stop; work that continues uses the new one.
 //
 // Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
-// the parent of the lost one: the acquire's context, or Parent. The end of that ends Resume, too. A
-// try costs what an acquire costs, and three more requests, or four in a listing of several pages.
+// the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
+// ends, too. A try costs an acquire and three more requests, or four if a listing has several
+// pages.
 //
-// A *LostError with Definite set means that the lock cannot be resumed. ErrReleased means that
-// it was released. After any other error the lock is as it was, and Resume can be called again. It
+// A *LostError with Definite set means that the lock can't be resumed. ErrReleased means that it
+// was released. After any other error the lock is as it was, and Resume can be called again. Resume
 // returns an error at once for a lock that is held, or that another call is resuming.
 //
-// Other clients of the wire format do not remove an expired lock that they pass. A lock that
-// such clients use too must not be resumed.
+// Other clients of the wire format don't remove an expired lock that they pass. So a lock that such
+// clients use too must not be resumed.
 func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
-// Again implements lease.Owner: it returns the term after a lost one.
+// Again implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Again(ctx context.Context) (lease.Owner, error) {
-	// All objects of this resume's tries are ours, however many are left.
+	// The objects of all tries of this resume are ours, including those that couldn't be deleted.
 	all := k.t.ownTries
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
@@ -62,8 +63,8 @@ func (k *term) Again(ctx context.Context) (lease.Owner, error) {
 }
 
 // resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
-// delete of the old one can still be on its way. The old flag must still be stored, since every
-// client that passes a flag deletes it first, and nothing must conflict with the new one.
+// delete of the old flag can still be applied. The old flag must still be stored, because every
+// client that passes a flag deletes it first. And no lock may conflict with the new flag.
 func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	l := k.l
 	t, err := l.newTry(k.t.mode, k.t.operation, *all)
@@ -75,7 +76,7 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
 	t.place, t.fence = firstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
-		// Unless all is over, lock.exclusive stays: the next try needs it.
+		// lock.exclusive stays for the next try, unless there is none.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
 			t.exclusive.maybe = false
 		}
@@ -89,7 +90,7 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 			return giveUp(err)
 		}
 	}
-	// If the old flag can't be deleted it is stale, and others can remove it.
+	// An old flag that can't be deleted is stale, and others can remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
@@ -102,9 +103,9 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 	return l.hold(t), nil
 }
 
-// unpassed returns nil if the old flag is still stored, and was written so early that it was not
-// reaped before, by the store's clock and by ours: a refresh that is applied late, after another
-// client has passed, puts it back.
+// unpassed returns nil if the old flag is still stored, and was written before others could have
+// reaped it, by the store's clock and by ours. A refresh that is applied after another client has
+// passed puts the flag back, and is written later.
 func (k *term) unpassed(ctx context.Context, t *try) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
@@ -122,17 +123,17 @@ func (k *term) unpassed(ctx context.Context, t *try) error {
 		return fmt.Errorf("%s: not listed after it was written", t.flag.key)
 	}
 	if old.ModTime.IsZero() || fresh.ModTime.IsZero() {
-		return k.broken(k.t.flag.key, "it expired, and the store doesn't tell when it was written")
+		return k.broken(k.t.flag.key, "it expired, and the store doesn't report when it was written")
 	}
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
-		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own to tell when it was refreshed")
+		return k.broken(k.t.flag.key, "it expired, and without a clock of the store's own it is unknown when it was refreshed")
 	}
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
 		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh put it back")
 	}
-	// The new flag was stamped before it was seen. (Its put can have been answered before: an
-	// earlier send of it can have been applied since.) The store rounds both mod times down:
-	// the margin allows for that.
+	// The new flag was stamped before it was seen, perhaps after its put was answered, because an
+	// earlier send can have been applied since. The store truncates both mod times, and the margin
+	// allows for that.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
@@ -140,11 +141,11 @@ func (k *term) unpassed(ctx context.Context, t *try) error {
 	return nil
 }
 
-// sent is when the last refresh was sent that was answered in time.
+// sent returns when the last refresh was sent that was answered in time.
 func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
-// reclaim puts the new id of an exclusive lock into lock.exclusive, which must still be ours: the
-// break-lock of another client deletes nothing else.
+// reclaim writes the new id into lock.exclusive, which must still be ours. The break-lock of other
+// clients deletes only lock.exclusive.
 func (k *term) reclaim(ctx context.Context, t *try) error {
 	if t.mode == Shared {
 		return nil
@@ -161,7 +162,7 @@ func (k *term) reclaim(ctx context.Context, t *try) error {
 }
 
 // lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own
-// flag: the acquirer that has deleted it can be let in any moment.
+// flag, because an acquirer that has deleted it can enter at any moment.
 func (k *term) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := memory{}
@@ -176,7 +177,7 @@ func (k *term) lookAgain(ctx context.Context, t *try) error {
 		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
 		if len(f.live) > 0 && next.step == giveUp {
-			lost := k.broken(k.t.flag.key, "it expired, and another is in its place")
+			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
@@ -202,8 +203,8 @@ func (k *term) lookAgain(ctx context.Context, t *try) error {
 	}
 }
 
-// stillListed returns errUnlisted if our own flag isn't stored. A look that has found others in our
-// way, or a shared one, can end before the page that shows it.
+// stillListed returns errUnlisted if our own flag isn't stored. A look that has found conflicts can
+// end before the page of the flag, and so can the look of a shared lock.
 func (l *Locker) stillListed(ctx context.Context, t *try) error {
 	if t.flag.listed {
 		return nil

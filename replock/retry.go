@@ -11,13 +11,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// repeat sends a request until it is answered, or refused for good, or the budget is used up.
-// The request must be one that can be applied twice.
+// repeat sends a request until it is answered, refused for good, or the budget is used up. The
+// request must be one that can be applied twice.
 func repeat[T any](ctx context.Context, l *Locker, what string, send func(context.Context) (T, error)) (T, error) {
 	return repeatEach(ctx, l, l.times.Timeout, what, send)
 }
 
-// repeatEach is repeat with a timeout of each send. The budget grows by as much as the timeout.
+// repeatEach is repeat with another timeout of each send. A longer timeout extends the budget by
+// the difference.
 func repeatEach[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	p := retry.Policy{
 		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
@@ -27,8 +28,8 @@ func repeatEach[T any](ctx context.Context, l *Locker, timeout time.Duration, wh
 	return retry.Do(ctx, p, func(timeout time.Duration) (T, error) { return once(ctx, timeout, what, send) })
 }
 
-// once sends a request, and gives it up after timeout and retry.LastWords. After the end of ctx
-// it sends nothing.
+// once sends a request, and gives up after timeout and retry.LastWords. After ctx has ended it
+// sends nothing.
 func once[T any](ctx context.Context, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	v, _, err := retry.Once(ctx, timeout, send)
 	unanswered := func(why error) error {

@@ -12,19 +12,18 @@ import (
 )
 
 const (
-	// maxReported is how many conflicts are read in order to name their holders.
+	// maxReported is the number of conflicts that are read first. The error names their holders.
 	maxReported = 16
-	// readBatch is how many of the other bodies are read before they are judged. It doubles
-	// with each batch, up to maxReadBatch: the more are stale, the more will be.
+	// readBatch is the number of other bodies that are read before they are judged. It doubles with
+	// each batch, up to maxReadBatch, because after many stale locks more are likely.
 	readBatch    = 4 * atOnce
 	maxReadBatch = 16 * readBatch
-	// manyAtOnce is the number of requests that are under way at once if there are more
-	// bodies than readBatch.
+	// manyAtOnce is the number of parallel requests if more than readBatch bodies are to be read.
 	manyAtOnce = 4 * atOnce
 )
 
-// judgeAll reads and judges the entries of one page, and adds them to f. If a young one is live,
-// as most are, it does not read the others.
+// judgeAll reads and judges the entries of one page, and adds them to f. It reads the young ones
+// first. If one of them is live, as usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
@@ -62,9 +61,9 @@ func (l *Locker) judgeAll(ctx context.Context, t *try, f *findings, others []*en
 	return nil
 }
 
-// errVanished: an object was listed, and was missing or empty when its body was read. Most
-// likely it was deleted meanwhile, which another look shows.
-var errVanished = errors.New("it was listed, and can't be read any more")
+// errVanished is the error of an entry that was listed, and was missing or empty when its body was
+// read. It was probably deleted meanwhile, and another look shows that.
+var errVanished = errors.New("it is listed, and a read doesn't find it")
 
 // sort judges one entry that was read, and adds it to f.
 func (l *Locker) sort(t *try, f *findings, e *entry) error {
@@ -74,21 +73,21 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 		f.vanished = append(f.vanished, e)
 		return nil
 	case errors.Is(e.err, errUnread):
-		// A store that is unfit, or set up wrongly, would be "held" for ever.
+		// If the store or its configuration is unfit, the lock would look held for ever.
 		if !f.young(e) || errors.Is(e.err, store.ErrConfig) {
 			e.forget()
 			return unsure(fault.While(fmt.Sprintf("reading the lock %q", e.Key), e.err))
 		}
-		// Too young to be stale, unless its ttl is shorter than the default.
+		// It is too young to be stale, unless its ttl is shorter than the default.
 		e.presumeLive(e.err)
 		f.live = append(f.live, e)
 		return nil
 	case t.wrote(e):
 		if e.kind == kindExclusive && e.lease.ID == t.id {
-			t.claimed(e.ETag) // a put of ours that got no answer was applied
+			t.claimed(e.ETag) // a put of ours whose answer was lost
 			t.exclusive.listed = true
 		} else if e.kind == kindExclusive {
-			f.exclusive = e // of an earlier try: to be claimed again
+			f.exclusive = e // written by an earlier try: it must be claimed again
 		}
 		return nil
 	}
@@ -104,25 +103,26 @@ func (l *Locker) sort(t *try, f *findings, e *entry) error {
 	return nil
 }
 
-// isBefore reports whether an entry is behind this try in the queue. It holds nothing, and
-// looks again before it does.
+// isBefore reports whether an entry is the ticket of a waiter behind this try, which so comes
+// before it. A ticket grants nothing: its owner looks again before it holds a lock.
 func (t *try) isBefore(e *entry) bool {
 	return e.isTicket() && place(e.Key) > t.place && e.verdict != Stale
 }
 
-// forget makes the next look read the entry again.
+// forget makes the next look read the body again.
 func (e *entry) forget() { e.read, e.carried = false, false }
 
-// presumeLive takes an entry for live whose body could not be read.
+// presumeLive makes an entry live because its body couldn't be read.
 func (e *entry) presumeLive(why error) {
 	e.forget()
 	e.verdict, e.why = Live, why.Error()
 }
 
-// errUnread is the class of a failure to fetch a body, as opposed to one that cannot be understood.
-var errUnread = errors.New("a body couldn't be read")
+// errUnread is the class of errors of a body that couldn't be fetched. A body that was fetched and
+// can't be parsed has another error.
+var errUnread = errors.New("the body couldn't be read")
 
-// countUnread returns how many entries were not read yet.
+// countUnread returns the number of entries that were not read yet.
 func countUnread(entries []*entry) (n int) {
 	for _, e := range entries {
 		if !e.read {
@@ -132,8 +132,8 @@ func countUnread(entries []*entry) (n int) {
 	return n
 }
 
-// readAll reads the bodies that were not read yet. A poll reads only those of which nothing is
-// known. Once the store fails, the others have failed, too, without a request.
+// readAll reads the bodies that were not read yet. A poll skips those of which an earlier version
+// is known. Once the store has failed, the remaining bodies get the same error without a request.
 func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *progress) {
 	var unread []*entry
 	for _, e := range entries {
@@ -160,7 +160,7 @@ func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *p
 	})
 }
 
-// read reads a body. One that can't be fetched is read again by the next look.
+// read reads a body. If the body can't be fetched, the next look reads it again.
 func (l *Locker) read(ctx context.Context, e *entry) {
 	e.read = true
 	c, err := l.get(ctx, e.Key)

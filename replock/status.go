@@ -10,10 +10,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Status returns all locks in the repository, exclusive ones first, without released ones. It
-// costs one list per page, and one get per lock. It never writes, so it knows the store's time
-// only if listings have it: see Info.StoreClock. An error means that the locks could not be
-// listed; a lock that cannot be read is an Info with the verdict Unreadable.
+// Status returns all locks in the repository but released ones, exclusive ones first. It costs one
+// list per page, and one get per lock. It never writes, so it knows the store's time only if
+// listings have it: see Info.StoreClock. An error means that the locks couldn't be listed. A lock
+// that can't be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// surveyed returns the locks that a survey found, each as of when it was listed.
+// surveyed returns the locks of a survey. Each is judged as of the time when it was listed.
 func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 	var infos []Info
 	for _, e := range entries {
@@ -37,7 +37,7 @@ func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 		}
 		i := l.info(e, st, e.shown)
 		if !i.StoreClock && i.Verdict == Live && i.Left < -margin {
-			i.Verdict, i.Why = Doubtful, "this machine's clock says that it has expired, and the store doesn't tell its time"
+			i.Verdict, i.Why = Doubtful, "this machine's clock says that it has expired, and the store doesn't report its time"
 		}
 		infos = append(infos, i)
 	}
@@ -80,44 +80,44 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 	}
 }
 
-// BreakOptions selects the locks that Break removes: all of them, if none is set.
+// BreakOptions selects the locks that Break removes. The zero value selects all.
 type BreakOptions struct {
-	// Stale selects those that are certainly stale.
+	// Stale selects the locks that are certainly stale.
 	Stale bool
-	// Doubtful makes Stale include Doubtful locks that have expired by one clock. Only watching
-	// them for their whole ttl would settle it, so a person must decide.
+	// Doubtful makes Stale include Doubtful locks that have expired by one clock. To be certain,
+	// one would have to watch them for their whole ttl, so a person must decide.
 	Doubtful bool
-	// Dead selects those whose holder was a process of this machine and boot that is certainly
-	// gone: see Info.ProcessGone. A command that it ran might live on, unless repolock's guard
-	// ended it.
+	// Dead selects the locks whose holder was a process of this machine and boot that no longer
+	// exists: see Info.ProcessGone. A command that the process ran might live on, unless repolock's
+	// guard ended it.
 	Dead bool
-	// ID selects the lock of this id.
+	// ID selects the lock with this id.
 	ID string
-	// Shown selects these locks, which an earlier Break has returned, so that only what was
-	// shown is broken: lock.exclusive can be another holder's by now.
+	// Shown selects locks that an earlier Break has returned, so that a lock that wasn't shown is
+	// not broken: lock.exclusive can be another holder's by now.
 	Shown []Broken
-	// DryRun makes Break remove nothing, and return what it would remove.
+	// DryRun makes Break return the locks that it would remove, and remove none.
 	DryRun bool
 }
 
-// selects reports whether a lock is one of those.
+// selects reports whether the options other than Shown select a lock.
 func (o BreakOptions) selects(i Info) bool {
 	stale := i.Verdict == Stale || i.Verdict == Released || o.Doubtful && i.Verdict == Doubtful && i.Left < 0
 	return (!o.Stale || stale) && (!o.Dead || i.ProcessGone) && (o.ID == "" || i.ID == o.ID)
 }
 
-// Broken is a lock that Break removed, or failed to remove: then Err is set.
+// Broken is a lock that Break removed. If Err is set, Break failed to remove it.
 type Broken struct {
 	Info
 	Err error
 }
 
-// Break removes locks in an emergency, whatever their age and holder. A holder stops at its next
-// look at the latest, and until then runs on. Break costs a Status and one delete per object,
-// and with Stale one more list per object.
+// Break removes locks in an emergency, whatever their age and holder. A holder runs on until its
+// next look, and stops then. Break costs a Status and one delete per object, and with Stale one
+// more list per object.
 //
-// It returns every lock that it removed or tried to remove. The error joins the failures, each
-// of which names its key. No lock to break is no error.
+// It returns every lock that it removed or tried to remove. The error joins the failures, each of
+// which names its key. If no lock is selected, Break returns no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -162,8 +162,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	return broken, fault.Join(errs...)
 }
 
-// breakLock removes the objects of a lock. If it must be stale, an object that was written or
-// deleted since it was listed is not broken.
+// breakLock removes the objects of a lock. With stale set it spares an object that was written or
+// deleted since it was listed.
 func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []*entry) {
 	b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
 		again, err := false, error(nil)
@@ -183,9 +183,9 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 	})
 }
 
-// refreshed reports whether an object was written or deleted since it was listed. Break might
-// have been stopped since then, or its store slow, and the holder of a stale lock can come back
-// from a pause that its clocks do not count.
+// refreshed reports whether an object was written or deleted since it was listed. Break might have
+// been stopped since then, or the store slow. Meanwhile the holder of a stale lock can have come
+// back from a pause that its clocks don't count.
 func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bool, error) {
 	now, err := l.find(ctx, key)
 	if err != nil || now == nil {
@@ -196,8 +196,8 @@ func (l *Locker) refreshed(ctx context.Context, key string, listed []*entry) (bo
 	}), nil
 }
 
-// probeTime learns the store's time from an object that it puts and deletes: an empty flag,
-// which counts as released, and which others remove if this process cannot.
+// probeTime learns the store's time from an object that it puts and deletes. The object is an empty
+// flag, which counts as released. Other clients remove it if this process can't.
 func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 	for try := 1; ; try++ {
 		id, err := l.newID()
@@ -209,7 +209,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		}
 		o, err := l.find(ctx, key)
-		answered := l.opts.Clock.Elapsed() // not when the put was: an earlier send of it might have been applied since
+		answered := l.opts.Clock.Elapsed() // not the time of the put, because an earlier send might have been applied since
 		if rerr := l.remove(ctx, key); err == nil {
 			err = rerr
 		}
@@ -218,7 +218,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return storeTime{o.ModTime, answered}, nil
-		case try == maxTries: // another client swept it, each time?
+		case try == maxTries: // perhaps another client swept it each time
 			return storeTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
 		}
 	}

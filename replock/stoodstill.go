@@ -10,14 +10,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// errStoodStill is errLate by the store's clock alone.
-var errStoodStill = fault.New(errLate, "this machine stood still while it took the lock, or the store's clock went ahead")
+// errStoodStill is errLate for a pause that only the store's clock shows.
+var errStoodStill = fault.New(errLate, "this machine stood still while it acquired the lock, or the store's clock was set ahead")
 
-// slept returns errStoodStill if the store's clock has advanced further since our flag was put,
-// or between two looks of a try, than ours can have: this machine stood still, its own clocks
-// did not count it, and its flag can be stale for others by now. A server's Date can be that of
-// a proxy with another clock than the mod times, so the answer to the put is compared, if it has a
-// time.
+// slept returns errStoodStill if the store's clock has advanced by more than ours since our flag
+// was put, or between two looks of a try. Then this machine stood still, its own clocks didn't
+// count that, and others can have seen its flag as stale. A server's Date can come from a proxy
+// whose clock differs from the mod times. So the first page is compared with the answer to the put,
+// if that has a time.
 func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
@@ -35,9 +35,9 @@ func (l *Locker) slept(t *try, page store.Page, sent, answered time.Duration) er
 	return nil
 }
 
-// stoodStill refreshes the lock at once if this machine stood still: then the lock can be stale for
-// others. Either the store's clock has advanced further between two pages than our clocks have, or these
-// have parted since the lock was last seen.
+// stoodStill refreshes the lock at once if this machine stood still, because then others can have
+// seen the lock as stale. Two things show that: the store's clock has advanced by more than ours
+// between two pages, or our clocks have parted since the lock was last seen.
 func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
@@ -51,13 +51,13 @@ func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	var ended time.Time
 	if told {
 		ended = last.now.Add(last.leased - last.asked + k.l.opts.TTL)
-		// A refresh since then, that was applied in time.
+		// A refresh since the last page was applied in time.
 		if next := written.Add(k.l.opts.TTL); written.Before(ended.Add(-margin)) && next.After(ended) {
 			ended = next
 		}
 	}
 	if lost := k.overdue(now.now, ended); lost != nil {
-		lost.Definite = written.After(ended) // or else it can be resumed, if nobody has passed
+		lost.Definite = written.After(ended) // otherwise it can be resumed if no holder has passed
 		return lost
 	}
 	err := k.reassure(ctx, ended)
@@ -67,9 +67,10 @@ func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	return err
 }
 
-// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
-// Another holder can have come, and deleted our flag just before a refresh puts it back, and gone again:
-// nothing would show it. A refresh with an If-Match puts nothing back.
+// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is
+// relied on. Otherwise another holder can have deleted our flag just before a refresh puts it back,
+// and have released its lock since, and no later look would show that. A refresh with If-Match puts
+// nothing back.
 func (k *term) overdue(now, ended time.Time) *LostError {
 	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-margin)) || k.l.conditions.match.holds() {
 		return nil
@@ -77,11 +78,11 @@ func (k *term) overdue(now, ended time.Time) *LostError {
 	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
 }
 
-// reassure returns nil if the lock is held although this machine might have stood still. It
-// renews the lease, since another acquirer can pass a lock that is only looked at the moment
-// after. And it looks for others as an acquirer does, since one that has passed might have
-// deleted our flag just before the refresh put it back. Without the refresh the lease ends at ended on
-// the store's clock, or at a time that isn't known.
+// reassure returns nil if the lock is held although this machine might have stood still. It renews
+// the lease first, because another acquirer could pass a lock just after it was looked at. Then it
+// looks for others as an acquirer does, because one that has passed might have deleted our flag
+// just before the refresh put it back. ended is when the lease ends on the store's clock without
+// the refresh, or zero if that is unknown.
 func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.Renew(ctx); err != nil {
@@ -92,7 +93,7 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownTries: k.t.ownTries,
 		flag: flag, exclusive: exclusive, trips: k.t.trips, deadline: k.end(),
 	}
-	switch err := k.lookAgain(ctx, t); { // our flag is live: a later acquirer withdraws
+	switch err := k.lookAgain(ctx, t); { // our flag is live, so a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
 		return k.broken(flag.key, "this machine stood still, and another client deleted the lock")
 	case err != nil:
@@ -101,7 +102,8 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if lost := k.overdue(t.first.now, ended); lost != nil {
 		return lost
 	}
-	// An acquirer can have come and gone behind the page that showed our flag.
+	// Another acquirer can have entered and left while a look had yet to reach the page of our
+	// flag.
 	if err := k.confirm(ctx, &flag); err != nil {
 		return err
 	}

@@ -9,15 +9,16 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxSwept bounds how many emptied flags an acquire removes one by one, and maxSweeps the number
-// of requests in which it removes many at once.
+// maxSwept is the number of emptied flags that an acquire removes one by one, and maxSweeps the
+// number of requests in which it removes many at once.
 const (
 	maxSwept  = 16 * atOnce
 	maxSweeps = 16
 )
 
-// sweep deletes flags that were emptied by clients that must not delete: they make the listings
-// longer. No lock depends on it, so it stops at the first failure, and soon.
+// sweep deletes flags that were emptied by clients that aren't allowed to delete. Such flags make
+// listings longer, and no lock depends on them. So sweep ends at the first failure, and after
+// hastyTime.
 func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
@@ -40,8 +41,8 @@ func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	})
 }
 
-// sweepMany deletes flags in few requests, if the store can, and returns those that are left.
-// done reports that no more are to be deleted.
+// sweepMany deletes flags in few requests, if the store can. It returns the flags that are left.
+// done means that they are to be left.
 func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entry, done bool) {
 	for range maxSweeps {
 		if len(released) <= atOnce {

@@ -10,28 +10,28 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 )
 
-// term is the time from an acquire, or a resume, of a Lock to its loss or its release: a lease.Owner. It has
-// the objects under one id. What was lost stays lost: a resume begins another term.
+// term is a lock from its acquire, or from a resume, until its loss or its release. It implements
+// lease.Owner. It has the objects under one id. A resume begins another term.
 type term struct {
-	renewer              // of its objects, which change with each refresh
-	shown   atomic.Int64 // try.shown, of the last look that was answered
+	renewer              // its objects change with each refresh
+	shown   atomic.Int64 // try.shown of the last look that was answered
 	others  sightings
 }
 
-// hold starts refreshing a lock that was just acquired or resumed.
+// hold begins to refresh a lock that was just acquired or resumed.
 func (l *Locker) hold(t *try) *term {
 	k := &term{others: newSightings(t)}
 	k.begin(l, t)
 	k.Term = lease.New(lease.Terms{
 		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Early: l.earlier,
 		Attempt: k.refresh, Watch: k.watch, Failed: k.failed, Extended: func() { k.tell(EventRefreshed, nil) },
-		Loss: k.loss, Lost: func(err error) { k.tell(EventLost, err) }, // a Flush after the context has ended waits for it
+		Loss: k.loss, Lost: func(err error) { k.tell(EventLost, err) }, // a Flush after the context's end waits for this event
 	})
 	k.Begin()
 	return k
 }
 
-// loss returns the *LostError for which the refreshes have ended.
+// loss returns the *LostError of a lock whose refreshes have ended.
 func (k *term) loss(expired bool, err error) lease.Loss {
 	if lost, ok := errors.AsType[*LostError](err); ok && !expired {
 		return lossOf(lost)
@@ -45,7 +45,7 @@ func (k *term) loss(expired bool, err error) lease.Loss {
 
 func lossOf(lost *LostError) lease.Loss { return lease.Loss{Err: lost, Definite: lost.Definite} }
 
-// failed reports failures of the refresher as events.
+// failed reports a failure of the refresher as events.
 func (k *term) failed(n int, gaveUp bool, err error) {
 	e := k.event(EventRefreshFailed, err)
 	e.Failures = n
@@ -73,7 +73,7 @@ func (k *term) About() lease.About {
 // Resumed implements lease.Owner.
 func (k *term) Resumed() { k.tell(EventResumed, nil) }
 
-// Check is Lock.Check.
+// Check implements Lock.Check.
 func (k *term) Check(ctx context.Context) error {
 	err := k.look(ctx)
 	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, transient) == nil {
@@ -83,12 +83,12 @@ func (k *term) Check(ctx context.Context) error {
 		k.Fail(err)
 	}
 	if errors.Is(err, errAgain) {
-		err = nil // our objects are there, and those beside them have come since
+		err = nil // our objects are stored, and the conflicting ones have just come
 	}
 	return k.usable(k.State(err))
 }
 
-// usable returns an error if the lock is held, but its context has ended with its parent.
+// usable returns an error if the lock is held, but the parent of its context has ended.
 func (k *term) usable(err error) error {
 	if err == nil && k.Context().Err() != nil {
 		return fmt.Errorf("the context that the %s lock was acquired with, or its Parent, has ended: %w", k.t.mode, whyEnded(k.Context()))

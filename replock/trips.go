@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// trips are the quickest answers of the store to the requests of an acquire. A single slow one
-// says nothing.
+// trips are the durations of the fastest requests of an acquire. A single slow request shows
+// nothing.
 type trips struct{ put, list trip }
 
-// trip is a duration, or 0 if none is known.
+// trip is a duration, or 0 if it is unknown.
 type trip struct{ quickest atomic.Int64 }
 
 func (t *trip) note(d time.Duration) {
@@ -24,19 +24,19 @@ func (t *trip) note(d time.Duration) {
 
 func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 
-// slowest returns the longer of both.
+// slowest returns the longer of the two.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
 
-// attempts is how many refreshes must fit between the first one and the deadline.
+// attempts is the number of refreshes that must fit between the first one and the deadline.
 const attempts = 3
 
-// holdable returns ErrSlow if the store is so slow that a refresh cannot be tried three times
-// before the deadline, and errLate if only this try took too long for that: a lock must be
-// holdable when it is acquired.
+// holdable returns ErrSlow if the store is so slow that three refreshes don't fit before the
+// deadline. It returns errLate if only this try took too long for that. A lock that is acquired
+// must be holdable.
 func (l *Locker) holdable(t *try) error {
 	refresh := t.trips.put.get()
 	if !l.conditions.matchKept {
-		refresh += t.trips.list.get() // the look before the put
+		refresh += t.trips.list.get() // a look precedes the put
 	}
 	window := l.times.Deadline - l.times.Interval
 	if attempts*refresh <= window {
@@ -47,6 +47,6 @@ func (l *Locker) holdable(t *try) error {
 	}
 	longer := time.Duration(float64(l.opts.TTL) * float64(attempts*refresh) / float64(window))
 	longer = longer.Truncate(time.Second) + time.Second
-	return fmt.Errorf("%w: a refresh takes %v here, and of a lock with a ttl of %v it must fit %d times into %v; a ttl of %v would do",
+	return fmt.Errorf("%w: a refresh takes %v, and with a ttl of %v, %d of them must fit into %v; use a ttl of %v",
 		ErrSlow, refresh.Round(time.Millisecond), l.opts.TTL, attempts, window.Round(time.Millisecond), longer)
 }

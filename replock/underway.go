@@ -9,16 +9,16 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// underway counts the puts of a try that the store has not answered. A put must not come after
-// the deletes of the withdrawal, so the withdrawal waits for them.
+// underway counts the puts of a try that aren't answered yet. A put must not come after the deletes
+// of the withdrawal, so the withdrawal waits for them.
 type underway struct {
 	mu     sync.Mutex
 	n      int
 	closed bool
-	idle   chan struct{} // closed when the last put has ended; nil before close
+	idle   chan struct{} // closed when the last put has ended; nil until close is called
 }
 
-// begin reports whether a put can be sent: not after close.
+// begin reports whether a put can be sent. After close it can't.
 func (u *underway) begin() bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -36,8 +36,8 @@ func (u *underway) end() {
 	}
 }
 
-// close stops further puts from being sent, and waits until those that were sent have ended, for
-// most at most.
+// close prevents further puts, and waits at most the given time until the puts that were sent have
+// ended.
 func (u *underway) close(c clock.Clock, most time.Duration) {
 	u.mu.Lock()
 	if !u.closed {
@@ -53,8 +53,8 @@ func (u *underway) close(c clock.Clock, most time.Duration) {
 	}
 }
 
-// send returns one put of the try, for repeat and once. The put goes on when ctx ends, until its
-// timeout: a request that is dropped can be applied all the same, at an unknown time.
+// send returns one put of the try, for repeat and once. When ctx ends the put continues until its
+// timeout. A request that is cancelled can be applied all the same, at an unknown time.
 func (l *Locker) send(t *try, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {

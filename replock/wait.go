@@ -9,40 +9,40 @@ import (
 	"time"
 )
 
-// AcquireOption changes how one lock is acquired.
+// AcquireOption is an option of one acquire.
 type AcquireOption func(*queue)
 
-// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters
-// get the lock in the order in which they came, and before all later acquirers that they conflict
-// with; shared ones that come together hold it together. A waiter polls
-// each 1 to 10 s, with one list request.
+// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters acquire
+// the lock in the order in which they came, and before all later acquirers that they conflict with.
+// Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list
+// request.
 //
-// When d is over a *HeldError is returned. A store that fails meanwhile is polled on, for up to
-// the ttl. If the acquire's context ends first while locks are in the way, the error is both a
-// *HeldError and the context's error. The acquire refuses a negative d: for a wait without an end
+// After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to
+// poll for up to the ttl. If the acquire's context ends first while locks conflict, the error
+// matches both ErrHeld and the context's error. A negative d is refused: for a wait without an end
 // there is Forever.
 func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = d } }
 
 // Forever makes Wait wait without an end.
 const Forever time.Duration = math.MaxInt64
 
-// A poll comes 1 to 2 s after the one before, and less often, up to each 10 s, the
-// longer nothing changes.
+// The first poll comes after 1 to 2 s. The longer nothing changes, the longer are the pauses, up to
+// 5 to 10 s.
 const (
 	firstPoll = time.Second
-	lastPoll  = 5 * time.Second // to 10 s
+	lastPoll  = 5 * time.Second // lastPoll  = 5 * time.Second
 )
 
-// maxWatch is how long an acquirer watches a lock in doubt if it does not wait, or not for as
-// long: enough for a lock of the default ttl.
+// maxWatch is how long an acquirer watches a doubtful lock if it doesn't wait, or waits for less:
+// enough for a lock of the default ttl.
 const maxWatch = 2 * time.Minute
 
-// queue is where an acquirer waits for the locks in its way: docs/protocol.md, Wait.
+// queue is one acquire, which waits if locks conflict: docs/protocol.md, Wait.
 //
-// An acquirer leaves a ticket there, a flag in the state "waiting". Later acquirers that it
-// conflicts with yield to it. When its turn seems to have come, the acquirer starts a try under
-// another key. On the ticket's own key the lock cannot be held: a put of the ticket that seemed lost
-// can be applied at any time, and would mark a held lock as waiting.
+// A waiting acquirer leaves a ticket, a flag in the state "waiting". Later acquirers that conflict
+// with it yield to it. When its turn seems to have come, the acquirer starts a try under another
+// key. The lock can't be held under the ticket's own key: a put of the ticket that seemed lost can
+// be applied at any time, and would mark a held lock as waiting.
 type queue struct {
 	l         *Locker
 	mode      Mode
@@ -51,9 +51,9 @@ type queue struct {
 	memory    memory
 	own       ownTries
 	maxWait   time.Duration
-	fence     bool // wanted with an exclusive lock
+	fence     bool // whether an exclusive lock needs a fencing number
 	began     time.Duration
-	ticket    *try // nil before it waits
+	ticket    *try // nil until it waits
 	waited    bool
 	again     again
 	trips     trips
@@ -68,7 +68,7 @@ func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts
 	return q
 }
 
-// check returns an error for an option that is out of its bounds.
+// check returns an error if an option is out of bounds.
 func (q *queue) check() error {
 	if q.maxWait < 0 {
 		return fmt.Errorf("wait %v: must not be negative; replock.Forever waits without an end", q.maxWait)
@@ -76,11 +76,11 @@ func (q *queue) check() error {
 	return nil
 }
 
-// waitedFor returns how long this acquirer has waited, left how long it goes on.
+// waitedFor returns how long this acquirer has waited, and left how much longer it waits.
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
 func (q *queue) left() time.Duration      { return q.maxWait - q.waitedFor() }
 
-// newTry starts a try that takes the ticket's place in the queue.
+// newTry starts a try at the ticket's place in the queue.
 func (q *queue) newTry() (*try, error) {
 	t, err := q.l.newTry(q.mode, q.operation, q.own)
 	if err != nil {
@@ -93,12 +93,13 @@ func (q *queue) newTry() (*try, error) {
 	return t, nil
 }
 
-// wait returns nil when the locks that a try found in its way seem to be gone. Its last look
-// decides nothing: the next try does.
+// wait returns nil when the conflicting locks of a try seem to be gone. Its last look grants
+// nothing: the next try must look itself.
 //
-// It also watches locks in doubt, even for an acquirer that does not wait, until they change and
-// are live, are deleted, or stay unchanged for their whole ttl and are stale. They count as held
-// if that would take longer than the acquirer waits, and than maxWatch.
+// wait also watches doubtful locks, even for an acquirer that doesn't wait. The watch ends when
+// they change and so are live, when they are deleted, or when they are stale because they didn't
+// change for their whole ttl. They count as held if that would take longer than the acquirer waits,
+// and longer than maxWatch.
 func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	var was findings
 	var before map[string]*entry
@@ -109,7 +110,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 		}
 		now := f.inTheWay()
 		if !maps.EqualFunc(now, before, func(e, was *entry) bool { return e.ETag == was.ETag && e.verdict == was.verdict }) {
-			q.tell(t, f) // at least one was refreshed
+			q.tell(t, f) // at least one of them was refreshed
 		}
 		if maps.EqualFunc(now, before, func(*entry, *entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
@@ -127,7 +128,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 		switch next := q.again.afterPoll(t, f, err, q.waits()); next.step {
 		case startAgain:
 			if err != nil {
-				at.flag.put = false // the ticket was broken: it is put again if need be
+				at.flag.put = false // the ticket was broken, and is put again if needed
 			}
 			return nil
 		case giveUp:
@@ -139,9 +140,9 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 	}
 }
 
-// ticketTry keeps the ticket live, and returns the try that the polls look for: the ticket, or the
-// last try if there is none. A shared acquirer has none while one of an older version is before it,
-// which would wait for it as for a lock.
+// ticketTry keeps the ticket live, and returns the try for which the polls look: the ticket, or the
+// last try if there is no ticket. A shared waiter has none while the ticket of an older version
+// comes before it, because that version would wait for the shared ticket as for a lock.
 func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error) {
 	if q.maxWait == 0 || q.mode == Shared && f.older() {
 		q.leave(ctx)
@@ -168,7 +169,7 @@ func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error)
 // refreshAt returns when the ticket must be refreshed.
 func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// decidesBy returns when a try that outlasts others must be over: in time before its lease ends, and before the
+// decidesBy returns when a try that outlasts others must end: before its lease ends, and before the
 // ticket must be refreshed.
 func (q *queue) decidesBy(t *try) time.Duration {
 	by := t.deadline - q.l.times.Timeout
@@ -178,9 +179,9 @@ func (q *queue) decidesBy(t *try) time.Duration {
 	return by
 }
 
-// untilPoll returns the time to the next poll, capped by the ticket's refresh, the end of the wait,
-// the end of each doubtful lock's ttl, and the time when all live ones are stale unless refreshed. A
-// waiter behind others polls half as often.
+// untilPoll returns the time until the next poll. The poll comes early if the ticket must be
+// refreshed, if the wait ends, when the ttl of a doubtful lock is over, and when all live locks
+// become stale unless they are refreshed. A waiter behind others polls half as often.
 func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
@@ -202,17 +203,17 @@ func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	return max(d, 10*time.Millisecond)
 }
 
-// refused reports whether watching alone cannot clear the way in time.
+// refused reports whether the conflicts can't be resolved in time by watching alone.
 func (q *queue) refused(f findings) bool {
 	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
 		return e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)
 	})
 }
 
-// waits reports whether the acquirer has waited, and goes on.
+// waits reports whether the acquirer has waited, and its wait isn't over.
 func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
-// tell reports the locks in the way as an event.
+// tell reports the conflicting locks as an event.
 func (q *queue) tell(t *try, f findings) {
 	e := t.event(EventWaiting)
 	e.Holders, e.Waited = q.l.infos(slices.Concat(f.live, f.doubtful), f), q.waitedFor()
@@ -226,8 +227,8 @@ func (q *queue) tell(t *try, f findings) {
 	q.l.tell(e)
 }
 
-// held reports the locks in the way as an event, and returns them as an error. why is the
-// reason for which the wait ended early, or nil.
+// held reports the conflicting locks as an event, and returns the error that names them. why is the
+// reason if the wait ended early, or nil.
 func (q *queue) held(t *try, f findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
@@ -240,7 +241,7 @@ func (q *queue) held(t *try, f findings, why error) error {
 	return err
 }
 
-// older reports whether the ticket of an older version is in the way.
+// older reports whether the ticket of an older version conflicts.
 func (f findings) older() bool {
 	return slices.ContainsFunc(f.live, func(e *entry) bool { return e.isTicket() && !e.lease.PassesTickets })
 }

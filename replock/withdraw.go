@@ -9,16 +9,16 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// hastyTime bounds a withdrawal after a failure of the store, or when the caller wants to go. What
-// it leaves expires.
+// hastyTime bounds a withdrawal after a failure of the store, or after a cancellation. Objects that
+// it leaves expire.
 const hastyTime = 3 * time.Second
 
-// withdraw removes all that a try has put, for the reason that ended it, even if its context has
-// ended. What cannot be removed expires with the ttl.
+// withdraw removes all objects of a try, even if its context has ended. reason is the error that
+// ended the try. Objects that can't be removed expire with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	t.underway.close(l.opts.Clock, hastyTime)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
-	left := t.flag.put || t.exclusive.put // otherwise nothing of ours is known to be stored
+	left := t.flag.put || t.exclusive.put // otherwise none is known to be stored
 	t.flag.put = false
 	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
 		e := t.event(EventReleaseFailed)
@@ -27,14 +27,14 @@ func (l *Locker) withdraw(ctx context.Context, t *try, reason error) {
 	}
 }
 
-// justNow and three round trips are the time for which a look at lock.exclusive is as good as a new
-// one. What replaces it in between is hit by the deletion.
+// justNow and three round trips are the time for which a look at lock.exclusive replaces a new
+// look. The deletion hits a lock.exclusive that another client puts within that time.
 const justNow = 200 * time.Millisecond
 
-// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag, so that
-// others see that it stands for an acquirer who can be about to withdraw. A hasty
-// one spends no more than hastyTime and two round trips on each, and tries the second only after
-// an answer to the first.
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this
+// order others see, as long as lock.exclusive is stored, that its acquirer might be about to
+// withdraw. A hasty takeDown spends at most hastyTime and two round trips on each object, and tries
+// the second only after an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *try, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
@@ -60,7 +60,7 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *try) error {
 }
 
 // takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. Each request
-// is sent only after a look that shows a body of ours: any other is another client's lock.
+// comes after a look that shows our id. Any other body is another client's lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	if !t.exclusive.maybe {
 		return nil
@@ -71,16 +71,16 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *try) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	each := l.times.Timeout + 2*t.trips.slowest() // a look and a request
+	each := l.times.Timeout + 2*t.trips.slowest() // for a look and a request
 	return l.removeIf(ctx, t.exclusive.key, each, func(ctx context.Context, send func(etag string) error) error {
 		return l.ifOurs(ctx, t, send)
 	})
 }
 
-// ifOurs calls send if lock.exclusive has a body of ours, with its ETag if the store is known to
-// keep that condition. If the condition is refused it looks again and calls send without one:
-// the server might refuse what it claims to understand. A backend that itself keeps the condition
-// needs no look before it.
+// ifOurs calls send if lock.exclusive has our id. It passes the ETag if the store is known to keep
+// that condition. If the condition is refused, ifOurs looks again and calls send without one,
+// because the server might refuse any condition. A backend that itself keeps the condition needs no
+// look before it.
 func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) error) error {
 	if etag := t.exclusive.etag; etag != "" && l.conditions.deleteKept && l.opts.Clock.Elapsed() < t.deadline {
 		if err := send(etag); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
@@ -94,7 +94,7 @@ func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) erro
 	if etag != "" && l.conditions.match.holds() {
 		err := send(etag)
 		switch {
-		case errors.Is(err, store.ErrConditionUnsent): // the look shows that it is as new as before
+		case errors.Is(err, store.ErrConditionUnsent): // the look is still as new as before
 			return send("")
 		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
 			return err
@@ -106,8 +106,9 @@ func (l *Locker) ifOurs(ctx context.Context, t *try, send func(etag string) erro
 	return send("")
 }
 
-// seeOurs is lookOurs, without a request if a look has just shown it. That counts once: if the
-// request that follows has no answer, the next one needs a look of its own.
+// seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That
+// look counts once. If the request after it has no answer, the next request needs a look of its
+// own.
 func (l *Locker) seeOurs(ctx context.Context, t *try) (etag string, ours bool, err error) {
 	shown := t.shown
 	t.shown = 0
@@ -117,12 +118,12 @@ func (l *Locker) seeOurs(ctx context.Context, t *try) (etag string, ours bool, e
 	return l.lookOurs(ctx, t)
 }
 
-// lookOurs reports whether lock.exclusive has a body of ours, and returns its ETag. It fails if
-// the time to act on that is over: another client can be in by then.
+// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It fails if the lease
+// has ended since, because another client can have entered by then.
 func (l *Locker) lookOurs(ctx context.Context, t *try) (etag string, ours bool, err error) {
 	raw, o, err := l.store.Get(ctx, t.exclusive.key, maxBody)
 	switch {
-	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrTooLarge): // and so not ours
+	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrTooLarge): // not ours
 		return "", false, nil
 	case err != nil:
 		return "", false, err

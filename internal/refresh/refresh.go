@@ -1,5 +1,5 @@
-// Package refresh renews a lease in time, or says in time that it couldn't. It
-// knows nothing of locks and stores: it drives a function.
+// Package refresh renews a lease in time, or reports in time that it couldn't. It has no notion of
+// locks and stores: it drives a function.
 package refresh
 
 import (
@@ -10,27 +10,27 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// ErrDeadline is returned by Now when the deadline passed without a renewal.
+// ErrDeadline is returned by Now when the deadline has passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
 
-// errTimeout is the failure of an attempt that had no answer yet.
+// errTimeout is the failure of an attempt that has not been answered.
 var errTimeout = errors.New("no answer in time")
 
 type stopError struct{ error }
 
-// Stop wraps the error of an attempt that found that there is nothing left to
-// renew: Run ends at once and returns err.
+// Stop wraps the error of an attempt that found nothing left to renew. Run ends at once and returns
+// err.
 func Stop(err error) error { return stopError{err} }
 
-// Renewal is the outcome of an attempt.
+// Renewal is the result of an attempt.
 type Renewal struct {
-	// Sent is when the request that renewed the lease was sent, on the clock's Elapsed. An
-	// attempt that failed can have found out that an earlier one, which got no answer, was
-	// applied: then it extends the lease, and has still failed for the caller of Now.
+	// Sent is when the request that renewed the lease was sent, on the clock's Elapsed. A failed
+	// attempt can find that an earlier one was applied although its answer was lost. Then Sent
+	// extends the lease, but Now still returns the error.
 	Sent time.Duration
-	// Commit, if set, keeps what the attempt has achieved, even if it failed half-way. Run
-	// calls it if the answer came before the deadline. An attempt must change nothing by
-	// itself, because Run doesn't wait for one beyond the deadline.
+	// Commit, if set, stores the results of the attempt, even if it failed half-way. Run calls it
+	// if the answer came before the deadline. The attempt itself must change nothing, because Run
+	// doesn't wait for it beyond the deadline.
 	Commit func()
 }
 
@@ -41,19 +41,20 @@ type Refresher struct {
 	Clock clock.Clock
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
-	// Attempt sends one renewal. Its context ends at the deadline; the attempt bounds its
-	// requests itself, so that a slow store is no failure. Unless it begins anew, it needn't
-	// repeat what attempts that failed half-way have renewed.
+	// Attempt sends one renewal. Its context ends at the deadline. The attempt bounds its requests
+	// itself, so that a slow store is no failure. With anew unset, it needn't repeat the parts that
+	// earlier failed attempts have renewed.
 	Attempt func(ctx context.Context, anew bool) (Renewal, error)
-	// Failed is called for each failure: how many in a row, and whether the refresher gives up.
+	// Failed is called for each failure: with the number of failures in a row, and whether the
+	// refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, on the clock's Elapsed.
 	Extended func(deadline time.Duration)
-	// Early returns how much before the end of the Interval the next renewal is to be sent,
-	// from 0 to most, so that many holders don't renew at once.
+	// Early returns how long before the end of the Interval the next renewal is due, from 0 to
+	// most, so that many holders don't renew at the same time.
 	Early func(most time.Duration) time.Duration
-	// Drain is how long Run waits for an attempt that is under way when its
-	// context ends: as long as one request lasts.
+	// Drain is how long Run waits for an attempt that is under way when its context ends: the
+	// duration of one request.
 	Drain time.Duration
 
 	demands chan chan error
@@ -65,10 +66,10 @@ func New(r Refresher) *Refresher {
 	return &r
 }
 
-// Now renews at once, or when the attempt that is under way is over, which can have
-// looked before Now was called, and returns that attempt's error. A failure that only
-// Now asked for doesn't count. ended is closed after Run has returned. Now waits for that if
-// an attempt says Stop.
+// Now renews at once, and returns the error of that attempt. If an attempt is under way, Now renews
+// after it, because it might have looked before Now was called. A failure of an attempt that only
+// Now has asked for doesn't count. ended is closed after Run has returned. If an attempt returns
+// Stop, Now waits for that.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -94,23 +95,23 @@ func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 type run struct {
 	*Refresher
 	progress
-	running *attempt     // under way, or nil
-	waiting []chan error // for the next attempt
+	running *attempt     // the attempt that is under way, or nil
+	waiting []chan error // calls of Now that wait for the next attempt
 }
 
-// progress is how far a Run has come with the next renewal.
+// progress is the state since the last renewal.
 type progress struct {
-	last     time.Duration // when the last renewal was sent
+	last     time.Duration // when it was sent
 	next     time.Duration // when the next attempt is due
 	began    time.Duration // when the first attempt that was due was sent
 	tries    int           // attempts that were due and failed
-	failures int           // calls of Failed
-	err      error         // of the last attempt that failed
+	failures int           // failures in a row, which Failed has reported
+	err      error         // the last attempt's failure
 }
 
 // attempt is a renewal that is under way.
 type attempt struct {
-	due     bool // not only because Now asked: it counts if it fails
+	due     bool // not only asked for by Now: a failure counts
 	cancel  context.CancelFunc
 	answer  chan answer
 	waiters []chan error
@@ -121,15 +122,16 @@ type answer struct {
 	err     error
 }
 
-// Run renews until ctx ends, an attempt says Stop, or the deadline passes: then expired is true, and
-// err the last failure, or nil if this process didn't run. It repeats an attempt that fails, with pauses
-// of at most 10 s. It never returns later than the deadline, even if an attempt hangs, or, if the machine was suspended,
-// than half a second after it woke. When ctx ends it waits for the attempt that is under way, for
-// no longer than Drain, so that no request of ours is left to undo what the caller does next.
+// Run renews until ctx ends, an attempt returns Stop, or the deadline passes. In the last case
+// expired is true, and err is the last failure, or nil if this process didn't run. Run repeats an
+// attempt that fails, after a pause of at most 10 s. It returns by the deadline, even if an attempt
+// hangs, or, if the machine was suspended, within half a second after it woke. When ctx ends, Run
+// waits up to Drain for the attempt that is under way, so that no request of ours can undo the
+// caller's next steps.
 func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 	s := &run{Refresher: r}
 	s.renewed(r.Start)
-	stopped := ErrDeadline // for those that wait for an answer
+	stopped := ErrDeadline // the error for calls of Now that still wait
 	defer func() {
 		s.running.end(stopped)
 		tell(s.waiting, stopped)
@@ -170,8 +172,8 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 	}
 }
 
-// renewed begins the wait for the next renewal. It never comes late: then less time would be
-// left for the attempts before the deadline.
+// renewed schedules the next renewal. It must not be later than the Interval, or less time would be
+// left for attempts before the deadline.
 func (s *run) renewed(sent time.Duration) {
 	most := s.Interval / 10
 	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Early(most), 0), most)}
@@ -192,7 +194,7 @@ func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) 
 	}()
 }
 
-// take takes the answer of the attempt that was under way.
+// take handles the answer of the attempt that was under way.
 func (s *run) take(a answer, deadline time.Duration) {
 	done := s.running
 	s.running = nil
@@ -214,7 +216,7 @@ func (s *run) take(a answer, deadline time.Duration) {
 	done.end(a.err)
 }
 
-// end cancels an attempt, if there is one, and answers those that wait for it.
+// end cancels an attempt, unless it is nil, and answers its waiters.
 func (a *attempt) end(err error) {
 	if a != nil {
 		a.cancel()
@@ -228,7 +230,7 @@ func tell(waiters []chan error, err error) {
 	}
 }
 
-// drain waits for the attempt that is under way, for no longer than Drain.
+// drain waits up to Drain for the attempt that is under way.
 func (s *run) drain() error {
 	if s.running == nil {
 		return nil
@@ -246,12 +248,12 @@ func (s *run) drain() error {
 	}
 }
 
-// tried reports whether the renewal is due and an attempt at it was made: a
-// process that was stopped has not failed.
+// tried reports whether the renewal is due and was attempted. A process that was stopped has not
+// failed.
 func (s *run) tried() bool { return s.tries > 0 || s.running != nil && s.running.due }
 
-// nextFailure is when the next failure is complete unless an answer comes
-// before, or 0. The last one is complete at the deadline.
+// nextFailure returns when the next failure is complete unless an answer comes first, or 0. The
+// last failure is complete at the deadline.
 func (s *run) nextFailure() time.Duration {
 	if !s.tried() || s.failures >= s.Failures-1 {
 		return 0
@@ -259,7 +261,7 @@ func (s *run) nextFailure() time.Duration {
 	return s.began + time.Duration(s.failures+1)*s.Failure
 }
 
-// countFailures calls Failed if failures are complete.
+// countFailures calls Failed if another failure is complete.
 func (s *run) countFailures(now time.Duration) {
 	n := s.failures
 	for next := s.nextFailure(); next != 0 && now >= next; next = s.nextFailure() {

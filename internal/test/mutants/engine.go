@@ -384,7 +384,7 @@ var engineMutants = []mutant{
 	{"break-lock --stale with doubtful ones takes those whose time isn't over", status,
 		"o.Doubtful && i.Verdict == Doubtful && i.Left < 0", "o.Doubtful && i.Verdict == Doubtful", test("./replock", "^TestBreakDoubtful$")},
 	{"a lock that was seen to change is judged by the clocks", judge,
-		"if e.changed { // it was refreshed while we watched", "if e.changed && e.err != nil {", test("./replock", "^TestChangedIsLive$")},
+		"if e.changed { // it was refreshed while it was watched", "if e.changed && e.err != nil {", test("./replock", "^TestChangedIsLive$")},
 	{"a store's clock that can't be relied on is a witness", judge,
 		"known := l.store.Properties().StoreClock && st.known()", "known := st.known()", test("./replock", "^TestBreakStale$")},
 	{"a lock is stale at the end of its ttl, without the margin", judge,
@@ -454,7 +454,7 @@ var engineMutants = []mutant{
 	{"another program's temporary file is swept after an hour", reap,
 		"(!ok || age <= abandoned)", "(!ok || age <= abandoned/24)", test("./replock", "^TestTempsOfOthersStay$")},
 	{"a fence's number is read after another holder's put", count,
-		"return last.Fence, nil // a put of ours that got no answer", "return last.Fence + 1, nil", test("./replock", "^TestFenceNeedsConditions$")},
+		"return last.Fence, nil // our put was applied, and its answer was lost", "return last.Fence + 1, nil", test("./replock", "^TestFenceNeedsConditions$")},
 
 	// internal/refresh and internal/retry.
 	{"a renewal that Now asks for counts as a failure if it hangs", runs,
