@@ -73,7 +73,8 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 // TestNoLockWithoutRandomness: a failing source of randomness is an error, not a lock with a guessable name.
 func TestNoLockWithoutRandomness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a := w.machine(func(o *Options) { o.Rand = io.LimitReader(nil, 0) })
+		a := w.machine()
+		a.rand = io.LimitReader(nil, 0)
 		if k, err := a.Shared(t.Context(), "x"); k != nil || err == nil {
 			t.Error("a lock without an id")
 		}

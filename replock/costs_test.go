@@ -52,8 +52,8 @@ func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(
 		if mode == Shared {
 			w.flags(others)
 		}
-		m := w.machine(append(change, func(o *Options) { o.Rand = rand.NewChaCha8([32]byte{}) })...)
-		m.earlier = m.early
+		m := w.machine(change...)
+		m.rand, m.earlier = rand.NewChaCha8([32]byte{}), m.early
 		var replacing atomic.Int64
 		m.hooks.Before(on("put", "", func(r hookstore.Request) {
 			if r.Opts.Replaces != "" {

@@ -2,6 +2,7 @@ package replock
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -27,7 +28,8 @@ type Locker struct {
 	self       identity.Process
 	conditions conditions
 	reached    atomic.Bool // a listing was answered
-	randMu     sync.Mutex
+	randMu     sync.Mutex  // guards rand
+	rand       io.Reader
 	earlier    func(most time.Duration) time.Duration
 	pace       pace
 	events     serial.Queue // for the logger and the observer
@@ -47,8 +49,13 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		opts:  opts,
 		keys:  keys{opts.Prefix},
 		times: refresh.ForTTL(opts.TTL),
-		self:  identity.Process(*opts.Self),
+		rand:  rand.Reader,
 		pace:  ownPace,
+	}
+	if p, ok := opts.Clock.(process); ok {
+		l.rand, l.self = p.Process()
+	} else {
+		l.self = identity.Self()
 	}
 	if err := store.CheckKey(l.keys.exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
@@ -117,6 +124,6 @@ func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most)
 func (l *Locker) random(b []byte) error {
 	l.randMu.Lock()
 	defer l.randMu.Unlock()
-	_, err := io.ReadFull(l.opts.Rand, b)
+	_, err := io.ReadFull(l.rand, b)
 	return err
 }

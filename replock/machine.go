@@ -1,6 +1,11 @@
 package replock
 
-import "time"
+import (
+	"io"
+	"time"
+
+	"github.com/repolock/repolock/internal/identity"
+)
 
 // Clock is the time as a lease needs it, on two clocks. It can be used concurrently. It must
 // advance together with the runtime's timers, as the system's own clocks do, and as time in a
@@ -17,22 +22,8 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Process identifies a process, so that a process on another machine, after a reboot, or in another
-// container can compare it. A field is empty or zero if the system doesn't have it.
-type Process struct {
-	Hostname string
-	// HostID is a hash of the machine's id.
-	HostID string
-	// BootID is new with each boot of the machine, and the same in all its containers.
-	BootID string
-	PID    int
-	// PIDNamespace identifies the pid namespace: in another one PID is another process.
-	PIDNamespace string
-	// TimeNamespace identifies the clock of PIDStart and Clock.Elapsed. It is "none" on a kernel
-	// without time namespaces.
-	TimeNamespace string
-	// PIDStart is the start time of the process in the system's own unit. It distinguishes
-	// the process from a later one with the same PID.
-	PIDStart uint64
-	User     string
+// process is a Clock that also has the randomness and the identity of the process that it is for. Only
+// tests have one, which simulate several processes in one.
+type process interface {
+	Process() (io.Reader, identity.Process)
 }

@@ -2,14 +2,11 @@ package replock
 
 import (
 	"cmp"
-	"crypto/rand"
 	"fmt"
-	"io"
 	"log/slog"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -50,11 +47,9 @@ type Options struct {
 	// Observe, if set, is called with each event: in order, one at a time, shortly after the event.
 	// A call that blocks delays later events and Flush, but no refresh.
 	Observe func(Event)
-	// Clock, Rand and Self are for tests. Nil is the system's clock, crypto/rand and this
-	// process. In a bubble of testing/synctest the system's clock is the bubble's.
+	// Clock is for tests. Nil is the system's clock. In a bubble of testing/synctest that is the
+	// bubble's clock.
 	Clock Clock
-	Rand  io.Reader
-	Self  *Process
 }
 
 func (o *Options) fill() error {
@@ -86,13 +81,6 @@ func (o *Options) fill() error {
 	}
 	if o.Clock == nil {
 		o.Clock = clock.System{}
-	}
-	if o.Rand == nil {
-		o.Rand = rand.Reader
-	}
-	if o.Self == nil {
-		self := Process(identity.Self())
-		o.Self = &self
 	}
 	return nil
 }

@@ -806,8 +806,8 @@ const roundTrip = 40 * time.Millisecond
 
 // paced is a machine with a pace, far from its store, whose random numbers are always the same.
 func (w *world) paced(p pace, seed uint64) *machine {
-	m := w.machine(func(o *Options) { o.Rand = rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)}) })
-	m.pace = p
+	m := w.machine()
+	m.pace, m.rand = p, rand.NewChaCha8([32]byte{byte(seed), byte(seed >> 8)})
 	m.hooks.Before(slow("", "", roundTrip))
 	return m
 }

@@ -2,7 +2,6 @@ package replock
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"math"
@@ -14,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/stoppedclock"
@@ -53,15 +53,16 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
 	m.hooks = &hookstore.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Rand: rand.Reader, Observe: m.observe, Self: &Process{
-		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
-		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
-	}}
+	opts := Options{Clock: m.clock, Observe: m.observe}
 	for _, f := range change {
 		f(&opts)
 	}
 	l, err := New(m.hooks, opts)
 	assert.OK(w.t, err)
+	l.self = identity.Process{
+		Hostname: fmt.Sprintf("m%d", w.count), HostID: fmt.Sprint("host", w.count), BootID: fmt.Sprint("boot", w.count),
+		PID: 100 + w.count, PIDNamespace: "pid:[1]", TimeNamespace: "time:[1]", PIDStart: 1, User: "u",
+	}
 	l.earlier = func(time.Duration) time.Duration { return 0 }
 	m.Locker = l
 	return m

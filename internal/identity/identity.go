@@ -14,18 +14,24 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// Process has the same fields as replock.Process. Its JSON is part of a lock's body. PIDStart is in
-// clock ticks since boot. Each time namespace adds an offset of its own to the clock since boot, and so
-// to each PIDStart that a process in it reads: time_namespaces(7).
+// Process identifies a process. Its JSON is part of a lock's body. A field is empty or zero if the
+// system doesn't have it.
 type Process struct {
-	Hostname      string `json:"-"`
-	HostID        string `json:"host_id,omitempty"`
-	BootID        string `json:"boot_id,omitempty"`
-	PID           int    `json:"pid,omitempty"`
-	PIDNamespace  string `json:"pid_namespace,omitempty"`
+	Hostname string `json:"-"`
+	// HostID is a hash of the machine's id.
+	HostID string `json:"host_id,omitempty"`
+	// BootID is new with each boot of the machine, and the same in all its containers.
+	BootID string `json:"boot_id,omitempty"`
+	PID    int    `json:"pid,omitempty"`
+	// PIDNamespace identifies the pid namespace: in another one PID is another process.
+	PIDNamespace string `json:"pid_namespace,omitempty"`
+	// TimeNamespace identifies the time namespace, or is "none" on a kernel that has none. Each adds an
+	// offset of its own to the clocks, also to the start times of processes in another one.
 	TimeNamespace string `json:"time_namespace,omitempty"`
-	PIDStart      uint64 `json:"pid_start,omitempty"`
-	User          string `json:"user,omitempty"`
+	// PIDStart is the start time of the process in the system's own unit. It distinguishes
+	// the process from a later one with the same PID.
+	PIDStart uint64 `json:"pid_start,omitempty"`
+	User     string `json:"user,omitempty"`
 }
 
 // Self names this process.

@@ -2,8 +2,10 @@ package repository_test
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"sync"
@@ -11,6 +13,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
@@ -311,12 +314,19 @@ func TestKilled(t *testing.T) {
 	}
 }
 
+// reporter is a clock with an identity that replock.New takes.
+type reporter struct{ *leapclock.Clock }
+
+func (reporter) Process() (io.Reader, identity.Process) {
+	return rand.Reader, identity.Process{Hostname: "db1 (pid 1)", PID: 4711}
+}
+
 // TestInspect: Inspect returns what the body says.
 func TestInspect(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Options{})
-		self := &replock.Process{Hostname: "db1 (pid 1)", PID: 4711}
-		a := newClient(t, s, repository.Options{Operation: "report", Self: self})
+		a, err := repository.New(s, repository.Options{Operation: "report", Clock: reporter{leapclock.New()}})
+		assert.OK(t, err)
 		acquired := time.Now()
 		h := lockcheck.Acquire(t, a, key, ttl)
 		time.Sleep(3 * time.Second)

@@ -52,9 +52,8 @@ type Options struct {
 	Look time.Duration
 	// Logger receives the events of the locks. Nil discards them.
 	Logger *slog.Logger
-	// Clock and Self are for tests. Nil is the machine's clock and this process.
+	// Clock is for tests. Nil is the machine's clock.
 	Clock locking.Clock
-	Self  *replock.Process
 }
 
 // Backend keeps its locks in one repository. Its methods can be called concurrently. Only a lock
@@ -122,7 +121,7 @@ func (b *Backend) locker(name string, ttl time.Duration) (*replock.Locker, error
 	}
 	l, err := replock.New(b.store, replock.Options{
 		Name: name, TTL: ttl, Look: b.opts.Look, Version: b.opts.Version, Metadata: b.opts.Metadata,
-		Logger: b.opts.Logger, Clock: b.clock, Self: b.opts.Self,
+		Logger: b.opts.Logger, Clock: b.clock,
 	})
 	if err != nil {
 		return nil, err

@@ -397,15 +397,18 @@ type Protocol interface {
 
 // Member is one participant.
 type Member struct {
-	Name  string
-	Lock  string // the name of the lock, for a repository that has several
-	TTL   time.Duration
-	Clock clock.Clock
-	Rand  io.Reader
-	Self  identity.Process
+	Name string
+	Lock string // the name of the lock, for a repository that has several
+	TTL  time.Duration
+	clock.Clock
+	Rand io.Reader
+	Self identity.Process
 	// Granted is called when a lock with this id is granted or resumed, before the call returns.
 	Granted func(id string)
 }
+
+// Process is the process that replock.New sees.
+func (m Member) Process() (io.Reader, identity.Process) { return m.Rand, m.Self }
 
 // Participant is a process that can take locks.
 type Participant interface {
@@ -432,7 +435,7 @@ type Held interface {
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {
-	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m.Clock, Rand: m.Rand, Self: (*replock.Process)(&m.Self), Observe: func(e replock.Event) {
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m, Observe: func(e replock.Event) {
 		if e.Kind == replock.EventAcquired || e.Kind == replock.EventResumed {
 			m.Granted(e.ID)
 		}
