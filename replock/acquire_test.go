@@ -27,9 +27,8 @@ func TestHeldErrorCountsNoPassedLocks(t *testing.T) {
 		time.Sleep(5 * time.Minute)
 		w.machine().takes(t, Shared)
 		time.Sleep(5 * time.Second)
-		if held := w.machine().refused(t, Exclusive); held.More > 0 {
-			t.Errorf("one holder, and: %v", held)
-		}
+		held := w.machine().refused(t, Exclusive)
+		assert.That(t, held.More == 0, "one holder, and: %v", held)
 	})
 }
 
@@ -58,14 +57,11 @@ func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
 			a := w.machine()
 			a.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission)))
 			k, err := a.acquire(t.Context(), mode, "x")
-			if k != nil || !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), key) {
-				t.Errorf("%s: passed, or: %v", key, err)
-			}
+			assert.That(t, k == nil && errors.Is(err, store.ErrPermission) && strings.Contains(err.Error(), key),
+				"%s: passed, or: %v", key, err)
 			a.hooks.Before(nil)
 			a.takes(t, mode)
-			if mode == Shared && slices.Contains(w.keys(), key) {
-				t.Errorf("passed %s and left it", key)
-			}
+			assert.That(t, mode != Shared || !slices.Contains(w.keys(), key), "passed %s and left it", key)
 		})
 	}
 }
@@ -75,9 +71,8 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.rand = io.LimitReader(nil, 0)
-		if k, err := a.Shared(t.Context(), "x"); k != nil || err == nil {
-			t.Error("a lock without an id")
-		}
+		k, err := a.Shared(t.Context(), "x")
+		assert.That(t, k == nil && err != nil, "a lock without an id")
 	})
 }
 
@@ -168,12 +163,9 @@ func TestWhichModesConflict(t *testing.T) {
 		k, err := w.machine().acquire(t.Context(), first, "one")
 		mustLock(t, k, err)
 		held := b.refused(t, second)
-		if len(held.Holders) != 1 || held.Holders[0].Operation != "one" || !strings.Contains(held.Error(), "m2 (pid 102)") {
-			t.Errorf("the error doesn't name the holder: %v", held)
-		}
-		if !errors.Is(held, ErrHeld) || errors.Is(held, ErrLost) {
-			t.Errorf("errors.Is: %v", held)
-		}
+		assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "one" && strings.Contains(held.Error(), "m2 (pid 102)"),
+			"the error doesn't name the holder: %v", held)
+		assert.That(t, errors.Is(held, ErrHeld) && !errors.Is(held, ErrLost), "errors.Is: %v", held)
 		mustRelease(t, k)
 		w.leavesNothing(b.takes(t, second))
 	})
@@ -197,9 +189,8 @@ func TestListingOutweighsA404(t *testing.T) {
 		time.Sleep(time.Second)
 		b.hooks.Before(fails("get", "", store.ErrNotFound))
 		b.refused(t, second)
-		if _, by := b.hooks.Count(); by["list"] != 1+maxAgain || !alive(k) {
-			t.Errorf("%v; lost: %v", by, k.Lost())
-		}
+		_, by := b.hooks.Count()
+		assert.That(t, by["list"] == 1+maxAgain && alive(k), "%v; lost: %v", by, k.Lost())
 	})
 }
 
@@ -233,9 +224,8 @@ func TestSightNoticesChanges(t *testing.T) {
 		s := memory{}
 		s.see(was, kindShared, time.Second)
 		for _, now := range []time.Duration{2 * time.Second, 3 * time.Second} {
-			if e := s.see(is, kindShared, now); e.since != 2*time.Second {
-				t.Errorf("%+v: seen since %v at %v", is, e.since, now)
-			}
+			e := s.see(is, kindShared, now)
+			assert.That(t, e.since == 2*time.Second, "%+v: seen since %v at %v", is, e.since, now)
 		}
 	}
 }
@@ -250,9 +240,8 @@ func TestUnreadLockIsNeverPassed(t *testing.T) {
 				a := w.machine()
 				a.hooks.Before(fails("get", "", failure))
 				k, err := a.Exclusive(t.Context(), "x")
-				if k != nil || errors.Is(err, ErrHeld) != held || errors.Is(err, failure) == held {
-					t.Errorf("%v old, %v: %v", age, failure, err)
-				}
+				assert.That(t, k == nil && errors.Is(err, ErrHeld) == held && errors.Is(err, failure) != held,
+					"%v old, %v: %v", age, failure, err)
 			})
 		}
 	}
@@ -272,9 +261,8 @@ func (r *referee) enter(k *Lock) {
 	r.grants[k.Mode()]++
 	r.in[k] = true
 	for other := range r.in {
-		if other != k && alive(other) && alive(k) && (other.Mode() == Exclusive || k.Mode() == Exclusive) {
-			r.t.Errorf("%s %s and %s %s are both in", k.Mode(), k.ID(), other.Mode(), other.ID())
-		}
+		assert.That(r.t, other == k || !alive(other) || !alive(k) || other.Mode() != Exclusive && k.Mode() != Exclusive,
+			"%s %s and %s %s are both in", k.Mode(), k.ID(), other.Mode(), other.ID())
 	}
 }
 
@@ -344,9 +332,7 @@ func TestContention(t *testing.T) {
 						grants[Exclusive] += r.grants[Exclusive]
 					})
 				}
-				if grants[Shared] == 0 || grants[Exclusive] == 0 && fail < 0.4 {
-					t.Errorf("granted %v", grants)
-				}
+				assert.That(t, grants[Shared] != 0 && (grants[Exclusive] != 0 || fail >= 0.4), "granted %v", grants)
 			})
 		}
 	}
@@ -366,9 +352,7 @@ func winners(t *testing.T, allowed func(error) bool, all ...contender) int {
 		go func() {
 			time.Sleep(c.after)
 			k, err := c.acquire(t.Context(), c.mode, "x")
-			if err != nil && !allowed(err) {
-				t.Error(err)
-			}
+			assert.That(t, err == nil || allowed(err), "%v", err)
 			locks <- k
 		}()
 	}
@@ -422,9 +406,7 @@ func TestOneOfManyWins(t *testing.T) {
 				won += in
 			})
 		}
-		if won < n*9/10 {
-			t.Errorf("%s: one of 8 won in only %d of %d rounds", name, won, n)
-		}
+		assert.That(t, won >= n*9/10, "%s: one of 8 won in only %d of %d rounds", name, won, n)
 	}
 }
 
@@ -464,9 +446,8 @@ func TestAcquireAfterItsDeadline(t *testing.T) {
 					}
 				}))
 				k := a.takes(t, mode)
-				if left := k.lease.Deadline() - a.clock.Elapsed(); left < 50*time.Second || !stopped.Load() {
-					t.Errorf("acquired with a lease of which %v is left", left)
-				}
+				left := k.lease.Deadline() - a.clock.Elapsed()
+				assert.That(t, left >= 50*time.Second && stopped.Load(), "acquired with a lease of which %v is left", left)
 				if n := len(w.keys()); c.deletes && n != int(mode) { // one flag, and lock.exclusive
 					t.Errorf("%d objects: %v", n, w.keys())
 				}
@@ -539,9 +520,7 @@ func TestPointerComesBack(t *testing.T) {
 		w.put(key, foreign(time.Now(), true))
 		time.AfterFunc(200*time.Millisecond, func() { w.delete(key) })
 		k := w.machine().takes(t, Exclusive)
-		if len(w.keys()) != 2 {
-			t.Errorf("held with %v", w.keys())
-		}
+		assert.That(t, len(w.keys()) == 2, "held with %v", w.keys())
 		w.leavesNothing(k)
 	})
 }
@@ -609,9 +588,8 @@ func oneWins(t *testing.T, opts map[string]mem.Options, n int, allowed func(erro
 			for i := range n {
 				bubble(t, opts, func(t *testing.T, w *world) {
 					x, y := meet(w.machine(), w.machine(), trips, i)
-					if winners(t, allowed, x, y) == 0 {
-						t.Errorf("%s, %v a round trip: no client won at the %d. of %d meetings", name, trips, i, n)
-					}
+					assert.That(t, winners(t, allowed, x, y) != 0,
+						"%s, %v a round trip: no client won at the %d. of %d meetings", name, trips, i, n)
 				})
 			}
 		}

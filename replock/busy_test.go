@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -35,9 +36,8 @@ func TestOneWinsOnABusyMachine(t *testing.T) {
 						}
 					})
 				}
-				if none > 0 {
-					t.Errorf("exclusive and %s, preconditions %s, up to %v before and after a request: no client won in %d of %d", mode, name, slow, none, n)
-				}
+				assert.That(t, none == 0,
+					"exclusive and %s, preconditions %s, up to %v before and after a request: no client won in %d of %d", mode, name, slow, none, n)
 			}
 		}
 	}

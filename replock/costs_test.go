@@ -128,9 +128,7 @@ func TestCosts(t *testing.T) {
 		money += fmt.Sprintf("| %s | %s |\n", grouped(n), strings.Join(month[n], " | "))
 	}
 	for _, table := range []string{requests.String(), money} {
-		if !strings.Contains(string(page), table) {
-			t.Errorf("docs/costs.md doesn't have this table:\n%s", table)
-		}
+		assert.That(t, strings.Contains(string(page), table), "docs/costs.md doesn't have this table:\n%s", table)
 	}
 }
 
@@ -286,7 +284,6 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 // sentJust fails unless the machine has sent exactly these requests.
 func (m *machine) sentJust(t *testing.T, want map[string]int) {
 	t.Helper()
-	if _, by := m.hooks.Count(); !maps.Equal(by, want) {
-		t.Errorf("sent %v, want %v", by, want)
-	}
+	_, by := m.hooks.Count()
+	assert.That(t, maps.Equal(by, want), "sent %v, want %v", by, want)
 }

@@ -27,15 +27,12 @@ func TestDo(t *testing.T) {
 			ran := 0
 			err := w.machine().Do(ctx, Exclusive, "prune", func(ctx context.Context) error {
 				ran++
-				if ctx.Err() != nil || ctx.Value(valueKey{}) != "value" {
-					t.Errorf("the work's context: %v, %v", ctx.Err(), ctx.Value(valueKey{}))
-				}
+				assert.That(t, ctx.Err() == nil && ctx.Value(valueKey{}) == "value",
+					"the work's context: %v, %v", ctx.Err(), ctx.Value(valueKey{}))
 				w.machine().refused(t, Shared)
 				return want
 			})
-			if err != want || ran != 1 {
-				t.Errorf("got %v, and the work was done %d times", err, ran)
-			}
+			assert.That(t, err == want && ran == 1, "got %v, and the work was done %d times", err, ran)
 			w.empty()
 		})
 	}
@@ -49,13 +46,11 @@ func TestDoWithoutTheLock(t *testing.T) {
 			return m.Do(t.Context(), mode, "x", func(context.Context) error { t.Error("it was done"); return nil }, opts...)
 		}
 		var held *HeldError
-		if err := try(Exclusive, Wait(10*time.Second)); !errors.As(err, &held) || held.Waited < 10*time.Second {
-			t.Errorf("held by another: %v", err)
-		}
+		err := try(Exclusive, Wait(10*time.Second))
+		assert.That(t, errors.As(err, &held) && held.Waited >= 10*time.Second, "held by another: %v", err)
 		for _, mode := range []Mode{0, 3} {
-			if err := try(mode); err == nil {
-				t.Errorf("mode %d: no error", mode)
-			}
+			err := try(mode)
+			assert.That(t, err != nil, "mode %d: no error", mode)
 		}
 		m.hooks.Before(outage)
 		isAll(t, try(Shared), errOutage)
@@ -88,9 +83,7 @@ func TestDoReportsALoss(t *testing.T) {
 				c.lose(w, m)
 				return c.work(ctx)
 			})
-			if strings.Contains(err.Error(), "\n") || strings.Count(err.Error(), "lock lost") != 1 {
-				t.Errorf("got %v", err)
-			}
+			assert.That(t, !strings.Contains(err.Error(), "\n") && strings.Count(err.Error(), "lock lost") == 1, "got %v", err)
 			isAll(t, err, append(c.errs, ErrLost)...)
 		})
 	}
@@ -108,12 +101,10 @@ func TestDoReturnsTheErrorsOfBoth(t *testing.T) {
 				<-ctx.Done()
 				return context.Cause(ctx)
 			})
-			if !errors.Is(err, errQuit) || errors.Is(err, errOutage) != (failure != nil) || errors.Is(err, ErrLost) || failure == nil && err != errQuit {
-				t.Errorf("got %v", err)
-			}
-			if left := len(w.keys()); (left == 0) != (failure == nil) {
-				t.Errorf("%d objects are left", left)
-			}
+			assert.That(t, errors.Is(err, errQuit) && errors.Is(err, errOutage) == (failure != nil) && !errors.Is(err, ErrLost) && (failure != nil || err == errQuit),
+				"got %v", err)
+			left := len(w.keys())
+			assert.That(t, (left == 0) == (failure == nil), "%d objects are left", left)
 		})
 	}
 }
@@ -122,9 +113,7 @@ func TestDoReturnsTheErrorsOfBoth(t *testing.T) {
 func TestDoReleasesWhenTheWorkPanics(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		defer func() {
-			if recover() != "panic" {
-				t.Error("the panic is not passed on")
-			}
+			assert.That(t, recover() == "panic", "the panic is not passed on")
 			w.empty()
 		}()
 		_ = w.machine().Do(t.Context(), Exclusive, "prune", func(context.Context) error { panic("panic") })
@@ -133,9 +122,8 @@ func TestDoReleasesWhenTheWorkPanics(t *testing.T) {
 
 // TestNoStore: New returns an error for a nil store; the first lock must not panic.
 func TestNoStore(t *testing.T) {
-	if l, err := New(nil, Options{}); err == nil || l != nil {
-		t.Errorf("got %v, %v", l, err)
-	}
+	l, err := New(nil, Options{})
+	assert.That(t, err != nil && l == nil, "got %v, %v", l, err)
 }
 
 // TestLeftIsTheLease: Left returns for how long the lock is held without another refresh.
@@ -162,9 +150,7 @@ func TestHeldEndsWithTheLoss(t *testing.T) {
 		mustRelease(t, k)
 		m.Flush(t.Context())
 		for _, e := range m.seen {
-			if e.Kind != EventAcquired && (e.Held <= 0 || e.Held > 11*time.Second) {
-				t.Errorf("%s: held for %v", e.Kind, e.Held)
-			}
+			assert.That(t, e.Kind == EventAcquired || e.Held > 0 && e.Held <= 11*time.Second, "%s: held for %v", e.Kind, e.Held)
 		}
 	})
 }
@@ -182,17 +168,12 @@ func TestEventsNameTheLock(t *testing.T) {
 		m.Flush(t.Context())
 		held := map[EventKind]time.Duration{EventAcquired: 0, EventLost: 55 * time.Second, EventResumed: 0, EventReleased: 7 * time.Second}
 		for _, e := range m.seen {
-			if e.Name != "photos" {
-				t.Errorf("%s: the lock's name is %q", e.Kind, e.Name)
-			}
-			if want, ok := held[e.Kind]; ok && e.Held != want {
-				t.Errorf("%s: held for %v, want %v", e.Kind, e.Held, want)
-			}
+			assert.That(t, e.Name == "photos", "%s: the lock's name is %q", e.Kind, e.Name)
+			want, ok := held[e.Kind]
+			assert.That(t, !ok || e.Held == want, "%s: held for %v, want %v", e.Kind, e.Held, want)
 			delete(held, e.Kind)
 		}
-		if len(held) > 0 {
-			t.Errorf("no such events: %v", held)
-		}
+		assert.That(t, len(held) == 0, "no such events: %v", held)
 	})
 }
 
@@ -219,15 +200,12 @@ func (w *world) endsWork(k *Lock, quit context.CancelCauseFunc) {
 	synctest.Wait()
 	isAll(w.t, context.Cause(k.Context()), errQuit)
 	for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
-		if err := look(w.t.Context()); !errors.Is(err, errQuit) || errors.Is(err, ErrLost) {
-			w.t.Errorf("%s: %v", name, err)
-		}
+		err := look(w.t.Context())
+		assert.That(w.t, errors.Is(err, errQuit) && !errors.Is(err, ErrLost), "%s: %v", name, err)
 	}
 	time.Sleep(5 * time.Minute)
 	w.machine().refused(w.t, Exclusive)
-	if k.Lost() != nil || k.Left() == 0 {
-		w.t.Errorf("lost although it is refreshed until release: %v", k.Lost())
-	}
+	assert.That(w.t, k.Lost() == nil && k.Left() != 0, "lost although it is refreshed until release: %v", k.Lost())
 }
 
 // TestDetachedLock: a lock whose Parent is no longer cancelled outlives the context of its acquire, and has its
@@ -315,9 +293,7 @@ func TestParentEndsTheResume(t *testing.T) {
 			}
 			err := k.Resume(t.Context())
 			isAll(t, err, errQuit)
-			if errors.Is(err, ErrLost) || alive(k) {
-				t.Errorf("resumed: %v", err)
-			}
+			assert.That(t, !errors.Is(err, ErrLost) && !alive(k), "resumed: %v", err)
 			m.hooks.Before(nil)
 			mustRelease(t, k)
 			time.Sleep(2 * DefaultTTL) // what is left has expired
@@ -357,16 +333,11 @@ func TestWaitEndedByItsContext(t *testing.T) {
 			k, err := waiter.acquire(ctx, c.mode, "the second", Wait(time.Hour))
 			held := mustHeld(t, k, err)
 			isAll(t, err, append(c.errs, ErrHeld)...)
-			if len(held.Holders) != 1 || held.Holders[0].Operation != "x" || !strings.Contains(err.Error(), "m1 (pid 101)") {
-				t.Errorf("doesn't name the holder: %v", err)
-			}
-			if held.Waited < time.Minute || held.Waited > 65*time.Second {
-				t.Errorf("waited for %v", held.Waited)
-			}
+			assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "x" && strings.Contains(err.Error(), "m1 (pid 101)"),
+				"doesn't name the holder: %v", err)
+			assert.That(t, held.Waited >= time.Minute && held.Waited <= 65*time.Second, "waited for %v", held.Waited)
 			waiter.Flush(t.Context())
-			if waiter.saw(EventBlocked) != 1 {
-				t.Errorf("the observer got %d events", waiter.saw(EventBlocked))
-			}
+			assert.That(t, waiter.saw(EventBlocked) == 1, "the observer got %d events", waiter.saw(EventBlocked))
 			w.leavesNothing(first)
 		})
 	}
@@ -380,9 +351,7 @@ func TestContextEndsWithoutHolders(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
 		k, err := m.Exclusive(ctx, "prune", Wait(time.Hour))
-		if k != nil || errors.Is(err, ErrHeld) || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("got %v", err)
-		}
+		assert.That(t, k == nil && !errors.Is(err, ErrHeld) && errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	})
 }
 
@@ -401,9 +370,7 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(65 * time.Second)
 		w.machine().takes(t, Exclusive)
-		if alive(k) {
-			t.Error("both in: the context outlives its deadline while the logger blocks")
-		}
+		assert.That(t, !alive(k), "both in: the context outlives its deadline while the logger blocks")
 	})
 }
 
@@ -412,9 +379,8 @@ func TestFenceNeedsConditions(t *testing.T) {
 	eachStore(t, func(t *testing.T, w *world) {
 		p := w.mem.Properties()
 		k, err := w.machine().Exclusive(t.Context(), "x", Fence())
-		if kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept; (k != nil) != kept || kept == errors.Is(err, ErrFence) {
-			t.Errorf("%+v: %v", p, err)
-		}
+		kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept
+		assert.That(t, (k != nil) == kept && kept != errors.Is(err, ErrFence), "%+v: %v", p, err)
 		if k != nil {
 			k.Release(t.Context())
 		}
@@ -469,9 +435,8 @@ func TestFenceOfAPausedAcquirer(t *testing.T) {
 				return
 			}
 			n, _ := k.Fence()
-			if later, _ := next.Fence(); n >= later {
-				t.Errorf("the paused acquirer has the number %d, and the next holder %d", n, later)
-			}
+			later, _ := next.Fence()
+			assert.That(t, n < later, "the paused acquirer has the number %d, and the next holder %d", n, later)
 			k.Release(t.Context())
 		})
 	}
@@ -492,9 +457,8 @@ func TestFenceGrows(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for want := uint64(1); want <= 3; want++ {
 			k := w.machine().takes(t, Exclusive, Fence())
-			if got, ok := k.Fence(); !ok || got != want {
-				t.Errorf("fence %d %v, want %d", got, ok, want)
-			}
+			got, ok := k.Fence()
+			assert.That(t, ok && got == want, "fence %d %v, want %d", got, ok, want)
 			mustRelease(t, k)
 		}
 		a := w.machine()
@@ -502,14 +466,12 @@ func TestFenceGrows(t *testing.T) {
 		a.lose(t, k)
 		a.hooks.Before(nil)
 		mustResume(t, k)
-		if got, _ := k.Fence(); got != 4 {
-			t.Errorf("resumed with the fence %d", got)
-		}
+		got, _ := k.Fence()
+		assert.That(t, got == 4, "resumed with the fence %d", got)
 		mustRelease(t, k)
 		k = w.machine().takes(t, Shared, Fence())
-		if _, ok := k.Fence(); ok {
-			t.Error("a shared lock has a fence")
-		}
+		_, ok := k.Fence()
+		assert.That(t, !ok, "a shared lock has a fence")
 		k.Release(t.Context())
 
 		w.put("index/lock-fence", []byte("not json"))
@@ -558,13 +520,9 @@ func TestLastWords(t *testing.T) {
 			})
 			ends += min(c.late, retry.LastWords)
 			took(t, start, ends, ends)
-			if (err == nil) != (len(c.want) == 0) {
-				t.Errorf("%s: %v, want %v", name, err, c.want)
-			}
+			assert.That(t, (err == nil) == (len(c.want) == 0), "%s: %v, want %v", name, err, c.want)
 			isAll(t, err, c.want...)
-			if !c.canceled && err != nil && !strings.HasPrefix(err.Error(), "no answer within 1s: put k: ") {
-				t.Errorf("%s: %q", name, err)
-			}
+			assert.That(t, c.canceled || err == nil || strings.HasPrefix(err.Error(), "no answer within 1s: put k: "), "%s: %q", name, err)
 			time.Sleep(c.late) // a later message is lost
 		})
 	}
@@ -579,9 +537,7 @@ func TestNothingSentAfterTheEnd(t *testing.T) {
 		t.Error("sent")
 		return nothing{}, nil
 	})
-	if err != why {
-		t.Errorf("%v, want %v", err, why)
-	}
+	assert.That(t, err == why, "%v, want %v", err, why)
 }
 
 // TestHangingRequestLeavesTimeForAnother: on a slow store, a send that hangs leaves time for a second one.
@@ -604,9 +560,7 @@ func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
 				}
 				return nothing{}, ctx.Err()
 			})
-			if err != nil {
-				t.Errorf("ttl %v: %v after %d sends", ttl, err, sends)
-			}
+			assert.That(t, err == nil, "ttl %v: %v after %d sends", ttl, err, sends)
 		})
 	}
 }

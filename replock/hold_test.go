@@ -40,9 +40,8 @@ func TestDefaultClockInABubble(t *testing.T) {
 		time.Sleep(time.Hour)
 		assert.OK(t, k.Renew(t.Context()))
 		equal(t, "left", k.Left(), 55*time.Second)
-		if n := m.saw(EventRefreshed); n < 100 {
-			t.Errorf("%d refreshes in an hour", n)
-		}
+		n := m.saw(EventRefreshed)
+		assert.That(t, n >= 100, "%d refreshes in an hour", n)
 		m.hooks.Before(outage)
 		start := time.Now()
 		<-k.Context().Done()
@@ -59,9 +58,8 @@ func TestHeldForAnHour(t *testing.T) {
 			b.refused(t, Exclusive)
 			lives(t, k)
 		}
-		if n := a.saw(EventRefreshed); n < 120 || n > 123 {
-			t.Errorf("refreshed %d times in 61 minutes, want one each 30 s", n)
-		}
+		n := a.saw(EventRefreshed)
+		assert.That(t, n >= 120 && n <= 123, "refreshed %d times in 61 minutes, want one each 30 s", n)
 		w.leavesNothing(k)
 	})
 }
@@ -82,16 +80,12 @@ func TestLostAtDeadline(t *testing.T) {
 		if w.clockless {
 			in -= DefaultTTL // it had to watch
 		}
-		if in < 60*time.Second || in > 65*time.Second {
-			t.Errorf("another got in after %v, want ttl to ttl + 5 s", in)
-		}
-		if n := a.saw(EventRefreshFailed); n != 3 || a.saw(EventGaveUp) != 1 {
-			t.Errorf("%d failures, gave up %d times; want 3 and 1", n, a.saw(EventGaveUp))
-		}
+		assert.That(t, in >= 60*time.Second && in <= 65*time.Second, "another got in after %v, want ttl to ttl + 5 s", in)
+		n := a.saw(EventRefreshFailed)
+		assert.That(t, n == 3 && a.saw(EventGaveUp) == 1, "%d failures, gave up %d times; want 3 and 1", n, a.saw(EventGaveUp))
 		var lost *LostError
-		if !errors.As(context.Cause(k.Context()), &lost) || lost.Definite || !errors.Is(lost, errOutage) {
-			t.Errorf("cause: %v", context.Cause(k.Context()))
-		}
+		assert.That(t, errors.As(context.Cause(k.Context()), &lost) && !lost.Definite && errors.Is(lost, errOutage),
+			"cause: %v", context.Cause(k.Context()))
 		isAll(t, k.Renew(t.Context()), ErrLost)
 	})
 }
@@ -175,17 +169,14 @@ func TestRenew(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(20 * time.Second)
 		before := k.lease.Deadline()
-		if err := k.Renew(t.Context()); err != nil || k.lease.Deadline() != before+20*time.Second {
-			t.Errorf("%v, deadline %v later", err, k.lease.Deadline()-before)
-		}
+		err := k.Renew(t.Context())
+		assert.That(t, err == nil && k.lease.Deadline() == before+20*time.Second, "%v, deadline %v later", err, k.lease.Deadline()-before)
 		a.hooks.Before(outage)
 		for range 10 {
 			isAll(t, k.Renew(t.Context()), errOutage)
 		}
 		a.hooks.Before(nil)
-		if !alive(k) || a.saw(EventGaveUp) > 0 {
-			t.Error("failed renewals count as failed refreshes")
-		}
+		assert.That(t, alive(k) && a.saw(EventGaveUp) == 0, "failed renewals count as failed refreshes")
 		w.delete(k.Key())
 		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
 			t.Errorf("a broken lock: %v", err)
@@ -200,12 +191,10 @@ func TestCheck(t *testing.T) {
 			time.Sleep(20 * time.Second)
 			before := k.lease.Deadline()
 			a.hooks.Count()
-			if err := k.Check(t.Context()); err != nil || k.lease.Deadline() != before {
-				t.Errorf("%v, deadline %v later", err, k.lease.Deadline()-before)
-			}
-			if total, by := a.hooks.Count(); total != 1 || by["list"] != 1 {
-				t.Errorf("sent %v", by)
-			}
+			err := k.Check(t.Context())
+			assert.That(t, err == nil && k.lease.Deadline() == before, "%v, deadline %v later", err, k.lease.Deadline()-before)
+			total, by := a.hooks.Count()
+			assert.That(t, total == 1 && by["list"] == 1, "sent %v", by)
 			a.hooks.Before(outage)
 			if err := k.Check(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
 				t.Errorf("in an outage: %v", err)
@@ -245,9 +234,8 @@ func TestEmptyFirstPage(t *testing.T) {
 		a.store = emptyFirst{a.hooks}
 		k := a.takes(t, mode)
 		time.Sleep(5 * time.Minute)
-		if err := k.Check(t.Context()); err != nil || !alive(k) {
-			t.Errorf("after five minutes: %v", err)
-		}
+		err := k.Check(t.Context())
+		assert.That(t, err == nil && alive(k), "after five minutes: %v", err)
 		a.clock.setSkew(time.Minute) // as if the machine had been paused
 		time.Sleep(DefaultLook)
 		if err := k.Check(t.Context()); err != nil || !alive(k) {
@@ -277,9 +265,7 @@ func TestReleaseWithoutDelete(t *testing.T) {
 			time.Sleep(2 * time.Minute)
 		}
 		infos, err := w.machine().Status(t.Context())
-		if err != nil || mode == Exclusive && len(infos) != 1 {
-			t.Errorf("status: %v %v", infos, err)
-		}
+		assert.That(t, err == nil && (mode != Exclusive || len(infos) == 1), "status: %v %v", infos, err)
 		w.machine().untilFree(t, Exclusive, time.Second)
 		w.empty()
 	})
@@ -307,9 +293,7 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 			broken.Store(true)
 		}))
 		time.Sleep(DefaultTTL)
-		if !broken.Load() || alive(k) {
-			t.Errorf("broken %t, alive %t", broken.Load(), alive(k))
-		}
+		assert.That(t, broken.Load() && !alive(k), "broken %t, alive %t", broken.Load(), alive(k))
 		w.empty()
 	})
 }
@@ -323,18 +307,13 @@ func TestFlagIsDatedInTime(t *testing.T) {
 			r := renewer{l: w.machine(func(o *Options) { o.TTL = ttl }).Locker}
 			r.date(began)
 			for late, reapable := range map[time.Duration]bool{ttl - 1: false, ttl: false, ttl + 1: true} {
-				if got := r.reapable(began.Add(late)); got != reapable {
-					t.Errorf("ttl %v, written %v after the version before: reapable %t", ttl, late, got)
-				}
+				got := r.reapable(began.Add(late))
+				assert.That(t, got == reapable, "ttl %v, written %v after the version before: reapable %t", ttl, late, got)
 			}
 			r.date(began.Add(ttl + 1))
-			if !r.reapable(began.Add(ttl + 2)) {
-				t.Errorf("ttl %v: dated by a late refresh", ttl)
-			}
+			assert.That(t, r.reapable(began.Add(ttl+2)), "ttl %v: dated by a late refresh", ttl)
 			r.date(began.Add(ttl))
-			if r.reapable(began.Add(2 * ttl)) {
-				t.Errorf("ttl %v: not dated by a refresh in time", ttl)
-			}
+			assert.That(t, !r.reapable(began.Add(2*ttl)), "ttl %v: not dated by a refresh in time", ttl)
 		}
 	})
 }
@@ -403,9 +382,8 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		<-k.Context().Done()
 		mu.Lock()
 		defer mu.Unlock()
-		if d := time.Since(start); !sends[d-55*time.Second] {
-			t.Errorf("lost after %v, want 55 s after a send", d)
-		}
+		d := time.Since(start)
+		assert.That(t, sends[d-55*time.Second], "lost after %v, want 55 s after a send", d)
 	})
 }
 
@@ -445,8 +423,6 @@ func TestRefreshesComeApart(t *testing.T) {
 		if n := len(first); n != 64 || first[0] < 27*time.Second || first[63] > 30*time.Second || first[63]-first[0] < time.Second {
 			t.Errorf("first refreshed at %v", first)
 		}
-		if len(slices.Compact(first)) < 32 {
-			t.Errorf("refreshed at the same time: %v", first)
-		}
+		assert.That(t, len(slices.Compact(first)) >= 32, "refreshed at the same time: %v", first)
 	})
 }

@@ -84,9 +84,7 @@ func TestStatusAsOfEachPage(t *testing.T) {
 			m.hooks.Before(slow("", "", late))
 		}))
 		infos, err := m.Status(t.Context())
-		if err != nil || len(infos) != 5 || infos[0].ID != k.ID() || infos[0].Verdict != Live {
-			t.Errorf("%v %v", infos, err)
-		}
+		assert.That(t, err == nil && len(infos) == 5 && infos[0].ID == k.ID() && infos[0].Verdict == Live, "%v %v", infos, err)
 	})
 }
 
@@ -131,18 +129,15 @@ func TestManyStaleAreDeletedFirst(t *testing.T) {
 				}
 				k, err := m.Exclusive(t.Context(), "prune")
 				if undeletable {
-					if k != nil || !errors.Is(err, ErrUnsure) || !strings.Contains(err.Error(), key) {
-						t.Errorf("one can't be deleted: %v, %v", k, err)
-					}
+					assert.That(t, k == nil && errors.Is(err, ErrUnsure) && strings.Contains(err.Error(), key),
+						"one can't be deleted: %v, %v", k, err)
 					return
 				}
 				mustLock(t, k, err)
 				page, err := w.mem.List(t.Context(), "index/lock.shared/", "")
 				assert.OK(t, err)
 				for _, o := range page.Objects {
-					if o.Size > 0 {
-						t.Errorf("%s was passed, and is there", o.Key)
-					}
+					assert.That(t, o.Size == 0, "%s was passed, and is there", o.Key)
 				}
 				k.Release(t.Context())
 			})
@@ -157,12 +152,10 @@ func TestLiveAmongManyStale(t *testing.T) {
 		_, live := w.holder(t, Shared, func(o *Options) { o.TTL, o.Look = MaxTTL, MaxTTL })
 		time.Sleep(time.Hour)
 		before := len(w.keys())
-		if held := w.machine().refused(t, Exclusive); len(held.Holders) != 1 || held.Holders[0].ID != live.ID() {
-			t.Errorf("held by %v", held.Holders)
-		}
-		if after := len(w.keys()); after != before || !alive(live) {
-			t.Errorf("%d locks before, %d after; %v", before, after, context.Cause(live.Context()))
-		}
+		held := w.machine().refused(t, Exclusive)
+		assert.That(t, len(held.Holders) == 1 && held.Holders[0].ID == live.ID(), "held by %v", held.Holders)
+		after := len(w.keys())
+		assert.That(t, after == before && alive(live), "%d locks before, %d after; %v", before, after, context.Cause(live.Context()))
 	})
 }
 
@@ -176,12 +169,10 @@ func TestFailingStoreEndsManyRequests(t *testing.T) {
 			time.Sleep(2 * DefaultTTL)
 			m := w.machine()
 			m.hooks.Before(fails(op, "lock.shared/", errOutage))
-			if k, err := m.Exclusive(t.Context(), "prune"); k != nil || !errors.Is(err, errOutage) {
-				t.Errorf("%s: %v", op, err)
-			}
-			if _, by := m.hooks.Count(); by[op] > 16*atOnce {
-				t.Errorf("%s: %v", op, by)
-			}
+			k, err := m.Exclusive(t.Context(), "prune")
+			assert.That(t, k == nil && errors.Is(err, errOutage), "%s: %v", op, err)
+			_, by := m.hooks.Count()
+			assert.That(t, by[op] <= 16*atOnce, "%s: %v", op, by)
 			m.hooks.Before(nil)
 			w.leavesNothing(m.takes(t, Exclusive))
 		})
@@ -201,9 +192,7 @@ func TestUnreadIsReadAgain(t *testing.T) {
 		}
 		m.hooks.Before(nil)
 		f, err := m.look(t.Context(), own, known)
-		if err != nil || len(f.stale) != 200 {
-			t.Errorf("%d are stale, %v", len(f.stale), err)
-		}
+		assert.That(t, err == nil && len(f.stale) == 200, "%d are stale, %v", len(f.stale), err)
 	})
 }
 
@@ -245,18 +234,14 @@ func progresses(t *testing.T, w *world, n int) {
 			t.Errorf("%s: %d in all", e.Kind, e.Total)
 		}
 	}
-	if reaped != n {
-		t.Errorf("%d of %d are reported as removed", reaped, n)
-	}
+	assert.That(t, reaped == n, "%d of %d are reported as removed", reaped, n)
 	want := []EventKind{EventReading, EventReaping, EventReaped, EventAcquired, EventReleased}
 	if n < manyLocks {
 		want = want[2:]
 	} else if last[EventReaping].Done != n || last[EventReading].Done < n*9/10 || last[EventReading].Done > n {
 		t.Errorf("%d were read, and %d of %d removed", last[EventReading].Done, last[EventReaping].Done, n)
 	}
-	if !slices.Equal(kinds, want) {
-		t.Errorf("%d locks: events %v, want %v", n, kinds, want)
-	}
+	assert.That(t, slices.Equal(kinds, want), "%d locks: events %v, want %v", n, kinds, want)
 }
 
 // TestOddObjects: an object in the place of a lock, or of the locks' folder, is an unreadable lock until break-lock.
@@ -279,12 +264,10 @@ func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 	if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable || infos[0].Key() != key {
 		t.Errorf("%s: status: %+v, %v", key, infos, err)
 	}
-	if held := m.refused(t, mode); len(held.Holders) != 1 || held.Holders[0].Verdict != Unreadable {
-		t.Errorf("%s: held by %+v", key, held.Holders)
-	}
-	if n := m.saw(EventReleaseFailed); n > 0 {
-		t.Errorf("%s: %d objects are reported as left", key, n)
-	}
+	held := m.refused(t, mode)
+	assert.That(t, len(held.Holders) == 1 && held.Holders[0].Verdict == Unreadable, "%s: held by %+v", key, held.Holders)
+	n := m.saw(EventReleaseFailed)
+	assert.That(t, n == 0, "%s: %d objects are reported as left", key, n)
 	if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
 		t.Errorf("%s: broken: %+v, %v", key, broken, err)
 	}
@@ -345,9 +328,8 @@ func TestTempsOfOthersStay(t *testing.T) {
 		w.put(pointer, nil)
 		prune("index/lock.shared/x.tmp")
 		time.Sleep(23 * time.Hour)
-		if broken, err := m.Break(t.Context(), BreakOptions{Stale: true}); err != nil || len(broken) > 0 {
-			t.Errorf("broken as stale: %+v, %v", broken, err)
-		}
+		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
+		assert.That(t, err == nil && len(broken) == 0, "broken as stale: %+v, %v", broken, err)
 		prune("index/lock.shared/x.tmp")
 		time.Sleep(2 * time.Hour)
 		prune()
@@ -378,9 +360,8 @@ func TestLeftProbeIsRemoved(t *testing.T) {
 	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
 		b, k := w.machine(), w.machine().takes(t, Shared)
 		b.hooks.Before(fails("delete", "", errOutage))
-		if _, err := b.Break(t.Context(), BreakOptions{Stale: true}); err == nil {
-			t.Error("no error")
-		}
+		_, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		assert.That(t, err != nil, "no error")
 		k.Release(t.Context())
 		w.leavesNothing(w.machine().takes(t, Exclusive))
 	})
@@ -395,9 +376,8 @@ func TestSweepIsBounded(t *testing.T) {
 		}
 		a.hooks.Before(mayNotDelete)
 		k := a.takes(t, Exclusive)
-		if n, by := a.hooks.Count(); n > 4 {
-			t.Errorf("a client without the right to delete sends %v", by)
-		}
+		n, by := a.hooks.Count()
+		assert.That(t, n <= 4, "a client without the right to delete sends %v", by)
 		k.Release(t.Context())
 
 		b.hooks.Before(hangs("delete", ""))
@@ -421,9 +401,8 @@ func TestManyEmptiedFlags(t *testing.T) {
 			m, k := w.holder(t, Exclusive)
 			m.sentJust(t, want)
 			k.Release(t.Context())
-			if left := len(w.keys()); (left > 0) != noBatch {
-				t.Errorf("%d are left", left)
-			}
+			left := len(w.keys())
+			assert.That(t, (left > 0) == noBatch, "%d are left", left)
 		})
 	}
 }

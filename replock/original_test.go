@@ -159,9 +159,7 @@ func TestReadErrorIsNoFreeLock(t *testing.T) {
 					return err
 				})
 				x, err := b.lock(t.Context(), Exclusive)
-				if x == nil && fails != nil && errors.Is(err, ErrHeld) {
-					t.Errorf("a store that fails is reported as a lock: %v", err)
-				}
+				assert.That(t, x != nil || fails == nil || !errors.Is(err, ErrHeld), "a store that fails is reported as a lock: %v", err)
 				defer end(x)
 				return both(s, x)
 			})
@@ -300,9 +298,8 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		m, _ := w.holder(t, Shared, func(o *Options) { o.Name = "mine" })
 		m.hooks.Count()
 		time.Sleep(5 * time.Second)
-		if n, by := m.hooks.Count(); n > 0 {
-			t.Errorf("a lock with a name costs %v", by)
-		}
+		n, by := m.hooks.Count()
+		assert.That(t, n == 0, "a lock with a name costs %v", by)
 	})
 }
 
@@ -336,9 +333,8 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 					}
 				}), fails("get", theirs, c.read)))
 				start := time.Now()
-				if err := k.Check(t.Context()); (err == nil) != c.gone || errors.Is(err, ErrLost) || !alive(k) {
-					t.Errorf("%v; the lock lives: %v", err, alive(k))
-				}
+				err := k.Check(t.Context())
+				assert.That(t, (err == nil) == c.gone && !errors.Is(err, ErrLost) && alive(k), "%v; the lock lives: %v", err, alive(k))
 				if c.gone {
 					took(t, start, 0, time.Second)
 				}
@@ -472,9 +468,8 @@ func TestLongDeadEncrypted(t *testing.T) {
 			m.clock.setSkew(c.wall)
 			began := time.Now()
 			m.takes(t, Exclusive)
-			if took := time.Since(began); took < foreignTTL != c.isPassed {
-				t.Errorf("passed after %v", took)
-			}
+			took := time.Since(began)
+			assert.That(t, took < foreignTTL == c.isPassed, "passed after %v", took)
 		})
 	}
 }
@@ -500,9 +495,8 @@ func TestBesideTheOriginal(t *testing.T) {
 				}
 			}
 			t.Logf("%v a round trip, their %v lock and another %v one: both were let in %v of %d times", trip, modes[0], modes[1], in, n)
-			if in["ours"] > 0 {
-				t.Errorf("%v a round trip, their %v lock and our %v one: both held %d of %d times", trip, modes[0], modes[1], in["ours"], n)
-			}
+			assert.That(t, in["ours"] == 0,
+				"%v a round trip, their %v lock and our %v one: both held %d of %d times", trip, modes[0], modes[1], in["ours"], n)
 		}
 	}
 }
@@ -548,9 +542,8 @@ func TestOriginalAfterACrash(t *testing.T) {
 			}
 			end(h)
 			says := fmt.Sprintf("waits %.0f s", time.Since(began).Seconds())
-			if !strings.Contains(strings.ReplaceAll(string(page), "up to ", ""), says) {
-				t.Errorf("ttl %v: the page doesn't say that it %s", ttl, says)
-			}
+			assert.That(t, strings.Contains(strings.ReplaceAll(string(page), "up to ", ""), says),
+				"ttl %v: the page doesn't say that it %s", ttl, says)
 		})
 	}
 }

@@ -34,9 +34,7 @@ func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
 		})
 		_, err := a.Exclusive(t.Context(), "x")
 		isAll(t, err, ErrUnsure)
-		if n.Load() > 100 {
-			t.Errorf("%d puts of lock.exclusive, without a pause", n.Load())
-		}
+		assert.That(t, n.Load() <= 100, "%d puts of lock.exclusive, without a pause", n.Load())
 	})
 }
 
@@ -46,9 +44,7 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.afterStalePointer()
 		a.hooks.Before(on("", pointer, func(r hookstore.Request) {
-			if r.Op != "get" {
-				t.Errorf("%s of %s", r.Op, r.Key)
-			}
+			assert.That(t, r.Op == "get", "%s of %s", r.Op, r.Key)
 		}))
 		k := a.takes(t, Shared)
 		time.Sleep(5 * time.Minute)
@@ -76,9 +72,7 @@ func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
 		b.takes(t, Exclusive)
 		a.hooks.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
 		a.refused(t, Exclusive)
-		if len(w.keys()) != 2 {
-			t.Errorf("left of the holder's: %v", w.keys())
-		}
+		assert.That(t, len(w.keys()) == 2, "left of the holder's: %v", w.keys())
 	})
 }
 
@@ -94,9 +88,7 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			b.takes(t, Exclusive)
 		}))
 		a.refused(t, Exclusive)
-		if deletes.Load() > 0 || len(w.keys()) != 2 {
-			t.Errorf("left of the successor's: %v", w.keys())
-		}
+		assert.That(t, deletes.Load() == 0 && len(w.keys()) == 2, "left of the successor's: %v", w.keys())
 	})
 }
 
@@ -106,9 +98,7 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 		a := w.machine()
 		a.hooks.Before(first("list", "", func(hookstore.Request) error { w.delete(pointer); return nil }))
 		a.takes(t, Exclusive)
-		if !slices.Contains(w.keys(), pointer) {
-			t.Error("held without lock.exclusive")
-		}
+		assert.That(t, slices.Contains(w.keys(), pointer), "held without lock.exclusive")
 	})
 }
 
@@ -123,9 +113,7 @@ func TestClaimReplacesWhatItSaw(t *testing.T) {
 			}))
 		}))
 		held := a.refused(t, Exclusive)
-		if held.Holders[0].Holder != "laptop (pid 4711)" {
-			t.Errorf("%v", held)
-		}
+		assert.That(t, held.Holders[0].Holder == "laptop (pid 4711)", "%v", held)
 		w.stores(pointer)
 	})
 }
@@ -169,12 +157,8 @@ func TestDeleteMarker(t *testing.T) {
 			for i, m := range []*machine{first, second, second, first} {
 				var k *Lock
 				trips, _, _ := m.trips(func() { k = m.takes(t, Exclusive) })
-				if !slices.Contains(w.keys(), pointer) {
-					t.Errorf("acquire %d: held without lock.exclusive", i)
-				}
-				if trips > 12*time.Second {
-					t.Errorf("acquire %d: %v round trips", i, trips)
-				}
+				assert.That(t, slices.Contains(w.keys(), pointer), "acquire %d: held without lock.exclusive", i)
+				assert.That(t, trips <= 12*time.Second, "acquire %d: %v round trips", i, trips)
 				k.Release(t.Context())
 			}
 			w.empty()
@@ -233,9 +217,7 @@ func TestRefusalsAreNamed(t *testing.T) {
 			return nil
 		})
 		_, err := m.Exclusive(t.Context(), "prune")
-		if err == nil || !strings.Contains(err.Error(), `"index/lock.exclusive" with If-None-Match (412)`) {
-			t.Errorf("%v", err)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), `"index/lock.exclusive" with If-None-Match (412)`), "%v", err)
 	})
 }
 
@@ -247,9 +229,7 @@ func TestUnfitIsNotHeld(t *testing.T) {
 			m := w.machine()
 			m.hooks.Before(fails("get", "", fmt.Errorf("%w: an object without an ETag", store.ErrConfig)))
 			other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
-			if other != nil || errors.Is(err, ErrHeld) || !errors.Is(err, store.ErrConfig) {
-				t.Errorf("waiting for %v: %v", patience, err)
-			}
+			assert.That(t, other == nil && !errors.Is(err, ErrHeld) && errors.Is(err, store.ErrConfig), "waiting for %v: %v", patience, err)
 		})
 	}
 }
@@ -290,14 +270,10 @@ func TestProveAbsentHarmless(t *testing.T) {
 			for range 3 {
 				m := w.machine()
 				m.hooks.Before(on("put", pointer, func(r hookstore.Request) {
-					if !r.Opts.IfAbsent || !m.conditions.absent.holds() {
-						t.Error("lock.exclusive is put while another holds it")
-					}
+					assert.That(t, r.Opts.IfAbsent && m.conditions.absent.holds(), "lock.exclusive is put while another holds it")
 				}))
 				m.refused(t, Exclusive)
-				if name == "ignored" && m.conditions.absent.holds() {
-					t.Error("a condition that is ignored counts as proven")
-				}
+				assert.That(t, name != "ignored" || !m.conditions.absent.holds(), "a condition that is ignored counts as proven")
 			}
 			time.Sleep(2 * DefaultTTL)
 			lives(t, k)
@@ -315,12 +291,9 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 		}))
 		time.Sleep(31 * time.Second)
 		m.hooks.Before(nil)
-		if lost := k.Lost(); lost == nil || !lost.Definite || lost.Key != key {
-			t.Errorf("lost: %v", lost)
-		}
-		if slices.Contains(w.keys(), key) {
-			t.Error("the broken object is back")
-		}
+		lost := k.Lost()
+		assert.That(t, lost != nil && lost.Definite && lost.Key == key, "lost: %v", lost)
+		assert.That(t, !slices.Contains(w.keys(), key), "the broken object is back")
 	})
 }
 
@@ -347,9 +320,7 @@ func TestProofRevivesNoBrokenLock(t *testing.T) {
 			}
 		}))
 		time.Sleep(100 * time.Second)
-		if other == nil || alive(other) && alive(k) {
-			t.Error("both in: the proof of If-Match put back a broken flag")
-		}
+		assert.That(t, other != nil && (!alive(other) || !alive(k)), "both in: the proof of If-Match put back a broken flag")
 	})
 }
 
@@ -502,9 +473,7 @@ func TestPutsOfAProofAreApart(t *testing.T) {
 				sent = append(sent, time.Since(began))
 			}), slow("", "", trip)))
 			m.takes(t, Exclusive)
-			if !slices.Equal(sent, want) || !m.conditions.absent.holds() {
-				t.Errorf("%v: sent at %v, want %v", trip, sent, want)
-			}
+			assert.That(t, slices.Equal(sent, want) && m.conditions.absent.holds(), "%v: sent at %v, want %v", trip, sent, want)
 		})
 	}
 }
@@ -566,9 +535,8 @@ func TestReleaseDeletesWhatItSaw(t *testing.T) {
 							w.put(pointer, another)
 						}
 					}), refuse))
-					if err := k.Release(t.Context()); err != nil || !came.Load() {
-						t.Errorf("%v, and another came: %v", err, came.Load())
-					}
+					err := k.Release(t.Context())
+					assert.That(t, err == nil && came.Load(), "%v, and another came: %v", err, came.Load())
 					w.has(pointer, another)
 				})
 			}
@@ -611,9 +579,8 @@ func TestReleaseActsOnAFreshLook(t *testing.T) {
 // has fails unless the key has the body.
 func (w *world) has(key string, body []byte) {
 	w.t.Helper()
-	if raw, _, err := w.mem.Get(context.Background(), key, 1<<20); err != nil || !bytes.Equal(raw, body) {
-		w.t.Errorf("%s has %.80q, %v", key, raw, err)
-	}
+	raw, _, err := w.mem.Get(context.Background(), key, 1<<20)
+	assert.That(w.t, err == nil && bytes.Equal(raw, body), "%s has %.80q, %v", key, raw, err)
 }
 
 // TestLatePointerIsTakenDown: a put of lock.exclusive that is applied after another put of it

@@ -68,9 +68,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 		a.hooks.Before(slow("put", "", 3*time.Second))
 		time.Sleep(31 * time.Second)
 		time.AfterFunc(time.Second, func() {
-			if alive(k) {
-				t.Error("the work goes on while Release waits")
-			}
+			assert.That(t, !alive(k), "the work goes on while Release waits")
 		})
 		mustRelease(t, k)
 		time.Sleep(10 * time.Second)
@@ -111,9 +109,7 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 			}
 		}))
 		k.Release(t.Context())
-		if deletes == 0 {
-			t.Error("it deleted nothing")
-		}
+		assert.That(t, deletes != 0, "it deleted nothing")
 	})
 }
 
@@ -162,9 +158,8 @@ func TestHalfReleasedIsHeld(t *testing.T) {
 					for _, mode := range []Mode{Shared, Exclusive} {
 						w.machine().refused(t, mode)
 					}
-					if keys := w.keys(); len(keys) != 1 || !strings.HasPrefix(keys[0], key) {
-						t.Errorf("half released: %v", keys)
-					}
+					keys := w.keys()
+					assert.That(t, len(keys) == 1 && strings.HasPrefix(keys[0], key), "half released: %v", keys)
 				}
 				assert.OK(t, <-done)
 				w.empty()
@@ -223,9 +218,7 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 			}
 		}), outage))
 		k.Release(t.Context())
-		if !asked.Load() {
-			t.Error("it asked for no lock.exclusive")
-		}
+		assert.That(t, asked.Load(), "it asked for no lock.exclusive")
 	})
 }
 
@@ -238,8 +231,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 			assert.OK(t, k.Release(ctx))
 		}
 		w.empty()
-		if err := k.Renew(t.Context()); !errors.Is(err, ErrReleased) || k.Left() != 0 {
-			t.Errorf("renew after release: %v; %v left", err, k.Left())
-		}
+		err := k.Renew(t.Context())
+		assert.That(t, errors.Is(err, ErrReleased) && k.Left() == 0, "renew after release: %v; %v left", err, k.Left())
 	})
 }

@@ -33,12 +33,8 @@ func TestResumeAfterOutage(t *testing.T) {
 			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
 			work, key, id := k.Context(), k.Key(), k.ID()
 			mustResume(t, k)
-			if !errors.Is(context.Cause(work), ErrLost) {
-				t.Error("the context that ended with the loss lives again")
-			}
-			if k.Key() == key || k.ID() == id {
-				t.Error("resumed under the same key or id")
-			}
+			assert.That(t, errors.Is(context.Cause(work), ErrLost), "the context that ended with the loss lives again")
+			assert.That(t, k.Key() != key && k.ID() != id, "resumed under the same key or id")
 			w.machine().refused(t, Exclusive)
 			time.Sleep(10 * time.Minute)
 			lives(t, k)
@@ -107,9 +103,7 @@ func mustNotResume(t *testing.T, k *Lock) {
 	t.Helper()
 	err := k.Resume(t.Context())
 	var lost *LostError
-	if !errors.As(err, &lost) || !lost.Definite || alive(k) || k.Left() > 0 {
-		t.Errorf("resumed: %v", err)
-	}
+	assert.That(t, errors.As(err, &lost) && lost.Definite && !alive(k) && k.Left() == 0, "resumed: %v", err)
 }
 
 // TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
@@ -246,9 +240,8 @@ func TestSuspendAlone(t *testing.T) {
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
 		a.Flush(t.Context())
-		if e := a.seen[len(a.seen)-1]; e.Kind != EventLost || e.Held != k.lease.Deadline()-since {
-			t.Errorf("%s: held for %v", e.Kind, e.Held)
-		}
+		e := a.seen[len(a.seen)-1]
+		assert.That(t, e.Kind == EventLost && e.Held == k.lease.Deadline()-since, "%s: held for %v", e.Kind, e.Held)
 		mustResume(t, k)
 		w.leavesNothing(k)
 	})
@@ -283,21 +276,17 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			var released atomic.Bool
 			go func() {
 				err := k.Resume(t.Context())
-				if err == nil && released.Load() {
-					t.Errorf("resumed after Release was called, after %v", after)
-				}
+				assert.That(t, err != nil || !released.Load(), "resumed after Release was called, after %v", after)
 				resumed <- err
 			}()
 			time.Sleep(after)
 			released.Store(true)
 			mustRelease(t, k)
 			synctest.Wait()
-			if alive(k) || k.Left() > 0 || len(resumed) == 0 {
-				t.Errorf("after its release, %v later: %v left, and Resume has returned %d times", after, k.Left(), len(resumed))
-			}
-			if err := <-resumed; err != nil && !errors.Is(err, ErrReleased) && !errors.Is(err, ErrLost) {
-				t.Errorf("released after %v: %v", after, err)
-			}
+			assert.That(t, !alive(k) && k.Left() == 0 && len(resumed) != 0,
+				"after its release, %v later: %v left, and Resume has returned %d times", after, k.Left(), len(resumed))
+			err := <-resumed
+			assert.That(t, err == nil || errors.Is(err, ErrReleased) || errors.Is(err, ErrLost), "released after %v: %v", after, err)
 			if err := k.Resume(t.Context()); !errors.Is(err, ErrReleased) {
 				t.Errorf("resumed after its release: %v", err)
 			}
@@ -370,9 +359,8 @@ func TestResumeStoppedMidway(t *testing.T) {
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
 			err := k.Resume(t.Context())
 			if err == nil {
-				if left := k.lease.Deadline() - a.clock.Elapsed(); left < 0 {
-					t.Errorf("stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
-				}
+				left := k.lease.Deadline() - a.clock.Elapsed()
+				assert.That(t, left >= 0, "stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
 			} else if !errors.Is(err, ErrLost) {
 				t.Error(err)
 			}
@@ -438,13 +426,10 @@ func TestLostUntilItIsResumed(t *testing.T) {
 			for range 90 {
 				time.Sleep(time.Second)
 				for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
-					if err := look(t.Context()); !errors.Is(err, ErrLost) {
-						t.Errorf("%s of a lock that is being resumed: %v", name, err)
-					}
+					err := look(t.Context())
+					assert.That(t, errors.Is(err, ErrLost), "%s of a lock that is being resumed: %v", name, err)
 				}
-				if alive(k) || k.Left() > 0 || k.Lost() == nil {
-					t.Errorf("held before it is resumed: %v left", k.Left())
-				}
+				assert.That(t, !alive(k) && k.Left() == 0 && k.Lost() != nil, "held before it is resumed: %v left", k.Left())
 			}
 			a.hooks.Before(nil)
 			assert.OK(t, <-done)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
@@ -25,28 +26,21 @@ func TestStatus(t *testing.T) {
 
 		m := w.machine()
 		m.hooks.Before(on("", "", func(r hookstore.Request) {
-			if r.Op == "put" || r.Op == "delete" {
-				t.Errorf("status writes: %s %s", r.Op, r.Key)
-			}
+			assert.That(t, r.Op != "put" && r.Op != "delete", "status writes: %s %s", r.Op, r.Key)
 		}))
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 3 {
 			t.Fatalf("%d locks: %v %v", len(infos), infos, err)
 		}
 		x := infos[0]
-		if x.Mode != Exclusive || len(x.Keys) != 2 || x.ID != k.ID() || x.Operation != "x" || x.Holder != "m1 (pid 101)" ||
-			x.Verdict != Live || !x.StoreClock || x.TTL != 2*time.Minute || x.Metadata["job"] != "nightly" {
-			t.Errorf("exclusive: %+v", x)
-		}
-		if x.Age != 46*time.Second || x.Left != 74*time.Second {
-			t.Errorf("age %v, left %v", x.Age, x.Left)
-		}
+		assert.That(t, x.Mode == Exclusive && len(x.Keys) == 2 && x.ID == k.ID() && x.Operation == "x" && x.Holder == "m1 (pid 101)" && x.Verdict == Live && x.StoreClock && x.TTL == 2*time.Minute && x.Metadata["job"] == "nightly",
+			"exclusive: %+v", x)
+		assert.That(t, x.Age == 46*time.Second && x.Left == 74*time.Second, "age %v, left %v", x.Age, x.Left)
 		if f := infos[1]; f.Verdict != Live { // expired by its own clock, not by the store's
 			t.Errorf("foreign: %+v", f)
 		}
-		if u := infos[2]; u.Verdict != Unreadable {
-			t.Errorf("unreadable: %+v", u)
-		}
+		u := infos[2]
+		assert.That(t, u.Verdict == Unreadable, "unreadable: %+v", u)
 	})
 }
 
@@ -67,15 +61,13 @@ func TestBreak(t *testing.T) {
 		w.put("index/lock.shared/empty", nil)
 		w.put("index/data", []byte("not a lock"))
 		breaks(BreakOptions{ID: "another"}, 0)
-		if broken := breaks(BreakOptions{ID: k.ID()}, 1); len(broken[0].Keys) != int(mode) {
-			t.Errorf("broken by id: %v", broken)
-		}
+		broken := breaks(BreakOptions{ID: k.ID()}, 1)
+		assert.That(t, len(broken[0].Keys) == int(mode), "broken by id: %v", broken)
 		breaks(BreakOptions{}, 2)
 		w.stores("index/data")
 		ends(t, k, 30*time.Second)
-		if cause := context.Cause(k.Context()); !errors.Is(cause, ErrLost) {
-			t.Error(cause)
-		}
+		cause := context.Cause(k.Context())
+		assert.That(t, errors.Is(cause, ErrLost), "%v", cause)
 	})
 }
 
@@ -88,14 +80,10 @@ func TestBreakStale(t *testing.T) {
 		w.put("index/lock.shared/garbage", []byte("?"))
 		broken, err := w.machine().Break(t.Context(), BreakOptions{Stale: true})
 		if w.clockless { // without watching, nothing is certain there
-			if err != nil || len(broken) > 0 {
-				t.Errorf("break --stale: %v %v", broken, err)
-			}
+			assert.That(t, err == nil && len(broken) == 0, "break --stale: %v %v", broken, err)
 			return
 		}
-		if err != nil || len(broken) != 1 || broken[0].ID != k.ID() {
-			t.Errorf("break --stale: %v %v", broken, err)
-		}
+		assert.That(t, err == nil && len(broken) == 1 && broken[0].ID == k.ID(), "break --stale: %v %v", broken, err)
 		w.stores("index/lock.shared/garbage", "index/lock.shared/live")
 	})
 }
@@ -109,9 +97,7 @@ func TestBreakFails(t *testing.T) {
 		m := w.machine()
 		m.hooks.Before(inTurn(fails("delete", a, store.ErrPermission), fails("put", a, store.ErrPermission)))
 		broken, err := m.Break(t.Context(), BreakOptions{})
-		if !errors.Is(err, store.ErrPermission) || !strings.Contains(err.Error(), a) || len(broken) != 2 {
-			t.Errorf("%v %v", broken, err)
-		}
+		assert.That(t, errors.Is(err, store.ErrPermission) && strings.Contains(err.Error(), a) && len(broken) == 2, "%v %v", broken, err)
 		w.stores(a)
 	})
 }
@@ -133,13 +119,11 @@ func TestProcessGone(t *testing.T) {
 			change(&m.self)
 			m.takes(t, Shared)
 			m.self = self
-			if i := m.only(t); i.ProcessGone != (name == "gone") {
-				t.Errorf("%+v", i)
-			}
+			i := m.only(t)
+			assert.That(t, i.ProcessGone == (name == "gone"), "%+v", i)
 			broken, err := m.Break(t.Context(), BreakOptions{Dead: true})
-			if removed := len(w.keys()) == 0; err != nil || (len(broken) == 1) != removed || removed != (name == "gone") {
-				t.Errorf("break --dead: %v %v", broken, err)
-			}
+			removed := len(w.keys()) == 0
+			assert.That(t, err == nil && (len(broken) == 1) == removed && removed == (name == "gone"), "break --dead: %v %v", broken, err)
 		})
 	}
 }
@@ -147,9 +131,8 @@ func TestProcessGone(t *testing.T) {
 // breaksNone breaks the locks that are chosen, of which there are none.
 func (m *machine) breaksNone(t *testing.T, opts BreakOptions) {
 	t.Helper()
-	if broken, err := m.Break(t.Context(), opts); err != nil || len(broken) > 0 {
-		t.Errorf("broken: %v %v", broken, err)
-	}
+	broken, err := m.Break(t.Context(), opts)
+	assert.That(t, err == nil && len(broken) == 0, "broken: %v %v", broken, err)
 }
 
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
@@ -191,9 +174,7 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 		k.Release(t.Context())
 		other := w.machine().takes(t, Exclusive)
 		broken, err := m.Break(t.Context(), BreakOptions{Shown: []Broken{{Info: shown}}})
-		if len(broken) > 0 {
-			t.Errorf("broke %v, which wasn't shown; %v", broken[0].Info, err)
-		}
+		assert.That(t, len(broken) == 0, "broke %v, which wasn't shown; %v", broken, err)
 		w.lasts(other)
 	})
 }

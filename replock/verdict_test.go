@@ -101,9 +101,8 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
 			time.Sleep(ttl/2 + time.Second)
 			b.takes(t, Exclusive, Wait(ttl))
-			if alive(k) || a.clock.Elapsed()-sent <= ttl {
-				t.Errorf("ttl %v: passed %v after it was refreshed, alive %v", ttl, a.clock.Elapsed()-sent, alive(k))
-			}
+			assert.That(t, !alive(k) && a.clock.Elapsed()-sent > ttl,
+				"ttl %v: passed %v after it was refreshed, alive %v", ttl, a.clock.Elapsed()-sent, alive(k))
 		})
 	}
 }
@@ -114,9 +113,7 @@ func TestMergedVerdictIsTheLessCertain(t *testing.T) {
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.exclusive"}, Verdict: Stale},
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.intent/x"}, Verdict: Doubtful, Why: "?"},
 	})
-	if out[0].Verdict == Stale {
-		t.Errorf("stale and doubtful merged to %v: break --stale deletes %v", out[0].Verdict, out[0].Keys)
-	}
+	assert.That(t, out[0].Verdict != Stale, "stale and doubtful merged to %v: break --stale deletes %v", out[0].Verdict, out[0].Keys)
 }
 
 // TestVerdictMargin: the store's clock has to be 2 s past the lease's end.
@@ -132,9 +129,7 @@ func TestVerdictMargin(t *testing.T) {
 		} {
 			now := a.clock.Elapsed()
 			a.judge(e, storeTime{wrote.Add(age), now}, now)
-			if e.verdict != want {
-				t.Errorf("%v old: %v, want %v", age, e.verdict, want)
-			}
+			assert.That(t, e.verdict == want, "%v old: %v, want %v", age, e.verdict, want)
 		}
 	})
 }
@@ -179,9 +174,7 @@ func TestWrongClocks(t *testing.T) {
 						pause = 5 * time.Second // for hours
 					}
 					b.untilFree(t, Exclusive, pause)
-					if alive(k) {
-						t.Errorf("%+v %v: passed while it was held", skew, jump)
-					}
+					assert.That(t, !alive(k), "%+v %v: passed while it was held", skew, jump)
 					took := a.clock.Elapsed() - refreshed
 					limit := 65 * time.Second
 					if w.clockless || skew.holder > 0 || skew.other < 0 || skew.holder > skew.other {
@@ -190,9 +183,8 @@ func TestWrongClocks(t *testing.T) {
 					if w.clockless {
 						limit += max(0, skew.holder-skew.other) // there is but one witness
 					}
-					if took < DefaultTTL || took > limit {
-						t.Errorf("%+v %v: passed %v after the last refresh, want 60s to %v", skew, jump, took, limit)
-					}
+					assert.That(t, took >= DefaultTTL && took <= limit,
+						"%+v %v: passed %v after the last refresh, want 60s to %v", skew, jump, took, limit)
 				})
 			}
 		}
@@ -258,9 +250,7 @@ func TestOtherTTLs(t *testing.T) {
 			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			a.hooks.Before(outage)
 			b.untilFree(t, Exclusive, ttl/100)
-			if alive(k) {
-				t.Errorf("ttl %v: passed while held", ttl)
-			}
+			assert.That(t, !alive(k), "ttl %v: passed while held", ttl)
 			took(t, start, ttl, ttl+ttl/50+5*time.Second)
 		})
 	}
@@ -274,9 +264,8 @@ func TestStallIsNotTakenForSkew(t *testing.T) {
 		for range 3 {
 			a.hooks.Before(first("list", "", func(hookstore.Request) error { a.stands(pause, false); return nil }))
 			k := a.takes(t, Shared)
-			if i := a.only(t); i.Age > pause/2 {
-				t.Errorf("granted by a flag of %v", i)
-			}
+			i := a.only(t)
+			assert.That(t, i.Age <= pause/2, "granted by a flag of %v", i)
 			k.Release(t.Context())
 			a.clock.setSkew(0)
 		}
@@ -317,9 +306,8 @@ func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 				w.put(diskKey, body(a))
 				w.skew.Store(int64(by))
 				a.clock.setSkew(by)
-				if i := a.only(t); i.Verdict != Doubtful {
-					t.Errorf("%s, %v: %v", name, by, i.Verdict)
-				}
+				i := a.only(t)
+				assert.That(t, i.Verdict == Doubtful, "%s, %v: %v", name, by, i.Verdict)
 				time.AfterFunc(30*time.Second, func() { w.put(diskKey, body(a)) }) // its refresh
 				a.refused(t, Exclusive)
 			})
@@ -342,9 +330,8 @@ func TestLocalDiskAfterABoot(t *testing.T) {
 			w.put(diskKey, onThisBoot(change)(a))
 			time.Sleep(2 * DefaultTTL)
 			a.self.BootID = boot
-			if i := a.only(t); i.Verdict != Stale {
-				t.Errorf("%s: %v: %s", boot, i.Verdict, i.Why)
-			}
+			i := a.only(t)
+			assert.That(t, i.Verdict == Stale, "%s: %v: %s", boot, i.Verdict, i.Why)
 		})
 	}
 }
@@ -357,9 +344,8 @@ func TestLocalDiskWithoutBoots(t *testing.T) {
 			a.self.BootID, a.self.TimeNamespace = "", "none"
 			w.put(diskKey, onThisBoot(inAnotherNamespace)(a))
 			time.Sleep(age)
-			if i := a.only(t); i.Verdict != want {
-				t.Errorf("%v old: %v: %s", age, i.Verdict, i.Why)
-			}
+			i := a.only(t)
+			assert.That(t, i.Verdict == want, "%v old: %v: %s", age, i.Verdict, i.Why)
 		})
 	}
 }
@@ -371,9 +357,8 @@ func TestLatePutIsDatedFromWhenItIsSeen(t *testing.T) {
 	for _, late := range []time.Duration{0, 20 * time.Second} {
 		mod, seen := applied.Add(late), 10*time.Second+2*late
 		own.learn(store.Page{Objects: []store.Object{{Key: "k", Size: 1, ModTime: mod}}}, false, seen)
-		if ahead := own.st.when(seen).Sub(mod); ahead > 0 {
-			t.Errorf("seen after %v: %v ahead of the store", seen, ahead)
-		}
+		ahead := own.st.when(seen).Sub(mod)
+		assert.That(t, ahead <= 0, "seen after %v: %v ahead of the store", seen, ahead)
 	}
 }
 
@@ -413,9 +398,8 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 				tr := a.try(Shared)
 				check := func(st storeTime) {
 					t.Helper()
-					if ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load()))); st.known() && ahead > 0 {
-						t.Errorf("%v ahead of the store", ahead)
-					}
+					ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load())))
+					assert.That(t, !st.known() || ahead <= 0, "%v ahead of the store", ahead)
 				}
 				assert.OK(t, a.raise(t.Context(), tr))
 				check(tr.st)
@@ -427,9 +411,8 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					f, err := a.look(t.Context(), tr, memory{})
 					assert.OK(t, err)
 					check(f.st)
-					if listed := time.Duration(listed.Load()); f.now > listed {
-						t.Errorf("judged by the time %v after the listing", f.now-listed)
-					}
+					listed := time.Duration(listed.Load())
+					assert.That(t, f.now <= listed, "judged by the time %v after the listing", f.now-listed)
 				}
 				tr.parent = t.Context()
 				k := a.hold(tr)
@@ -450,9 +433,7 @@ func TestNoModTimeIsNoWitness(t *testing.T) {
 		e := &entry{kind: kindShared, since: a.clock.Elapsed(), read: true}
 		e.lease, e.err = decode(foreign(time.Now().Add(-time.Hour), true))
 		a.judge(e, storeTime{time.Now(), a.clock.Elapsed()}, a.clock.Elapsed())
-		if e.verdict == Stale {
-			t.Error("stale by one clock")
-		}
+		assert.That(t, e.verdict != Stale, "stale by one clock")
 	})
 }
 
@@ -488,9 +469,8 @@ func TestWatchingIsBounded(t *testing.T) {
 			if c.held {
 				took(t, start, c.wait, c.most)
 				held := mustHeld(t, k, err)
-				if held.Holders[0].Verdict != Doubtful || !strings.Contains(err.Error(), "m1 (pid 101), operation x, since 2000-01-01") {
-					t.Error(err)
-				}
+				assert.That(t, held.Holders[0].Verdict == Doubtful && strings.Contains(err.Error(), "m1 (pid 101), operation x, since 2000-01-01"),
+					"%v", err)
 				return
 			}
 			took(t, start, 0, c.most)
@@ -507,9 +487,8 @@ func TestBreakDoubtful(t *testing.T) {
 		w.put("index/lock.shared/encrypted", []byte{1, 2, 3})
 		w.put("index/lock.shared/live", foreign(time.Now(), true))
 		for doubtful, left := range []int{4, 2} {
-			if _, err := w.machine().Break(t.Context(), BreakOptions{Stale: true, Doubtful: doubtful > 0}); err != nil || len(w.keys()) != left {
-				t.Errorf("doubtful %d: left %v, %v", doubtful, w.keys(), err)
-			}
+			_, err := w.machine().Break(t.Context(), BreakOptions{Stale: true, Doubtful: doubtful > 0})
+			assert.That(t, err == nil && len(w.keys()) == left, "doubtful %d: left %v, %v", doubtful, w.keys(), err)
 		}
 	})
 }

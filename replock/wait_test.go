@@ -111,9 +111,8 @@ func TestWaitingExclusiveComesNext(t *testing.T) {
 		k, _, prune := w.queued(t, Forever)
 		for range 100 {
 			time.Sleep(11 * time.Second)
-			if held := c.refused(t, Shared); held.Holders[0].State != StateWaiting {
-				t.Errorf("held by %v", held)
-			}
+			held := c.refused(t, Shared)
+			assert.That(t, held.Holders[0].State == StateWaiting, "held by %v", held)
 			c.refused(t, Exclusive)
 		}
 		k.Release(t.Context())
@@ -197,17 +196,12 @@ func TestWaitEnds(t *testing.T) {
 			c.end(b, wait)
 			<-wait.done
 			took(t, start, 0, c.soon)
-			if !errors.Is(wait.err, c.err) {
-				t.Errorf("%s: %v", how, wait.err)
-			}
+			assert.That(t, errors.Is(wait.err, c.err), "%s: %v", how, wait.err)
 			if how == "timeout" {
 				held := mustHeld(t, wait.lock, wait.err)
-				if held.Waited < 5*time.Minute || held.Waited > 5*time.Minute+time.Second {
-					t.Errorf("it waited %v", held.Waited)
-				}
-				if !strings.Contains(held.Error(), "still locked after 5m") || held.Holders[0].Holder != "m1 (pid 101)" {
-					t.Error(held)
-				}
+				assert.That(t, held.Waited >= 5*time.Minute && held.Waited <= 5*time.Minute+time.Second, "it waited %v", held.Waited)
+				assert.That(t, strings.Contains(held.Error(), "still locked after 5m") && held.Holders[0].Holder == "m1 (pid 101)",
+					"%v", held)
 			}
 			w.leavesNothing(k)
 		})
@@ -221,13 +215,11 @@ func TestWaitIsNotNegative(t *testing.T) {
 		m := w.machine()
 		for _, mode := range []Mode{Shared, Exclusive} {
 			k, err := m.acquire(t.Context(), mode, "x", Wait(-1))
-			if k != nil || err == nil || !strings.Contains(err.Error(), "wait -1ns: must not be negative") {
-				t.Errorf("%s: %v, %v", mode, k, err)
-			}
+			assert.That(t, k == nil && err != nil && strings.Contains(err.Error(), "wait -1ns: must not be negative"),
+				"%s: %v, %v", mode, k, err)
 		}
-		if n, by := m.hooks.Count(); n > 0 {
-			t.Errorf("%d requests: %v", n, by)
-		}
+		n, by := m.hooks.Count()
+		assert.That(t, n == 0, "%d requests: %v", n, by)
 	})
 }
 
@@ -301,9 +293,8 @@ func TestWaitOutage(t *testing.T) {
 		b.hooks.Before(outage)
 		start := time.Now()
 		<-wait.done
-		if took := time.Since(start); !errors.Is(wait.err, errOutage) || took < DefaultTTL || took > 2*DefaultTTL {
-			t.Errorf("%v after %v", wait.err, took)
-		}
+		took := time.Since(start)
+		assert.That(t, errors.Is(wait.err, errOutage) && took >= DefaultTTL && took <= 2*DefaultTTL, "%v after %v", wait.err, took)
 	})
 }
 
@@ -337,9 +328,7 @@ func TestTicketIsNoFlag(t *testing.T) {
 		mu.Lock()
 		tickets := slices.Clone(late)
 		mu.Unlock()
-		if len(tickets) < 3 {
-			t.Errorf("a ticket was put %d times", len(tickets))
-		}
+		assert.That(t, len(tickets) >= 3, "a ticket was put %d times", len(tickets))
 		for _, r := range tickets {
 			w.put(r.Key, r.Body)
 		}
@@ -349,9 +338,7 @@ func TestTicketIsNoFlag(t *testing.T) {
 		mu.Lock()
 		defer mu.Unlock()
 		for key, said := range states {
-			if said[StateWaiting] && len(said) > 1 {
-				t.Errorf("%s had the states %v", key, said)
-			}
+			assert.That(t, !said[StateWaiting] || len(said) <= 1, "%s had the states %v", key, said)
 		}
 	})
 }
@@ -388,24 +375,20 @@ func TestWaitEvents(t *testing.T) {
 		var last Event
 		for _, e := range b.seen {
 			if e.Kind == EventWaiting {
-				if last.Waited >= e.Waited && last.Waited > 0 || len(e.Holders) != 1 || e.Holders[0].Left < 20*time.Second {
-					t.Errorf("%+v after %+v", e, last)
-				}
+				assert.That(t, (last.Waited < e.Waited || last.Waited <= 0) && len(e.Holders) == 1 && e.Holders[0].Left >= 20*time.Second,
+					"%+v after %+v", e, last)
 				last = e
 			}
 		}
 		<-wait.done
 		b.Flush(t.Context())
-		if b.saw(EventBlocked) != 1 {
-			t.Error("it isn't blocked")
-		}
+		assert.That(t, b.saw(EventBlocked) == 1, "it isn't blocked")
 		k.Release(t.Context())
 		lock := second.got(t)
 		c.Flush(t.Context())
 		for _, e := range c.seen {
-			if e.Kind == EventAcquired && (e.Waited < 9*time.Minute || e.Waited > 10*time.Minute+15*time.Second || e.ID != lock.ID() || e.Left <= 0) {
-				t.Errorf("%+v", e)
-			}
+			assert.That(t, e.Kind != EventAcquired || e.Waited >= 9*time.Minute && e.Waited <= 10*time.Minute+15*time.Second && e.ID == lock.ID() && e.Left > 0,
+				"%+v", e)
 		}
 		if lock.Release(t.Context()); c.saw(EventAcquired) != 1 {
 			t.Error("no such event")
@@ -429,9 +412,8 @@ func TestWaitInDoubt(t *testing.T) {
 				return
 			}
 			mustLock(t, other, err)
-			if took := time.Since(start); took > DefaultTTL+time.Second {
-				t.Errorf("wait %v: let in after %v", wait, took)
-			}
+			took := time.Since(start)
+			assert.That(t, took <= DefaultTTL+time.Second, "wait %v: let in after %v", wait, took)
 			other.Release(t.Context())
 			a.hooks.Before(nil)
 			k.Release(t.Context())
@@ -464,9 +446,7 @@ func TestRepeatedFailureEndsTheWait(t *testing.T) {
 			start := time.Now()
 			<-wait.done
 			took(t, start, 0, c.most+10*time.Second)
-			if wait.err == nil || errors.Is(wait.err, ErrHeld) {
-				t.Error(wait.err)
-			}
+			assert.That(t, wait.err != nil && !errors.Is(wait.err, ErrHeld), "%v", wait.err)
 			w.empty()
 		})
 	}
@@ -522,9 +502,8 @@ func TestBrokenTicketIsPutAgain(t *testing.T) {
 				t.Fatalf("tickets: %v, left: %v", tickets, left)
 			}
 			time.Sleep(12 * time.Second)
-			if again := w.tickets(); !slices.Equal(again, tickets) {
-				t.Errorf("tickets are %v, and were %v", again, tickets)
-			}
+			again := w.tickets()
+			assert.That(t, slices.Equal(again, tickets), "tickets are %v, and were %v", again, tickets)
 			c.refused(t, Shared)
 			prune.waits(t)
 			end()
@@ -551,9 +530,8 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 		k.Release(t.Context())
 		lock := prune.got(t)
 		synctest.Wait() // b sees the release
-		if tickets := w.tickets(); len(tickets) > 0 || b.saw(EventReaped) != 1 {
-			t.Errorf("left: %v, reaped %d", tickets, b.saw(EventReaped))
-		}
+		tickets := w.tickets()
+		assert.That(t, len(tickets) == 0 && b.saw(EventReaped) == 1, "left: %v, reaped %d", tickets, b.saw(EventReaped))
 		w.leavesNothing(lock)
 	})
 }
@@ -676,9 +654,8 @@ func TestOlderTicketsComeFirst(t *testing.T) {
 		tickets := w.tickets()
 		key := w.intent(StateWaiting, time.Now().Add(-time.Hour))
 		time.Sleep(30 * time.Second)
-		if now := w.tickets(); len(tickets) != 1 || !slices.Equal(now, []string{key}) {
-			t.Errorf("tickets: %v, and then %v", tickets, now)
-		}
+		now := w.tickets()
+		assert.That(t, len(tickets) == 1 && slices.Equal(now, []string{key}), "tickets: %v, and then %v", tickets, now)
 		w.delete(key)
 		time.Sleep(30 * time.Second)
 		if now := w.tickets(); len(now) != 1 || now[0] == key {
@@ -865,13 +842,10 @@ func TestHandOver(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
 		delays, perHour := handOver(t, ownPace, mode, all)
 		for i, d := range delays {
-			if most := ownPace.after(all[i])*3/2 + 8*roundTrip; d > most {
-				t.Errorf("%s: let in %v after the release, and %v after it came, want %v", mode, d, all[i], most)
-			}
+			most := ownPace.after(all[i])*3/2 + 8*roundTrip
+			assert.That(t, d <= most, "%s: let in %v after the release, and %v after it came, want %v", mode, d, all[i], most)
 		}
-		if perHour > 3600 {
-			t.Errorf("%s: %.0f requests per hour", mode, perHour)
-		}
+		assert.That(t, perHour <= 3600, "%s: %.0f requests per hour", mode, perHour)
 		logPace(t, ownPace, mode, delays, perHour)
 	}
 	if !*paces {
@@ -943,9 +917,7 @@ func TestWaitersPerHour(t *testing.T) {
 			if most := 4000; mode == Exclusive && n == 10 && (sum["get"] > most || sum["list"] > most) {
 				t.Errorf("%d: %v, want %d reads and %d polls at most", n, sum, most, most)
 			}
-			if most > 3600+hintBurst {
-				t.Errorf("%d: one of them sent %d requests in an hour", n, most)
-			}
+			assert.That(t, most <= 3600+hintBurst, "%d: one of them sent %d requests in an hour", n, most)
 			for _, p := range waits {
 				p.ends(nil)
 			}

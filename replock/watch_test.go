@@ -78,9 +78,8 @@ func TestPassedIsNotCalledBroken(t *testing.T) {
 			a.clock.pause(pause)
 			w.passed(t, Exclusive, time.Now().Add(pause))
 			lost := endsForGood(t, k, DefaultLook)
-			if strings.Contains(lost.Error(), "break-lock") || !strings.Contains(lost.Error(), "this machine stood still") {
-				t.Error(lost)
-			}
+			assert.That(t, !strings.Contains(lost.Error(), "break-lock") && strings.Contains(lost.Error(), "this machine stood still"),
+				"%v", lost)
 			k = a.takes(t, k.Mode())
 			time.Sleep(33 * time.Second)
 			w.breakAll()
@@ -117,9 +116,7 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 				a.hooks.Before(first("put", "", func(hookstore.Request) error { return errors.New("no route to host") }))
 				time.Sleep(DefaultLook + 2*firstPoll)
 				a.Flush(t.Context())
-				if a.saw(EventRefreshed) == before {
-					t.Errorf("paused %v after it was acquired, stepped %t: not refreshed", held, stepped)
-				}
+				assert.That(t, a.saw(EventRefreshed) != before, "paused %v after it was acquired, stepped %t: not refreshed", held, stepped)
 			})
 		}
 	}
@@ -191,9 +188,8 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 			}))
 			k := a.takes(t, Exclusive)
 			_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
-			if age := time.Since(o.ModTime); err != nil || age >= pause {
-				t.Errorf("the lock was granted when its flag was %v old", age)
-			}
+			age := time.Since(o.ModTime)
+			assert.That(t, err == nil && age < pause, "the lock was granted when its flag was %v old", age)
 			k.Release(t.Context())
 
 			lists.Store(0)
@@ -241,9 +237,8 @@ func TestStandStillOfTwoAcquires(t *testing.T) {
 				k, err := a.Shared(t.Context(), "x")
 				assert.OK(t, err)
 				_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
-				if age := time.Since(o.ModTime); err != nil || age >= pause {
-					t.Errorf("the lock was granted when its flag was %v old", age)
-				}
+				age := time.Since(o.ModTime)
+				assert.That(t, err == nil && age < pause, "the lock was granted when its flag was %v old", age)
 				mustRelease(t, k)
 			})
 		}
@@ -286,9 +281,8 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 		time.Sleep(35 * time.Second)
 		w.delete(pointer)
 		a.hooks.Before(fails("", pointer, errors.New("connection reset by peer")))
-		if err := k.Renew(t.Context()); err == nil {
-			t.Error("a lock was confirmed whose lock.exclusive is gone")
-		}
+		err := k.Renew(t.Context())
+		assert.That(t, err != nil, "a lock was confirmed whose lock.exclusive is gone")
 	})
 }
 
@@ -332,9 +326,8 @@ func TestPassedWhileRefreshed(t *testing.T) {
 				b.takes(t, Exclusive)
 				a.hooks.Count()
 				endsForGood(t, k, 600*time.Millisecond)
-				if _, by := a.hooks.Count(); pageSize == 0 && (by["list"] != 1 || by["get"] > 0) {
-					t.Errorf("it went on after a page without its flag: %v", by)
-				}
+				_, by := a.hooks.Count()
+				assert.That(t, pageSize != 0 || by["list"] == 1 && by["get"] == 0, "it went on after a page without its flag: %v", by)
 				if lost := fmt.Sprint(k.Lost()); !strings.Contains(lost, "another client deleted the lock") {
 					t.Errorf("pages of %d, %v late: lost: %v", pageSize, late, lost)
 				}
@@ -384,9 +377,8 @@ func TestVanishedIsNoConflict(t *testing.T) {
 		}))
 		a.clock.setSkew(10 * time.Second)
 		time.Sleep(DefaultLook)
-		if lost := k.Lost(); lost != nil || !read.Load() {
-			t.Errorf("the ticket was read: %t; lost: %v", read.Load(), lost)
-		}
+		lost := k.Lost()
+		assert.That(t, lost == nil && read.Load(), "the ticket was read: %t; lost: %v", read.Load(), lost)
 	})
 }
 
@@ -440,9 +432,8 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 			time.Sleep(15 * time.Second)
 			a.hooks.Before(nil)
 			time.Sleep(DefaultLook)
-			if err := k.Check(t.Context()); (err == nil) != kept || !refreshed.Load() {
-				t.Errorf("paused for %v, refreshed: %t; %v", pause, refreshed.Load(), err)
-			}
+			err := k.Check(t.Context())
+			assert.That(t, (err == nil) == kept && refreshed.Load(), "paused for %v, refreshed: %t; %v", pause, refreshed.Load(), err)
 		})
 	}
 }
@@ -531,9 +522,8 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		}
 		lives(t, k)
 		w.comesBeside(mode)
-		if lost := endsForGood(t, k, DefaultLook+transient); !strings.Contains(lost.Error(), "laptop (pid 4711)") {
-			t.Error(lost)
-		}
+		lost := endsForGood(t, k, DefaultLook+transient)
+		assert.That(t, strings.Contains(lost.Error(), "laptop (pid 4711)"), "%v", lost)
 	})
 }
 
@@ -562,9 +552,8 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 		lives(t, k)
 		k.Release(t.Context())
 		k.lease.Owner().(*term).others.turn <- struct{}{}
-		if n := len(k.lease.Owner().(*term).others.memory); n > 1 {
-			t.Errorf("remembers %d", n)
-		}
+		n := len(k.lease.Owner().(*term).others.memory)
+		assert.That(t, n <= 1, "remembers %d", n)
 	})
 }
 
@@ -597,9 +586,8 @@ func TestLookInACrowd(t *testing.T) {
 					all.Add(-1) // this one finds it out
 				}
 				time.Sleep(5*time.Minute + time.Second) // and no refresh
-				if !alive(k) || all.Load() > 0 || looks.Load() < 30 {
-					t.Errorf("lost: %v; all locks were listed %d times of %d", k.Lost(), all.Load(), looks.Load())
-				}
+				assert.That(t, alive(k) && all.Load() == 0 && looks.Load() >= 30,
+					"lost: %v; all locks were listed %d times of %d", k.Lost(), all.Load(), looks.Load())
 				spoil(w, k)
 				endsForGood(t, k, DefaultLook+transient)
 			})
@@ -618,9 +606,8 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 			w.breakAll()
 			prune := b.takes(t, Exclusive)
 			time.Sleep(31 * time.Second)
-			if alive(k) || !alive(prune) {
-				t.Errorf("broken after %d s: the holder is still alive: %t, the prune: %t", 17*held, alive(k), alive(prune))
-			}
+			assert.That(t, !alive(k) && alive(prune),
+				"broken after %d s: the holder is still alive: %t, the prune: %t", 17*held, alive(k), alive(prune))
 			time.Sleep(time.Minute)
 			prune.Release(t.Context())
 			w.leavesNothing(k)
@@ -637,9 +624,8 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 		sub(t, name, c.opts, func(t *testing.T, w *world) {
 			a, k := w.holder(t, Shared)
 			time.Sleep(31 * time.Second)
-			if got := &a.conditions.match; got.holds() != c.holds || got.fails() == c.holds {
-				t.Errorf("holds %t, fails %t", got.holds(), got.fails())
-			}
+			got := &a.conditions.match
+			assert.That(t, got.holds() == c.holds && got.fails() != c.holds, "holds %t, fails %t", got.holds(), got.fails())
 			w.stores(k.Key())
 			a.hooks.Count()
 			assert.OK(t, k.Renew(t.Context()))
@@ -678,12 +664,10 @@ func TestProofThatFailsCostsNoRefresh(t *testing.T) {
 			})
 			time.Sleep(5 * time.Minute)
 			lives(t, k)
-			if tried.Load() != c.tries || a.saw(EventRefreshFailed) > 0 || !a.conditions.match.fails() {
-				t.Errorf("%d tries, %d failures, If-Match is refuted: %t", tried.Load(), a.saw(EventRefreshFailed), a.conditions.match.fails())
-			}
-			if refreshed := a.saw(EventRefreshed); refreshed < 9 {
-				t.Errorf("refreshed %d times in five minutes", refreshed)
-			}
+			assert.That(t, tried.Load() == c.tries && a.saw(EventRefreshFailed) == 0 && a.conditions.match.fails(),
+				"%d tries, %d failures, If-Match is refuted: %t", tried.Load(), a.saw(EventRefreshFailed), a.conditions.match.fails())
+			refreshed := a.saw(EventRefreshed)
+			assert.That(t, refreshed >= 9, "refreshed %d times in five minutes", refreshed)
 		})
 	}
 }
@@ -699,9 +683,8 @@ func TestProofLeavesNothing(t *testing.T) {
 			return err
 		})
 		time.Sleep(31 * time.Second)
-		if n := len(w.keys()); n != 2 {
-			t.Errorf("stored: %v", w.keys())
-		}
+		n := len(w.keys())
+		assert.That(t, n == 2, "stored: %v", w.keys())
 		w.leavesNothing(k)
 	})
 }
@@ -731,9 +714,8 @@ func TestClaimLooksTwice(t *testing.T) {
 			a.hooks.After(firstAnswered("get", pointer, func(hookstore.Request) { w.put(pointer, foreign(time.Now(), false)) }))
 			a.refused(t, Exclusive)
 			raw, _, err := w.mem.Get(t.Context(), pointer, maxBody)
-			if l, derr := decode(raw); err != nil || derr != nil || l.ID != "" {
-				t.Errorf("what is there: %s %v", raw, err)
-			}
+			l, derr := decode(raw)
+			assert.That(t, err == nil && derr == nil && l.ID == "", "what is there: %s %v", raw, err)
 		})
 	}
 	for name, opts := range map[string]mem.Options{"none": lacking, "kept": {}} {
@@ -779,17 +761,14 @@ func TestHalfARefreshIsKept(t *testing.T) {
 			return nil
 		})
 		time.Sleep(20 * time.Second)
-		if flags.Load() != 1 || !alive(k) || k.lease.Seen().Elapsed >= start {
-			t.Errorf("the flag was put %d times; lost: %v; seen %v after the start", flags.Load(), k.Lost(), k.lease.Seen().Elapsed-start)
-		}
-		if left := k.lease.Deadline() - start; left < 55*time.Second || left > 57*time.Second {
-			t.Errorf("the deadline is %v later: it is the earlier of both", left)
-		}
+		assert.That(t, flags.Load() == 1 && alive(k) && k.lease.Seen().Elapsed < start,
+			"the flag was put %d times; lost: %v; seen %v after the start", flags.Load(), k.Lost(), k.lease.Seen().Elapsed-start)
+		left := k.lease.Deadline() - start
+		assert.That(t, left >= 55*time.Second && left <= 57*time.Second, "the deadline is %v later: it is the earlier of both", left)
 		until = Forever
 		for n := range int32(2) {
-			if err := k.Renew(t.Context()); !errors.Is(err, errOutage) || flags.Load() != n+2 {
-				t.Errorf("asked for: the flag was put %d times, %v", flags.Load(), err)
-			}
+			err := k.Renew(t.Context())
+			assert.That(t, errors.Is(err, errOutage) && flags.Load() == n+2, "asked for: the flag was put %d times, %v", flags.Load(), err)
 		}
 	})
 }
@@ -809,9 +788,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 						case err == nil:
 							held = trip
 							time.Sleep(5 * ttl)
-							if !alive(k) {
-								t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, k.Lost())
-							}
+							assert.That(t, alive(k), "%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, k.Lost())
 							k.Release(t.Context())
 						case !errors.Is(err, ErrSlow) && !errors.Is(err, context.DeadlineExceeded):
 							t.Errorf("%s %s, ttl %v, %v a round trip: %v", name, mode, ttl, trip, err)
@@ -887,9 +864,8 @@ func TestRequestsPerHour(t *testing.T) {
 			time.Sleep(time.Hour)
 			_, by := a.hooks.Count()
 			near := func(got, want int) bool { return got <= want+want/20 && got >= want-want/20 }
-			if !near(by["put"], c.put) || !near(by["list"], c.list) || by["get"]+by["delete"] > 0 {
-				t.Errorf("%s, %s, ttl %v: %v, want about %d puts and %d lists", c.name, c.mode, c.ttl, by, c.put, c.list)
-			}
+			assert.That(t, near(by["put"], c.put) && near(by["list"], c.list) && by["get"]+by["delete"] == 0,
+				"%s, %s, ttl %v: %v, want about %d puts and %d lists", c.name, c.mode, c.ttl, by, c.put, c.list)
 		})
 	}
 }

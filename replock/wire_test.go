@@ -141,12 +141,9 @@ func TestUnreadable(t *testing.T) {
 				m := w.machine()
 				for range 2 {
 					held := m.refused(t, Exclusive)
-					if held.Holders[0].Verdict != Unreadable || !strings.Contains(held.Error(), "break-lock") {
-						t.Errorf("%v", held)
-					}
-					if s := held.Error(); strings.ContainsAny(s, "\n\x1b\x00") || len(s) > 1000 {
-						t.Errorf("the error is not one clean line: %q", s)
-					}
+					assert.That(t, held.Holders[0].Verdict == Unreadable && strings.Contains(held.Error(), "break-lock"), "%v", held)
+					s := held.Error()
+					assert.That(t, !strings.ContainsAny(s, "\n\x1b\x00") && len(s) <= 1000, "the error is not one clean line: %q", s)
 					time.Sleep(24 * time.Hour)
 				}
 				m.breaksNone(t, BreakOptions{Stale: true})
@@ -170,9 +167,8 @@ func TestStrangeBodies(t *testing.T) {
 			w.put("index/lock.shared/x", []byte(raw))
 			m := w.machine()
 			err := m.refused(t, Exclusive)
-			if strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x202e }) {
-				t.Errorf("control characters reach the terminal: %q", err)
-			}
+			assert.That(t, !strings.ContainsFunc(err.Error(), func(r rune) bool { return r < ' ' || r == 0x202e }),
+				"control characters reach the terminal: %q", err)
 			time.Sleep(65 * time.Second)
 			start := time.Now()
 			m.takes(t, Exclusive)
@@ -199,15 +195,11 @@ func TestOurBodiesAreTheWireFormat(t *testing.T) {
 					IsShared   bool      `json:"is_shared"`
 				}
 				assert.OK(t, json.Unmarshal(raw, &p))
-				if p.Operation != "x" || p.Holder != "m1 (pid 101)" || p.IsShared != (mode == Shared) {
-					t.Errorf("%s: %+v", key, p)
-				}
+				assert.That(t, p.Operation == "x" && p.Holder == "m1 (pid 101)" && p.IsShared == (mode == Shared), "%s: %+v", key, p)
 				if left := time.Until(p.ExpiresAt); left < time.Minute || left > 2*time.Minute || p.ExpiresAt.Before(p.AcquiredAt) {
 					t.Errorf("%s: expires in %v: %s", key, left, raw)
 				}
-				if strings.Contains(key, ":") {
-					t.Errorf("key %s is no file name on every system", key)
-				}
+				assert.That(t, !strings.Contains(key, ":"), "key %s is no file name on every system", key)
 			}
 		}
 	})
@@ -239,9 +231,8 @@ func TestMetadataFits(t *testing.T) {
 	} else if _, err := decode(raw); err != nil {
 		t.Error(err)
 	}
-	if _, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1)); err == nil {
-		t.Error("an operation's name that is too long is taken")
-	}
+	_, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1))
+	assert.That(t, err != nil, "an operation's name that is too long is taken")
 	if _, err := New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", maxMetadata)}}); err == nil {
 		t.Error("metadata that is too large is taken")
 	}
@@ -260,21 +251,16 @@ func FuzzDecode(f *testing.F) {
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		l, err := decode(raw)
 		if err != nil {
-			if len(raw) == 0 != errors.Is(err, errReleased) {
-				t.Errorf("%q: %v", raw, err)
-			}
+			assert.That(t, len(raw) == 0 == errors.Is(err, errReleased), "%q: %v", raw, err)
 			return
 		}
-		if l.ttl < MinTTL || l.ttl > MaxTTL {
-			t.Errorf("%q: ttl %v", raw, l.ttl)
-		}
+		assert.That(t, l.ttl >= MinTTL && l.ttl <= MaxTTL, "%q: ttl %v", raw, l.ttl)
 		again, err := decode(l.body.encode())
 		if err != nil {
 			t.Fatalf("%q: doesn't survive being written: %v", raw, err)
 		}
-		if !again.expires.Equal(l.expires) || again.ttl != l.ttl || again.Holder != l.Holder {
-			t.Errorf("%q: %+v became %+v", raw, l, again)
-		}
+		assert.That(t, again.expires.Equal(l.expires) && again.ttl == l.ttl && again.Holder == l.Holder,
+			"%q: %+v became %+v", raw, l, again)
 		if s := text.Brief(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 			t.Errorf("%q is shown with control characters", raw)
 		}
@@ -290,18 +276,15 @@ func FuzzKeys(f *testing.F) {
 	}
 	k := keys{DefaultPrefix}
 	f.Fuzz(func(t *testing.T, key string, unix int64) {
-		if kind := k.kind(key); kind != kindUnknown && !strings.HasPrefix(key, k.all()) {
-			t.Errorf("%q is a %d that no listing shows", key, kind)
-		}
+		kind := k.kind(key)
+		assert.That(t, kind == kindUnknown || strings.HasPrefix(key, k.all()), "%q is a %d that no listing shows", key, kind)
 		at := time.Unix(unix, 0)
 		for _, mode := range []Mode{Shared, Exclusive} {
 			flag := k.flag(mode, at, "00112233445566778899aabbccddeeff")
-			if len(flag) != len(k.flag(mode, time.Unix(0, 0), "00112233445566778899aabbccddeeff")) || strings.Contains(flag, ":") {
-				t.Errorf("%q is of another width, or has a colon", flag)
-			}
-			if kind := k.kind(flag); (kind == kindShared) != (mode == Shared) || kind == kindUnknown {
-				t.Errorf("%q is of kind %d", flag, kind)
-			}
+			assert.That(t, len(flag) == len(k.flag(mode, time.Unix(0, 0), "00112233445566778899aabbccddeeff")) && !strings.Contains(flag, ":"),
+				"%q is of another width, or has a colon", flag)
+			kind := k.kind(flag)
+			assert.That(t, (kind == kindShared) == (mode == Shared) && kind != kindUnknown, "%q is of kind %d", flag, kind)
 		}
 	})
 }
@@ -318,9 +301,7 @@ func TestBodiesAreUnique(t *testing.T) {
 			b := l.body
 			b.RefreshedAt, b.ExpiresAt, b.RefreshedBoot = "", "", 0 // a clock that stands still
 			raw := string(b.encode())
-			if seen[raw] {
-				t.Errorf("the same body again: %s", raw)
-			}
+			assert.That(t, !seen[raw], "the same body again: %s", raw)
 			seen[raw] = true
 		}))
 		for range 2 {
@@ -386,8 +367,7 @@ func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
 			return nil
 		})
 		time.Sleep(4 * time.Second)
-		if left := w.expiresIn(k.Key()); left < time.Minute {
-			t.Errorf("it expires in %v", left)
-		}
+		left := w.expiresIn(k.Key())
+		assert.That(t, left >= time.Minute, "it expires in %v", left)
 	})
 }

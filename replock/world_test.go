@@ -151,9 +151,8 @@ func (w *world) empty() {
 // stores fails unless these are the keys of the store.
 func (w *world) stores(keys ...string) {
 	w.t.Helper()
-	if got := w.keys(); !slices.Equal(got, keys) {
-		w.t.Errorf("stored: %v, want %v", got, keys)
-	}
+	got := w.keys()
+	assert.That(w.t, slices.Equal(got, keys), "stored: %v, want %v", got, keys)
 }
 
 // keys lists the store as it is.
@@ -278,9 +277,7 @@ func alive(k *Lock) bool { return k.Context().Err() == nil }
 // lives fails if the lock is lost.
 func lives(t *testing.T, k *Lock) {
 	t.Helper()
-	if !alive(k) {
-		t.Errorf("lost: %v", k.Lost())
-	}
+	assert.That(t, alive(k), "lost: %v", k.Lost())
 }
 
 // ends waits for the end of the lock's context, and endsForGood for a loss that is definite.
@@ -307,18 +304,14 @@ func endsForGood(t *testing.T, k *Lock, within time.Duration) *LostError {
 func isAll(t *testing.T, err error, wants ...error) {
 	t.Helper()
 	for _, want := range wants {
-		if !errors.Is(err, want) {
-			t.Errorf("%v: not %v", err, want)
-		}
+		assert.That(t, errors.Is(err, want), "%v: not %v", err, want)
 	}
 }
 
 // equal fails unless two values are.
 func equal[T comparable](t *testing.T, what string, got, want T) {
 	t.Helper()
-	if got != want {
-		t.Errorf("%s: %v, want %v", what, got, want)
-	}
+	assert.That(t, got == want, "%s: %v, want %v", what, got, want)
 }
 
 // between has the least and the most number of requests of an operation.
@@ -331,18 +324,15 @@ func (m *machine) sent(t *testing.T, want between) {
 	t.Helper()
 	_, by := m.hooks.Count()
 	for op, n := range want {
-		if by[op] < n[0] || by[op] > n[1] {
-			t.Errorf("sent %v, want %v", by, want)
-		}
+		assert.That(t, by[op] >= n[0] && by[op] <= n[1], "sent %v, want %v", by, want)
 	}
 }
 
 // took fails unless so much time has passed since start.
 func took(t *testing.T, start time.Time, least, most time.Duration) {
 	t.Helper()
-	if d := time.Since(start); d < least || d > most {
-		t.Errorf("took %v, want %v to %v", d, least, most)
-	}
+	d := time.Since(start)
+	assert.That(t, d >= least && d <= most, "took %v, want %v to %v", d, least, most)
 }
 
 // bubble runs f in a bubble with a store, do with a good one, and sub as a test with a name.
