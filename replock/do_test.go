@@ -148,8 +148,7 @@ func TestHeldEndsWithTheLoss(t *testing.T) {
 		<-k.Context().Done()
 		time.Sleep(20 * time.Second)
 		mustRelease(t, k)
-		m.Flush(t.Context())
-		for _, e := range m.seen {
+		for _, e := range m.seen() {
 			assert.That(t, e.Kind == EventAcquired || e.Held > 0 && e.Held <= 11*time.Second, "%s: held for %v", e.Kind, e.Held)
 		}
 	})
@@ -165,9 +164,8 @@ func TestEventsNameTheLock(t *testing.T) {
 		mustResume(t, k)
 		time.Sleep(7 * time.Second)
 		mustRelease(t, k)
-		m.Flush(t.Context())
 		held := map[EventKind]time.Duration{EventAcquired: 0, EventLost: 55 * time.Second, EventResumed: 0, EventReleased: 7 * time.Second}
-		for _, e := range m.seen {
+		for _, e := range m.seen() {
 			assert.That(t, e.Name == "photos", "%s: the lock's name is %q", e.Kind, e.Name)
 			want, ok := held[e.Kind]
 			assert.That(t, !ok || e.Held == want, "%s: held for %v, want %v", e.Kind, e.Held, want)
@@ -336,7 +334,6 @@ func TestWaitEndedByItsContext(t *testing.T) {
 			assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "x" && strings.Contains(err.Error(), "m1 (pid 101)"),
 				"doesn't name the holder: %v", err)
 			assert.That(t, held.Waited >= time.Minute && held.Waited <= 65*time.Second, "waited for %v", held.Waited)
-			waiter.Flush(t.Context())
 			assert.That(t, waiter.saw(EventBlocked) == 1, "the observer got %d events", waiter.saw(EventBlocked))
 			w.leavesNothing(first)
 		})
@@ -376,7 +373,7 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 
 // TestFenceNeedsConditions: a fence needs conditions that are kept, and survives a lost answer and a contender.
 func TestFenceNeedsConditions(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	stores.each(t, func(t *testing.T, w *world) {
 		p := w.mem.Properties()
 		k, err := w.machine().Exclusive(t.Context(), "x", Fence())
 		kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept

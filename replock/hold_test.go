@@ -50,7 +50,7 @@ func TestDefaultClockInABubble(t *testing.T) {
 }
 
 func TestHeldForAnHour(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
 		a, k := w.holder(t, mode)
 		for range 60 {
@@ -67,7 +67,7 @@ func TestHeldForAnHour(t *testing.T) {
 // TestLostAtDeadline: without an answer the lock is lost 55 s after its last refresh was sent,
 // after three failures, and no other holder gets in before.
 func TestLostAtDeadline(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
 		start := time.Now()
 		a, k := w.holder(t, mode)
@@ -92,7 +92,7 @@ func TestLostAtDeadline(t *testing.T) {
 
 // TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success resets their count.
 func TestFailuresThenRecovery(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		for range 5 {
 			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
@@ -111,7 +111,7 @@ func TestFailuresThenRecovery(t *testing.T) {
 
 // TestHangingRequests: the lock's context ends even if the store answers nothing and ignores contexts.
 func TestHangingRequests(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		start := time.Now()
 		a, k := w.holder(t, mode)
 		a.hooks.Before(inTurn(slow("", "", time.Hour), outage))
@@ -149,7 +149,7 @@ func TestBroken(t *testing.T) {
 
 // TestLostAnswers: the id in the body shows that a refresh without an answer was applied.
 func TestLostAnswers(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		var puts atomic.Int64
 		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
@@ -229,7 +229,7 @@ func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page
 
 // TestEmptyFirstPage: an empty page that isn't the last one doesn't mean an empty listing.
 func TestEmptyFirstPage(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		a.store = emptyFirst{a.hooks}
 		k := a.takes(t, mode)
@@ -254,7 +254,7 @@ func TestEmptyFirstPage(t *testing.T) {
 
 // TestReleaseWithoutDelete: a holder that may not delete puts an empty body. An acquirer that may removes it.
 func TestReleaseWithoutDelete(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		for range 3 {
 			a := w.machine()
 			a.hooks.Before(mayNotDelete)
@@ -273,7 +273,7 @@ func TestReleaseWithoutDelete(t *testing.T) {
 
 // TestReleaseFails: a release that fails returns the store's error, and ends in time.
 func TestReleaseFails(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		start := time.Now()
 		isAll(t, k.Release(t.Context()), errOutage)
@@ -320,7 +320,7 @@ func TestFlagIsDatedInTime(t *testing.T) {
 
 // TestRefreshIsDatedFromTheSend: a refresh renews the lease from its send, an exclusive one from the earlier send.
 func TestRefreshIsDatedFromTheSend(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
@@ -349,7 +349,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 func TestExclusiveIsRenewedWhole(t *testing.T) {
 	for _, key := range []string{"lock.intent", pointer} {
 		for _, applied := range []bool{false, true} {
-			eachStore(t, func(t *testing.T, w *world) {
+			stores.each(t, func(t *testing.T, w *world) {
 				start := time.Now()
 				a, k := w.holder(t, Exclusive)
 				if applied {
@@ -366,7 +366,7 @@ func TestExclusiveIsRenewedWhole(t *testing.T) {
 
 // TestLostAnswerIsDatedFromItsSend: a refresh that is found to have been applied renews the lease from its own send.
 func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		start := time.Now()
 		a, k := w.holder(t, mode)
 		var mu sync.Mutex

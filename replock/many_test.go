@@ -211,11 +211,10 @@ func progresses(t *testing.T, w *world, n int) {
 	m := w.machine(func(o *Options) { o.TTL = MaxTTL })
 	m.hooks.Before(slow("", "", 100*time.Millisecond))
 	mustRelease(t, m.takes(t, Exclusive))
-	m.Flush(t.Context())
 
 	var kinds []EventKind
 	reaped, last := 0, map[EventKind]Event{}
-	for _, e := range m.seen {
+	for _, e := range m.seen() {
 		was, again := last[e.Kind]
 		if !again {
 			kinds = append(kinds, e.Kind)
@@ -249,7 +248,7 @@ func TestOddObjects(t *testing.T) {
 	for _, key := range []string{
 		"index/lock.shared", "index/lock.intent", "index/lock.exclusive/x", "index/lock.exclusive/x/y",
 	} {
-		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			w.put(key, []byte("anything"))
 			w.put("index/lock.exclusive.bak", []byte("not a lock"))
 			w.isOdd(t, w.machine(), mode, key)
@@ -305,7 +304,7 @@ func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts stor
 // TestOddFolders: so is an empty folder in the place of lock.exclusive. The folders of the flags can be empty.
 func TestOddFolders(t *testing.T) {
 	for _, key := range []string{"index/lock.exclusive/", "index/lock.exclusive/x/"} {
-		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			m := w.machine()
 			m.hooks.Store = &oddFolders{m.hooks.Store, []string{"index/lock.bak/", key, "index/lock.intent/", "index/lock.shared/", "index/lock.shared/laptop/"}}
 			w.isOdd(t, m, mode, key)
@@ -316,7 +315,7 @@ func TestOddFolders(t *testing.T) {
 
 // TestTempsOfOthersStay: an empty file that another program is about to rename isn't swept before it is a day old.
 func TestTempsOfOthersStay(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
 		prune := func(left ...string) {
 			t.Helper()

@@ -287,7 +287,7 @@ func (w *world) comesBesideFor(mode Mode, d time.Duration) {
 // TestLooksSoonAfterAcquiring: a client of the original protocol that was let in while ours acquired is a loss
 // within seconds, however seldom the holder looks. A lock with a name has no such clients.
 func TestLooksSoonAfterAcquiring(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine(func(o *Options) { o.TTL, o.Look = 10*time.Minute, DefaultTTL }).takes(t, mode)
 		w.comesBeside(mode)
 		start := time.Now()
@@ -305,7 +305,7 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 
 // TestCheckWaitsForYoungConflicts: Check doesn't confirm a lock beside another client's that is too young to be judged.
 func TestCheckWaitsForYoungConflicts(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
 		w.comesBeside(mode)
 		isAll(t, k.Check(t.Context()), ErrLost)
@@ -325,7 +325,7 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 		"deleted after it was listed": {store.ErrNotFound, true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			eachHolder(t, func(t *testing.T, w *world, m *machine, k *Lock) {
+			stores.holders(t, func(t *testing.T, w *world, m *machine, k *Lock) {
 				theirs := w.comesBeside(k.Mode())
 				m.hooks.Before(inTurn(on("get", theirs, func(hookstore.Request) {
 					if c.gone {

@@ -57,7 +57,7 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 // TestStaleExclusiveIsOverwritten: an exclusive acquirer overwrites a stale lock.exclusive and
 // never deletes it, because a late delete would remove its own, or a successor's.
 func TestStaleExclusiveIsOverwritten(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.afterStalePointer()
 		deletes := a.counts("delete", pointer)
 		a.takes(t, mode)

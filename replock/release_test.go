@@ -64,7 +64,7 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 
 // TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag back.
 func TestReleaseWaitsForTheRefresh(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(slow("put", "", 3*time.Second))
 		time.Sleep(31 * time.Second)
 		time.AfterFunc(time.Second, func() {

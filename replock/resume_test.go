@@ -26,7 +26,7 @@ func (m *machine) lose(t *testing.T, k *Lock) {
 }
 
 func TestResumeAfterOutage(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		for _, outage := range []time.Duration{0, 3 * time.Second, 5 * time.Minute} {
 			a, k := w.holder(t, mode)
 			a.lose(t, k)
@@ -60,7 +60,7 @@ func TestNoResume(t *testing.T) {
 		},
 	} {
 		t.Run(what, func(t *testing.T) {
-			eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+			stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 				a.lose(t, k)
 				time.Sleep(20 * time.Second)
 				other := then(w, k)
@@ -178,7 +178,7 @@ func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
 // TestResumeAgainstAcquire races a resume with an acquire, each request of both taking a
 // different time. They must never both succeed, nor harm the other one's lock.
 func TestResumeAgainstAcquire(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += rounds.Fewer(50*time.Millisecond, 150*time.Millisecond) {
 			a, k := w.holder(t, mode)
 			b := w.machine()
@@ -232,15 +232,15 @@ func TestAcquirerYieldsToAResume(t *testing.T) {
 
 // TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		since := a.clock.Elapsed()
 		a.clock.Stop(40 * time.Second)
 		time.Sleep(42 * time.Second)
 		lives(t, k)
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
-		a.Flush(t.Context())
-		e := a.seen[len(a.seen)-1]
+		seen := a.seen()
+		e := seen[len(seen)-1]
 		assert.That(t, e.Kind == EventLost && e.Held == k.lease.Deadline()-since, "%s: held for %v", e.Kind, e.Held)
 		mustResume(t, k)
 		w.leavesNothing(k)
@@ -267,7 +267,7 @@ func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
 
 // TestReleasedWhileItIsResumed: a release at any moment of a resume leaves no lock and no object.
 func TestReleasedWhileItIsResumed(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		for after := time.Millisecond; after < time.Second; after += 33 * time.Millisecond {
 			a, k := w.holder(t, mode)
 			a.lose(t, k)
@@ -319,7 +319,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 
 // TestNoResumeWhenPassedMeanwhile: a lock isn't resumed if another holder was in and out during the resume.
 func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
 		a, k := w.holder(t, mode)
 		a.lose(t, k)
@@ -370,7 +370,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 
 // TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
 func TestResumeTriesAgain(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(fails("list", allLocks, errOutage))
 		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
@@ -394,7 +394,7 @@ func TestResumeNeedsLockExclusive(t *testing.T) {
 // TestResumesAtOnceGiveOneLock: of two concurrent Resumes of one lost lock, one succeeds, and the other one
 // returns an error at once.
 func TestResumesAtOnceGiveOneLock(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(takesASecond)
 		var resumed atomic.Int32
@@ -416,7 +416,7 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 // TestLostUntilItIsResumed: while a resume waits for the store, the Lock is lost in all that it says. A second
 // loss is resumed as the first one was. A context that has ended stays so, and Release ends the last one.
 func TestLostUntilItIsResumed(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		var ended []context.Context
 		for range 2 {
 			a.lose(t, k)
@@ -451,7 +451,7 @@ func TestLostUntilItIsResumed(t *testing.T) {
 
 // TestReleaseEndsAResume: a release doesn't wait for a resume that waits for the store.
 func TestReleaseEndsAResume(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		done := make(chan error, 1)
 		go func() { done <- k.Resume(t.Context()) }()
@@ -466,7 +466,7 @@ func TestReleaseEndsAResume(t *testing.T) {
 // TestHeldLockIsNotResumed: a Resume of a lock that is held, or that was resumed by another goroutine, changes
 // nothing.
 func TestHeldLockIsNotResumed(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		for range 2 {
 			work, id := k.Context(), k.ID()
 			if err := k.Resume(t.Context()); err == nil || errors.Is(err, ErrLost) || work.Err() != nil || k.Context() != work || k.ID() != id {

@@ -45,7 +45,7 @@ func TestStatus(t *testing.T) {
 }
 
 func TestBreak(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
 		breaks := func(opts BreakOptions, want int) (broken []Broken) {
 			t.Helper()
@@ -73,7 +73,7 @@ func TestBreak(t *testing.T) {
 
 // TestBreakStale: break-lock --stale removes exactly the locks that are stale beyond doubt.
 func TestBreakStale(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, dead *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, dead *machine, k *Lock) {
 		dead.lose(t, k)
 		time.Sleep(10 * time.Second)
 		w.put("index/lock.shared/live", foreign(time.Now(), true))

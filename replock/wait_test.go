@@ -186,7 +186,7 @@ func TestWaitEnds(t *testing.T) {
 		"cancel":  {func(_ *machine, wait *pendingAcquire) { wait.cancel(errStop) }, errStop, 5 * time.Second},
 		"refused": {func(b *machine, _ *pendingAcquire) { b.hooks.Before(fails("list", "", store.ErrPermission)) }, store.ErrPermission, 15 * time.Second},
 	} {
-		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			k := w.machine().takes(t, Exclusive)
 			b := w.machine()
 			wait := b.wants(t, mode, 5*time.Minute)
@@ -280,7 +280,7 @@ func TestWaiterIsGone(t *testing.T) {
 
 // TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer ones.
 func TestWaitOutage(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		a.takes(t, Exclusive)
 		wait := b.wants(t, mode, Forever)
@@ -300,7 +300,7 @@ func TestWaitOutage(t *testing.T) {
 
 // TestTicketIsNoFlag: an object that says "waiting" never says "held": an earlier put of it can come at any time.
 func TestTicketIsNoFlag(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
 		states := map[string]map[State]bool{}
 		var mu sync.Mutex
@@ -345,7 +345,7 @@ func TestTicketIsNoFlag(t *testing.T) {
 
 // TestResumeBeforeThoseWhoWait: a holder that has lost its lock for a while resumes it although others wait.
 func TestResumeBeforeThoseWhoWait(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a, b := w.machine(), w.machine()
 		k := a.takes(t, mode)
 		time.Sleep(time.Second)
@@ -373,7 +373,7 @@ func TestWaitEvents(t *testing.T) {
 			t.Errorf("%d events", n)
 		}
 		var last Event
-		for _, e := range b.seen {
+		for _, e := range b.seen() {
 			if e.Kind == EventWaiting {
 				assert.That(t, (last.Waited < e.Waited || last.Waited <= 0) && len(e.Holders) == 1 && e.Holders[0].Left >= 20*time.Second,
 					"%+v after %+v", e, last)
@@ -381,12 +381,10 @@ func TestWaitEvents(t *testing.T) {
 			}
 		}
 		<-wait.done
-		b.Flush(t.Context())
 		assert.That(t, b.saw(EventBlocked) == 1, "it isn't blocked")
 		k.Release(t.Context())
 		lock := second.got(t)
-		c.Flush(t.Context())
-		for _, e := range c.seen {
+		for _, e := range c.seen() {
 			assert.That(t, e.Kind != EventAcquired || e.Waited >= 9*time.Minute && e.Waited <= 10*time.Minute+15*time.Second && e.ID == lock.ID() && e.Left > 0,
 				"%+v", e)
 		}
@@ -399,7 +397,7 @@ func TestWaitEvents(t *testing.T) {
 // TestWaitInDoubt: acquirers with and without a wait watch a perhaps stale lock for as long as it can live.
 func TestWaitInDoubt(t *testing.T) {
 	for _, wait := range []time.Duration{0, time.Second, Forever} {
-		eachMode(t, func(t *testing.T, w *world, mode Mode) {
+		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			a, b := w.machine(), w.machine()
 			a.clock.setSkew(time.Hour) // not stale by its holder's clock
 			k := a.takes(t, Exclusive)
@@ -741,7 +739,7 @@ func TestAcquirerForgets(t *testing.T) {
 
 // TestHintDecidesNothing: a hint, and a read that doesn't find the lock, let no waiter in while a listing shows it.
 func TestHintDecidesNothing(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, Exclusive)
 		time.Sleep(time.Minute)
 		m := w.watched()
@@ -763,7 +761,7 @@ func TestHintDecidesNothing(t *testing.T) {
 
 // TestMissedHint: a waiter whose hints fail to come polls.
 func TestMissedHint(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, Exclusive)
 		m := w.machine()
 		m.store = silent{m.store}

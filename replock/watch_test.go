@@ -23,7 +23,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
 		for _, look := range []time.Duration{0, 3 * time.Second} {
 			for after := range 12 {
-				eachMode(t, func(t *testing.T, w *world, mode Mode) {
+				stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 					a, k := w.holder(t, mode, func(o *Options) { o.TTL, o.Look = ttl, look })
 					time.Sleep(time.Duration(after)*3*time.Second + 700*time.Millisecond) // and no refresh is sent
 					w.breakAll()
@@ -37,7 +37,7 @@ func TestBreakIsNoticedWithinALook(t *testing.T) {
 
 // TestLookThatFailsChangesNothing: an outage that is shorter than the lease has no effect.
 func TestLookThatFailsChangesNothing(t *testing.T) {
-	eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(50 * time.Second)
 		a.hooks.Before(nil)
@@ -52,7 +52,7 @@ func TestLookThatFailsChangesNothing(t *testing.T) {
 func TestPausedMachine(t *testing.T) {
 	const pause = 150 * time.Second
 	for _, stepped := range []bool{false, true} {
-		eachHolder(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(33 * time.Second)
 			a.clock.pause(pause)
 			w.passed(t, Exclusive, time.Now().Add(pause))
@@ -115,7 +115,6 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 				// It is tried again, whatever the look then finds.
 				a.hooks.Before(first("put", "", func(hookstore.Request) error { return errors.New("no route to host") }))
 				time.Sleep(DefaultLook + 2*firstPoll)
-				a.Flush(t.Context())
 				assert.That(t, a.saw(EventRefreshed) != before, "paused %v after it was acquired, stepped %t: not refreshed", held, stepped)
 			})
 		}
@@ -513,7 +512,7 @@ func TestLooksOutlastALateExtension(t *testing.T) {
 
 // TestOtherClientsConflictIsALoss: a look detects another client's conflicting lock, unless that is withdrawn soon.
 func TestOtherClientsConflictIsALoss(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
 		time.Sleep(5 * time.Second)
 		for range 4 { // withdrawn, as soon as they have looked
@@ -543,7 +542,7 @@ func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
 // TestLockThatIsGoneIsForgotten: a client of the original protocol that tries again and again, and
 // withdraws each time, never holds: each of its tries is another lock, not the first one refreshed.
 func TestLockThatIsGoneIsForgotten(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
 		for range 50 {
 			time.Sleep(47 * time.Second)
@@ -745,7 +744,7 @@ func (w *world) afterStalePointer() *machine {
 // TestHalfARefreshIsKept: an object that was renewed isn't renewed again because the other one
 // wasn't, unless a caller asks for a refresh. The lock wasn't seen whole by that.
 func TestHalfARefreshIsKept(t *testing.T) {
-	eachStore(t, func(t *testing.T, w *world) {
+	stores.each(t, func(t *testing.T, w *world) {
 		a, k := w.holder(t, Exclusive, func(o *Options) { o.Look = DefaultTTL })
 		time.Sleep(29 * time.Second)
 		start := a.clock.Elapsed()
@@ -805,7 +804,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 
 // TestAcquireThatIsCancelledLeavesNothing: nothing is left even if a put ignores the cancellation and comes later.
 func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
-	eachMode(t, func(t *testing.T, w *world, mode Mode) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		for after := time.Duration(0); after < 2*time.Second; after += 50 * time.Millisecond {
 			a := w.machine()
 			a.hooks.Before(inTurn(slow("", "", 20*time.Millisecond), slow("put", "", 3*retry.LastWords)))

@@ -45,15 +45,14 @@ type machine struct {
 	*Locker
 	clock *machineClock
 	hooks *hookstore.Store
-	mu    sync.Mutex
-	seen  []Event
+	told  notes[Event]
 }
 
 func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
 	m.hooks = &hookstore.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Observe: m.observe}
+	opts := Options{Clock: m.clock, Observe: m.told.add}
 	for _, f := range change {
 		f(&opts)
 	}
@@ -78,22 +77,24 @@ func (w *world) process(m *machine) *machine {
 	return p
 }
 
-func (m *machine) observe(e Event) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.seen = append(m.seen, e)
+// seen returns the events so far, and saw the number of one kind.
+func (m *machine) seen() []Event {
+	m.Flush(context.Background())
+	return m.told.got()
 }
 
-func (m *machine) saw(kind EventKind) (n int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, e := range m.seen {
-		if e.Kind == kind {
-			n++
-		}
-	}
-	return n
+func (m *machine) saw(kind EventKind) int {
+	return len(slices.DeleteFunc(m.seen(), func(e Event) bool { return e.Kind != kind }))
 }
+
+// notes collects values from several goroutines.
+type notes[T any] struct {
+	mu  sync.Mutex
+	all []T
+}
+
+func (n *notes[T]) add(v T)  { n.mu.Lock(); defer n.mu.Unlock(); n.all = append(n.all, v) }
+func (n *notes[T]) got() []T { n.mu.Lock(); defer n.mu.Unlock(); return slices.Clone(n.all) }
 
 // machineClock runs with the bubble's time, unless the machine is suspended. Its wall clock can be wrong.
 type machineClock struct {
@@ -341,22 +342,68 @@ func bubble(t *testing.T, opts mem.Options, f func(t *testing.T, w *world)) {
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts)) })
 }
 
-func do(t *testing.T, f func(t *testing.T, w *world)) {
-	t.Helper()
-	bubble(t, mem.Options{}, f)
-}
+func do(t *testing.T, f func(t *testing.T, w *world)) { t.Helper(); bubble(t, mem.Options{}, f) }
 
 func sub(t *testing.T, name string, opts mem.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { bubble(t, opts, f) })
 }
 
-// bothModes runs a test with each mode, eachMode also on each kind of store.
-func bothModes(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, mode Mode)) {
+// each runs a test with each value, and a good store for each.
+func eachOf[V any](t *testing.T, values []V, f func(t *testing.T, w *world, v V)) {
+	t.Helper()
+	for _, v := range values {
+		do(t, func(t *testing.T, w *world) { f(t, w, v) })
+	}
+}
+
+var yesNo = []bool{true, false}
+
+// kinds are stores by their names. each runs a test with each of them, modes also with each mode, and holders
+// with a holder in each mode.
+type kinds map[string]mem.Options
+
+func (k kinds) each(t *testing.T, f func(t *testing.T, w *world)) {
+	t.Helper()
+	for name, opts := range k {
+		sub(t, name, opts, f)
+	}
+}
+
+func (k kinds) modes(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
 	t.Helper()
 	for _, mode := range []Mode{Shared, Exclusive} {
-		sub(t, mode.String(), opts, func(t *testing.T, w *world) { f(t, w, mode) })
+		t.Run(mode.String(), func(t *testing.T) {
+			k.each(t, func(t *testing.T, w *world) { f(t, w, mode) })
+		})
 	}
+}
+
+func (k kinds) holders(t *testing.T, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	k.modes(t, func(t *testing.T, w *world, mode Mode) {
+		m, k := w.holder(t, mode)
+		f(t, w, m, k)
+	})
+}
+
+// bothModes, bothHolders and holding are the same with one kind of store, and in one mode.
+func bothModes(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, mode Mode)) {
+	t.Helper()
+	kinds{"": opts}.modes(t, f)
+}
+
+func bothHolders(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	kinds{"": opts}.holders(t, f)
+}
+
+func holding(t *testing.T, opts mem.Options, mode Mode, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+	t.Helper()
+	bubble(t, opts, func(t *testing.T, w *world) {
+		m, k := w.holder(t, mode)
+		f(t, w, m, k)
+	})
 }
 
 // conflicts runs a test with each two modes that exclude each other.
@@ -368,46 +415,7 @@ func conflicts(t *testing.T, f func(t *testing.T, w *world, first, second Mode))
 	}
 }
 
-func eachMode(t *testing.T, f func(t *testing.T, w *world, mode Mode)) {
-	t.Helper()
-	for name, opts := range stores {
-		t.Run(name, func(t *testing.T) { bothModes(t, opts, f) })
-	}
-}
-
-// eachStore runs a test on each kind of store.
-func eachStore(t *testing.T, f func(t *testing.T, w *world)) {
-	t.Helper()
-	for name, opts := range stores {
-		sub(t, name, opts, f)
-	}
-}
-
-// eachHolder runs a test with a holder in each mode on each kind of store, bothHolders in each mode, and
-// holding in one.
-func eachHolder(t *testing.T, f func(t *testing.T, w *world, m *machine, k *Lock)) {
-	t.Helper()
-	for name, opts := range stores {
-		t.Run(name, func(t *testing.T) { bothHolders(t, opts, f) })
-	}
-}
-
-func bothHolders(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock)) {
-	t.Helper()
-	for _, mode := range []Mode{Shared, Exclusive} {
-		t.Run(mode.String(), func(t *testing.T) { holding(t, opts, mode, f) })
-	}
-}
-
-func holding(t *testing.T, opts mem.Options, mode Mode, f func(t *testing.T, w *world, m *machine, k *Lock)) {
-	t.Helper()
-	bubble(t, opts, func(t *testing.T, w *world) {
-		m, k := w.holder(t, mode)
-		f(t, w, m, k)
-	})
-}
-
-var stores = map[string]mem.Options{
+var stores = kinds{
 	"kept": {}, "lacked": lacking, "ignored": ignoring, "claimed": claiming,
 	"second":    {Precision: time.Second, NoTime: true},
 	"clockless": {NoStoreClock: true},
