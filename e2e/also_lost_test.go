@@ -171,31 +171,3 @@ func TestAlsoServerGone(t *testing.T) {
 		})
 	}
 }
-
-// TestAlsoStopped: repolock itself is stopped beyond the ttl. The guard stops the command. A
-// beads lock is resumed, and one in redis can't be.
-func TestAlsoStopped(t *testing.T) {
-	for _, kind := range []string{kindBeads, kindRedis} {
-		t.Run(kind, func(t *testing.T) {
-			s := newSystems(t, kind)
-			p := s.hold("run", "work", append(s.also(kind), "--ttl", ttl.String())...)
-			pid := s.pidIn("pid-work")
-			begin := time.Now()
-			p.signal(syscall.SIGSTOP)
-			s.until("the command to be stopped", hang, func() bool { return states.AllStopped(pid) })
-			s.ranWithin("work", begin)
-			s.until("the ttl to be over", hang, func() bool { return time.Since(begin) > ttl })
-			n := len(s.lines("work"))
-			p.signal(syscall.SIGCONT)
-			if kind == kindBeads {
-				p.says("the lock was resumed, and the command continued")
-				p.ticksOn("work")
-				p.end("work")
-			} else {
-				p.exits(79)
-				assert.Equal(t, len(s.lines("work")), n, "ticks")
-			}
-			s.nothingLeft()
-		})
-	}
-}

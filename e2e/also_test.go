@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -216,93 +214,6 @@ func (s *site) lines(name string) []string {
 		return nil
 	}
 	return strings.Split(strings.TrimSpace(string(raw)), "\n")
-}
-
-// TestAlsoRefused: the last lock of six is held by another repolock. All that were taken are
-// released in reverse order, and the refusal names the lock and its holder.
-func TestAlsoRefused(t *testing.T) {
-	s := newSystems(t)
-	other := s.hold("run", "other", s.also(kindBeads)...)
-	all := append(s.also(allKinds...), "--exclusive", "--repo", s.path("repo"))
-	touch := []string{"--", "touch", "ran"}
-	run := func(want int, flags ...string) *process {
-		t.Helper()
-		p := s.start(slices.Concat([]string{"run"}, all, flags, touch)...)
-		p.exits(want)
-		assert.That(t, !s.exists("ran"), "%v: the command ran", flags)
-		if kinds := s.heldKinds(); !slices.Equal(kinds, []string{kindBeads}) || len(s.files("repo")) > 0 {
-			t.Errorf("%v: held afterwards: %v, %v", flags, kinds, s.files("repo"))
-		}
-		return p
-	}
-	holder := "(pid " + strconv.Itoa(other.Process.Pid) + ")"
-
-	p := run(75, "--audit", s.path("audit"))
-	p.contains(s.urls[kindBeads], holder)
-	s.releasedInReverse(5, -1)
-	assert.Equal(t, len(ids(s.records("audit"), "lock_blocked")), 1, "refusals in the audit log")
-	run(75, "--json").contains(`"lock_blocked"`, s.urls[kindBeads], strconv.Itoa(other.Process.Pid))
-	run(75, "--wait", "3s").contains(s.urls[kindBeads], holder, "still held after ")
-	run(0, "--if-held", "skip").contains("skipped: ", s.urls[kindBeads])
-	run(0, "--hint", "require-global").contains("skipped: ", s.urls[kindBeads])
-	run(7, "-E", "7")
-	s.touch("stop-other")
-	other.exits(0)
-	s.nothingLeft()
-}
-
-// TestAlsoKeeper: a script acquires locks of three systems beside the repository's, checks,
-// renews and releases them. A repolock in the script knows that it runs under them.
-func TestAlsoKeeper(t *testing.T) {
-	s := newSystems(t)
-	script := s.shell(`
-alone() { env REPOLOCK_REPO= repolock run "$@"; }
-eval "$(repolock acquire --exclusive --repo "$REPO" --for-pid $$ --export --audit audit $ALSO)" || exit
-echo held >held; until [ -e go-on ]; do sleep 0.1; done
-repolock check; echo "check: $?"
-repolock renew; echo "renew: $?"
-for url in $URLS; do
-	alone --also "$url" -- echo "it ran"; echo "nested: $?"
-	alone --also "$url" --wait forever -- echo "it ran"; echo "nested, and waits: $?"
-done
-repolock release; echo "release: $?"
-repolock check; echo "check after the release: $?"
-for url in $URLS; do alone --also "$url" -- true; echo "run after the release: $?"; done`)
-	kinds := []string{kindRedis, kindPostgres, kindFleet}
-	var urls []string
-	for _, kind := range kinds {
-		urls = append(urls, s.urls[kind])
-	}
-	script.Env = append(s.environ(), "REPO="+s.path("repo"),
-		"ALSO="+strings.Join(s.also(kinds...), " "), "URLS="+strings.Join(urls, " "))
-	var out lockedBuffer
-	script.Stdout, script.Stderr = &out, &out
-	assert.OK(t, script.Start())
-	done := make(chan error, 1)
-	go func() { done <- script.Wait() }()
-	s.until("the script to hold its locks", hang, func() bool { return s.exists("held") || len(done) > 0 })
-	if got := s.heldKinds(); !slices.Equal(got, kinds) || len(s.files("repo")) == 0 {
-		t.Errorf("held: %v and %v", got, s.files("repo"))
-	}
-	s.touch("go-on")
-	assert.Is(t, <-done, nil)
-	said := out.String()
-	for text, n := range map[string]int{
-		"check: 0\n": 1, "renew: 0\n": 1, "nested: 75\n": 3, "nested, and waits: 75\n": 3, "\nrelease: 0\n": 1,
-		"check after the release: 79\n": 1, "run after the release: 0\n": 3,
-		"it is the lock that this very command runs under": 6, "it ran": 0,
-	} {
-		assert.Equal(t, strings.Count(said, text), n, "times %q", text)
-	}
-	s.releasedInReverse(4, -1)
-	s.nothingLeft()
-}
-
-// shell returns a script that isn't started yet.
-func (s *site) shell(script string) *exec.Cmd {
-	cmd := exec.CommandContext(s.t.Context(), "sh", "-c", script)
-	cmd.Dir = s.dir
-	return cmd
 }
 
 // The secrets that must appear nowhere, and a wrong one.

@@ -97,18 +97,3 @@ func groupEnded(group int) bool {
 	}
 	return err == nil
 }
-
-// TestSoak: make soak runs until it is interrupted, and prints its totals.
-func TestSoak(t *testing.T) {
-	rounds.Long(t, "it builds the simulator")
-	root, err := filepath.Abs("..")
-	assert.OK(t, err)
-	s := newSite(t)
-	s.env = []string{"GOMAXPROCS=1"} // other tests are under way
-	p := s.run(exec.Command("make", "-C", root, "soak"))
-	t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
-	p.says("histories")
-	p.signalGroup(syscall.SIGINT)
-	p.code()
-	assert.That(t, !strings.Contains(p.stderr.String(), "--- FAIL"), "a history failed")
-}

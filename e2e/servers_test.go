@@ -279,28 +279,3 @@ func doctorOfOldMinIO(s *site, d diagnosis) {
 		s.t.Errorf("%+v", d)
 	}
 }
-
-// TestDoctorOfDeafServer: a server that ignores conditions is fit, unless the user has
-// declared that it keeps them.
-func TestDoctorOfDeafServer(t *testing.T) {
-	onEach(t, onMinIOs, func(t *testing.T, k kind) {
-		p := k.on(k.shared(t))
-		s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{StripConditions: true, Sign: root})))
-		d := diagnose(s, 0, "fit")
-		if d.result("if_none_match_race") != "warn" || d.result("if_match") != "warn" || d.Plan.Conditions != "unreliable" || d.SuggestedURL != "" {
-			t.Errorf("%+v", d)
-		}
-		diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
-	})
-}
-
-// TestDoctorOfWrongClock: doctor says by how much a clock is wrong.
-func TestDoctorOfWrongClock(t *testing.T) {
-	onEach(t, kinds, func(t *testing.T, k kind) {
-		p := k.on(k.shared(t))
-		s := p.site(t).at(p.through(proxied(t, p, proxy.Behaviour{Shift: -time.Hour, Sign: root})))
-		if d := diagnose(s, 0, "fit"); d.result("clock_offset") != "warn" || d.Clock.Offset < 3590 || d.Clock.Offset > 3610 {
-			t.Errorf("%+v", d)
-		}
-	})
-}
