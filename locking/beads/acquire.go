@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -11,17 +12,16 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// maxTries is how often TryLock creates a lock anew that another program removes meanwhile.
+// maxTries is how often TryLock creates the lock file if other programs remove it.
 const maxTries = 5
 
-// again is how long TryLock has the lock before it looks again: the time in which a daemon
-// removes the stale lock that it has read.
-const again = 100 * time.Millisecond
+// settling is how long TryLock waits before it verifies its file: a daemon that has read the stale lock
+// before can still remove the file until then.
+const settling = 100 * time.Millisecond
 
-// TryLock creates the lock file, if there is none or a stale one, and waits for 100 ms or for
-// Options.Settle, the longer of the two. Then it verifies that the file is still its own. It
-// waits for nothing else but the flock of the directory, for 10 s at most. If the file is gone,
-// it begins anew, up to four times. If the context ends, TryLock removes the file.
+// TryLock creates the lock file if there is none, or a stale one. After 100 ms it verifies that the file
+// is still there and its own. If the file is gone, TryLock begins again, up to four times. If the context
+// ends, it removes the file. It waits up to 10 s for the flock of the directory.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
@@ -47,22 +47,18 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 			return h, true, nil
 		}
 		if stays := b.drop(mine); stays != nil {
-			return h, false, fmt.Errorf("the lock %s stays until process %d ends, because it can't be removed: %w, after: %w",
-				b.path, b.opts.PID, stays, err)
+			return h, false, fmt.Errorf("the lock %s wasn't acquired, but stays until process %d ends, because it can't be removed: %w, after: %w",
+				b.path, os.Getpid(), stays, err)
 		}
 		if !errors.Is(err, locking.ErrLost) {
 			return h, false, fmt.Errorf("the lock %s was removed again, nothing is held: %w", b.path, err)
 		}
 	}
-	return h, false, fmt.Errorf("another program removes %s each time that it is created, nothing is held: end that program",
-		b.path)
+	return h, false, fmt.Errorf("another program has removed %s %d times, nothing is held: end that program", b.path, maxTries)
 }
 
 // create creates the lock file. It returns nil if another holder has the lock.
 func (b *Backend) create(ctx context.Context) (*own, error) {
-	if err := b.ended(); err != nil {
-		return nil, err
-	}
 	unlock, exclusive, err := b.flock(ctx)
 	if err != nil {
 		return nil, err
@@ -83,29 +79,19 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 	return b.link()
 }
 
-// settle waits while the file is ours. It returns ErrLost as soon as it isn't.
+// settle waits, and returns ErrLost if the file isn't ours afterwards.
 func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
-	whole, c := max(again, b.opts.Settle), b.opts.Clock
-	end := c.Elapsed() + whole
-	for step := again; ; step = clock.Tick {
-		left := end - c.Elapsed()
-		if left <= 0 {
-			return b.ended()
-		}
-		if err := clock.Sleep(ctx, c, min(left, step)); err != nil {
-			return fmt.Errorf("the %v for which it was to settle weren't over: %w", whole, err)
-		}
-		if mine.stamp, err = stamp(mine.Open); err != nil {
-			return err
-		}
-		if err := mine.verify(); err != nil {
-			return err
-		}
+	if err := clock.Sleep(ctx, b.opts.Clock, settling); err != nil {
+		return fmt.Errorf("it was there for less than %v: %w", settling, err)
 	}
+	if mine.stamp, err = stamp(mine.Open); err != nil {
+		return err
+	}
+	return mine.verify()
 }
 
-// drop removes a file that becomes no lock. It doesn't heed the context of TryLock, and if
-// another process keeps the flock for longer than flock.Patience, it removes the file without.
+// drop removes the file of a lock that TryLock doesn't return, even if its context has ended. If another
+// process keeps the flock for longer than flock.Patience, drop removes the file without it.
 func (b *Backend) drop(mine *own) error {
 	defer mine.Open.Close()
 	if unlock, _, err := b.flock(context.Background()); err == nil {

@@ -25,14 +25,14 @@ func (b *Backend) temp() string {
 	return filepath.Join(b.dir, tempPrefix+rand.Text()+tempSuffix)
 }
 
-// own is a lock file of ours. It is open, so that no other file gets its inode number.
+// own is our lock file. It is open, so that no other file can get its inode number.
 type own struct {
 	*lockfile.File
-	stamp int64 // when the file was last changed before TryLock verified it at its end
+	stamp int64 // the file's stamp when TryLock verified it
 	gone  bool  // the lock is known to be lost
 }
 
-// link creates the lock file, complete from its first moment. It returns nil if there is one.
+// link creates the complete lock file in one step. It returns nil if the file exists.
 func (b *Backend) link() (*own, error) {
 	body, err := json.MarshalIndent(b.record(), "", "  ")
 	if err != nil {
@@ -45,7 +45,7 @@ func (b *Backend) link() (*own, error) {
 	return &own{File: f}, err
 }
 
-// verify returns ErrLost if the lock file isn't this one any more.
+// verify returns ErrLost unless this file is the lock file, with its old content.
 func (o *own) verify() error {
 	info, err := os.Lstat(o.Path)
 	switch {
@@ -66,7 +66,7 @@ func (o *own) verify() error {
 	return nil
 }
 
-// untouched is verify, and returns ErrLost as well if the file was changed and changed back.
+// untouched is verify, but also returns ErrLost if the file was changed and changed back.
 func (o *own) untouched() error {
 	now, err := stamp(o.Open)
 	if err != nil {
@@ -82,7 +82,7 @@ func (o *own) lost(how string) error {
 	return fmt.Errorf("another program has %s %s: %w", how, o.Path, locking.ErrLost)
 }
 
-// unlink removes the lock file if it is this one, and returns ErrLost if it isn't.
+// unlink removes the lock file. It returns ErrLost if that isn't ours.
 func (b *Backend) unlink(mine *own) error {
 	if err := mine.verify(); err != nil {
 		return err
@@ -94,8 +94,8 @@ func (b *Backend) unlink(mine *own) error {
 	return err
 }
 
-// remove removes the lock file if it is this one, and reports whether it did. It renames it
-// aside first, and puts another one back.
+// remove removes the lock file if it is still f, and reports whether it did. It renames the file aside,
+// compares it, and puts it back if it isn't f.
 func (b *Backend) remove(f *lockfile.File) (bool, error) {
 	aside := b.temp()
 	if err := os.Rename(b.path, aside); errors.Is(err, fs.ErrNotExist) {
@@ -110,7 +110,7 @@ func (b *Backend) remove(f *lockfile.File) (bool, error) {
 	return false, cmp.Or(err, putBack(aside, b.path))
 }
 
-// putBack returns a file to its name. If another lock has the name, the file stays aside.
+// putBack gives a file its name back. If another lock has the name, putBack leaves the file aside.
 func putBack(aside, path string) error {
 	err := os.Link(aside, path)
 	if lockfile.NoLinks(err) {
@@ -119,7 +119,7 @@ func putBack(aside, path string) error {
 		}
 	}
 	if err != nil {
-		return fmt.Errorf("the lock %s of another program was moved to %s, and can't be put back, so that program must end: %w",
+		return fmt.Errorf("the lock %s of another program was moved to %s and can't be put back: end that program: %w",
 			path, aside, err)
 	}
 	return os.Remove(aside)

@@ -125,28 +125,6 @@ func TestParse(t *testing.T) {
 	left(t, ".")
 }
 
-// TestOpen: New refuses a directory that isn't there, and creates none. Both spellings lock the same database.
-func TestOpen(t *testing.T) {
-	dir := t.TempDir()
-	target, err := Parse("beads:" + dir)
-	assert.OK(t, err)
-	if b, err := New(target.Dir, Options{}); b != nil || err == nil || !strings.Contains(err.Error(), filepath.Join(dir, ".beads")) {
-		t.Errorf("none is there: %v", err)
-	}
-	left(t, dir)
-	assert.OK(t, os.Mkdir(filepath.Join(dir, ".beads"), 0o700))
-	holder, err := New(target.Dir, Options{})
-	assert.OK(t, err)
-	h := lockcheck.Acquire(t, holder, Key, 1)
-	if target, err = Parse("beads:" + filepath.Join(dir, ".beads")); err != nil {
-		t.Fatal(err)
-	}
-	other, err := New(target.Dir, Options{})
-	assert.OK(t, err)
-	lockcheck.Held(t, other, Key)
-	lockcheck.Release(t, holder, h)
-}
-
 // malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
 // those of a lock that would be stale.
 var malformed = []struct{ body, trouble string }{

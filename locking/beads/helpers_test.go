@@ -109,18 +109,6 @@ func skips(t *testing.T, dir, want string) {
 	}
 }
 
-// running returns the pid of a process that end ends.
-func running(t *testing.T) (pid int, end func()) {
-	t.Helper()
-	cmd := exec.Command("cat")
-	stdin, err := cmd.StdinPipe()
-	assert.OK(t, err)
-	assert.OK(t, cmd.Start())
-	end = func() { stdin.Close(); _ = cmd.Wait() }
-	t.Cleanup(end)
-	return cmd.Process.Pid, end
-}
-
 // tick waits until the clock of the file system has moved on since a file was changed.
 func tick(t *testing.T, path string) {
 	t.Helper()

@@ -4,27 +4,28 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
-// Renew verifies that the file is the one that TryLock has created, and that the process that it
-// names runs. It writes nothing. A lock that was lost once stays lost; Release closes its file.
+// Renew verifies that the lock file is the one that TryLock has created. It writes nothing. After a loss
+// the lock stays lost, even if the file comes back. Release must be called then too, because it closes
+// the file.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).verify)
 }
 
-// Resume is Renew, and returns ErrLost as well if the file was written, renamed or linked since
-// TryLock, although it is the same now: another holder can have had the lock meanwhile. A change
-// of its mode, its owner or its times is one too, because the system dates them alike.
+// Resume is Renew, but also returns ErrLost if the file was written, renamed or linked since TryLock and
+// is the same again, because another holder can have had the lock meanwhile. The system dates a change
+// of mode, owner or times in the same way, so that is a loss too.
 func (b *Backend) Resume(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).untouched)
 }
 
-// look looks at the file of a handle, and whether the process that it names has ended. It keeps a
-// loss in mind.
-func (b *Backend) look(ctx context.Context, h locking.Handle, look func(*own) error) (err error) {
+// look calls verify for the file of a handle, and records a loss.
+func (b *Backend) look(ctx context.Context, h locking.Handle, verify func(*own) error) (err error) {
 	defer lockfile.Classify(&err)
 	if err := ctx.Err(); err != nil {
 		return err
@@ -35,17 +36,14 @@ func (b *Backend) look(ctx context.Context, h locking.Handle, look func(*own) er
 	if mine == nil || mine.gone {
 		return b.notHeld()
 	}
-	err = look(mine)
-	if ended := b.ended(); err == nil && ended != nil {
-		err = fmt.Errorf("%w: %w", ended, locking.ErrLost)
-	}
+	err = verify(mine)
 	mine.gone = errors.Is(err, locking.ErrLost)
 	return err
 }
 
-// Release removes the file that TryLock has created, and no other. If the lock was lost before,
-// but the file is there, it removes the file and returns ErrLost. After another error the file
-// can be there still, and Release can be called again.
+// Release removes the file that TryLock has created, and no other. If the lock is known to be lost, but
+// the file is there, Release removes it and returns ErrLost. After another error the file can still be
+// there, and Release can be called again.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) (err error) {
 	defer lockfile.Classify(&err)
 	unlock, _, err := b.flock(ctx)
@@ -61,7 +59,7 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) (err error) {
 	}
 	err = b.unlink(mine)
 	if err != nil && !errors.Is(err, locking.ErrLost) {
-		return fmt.Errorf("the lock %s wasn't released, it ends with process %d: %w", b.path, b.opts.PID, err)
+		return fmt.Errorf("the lock %s wasn't released, it ends with process %d: %w", b.path, os.Getpid(), err)
 	}
 	delete(b.held, h.Token())
 	mine.Open.Close()

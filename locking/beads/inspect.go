@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the fields of the lock file. If it can't be parsed, Acquired is the file's
-// modification time, and Trouble is the reason, in one line.
+// Inspect returns the fields of the lock file. Acquired is the holder's clock, or the file's
+// modification time if the file can't be parsed.
 func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
@@ -37,7 +37,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err
 	return info, nil
 }
 
-// revision changes when the file is replaced or written.
+// revision changes when the file is replaced or written. It is a hash.
 func (c *content) revision() string {
 	h := sha256.New()
 	fmt.Fprintln(h, inode(c.Info), c.Info.ModTime().UnixNano(), c.Info.Size(), c.Info.Mode().Type())
@@ -45,9 +45,9 @@ func (c *content) revision() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Break removes the lock that Inspect has described, if the file is the same and has the same
-// bytes and modification time. It removes a malformed lock too, unless stale is set. It returns
-// an error for what is no regular file, and for a file that this user can't read.
+// Break removes the lock file that Inspect has described, if its inode, bytes and modification time are
+// the same. Unless stale is set, it also removes a malformed file. It returns an error for a file that
+// isn't regular, or that this user can't read.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (removed bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, seen.Key); err != nil {
@@ -72,15 +72,14 @@ func (b *Backend) breakSeen(ctx context.Context, revision string, stale bool) (b
 	case c.revision() != revision || stale && !(exclusive && b.stale(c)):
 		return false, nil
 	case !c.Info.Mode().IsRegular():
-		return false, errors.New("it is no regular file: look at it, and remove it yourself")
+		return false, errors.New("it isn't a regular file: look at it, and remove it yourself")
 	case c.Err != nil:
-		return false, fmt.Errorf("this user can't read it: do it as its owner: %w", c.Err)
+		return false, fmt.Errorf("this user can't read it: break it as its owner: %w", c.Err)
 	}
 	return b.remove(c.File)
 }
 
-// Cleanup removes a stale lock, and files beside it that a process left behind a day ago or
-// earlier.
+// Cleanup removes a stale lock, and temporary files of this package that are at least a day old.
 func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	defer lockfile.Classify(&err)
 	if seen, err := b.Inspect(ctx, Key); err != nil {

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// record is the file's JSON. Other fields are ignored.
+// record is the JSON of the lock file. A reader ignores other fields.
 type record struct {
 	Holder    string    `json:"holder"`
 	PID       int       `json:"pid"`
@@ -24,13 +24,13 @@ type record struct {
 	Version   string    `json:"version"`
 }
 
-// record returns that of a new lock.
+// record returns the record of a new lock.
 func (b *Backend) record() record {
-	return record{b.opts.Holder, b.opts.PID, b.host, b.opts.Clock.Now().UTC(), b.opts.Version}
+	return record{holder, os.Getpid(), b.host, b.opts.Clock.Now().UTC(), b.opts.Version}
 }
 
-// validate refuses a pid that names no process to kill(2): 0, negative numbers and those that
-// its 32 bits don't hold.
+// validate refuses, among others, a pid that doesn't name a single process to kill(2): 0, a negative
+// number, or one of more than 32 bits.
 func (r record) validate() error {
 	switch {
 	case r.Holder == "":
@@ -45,20 +45,20 @@ func (r record) validate() error {
 	return nil
 }
 
-// content is a lock file at one moment. One with Trouble is held.
+// content is a lock file at one moment. If it has Trouble, the lock is held.
 type content struct {
 	*lockfile.File
 	record record
 }
 
-// maxSize is far above the size of a lock. A larger file isn't read.
+// maxSize bounds the bytes of a lock file that are read.
 const maxSize = 64 << 10
 
 // read returns the lock file, or nil if there is none.
 func (b *Backend) read() (*content, error) {
 	f, err := lockfile.Read(b.path, maxSize)
 	if f == nil && err == nil {
-		_, err = os.Stat(b.dir) // without its directory, nothing is free
+		_, err = os.Stat(b.dir) // without its directory, the lock isn't free
 	}
 	if f == nil || err != nil {
 		return nil, err
@@ -95,8 +95,8 @@ func (c *content) parse() string {
 	return text.Line("malformed: " + err.Error())
 }
 
-// stale reports whether the process that the lock names is one of this machine and has ended.
-// Without its start time, Ended is kill(pid, 0) with ESRCH.
+// stale reports whether the lock names an ended process of this machine. Ended tests kill(pid, 0) for
+// ESRCH alone, because the process has no start time.
 func (b *Backend) stale(c *content) bool {
 	return c.Trouble == "" && strings.EqualFold(c.record.Hostname, b.host) &&
 		identity.Process{PID: c.record.PID}.Ended()

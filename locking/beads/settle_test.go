@@ -9,7 +9,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -22,95 +21,58 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// settling runs a test in a bubble, with a client that settles for 5 s, or for 100 ms at least.
-func settling(t *testing.T, settle time.Duration, test func(t *testing.T, b *Backend, dir string)) {
+// bubble runs a test in a bubble, with a client.
+func bubble(t *testing.T, test func(t *testing.T, b *Backend, dir string)) {
+	t.Helper()
 	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		test(t, client(t, dir, Options{Clock: leapclock.New(), Settle: settle}), dir)
-	})
+	synctest.Test(t, func(t *testing.T) { test(t, client(t, dir, Options{Clock: leapclock.New()}), dir) })
 }
 
-// TestSettle: TryLock returns once the lock was there for the settle time, and for 100 ms in any
-// case. It is held meanwhile.
+// TestSettle: TryLock has the lock for 100 ms before it returns. If its context ends, it gives the lock
+// back at once. If another tool removes the file, TryLock begins again; if another tool locks, the lock is
+// held.
 func TestSettle(t *testing.T) {
-	const least = 100 * time.Millisecond
-	for settle, want := range map[time.Duration]time.Duration{0: least, least / 2: least, 5 * time.Second: 5 * time.Second} {
-		settling(t, settle, func(t *testing.T, b *Backend, dir string) {
-			time.AfterFunc(want-time.Millisecond, func() {
-				lockcheck.Held(t, client(t, dir, Options{}), Key)
+	const half = settling / 2
+	for name, c := range map[string]struct {
+		happens func(t *testing.T, dir string, cancel func())
+		took    time.Duration
+		ok      bool
+	}{
+		"nothing": {func(t *testing.T, dir string, _ func()) {
+			lockcheck.Held(t, client(t, dir, Options{}), Key)
+		}, settling, true},
+		"the context ends": {func(_ *testing.T, _ string, cancel func()) { cancel() }, half, false},
+		"removed": {func(_ *testing.T, dir string, _ func()) {
+			_ = os.Remove(filepath.Join(dir, Key))
+		}, 2 * settling, true},
+		"overwritten": {func(t *testing.T, dir string, _ func()) { put(t, dir, func(map[string]any) {}) }, settling, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			bubble(t, func(t *testing.T, b *Backend, dir string) {
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				theirs := ""
+				time.AfterFunc(half, func() {
+					c.happens(t, dir, cancel)
+					body, _ := os.ReadFile(filepath.Join(dir, Key))
+					theirs = string(body)
+				})
+				began := time.Now()
+				h, ok, err := b.TryLock(ctx, Key, ttl)
+				assert.That(t, ok == c.ok && time.Since(began) == c.took, "acquired %v, %v after %v", ok, err, time.Since(began))
+				switch {
+				case ok:
+					lockcheck.Release(t, b, h)
+				case ctx.Err() == nil:
+					assert.That(t, err == nil && lockText(t, dir) == theirs, "the other tool's lock was changed: %v", err)
+					return
+				default:
+					assert.That(t, errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "nothing is held"), "%v", err)
+				}
+				left(t, dir)
 			})
-			began := time.Now()
-			h := lockcheck.Acquire(t, b, Key, ttl)
-			if got := time.Since(began); got != want {
-				t.Errorf("settle %v: took %v, want %v", settle, got, want)
-			}
-			lockcheck.Release(t, b, h)
 		})
 	}
-}
-
-// TestSettleWaitsForTheCycle: a sync cycle that runs when the lock is created ends before
-// TryLock returns, and later ones skip the database.
-func TestSettleWaitsForTheCycle(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
-		ends := make(chan struct{})
-		var running atomic.Bool
-		go func() {
-			defer close(ends)
-			d := beadsdaemon.Daemon{Sync: func() { running.Store(true); time.Sleep(4 * time.Second); running.Store(false) }}
-			assert.That(t, d.Cycle(dir), "the first cycle skipped the database")
-			for range 5 {
-				time.Sleep(time.Second)
-				assert.That(t, !d.Cycle(dir), "a cycle didn't skip the database")
-			}
-		}()
-		synctest.Wait()
-		if !running.Load() {
-			t.Fatal("no cycle runs")
-		}
-		h := lockcheck.Acquire(t, b, Key, ttl)
-		assert.That(t, !running.Load(), "the cycle still runs")
-		<-ends
-		lockcheck.Release(t, b, h)
-	})
-}
-
-// TestSettleEndsWithTheContext: TryLock gives the lock back at once.
-func TestSettleEndsWithTheContext(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
-		ctx, cancel := context.WithTimeout(t.Context(), 1200*time.Millisecond)
-		defer cancel()
-		began := time.Now()
-		_, ok, err := b.TryLock(ctx, Key, ttl)
-		if ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "nothing is held") ||
-			strings.Contains(err.Error(), "\n") {
-			t.Errorf("acquired %v, %v", ok, err)
-		}
-		if got := time.Since(began); got != 1200*time.Millisecond {
-			t.Errorf("took %v", got)
-		}
-		left(t, dir)
-	})
-}
-
-// TestSettleIsDisturbed: TryLock begins anew if another tool removes the file, and returns
-// another tool's lock as held.
-func TestSettleIsDisturbed(t *testing.T) {
-	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
-		time.AfterFunc(time.Second, func() { _ = os.Remove(filepath.Join(dir, Key)) })
-		took(t, 6*time.Second, func() {
-			h := lockcheck.Acquire(t, b, Key, ttl)
-			lockcheck.Release(t, b, h)
-		})
-	})
-	settling(t, 5*time.Second, func(t *testing.T, b *Backend, dir string) {
-		bodies := make(chan string, 1)
-		time.AfterFunc(time.Second, func() { bodies <- put(t, dir, func(map[string]any) {}) })
-		took(t, time.Second, func() {
-			lockcheck.Held(t, b, Key)
-		})
-		assert.That(t, lockText(t, dir) == <-bodies, "the other tool's lock was changed")
-	})
 }
 
 // TestRemovedEachTime: TryLock doesn't contend for ever with a program that removes the lock.
@@ -120,16 +82,6 @@ func TestRemovedEachTime(t *testing.T) {
 	_, ok, err := b.TryLock(t.Context(), Key, ttl)
 	if ok || err == nil || errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), "nothing is held") {
 		t.Errorf("acquired %v, %v", ok, err)
-	}
-}
-
-// took checks how long a function takes in the bubble, to a renewal of the look.
-func took(t *testing.T, want time.Duration, f func()) {
-	t.Helper()
-	began := time.Now()
-	f()
-	if got := time.Since(began); got < want || got > want+600*time.Millisecond {
-		t.Errorf("took %v, want %v", got, want)
 	}
 }
 

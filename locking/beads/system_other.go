@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// New refuses this system, so that the functions below only have to compile.
+// New refuses these systems, so the functions below only have to compile.
 func inode(fs.FileInfo) uint64 { return 0 }
 
 func stamp(*os.File) (int64, error) { return 0, errors.ErrUnsupported }

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inode returns the number of a file, which another file can have after its end.
+// inode returns the inode number of a file. Another file can get it when no process has the file open.
 func inode(info fs.FileInfo) uint64 {
 	if st, ok := info.Sys().(*syscall.Stat_t); ok {
 		return st.Ino
@@ -18,8 +18,7 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// stamp returns when the system last changed an open file or its inode. No program sets it, except
-// by the machine's clock.
+// stamp returns the ctime of an open file. Programs can change it only by setting the machine's clock.
 func stamp(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

@@ -8,19 +8,18 @@ import (
 	"unicode/utf8"
 )
 
-// Scheme is that of the URLs that Parse accepts.
+// Scheme is the scheme of beads:DIR.
 const Scheme = "beads"
 
-// Target is what a URL names.
+// Target is a database that a URL names.
 type Target struct {
 	// Dir is the absolute path of the .beads directory.
 	Dir string
 }
 
-// Parse parses beads:DIR. DIR is a .beads directory, or the directory that has one: the name
-// decides, and Parse reads no file. A relative DIR is one of the working directory. Its characters
-// stand for themselves. Parse refuses those that begin a query or a fragment of a URL, and those
-// that aren't printable.
+// Parse parses beads:DIR. If DIR isn't called .beads, the database is DIR/.beads. A relative DIR begins
+// at the working directory. Parse reads no file. It takes characters literally, and refuses ?, # and
+// characters that aren't printable.
 func Parse(raw string) (Target, error) {
 	scheme, dir, ok := strings.Cut(raw, ":")
 	switch {
@@ -36,11 +35,10 @@ func Parse(raw string) (Target, error) {
 		return Target{}, invalid("the working directory is unknown: %v", err)
 	}
 	if i := strings.IndexAny(dir, "?#"); i >= 0 {
-		return Target{}, invalid("it has no query or fragment; to a directory with %q in its name, use a symbolic link",
-			dir[i:i+1])
+		return Target{}, invalid("its directory has a %q in its name: use a symbolic link", dir[i:i+1])
 	}
 	if !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return Target{}, invalid("the name of its directory isn't printable: use a symbolic link")
+		return Target{}, invalid("its directory has a name that isn't printable: use a symbolic link")
 	}
 	if filepath.Base(dir) != ".beads" {
 		dir = filepath.Join(dir, ".beads")
@@ -48,7 +46,7 @@ func Parse(raw string) (Target, error) {
 	return Target{dir}, nil
 }
 
-// String returns the URL with the absolute path. Parse returns the same target for it.
+// String returns the URL with the absolute path. Parse returns t for it.
 func (t Target) String() string { return Scheme + ":" + t.Dir }
 
 func invalid(format string, args ...any) error {

@@ -42,12 +42,10 @@ func IsProcessAlive(pid int, hostname string) bool {
 	return !errors.Is(syscall.Kill(pid, 0), syscall.ESRCH)
 }
 
-// Daemon runs sync cycles. The zero value does so at once.
+// Daemon looks at locks as a daemon does before it syncs.
 type Daemon struct {
-	// Before runs between the look at a stale lock and its removal.
+	// Before, if set, runs between the look at a stale lock and its removal.
 	Before func()
-	// Sync is the cycle itself.
-	Sync func()
 }
 
 // ShouldSkipDatabase checks if database should be skipped due to lock. It removes a stale lock.
@@ -77,13 +75,4 @@ func (d Daemon) ShouldSkipDatabase(beadsDir string) (skip bool, holder string, e
 		return true, lock.Holder, err
 	}
 	return false, lock.Holder, nil
-}
-
-// Cycle runs one sync cycle, and reports whether it has synced.
-func (d Daemon) Cycle(beadsDir string) bool {
-	skip, _, _ := d.ShouldSkipDatabase(beadsDir)
-	if !skip && d.Sync != nil {
-		d.Sync()
-	}
-	return !skip
 }

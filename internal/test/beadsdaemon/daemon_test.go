@@ -65,20 +65,3 @@ func TestDocument(t *testing.T) {
 		})
 	}
 }
-
-// TestCycleCompletes: "If a lock is created during a sync cycle, that cycle will complete, but
-// subsequent cycles will skip the database."
-func TestCycleCompletes(t *testing.T) {
-	dir := t.TempDir()
-	host, _ := os.Hostname()
-	completed := false
-	d := Daemon{Sync: func() {
-		body := fmt.Sprintf(`{"holder": "x", "pid": %d, "hostname": %q, "started_at": "2025-10-25T12:00:00Z"}`,
-			os.Getpid(), host)
-		assert.Is(t, os.WriteFile(filepath.Join(dir, ".exclusive-lock"), []byte(body), 0o644), nil)
-		completed = true
-	}}
-	if !d.Cycle(dir) || !completed || d.Cycle(dir) {
-		t.Errorf("the first cycle completed: %v, or the next one didn't skip", completed)
-	}
-}
