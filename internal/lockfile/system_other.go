@@ -2,5 +2,20 @@
 
 package lockfile
 
-// noFollow is 0, because no backend supports these systems.
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// No backend supports these systems, because they lack flock. So these only have to compile.
+
 const noFollow = 0
+
+func Owner(fs.FileInfo) int { return 0 }
+
+func Inode(fs.FileInfo) uint64 { return 0 }
+
+func Changed(*os.File) (int64, error) { return 0, errors.ErrUnsupported }
+
+func Errno(error) (name, text string) { return "", "" }

@@ -84,7 +84,7 @@ func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
 	if err := clock.Sleep(ctx, b.opts.Clock, settling); err != nil {
 		return fmt.Errorf("it was there for less than %v: %w", settling, err)
 	}
-	if mine.stamp, err = stamp(mine.Open); err != nil {
+	if mine.changed, err = lockfile.Changed(mine.Open); err != nil {
 		return err
 	}
 	return mine.verify()

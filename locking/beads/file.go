@@ -28,8 +28,8 @@ func (b *Backend) temp() string {
 // own is our lock file. It is open, so that no other file can get its inode number.
 type own struct {
 	*lockfile.File
-	stamp int64 // the file's stamp when TryLock verified it
-	gone  bool  // the lock is known to be lost
+	changed int64 // lockfile.Changed when TryLock verified the file
+	gone    bool  // the lock is known to be lost
 }
 
 // link creates the complete lock file in one step. It returns nil if the file exists.
@@ -68,11 +68,11 @@ func (o *own) verify() error {
 
 // untouched is verify, but also returns ErrLost if the file was changed and changed back.
 func (o *own) untouched() error {
-	now, err := stamp(o.Open)
+	now, err := lockfile.Changed(o.Open)
 	if err != nil {
 		return err
 	}
-	if now != o.stamp {
+	if now != o.changed {
 		return o.lost("changed")
 	}
 	return o.verify()

@@ -40,7 +40,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err
 // revision changes when the file is replaced or written. It is a hash.
 func (c *content) revision() string {
 	h := sha256.New()
-	fmt.Fprintln(h, inode(c.Info), c.Info.ModTime().UnixNano(), c.Info.Size(), c.Info.Mode().Type())
+	fmt.Fprintln(h, lockfile.Inode(c.Info), c.Info.ModTime().UnixNano(), c.Info.Size(), c.Info.Mode().Type())
 	h.Write(c.Body)
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }

@@ -25,36 +25,35 @@ type Options struct {
 	// Actor, Intent and IntentVersion are shown to a process that finds the lock. They default to
 	// "repolock", "command" and "0".
 	Actor, Intent, IntentVersion string
-	// HostID defaults to the host's name, and RequestID to req_ and random characters. The
-	// request must be of this execution alone.
+	// HostID defaults to the hostname. RequestID defaults to req_ and random characters; no two
+	// executions may have the same.
 	HostID, RequestID string
 	// Metadata is written into the lock file. It must not have a HandleField.
 	Metadata map[string]any
 	// Force steals a stale lock. A lock that isn't stale is never stolen.
 	Force bool
-	// Created, if set, is called by New with a lock directory that it has created: the locks there
-	// exclude no program that uses another directory.
+	// Created, if set, is called by New when it has created the lock directory. No program that
+	// uses another directory sees the locks there.
 	Created func(dir string)
-	// Mode is the intent's mode. With Observe nothing is locked, created or written.
-	Mode Mode
-	// Settle is how long an acquirer waits before it looks whether a program that takes no
-	// flock has replaced its lock. It is at most a third of the ttl. It defaults to
-	// DefaultSettle; a negative Settle looks at once, which is enough if only repolocks
-	// share the directory.
+	// Observe is for an intent of mode observe: nothing is locked, created or written.
+	Observe bool
+	// Settle is how long TryLock waits before it checks whether a program that takes no flock has
+	// replaced its lock, but at most a third of the ttl. It defaults to DefaultSettle. A negative
+	// Settle checks at once, which is enough if all programs of the directory use this package.
 	Settle time.Duration
 	// Clock defaults to the machine's.
 	Clock locking.Clock
-	// Audit is called with each event, which marshals to the specification's JSON. It must not
-	// call the Backend, and can be called concurrently.
+	// Audit, if set, is called with each event, which marshals to the specification's JSON. It must
+	// not call the Backend, and can be called concurrently.
 	Audit func(event any)
 }
 
 // HandleField is the field of a lock file's metadata that distinguishes two locks of one request.
 const HandleField = "repolock_handle"
 
-// Backend keeps the locks of a directory. Its methods can be called concurrently. Another
-// process of the directory that is stopped in a critical section delays them until the context
-// ends, or for flock.Patience.
+// Backend keeps the locks of a directory. Its methods can be called concurrently. If another process is
+// stopped while it has the directory's flock, they wait for it until their context ends, or for
+// flock.Patience.
 type Backend struct {
 	dir  string
 	opts Options
@@ -69,22 +68,22 @@ var (
 	_ locking.Breaker   = (*Backend)(nil)
 )
 
-// holding is what a Backend knows of a lock that it has.
+// holding is the state of a held lock. Its times are on the clock's Elapsed.
 type holding struct {
-	mu                sync.Mutex    // of a renewal or a release
-	acquired, renewed time.Duration // of the clock's Elapsed
+	mu                sync.Mutex // held during a renewal or a release
+	acquired, renewed time.Duration
 	failures          int           // consecutive intervals without a heartbeat
-	failed            time.Duration // when the last of failures was counted, of the clock's Elapsed
+	failed            time.Duration // when the last of failures was counted
 	lost              bool
-	// rival is the temporary file of a request that believes it has the lock too, rivalSince
-	// when a heartbeat first saw that file.
+	// rival is the temporary file of a request that perhaps believes that it has the lock too.
+	// rivalSince is when a renewal first saw this file.
 	rival      string
 	rivalSince time.Duration
 }
 
-// New returns the backend of a lock directory. It creates a missing one with mode 0700 and calls
-// Options.Created, but it creates no parent. It returns locking.ErrUnfit if the parent is missing or has
-// locks of its own, and for a directory that another user owns, reads, writes or searches (section 12.1), or that can't be locked by flock. An observing intent creates nothing.
+// New returns the backend of a lock directory. It creates a missing directory with mode 0700, but no
+// parent. It returns locking.ErrUnfit if the parent is missing or has locks of its own, if another user
+// owns the directory or has any permission for it (section 12.1), or if flock can't lock the directory.
 func New(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	host, _ := os.Hostname()
@@ -94,12 +93,7 @@ func New(dir string, opts Options) (b *Backend, err error) {
 	opts.HostID = cmp.Or(opts.HostID, host, "localhost")
 	opts.RequestID = cmp.Or(opts.RequestID, "req_"+strings.ToLower(rand.Text()))
 	opts.Settle = cmp.Or(opts.Settle, DefaultSettle)
-	if opts.Clock == nil {
-		opts.Clock = clock.System{}
-	}
-	if _, _, err := opts.Mode.Lock("any"); err != nil {
-		return nil, err
-	}
+	opts.Clock = cmp.Or[locking.Clock](opts.Clock, clock.System{})
 	if !requestFormat.MatchString(opts.RequestID) {
 		return nil, fmt.Errorf("request id %q: use 1 to 128 letters, digits, dots, underscores, colons and hyphens, "+
 			"with a letter or digit first", text.Cut(opts.RequestID, 140))
@@ -108,7 +102,7 @@ func New(dir string, opts Options) (b *Backend, err error) {
 		return nil, fmt.Errorf("the metadata of the lock is no JSON: %w", err)
 	}
 	if _, ours := opts.Metadata[HandleField]; ours {
-		return nil, fmt.Errorf("the metadata of the lock has the field %s, which is written by this package: rename it", HandleField)
+		return nil, fmt.Errorf("the metadata of the lock has the field %s, which repolock writes itself: rename it", HandleField)
 	}
 	b = &Backend{dir: dir, opts: opts, held: map[string]*holding{}}
 	if err := b.prepare(); err != nil {
@@ -119,6 +113,6 @@ func New(dir string, opts Options) (b *Backend, err error) {
 
 func (b *Backend) path(name string) string { return filepath.Join(b.dir, name+".lock") }
 
-// Interval is the interval of heartbeats for a ttl: a third of it (section 5.2), and at most the
-// 30 seconds that the specification recommends.
+// Interval returns the interval of heartbeats: a third of the ttl (section 5.2), but at most the 30
+// seconds that the specification recommends.
 func Interval(ttl time.Duration) time.Duration { return min(ttl/3, 30*time.Second) }

@@ -12,13 +12,13 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/locking"
 )
 
-// Tests make another user of this process.
+// executor is a variable for tests.
 var executor = os.Geteuid
 
-// unfit returns a locking.ErrUnfit that names the directory.
 func (b *Backend) unfit(format string, args ...any) error {
 	return fault.New(locking.ErrUnfit, "lock directory %s %s", b.dir, fmt.Sprintf(format, args...))
 }
@@ -28,25 +28,24 @@ func (b *Backend) prepare() error {
 	if !flock.Supported {
 		return b.unfit("can't be used: this system has no flock")
 	}
-	if b.opts.Mode != Observe {
+	if !b.opts.Observe {
 		if err := b.mkdir(); err != nil {
 			return err
 		}
 	}
 	info, err := os.Stat(b.dir)
 	switch {
-	case errors.Is(err, fs.ErrNotExist) && b.opts.Mode == Observe:
+	case errors.Is(err, fs.ErrNotExist) && b.opts.Observe:
 		return nil
 	case errors.Is(err, fs.ErrNotExist):
-		return b.unfit("leads nowhere, and wasn't created: mount what it links to, or correct the URL")
+		return b.unfit("is a link to a missing directory, which wasn't created: mount that, or correct the URL")
 	case err != nil:
 		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
 	}
-	uid, known := owner(info)
-	switch mode := info.Mode().Perm(); {
+	switch mode, uid := info.Mode().Perm(), lockfile.Owner(info); {
 	case !info.IsDir():
-		return b.unfit("is no directory")
-	case known && uid != executor():
+		return b.unfit("isn't a directory: correct the URL")
+	case uid != executor():
 		return b.unfit("belongs to uid %d, which can't read the locks of uid %d: run this command as its owner", uid, executor())
 	case mode != 0o700:
 		return b.unfit("has mode %04o, so that others can see or change its locks, or its owner can't: "+
@@ -63,9 +62,8 @@ func (b *Backend) prepare() error {
 	return nil
 }
 
-// mkdir creates a missing directory, and no parent of it: locks in a directory of our own, in the
-// place of a share that isn't mounted, would exclude no other program. Neither would locks in a
-// directory below one that has locks: there the name of a lock was written with a slash.
+// mkdir creates a missing directory, unless its locks would probably exclude no other program: a missing
+// parent can be a share that isn't mounted, and a parent with locks means a lock's name with a slash.
 func (b *Backend) mkdir() error {
 	if _, err := os.Lstat(b.dir); err == nil {
 		return nil
@@ -80,7 +78,7 @@ func (b *Backend) mkdir() error {
 	case errors.Is(err, fs.ErrNotExist):
 		return b.unfit("wasn't created, because %s doesn't exist: mount it, create it, or correct the URL", parent)
 	case errors.Is(err, syscall.ENOTDIR):
-		return b.unfit("wasn't created, because %s is no directory: correct the URL", parent)
+		return b.unfit("wasn't created, because %s isn't a directory: correct the URL", parent)
 	case err != nil:
 		return fmt.Errorf("lock directory %s can't be created: %w", b.dir, err)
 	case b.opts.Created != nil:
@@ -89,7 +87,7 @@ func (b *Backend) mkdir() error {
 	return nil
 }
 
-// lockIn returns the file of a lock in a directory, or "" if it finds none.
+// lockIn returns the name of a lock file in a directory, or "" if it finds none.
 func lockIn(dir string) string {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
@@ -104,12 +102,26 @@ func lockIn(dir string) string {
 	return ""
 }
 
-// exclusive takes the flock of the directory: what follows is a critical section.
+// exclusive takes the flock of the directory.
 func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	unlock, locked, err := flock.Dir(ctx, b.opts.Clock, b.dir, flock.Try)
 	if err == nil && !locked {
 		unlock()
-		err = b.unfit("can't be locked by flock any more")
+		err = b.unfit("can't be locked by flock any more: put it on a local file system")
 	}
 	return unlock, err
+}
+
+// locked runs f with the lock file of a name, or nil, while it has the flock of the directory.
+func (b *Backend) locked(ctx context.Context, name string, f func(now *file) error) error {
+	unlock, err := b.exclusive(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	now, err := read(b.path(name), name)
+	if err != nil {
+		return err
+	}
+	return f(now)
 }

@@ -62,7 +62,7 @@ func TestDirectoryWithoutParent(t *testing.T) {
 		dir := filepath.Join(root, name)
 		_, err := New(dir, Options{})
 		isUnfit(t, dir, err, "")
-		if _, err := New(dir, Options{Mode: Observe}); err != nil {
+		if _, err := New(dir, Options{Observe: true}); err != nil {
 			t.Errorf("%s, to look: %v", name, err)
 		}
 	}
@@ -91,8 +91,8 @@ func TestDirectoryOfAnother(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	hook(t, &executor, func() int { return os.Geteuid() + 1 })
-	for _, mode := range []Mode{Mutate, Observe} {
-		_, err := New(dir, Options{Mode: mode})
+	for _, observe := range []bool{true, false} {
+		_, err := New(dir, Options{Observe: observe})
 		isUnfit(t, dir, err, "")
 	}
 }
@@ -132,7 +132,6 @@ func TestOptions(t *testing.T) {
 	for name, opts := range map[string]Options{
 		"request":  {RequestID: "../x"},
 		"lines":    {RequestID: "a\nb"},
-		"mode":     {Mode: "write"},
 		"metadata": {Metadata: map[string]any{"x": make(chan int)}},
 		"handle":   {Metadata: map[string]any{HandleField: "x"}},
 	} {
@@ -154,38 +153,10 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// TestModes: an observing intent doesn't lock, a mutating one locks if it names a lock and is
-// warned if it doesn't, and a reconciling one locks.
-func TestModes(t *testing.T) {
-	for _, c := range []struct {
-		mode    Mode
-		name    string
-		lock    bool
-		warning string
-	}{
-		{Observe, "n", false, ""}, {Observe, "", false, ""},
-		{Mutate, "n", true, ""}, {Mutate, "", false, "Mutate intent without lock - concurrent execution possible"},
-		{"", "n", true, ""}, {"", "", false, "Mutate intent without lock - concurrent execution possible"},
-		{Reconcile, "n", true, ""}, {Reconcile, "", false, "Reconcile intent without lock - conflicting reconciliation possible"},
-	} {
-		if lock, warning, err := c.mode.Lock(c.name); lock != c.lock || warning != c.warning || err != nil {
-			t.Errorf("%q with %q: %v %q %v", c.mode, c.name, lock, warning, err)
-		}
-	}
-	if !strings.Contains(document(t), "Mutate intent without lock - concurrent execution possible") {
-		t.Error("the document warns otherwise")
-	}
-	for mode, name := range map[Mode]string{"write": "n", Mutate: "A", Reconcile: "-"} {
-		if _, _, err := mode.Lock(name); err == nil {
-			t.Errorf("%s %s", mode, name)
-		}
-	}
-}
-
 // TestObserve: an observing backend reads locks, and creates, writes and breaks nothing.
 func TestObserve(t *testing.T) {
 	in(t, func(w *world) {
-		b := w.backend(Options{Mode: Observe, Force: true})
+		b := w.backend(Options{Observe: true, Force: true})
 		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
 			t.Errorf("%+v %v", info, err)
 		}

@@ -18,14 +18,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// file is a lock file, or the temporary file of another program.
+// file is a lock file, or a temporary file of a script.
 type file struct {
 	*lockfile.File
 	record *record // nil if there is Trouble
 }
 
-// read returns the lock file of a name, or nil if there is none. A file that isn't a lock's is
-// no error but trouble: it is held.
+// read returns the lock file of a name, or nil if there is none. A file that isn't a valid lock has
+// Trouble.
 func read(path, name string) (*file, error) {
 	there, err := lockfile.Read(path, maxSize)
 	if err != nil {
@@ -43,18 +43,15 @@ func read(path, name string) (*file, error) {
 	return f, nil
 }
 
-// isHeartbeat reports whether a file is what the script's mv is to put in the lock's place.
+// isHeartbeat reports whether a file is a script's next heartbeat, which its mv renames to the lock.
 func (f *file) isHeartbeat() bool { return strings.HasSuffix(f.Path, ".lock.heartbeat.tmp") }
 
 func (f *file) same(other *file) bool { return bytes.Equal(f.Body, other.Body) }
 
-// hash is of the file's bytes.
-func (f *file) hash() string { return hash(f.Body) }
-
-// revision is the file's hash; for a file that can't be read, of what is known of it.
+// revision returns the file's hash. If the file can't be read, it hashes its name, size and time too.
 func (f *file) revision() string {
 	if f.record != nil {
-		return f.hash()
+		return hash(f.Body)
 	}
 	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Trouble, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
 }
@@ -64,22 +61,22 @@ func hash(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ours marks the temporary files of this package. The script's *.lock doesn't match them.
+// ours ends the names of this package's temporary files, so that the script's *.lock doesn't match them.
 const ours = ".repolock-tmp"
 
-// temp returns the name of a temporary file beside a lock.
+// temp returns a new name for a temporary file.
 func (b *Backend) temp(name string) string {
 	return filepath.Join(b.dir, "."+name+".lock."+rand.Text()+ours)
 }
 
-// Tests make these fail.
+// These are variables for tests.
 var (
 	link     = os.Link
 	exchange = swap
 	remove   = os.Remove
 )
 
-// create makes the lock file of a name in one step. It reports false if there is one.
+// create creates the lock file of a name in one step. It reports false if the file exists.
 func (b *Backend) create(name string, data []byte) (bool, error) {
 	f, err := lockfile.Create(b.path(name), b.temp(name), data, 0o600, link)
 	if errors.Is(err, fs.ErrExist) {
@@ -92,13 +89,13 @@ func (b *Backend) create(name string, data []byte) (bool, error) {
 	return true, nil
 }
 
-// replace puts new content in the place of the lock file that the caller has seen, if the file
-// in place satisfies old at the moment of the replacement. It reports false if it doesn't.
-// The caller has the flock.
+// replace replaces the lock file by one with data, if old is true of the lock file at the moment of the
+// replacement. Otherwise it reports false. The caller has the flock.
 //
-// It swaps the two files, looks at the one that it got, and swaps another program's back. Before
-// that is back, its program can remove what it takes for its lock, and a third can create one: then
-// the swap gets that third lock, which goes back too. So the swaps end when they get what they put in.
+// replace swaps the lock file and a new file, and looks at the file that it got. If old isn't true of
+// that, it belongs to another program, and replace swaps again. Between the two swaps the other program
+// can have removed the lock file, and a third one can have created its own. So replace swaps until it
+// gets the file that its last swap has put there.
 func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bool, err error) {
 	path, temp := b.path(name), b.temp(name)
 	f, err := lockfile.Write(temp, data, 0o600)
@@ -106,19 +103,19 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 		return false, fmt.Errorf("file %s for lock %s wasn't written: %w", temp, name, err)
 	}
 	f.Open.Close()
-	var got *file // in temp: what the last swap got
+	var got *file // the file that the last swap got; it is in temp
 	defer func() {
-		if got == nil || err == nil { // otherwise it can be the lock of another holder
+		if got == nil || err == nil { // otherwise temp can be another holder's lock
 			_ = os.Remove(temp)
 		}
 	}()
 	for put := data; ; {
 		err := exchange(temp, path)
 		switch {
-		case errors.Is(err, fs.ErrNotExist): // it was removed in the meantime
+		case errors.Is(err, fs.ErrNotExist): // another program has removed it
 			return false, nil
 		case err != nil && got != nil:
-			return false, fmt.Errorf("lock file %s has replaced that of another holder, which can't be put back: %w", path, err)
+			return false, fmt.Errorf("lock file %s has replaced another holder's, which can't be put back from %s: %w", path, temp, err)
 		case err != nil && noSwap(err):
 			return b.overwrite(name, temp, old)
 		case err != nil:
@@ -127,13 +124,13 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 		last := got
 		if got, err = read(temp, name); err != nil || got == nil {
 			got = &file{}
-			return false, fmt.Errorf("the file that lock file %s has replaced can't be read: %w", path, cmp.Or(err, fs.ErrNotExist))
+			return false, fmt.Errorf("lock file %s has replaced %s, which can't be read: %w", path, temp, cmp.Or(err, fs.ErrNotExist))
 		}
 		switch {
 		case last == nil && old(got):
 			return true, nil
 		case last == nil:
-		case bytes.Equal(got.Body, put), sameHandle(got, data, name): // a script's heartbeat can have changed ours
+		case bytes.Equal(got.Body, put), sameHandle(got, data, name): // a script can have written a heartbeat into ours
 			return false, nil
 		default:
 			put = last.Body
@@ -141,12 +138,12 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 	}
 }
 
-// noSwap reports whether a swap failed because the kernel or the file system has none.
+// noSwap reports whether the system or the file system can't swap files.
 func noSwap(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
-// overwrite is replace for systems that can't swap files.
+// overwrite is replace without a swap.
 func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, error) {
 	path := b.path(name)
 	now, err := read(path, name)
@@ -159,10 +156,9 @@ func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, erro
 	return true, nil
 }
 
-// rivals returns the temporary files of other programs that are about to become the lock of a
-// handle's key: those of a script's acquisition and of a script's heartbeat. A file whose request is
-// stale can't: its program has ended. One that can't be read is taken to have the default ttl. A
-// script's heartbeat of the handle's own lock is no rival.
+// rivals returns the temporary files that a script is about to rename to the lock file of a handle: for
+// an acquisition or a heartbeat. It leaves out a file whose request is stale, because its script has
+// ended, a file that can't be read and is older than DefaultTTL, and a heartbeat of the handle itself.
 func (b *Backend) rivals(h locking.Handle) (live []*file, err error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {

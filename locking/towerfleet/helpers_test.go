@@ -15,6 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
+	"github.com/repolock/repolock/internal/test/lockcheck"
+	"github.com/repolock/repolock/locking"
 )
 
 // world is a lock directory and the events of its backends.
@@ -45,18 +47,11 @@ func (w *world) backend(opts Options) *Backend {
 	return b
 }
 
-// refused requires that a lock is held, and returns why.
-func (w *world) refused(b *Backend, name string) *HeldError {
+// refused requires that a lock is held, and returns its holder.
+func (w *world) refused(b *Backend, name string) *locking.Info {
 	w.Helper()
-	_, err := b.Acquire(w.Context(), name, time.Minute)
-	held, ok := err.(*HeldError)
-	if !ok {
-		w.Fatalf("%s isn't held: %v", name, err)
-	}
-	if strings.ContainsAny(held.Error(), "\n\r") || !strings.Contains(held.Error(), held.Path) {
-		w.Errorf("not one line that names the file: %q", held.Error())
-	}
-	return held
+	lockcheck.Held(w, b, name)
+	return lockcheck.Seen(w, b, name)
 }
 
 func (w *world) files() (names []string) {

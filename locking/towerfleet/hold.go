@@ -14,14 +14,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// heartbeatFailures is the number of consecutive intervals without a heartbeat that heartbeat_failed
-// reports.
+// heartbeatFailures is the number of consecutive intervals without a heartbeat after which
+// heartbeat_failed is emitted.
 const heartbeatFailures = 3
 
-// Renew writes a heartbeat (section 5). It returns locking.ErrLost if another holder has the
-// lock, if the file is gone, if a script believes that it has the lock too, or if the ttl has
-// passed: another program can be stealing the lock at that moment. After another error the
-// caller goes on and renews again at the next interval.
+// Renew writes a heartbeat (section 5). It returns locking.ErrLost if the lock file is gone or another
+// holder's, and if a script believes that it has the lock too. It also does so if the ttl has passed,
+// because another program can be stealing the lock at that moment. After another error the caller still
+// has the lock, and should renew again at the next interval.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	defer lockfile.Classify(&err)
 	state, err := b.holding(h)
@@ -30,7 +30,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	}
 	defer state.mu.Unlock()
 	if state.lost {
-		return lost(h, "an earlier heartbeat has found it lost")
+		return lost(h, "an earlier heartbeat has failed for good")
 	}
 	start := b.opts.Clock.Elapsed()
 	err = b.own(ctx, h, state, func(now *file, left time.Duration) error {
@@ -50,7 +50,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 		state.renewed, state.failures = start, 0
 	case errors.Is(err, locking.ErrLost):
 		state.lost = true
-	case state.failures == 0 || start-state.failed >= Interval(h.TTL()): // else it is a retry within the interval
+	case state.failures == 0 || start-state.failed >= Interval(h.TTL()): // otherwise it is a retry
 		state.failures, state.failed = state.failures+1, start
 		if state.failures == heartbeatFailures {
 			b.emit(audit.HeartbeatFailed, h.Key(), audit.Record{LockPath: b.path(h.Key()), Failures: state.failures, Error: reason(err)})
@@ -59,7 +59,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	return err
 }
 
-// holding returns what is known of the lock of a handle, and locks it.
+// holding returns the state of a handle's lock, with its mutex locked.
 func (b *Backend) holding(h locking.Handle) (*holding, error) {
 	b.mu.Lock()
 	state := b.held[h.Token()]
@@ -75,37 +75,31 @@ func lost(h locking.Handle, why string) error {
 	return fmt.Errorf("tower-fleet lock %s: %w: %s", h.Key(), locking.ErrLost, why)
 }
 
-// own runs f in a critical section with the lock file of a handle, and with how much of its ttl is
-// left: the least by the clock that counts, and by the heartbeat and the ttl that others read. A
-// heartbeat has whole seconds, and so have ages: no lock is stale before its ttl and a second have
-// passed since the second of its heartbeat. If the handle has no lock file, own returns an error.
+// own runs f with the lock file of a handle, and with the rest of its ttl, while it has the flock of the
+// directory. It returns an error if the handle has no lock file. The rest is the smaller one of the rest
+// by Elapsed, and of the rest that others compute from the file. They compute in whole seconds, so a
+// lock isn't stale before its ttl and a second have passed.
 func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f func(now *file, left time.Duration) error) error {
-	unlock, err := b.exclusive(ctx)
-	if err != nil {
-		return err
-	}
-	defer unlock()
 	path := b.path(h.Key())
-	now, err := read(path, h.Key())
-	switch {
-	case err != nil:
-		return err
-	case now == nil:
-		return lost(h, path+" is gone")
-	case now.record == nil:
-		return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Trouble)
-	case !b.mine(now, h):
-		return lost(h, fmt.Sprintf("%s is now of %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
-	}
-	counted := h.TTL() - (b.opts.Clock.Elapsed() - state.renewed)
-	return f(now, min(counted, now.record.ttl()+time.Second-b.opts.Clock.Now().Sub(now.record.beat)))
+	return b.locked(ctx, h.Key(), func(now *file) error {
+		switch {
+		case now == nil:
+			return lost(h, path+" is gone")
+		case now.record == nil:
+			return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Trouble)
+		case !b.mine(now, h):
+			return lost(h, fmt.Sprintf("%s now belongs to %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
+		}
+		counted := h.TTL() - (b.opts.Clock.Elapsed() - state.renewed)
+		return f(now, min(counted, now.record.ttl()+time.Second-b.opts.Clock.Now().Sub(now.record.beat)))
+	})
 }
 
-// beside returns locking.ErrLost if a script believes that it has the lock too: its mv has moved
-// nothing, and its temporary file has remained for Settle. The script gets the lock.
+// beside gives the lock to a script that believes that it has the lock too, and returns locking.ErrLost.
+// The mv of such a script has moved nothing, so its temporary file is still there after Settle.
 func (b *Backend) beside(h locking.Handle, state *holding) error {
 	if b.opts.Settle < 0 {
-		return nil // only repolocks share the directory
+		return nil // all programs of the directory use this package
 	}
 	rivals, err := b.rivals(h)
 	if err != nil {
@@ -128,12 +122,12 @@ func (b *Backend) beside(h locking.Handle, state *holding) error {
 	case err != nil:
 		return fault.Join(lost(h, "request "+request+" believes that it has it"), err)
 	case given:
-		return lost(h, "request "+request+" believes that it has it, and has got it")
+		return lost(h, "request "+request+" believed that it has it, and got it")
 	}
 	return nil
 }
 
-// refresh replaces the lock file of a handle by one with a new heartbeat.
+// refresh writes a heartbeat into the lock file of a handle.
 func (b *Backend) refresh(h locking.Handle, now *file) error {
 	data, err := beaten(now.Body, b.opts.Clock.Now())
 	if err != nil {
@@ -146,22 +140,22 @@ func (b *Backend) refresh(h locking.Handle, now *file) error {
 	return err
 }
 
-// Release removes the lock file of a handle, after a success (section 8.1).
+// Release removes the lock file of a handle after a success (section 8.1).
 func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	return b.ReleaseAfter(ctx, h, Result{})
 }
 
-// Result is how an execution has ended. The zero Result is a success.
+// Result is the result of an execution. The zero Result is a success.
 type Result struct {
 	Failed bool
-	// Step is where the execution failed. It can be empty.
+	// Step is where the execution failed, or "".
 	Step string
 }
 
-// ReleaseAfter is Release after an execution with a result (section 8.2). It removes the file
-// only if that is still the handle's. It returns locking.ErrLost if it isn't, and also if the
-// ttl had passed, so that another program might have run: the file is removed then. After
-// another error ReleaseAfter emits lock_release_failed, and the handle can be released again.
+// ReleaseAfter is Release after an execution with any result (section 8.2). It returns locking.ErrLost
+// if the lock file isn't the handle's. It also returns locking.ErrLost if the ttl had passed, because
+// another program might have run, but it removes the file. After another error it emits
+// lock_release_failed, and the handle can be released again.
 func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Result) (err error) {
 	defer lockfile.Classify(&err)
 	state, err := b.holding(h)
@@ -172,7 +166,7 @@ func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Res
 	expired, path := state.lost, b.path(h.Key())
 	err = b.own(ctx, h, state, func(now *file, left time.Duration) error {
 		expired = expired || left <= 0
-		// Others can steal a lock that is about to be stale between our look and its removal.
+		// Otherwise another program could steal a lock that is about to be stale before we remove it.
 		if left < h.TTL()/2 {
 			if err := b.refresh(h, now); err != nil {
 				return err

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the holder of a lock, also for an observing intent: the one for which an acquirer
-// without Force is refused. The holder's pid is for people: no pid makes a lock stale (section 12.3).
+// Inspect returns the holder that a client without Force meets, also for an observing intent. Acquired
+// and Renewed are the holder's wall clock. No PID makes a lock stale (section 12.3).
 func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(key, false); err != nil {
@@ -29,11 +29,18 @@ func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, 
 	if now == nil || err != nil {
 		return nil, err
 	}
-	return newHeld(key, now, b.opts.Clock.Now()).info(now.revision()), nil
+	info = &locking.Info{Key: key, Trouble: now.Trouble, Revision: now.revision()}
+	if r := now.record; r != nil {
+		info.Holder = fmt.Sprintf("%s (intent %s, by %s)", r.RequestID, text.Or(r.Intent, "unknown"), text.Or(r.Actor, "unknown"))
+		info.Host, info.PID, info.TTL = text.Brief(r.HostID), r.PID, r.ttl()
+		info.Request, info.Actor, info.Intent = r.RequestID, r.Actor, r.Intent
+		info.Acquired, info.Renewed, info.Stale = r.created, r.beat, r.stale(b.opts.Clock.Now())
+	}
+	return info, nil
 }
 
-// holder returns the lock file of a name or, without one, the temporary file of a request that
-// is about to have the lock. It returns nil if the lock is free.
+// holder returns the lock file of a name. If there is none, it returns the temporary file of a request
+// that is about to have the lock, or nil.
 func (b *Backend) holder(name string) (*file, error) {
 	now, err := read(b.path(name), name)
 	if now != nil || err != nil {
@@ -41,7 +48,7 @@ func (b *Backend) holder(name string) (*file, error) {
 	}
 	rivals, err := b.rivals(locking.NewHandle(name, 0))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil // no directory has no locks
+		return nil, nil // a missing directory has no locks
 	}
 	if err != nil || len(rivals) == 0 {
 		return nil, err
@@ -49,18 +56,18 @@ func (b *Backend) holder(name string) (*file, error) {
 	return rivals[0], nil
 }
 
-// Cleanup removes the temporary files of repolocks that were killed in a critical section. It
-// leaves those of other programs, and stale locks, as they are.
+// Cleanup removes temporary files that killed processes of this package have left. It leaves other
+// programs' temporary files and stale locks as they are.
 func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	defer lockfile.Classify(&err)
-	if b.opts.Mode == Observe {
+	if b.opts.Observe {
 		return nil
 	}
 	unlock, err := b.exclusive(ctx)
 	if err != nil {
 		return err
 	}
-	defer unlock() // without which no repolock has a temporary file
+	defer unlock() // no running process has a temporary file without the flock
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
 		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
@@ -76,13 +83,13 @@ func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	return nil
 }
 
-// ErrLive is returned when a lock can't be broken because its holder lets it live (section 7.1).
+// ErrLive is returned when a lock isn't broken because it isn't stale (section 7.1).
 var ErrLive error = fault.LockLive
 
-// Break removes the lock that Inspect has described, and emits lock_stolen. It removes a stale
-// lock, and one that can't be read unless stale is set: a person has looked at that file. For
-// another lock it returns ErrLive or, if stale is set, reports false. It removes nothing but
-// regular files. It reports false if the file has changed since Inspect.
+// Break removes the stale lock that Inspect has described, and emits lock_stolen. Unless stale is set,
+// it also removes a lock that can't be read, because a person has looked at that file, and returns
+// ErrLive for a live lock. It reports false if the file has changed since Inspect. It returns an error
+// for a file that isn't regular.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok bool, err error) {
 	defer lockfile.Classify(&err)
 	name := seen.Key
@@ -98,18 +105,20 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok
 	if err != nil || now == nil {
 		return false, err
 	}
-	held := newHeld(name, now, b.opts.Clock.Now())
+	path, live := text.Escape(now.Path), now.record != nil && !now.record.stale(b.opts.Clock.Now())
 	switch {
-	case stale && !held.Stale:
+	case stale && (live || now.record == nil):
 		return false, nil
-	case !held.Stale && held.Trouble == "":
-		return false, fmt.Errorf("%w: %w", ErrLive, held)
+	case live:
+		r := now.record
+		return false, fmt.Errorf("%w: lock %s wasn't broken: %s has a heartbeat of %s, by %s on %s (pid %d): wait until that ends",
+			ErrLive, name, path, r.LastHeartbeatAt, r.RequestID, text.Or(r.HostID, "an unknown host"), r.PID)
 	case seen.Revision != now.revision():
 		return false, nil
 	case !now.Info.Mode().IsRegular():
-		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", held.Path, now.Trouble)
+		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", path, now.Trouble)
 	}
-	if now.Path == b.path(name) { // steal it, so that no other program is allowed to steal it before it is gone
+	if now.Path == b.path(name) { // steal it first, so that no other program may steal it before it is gone
 		data, err := b.content(locking.NewHandle(name, DefaultTTL))
 		if err != nil {
 			return false, err
@@ -119,13 +128,12 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok
 		}
 		b.emitStolen(name, now)
 	}
-	// A script whose temporary file it was can't move that any more, and is refused.
-	err = remove(now.Path)
+	err = remove(now.Path) // if it is a script's temporary file, its mv now fails, and the script is refused
 	if errors.Is(err, fs.ErrNotExist) && now.Path != b.path(name) {
 		return false, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("file %s of lock %s wasn't removed; remove it by hand: %w", held.Path, name, err)
+		return false, fmt.Errorf("file %s of lock %s wasn't removed; remove it by hand: %w", path, name, err)
 	}
 	if now.Path != b.path(name) {
 		b.emitStolen(name, now)

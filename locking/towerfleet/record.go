@@ -13,15 +13,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// DefaultTTL is the ttl of a lock whose caller names none (section 3.3).
+// DefaultTTL replaces a ttl of 0 (section 3.3).
 const DefaultTTL = 900 * time.Second
 
 const (
 	version   = "v1"
 	heartbeat = "last_heartbeat_at"
-	// maxSize bounds the lock files that are read, maxTTL the seconds of a ttl: ten years.
-	maxSize = 1 << 20
-	maxTTL  = 10 * 366 * 24 * 3600
+	maxSize   = 1 << 20              // bytes of a lock file
+	maxTTL    = 10 * 366 * 24 * 3600 // seconds: ten years
 )
 
 var (
@@ -29,8 +28,7 @@ var (
 	requestFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 )
 
-// CheckName returns an error that wraps locking.ErrKey if a name can't be that of a lock
-// (section 2.2).
+// CheckName returns an error that wraps locking.ErrKey unless a lock can have this name (section 2.2).
 func CheckName(name string) error {
 	if nameFormat.MatchString(name) {
 		return nil
@@ -57,29 +55,29 @@ type record struct {
 	created, beat time.Time
 }
 
-var required = []string{"lock_version", "lock_name", "request_id", "actor", "intent", "intent_version",
-	"host_id", "pid", "created_at", heartbeat, "ttl_seconds"}
-
-// parse reads the lock file of a name. Its error says what is wrong with the file. Nothing in
-// it is trusted (section 12.2). Unlike encoding/json it distinguishes the cases of names, and
-// accepts no name twice, so that all readers of the file agree.
-func parse(b []byte, name string) (*record, error) {
-	fields, err := split(b)
-	if err != nil {
-		return nil, fmt.Errorf("it is no JSON object: %s", text.Line(err.Error()))
-	}
-	for _, f := range required {
-		if _, ok := fields[f]; !ok {
-			return nil, fmt.Errorf("it has no %s", f)
-		}
-	}
-	r := new(record)
-	for f, into := range map[string]any{
+// required returns where each required field of a lock file belongs.
+func (r *record) required() map[string]any {
+	return map[string]any{
 		"lock_version": &r.LockVersion, "lock_name": &r.LockName, "request_id": &r.RequestID, "actor": &r.Actor,
 		"intent": &r.Intent, "intent_version": &r.IntentVersion, "host_id": &r.HostID, "pid": &r.PID,
 		"created_at": &r.CreatedAt, heartbeat: &r.LastHeartbeatAt, "ttl_seconds": &r.TTLSeconds,
-	} {
-		at := fields[f]
+	}
+}
+
+// parse reads the lock file of a name, and checks each field (section 12.2). Its error is what is wrong
+// with the file. Unlike encoding/json, parse distinguishes upper and lower case and refuses a field that
+// occurs twice, so that all readers of the file agree.
+func parse(b []byte, name string) (*record, error) {
+	fields, err := split(b)
+	if err != nil {
+		return nil, fmt.Errorf("it isn't a JSON object: %s", text.Line(err.Error()))
+	}
+	r := new(record)
+	for f, into := range r.required() {
+		at, ok := fields[f]
+		if !ok {
+			return nil, fmt.Errorf("it has no %s", f)
+		}
 		value := b[at.from:at.to]
 		if bytes.Equal(value, []byte("null")) || json.Unmarshal(value, into) != nil {
 			return nil, fmt.Errorf("its %s has the wrong type", f)
@@ -87,7 +85,7 @@ func parse(b []byte, name string) (*record, error) {
 	}
 	if at, ok := fields["metadata"]; ok {
 		if r.Metadata = b[at.from:at.to]; r.Metadata[0] != '{' {
-			return nil, errors.New("its metadata is no object")
+			return nil, errors.New("its metadata isn't an object")
 		}
 	}
 	return r, r.check(name)
@@ -100,15 +98,15 @@ func (r *record) check(name string) (err error) {
 	case r.LockName != name:
 		return fmt.Errorf("its lock_name is %q", text.Cut(r.LockName, 140))
 	case !requestFormat.MatchString(r.RequestID):
-		return errors.New("its request_id has characters that none has, or is too long")
+		return errors.New("its request_id has invalid characters, or is too long")
 	case r.TTLSeconds < 1 || r.TTLSeconds > maxTTL:
-		return fmt.Errorf("its ttl_seconds is %d", r.TTLSeconds)
+		return fmt.Errorf("its ttl_seconds is %d, not 1 to %d", r.TTLSeconds, maxTTL)
 	}
 	if r.created, err = parseTime(r.CreatedAt); err != nil {
-		return errors.New("its created_at is no time in UTC")
+		return errors.New("its created_at isn't a time in UTC")
 	}
 	if r.beat, err = parseTime(r.LastHeartbeatAt); err != nil {
-		return errors.New("its last_heartbeat_at is no time in UTC")
+		return errors.New("its last_heartbeat_at isn't a time in UTC")
 	}
 	return nil
 }
@@ -128,34 +126,34 @@ func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05
 
 func (r *record) ttl() time.Duration { return time.Duration(r.TTLSeconds) * time.Second }
 
-// age is the age of the heartbeat in whole seconds of the clock, as the script computes it
-// (section 6.2). It never exceeds the ttl before the ttl has passed.
+// age returns the age of the heartbeat as the script computes it (section 6.2): the difference of two
+// times in whole seconds. It exceeds the ttl only after the ttl has passed.
 func (r *record) age(now time.Time) int64 { return now.Unix() - r.beat.Unix() }
 
-// stale reports whether the heartbeat has expired (section 6.1). One in the future hasn't.
+// stale reports whether the heartbeat has expired (section 6.1). A heartbeat in the future hasn't.
 func (r *record) stale(now time.Time) bool { return r.age(now) > r.TTLSeconds }
 
-// beaten returns a lock file with a new heartbeat, and everything else byte for byte
-// (section 5.3).
+// beaten returns a lock file with a new heartbeat, and all other bytes unchanged (section 5.3).
 func beaten(b []byte, now time.Time) ([]byte, error) {
 	fields, err := split(b)
 	at, ok := fields[heartbeat]
 	if err != nil || !ok {
-		return nil, errors.New("it has no heartbeat")
+		return nil, errors.New("it has no " + heartbeat)
 	}
 	return bytes.Join([][]byte{b[:at.from], []byte(`"` + formatTime(now) + `"`), b[at.to:]}, nil), nil
 }
 
+// span is a part of a file, in bytes.
 type span struct{ from, to int }
 
-// split returns where the values of an object's fields lie.
+// split returns the spans of the values of a JSON object, by field.
 func split(b []byte) (map[string]span, error) {
 	if !json.Valid(b) {
 		return nil, errors.New("invalid JSON")
 	}
 	d := json.NewDecoder(bytes.NewReader(b))
 	if t, err := d.Token(); err != nil || t != json.Delim('{') {
-		return nil, errors.New("it is something else")
+		return nil, errors.New("it is another value")
 	}
 	fields := map[string]span{}
 	for d.More() {

@@ -182,7 +182,7 @@ func TestWeSeeScript(t *testing.T) {
 	if out, err := s.run("acquire_lock n req_script deploy 1.2"); err != nil {
 		t.Fatalf("%s %v", out, err)
 	}
-	if held := w.refused(b, "n"); held.record.RequestID != "req_script" || held.record.Actor != "script" || held.Stale {
+	if held := w.refused(b, "n"); held.Request != "req_script" || held.Actor != "script" || held.Stale {
 		t.Errorf("%v", held)
 	}
 	if out, err := s.run("DEFAULT_TTL=-1; create_lock_json n req_script deploy 1 | jq '.ttl_seconds = 1 | .last_heartbeat_at = \"2020-01-01T00:00:00Z\"' >$LOCK_DIR/n.lock"); err != nil {
@@ -224,7 +224,7 @@ func TestMethods(t *testing.T) {
 			if out, err := s.run(method); err != nil {
 				t.Fatalf("%s %v", out, err)
 			}
-			if held := w.refused(b, "n"); held.record.RequestID != "req_method" {
+			if held := w.refused(b, "n"); held.Request != "req_method" {
 				t.Errorf("%v", held)
 			}
 			assert.OK(t, os.Remove(w.path("n.lock")))

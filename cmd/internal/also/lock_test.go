@@ -17,7 +17,6 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -231,17 +230,16 @@ func TestPasswordFileOfAll(t *testing.T) {
 	}
 }
 
-// TestModeOfFleet: a look creates no directory for locks, and neither does breaking one.
-func TestModeOfFleet(t *testing.T) {
+// TestObserves: a look creates no directory for locks, and neither does breaking one.
+func TestObserves(t *testing.T) {
 	there := t.TempDir()
 	none := filepath.Join(there, "none")
 	for _, c := range []struct {
 		dir     string
 		purpose Purpose
-		want    towerfleet.Mode
-	}{{there, Hold, towerfleet.Mutate}, {none, Hold, towerfleet.Mutate}, {there, Break, towerfleet.Mutate},
-		{none, Break, towerfleet.Observe}, {there, Look, towerfleet.Observe}, {none, Look, towerfleet.Observe}} {
-		assert.Equal(t, mode(c.dir, c.purpose), c.want, c)
+		want    bool
+	}{{there, Hold, false}, {none, Hold, false}, {there, Break, false}, {none, Break, true}, {there, Look, true}, {none, Look, true}} {
+		assert.Equal(t, observes(c.dir, c.purpose), c.want, c)
 	}
 }
 

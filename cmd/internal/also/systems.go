@@ -63,20 +63,18 @@ func parseTowerFleet(raw string) (Target, error) {
 			}
 			b, err := towerfleet.New(t.Dir, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
-				Mode: mode(t.Dir, r.Purpose), Force: r.Force, Audit: r.record, Metadata: metadata, Created: r.created,
+				Observe: observes(t.Dir, r.Purpose), Force: r.Force, Audit: r.record, Metadata: metadata, Created: r.created,
 			})
 			return &fleet{Backend: b, step: r.Operation}, t.Name, err
 		},
 	}, err
 }
 
-// mode returns the mode of the intent. To look creates no directory, and neither does to break a lock.
-func mode(dir string, p Purpose) towerfleet.Mode {
+// observes reports whether the lock is only looked at, so that no directory is created. In a missing
+// directory there is no lock to break.
+func observes(dir string, p Purpose) bool {
 	_, err := os.Stat(dir)
-	if p == Look || p == Break && errors.Is(err, fs.ErrNotExist) {
-		return towerfleet.Observe
-	}
-	return towerfleet.Mutate
+	return p == Look || p == Break && errors.Is(err, fs.ErrNotExist)
 }
 
 // fleet is a tower-fleet lock, whose release records the result of the work (section 8).

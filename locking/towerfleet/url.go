@@ -16,13 +16,13 @@ const Scheme = "tower-fleet"
 type Target struct {
 	// Dir is the lock directory, absolute and clean.
 	Dir string
-	// Name is the lock's name, and the key for the Backend's methods.
+	// Name is the lock's name: the key for the Backend's methods.
 	Name string
 }
 
-// Parse reads tower-fleet:DIR/NAME. It makes a relative DIR absolute by the working directory,
-// and takes each character of it literally: there is no percent-encoding and no query. It reads
-// no file. Its error is one line, and wraps locking.ErrKey if only the name is wrong.
+// Parse reads tower-fleet:DIR/NAME. A relative DIR begins at the working directory. Parse takes each
+// character literally, without percent-encoding or a query. It reads no file. Its error is one line, and
+// wraps locking.ErrKey if only the name is wrong.
 func Parse(raw string) (Target, error) {
 	refuse := func(why string) (Target, error) {
 		return Target{}, fmt.Errorf("%q is no lock: %s: write %s:DIR/NAME", text.Cut(raw, 200), why, Scheme)
@@ -31,15 +31,15 @@ func Parse(raw string) (Target, error) {
 	slash := strings.LastIndexByte(path, '/')
 	switch {
 	case !ok || !strings.EqualFold(scheme, Scheme):
-		return refuse("its scheme is another")
+		return refuse("it has another scheme")
 	case text.Escape(path) != path:
-		return refuse("it has characters that can't be shown")
+		return refuse("it has characters that aren't printable")
 	case strings.HasPrefix(path, "//"):
 		return refuse("it has a host")
 	case path == "~" || strings.HasPrefix(path, "~/"):
-		return refuse("the shell doesn't expand ~ there, use $HOME")
+		return refuse("the shell doesn't expand ~ there: use $HOME")
 	case slash < 0:
-		return refuse("it has no directory; the working directory is ./")
+		return refuse("it has no directory: write ./ for the working directory")
 	}
 	dir, name := path[:slash+1], path[slash+1:]
 	if strings.HasSuffix(name, ".lock") && CheckName(strings.TrimSuffix(name, ".lock")) == nil {
@@ -53,12 +53,12 @@ func Parse(raw string) (Target, error) {
 		return refuse("the working directory is unknown: " + text.Error(err))
 	}
 	if strings.HasPrefix(filepath.ToSlash(dir), "//") || text.Escape(dir) != dir {
-		return refuse("the working directory has a name that can't be written in it")
+		return refuse("the working directory has a name that isn't printable, or begins with //")
 	}
 	return Target{Dir: dir, Name: name}, nil
 }
 
-// String returns the URL. Parse reads it as the same Target in each working directory.
+// String returns the URL. Parse returns t for it, in each working directory.
 func (t Target) String() string {
 	return Scheme + ":" + strings.TrimSuffix(filepath.ToSlash(t.Dir), "/") + "/" + t.Name
 }

@@ -4,5 +4,5 @@ package towerfleet
 
 import "errors"
 
-// swap is what this system has no call for.
+// swap fails, because these systems have no such call.
 func swap(string, string) error { return errors.ErrUnsupported }
