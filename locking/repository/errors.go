@@ -10,19 +10,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// classes are what errors of the store mean for a lock. The first one fits.
+// classes maps errors of replock and the store to classes of package locking. The first match counts.
 var classes = []struct{ is, class error }{
 	{replock.ErrLost, locking.ErrLost},
 	{replock.ErrReleased, locking.ErrLost},
 	{store.ErrPermission, locking.ErrPermission},
 	{store.ErrConfig, locking.ErrUnfit},
 	{store.ErrListing, locking.ErrUnfit},
-	{store.ErrNotFound, locking.ErrUnfit}, // there is no bucket
+	{store.ErrNotFound, locking.ErrUnfit}, // the bucket
 	{replock.ErrSlow, locking.ErrUnfit},
 }
 
-// classed returns an error that is also one of package locking, with the same text. silent says
-// that the store has answered no request: only then is it unreachable.
+// classed adds a class of package locking to an error, without changing its text. silent is set if the
+// store has answered no request. Only then is the store unreachable.
 func classed(err error, silent bool) error {
 	for _, c := range classes {
 		if errors.Is(err, c.is) {
@@ -35,7 +35,7 @@ func classed(err error, silent bool) error {
 	return err
 }
 
-// lost returns the error of a lock that isn't held any more.
+// lost returns an ErrLost with its cause, which can be nil.
 func lost(h locking.Handle, why error) error {
 	if why == nil {
 		return fmt.Errorf("lock %q: %w", h.Key(), locking.ErrLost)

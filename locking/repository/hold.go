@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// hold is the lock of one handle. It is kept until it is released, or expires while it is held;
-// a lock that was lost is kept for Resume.
+// hold is the lock of a handle. The Backend keeps it until the handle is released or lapses. It keeps a
+// lost lock for Resume.
 type hold struct {
 	b      *Backend
 	handle locking.Handle
@@ -20,13 +20,13 @@ type hold struct {
 
 	mu    sync.Mutex
 	until time.Duration // when the handle expires, on the clock's Elapsed
-	over  bool          // released, or expired while the lock was held
+	over  bool          // the handle was released or has lapsed
 	timed bool          // expire runs
-	again int           // calls of Resume under way: they decide whether the handle lapses
-	ended chan struct{} // closed when it is over
+	again int           // calls of Resume under way; meanwhile the handle doesn't lapse
+	ended chan struct{} // closed when over is set
 }
 
-// keep begins the ttl of a handle.
+// keep starts the ttl of a new handle.
 func (b *Backend) keep(handle locking.Handle, lock *replock.Lock) {
 	h := &hold{b: b, handle: handle, lock: lock, ended: make(chan struct{})}
 	b.mu.Lock()
@@ -37,7 +37,7 @@ func (b *Backend) keep(handle locking.Handle, lock *replock.Lock) {
 	h.renewed()
 }
 
-// renewed begins another ttl. The caller has h.mu.
+// renewed starts another ttl. The caller holds h.mu.
 func (h *hold) renewed() {
 	h.until = h.b.clock.Elapsed() + h.handle.TTL()
 	if !h.timed {
@@ -46,7 +46,7 @@ func (h *hold) renewed() {
 	}
 }
 
-// expire releases the lock when the ttl of the handle is over, however well the lock is.
+// expire waits until the ttl of the handle is over, and releases the lock.
 func (h *hold) expire() {
 	for {
 		h.mu.Lock()
@@ -66,8 +66,8 @@ func (h *hold) expire() {
 	}
 }
 
-// lapse gives up the lock of an expired handle. If the lock is lost already, it leaves the rest
-// of it in the store: by that Resume finds out whether another holder has passed. The caller has
+// lapse releases the lock of an expired handle. It leaves a lock that is lost already in the store,
+// because Resume needs its remains to find out whether another holder had the lock. The caller holds
 // h.mu.
 func (h *hold) lapse() {
 	if h.over || h.again > 0 || h.lock.Left() == 0 {
@@ -75,10 +75,10 @@ func (h *hold) lapse() {
 	}
 	h.finish()
 	lock := h.lock
-	go func() { _ = lock.Release(context.Background()) }() // the logger has its error
+	go func() { _ = lock.Release(context.Background()) }() // it logs its error
 }
 
-// finish forgets the handle. The caller has h.mu.
+// finish removes the handle. The caller holds h.mu.
 func (h *hold) finish() {
 	h.over = true
 	close(h.ended)
@@ -97,7 +97,7 @@ func (b *Backend) find(handle locking.Handle) (*hold, error) {
 	return nil, lost(handle, nil)
 }
 
-// lasts reports whether the ttl of the handle does. An expired handle is given up.
+// lasts reports whether the handle is valid. An expired handle lapses.
 func (h *hold) lasts() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -108,8 +108,8 @@ func (h *hold) lasts() bool {
 	return !h.over
 }
 
-// Renew refreshes the lock at once, and makes the handle last for another ttl. It costs what a
-// refresh of replock costs: two puts in one round trip, or two round trips with a list each.
+// Renew refreshes the lock, and makes the handle last for another ttl. That costs two puts in one round
+// trip, or two round trips with a list each.
 func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	h, err := b.find(handle)
 	if err != nil {
@@ -134,9 +134,8 @@ func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	return nil
 }
 
-// Watch returns a channel that is closed when the loss of the lock is noticed, by a look or a
-// refresh, and when the lock is released. Renew returns ErrLost then. The channel of a lock that
-// was resumed is another one.
+// Watch returns a channel that is closed when a look or a refresh notices the loss of the lock, and when
+// the lock is released. After Resume, the lock has a new channel.
 func (b *Backend) Watch(handle locking.Handle) <-chan struct{} {
 	h, err := b.find(handle)
 	if err != nil {
@@ -149,12 +148,12 @@ func (b *Backend) Watch(handle locking.Handle) <-chan struct{} {
 	return done
 }
 
-// checkTime bounds the look of a release.
+// checkTime bounds Release's check for a loss.
 const checkTime = time.Second
 
-// Release frees the lock, even if ctx has ended. It looks first whether the lock was broken: then
-// it returns ErrLost. It is over within half a minute if the store doesn't answer; then its error
-// says that the lock expires, and the handle is no lock any more.
+// Release frees the lock, even if ctx has ended. It returns ErrLost if the lock was broken before. If
+// the store doesn't answer, Release returns within half a minute with an error that says when the lock
+// expires, and the handle is no longer valid.
 func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
 	h, err := b.find(handle)
 	if err != nil {
@@ -173,7 +172,7 @@ func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
 	ctx = context.WithoutCancel(ctx)
 	if !expired {
 		looking, cancel := context.WithTimeout(ctx, checkTime)
-		_ = lock.Check(looking) // Lost has a loss, and no other error keeps the lock
+		_ = lock.Check(looking) // lock.Lost returns a loss; other errors don't matter
 		cancel()
 	}
 	why := lock.Lost()
@@ -190,11 +189,11 @@ func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
 	return nil
 }
 
-// Resume renews a lock that is held. A lock that was lost for want of a refresh, by an outage of
-// the store or a suspend, it takes again if no other client has passed it since: see
-// replock.Lock.Resume. It tries until that is decided, or ctx ends.
+// Resume renews a held lock. It acquires a lost lock again if that couldn't be refreshed in time, because
+// of an outage of the store or a suspend, and no other client has had it since: see replock.Lock.Resume.
+// It tries until that is certain, or ctx ends.
 //
-// A lock that was released can't be resumed, nor one whose handle has expired while it was held.
+// Resume returns ErrLost for a lock that was released, or whose handle expired while the lock was held.
 func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 	h, err := b.find(handle)
 	if err != nil {
@@ -204,7 +203,7 @@ func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), err)
 	}
 	lock := h.lock
-	held := lock.Context() // of before any other Resume
+	held := lock.Context() // read now, because another Resume can replace it
 	lasts := h.lasts()
 	if lock.Left() > 0 {
 		if !lasts {
@@ -228,7 +227,7 @@ func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {
 	if err != nil {
 		return fmt.Errorf("lock %q wasn't resumed: %w", handle.Key(), classed(err, silent()))
 	}
-	if h.over { // since Resume was over: the release has it
+	if h.over { // a concurrent Release has the lock
 		return lost(handle, nil)
 	}
 	h.renewed()

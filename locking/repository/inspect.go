@@ -15,13 +15,12 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Inspect returns the lock that keeps others out: a held one before a waiter's, a live one before
-// one that can't be read, and that before a stale one. A shared lock of the name counts too. Times
-// are the holder's (Acquired) and the store's (Renewed). Texts come from the holder, and can
-// contain control characters.
+// Inspect returns the lock that excludes others, shared or exclusive. Of several it prefers a held lock
+// to a waiter's, a live lock to an unreadable one, and that to a stale one. Acquired is the holder's
+// clock, Renewed the store's. Holder and Host can contain control characters.
 //
-// Stale means that the ttl is over by two clocks. A lock whose process has ended isn't stale
-// before: the command that it ran might go on.
+// Stale is set if the ttl is over by two clocks. The end of the holder's process alone makes no lock
+// stale, because a command that it has started can still run.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	found, err := b.status(ctx, key)
 	if err != nil || len(found) == 0 {
@@ -59,7 +58,7 @@ func (b *Backend) status(ctx context.Context, key string) ([]replock.Info, error
 	return found, nil
 }
 
-// before sorts locks by how much they keep others out.
+// before compares locks by Inspect's preference.
 func before(a, b replock.Info) int {
 	rank := func(i replock.Info) int {
 		switch {
@@ -75,7 +74,7 @@ func before(a, b replock.Info) int {
 	return cmp.Or(cmp.Compare(rank(a), rank(b)), a.Acquired.Compare(b.Acquired), strings.Compare(a.Key(), b.Key()))
 }
 
-// process returns the parts of "HOST (pid PID)", the holder of replock's bodies.
+// process splits "HOST (pid PID)", the holder in a lock's body.
 func process(holder string) (host string, pid int) {
 	const between = " (pid "
 	at := strings.LastIndex(holder, between)
@@ -89,8 +88,8 @@ func process(holder string) (host string, pid int) {
 	return holder[:at], pid
 }
 
-// revision is the id of a lock, which is random and no secret. A lock without one has a hash of
-// what others can see of it.
+// revision returns the id of a lock, which is random and not secret. If the lock has no id, revision
+// hashes everything that a reader sees.
 func revision(i replock.Info) string {
 	if i.ID != "" {
 		return i.ID
@@ -101,8 +100,8 @@ func revision(i replock.Info) string {
 	return hex.EncodeToString(seen.Sum(nil)[:16])
 }
 
-// Break removes the lock that was seen, with stale only if its ttl is over by two clocks. Its
-// holder goes on until its next look or refresh: see Options.Look.
+// Break removes the lock that Inspect has described. If stale is set, it removes the lock only if its ttl
+// is over by two clocks. The holder runs on until its next look or refresh: see Options.Look.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := check(ctx, seen.Key); err != nil {
 		return false, err

@@ -1,26 +1,23 @@
-// Package repository keeps locks in a backup repository: each is an exclusive named lock of
-// package replock. It serves where there is a bucket or a directory, and neither Redis nor
-// PostgreSQL.
+// Package repository keeps locks in a backup repository: each lock is an exclusive named lock of package
+// replock. It needs only a bucket or a directory, and no server.
 //
 //	st, err := open.Store(ctx, "s3://backups/nightly")
 //	b, err := repository.New(st, repository.Options{})
 //	ran, err := locking.Guard(ctx, b, locking.RequireGlobal, "report", time.Minute, report)
 //
-// A key is the lock's name, as of replock.Options.Name: other programs that use replock, and the
-// repolock command with --name, see the same lock. The repository's own lock, which has no name,
-// can't be a key.
+// A key is the Name of replock.Options. Programs that use replock, and the repolock command with --name,
+// see the same locks. The repository's own lock has no name, and so no key.
 //
-// # What frees a lock
+// # Expiry
 //
-// A replock lock refreshes itself. A handle doesn't: it lasts for its ttl after TryLock, or after
-// the last Renew that succeeded. Then this package releases the lock, by the injected clock that
-// counts suspends. So a program that forgets a handle, or hangs in front of Renew, loses the
-// lock although its process lives. Meanwhile the lock's own refreshes go on; a holder that
-// renews at a third of the ttl makes them unnecessary.
+// A lock of replock refreshes itself, but a handle must be renewed. This package releases the lock when
+// the ttl has passed since TryLock or the last successful Renew. So a program that forgets a handle, or
+// hangs before Renew, loses the lock although its process lives. A holder that renews at each third of
+// the ttl leaves nothing for the lock's own refreshes to do.
 //
-// The lock of a process that has died or stands still is free one ttl after its last refresh,
-// which is at most one and a half after its last Renew. The store's clock and the acquirer's
-// must agree on it; if they don't, TryLock watches that lock.
+// If the process is dead or stopped, the lock is free one ttl after its last refresh, and so at most one
+// and a half ttl after its last Renew. The store's clock and the acquirer's clock must agree that the
+// ttl has passed. If they don't, TryLock watches the lock.
 package repository
 
 import (
@@ -40,15 +37,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options are what others read of the holder, and how it keeps its locks. The zero value will do.
+// Options of a Backend. The zero value suits most programs.
 type Options struct {
-	// Operation is what the locks are for, 1 to 256 bytes; "lock" if it is empty.
+	// Operation is the purpose of the locks, 1 to 256 bytes. It defaults to "lock".
 	Operation string
-	// Version is the version of the program, Metadata is more for others to read. They must
-	// hold no secrets.
+	// Version is the version of the program. Metadata is for readers of the locks. Neither is secret.
 	Version  string
 	Metadata map[string]string
-	// Look is replock.Options.Look: how often a holder looks whether its lock was broken.
+	// Look is replock.Options.Look: how often a holder checks whether its lock was broken.
 	Look time.Duration
 	// Logger receives the events of the locks. Nil discards them.
 	Logger *slog.Logger
@@ -56,8 +52,8 @@ type Options struct {
 	Clock locking.Clock
 }
 
-// Backend keeps its locks in one repository. Its methods can be called concurrently. Only a lock
-// that is held has goroutines, so a Backend needn't be closed.
+// Backend keeps locks in one repository. Its methods can be called concurrently. It needn't be closed,
+// because only held locks have goroutines.
 type Backend struct {
 	store *store.Answers
 	opts  Options
@@ -66,10 +62,10 @@ type Backend struct {
 	mu      sync.Mutex
 	lockers map[setting]*replock.Locker
 	holds   map[locking.Handle]*hold
-	doubts  map[setting]bool // locks that a TryLock had no time to watch
+	doubts  map[setting]bool // locks that TryLock had no time to watch
 }
 
-// setting is what distinguishes one Locker from another.
+// setting is the key of a Locker.
 type setting struct {
 	name string
 	ttl  time.Duration
@@ -82,8 +78,8 @@ var (
 	_ locking.Resumer   = (*Backend)(nil)
 )
 
-// New returns a backend for the repository in a store. It makes no request. The error is for a
-// missing store, or for an option that is out of its bounds.
+// New returns a backend for the repository in a store. It makes no request. It returns an error if s is
+// nil or an option is out of bounds.
 func New(s store.Store, opts Options) (*Backend, error) {
 	if s == nil {
 		return nil, errors.New("no store: open one first")
@@ -93,31 +89,28 @@ func New(s store.Store, opts Options) (*Backend, error) {
 		return nil, err
 	}
 	b := &Backend{
-		store: &store.Answers{Store: s}, opts: opts, clock: opts.Clock,
+		store: &store.Answers{Store: s}, opts: opts, clock: cmp.Or[clock.Clock](opts.Clock, clock.System{}),
 		lockers: make(map[setting]*replock.Locker), holds: make(map[locking.Handle]*hold),
 		doubts: make(map[setting]bool),
-	}
-	if b.clock == nil {
-		b.clock = clock.System{}
 	}
 	_, err := b.locker("a", max(replock.DefaultTTL, opts.Look))
 	return b, err
 }
 
-// maxLockers bounds what is remembered. A Locker that is forgotten learns again, in a request or
-// two, how far the store's conditional puts can be relied on.
+// maxLockers bounds the number of Lockers. A new Locker needs a request or two to find out whether the
+// store's conditional puts work.
 const maxLockers = 1000
 
-// locker returns the Locker of a name and a ttl. Its error is for a ttl that is out of bounds, or
-// for an option.
+// locker returns the Locker of a name and a ttl. It returns an error if the ttl or an option is out of
+// bounds.
 func (b *Backend) locker(name string, ttl time.Duration) (*replock.Locker, error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if l, ok := b.lockers[setting{name, ttl}]; ok {
 		return l, nil
 	}
-	if ttl <= 0 { // which is replock's default
-		return nil, fmt.Errorf("ttl %v: must be from %v to %v", ttl, replock.MinTTL, replock.MaxTTL)
+	if ttl <= 0 { // replock would take its default
+		return nil, fmt.Errorf("ttl %v: use %v to %v", ttl, replock.MinTTL, replock.MaxTTL)
 	}
 	l, err := replock.New(b.store, replock.Options{
 		Name: name, TTL: ttl, Look: b.opts.Look, Version: b.opts.Version, Metadata: b.opts.Metadata,
@@ -133,14 +126,13 @@ func (b *Backend) locker(name string, ttl time.Duration) (*replock.Locker, error
 	return l, nil
 }
 
-// TryLock acquires the lock of a name, which replock.CheckName describes, for a ttl from
-// replock.MinTTL to replock.MaxTTL. It doesn't wait for a holder. Two cases take longer than its
-// two or three requests: two acquirers that meet look again, for a second or two; and a lock that
-// is stale by one clock and not by another is watched, for up to two minutes. ctx bounds both:
-// after its end such a lock counts as held, until Cleanup has watched it.
+// TryLock acquires the lock of a name (see replock.CheckName). The ttl is from replock.MinTTL to
+// replock.MaxTTL. TryLock needs two or three requests, and longer in two cases. If two acquirers meet,
+// they look again, for a second or two. If a lock is stale by one clock and not by another, TryLock
+// watches it for up to two minutes. When ctx ends, such a lock counts as held, until Cleanup has watched
+// it.
 //
-// After an error nothing is left in the store, or, if the store couldn't be reached, only until
-// the ttl is over.
+// After an error nothing is in the store, or it expires with the ttl if the store wasn't reached.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
 	if err := check(ctx, key); err != nil {
 		return h, false, err
@@ -163,7 +155,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 	return h, true, nil
 }
 
-// doubt notes a lock that is perhaps stale.
+// doubt records a lock that is stale by one clock alone, for Cleanup.
 func (b *Backend) doubt(name setting, err error) {
 	held, ok := errors.AsType[*replock.HeldError](err)
 	if !ok || slices.ContainsFunc(held.Holders, func(i replock.Info) bool { return i.Verdict != replock.Doubtful }) {
@@ -176,9 +168,9 @@ func (b *Backend) doubt(name setting, err error) {
 	}
 }
 
-// Cleanup watches each lock in doubt that TryLock had no time to watch, one after the other, and
-// removes those that stay unchanged for their whole ttl. It can take two minutes for each; ctx
-// bounds it. It has nothing else to do, since an acquirer removes the stale locks in its way.
+// Cleanup watches the locks that TryLock had no time to watch, one after the other, for up to two
+// minutes each. It removes each lock that stays unchanged for its ttl. Other stale locks need no Cleanup,
+// because the next acquirer removes them.
 func (b *Backend) Cleanup(ctx context.Context) error {
 	b.mu.Lock()
 	names := slices.Collect(maps.Keys(b.doubts))
@@ -198,7 +190,7 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// check returns an error unless key can be the name of a lock.
+// check returns an error if key can't be the name of a lock, or ctx has ended.
 func check(ctx context.Context, key string) error {
 	if err := replock.CheckName(key); err != nil {
 		return fmt.Errorf("%w: %w", locking.ErrKey, err)
