@@ -25,7 +25,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// lines is how many each of several processes appends.
+// lines is the number of records that each of several processes appends.
 const lines = 100
 
 func appendMany(path string) {
@@ -34,7 +34,7 @@ func appendMany(path string) {
 		panic(err)
 	}
 	for i := range lines {
-		body, _ := json.Marshal(strings.Repeat("x", i*200)) // longer than a page, some
+		body, _ := json.Marshal(strings.Repeat("x", i*200)) // some are longer than a page of memory
 		err := l.Append(Record{Event: Stolen, Timestamp: time.Now(), RequestID: fmt.Sprint(os.Getpid()), PID: i, PreviousLock: body})
 		if err != nil {
 			panic(err)
@@ -42,7 +42,7 @@ func appendMany(path string) {
 	}
 }
 
-// TestAppend: many processes append at once, and each record is whole.
+// TestAppend: each record is whole, although many processes append at the same time.
 func TestAppend(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "log")
 	writers := rounds.Fewer(8, 4)
@@ -71,14 +71,14 @@ func TestAppend(t *testing.T) {
 	next := map[string]int{}
 	for _, r := range records {
 		if r.PID != next[r.RequestID] || len(r.PreviousLock) != r.PID*200+2 {
-			t.Fatalf("after %d of it: %d, of %d bytes", next[r.RequestID], r.PID, len(r.PreviousLock))
+			t.Fatalf("after %d records of a process: %d, of %d bytes", next[r.RequestID], r.PID, len(r.PreviousLock))
 		}
 		next[r.RequestID]++
 	}
 }
 
-// TestLinesStayReadable: Read accepts a line of the log that quotes another client's lock,
-// whatever the lock has in it.
+// TestLinesStayReadable: Read accepts each line that Append writes, however long another client's texts
+// are.
 func TestLinesStayReadable(t *testing.T) {
 	long := strings.Repeat("<é\u009b", 64<<10) // six times as long, escaped
 	holder := Holder{RequestID: long, Actor: long, Intent: long, Holder: long, Mode: long, State: long}

@@ -1,9 +1,8 @@
-// Package audit reads and writes the audit log: JSON lines, one event of a lock each. Any
-// number of processes can append to it.
+// Package audit writes and reads the audit log, puts its events together, and draws them. The log has
+// an event of a lock as JSON on each line. Any number of processes can append to it.
 //
-// The names of events and fields are those of the locking specification of tower-fleet
-// (lock/v1, sections 4 to 8), of which request_id is the lock's id. Fields are only
-// ever added.
+// tower-fleet's locking specification (lock/v1, sections 4 to 8) defines the names of events and
+// fields. Its request_id is the id of the lock. Fields are only ever added.
 package audit
 
 import (
@@ -19,11 +18,11 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// The events.
+// Values of Record.Event.
 const (
 	Acquired        = "lock_acquired"
 	Blocked         = "lock_blocked"
-	Stale           = "lock_stale" // blocked by a stale lock, which stays until it is broken or stolen
+	Stale           = "lock_stale" // refused because of a stale lock, which stays until it is broken or stolen
 	Released        = "lock_released"
 	Stolen          = "lock_stolen" // a stale lock was removed
 	Lost            = "lock_lost"
@@ -33,22 +32,22 @@ const (
 	ReleaseFailed   = "lock_release_failed"
 	Broken          = "lock_broken"
 
-	// A person stopped the command and repolock (Ctrl-Z); and that is over.
+	// Suspended: a person stopped repolock and its command (Ctrl-Z). Continued ends it.
 	Suspended = "command_suspended"
 	Continued = "command_continued"
 
-	// The command is stopped until its lock has been looked at, because the wall clock was
-	// stepped or the machine was paused; and it goes on.
+	// ClocksParted: the wall clock was stepped, or the machine was paused, so the command is stopped until
+	// its lock has been looked at. ClocksSettled ends it.
 	ClocksParted  = "clocks_parted"
 	ClocksSettled = "clocks_settled"
 
-	// No guard watches the command, which is stopped if Action says so; and a guard does
-	// again.
+	// GuardLost: no guard watches the command. It is stopped if Action is CommandStopped. GuardReplaced
+	// ends it.
 	GuardLost     = "guard_lost"
 	GuardReplaced = "guard_replaced"
 
-	// RunsOn: the processes PIDs of the command run on although they were stopped or killed;
-	// Reason says which.
+	// RunsOn: the processes PIDs of the command run although they were stopped or killed. Reason is
+	// NotStopped or NotKilled.
 	RunsOn = "command_runs_on"
 )
 
@@ -66,30 +65,30 @@ const (
 type Record struct {
 	Event     string `json:"event"`
 	RequestID string `json:"request_id,omitempty"`
-	// ResumedFrom is the id of the lost lock that was resumed.
+	// ResumedFrom is the id that the lock had before it was lost.
 	ResumedFrom string    `json:"resumed_from,omitempty"`
 	Timestamp   time.Time `json:"timestamp"`
 	// LockName is "repository" unless the lock has a name.
 	LockName string `json:"lock_name"`
-	// LockPath is the repository without credentials, and the key of the lock's flag.
+	// LockPath is the repository without credentials, followed by the key of the lock's flag.
 	LockPath  string `json:"lock_path,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Operation string `json:"operation,omitempty"`
-	// Job is the user's name for what runs under the lock.
+	// Job is the user's name for the work under the lock.
 	Job string `json:"job,omitempty"`
-	// Actor is the user of the process of HostID, Hostname and PID that wrote the record.
+	// Actor, HostID, Hostname and PID name the user, the machine and the process that wrote the record.
 	Actor    string `json:"actor,omitempty"`
 	HostID   string `json:"host_id,omitempty"`
 	Hostname string `json:"hostname,omitempty"`
 	PID      int    `json:"pid,omitempty"`
 
 	TTLSeconds          float64  `json:"ttl_seconds,omitempty"`
-	Staleness                    // of the holder's lock with Stale, and TTLSeconds is that lock's, too
+	Staleness                    // with Stale: of the stale lock, and so is TTLSeconds
 	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
 	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
-	// Result and ExitCode are the command's.
+	// Result and ExitCode are how the command ended.
 	Result string `json:"result,omitempty"`
-	// FailureStep is where the holder of a tower-fleet lock failed, and Failures the number of its
+	// FailureStep is the step in which the holder of a tower-fleet lock failed, and Failures the number of
 	// intervals without a heartbeat.
 	FailureStep string `json:"failure_step,omitempty"`
 	Failures    int    `json:"consecutive_failures,omitempty"`
@@ -98,11 +97,11 @@ type Record struct {
 
 	PIDs []int `json:"pids,omitempty"`
 
-	// HeldBy has up to maxHolders holders, and HeldByMore is the number of others.
+	// HeldBy has up to maxHolders holders, and HeldByMore is the number of the other holders.
 	HeldBy     []Holder `json:"held_by,omitempty"`
 	HeldByMore int      `json:"held_by_more,omitempty"`
-	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash is its
-	// hash, as sha256:HEX.
+	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash its hash, as
+	// sha256:HEX.
 	PreviousLock     json.RawMessage `json:"previous_lock,omitempty"`
 	PreviousLockHash string          `json:"previous_lock_hash,omitempty"`
 
@@ -111,7 +110,7 @@ type Record struct {
 	Action string `json:"action,omitempty"`
 }
 
-// Staleness says since when a lock is stale, and how old its last heartbeat is.
+// Staleness is when a lock became stale, and the age of its last heartbeat.
 type Staleness struct {
 	StaleSince *time.Time `json:"stale_since,omitempty"`
 	AgeSeconds int64      `json:"age_seconds,omitempty"`
@@ -129,13 +128,12 @@ type Holder struct {
 	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
 }
 
-// Log is a file that records are appended to. Any number of processes can use it
-// concurrently: each record is one write to the end of the file, which is atomic (O_APPEND:
-// open(2); not on NFS).
+// Log is an audit log that is open for writing. Each record is one write to the end of the file. That is
+// atomic but on NFS (O_APPEND: open(2)), so any number of processes can write to one log.
 type Log struct{ file *os.File }
 
-// Open opens the file, or creates it for its owner alone. It refuses a FIFO, which could
-// make it wait.
+// Open opens the file, or creates it for its owner alone. It refuses a FIFO, whose reader it could wait
+// for.
 func Open(path string) (*Log, error) {
 	file, err := regular.Append(path)
 	if err != nil {
@@ -144,30 +142,29 @@ func Open(path string) (*Log, error) {
 	return &Log{file}, nil
 }
 
-// Append appends a record, and cuts its texts.
-func (l *Log) Append(r Record) error {
-	r.Timestamp = r.Timestamp.UTC()
-	return l.AppendForeign(r.cut())
-}
-
-// AppendForeign appends an event in a form of its own, which marshals to a JSON object.
-func (l *Log) AppendForeign(event any) error {
+// Append appends an event: a Record, whose texts it cuts, or another value that marshals to a JSON
+// object.
+func (l *Log) Append(event any) error {
+	if r, ok := event.(Record); ok {
+		event = r.cut()
+	}
 	line, err := text.Marshal(event)
 	if err != nil {
 		return err
 	}
 	n, err := l.file.Write(append(line, '\n'))
 	if err != nil && n > 0 {
-		_, _ = l.file.Write([]byte{'\n'}) // the disk is full: the next record must begin a line
+		_, _ = l.file.Write([]byte{'\n'}) // the disk is full: the next record must begin on a new line
 	}
 	return err
 }
 
-// maxLine is more than any record needs: a lock's body has at most 64 KiB, and the rest is cut.
+// maxLine bounds a line. A record is shorter: the body of a lock has up to 64 KiB, and all other texts
+// are cut.
 const maxLine = 1 << 20
 
-// Read returns the records of a log, and the number of lines that it skipped because they
-// are too long or no records: a full disk can have cut a line off.
+// Read returns the records of a log. It skips, and counts, lines that are too long or no records: a full
+// disk can have cut a line off.
 func Read(r io.Reader) (records []Record, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -193,26 +190,27 @@ func Read(r io.Reader) (records []Record, skipped int, err error) {
 	}
 }
 
-// Limits of texts in the log: Read must accept each line.
+// These limits keep each line shorter than maxLine.
 const (
-	// maxText bounds a text of a holder, in bytes. Other clients' bodies have up to 64 KiB;
-	// repolock's own texts are shorter than this.
+	// maxText bounds each text of a Holder, in bytes. Another client can have written up to 64 KiB.
+	// repolock writes less than maxText.
 	maxText = 1 << 10
-	// maxOwn bounds the other texts of a record. An error can quote a holder's.
+	// maxOwn bounds each other text of a record, in bytes. An error can quote a holder.
 	maxOwn = 5 << 10
-	// maxHolders is the number of holders that a record names.
+	// maxHolders bounds the number of holders that a record names.
 	maxHolders = 16
 )
 
-// cut returns the record within these limits.
+// cut returns the record within these limits, with its time in UTC.
 func (r Record) cut() Record {
+	r.Timestamp = r.Timestamp.UTC()
 	for _, s := range []*string{&r.LockPath, &r.Operation, &r.Job, &r.Actor, &r.Hostname, &r.HostID, &r.RequestID, &r.ResumedFrom, &r.Reason, &r.Error} {
 		*s = text.Cut(*s, maxOwn)
 	}
 	if more := len(r.HeldBy) - maxHolders; more > 0 {
 		r.HeldBy, r.HeldByMore = r.HeldBy[:maxHolders], more
 	}
-	r.HeldBy = slices.Clone(r.HeldBy) // don't change the caller's
+	r.HeldBy = slices.Clone(r.HeldBy) // the caller's must not change
 	for i := range r.HeldBy {
 		h := &r.HeldBy[i]
 		for _, s := range []*string{&h.RequestID, &h.Actor, &h.Intent, &h.Holder, &h.Mode, &h.State} {

@@ -8,42 +8,42 @@ import (
 	"time"
 )
 
-// Span is a lock that was held or refused, in a log. Fields of its JSON are only ever added.
+// Span is a lock in a log, from the request to its end. Fields of its JSON are only ever added.
 type Span struct {
 	LockName  string    `json:"lock_name"`
-	Place     string    `json:"place,omitempty"` // the repository and the lock's name, or another system's lock
+	Place     string    `json:"place,omitempty"` // see Record.place
 	Mode      string    `json:"mode"`
 	Operation string    `json:"operation"`
 	Job       string    `json:"job,omitempty"`
 	Who       string    `json:"who"`
 	Host      string    `json:"host,omitempty"`
 	Asked     time.Time `json:"asked_at"`             // for the lock
-	Held      time.Time `json:"acquired_at,omitzero"` // zero: it was refused
-	// End is when the lock was released, lost or refused. It is zero if the log doesn't have
-	// it: the lock is held still, or its holder was killed.
+	Held      time.Time `json:"acquired_at,omitzero"` // zero if the lock was refused
+	// End is when the lock was released, lost or refused. It is zero if the log lacks the end, because
+	// the lock is still held, or its holder was killed.
 	End time.Time `json:"ended_at,omitzero"`
 
-	// Of these, NewHistory sets what Waited, HeldFor and StoppedFor return.
+	// Results of Waited, HeldFor and StoppedFor.
 	WaitedSeconds  float64  `json:"waited_seconds"`
 	HeldSeconds    *float64 `json:"held_seconds,omitempty"`
 	StoppedSeconds float64  `json:"stopped_seconds,omitempty"`
-	// Outcome is how it ended, in a few words.
+	// Outcome is a few words about the end.
 	Outcome string `json:"outcome,omitempty"`
 	Lost    bool   `json:"lost"`
 
 	TTL time.Duration `json:"-"`
-	// Stops are the times in which the command was stopped. The last can have no end.
+	// Stops are the times in which the command was stopped, in order.
 	Stops []Stop `json:"-"`
 
-	seen              time.Time // when the lock was held according to its last event
-	paused, suspended bool      // the command is stopped: by repolock, or by a person
+	seen              time.Time // the last event of the lock
+	paused, suspended bool      // repolock, or a person, has stopped the command
 }
 
-// Stop is a time in which a command was stopped: by repolock, for its lost lock or for a look at
-// it, or by a person. Its end is zero if the log doesn't have it.
+// Stop is a time in which repolock or a person had stopped the command. To is zero if the log lacks the
+// end.
 type Stop struct{ From, To time.Time }
 
-// stop notes that one of the two causes of a stop begins, or is over. The command is stopped while
+// stop notes that a cause of a stop, paused or suspended, begins or ends. The command is stopped while
 // there is a cause.
 func (s *Span) stop(cause *bool, begins bool, at time.Time) {
 	was := s.paused || s.suspended
@@ -54,13 +54,13 @@ func (s *Span) stop(cause *bool, begins bool, at time.Time) {
 	case !is:
 		s.Stops[n-1].To = at
 	case n > 0 && s.Stops[n-1].To.Equal(at):
-		s.Stops[n-1].To = time.Time{} // it goes on
+		s.Stops[n-1].To = time.Time{} // one stop without a gap
 	default:
 		s.Stops = append(s.Stops, Stop{From: at})
 	}
 }
 
-// StoppedFor returns how long the command was stopped, as far as the log has the ends.
+// StoppedFor returns how long the command was stopped. It leaves out a stop whose end the log lacks.
 func (s *Span) StoppedFor() (d time.Duration) {
 	for _, stop := range s.Stops {
 		if !stop.To.IsZero() {
@@ -70,7 +70,7 @@ func (s *Span) StoppedFor() (d time.Duration) {
 	return d
 }
 
-// StoppedSince returns when a stop began whose end the log doesn't have, or the zero time.
+// StoppedSince returns when the stop began whose end the log lacks, or the zero time.
 func (s *Span) StoppedSince() time.Time {
 	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
 		return s.Stops[n-1].From
@@ -78,8 +78,8 @@ func (s *Span) StoppedSince() time.Time {
 	return time.Time{}
 }
 
-// Until returns the end of a span, or if that is unknown, when the lock would have expired
-// without a refresh after its last event.
+// Until returns the end of a span. If the log lacks it, Until returns when the lock expired if it wasn't
+// refreshed after its last event.
 func (s *Span) Until() time.Time {
 	switch {
 	case !s.End.IsZero():
@@ -99,7 +99,8 @@ func (s *Span) Waited() time.Duration {
 	return s.Held.Sub(s.Asked)
 }
 
-// HeldFor returns how long the lock was held, if it was and the log has the end.
+// HeldFor returns how long the lock was held. It reports false if the lock was refused, or the log lacks
+// the end.
 func (s *Span) HeldFor() (time.Duration, bool) {
 	if s.Held.IsZero() || s.End.IsZero() {
 		return 0, false
@@ -107,24 +108,24 @@ func (s *Span) HeldFor() (time.Duration, bool) {
 	return s.End.Sub(s.Held), true
 }
 
-// Removal is the removal of a lock that was stale, or that was broken.
+// Removal is the removal of a lock that was stale or was broken.
 type Removal struct {
-	At   time.Time `json:"at"`
-	Who  string    `json:"who"`
-	What string    `json:"what"`
-	Of   string    `json:"of"`
-	// Place is the lock's, as in Span.
-	Place string `json:"place,omitempty"`
+	At    time.Time `json:"at"`
+	Who   string    `json:"who"`
+	What  string    `json:"what"`
+	Of    string    `json:"of"`
+	Place string    `json:"place,omitempty"` // see Record.place
 }
 
-// History is the content of a log, in order. In JSON it has no null.
+// History has the locks of a log in the order in which they were asked for, and the removals in the order
+// of their times. No slice is nil, so that the JSON has no null.
 type History struct {
 	Spans    []*Span   `json:"locks"`
 	Removals []Removal `json:"removals"`
 }
 
-// Between returns the part of a history from since on and before until: locks that were held or
-// waited for at some time in between, and removals. A zero time is no limit.
+// Between returns the part of a history from since on and before until: the locks that were held or waited
+// for at some time between them, and the removals. A zero time is no limit.
 func (h History) Between(since, until time.Time) History {
 	part := History{[]*Span{}, []Removal{}}
 	for _, s := range h.Spans {
@@ -140,9 +141,9 @@ func (h History) Between(since, until time.Time) History {
 	return part
 }
 
-// place names the lock of a record: its repository, with #NAME behind it if the lock has a name, or
-// what the record has for another system's lock. It is the same for a repository that --repo names
-// and one of --also. It is "" if the record has no path.
+// place names the lock of a record: its repository, followed by #NAME if the lock has a name. For another
+// system's lock it is LockPath, and "" if the record has none. A repository has the same place whether
+// --repo or --also names it.
 func (r Record) place() string {
 	path, beside := strings.CutPrefix(r.LockPath, "repo:")
 	path = strings.TrimPrefix(path, "file://")
@@ -161,10 +162,10 @@ func (r Record) place() string {
 	}
 }
 
-// Several reports whether the locks of a history are of more than one place: locks of different
-// places don't exclude each other.
+// Several reports whether the history has more than one place. Locks in different places don't exclude
+// each other.
 func (h History) Several() bool {
-	places := map[string]bool{"": true} // not known
+	places := map[string]bool{"": true} // an unknown place doesn't count
 	for _, s := range h.Spans {
 		places[s.Place] = true
 	}
@@ -174,7 +175,7 @@ func (h History) Several() bool {
 	return len(places) > 2
 }
 
-// NewHistory puts the records of a log together.
+// NewHistory makes the history of the records of a log.
 func NewHistory(records []Record) History {
 	h := History{[]*Span{}, []Removal{}}
 	records = slices.Clone(records)
@@ -225,7 +226,7 @@ func newSpan(r Record) *Span {
 	}
 }
 
-// follow adds an event of a lock that was acquired.
+// follow adds a later event of an acquired lock.
 func (s *Span) follow(r Record) {
 	s.seen = r.Timestamp
 	switch r.Event {
@@ -250,10 +251,9 @@ func (s *Span) follow(r Record) {
 		}
 		s.Lost, s.Outcome = true, "lost: "+r.Error
 	case Paused, ClocksParted, GuardLost:
-		if r.Event == GuardLost && r.Action != CommandStopped {
-			break // it runs on
+		if r.Event != GuardLost || r.Action == CommandStopped {
+			s.stop(&s.paused, true, r.Timestamp)
 		}
-		s.stop(&s.paused, true, r.Timestamp)
 	case ClocksSettled, GuardReplaced:
 		s.stop(&s.paused, false, r.Timestamp)
 	case Suspended:

@@ -14,34 +14,34 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// The drawing's measures, in pixels.
+// Measures of the drawing, in pixels.
 const (
-	left    = 80 // of the lanes: room for their names
+	left    = 80 // of the lanes: space for their names
 	width   = 1000
-	right   = 40 // of the lanes: room for the last time
+	right   = 40 // of the lanes: space for the last time
 	lane    = 34
-	above   = 13 // a bar's name
+	above   = 13 // of a bar: space for its name
 	bar     = 15
 	top     = 52
 	axis    = 28
 	heading = 20  // the name of a place
 	radius  = 5   // of a dot
-	narrow  = 2.0 // the least width of a time
-	gap     = 1.0 // bars that are closer are drawn as one, if they are narrow
-	letter  = 6.2 // the width of one, roughly
+	narrow  = 2.0 // the least width of a bar
+	gap     = 1.0 // narrow bars with a smaller gap are drawn as one
+	letter  = 6.2 // the width of a letter, roughly
 )
 
-// Limits of a drawing. They bound its size.
+// These limits bound the size of a drawing.
 const (
 	maxLanes  = 60
 	maxShapes = 1000
 	maxName   = 40 // characters
 )
 
-// Timeline is a history that is laid out to be drawn. Its size is bounded: locks that are too
-// close to tell apart are one bar, and the newest locks are drawn if there are too many.
+// Timeline is the layout of a history's drawing. Locks that are too close to tell apart are one bar. If
+// there are too many bars, the oldest locks are left out.
 type Timeline struct {
-	// Left is the number of locks that aren't drawn. They were asked for before Begin.
+	// Left is the number of locks that are left out. They were asked for before Begin.
 	Left  int
 	Begin time.Time
 
@@ -49,16 +49,15 @@ type Timeline struct {
 	bars     []*mark
 	dots     []*dot
 	several  bool     // places
-	groups   []*group // by place, the exclusive locks of each first
-	steps    int      // of the search for lanes
+	groups   []*group // by place and mode
 }
 
-// mark is a lock in a drawing, or several locks of one host and job.
+// mark is a bar: a lock, or several locks with the same name.
 type mark struct {
-	*Span  // the first
+	*Span  // the first lock
 	count  int
-	lost   int
-	until  time.Time // of the last
+	lost   int       // number of locks that were lost
+	until  time.Time // the end of the last lock
 	x0, x1 float64
 	group  *group
 	lane   int
@@ -76,7 +75,21 @@ type dot struct {
 	x       float64
 }
 
-// Timeline lays a history out.
+// group is the lanes of one place and mode.
+type group struct {
+	place, mode string
+	lanes       []*track
+	y           int // of the first lane
+}
+
+// track is a lane while bars are added to it.
+type track struct {
+	end     float64 // of the last bar
+	name    string  // the last name that is drawn
+	nameEnd float64
+}
+
+// Timeline returns the layout of the history.
 func (h History) Timeline() *Timeline {
 	for keep := len(h.Spans); ; keep -= keep/4 + 1 {
 		t := &Timeline{Left: len(h.Spans) - keep, several: h.Several()}
@@ -86,8 +99,8 @@ func (h History) Timeline() *Timeline {
 	}
 }
 
-// lay lays out these locks, and the removals in their time. It reports whether they are within
-// the limits.
+// lay lays out the locks, and the removals since the first of them if locks are left out. It reports
+// whether they are within the limits.
 func (t *Timeline) lay(spans []*Span, removals []Removal) bool {
 	for _, s := range spans {
 		t.include(s.Asked)
@@ -122,7 +135,8 @@ func (t *Timeline) x(at time.Time) float64 {
 	return left + min(max(x, 0), width)
 }
 
-// drawnUntil returns the end of a lock, or of its command's last stop, which can be after a loss.
+// drawnUntil returns the end of a lock. If a stop of its command ended later, because the lock was lost,
+// drawnUntil returns the end of the stop.
 func (s *Span) drawnUntil() time.Time {
 	until := s.Until()
 	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.After(until) {
@@ -131,7 +145,7 @@ func (s *Span) drawnUntil() time.Time {
 	return until
 }
 
-// mark makes bars of locks, which are in the order of their begin.
+// mark makes the bars.
 func (t *Timeline) mark(spans []*Span) {
 	type kind struct {
 		group   *group
@@ -142,7 +156,7 @@ func (t *Timeline) mark(spans []*Span) {
 	for _, s := range spans {
 		x0, end := t.x(s.Asked), t.x(s.drawnUntil())
 		m := &mark{Span: s, count: 1, until: s.drawnUntil(), x0: x0, x1: max(end, x0+narrow), name: s.name(), narrow: end-x0 <= narrow}
-		m.group = t.group(s.Place, s.Mode == "exclusive")
+		m.group = t.group(s.Place, s.Mode)
 		if s.Lost {
 			m.lost = 1
 		}
@@ -162,7 +176,7 @@ func (t *Timeline) mark(spans []*Span) {
 	}
 }
 
-// stop makes the stops of a bar. Stops that are too close to tell apart are one.
+// stop makes the stops of a bar. Stops that are too close to tell apart are drawn as one.
 func (t *Timeline) stop(m *mark) {
 	for _, s := range m.Stops {
 		to := s.To
@@ -179,7 +193,7 @@ func (t *Timeline) stop(m *mark) {
 	}
 }
 
-// dot makes dots of removals.
+// dot makes the dots. Removals that are too close to tell apart are one dot.
 func (t *Timeline) dot(removals []Removal) {
 	for _, r := range removals {
 		x := t.x(r.At)
@@ -198,22 +212,18 @@ func (t *Timeline) shapes() (n int) {
 	return n
 }
 
-// group is the lanes of one place and mode.
-type group struct {
-	place     string
-	exclusive bool
-	lanes     []*track
-	y         int // of the first lane
-}
-
-// group returns the lanes for a place and a mode. If there is one place, it is "": some records can lack it.
-func (t *Timeline) group(place string, exclusive bool) *group {
-	if !t.several {
-		place = ""
+// group returns the lanes for a place and a mode. Without several places, the place is "", because some
+// records can lack it.
+func (t *Timeline) group(place, mode string) *group {
+	want := &group{mode: "shared"}
+	if mode == "exclusive" {
+		want.mode = mode
 	}
-	want := &group{place: place, exclusive: exclusive}
+	if t.several {
+		want.place = place
+	}
 	at, found := slices.BinarySearchFunc(t.groups, want, func(g, want *group) int {
-		return cmp.Or(cmp.Compare(g.place, want.place), cmp.Compare(g.mode(), want.mode()))
+		return cmp.Or(cmp.Compare(g.place, want.place), cmp.Compare(g.mode, want.mode))
 	})
 	if !found {
 		t.groups = slices.Insert(t.groups, at, want)
@@ -221,21 +231,17 @@ func (t *Timeline) group(place string, exclusive bool) *group {
 	return t.groups[at]
 }
 
-func (g *group) mode() string {
-	return map[bool]string{true: "exclusive", false: "shared"}[g.exclusive]
-}
-
-// heads reports whether the name of a place is above a group.
+// heads reports whether the name of a place is drawn above a group.
 func (t *Timeline) heads(i int) bool {
 	return t.several && (i == 0 || t.groups[i-1].place != t.groups[i].place)
 }
 
-// stack assigns the groups their height, and returns where the last ends. A place alone has a lane of each mode,
-// even an empty one.
+// stack sets the heights of the groups, and returns the height of their end. Without several places,
+// there is a lane for each mode, even an empty one.
 func (t *Timeline) stack() int {
 	if !t.several {
-		t.group("", true)
-		t.group("", false)
+		t.group("", "exclusive")
+		t.group("", "shared")
 	}
 	y := top
 	for i, g := range t.groups {
@@ -248,29 +254,17 @@ func (t *Timeline) stack() int {
 	return y
 }
 
-// track is a lane that is being filled.
-type track struct {
-	end     float64
-	name    string
-	nameEnd float64
-}
-
-// takes reports whether a bar fits into a lane. Its name does, or the bar before has the same.
-func (l *track) takes(m *mark) bool {
-	return m.x0 >= l.end && (m.nameX >= l.nameEnd || l.name == m.name)
-}
-
-// findLanes assigns each bar to the first lane of its group that has room, before all to one that has bars
-// of its name. It reports whether there are enough lanes.
+// findLanes assigns each bar to a lane, and reports whether maxLanes are enough.
 func (t *Timeline) findLanes() bool {
 	lanes := 0
 	for _, m := range t.bars {
+		g := m.group
 		m.nameX = max(left, min(m.x0, left+width-letter*float64(utf8.RuneCountInString(m.name))))
-		if m.lane = t.laneFor(m, m.group.lanes); m.lane == len(m.group.lanes) {
-			m.group.lanes = append(m.group.lanes, &track{end: left, nameEnd: left})
+		if m.lane = g.laneFor(m); m.lane == len(g.lanes) {
+			g.lanes = append(g.lanes, &track{end: left, nameEnd: left})
 			lanes++
 		}
-		l := m.group.lanes[m.lane]
+		l := g.lanes[m.lane]
 		l.end = m.x1
 		if m.named = m.nameX >= l.nameEnd; m.named {
 			l.name, l.nameEnd = m.name, m.nameX+letter*float64(utf8.RuneCountInString(m.name)+1)
@@ -282,23 +276,23 @@ func (t *Timeline) findLanes() bool {
 	return true
 }
 
-// laneFor returns the lane that takes a bar, or the number of lanes if none does.
-func (t *Timeline) laneFor(m *mark, tracks []*track) int {
-	found := len(tracks)
-	for i, l := range tracks {
-		t.steps++
+// laneFor returns the lane for a bar: one whose last name is the bar's, or else the first with space for
+// the bar and its name, or else a new one.
+func (g *group) laneFor(m *mark) int {
+	found := len(g.lanes)
+	for i, l := range g.lanes {
 		switch {
-		case !l.takes(m):
+		case m.x0 < l.end:
 		case l.name == m.name:
 			return i
-		case found == len(tracks):
+		case found == len(g.lanes) && m.nameX >= l.nameEnd:
 			found = i
 		}
 	}
 	return found
 }
 
-// name returns the host and the job of a lock, or the operation of one without a job.
+// name returns the host and the job of a lock. Without a job it has the operation.
 func (s *Span) name() string {
 	name := cut(cmp.Or(s.Host, "?")) + ": " + cut(cmp.Or(s.Job, s.Operation, "?"))
 	if utf8.RuneCountInString(name) > maxName {
@@ -313,8 +307,8 @@ type drawing struct {
 	strings.Builder
 }
 
-// WriteSVG draws a timeline: lanes of exclusive locks, and lanes of shared locks below, for each
-// place by itself. The wait for a lock is drawn before it, and a refused lock is a cross.
+// WriteSVG writes the drawing. Each place has lanes of exclusive locks, and lanes of shared locks below
+// them. A grey bar before a lock is the wait for it, and a cross is a refused lock.
 func (t *Timeline) WriteSVG(w io.Writer) error {
 	d := &drawing{Timeline: t}
 	end := t.stack()
@@ -336,7 +330,7 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 		if t.heads(i) {
 			d.print(`<text x="4" y="%d" font-weight="bold">%s</text>`, g.y-5, tail(cmp.Or(g.place, "?")))
 		}
-		d.print(`<text x="4" y="%d">%s</text>`, g.y+lane-6, g.mode())
+		d.print(`<text x="4" y="%d">%s</text>`, g.y+lane-6, g.mode)
 	}
 	for _, m := range t.bars {
 		d.mark(m, float64(m.group.y+m.lane*lane))
@@ -360,12 +354,12 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 	return err
 }
 
-// maxTitle bounds each text of a title: other programs write locks and logs.
+// maxTitle bounds each text of a title, in bytes, because other programs write locks and logs too.
 const maxTitle = 100
 
 func cut(s string) string { return text.Cut(s, maxTitle) }
 
-// tail shortens a path at its beginning: the ends of paths distinguish repositories.
+// tail cuts the beginning of a long path, because the end distinguishes repositories.
 func tail(s string) string {
 	if len(s) <= maxTitle {
 		return s
@@ -373,7 +367,7 @@ func tail(s string) string {
 	return "…" + strings.ToValidUTF8(s[len(s)-maxTitle:], "")
 }
 
-// title is what a viewer shows of a bar.
+// title returns the text that a viewer shows when the mouse is over a bar.
 func (m *mark) title() string {
 	title := cut(m.Operation)
 	if m.Job != "" {
@@ -387,10 +381,10 @@ func (m *mark) title() string {
 		}
 		return title
 	}
-	if wait := m.Waited().Round(time.Second); !m.Held.IsZero() && wait > 0 {
-		title += "\nwaited " + wait.String()
-	}
 	if !m.Held.IsZero() {
+		if wait := m.Waited().Round(time.Second); wait > 0 {
+			title += "\nwaited " + wait.String()
+		}
 		title += "\nheld " + m.Until().Sub(m.Held).Round(time.Millisecond).String()
 	}
 	if d := m.StoppedFor(); d > 0 {
@@ -399,7 +393,7 @@ func (m *mark) title() string {
 	return title + "\n" + cmp.Or(cut(m.Outcome), "no end in the log")
 }
 
-// mark draws a bar with its name above, in a lane.
+// mark draws a bar and its name in the lane at y.
 func (d *drawing) mark(m *mark, y float64) {
 	d.print(`<g><title>%s</title>`, m.title())
 	if m.named {
@@ -417,9 +411,9 @@ func (d *drawing) mark(m *mark, y float64) {
 	d.print(`</g>`)
 }
 
-// held draws the time in which a lock was held.
+// held draws the time in which the lock was held.
 func (d *drawing) held(m *mark, y float64) {
-	class := m.group.mode()
+	class := m.group.mode
 	from, to := d.x(m.Held), d.x(m.Until())
 	if m.count > 1 {
 		class += " several"
@@ -440,7 +434,7 @@ func (d *drawing) rect(class string, from, to, y float64) {
 	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, from, y, max(to-from, narrow), bar)
 }
 
-// axis marks times at round distances.
+// axis draws up to ten times at round intervals.
 func (d *drawing) axis(height int) {
 	step := time.Second
 	for _, next := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
@@ -461,7 +455,7 @@ func (d *drawing) axis(height int) {
 	}
 }
 
-// print escapes every text: other programs write locks and logs.
+// print escapes all texts, because other programs write locks and logs too.
 func (d *drawing) print(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -473,10 +467,10 @@ func (d *drawing) print(format string, args ...any) {
 
 func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 
-// xmlText escapes a text for an element or an attribute of the drawing.
+// xmlText escapes a text for an element or an attribute.
 func xmlText(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) { // XML has no such character, or it turns a text around
+		if r != '\n' && !unicode.IsPrint(r) { // XML forbids some of them, and others reverse a text
 			return '\ufffd'
 		}
 		return r

@@ -25,13 +25,10 @@ func svg(t *testing.T, h History) string {
 	return b.String()
 }
 
-// TestGolden: testdata/history.svg is the drawing of a night. With -update it is written anew:
-// look at it in a browser.
+// TestGolden: testdata/history.svg is the drawing of a night. After a run with -update, look at it in a
+// browser.
 func TestGolden(t *testing.T) {
-	at := func(minute int, event, id string, r Record) Record {
-		r.Event, r.RequestID, r.Timestamp = event, id, time.Date(2026, 3, 7, 1, minute, 0, 0, time.UTC)
-		return r
-	}
+	at := func(minute int, event, id string, r Record) Record { return at(60*minute, event, id, r) }
 	web := Record{Mode: "shared", Operation: "backup", Job: "home", Hostname: "web", Actor: "root", PID: 7, TTLSeconds: 60}
 	db := Record{Mode: "shared", Operation: "backup", Hostname: "db", Actor: "backup", PID: 8, TTLSeconds: 60}
 	prune := Record{Mode: "exclusive", Operation: "prune", Hostname: "db", Actor: "backup", PID: 9, TTLSeconds: 60, WaitedSeconds: 1200}
@@ -46,12 +43,10 @@ func TestGolden(t *testing.T) {
 		at(30, Acquired, "prune", prune), at(35, Blocked, "check", refused), at(50, Lost, "prune", Record{Error: "broken"}),
 		at(52, Released, "prune", Record{Result: Failure}), at(59, Acquired, "end", db),
 	}
-	for i := range 10 { // too short to be told apart
-		from := time.Date(2026, 3, 7, 1, 40, 0, 0, time.UTC).Add(time.Duration(i) * 4 * time.Second)
-		id := fmt.Sprint("short", i)
-		short.Event, short.RequestID, short.Timestamp = Acquired, id, from
-		log = append(log, short, Record{Event: Released, RequestID: id, Timestamp: from.Add(time.Second), Result: Success})
-	}
+	log = append(log, load(nine(40*60), 10, func(i int) (Record, time.Duration, time.Duration) { // drawn as one bar
+		begin := time.Duration(i) * 4 * time.Second
+		return short, begin, begin + time.Second
+	})...)
 	got := svg(t, NewHistory(log))
 	const golden = "testdata/history.svg"
 	if *update {
@@ -64,15 +59,20 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// load is a log of n locks: each has an event when it is acquired, and one when it is released.
-func load(n int, lock func(i int) (r Record, begin, end time.Duration)) (records []Record) {
-	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// load returns the log of n locks, which lock defines: a record, and when the lock was acquired and
+// released, after the start.
+func load(start time.Time, n int, lock func(i int) (r Record, begin, end time.Duration)) (records []Record) {
 	for i := range n {
 		r, begin, end := lock(i)
 		r.Event, r.RequestID, r.Timestamp = Acquired, strconv.Itoa(i), start.Add(begin)
 		records = append(records, r, Record{Event: Released, RequestID: r.RequestID, Timestamp: start.Add(end), Result: Success})
 	}
 	return records
+}
+
+// busy is the history of n locks of a load.
+func busy(n int, lock func(i int) (Record, time.Duration, time.Duration)) History {
+	return NewHistory(load(nine(0), n, lock))
 }
 
 var evil = strings.Repeat(`"<&`, 200)
@@ -100,17 +100,14 @@ var loads = map[string]func(i int) (Record, time.Duration, time.Duration){
 
 var pixels = regexp.MustCompile(`<svg [^>]*height="([0-9]+)"`)
 
-// TestBounded: a drawing has a bounded height and size, and a bounded number of steps for each
-// lock, however many locks and places there are. It has the newest lock.
+// TestBounded: a drawing has a bounded height and size, however many locks and places there are. It has
+// the newest lock.
 func TestBounded(t *testing.T) {
 	const maxHeight, maxBytes = 2500, 1 << 20
 	locks := rounds.Fewer(25_000, 5_000)
 	for name, lock := range loads {
-		h := NewHistory(load(locks, lock))
+		h := busy(locks, lock)
 		timeline := h.Timeline()
-		if limit := 500 * locks; timeline.steps > limit {
-			t.Errorf("%s: %d steps", name, timeline.steps)
-		}
 		drawn := 0
 		for _, m := range timeline.bars {
 			drawn += m.count
@@ -131,58 +128,50 @@ func TestBounded(t *testing.T) {
 			t.Errorf("%s: %d bytes, %d pixels high", name, len(text), height)
 		}
 		if left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left)); left != (timeline.Left > 0) {
-			t.Errorf("%s: that %d are left out is there: %t", name, timeline.Left, left)
+			t.Errorf("%s: the drawing has the number of the %d locks that are left out: %t", name, timeline.Left, left)
 		}
 	}
 }
 
-// TestLeftOut: the locks that are left out are the oldest, and Between has them.
+// TestManyEvents: the numbers of removals, and of stops of one lock, are bounded too.
+func TestManyEvents(t *testing.T) {
+	removals, stops := []Record{}, []Record{at(0, Acquired, "a", Record{Mode: "shared"})}
+	for i := range 20_000 {
+		removals = append(removals, at(i, Broken, "", Record{Actor: evil}))
+		stops = append(stops, at(i+1, []string{Suspended, Continued}[i%2], "a", Record{}))
+	}
+	for _, c := range []struct {
+		shape       string
+		log         []Record
+		least, most int
+	}{{"<circle", removals, 50, 200}, {`class="stop"`, stops, 1, width / 2}} {
+		text := svg(t, NewHistory(c.log))
+		if n := strings.Count(text, c.shape); n < c.least || n > c.most || len(text) > 1<<20 {
+			t.Errorf("%d times %s, %d bytes", n, c.shape, len(text))
+		}
+	}
+}
+
+// TestLeftOut: the oldest locks are left out, and Between returns them.
 func TestLeftOut(t *testing.T) {
-	h := NewHistory(load(5000, loads["another host each time"]))
+	h := busy(5000, loads["another host each time"])
 	timeline := h.Timeline()
 	if timeline.Left == 0 || timeline.bars[0].Asked != timeline.Begin {
 		t.Fatalf("%d are left out before %v", timeline.Left, timeline.Begin)
 	}
-	older := h.Between(time.Time{}, timeline.Begin)
-	if len(older.Spans) != timeline.Left {
-		t.Errorf("%d locks are older, and %d left out", len(older.Spans), timeline.Left)
-	}
+	assert.Equal(t, len(h.Between(time.Time{}, timeline.Begin).Spans), timeline.Left, "older locks")
 }
 
-// TestManyRemovals: they are bounded, too.
-func TestManyRemovals(t *testing.T) {
-	var log []Record
-	for i := range 20_000 {
-		log = append(log, Record{Event: Broken, Actor: evil, Timestamp: time.Unix(int64(i), 0)})
-	}
-	text := svg(t, NewHistory(log))
-	if n := strings.Count(text, "<circle"); n < 50 || n > 200 || len(text) > 1<<20 {
-		t.Errorf("%d dots, %d bytes", n, len(text))
-	}
-}
-
-// TestManyStops: the stops of one lock are bounded, too.
-func TestManyStops(t *testing.T) {
-	log := []Record{{Event: Acquired, RequestID: "a", Mode: "shared", Timestamp: time.Unix(0, 0)}}
-	for i := range 20_000 {
-		log = append(log, Record{Event: []string{Suspended, Continued}[i%2], RequestID: "a", Timestamp: time.Unix(int64(i+1), 0)})
-	}
-	text := svg(t, NewHistory(log))
-	if n := strings.Count(text, `class="stop"`); n < 1 || n > width/2 {
-		t.Errorf("%d stops", n)
-	}
-}
-
-// TestBarsThatTouch: narrow bars of one host and job are one, and wide ones aren't.
+// TestBarsThatTouch: narrow bars with the same name are drawn as one, and wide ones aren't.
 func TestBarsThatTouch(t *testing.T) {
-	timeline := NewHistory(load(1000, func(i int) (Record, time.Duration, time.Duration) {
+	timeline := busy(1000, func(i int) (Record, time.Duration, time.Duration) {
 		r := Record{Mode: "shared", Operation: "backup", Hostname: "host", TTLSeconds: 60}
-		if i < 4 { // two wide ones, without a gap, of each of two jobs
+		if i < 4 { // two wide bars, without a gap, of each of two jobs
 			r.Job = fmt.Sprint(i % 2)
 			return r, time.Duration(i/2) * time.Hour, time.Duration(i/2+1) * time.Hour
 		}
 		return r, 3*time.Hour + time.Duration(i)*time.Second, 3*time.Hour + time.Duration(i)*time.Second + time.Millisecond
-	})).Timeline()
+	}).Timeline()
 	counts := map[int]int{}
 	for _, m := range timeline.bars {
 		counts[m.count]++
@@ -192,7 +181,7 @@ func TestBarsThatTouch(t *testing.T) {
 	}
 }
 
-// TestBetween: a lock that was held at the time is in it, and its own times stay.
+// TestBetween: a part of a history has each lock that was held or waited for in it.
 func TestBetween(t *testing.T) {
 	h := NewHistory(log)
 	for _, test := range []struct {
@@ -211,7 +200,7 @@ func TestBetween(t *testing.T) {
 	}
 }
 
-// TestPlace: the path of a record names the lock of a repository, however the repository was named.
+// TestPlace: a repository has one place, whether --repo or --also names it.
 func TestPlace(t *testing.T) {
 	for _, c := range []struct{ name, path, want string }{
 		{"repository", "/srv/repo/index/lock.shared/20260307-x", "/srv/repo"},
@@ -230,19 +219,20 @@ func TestPlace(t *testing.T) {
 	}
 }
 
-// TestPlaces: locks of two places that overlap are drawn in lanes of their own, below the names of the
-// places. Locks of one place are drawn as without a place.
+// TestPlaces: locks of two places that overlap have lanes of their own, below the names of the places.
+// With one place, the drawing is the same as without any.
 func TestPlaces(t *testing.T) {
-	hour := time.Date(2026, 3, 7, 1, 0, 0, 0, time.UTC)
-	at := func(id, mode, path string) []Record {
-		r := Record{Event: Acquired, RequestID: id, Timestamp: hour, Mode: mode, Operation: "x", Hostname: "h", TTLSeconds: 60, LockPath: path}
-		return []Record{r, {Event: Released, RequestID: id, Timestamp: hour.Add(time.Hour), Result: Success}}
+	locks := func(paths ...string) History { // /b is exclusive
+		return busy(len(paths), func(i int) (Record, time.Duration, time.Duration) {
+			mode := map[bool]string{true: "exclusive", false: "shared"}[strings.HasPrefix(paths[i], "/b")]
+			return Record{Mode: mode, Operation: "x", Hostname: "h", TTLSeconds: 60, LockPath: paths[i]}, 0, time.Hour
+		})
 	}
-	two := NewHistory(slices.Concat(at("b", "exclusive", "/b/index/lock.intent/x"), at("a", "shared", "/a/index/lock.shared/x"), at("a2", "shared", "/a/index/lock.shared/y")))
+	two := locks("/b/index/lock.intent/x", "/a/index/lock.shared/x", "/a/index/lock.shared/y")
 	timeline := two.Timeline()
 	var got []string
 	for _, g := range timeline.groups {
-		got = append(got, fmt.Sprintf("%s %s %d", g.place, g.mode(), len(g.lanes)))
+		got = append(got, fmt.Sprintf("%s %s %d", g.place, g.mode, len(g.lanes)))
 	}
 	if want := []string{"/a shared 2", "/b exclusive 1"}; !two.Several() || !slices.Equal(got, want) {
 		t.Fatalf("%t: %q", two.Several(), got)
@@ -251,20 +241,16 @@ func TestPlaces(t *testing.T) {
 	if a, b := strings.Index(drawn, ">/a<"), strings.Index(drawn, ">/b<"); a < 0 || b < a {
 		t.Errorf("the names are at %d and %d", a, b)
 	}
-	for i, g := range timeline.groups {
-		if timeline.stack(); i > 0 && g.y < timeline.groups[i-1].y+len(timeline.groups[i-1].lanes)*lane+heading {
-			t.Errorf("%s begins at %d", g.place, g.y)
-		}
+	timeline.stack()
+	if a, b := timeline.groups[0], timeline.groups[1]; b.y < a.y+len(a.lanes)*lane+heading {
+		t.Errorf("%s begins at %d, and %s at %d", a.place, a.y, b.place, b.y)
 	}
-	one := slices.Concat(at("1", "exclusive", "/a/index/lock.intent/x"), at("2", "shared", "/a/index/lock.shared/x"))
-	with := svg(t, NewHistory(one))
-	for i := range one {
-		one[i].LockPath = ""
+	if svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y")) != svg(t, locks("", "")) {
+		t.Error("the drawings with one place and without any differ")
 	}
-	assert.That(t, with == svg(t, NewHistory(one)), "one place is drawn in another way than none")
 }
 
-// TestLongPlaceKeepsItsEnd: places that differ in their ends alone have different names in a drawing.
+// TestLongPlaceKeepsItsEnd: long places that differ only at their ends have different names in a drawing.
 func TestLongPlaceKeepsItsEnd(t *testing.T) {
 	long := "/" + strings.Repeat("ä/", 100)
 	if a, b := tail(long+"one"), tail(long+"two"); a == b || !strings.HasSuffix(a, "/one") || len(a) > maxTitle+len("…") {

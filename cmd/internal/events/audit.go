@@ -50,7 +50,7 @@ func NewAuditor(path, repo, name, job string, say func(format string, args ...an
 
 func (a *Auditor) Handle(e Event) {
 	if e.Record != nil {
-		a.report(a.log.AppendForeign(e.Record))
+		a.report(a.log.Append(e.Record))
 	}
 	for _, record := range a.records(e) {
 		a.report(a.log.Append(record))

@@ -195,7 +195,7 @@ var roomsMutants = []mutant{
 	// The audit log.
 	{"a record of many holders is longer than Read accepts", "internal/audit/record.go", "		r.HeldBy, r.HeldByMore = r.HeldBy[:maxHolders], more\n", "		r.HeldByMore = more\n",
 		test("./internal/audit", "^TestLinesStayReadable$")},
-	{"a record changes its caller's holders", "internal/audit/record.go", "	r.HeldBy = slices.Clone(r.HeldBy) // don't change the caller's\n", "",
+	{"a record changes its caller's holders", "internal/audit/record.go", "	r.HeldBy = slices.Clone(r.HeldBy) // the caller's must not change\n", "",
 		test("./internal/audit", "^TestLinesStayReadable$")},
 	{"a record is two writes", "internal/audit/record.go", "	n, err := l.file.Write(append(line, '\\n'))\n", "	n, err := l.file.Write(line)\n	_, _ = l.file.Write([]byte{'\\n'})\n",
 		test("./internal/audit", "^TestAppend$")},
