@@ -7,11 +7,10 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// awake returns the processes of a group that run; of a killed group, every process that
-// exists. A group that isn't there yet has none: the group 0 is that of the kernel's own threads.
-// denied reports whether we may not signal a process.
+// awake returns the processes of a group that run. If the group was killed, it returns all processes that
+// haven't ended. denied reports whether we may not signal a process.
 func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
-	if pgid <= 1 {
+	if pgid <= 1 { // the group doesn't exist yet; 0 is the group of the kernel's threads
 		return nil
 	}
 	entries, _ := os.ReadDir("/proc")
@@ -32,7 +31,7 @@ func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
 	if s.State != "Z" {
 		return active(s.State, pid, denied)
 	}
-	// The state is that of the first thread, which has ended; look at the others.
+	// The first thread has ended, so s isn't the state of the process.
 	tasks := strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir("/proc/" + tasks)
 	for _, t := range threads {
@@ -43,14 +42,14 @@ func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
 	return false
 }
 
-// active reports whether a thread in this state runs, or will: proc_pid_stat(5).
+// active reports whether a thread in this state runs or can run: proc_pid_stat(5).
 func active(state string, pid int, denied func(pid int) bool) bool {
 	switch state {
 	case "T", "t", "Z", "X":
 		return false
 	case "D":
-		// It waits for a disk, or in vfork(2) for a stopped child. If it got the signal,
-		// it stops before it does anything else.
+		// The thread waits for a disk, or in vfork(2) for a child. A stop signal that we may send takes
+		// effect before it does anything else.
 		return denied(pid)
 	}
 	return true

@@ -12,27 +12,27 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// backstop is a shell that kills the group when the pipe to it ends, that is when our process and
-// its guard were both killed. Its executable isn't ours, so a tool that kills our processes by their
-// executable (busybox's pidof) leaves it alone.
+// backstop is a shell that kills the group when the pipe to it is closed, because our process and the
+// guard were both killed. It is another program than ours, so that a tool that kills all processes of our
+// program (busybox's pidof) doesn't kill it.
 type backstop struct {
-	pid  int      // 0: it isn't started
-	in   *os.File // the shell's standard input
-	kept *os.File // the other end, which the guard keeps open too
+	pid  int      // 0 if the shell isn't started
+	in   *os.File // the end of the pipe that the shell reads
+	kept *os.File // the other end, which we and the guard keep open
 }
 
-// backstopScript kills the group, unless the guard has written a line because it has killed the
-// group itself. A signal that can be ignored doesn't end the shell.
+// backstopScript kills the group at the end of the pipe. A line on the pipe means that the guard has
+// killed the group itself. The script ignores each signal that can be ignored.
 const backstopScript = `trap "" HUP INT QUIT TERM USR1 USR2; read line || kill -9 -%d`
 
-// open opens the pipe, before the first guard is started.
+// open opens the pipe. It must be called before the first guard is started.
 func (b *backstop) open() (err error) {
 	b.in, b.kept, err = os.Pipe()
 	return err
 }
 
-// start starts the shell. A system that has none, or too many processes, is as safe as the guard
-// makes it.
+// start starts the shell. If the system has none, or too many processes, only the guard protects the
+// group.
 func (b *backstop) start(pgid int) {
 	defer b.in.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
@@ -48,7 +48,7 @@ func (b *backstop) start(pgid int) {
 	})
 }
 
-// end kills the shell and reaps it, so that it signals no process any more.
+// end kills and reaps the shell. After end, it sends no signal.
 func (b *backstop) end() {
 	if b.pid != 0 {
 		_ = unix.Kill(b.pid, unix.SIGKILL)

@@ -15,50 +15,49 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Group is a running command with all processes of its group. Its methods may be
-// used concurrently.
+// Group is a running command with all processes of its group. Its methods can be called concurrently.
 //
-// The group runs while its allowance holds, a guard watches it, it isn't paused, and the
-// terminal has not stopped it.
+// The group runs while its allowance holds, a guard watches it, it isn't paused, and the terminal hasn't
+// stopped it.
 type Group struct {
 	cmd  Command
-	pgid int // the leader's process id as well
+	pgid int // also the leader's pid
 	tty  terminal
-	// pipeline: the command gets the terminal only when it asks for it.
+	// pipeline is set if the command gets the terminal only when it asks for it.
 	pipeline bool
 	clocks   func() clock.Reading // guard.ReadClocks
 	done     chan struct{}
 	work     sync.WaitGroup
 
-	status Status // once done is closed
+	status Status // set before done is closed
 
 	mu         sync.Mutex
 	allowance  Allowance
 	paused     bool                    // by Pause
 	stopped    bool                    // by the terminal
-	continuing bool                    // a call of BeforeContinue is under way
+	continuing bool                    // resume runs
 	ended      bool                    // the leader has ended
-	atTerminal bool                    // and had the terminal then
-	sent       map[syscall.Signal]bool // by us
-	due        bool                    // to be continued as soon as the allowance holds
-	parted     bool                    // the guard stops it because of ErrParted
-	killed     bool                    // by us
+	atTerminal bool                    // the command had the terminal when the leader ended
+	sent       map[syscall.Signal]bool // the signals that we have sent to the group
+	due        bool                    // the group must be continued when mayRun allows it
+	parted     bool                    // the guard stops the group because of ErrParted
+	killed     bool                    // we have killed the group
 	begun      bool                    // the starter may execute the command
-	refused    bool                    // no process of it lets us signal it
+	refused    bool                    // we may not signal any process of the group
 	following  bool                    // findRunaways runs
-	over       bool                    // the group is empty, and its id might soon be another group's
+	over       bool                    // the group is empty; another group could soon have its id
 
-	guard         *guardClient // nil while there is none
-	unguarded     error        // ErrUnguarded: there has been none for longer than unguardedGrace
+	guard         *guardClient // nil while there is no guard
+	unguarded     error        // ErrUnguarded, after more than unguardedGrace without a guard
 	backstop      backstop
-	kept          []uintptr // files that each guard keeps open
-	seq, answered uint64    // of orders
-	overdue       *time.Timer
-	changed       chan struct{} // closed at each change of answered, unguarded
+	kept          []uintptr     // the files that each guard keeps open
+	seq, answered uint64        // the numbers of the last order, and of the last answered order
+	overdue       *time.Timer   // kills a guard that doesn't answer
+	changed       chan struct{} // closed at each change of answered and unguarded
 }
 
-// Allow lets the group run as long as the allowance holds. The group runs again if the
-// guard had stopped it because the previous allowance ended.
+// Allow lets the group run while the allowance holds. If the guard has stopped the group because the
+// previous allowance ended, the group continues.
 func (g *Group) Allow(a Allowance) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -68,8 +67,7 @@ func (g *Group) Allow(a Allowance) {
 	}
 }
 
-// Pause stops the group until Unpause. Meanwhile the terminal is ours, so that Ctrl-C
-// reaches us.
+// Pause stops the group until Unpause. Until then we have the terminal, so that Ctrl-C reaches us.
 func (g *Group) Pause() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -83,9 +81,8 @@ func (g *Group) Pause() error {
 	return err
 }
 
-// Unpause ends a pause, if there is one. ErrExpired or ErrParted is returned when the
-// allowance doesn't hold, and ErrUnguarded when no guard knows of it. The group then
-// continues once it may run.
+// Unpause ends a pause. It returns ErrExpired or ErrParted if the allowance doesn't hold, and ErrUnguarded
+// if no guard has answered. After such an error the group continues as soon as it may run.
 func (g *Group) Unpause() error {
 	g.mu.Lock()
 	g.paused, g.due = false, true
@@ -114,7 +111,7 @@ func (g *Group) continueLocked() error {
 		g.tty.lend(g.pgid)
 	}
 	err := g.signalLocked(unix.SIGCONT)
-	if err != nil && err != unix.EPERM { // a process that can't be signalled was never stopped
+	if err != nil && err != unix.EPERM { // processes that we may not signal run: we couldn't stop them
 		return err
 	}
 	// We could have been stopped for hours since the last check.
@@ -127,7 +124,7 @@ func (g *Group) continueLocked() error {
 	return nil
 }
 
-// mayRun returns nil, or the reason why the group may not run.
+// mayRun returns why the group may not run, or nil.
 func (g *Group) mayRun() error {
 	if g.unguarded != nil && g.cmd.Expiry != Nothing {
 		return g.unguarded
@@ -138,9 +135,9 @@ func (g *Group) mayRun() error {
 // Kill kills the group. A process of another user can survive: see Command.RunsOn.
 func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
 
-// Signal sends a signal to the whole group. os.ErrProcessDone is returned when the group
-// is empty. A stopped group gets any signal but SIGKILL when it is continued. SIGCONT
-// ends a stop by the terminal, but no pause.
+// Signal sends a signal to the whole group. It returns os.ErrProcessDone if the group is empty. A stopped
+// group receives any signal but SIGKILL only when it is continued. SIGCONT ends a stop by the terminal,
+// but no pause.
 func (g *Group) Signal(sig os.Signal) error {
 	s, ok := sig.(syscall.Signal)
 	if !ok {
@@ -162,7 +159,7 @@ func (g *Group) Signal(sig os.Signal) error {
 }
 
 func (g *Group) signalLocked(sig syscall.Signal) error {
-	if g.over || g.pgid <= 1 { // kill(2) takes 0 for our own group and 1 for every process
+	if g.over || g.pgid <= 1 { // kill(2): 0 is our own group, and -1 every process
 		return os.ErrProcessDone
 	}
 	err := unix.Kill(-g.pgid, sig)
@@ -179,8 +176,9 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Status returns how the command itself ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
 
-// Typed returns the signal that ended the command if a person typed it (Ctrl-C, Ctrl-\),
-// else 0. The terminal sends it only to the command's group. It is valid once Done is closed.
+// Typed returns the signal that ended the command if a person typed it (Ctrl-C, Ctrl-\), else 0. We don't
+// receive that signal: the terminal sends it only to the command's group. Typed is valid once Done is
+// closed.
 func (g *Group) Typed() syscall.Signal {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -191,8 +189,8 @@ func (g *Group) Typed() syscall.Signal {
 	return s
 }
 
-// Close kills the remaining processes of the group, and returns when all that belongs to
-// the group has ended.
+// Close kills the remaining processes of the group. It returns when the group is empty, and the guard,
+// the backstop and our goroutines have ended.
 func (g *Group) Close() error {
 	err := g.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
@@ -203,7 +201,7 @@ func (g *Group) Close() error {
 	return err
 }
 
-// reportInterrupted reports nothing about a command that doesn't run yet: Start returns the reason.
+// reportInterrupted calls Interrupted if the command has begun. Before that, Start returns the reason.
 func (g *Group) reportInterrupted(why error, over bool) {
 	g.mu.Lock()
 	begun := g.begun

@@ -14,11 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// run prepares the command, starts it on request, and supervises it until the group is
-// empty. It sends to started nil once the command runs, or the reason why it can't.
+// run prepares the command, starts it on request, and supervises it until the group is empty. When the
+// command runs it sends nil to started, or else the reason why it can't run.
 func (g *Group) run(path string, begin <-chan startRequest, started chan<- error) {
-	// Keep this thread to the end: the kernel ties the death signal to the thread that
-	// forked, not to the process, PR_SET_PDEATHSIG(2const).
+	// The death signal of dieWithThread arrives when the thread that forked ends, so this thread must
+	// live to the end: PR_SET_PDEATHSIG(2const).
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	defer close(g.done)
@@ -48,7 +48,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	go func() {
 		err := g.begin(gate, path, b.env, unguarded)
 		if err != nil {
-			_ = g.Kill() // the guard might have stopped it already
+			_ = g.Kill() // the guard might have stopped the starter, which then doesn't end by itself
 		}
 		started <- err
 	}()
@@ -56,8 +56,8 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	g.backstop.start(pid)
 	l := leader{pid: pid}
 	g.supervise(&l, signals)
-	// Reap the leader last: its zombie keeps the kernel from giving the id to another
-	// group while we can still signal it.
+	// Reap the leader last. While it is a zombie, the kernel gives its id to no other group, which we
+	// would then signal.
 	g.finish()
 	g.status = l.reap()
 	if g.status.Signal != 0 {
@@ -65,7 +65,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	}
 }
 
-// discard ends a starter whose command is not started, the backstop, and the guard if there is one.
+// discard ends the starter, the backstop and the guard of a command that is not started.
 func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	g.backstop.end()
 	gate.close()
@@ -74,12 +74,11 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	if guard != nil {
 		guard.end()
 	}
-	leaveOrphans() // the program that we execute instead can have children of its own
+	leaveOrphans() // the program that we execute instead could have orphans of its own
 }
 
-// putUnder sends the guard its first order for the new group, and starts another guard if
-// this one has died. A nil guard comes with its error. An error means that the group has
-// no guard.
+// putUnder puts the new group under its guard by the first order, and starts another guard if this one
+// has died. err is why guard is nil. putUnder fails if the group has no guard.
 func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -88,7 +87,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 		g.tty.lend(pgid)
 	}
 	if err == nil && len(b.keep) > 0 {
-		guard.end() // it has none of the connections, which are newer
+		guard.end() // it was started before the connections were there, and so doesn't keep them
 		if err = g.keep(b.keep); err == nil {
 			guard, err = g.startGuard()
 		}
@@ -110,7 +109,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 	return err
 }
 
-// supervise follows what happens to the group and returns when it is empty.
+// supervise handles changes of the group and signals to us. It returns when the group is empty.
 func (g *Group) supervise(l *leader, signals jobSignals) {
 	left := leftovers{said: g.cmd.Waiting}
 	for {
@@ -141,10 +140,10 @@ func (g *Group) supervise(l *leader, signals jobSignals) {
 	}
 }
 
-// passedOn are the signals of Signals. The group itself handles SIGTSTP and SIGCONT.
+// passedOn are the signals that Signals delivers. The group itself handles SIGTSTP and SIGCONT.
 var passedOn = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 
-// jobSignals are the signals to us that are about the group: SIGCHLD, SIGCONT and SIGTSTP.
+// jobSignals deliver SIGCHLD, SIGCONT and SIGTSTP.
 type jobSignals struct{ children, continued, stopped chan os.Signal }
 
 func catchSignals() jobSignals {
@@ -163,12 +162,11 @@ func notify(sig os.Signal) chan os.Signal {
 	return c
 }
 
-// beforeBegin is for tests, which stop us here: the lock is held, and no guard watches the
-// command yet.
+// beforeBegin lets tests stop us when the lock is held and no guard watches the command yet.
 var beforeBegin = func() {}
 
-// begin starts the command, unless err says why there is no guard. The guard has answered by then,
-// so it follows its order even if we are killed, and is no guard that ends at its start.
+// begin starts the command once the guard has answered. So the guard follows its order even if we are
+// killed, and isn't one that ends at its start. err is why there is no guard.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	if err != nil {
@@ -197,7 +195,8 @@ func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	}
 }
 
-// unstarted returns why the starter ended. A starter that was killed is a command that was killed.
+// unstarted returns why the starter ended. It returns nil if a signal killed the starter: then the status
+// of the group is the same as if the signal had killed the command.
 func (g *Group) unstarted() error {
 	<-g.done
 	if s := g.status; s.Signal == 0 {
@@ -224,7 +223,7 @@ func (g *Group) finish() {
 	g.mu.Unlock()
 }
 
-// keep duplicates connections for each guard: their owner can close its own at any time.
+// keep duplicates connections for the guards, because their owner can close its own at any time.
 func (g *Group) keep(all []syscall.Conn) error {
 	for _, c := range all {
 		raw, err := c.SyscallConn()
@@ -241,7 +240,7 @@ func (g *Group) keep(all []syscall.Conn) error {
 	return nil
 }
 
-// leaderEnded takes the terminal back, as a shell does when its job has ended.
+// leaderEnded notes the end, and takes the terminal back as a shell does when its job has ended.
 func (g *Group) leaderEnded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -252,8 +251,8 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork opens the backstop's pipe and starts the process that becomes the command. In it, signals that Go caught have
-// their default action, and ignored ones stay ignored: execve(2).
+// fork opens the backstop's pipe and starts the starter. There, execve(2) resets the signals that our Go
+// runtime catches to their defaults, and ignored signals stay ignored.
 func (g *Group) fork() (int, gate, error) {
 	if err := g.backstop.open(); err != nil {
 		return 0, gate{}, err
@@ -277,23 +276,23 @@ func (g *Group) fork() (int, gate, error) {
 	return spawnStarter(&attr)
 }
 
-// isPipe reports whether f can connect us to other commands of the same job. They are in
-// our group, might use the terminal as well (less, fzf), and get Ctrl-C with us. So a
-// command in a pipeline gets the terminal only once it asks for it.
+// isPipe reports whether f can connect us to other commands of a pipeline. They are in our group, might
+// use the terminal too (less, fzf), and get Ctrl-C with us. So a command in a pipeline gets the terminal
+// only when it asks for it.
 func isPipe(f *os.File) bool {
 	info, err := f.Stat() // of nil: an error
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// leftovers decides how often to look whether the group is empty after its leader's end.
-// We adopt most of its processes and get their SIGCHLD, but not of those whose parent has
-// left the group and lives on.
+// leftovers polls whether the group is empty after its leader's end. We adopt its orphans, and get
+// SIGCHLD when they end. But a process whose parent has left the group and lives is no orphan.
 type leftovers struct {
 	pause time.Duration
 	total time.Duration
-	said  func(n int)
+	said  func(n int) // Command.Waiting; nil once it was called
 }
 
+// wait returns the time until the next look, given the number of processes that remain.
 func (f *leftovers) wait(n int) time.Duration {
 	f.total += f.pause
 	if f.total > 300*time.Millisecond && f.said != nil {

@@ -15,14 +15,13 @@ type Group struct {
 	status Status
 }
 
-// Foreground is true.
+// Foreground returns true: Windows has no background jobs.
 func Foreground() bool { return true }
 
 // Prepared is a command that can be started.
 type Prepared struct{ cmd *exec.Cmd }
 
-// Prepare gets a command ready. It fails with ErrNotFound or ErrNotExecutable if the
-// command is to blame.
+// Prepare finds the program of a command. It fails with ErrNotFound or ErrNotExecutable.
 func Prepare(cmd Command) (*Prepared, error) {
 	if len(cmd.Args) == 0 {
 		return nil, ErrNotFound
@@ -55,8 +54,8 @@ func CommandError(name string, err error) error {
 	return fmt.Errorf("%s: %w: %w", name, ErrNotExecutable, err)
 }
 
-// Start begins the command, in this environment. It fails as Prepare does. No guard keeps the
-// connections.
+// Start starts the command in this environment. It fails as Prepare does. Nothing keeps the connections
+// open if our process ends.
 func (p *Prepared) Start(env []string, _ Allowance, _ ...syscall.Conn) (*Group, error) {
 	c := p.cmd
 	c.Env = env
@@ -84,8 +83,8 @@ func (g *Group) Unpause() error { return fmt.Errorf("unpause the command: %w", e
 // Kill kills the command's own process.
 func (g *Group) Kill() error { return g.cmd.Process.Kill() }
 
-// Signal kills for os.Kill. It ignores os.Interrupt, because the console sends Ctrl-C to
-// every process.
+// Signal kills the command for os.Kill. It ignores os.Interrupt, because the console sends Ctrl-C to every
+// process.
 func (g *Group) Signal(sig os.Signal) error {
 	if sig == os.Interrupt {
 		return nil
@@ -99,7 +98,7 @@ func (g *Group) Done() <-chan struct{} { return g.done }
 // Status returns how the command ended. It is valid once Done is closed.
 func (g *Group) Status() Status { return g.status }
 
-// Typed returns 0: the console sends Ctrl-C to us as well as to the command.
+// Typed returns 0: the console sends Ctrl-C to us too.
 func (g *Group) Typed() syscall.Signal { return 0 }
 
 // Close kills the command and waits for its end.

@@ -19,27 +19,27 @@ import (
 )
 
 const (
-	// answerTimeout is the time in which a guard must answer. On a busy machine a program starts in seconds,
-	// and without a guard that answers no command does.
+	// answerTimeout is the time in which a guard must answer. It is long because a busy machine can take
+	// seconds to start a program.
 	answerTimeout = 10 * time.Second
-	// unguardedGrace is how long the group runs on without a guard while we start another.
+	// unguardedGrace is how long the group runs without a guard while we start another.
 	unguardedGrace = time.Second
 	// The pause before another guard is started doubles from firstPause to lastPause.
 	firstPause = 50 * time.Millisecond
 	lastPause  = 5 * time.Second
 )
 
-// errSilent is the reason when a guard started and ended again.
+// errSilent is why there is no guard if one starts and ends again.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guard process: orders go out, and answers come in.
+// guardClient is our side of a guard process. We write orders to out, and read answers from in.
 type guardClient struct {
 	pid int
 	pipes
 }
 
-// startGuard runs our own program as the guard, which keeps the backstop's pipe and other files open
-// as long as it lives. Once startGuard has returned, the guard reads what is sent even if we are killed.
+// startGuard runs our own program as the guard. The guard keeps the backstop's pipe and the files of keep
+// open until its end. After startGuard has returned, the guard reads its orders even if we are killed.
 func (g *Group) startGuard() (*guardClient, error) {
 	return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)
 }
@@ -64,7 +64,7 @@ func startGuard(backstop *os.File, aftermath []string, keep ...uintptr) (*guardC
 		env = append(env, guard.Aftermath+"="+strings.Join(slices.Concat([]string{guardProgram(), os.Args[0]}, aftermath, []string{""}), "\n"))
 	}
 	pid, err := spawn(guardProgram(), []string{guard.Name, guard.Argument}, &syscall.ProcAttr{
-		Dir:   "/", // so that no file system stays busy
+		Dir:   "/", // so that the guard keeps no file system busy
 		Env:   env,
 		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd(), backstop.Fd()}, keep...),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
@@ -76,16 +76,15 @@ func startGuard(backstop *os.File, aftermath []string, keep ...uintptr) (*guardC
 	return &guardClient{pid, ours}, nil
 }
 
-// end kills the guard and reaps it, so that it signals no process any more. The caller must
-// know that the guard was not reaped before.
+// end kills and reaps the guard. After end, the guard sends no signal. It must not be called twice.
 func (p *guardClient) end() {
 	_ = unix.Kill(p.pid, unix.SIGKILL)
 	await(p.pid)
 	p.close()
 }
 
-// sendOrder sends the guard the current order under a new number. After an error,
-// keepGuard starts another guard, which gets the same order. g.mu is held.
+// sendOrder sends the current order, with a new number. If that fails, keepGuard starts another guard and
+// sends it the same order. g.mu is held.
 func (g *Group) sendOrder() error {
 	if g.answered == g.seq {
 		g.overdue.Reset(answerTimeout)
@@ -96,19 +95,19 @@ func (g *Group) sendOrder() error {
 
 func (g *Group) resendOrder() error {
 	if g.guard == nil {
-		return ErrUnguarded // keepGuard sends it to the next guard
+		return ErrUnguarded // keepGuard sends the order to the next guard
 	}
-	// This waits only if the pipe is full because the guard has not read for long.
+	// The write blocks only if the pipe is full, because the guard has not read for long.
 	_ = g.guard.out.SetWriteDeadline(time.Now().Add(answerTimeout))
 	err := guard.Order{Expiry: g.cmd.Expiry, Pgid: g.pgid, Allowance: g.allowance, Seq: g.seq}.Write(g.guard.out)
 	if err != nil {
 		g.replaceGuard()
-		return errSilent // it reads no more
+		return errSilent
 	}
 	return nil
 }
 
-// replaceGuard kills a guard that owes an answer, so that keepGuard starts another. g.mu
+// replaceGuard kills a guard that hasn't answered the last order, so that keepGuard starts another. g.mu
 // is held.
 func (g *Group) replaceGuard() {
 	if g.guard != nil && g.answered < g.seq {
@@ -116,7 +115,7 @@ func (g *Group) replaceGuard() {
 	}
 }
 
-// keepGuard reads the guard's answers and replaces a guard that has died.
+// keepGuard reads the answers of a guard. If the guard dies, it replaces it.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
 		for a, err := guard.ReadAnswer(p.in); err == nil; a, err = guard.ReadAnswer(p.in) {
@@ -131,22 +130,22 @@ func (g *Group) keepGuard(p *guardClient) {
 		}
 		g.guard = nil
 		p.end()
-		// It can have stopped the group, and the next guard doesn't know that.
+		// The guard might have stopped the group. The next guard doesn't know that.
 		g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil
 		g.mu.Unlock()
 	}
 }
 
-// vacancy is the time in which no guard has answered.
+// vacancy is the time since the last answer of a guard that has died.
 type vacancy struct {
 	since time.Time
-	next  time.Time     // when another guard is to be started
-	pause time.Duration // after that
-	why   error         // the reason why the last one couldn't be
+	next  time.Time     // when to start another guard
+	pause time.Duration // between next and the start after it
+	why   error         // why the last start failed
 }
 
-// nextGuard tries to start another guard until it succeeds. It returns nil once the group
-// is over.
+// nextGuard starts another guard. If the start fails, nextGuard tries again until it succeeds or the group
+// is over; then it returns nil.
 func (g *Group) nextGuard(v *vacancy) *guardClient {
 	if v.since.IsZero() {
 		now := time.Now()
@@ -175,7 +174,7 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 	}
 }
 
-// startNextGuard starts another guard and sends it the current order.
+// startNextGuard starts another guard and sends it the last order.
 func (g *Group) startNextGuard() (*guardClient, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -192,9 +191,9 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	return p, nil
 }
 
-// stopUnguarded stops a group that has had no guard for too long: if our process were
-// stopped now, the group would run on. nextGuard calls it repeatedly, because another
-// process can have continued the group.
+// stopUnguarded stops a group that has had no guard for too long: if our process were stopped now, nothing
+// would stop the group in time. nextGuard calls it repeatedly, because another process can continue the
+// group.
 func (g *Group) stopUnguarded(why error) {
 	g.mu.Lock()
 	began := g.unguarded == nil && !g.over
@@ -212,8 +211,8 @@ func (g *Group) stopUnguarded(why error) {
 	}
 }
 
-// handleAnswer continues the group if the guard had stopped it and it may run, and reports
-// when an interruption begins or ends.
+// handleAnswer continues the group if the guard had stopped it and it may run. It reports the begin and
+// the end of an interruption.
 func (g *Group) handleAnswer(a guard.Answer) {
 	g.mu.Lock()
 	g.answered = max(g.answered, a.Seq)
@@ -224,7 +223,7 @@ func (g *Group) handleAnswer(a guard.Answer) {
 	if guarded {
 		g.unguarded = nil
 	}
-	// The allowance came late: the guard, or we, stopped the group before.
+	// If the allowance was late, the guard or we have stopped the group.
 	g.due = g.due || a.Stopped
 	if g.due {
 		_ = g.continueLocked()
@@ -245,14 +244,14 @@ func (g *Group) handleAnswer(a guard.Answer) {
 	}
 }
 
-// wakeLocked wakes all goroutines in awaitAnswer.
+// wakeLocked wakes all goroutines in awaitGuard.
 func (g *Group) wakeLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})
 }
 
-// awaitAnswer returns once the guard follows the current allowance, so that it doesn't
-// stop the group that we continue next.
+// awaitAnswer returns when the guard follows the current allowance. After that, the guard can't stop the
+// group because of an earlier one.
 func (g *Group) awaitAnswer() error {
 	g.mu.Lock()
 	_ = g.sendOrder()
@@ -260,8 +259,8 @@ func (g *Group) awaitAnswer() error {
 	return g.awaitGuard(time.After(answerTimeout))
 }
 
-// awaitGuard returns once a guard has answered the last order. Without a timeout it waits until there
-// has been no guard for unguardedGrace.
+// awaitGuard returns when a guard has answered the last order. It fails at the timeout, which can be nil,
+// or after unguardedGrace without a guard.
 func (g *Group) awaitGuard(timeout <-chan time.Time) error {
 	g.mu.Lock()
 	want := g.seq

@@ -10,15 +10,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// These functions make the command behave as if it were in our group: if it stops, so do
-// we, and the shell shows its prompt; if the shell continues us, we continue it.
+// These functions make the command a part of the shell's job. If the command stops, we stop too, and the
+// shell shows its prompt. If the shell continues us, we continue the command.
 
 // stoppedBy handles a stop of the leader.
 func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
-		// A shell's fg sends no signal to a job that runs in the background already. So we
-		// can have the terminal without knowing, when the command asks for it.
+		// The command asks for the terminal. We can have the terminal without having noticed it, because
+		// fg sends no signal to a job that runs in the background.
 		if g.tty.ours() {
 			g.mu.Lock()
 			g.pipeline = false
@@ -29,19 +29,19 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 		}
 	case unix.SIGTSTP:
 	default:
-		return // SIGSTOP: by the guard, by Pause, or by a process that means only the leader
+		return // SIGSTOP, from the guard, from Pause, or from another process to the leader alone
 	}
 	g.suspend(continued)
 }
 
-// continuedByOthers notes that a stop by the terminal is over.
+// continuedByOthers handles a SIGCONT from another process to the leader.
 func (g *Group) continuedByOthers() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.unsuspendLocked()
 }
 
-// unsuspendLocked notes that a stop by the terminal is over, if there is one.
+// unsuspendLocked ends a stop by the terminal, if there is one.
 func (g *Group) unsuspendLocked() {
 	if g.stopped && g.cmd.Suspended != nil {
 		g.cmd.Suspended(true)
@@ -49,11 +49,11 @@ func (g *Group) unsuspendLocked() {
 	g.stopped = false
 }
 
-// shellStops handles a stop signal to us instead of the command. Ctrl-Z sends it while the
-// terminal is ours, and so does kill(1).
+// shellStops handles a stop signal to us instead of the command: Ctrl-Z sends it if we have the terminal,
+// and kill(1) can.
 func (g *Group) shellStops(continued chan os.Signal) {
 	g.mu.Lock()
-	still := g.paused || g.stopped || g.ended // the leader has no stop to report
+	still := g.paused || g.stopped || g.ended // the leader won't report a stop
 	_ = g.signalLocked(unix.SIGTSTP)
 	g.mu.Unlock()
 	if still {
@@ -61,9 +61,9 @@ func (g *Group) shellStops(continued chan os.Signal) {
 	}
 }
 
-// suspend stops our whole group, which is the shell's job. The kernel does nothing if no
-// shell could continue it (process 1, an orphaned group). Then we go on, and the command
-// stays stopped until another process sends SIGCONT.
+// suspend stops our whole group, which is the shell's job. If no shell could continue our group (process
+// 1, an orphaned group), the kernel doesn't stop it. Then the command alone is stopped, until another
+// process sends SIGCONT.
 func (g *Group) suspend(continued chan os.Signal) {
 	g.mu.Lock()
 	began := !g.stopped
@@ -76,11 +76,11 @@ func (g *Group) suspend(continued chan os.Signal) {
 
 	restore := defaultStop()
 	defer restore()
-	owned.Lock() // a new guard is in our group until it has a session of its own
+	owned.Lock() // no guard may be started now: it would be in our group until it has its own session
 	_ = unix.Kill(0, unix.SIGTSTP)
 	owned.Unlock()
-	// Another thread can take the signal a moment later. If it does so after this, the
-	// signal comes back to shellStops.
+	// Another thread can take the signal a moment later, so wait. If it takes the signal after that,
+	// shellStops is called again.
 	select {
 	case sig := <-continued:
 		select {
@@ -105,10 +105,10 @@ func (g *Group) shellContinued() {
 		return
 	}
 	g.continuing = true
-	g.work.Go(func() { g.reportTrouble(g.resume()) }) // it can take long
+	g.work.Go(func() { g.reportTrouble(g.resume()) }) // BeforeContinue can take long
 }
 
-// resume continues the group if BeforeContinue and the guard agree.
+// resume continues the group if BeforeContinue returns true and the guard follows the allowance.
 func (g *Group) resume() error {
 	ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)
 	var err error

@@ -6,9 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leader follows the first process of a group. It notices the end, but leaves the zombie
-// until reap: while the zombie exists, the kernel gives its number neither to another
-// process nor to another group.
+// leader is the first process of a group. Until reap it stays a zombie after its end: while the zombie
+// exists, no other process and no other group gets its number.
 type leader struct {
 	pid    int
 	ended  bool
@@ -36,8 +35,8 @@ func (l *leader) reap() Status {
 	return l.status
 }
 
-// childInfo is siginfo_t as waitid(2) fills it in. The kernel's union begins at a multiple
-// of the pointer size.
+// childInfo is siginfo_t with the fields that waitid(2) sets. The kernel's union begins at a multiple of
+// the pointer size.
 type childInfo struct {
 	_      [3]int32
 	_      [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -47,7 +46,7 @@ type childInfo struct {
 	_      [128]byte
 }
 
-// look is waitid(2) without waiting.
+// look calls waitid(2) with WNOHANG. It reports false if there is no such change.
 func look(kind, id, options int) (info childInfo, ok bool) {
 	for {
 		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options|unix.WNOHANG, nil)

@@ -15,7 +15,7 @@ func LookPath(args []string) (string, error) {
 	}
 	path, err := exec.LookPath(args[0])
 	switch {
-	case err == nil, errors.Is(err, exec.ErrDot): // a user with "." in PATH means it
+	case err == nil, errors.Is(err, exec.ErrDot): // "." in PATH is the user's decision
 		return path, nil
 	case errors.Is(err, exec.ErrNotFound), errors.Is(err, os.ErrNotExist):
 		return "", fmt.Errorf("%s: %w", args[0], ErrNotFound)

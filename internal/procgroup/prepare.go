@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// Prepared is a command that can be started at once: its starter and its guard run.
+// Prepared is a command that can be started at once, because its starter and its guard run.
 type Prepared struct {
 	g       *Group
 	begin   chan startRequest
@@ -27,9 +27,9 @@ type startRequest struct {
 	keep      []syscall.Conn
 }
 
-// Prepare begins to get a command ready, which takes some milliseconds in the background.
-// It fails with ErrNotFound or ErrNotExecutable if the command is to blame, and with ErrNoExecutable. The
-// caller must call either Start or Close, once.
+// Prepare begins to start the starter and the guard of a command, which takes some milliseconds in the
+// background. It fails with ErrNotFound, ErrNotExecutable or ErrNoExecutable. The caller must call either
+// Start or Close, once.
 func Prepare(cmd Command) (*Prepared, error) {
 	path, err := LookPath(cmd.Args)
 	if err != nil {
@@ -55,10 +55,10 @@ func newGroup(cmd Command) *Group {
 	return g
 }
 
-// Start starts the command, in this environment, with its first allowance: see Group.Allow. The
-// guard keeps the connections open until the group has ended, also if our process is killed.
-// It fails as Prepare does, with ErrExpired or ErrParted if the allowance doesn't hold, and
-// with ErrUnguarded if there is no guard. After an error nothing of the command has run.
+// Start starts the command in this environment, with its first allowance: see Group.Allow. The guard keeps
+// the connections open until the group has ended, even if our process is killed. Start fails as Prepare
+// does, with ErrExpired or ErrParted if the allowance doesn't hold, and with ErrUnguarded if there is no
+// guard. If Start fails, the command has not run.
 func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Group, error) {
 	p.begin <- startRequest{env, a, keep}
 	if err := p.await(a); err != nil {
@@ -68,8 +68,8 @@ func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Grou
 	return p.g, nil
 }
 
-// await waits until the command runs or can't, or the allowance doesn't hold any more: the
-// guard can stop the starter before it executes the command.
+// await returns when the command runs or can't run. It also returns when the allowance doesn't hold any
+// more: the guard then stops the starter, perhaps before it has executed the command.
 func (p *Prepared) await(a Allowance) error {
 	for wait := time.Duration(0); ; {
 		select {
@@ -87,13 +87,14 @@ func (p *Prepared) await(a Allowance) error {
 	}
 }
 
-// Close ends the starter and the guard of a command that is not to be started.
+// Close ends the starter and the guard. The command is not started.
 func (p *Prepared) Close() {
 	close(p.begin)
 	p.g.work.Wait()
 }
 
-// execError is ErrNotExecutable, unless the system was short of processes or memory.
+// execError wraps ErrNotExecutable around an error of execve(2), unless the system was short of processes
+// or memory.
 func execError(name string, err error) error {
 	if err == unix.EAGAIN || err == unix.ENOMEM {
 		return fmt.Errorf("%s: %w", name, err)

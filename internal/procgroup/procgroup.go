@@ -1,18 +1,17 @@
-// Package procgroup runs one command in a process group of its own. It can stop, continue
-// and kill the group as a whole, and the group never runs longer than it is allowed to. A
-// second process, the guard, stops or kills the group when its allowance ends, and kills it
-// when our own process is gone. So this holds even while we are stopped or after we were
-// killed. The guard also stops the group when the wall clock and the clock since boot part. A
-// third process, the backstop, kills the group when our process and the guard were both killed.
+// Package procgroup runs one command in a process group of its own. It can stop, continue and kill the
+// group as a whole. The group never runs longer than its allowance, even if our own process is stopped or
+// killed: a second process, the guard, stops or kills the group when the allowance ends, and kills it when
+// our process has ended. The guard also stops the group when the wall clock and the clock since boot part.
+// A third process, the backstop, kills the group if our process and the guard are both killed.
 //
-// To the terminal and to the shell the command looks as if the shell had started it: it
-// has the terminal when we have it, and Ctrl-Z, fg and bg work.
+// The command behaves as if the shell had started it: it has the terminal when we would have it, and
+// Ctrl-Z, fg and bg work.
 //
-// A process that leaves the group (setsid, setpgid, the jobs of an interactive shell) or
-// that runs as another user (setuid) is out of reach.
+// The package can't signal a process that leaves the group (setsid, setpgid, the jobs of an interactive
+// shell) or that runs as another user (setuid).
 //
-// Windows has no process groups: only the command's own process can be killed, nothing can
-// be paused, and there is no guard.
+// Windows has no process groups. There, only the command's own process can be killed, nothing can be
+// paused, and there is no guard.
 package procgroup
 
 import (
@@ -28,51 +27,48 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// Command is what to run and how.
+// Command is a program with its arguments, and functions for its events. Each function can be nil. None may
+// block, except BeforeContinue, and Suspended before a stop.
 type Command struct {
 	Args []string // the program and its arguments
 
 	Stdin, Stdout, Stderr *os.File // nil: the null device
 
-	Expiry Expiry // what happens when the allowance ends
+	Expiry Expiry
 
-	// Aftermath are arguments for our own program. If our process is gone, the guard executes it with them
-	// when all processes of the group have ended. They have no line feeds. nil: it executes nothing.
+	// Aftermath are arguments for our own program, without line feeds. If our process ends before the
+	// group, the guard kills the group, and executes our program with them. nil: it executes nothing.
 	Aftermath []string
 
-	// BeforeContinue is called when the shell has continued us after a stop by the
-	// terminal (fg, bg), before the group continues. It can call Allow. If it returns
-	// false, or if the allowance is over, the group stays stopped. nil means true.
+	// BeforeContinue is called before the group continues because the shell has continued us (fg, bg)
+	// after a stop by the terminal. It can call Allow. If it returns false, or the allowance doesn't
+	// hold, the group stays stopped.
 	BeforeContinue func(*Group) bool
 
-	// Waiting is called once if the command has ended and n processes of its group run
-	// on; n is 0 on systems that can't count them. It must not block.
+	// Waiting is called once if n processes of the group still run after the command's end. n is 0 on
+	// systems that can't count them.
 	Waiting func(n int)
 
-	// Trouble is called with ErrExpired, ErrParted or ErrUnguarded if the group didn't
-	// continue when the shell continued us. The group continues when that is over. It
-	// must not block.
+	// Trouble is called with ErrExpired, ErrParted or ErrUnguarded if this keeps the group stopped when
+	// the shell has continued us. The group continues when the reason is over.
 	Trouble func(error)
 
-	// Suspended is called when the terminal, or a person by kill(1), stops the group and us,
-	// shortly before we stop. It is called again, with over set, when the group may go on as
-	// far as that stop is concerned: then it must neither block nor use the Group.
+	// Suspended is called shortly before we stop, when the terminal, or a person by kill(1), stops the
+	// group and us. It is called again, with over set, when this stop no longer keeps the group stopped.
+	// Then it must not use the Group.
 	Suspended func(over bool)
 
-	// Interrupted is called when the group is stopped because of ErrParted or
-	// ErrUnguarded, and again, with over set, when that is over. With the Expiry Nothing
-	// the group isn't stopped, and Interrupted is called only because of ErrUnguarded. It
-	// must not block.
+	// Interrupted is called when the group is stopped because of ErrParted or ErrUnguarded, and again,
+	// with over set, when it may run. With the Expiry Nothing the group isn't stopped, and Interrupted is
+	// called only because of ErrUnguarded.
 	Interrupted func(why error, over bool)
 
-	// RunsOn is called with the processes of the group that run on although the group was
-	// stopped or killed, such as those of other users, which we may not signal. It is
-	// called again, at growing intervals, while they run. pids is empty on systems that
-	// don't list them. It must not block.
+	// RunsOn is called with the processes of the group that still run after the group was stopped or
+	// killed, such as processes of other users. It is called again, at growing intervals, while they run.
+	// pids is empty on systems that don't list them.
 	RunsOn func(pids []int, killed bool)
 }
 
-// Expiry is what happens to the group when its allowance ends.
 type Expiry = guard.Expiry
 
 const (
@@ -81,13 +77,12 @@ const (
 	Nothing = guard.Nothing
 )
 
-// Allowance is the time until which a group may run.
 type Allowance = guard.Allowance
 
 // Allow returns an allowance for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return guard.Allow(until) }
 
-// check is Allowance.Check with errors of this package.
+// check is Allowance.Check with the errors of this package.
 func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	switch a.Check(expiry, now) {
 	case nil:
@@ -99,7 +94,7 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	}
 }
 
-// Executable is os.Executable. It fails with ErrNoExecutable.
+// Executable is os.Executable, but it fails with ErrNoExecutable.
 func Executable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {
@@ -110,11 +105,11 @@ func Executable() (string, error) {
 
 // Status is how the command ended.
 type Status struct {
-	Code   int            // exit code, unless a signal killed it
-	Signal syscall.Signal // signal that killed it, or 0
+	Code   int            // the exit code, if Signal is 0
+	Signal syscall.Signal // the signal that killed the command, or 0
 }
 
-// ExitCode returns the status as a shell does in $?.
+// ExitCode returns the code that a shell has in $?.
 func (s Status) ExitCode() int {
 	if s.Signal != 0 {
 		return 128 + int(s.Signal)
@@ -130,19 +125,19 @@ func (s Status) String() string {
 }
 
 var (
-	// ErrNotFound is returned when the command doesn't exist; shells exit with 127.
+	// ErrNotFound is returned when the command doesn't exist. Shells exit with 127 then.
 	ErrNotFound error = fault.NoProgram
-	// ErrNotExecutable is returned when the command can't be executed; shells exit with 126.
+	// ErrNotExecutable is returned when the command can't be executed. Shells exit with 126 then.
 	ErrNotExecutable error = fault.NotExecutable
-	// ErrNoExecutable is returned when the system doesn't name our own executable: without /proc, as
-	// in a chroot.
+	// ErrNoExecutable is returned when the system doesn't show the path of our own program, as in a
+	// chroot without /proc.
 	ErrNoExecutable error = fault.NoExecutable
-	// ErrExpired is guard.ErrExpired. Package guard, which begins early, has no classes.
+	// ErrExpired is guard.ErrExpired as a fault.Class: package guard is initialised before fault.
 	ErrExpired error = fault.Expired
-	// ErrParted is guard.ErrParted.
+	// ErrParted is guard.ErrParted as a fault.Class.
 	ErrParted error = fault.Parted
-	// ErrUnguarded is returned when the guard is gone and could not be replaced for a
-	// second. The group is stopped until there is a guard, because it would run on if our
-	// process were stopped now.
+	// ErrUnguarded is returned when the guard has ended and could not be replaced for a second. The group
+	// is stopped until there is a guard, because nothing would stop it in time if our process were
+	// stopped now.
 	ErrUnguarded = errors.New("no guard watches the command")
 )

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	// stopTime is the time that a process which we can signal gets to stop or to end: it can
-	// be waiting for a disk.
+	// stopTime is how long a process that we can signal may take to stop or to end, because it can wait
+	// for a disk.
 	stopTime = 2 * time.Second
 	// The pause before the next report of processes that run on doubles from firstReminder
 	// to lastReminder.
@@ -19,9 +19,8 @@ const (
 	lastReminder  = 10 * time.Minute
 )
 
-// seekRunaways starts the search for processes that run on although we just stopped or
-// killed the group: kill(2) of a group fails only if it reaches no process at all. g.mu is
-// held.
+// seekRunaways starts the search for processes that still run after we have stopped or killed the group.
+// kill(2) doesn't report them: for a group it fails only if it can signal no process at all. g.mu is held.
 func (g *Group) seekRunaways() {
 	if g.cmd.RunsOn == nil || g.following || g.over {
 		return
@@ -30,7 +29,7 @@ func (g *Group) seekRunaways() {
 	g.work.Go(g.findRunaways)
 }
 
-// findRunaways reports the processes that run on, for as long as the group must be still.
+// findRunaways reports the processes that still run, while the group must be stopped or has been killed.
 func (g *Group) findRunaways() {
 	r := runaways{denied: denied}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -61,19 +60,19 @@ func (g *Group) mustBeStill() bool {
 	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
 }
 
-// runaways are the processes that run on.
+// runaways are the processes that still run.
 type runaways struct {
-	denied func(pid int) bool // reports whether the system forbids us to signal a process
+	denied func(pid int) bool // reports whether we may not signal a process
 
-	since  map[int]time.Time // the time at which each was first seen
-	killed bool              // whether the group was, at the last look
+	since  map[int]time.Time // when look first got each process
+	killed bool              // at the last look, the group had been killed
 	next   time.Time         // the time of the next report
 	pause  time.Duration     // between reports
 }
 
-// look takes the running processes of the group and returns those to report, if a report is
-// due. refused means that the system refused the signal: then there are such processes even
-// if the system shows us none.
+// look takes the running processes of the group, and returns the processes to report if a report is due.
+// refused is set if we may not signal any process of the group. Then a report is due even if the system
+// lists no process.
 func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pids []int, due bool) {
 	if r.killed != killed {
 		*r = runaways{denied: r.denied, killed: killed}

@@ -10,14 +10,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// owned are the processes that this package reaps one by one. A sweep for orphans takes the
-// lock, so it never sees a process that isn't registered yet.
+// owned are the processes that await reaps. A sweep for orphans must not reap them: it takes the lock, so
+// that it sees no process that isn't registered yet.
 var owned = struct {
 	sync.Mutex
 	pids map[int]bool
 }{pids: map[int]bool{}}
 
-// pipes are our ends of two pipes to a child, or the child's.
+// pipes are our ends of two pipes to a child, or the child's ends.
 type pipes struct{ in, out *os.File }
 
 func (p pipes) close() {
@@ -36,7 +36,7 @@ func openPipes() (ours, theirs pipes, err error) {
 	return ours, theirs, err
 }
 
-// spawn starts a process that also inherits the given file descriptors.
+// spawn starts a process, which also inherits the given file descriptors under their own numbers.
 func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
 	owned.Lock()
 	defer owned.Unlock()

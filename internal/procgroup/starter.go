@@ -14,18 +14,18 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/starter"
 )
 
-// gate is our side of a starter. Out goes the command to execute; in comes starter.Ready, and then the
-// error number, or end of file if the command was executed. close ends a starter whose gate was not opened.
+// gate is our side of a starter. We write the command to out. The starter answers with starter.Ready, and
+// then with the error number if it couldn't execute the command. close ends a starter whose gate is still
+// closed.
 type gate struct{ pipes }
 
-// open lets the starter execute the command. A starter that has ended, or gets half of the message,
-// executes nothing.
+// open lets the starter execute the command. A starter that gets a part of the message executes nothing.
 func (g gate) open(path string, args, env []string) {
 	_, _ = g.out.Write(message(path, args, env))
 	g.out.Close()
 }
 
-// message is what starter.Decode parses.
+// message is the text that starter.Decode parses.
 func message(path string, args, env []string) []byte {
 	all := slices.Concat([]string{path}, args, env)
 	text := fmt.Appendf(nil, "%d %d ", len(all), len(args))
@@ -35,11 +35,11 @@ func message(path string, args, env []string) []byte {
 	return text
 }
 
-// errStarter is returned when the starter ended before it could execute the command, for example because
-// there was no memory for Go's runtime.
+// errStarter is returned when the starter ended before it executed the command, perhaps because Go's
+// runtime got no memory.
 var errStarter = errors.New("its starter ended too early")
 
-// executed returns nil once the command runs, or the reason why it can't.
+// executed waits until the command runs, or returns why it can't run.
 func (g gate) executed() error {
 	result, _ := io.ReadAll(g.in)
 	switch len(result) {
@@ -51,7 +51,7 @@ func (g gate) executed() error {
 	return nil
 }
 
-// spawnStarter forks the starter, whose files and group are those of attr.
+// spawnStarter starts the starter with the files and the group of attr.
 func spawnStarter(attr *syscall.ProcAttr) (int, gate, error) {
 	ours, theirs, err := openPipes()
 	if err != nil {
@@ -59,8 +59,8 @@ func spawnStarter(attr *syscall.ProcAttr) (int, gate, error) {
 	}
 	defer theirs.close()
 
-	// Keep their numbers in the starter, so that they replace no file that we inherited
-	// for the command.
+	// The pipes keep their numbers in the starter, so that they replace no file that we inherited for the
+	// command.
 	in, out := theirs.in.Fd(), theirs.out.Fd()
 	attr.Env = append(attr.Env, fmt.Sprintf("%s=%d %d", starter.Variable, in, out))
 	pid, err := spawn(guardProgram(), []string{os.Args[0], "(starting)"}, attr, in, out)

@@ -9,26 +9,25 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// sweep reaps the orphans that we have adopted, as every process 1 must. Once the leader has
-// ended, it returns how many processes of its group run on, or -1 if some do and they can't
-// be counted.
+// sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns the
+// number of processes of the group that still run, or -1 if it can't count them.
 //
-// It leaves other children of our process to the code that started them (os/exec): they are
-// in our own group, and orphans of the command are not.
+// sweep doesn't reap children in our own group: the code that started them (os/exec) reaps them. Orphans of
+// the command are in other groups.
 func sweep(l *leader) int {
 	if _, dead := look(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT); !dead && !l.ended {
 		return -1
 	}
 	n, ok := sweepOnce(l.pid)
 	if ok && n == 0 {
-		// A process could have started another and ended after the list was read.
+		// After the list was read, a process could have started another and ended.
 		n, ok = sweepOnce(l.pid)
 	}
 	if ok || !l.ended {
 		return n
 	}
 
-	// Without /proc we must reap the leader first: its zombie looks like a member.
+	// Without /proc we must reap the leader first: kill(2) takes a zombie for a running member.
 	l.reap()
 	for pid, err := 1, error(nil); pid > 0 || err == unix.EINTR; {
 		pid, err = unix.Wait4(-l.pid, nil, unix.WNOHANG, nil)
@@ -39,12 +38,12 @@ func sweep(l *leader) int {
 	return -1
 }
 
-// listed is for tests, which start and end processes here.
+// listed lets tests start and end processes after the list was read.
 var listed = func() {}
 
 func sweepOnce(pgid int) (members int, ok bool) {
 	us := os.Getpid()
-	// Don't trust the /proc of another pid namespace: its numbers are other processes.
+	// /proc can be mounted from another pid namespace, where pids name other processes.
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(us) {
 		return 0, false
 	}
@@ -67,7 +66,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 				reapOrphan(pid)
 			}
 		} else if group == pgid {
-			// Don't count another parent's zombie: only that parent can reap it.
+			// A zombie of another parent doesn't count: only that parent can reap it.
 			if p, ok := procstat.Read(e.Name()); ok && !p.Ended {
 				members++
 			}
@@ -76,7 +75,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	return members, true
 }
 
-// reapOrphan reaps a zombie of ours, unless this package reaps it elsewhere.
+// reapOrphan reaps a zombie, unless await will.
 func reapOrphan(pid int) {
 	owned.Lock()
 	defer owned.Unlock()

@@ -12,11 +12,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// guardProgram is our own executable, even if its file was replaced or deleted:
+// guardProgram returns the path of our own program. It works even if the file was replaced or deleted:
 // proc_pid_exe(5). It is a variable for tests.
 var guardProgram = func() string { return "/proc/self/exe" }
 
-// adoptOrphans makes us the parent of the command's orphans, so that we notice their ends:
+// adoptOrphans makes us the parent of the command's orphans, so that we get SIGCHLD when they end:
 // PR_SET_CHILD_SUBREAPER(2const).
 func adoptOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) }
 
@@ -24,8 +24,8 @@ func leaveOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
 func dieWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
-// emptySignalMask empties the mask of this thread, which a forked process
-// inherits, and returns what restores it.
+// emptySignalMask empties the signal mask of this thread, which a new process inherits, until restore is
+// called.
 func emptySignalMask() (restore func()) { return setMask(unix.SIG_SETMASK, unix.Sigset_t{}) }
 
 func withoutTTOU() (restore func()) {
@@ -56,8 +56,8 @@ func notifyStop() chan os.Signal {
 	return notify(unix.SIGTSTP)
 }
 
-// ignored must be called before the first Notify: os/signal knows only of SIGHUP and
-// SIGINT whether they were ignored from the start.
+// ignored reports whether a signal was ignored when we were started. It must be called before the first
+// Notify: os/signal knows this only of SIGHUP and SIGINT, and SigIgn shows it of others until then.
 func ignored(sig unix.Signal) bool {
 	if signal.Ignored(sig) {
 		return true
@@ -69,10 +69,10 @@ func ignored(sig unix.Signal) bool {
 	return set>>(sig-1)&1 != 0
 }
 
-// defaultStop lets SIGTSTP stop us. signal.Reset does not: for signals that the runtime
-// doesn't handle by itself, it leaves its handler in place (runtime.sigdisable). All zero
-// means SIG_DFL, no flags and an empty mask on every architecture. restore writes the old
-// value back unchanged, and the runtime doesn't notice.
+// defaultStop lets SIGTSTP stop us until restore is called. signal.Reset can't do that, because it leaves
+// the runtime's handler in place (runtime.sigdisable). So defaultStop calls rt_sigaction(2) itself, and
+// restore writes the old value back, which the runtime doesn't notice. On every architecture all zero means
+// SIG_DFL, no flags and an empty mask.
 func defaultStop() (restore func()) {
 	if ignored(unix.SIGTSTP) {
 		return func() {}
@@ -90,7 +90,7 @@ func defaultStop() (restore func()) {
 	return func() { set(&old, nil) }
 }
 
-// sizeofSet is the size of the kernel's sigset_t: 64 signals, 128 on MIPS.
+// sizeofSet returns the size of the kernel's sigset_t in bytes, for 64 signals, or 128 on MIPS.
 func sizeofSet() uintptr {
 	if strings.HasPrefix(runtime.GOARCH, "mips") {
 		return 16

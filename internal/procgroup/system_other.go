@@ -21,32 +21,30 @@ var guardProgram = func() string {
 // awake returns nil: these systems don't list the processes of a group.
 func awake(int, bool, func(int) bool) []int { return nil }
 
-// adoptOrphans does nothing: process 1 adopts orphans, and kill(2) reports whether the
-// group is empty.
+// adoptOrphans does nothing. Process 1 adopts orphans, and kill(2) reports whether the group is empty.
 func adoptOrphans() {}
 func leaveOrphans() {}
 
-// dieWithThread does nothing where only the guard kills the command; FreeBSD replaces it.
+// dieWithThread does nothing: the guard kills the command. FreeBSD replaces it.
 var dieWithThread = func(*syscall.SysProcAttr) {}
 
 func emptySignalMask() (restore func()) { return func() {} }
 
-// withoutTTOU has no undo: Go has no way back to the default. The command is forked before
-// the first call.
+// withoutTTOU ignores SIGTTOU for good, because Go has no way back to the default. The command doesn't
+// inherit that: it is forked before the first call.
 func withoutTTOU() (restore func()) {
 	signal.Ignore(unix.SIGTTOU)
 	return func() {}
 }
 
-// notifyStop doesn't catch SIGTSTP, because Go has no way back to the default, which we
-// need to stop ourselves. So a SIGTSTP to us alone stops only us, and later the guard stops
-// the command.
+// notifyStop delivers nothing. If we caught SIGTSTP, we could not stop ourselves, because Go has no way
+// back to the default. So a SIGTSTP to us stops only us, and the guard stops the command later.
 func notifyStop() chan os.Signal { return make(chan os.Signal) }
 
 func defaultStop() (restore func()) { return func() {} }
 
-// leader follows the first process of a group and reaps it at once: these systems give no
-// new process the number of a group that has members.
+// leader is the first process of a group. poll reaps it at its end: while the group has members, these
+// systems give its number to no new process.
 type leader struct {
 	pid    int
 	ended  bool

@@ -7,14 +7,14 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal is our controlling terminal; fd is -1 if there is none.
+// terminal is our controlling terminal. fd is -1 if there is none.
 type terminal struct {
 	fd     int
-	modes  *term.State // from before the group had it: echo, line by line, …
-	paused *term.State // the group's own, while it is paused
+	modes  *term.State // before the group had the terminal
+	paused *term.State // of the group, while it is paused
 }
 
-// openTerminal opens /dev/tty, because the standard streams can be redirected.
+// openTerminal opens /dev/tty. The standard streams might be redirected.
 func openTerminal() terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -27,8 +27,8 @@ const none = -1
 
 func (t terminal) close() { _ = unix.Close(t.fd) }
 
-// foreground returns the group that has the terminal, or none if there is no terminal. A group of
-// another pid namespace is 0, as it is to getpgrp.
+// foreground returns the group that has the terminal, or none. A group in another pid namespace is 0, as
+// getpgrp(2) also returns.
 func (t terminal) foreground() int {
 	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {
@@ -46,7 +46,7 @@ func Foreground() bool {
 
 func (t terminal) ours() bool { return t.foreground() == unix.Getpgrp() }
 
-// lend gives the terminal to the group if it is ours.
+// lend gives the terminal to the group if we have it.
 func (t *terminal) lend(pgid int) {
 	if !t.ours() {
 		return
@@ -59,7 +59,7 @@ func (t *terminal) lend(pgid int) {
 	t.set(pgid)
 }
 
-// pause restores the terminal's modes until lend, so that Ctrl-C works.
+// pause restores our modes until lend, so that Ctrl-C works.
 func (t *terminal) pause() {
 	if t.ours() {
 		t.paused, _ = term.GetState(t.fd)
@@ -81,8 +81,8 @@ func (t terminal) setModes(modes *term.State) {
 	}
 }
 
-// takeBack takes the terminal from the group, or from a group that no longer exists. A
-// shell that has taken it keeps it.
+// takeBack takes the terminal from the group, or from a group that no longer exists. It doesn't take it from
+// a shell.
 func (t terminal) takeBack(pgid int) {
 	now := t.foreground()
 	if now == pgid || now > 1 && unix.Kill(-now, 0) == unix.ESRCH {
@@ -91,7 +91,7 @@ func (t terminal) takeBack(pgid int) {
 }
 
 func (t terminal) set(pgid int) {
-	// From the background this needs SIGTTOU blocked or ignored: tcsetpgrp(3).
+	// A background process gets SIGTTOU, and must block or ignore it: tcsetpgrp(3).
 	defer withoutTTOU()()
 	_ = unix.IoctlSetPointerInt(t.fd, unix.TIOCSPGRP, pgid)
 }

@@ -11,36 +11,34 @@ import (
 type Expiry uint8
 
 const (
-	Stop    Expiry = iota // the guard stops it, and continues it after the next Allow
-	Kill                  // the guard kills it, but only stops it because of ErrParted
-	Nothing               // it runs on; the guard still kills it when our process is gone
+	Stop    Expiry = iota // the guard stops the group until the next Allow
+	Kill                  // the guard kills the group; but because of ErrParted it only stops it
+	Nothing               // the group runs on; the guard still kills it when our process has ended
 )
 
-// Allowance is the time until which a group may run, and a reading of the clocks from
-// when the lock was last seen. A machine that its hypervisor pauses loses that time on
-// both clocks, and notices only a later step of the wall clock. After such a step Until
-// means nothing until the lock is looked at again.
+// Allowance is the time until which a group may run, and a reading of both clocks. Neither clock counts a
+// pause of the machine by its hypervisor. Only a later step of the wall clock shows the pause. After a
+// step, Until means nothing until the lock is looked at again.
 type Allowance struct {
 	// Until is an absolute reading of clock.System{}.Elapsed.
 	Until time.Duration
-	// Seen is the time at which the last answered look at the lock was sent.
+	// Seen is when the last request that showed the lock was sent.
 	Seen clock.Reading
 }
 
 var (
 	// ErrExpired is returned when the group may not run because its allowance is over.
 	ErrExpired = errors.New("the time until which the command may run is over")
-	// ErrParted is returned when the group may not run until the lock is looked at: the
-	// wall clock and the clock since boot have parted, so the machine might have been
-	// paused without either clock noticing.
+	// ErrParted is returned when the group may not run until the lock is looked at: the wall clock was
+	// stepped, so the machine might have been paused.
 	ErrParted = errors.New("the wall clock was stepped, or the machine was paused")
 )
 
 // Allow returns an allowance for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return Allowance{until, ReadClocks()} }
 
-// Check returns nil if the allowance holds, else ErrExpired or ErrParted. procgroup and
-// the guard both use it, so that neither continues what the other stops.
+// Check returns nil if the allowance holds, else ErrExpired or ErrParted. Both procgroup and the guard call
+// it, so that neither continues a group that the other stops.
 func (a Allowance) Check(e Expiry, now clock.Reading) error {
 	switch {
 	case e == Nothing:

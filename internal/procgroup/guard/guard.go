@@ -1,13 +1,11 @@
 //go:build unix
 
-// Package guard is the process that stops or kills a command's process group when the last
-// deadline that it was given is over, and kills it when the process that gives them has ended.
-// Package procgroup starts it.
+// Package guard is the process that stops or kills a command's process group at the end of its allowance,
+// and kills it when our process has ended. Package procgroup starts the guard and sends it orders.
 //
-// The guard works in init, and its imports are few: Go initialises a package as soon as its
-// imports are, in the order of the paths. So the guard runs before the packages of the object
-// stores and most others are initialised, which takes longer than all else until its first
-// answer.
+// The guard runs in init, and imports few packages. Go initialises a package as soon as its imports are
+// initialised, in the order of the paths. So the guard runs before the packages of the object stores are
+// initialised, which would take longer than everything else until its first answer.
 package guard
 
 import (
@@ -22,50 +20,50 @@ import (
 )
 
 const (
-	// ClockInterval is the longest time between two looks at the clocks: a timer doesn't
-	// count the time of a suspend, and no event announces a step.
+	// ClockInterval is the longest time between two readings of the clocks. Timers don't count suspend,
+	// and no event announces a step.
 	ClockInterval = 500 * time.Millisecond
-	// StopInterval is the time after which the guard stops a group again that has no
-	// allowance: another process can have continued it.
+	// StopInterval is the time after which the guard stops a group without an allowance again, because
+	// another process can continue it.
 	StopInterval = 200 * time.Millisecond
 )
 
-// Name is the guard's name, and its first argument. It doesn't contain ours, so that pkill, killall
-// and pidof don't find the guard when they look for repolock.
+// Name is the guard's name, and its first argument. It doesn't contain "repolock", so that pkill, killall
+// and pidof with our name don't find the guard.
 const Name = "lock-guard"
 
 // argument makes our own program the guard.
 const argument = "__lock-guard"
 
-// Argument is argument. It is a variable for tests that set up a guard in TestMain, which
-// then calls Main, because a guard with this argument never gets there.
+// Argument is the argument with which procgroup starts the guard. A test that changes the guard sets
+// another one, and calls Main in its TestMain. With the original argument, TestMain never runs.
 var Argument = argument
 
 func init() {
 	if len(os.Args) == 2 && os.Args[1] == argument {
-		// This goroutine keeps the first thread until init returns: each of its wakes would
-		// cost a change of threads.
+		// In init, this goroutine is bound to the first thread, so that each wake-up would change the thread.
 		go Main()
 		select {}
 	}
 }
 
-// Keeps names the variable with the number of files that the guard keeps open, from file
-// descriptor 5. It isn't set if there are none.
+// Keeps is the environment variable with the number of files that the guard keeps open, from file
+// descriptor 5 on. It isn't set if the number is 0.
 const Keeps = "REPOLOCK_GUARD_KEEPS"
 
-// Aftermath names the variable with the command line that the guard executes when it has killed the
-// command, if there is one: a program, its name and its arguments, each with a line feed after it.
+// Aftermath is the environment variable with the command line that the guard executes after it has killed
+// the group: a program, its name and its arguments, each followed by a line feed. If it isn't set, the
+// guard executes nothing.
 const Aftermath = "REPOLOCK_GUARD_AFTERMATH"
 
-// Main is the guard's whole life. Orders come from the standard input, answers go to file
-// descriptor 3, and descriptor 4 is the pipe of the backstop. It never returns.
+// Main runs the guard. It reads orders from the standard input and writes answers to file descriptor 3.
+// Descriptor 4 is the pipe to the backstop. Main never returns.
 func Main() {
-	// The guard has a session of its own, so no terminal reaches it. Ignore the signals that
-	// pidof finds it for, by our executable: only our end ends the guard.
+	// Only our end may end the guard. The guard has a session of its own, so a terminal sends it no
+	// signal. But pidof finds it by our executable, so it ignores signals.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
-	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if it isn't set
+	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
 	aftermath, parent := lines(os.Getenv(Aftermath)), os.Getppid()
 	CloseInherited(5 + kept)
 	ReserveThreads()
@@ -76,7 +74,7 @@ func Main() {
 	}
 	w.watch(os.Stdin)
 	if w.order.Pgid > 1 {
-		// It must not kill the group once more, whose number can become another group's.
+		// The backstop must not kill the group again, because another group can have its number then.
 		_, _ = syscall.Write(4, []byte("\n"))
 		if aftermath != nil {
 			for fd := 3; fd < 5+kept; fd++ {
@@ -89,7 +87,7 @@ func Main() {
 	os.Exit(0)
 }
 
-// lines splits a text, whose lines end with a line feed. Package strings is initialised too late for the guard.
+// lines splits a text at its line feeds. Package strings is initialised too late for the guard.
 func lines(text string) (all []string) {
 	from := 0
 	for i := range len(text) {
@@ -100,8 +98,8 @@ func lines(text string) (all []string) {
 	return all
 }
 
-// awaitEnd returns when no process has the number of one that has ended: until its parent has waited for it, it
-// seems to run. A parent that never does isn't waited for.
+// awaitEnd returns when a process that has ended doesn't exist any more: while its parent hasn't reaped it,
+// it seems to run. awaitEnd gives up after 10 s, because some parents never reap.
 func awaitEnd(pid int) {
 	const most = 10 * time.Second
 	for pause, waited := time.Millisecond, time.Duration(0); waited < most; pause = min(2*pause, StopInterval) {
@@ -113,9 +111,9 @@ func awaitEnd(pid int) {
 	}
 }
 
-// CloseInherited closes the files, from a number on, that our starter left open for the command,
-// so that no reader waits for the guard to close them. The Go runtime's own files are
-// close-on-exec and stay open.
+// CloseInherited closes the inherited files with this number or a higher one. They are for the command, and
+// the reader of a pipe would wait until the guard closes them too. Go's own files are close-on-exec, and
+// stay open.
 func CloseInherited(from int) {
 	files, _ := os.ReadDir("/dev/fd")
 	for _, f := range files {
@@ -125,8 +123,8 @@ func CloseInherited(from int) {
 	}
 }
 
-// watch follows orders until their pipe ends. All signals are sent by this one goroutine,
-// so after an answer no earlier stop is still to come.
+// watch follows orders until their pipe is closed. This goroutine alone sends signals, so it sends no
+// signal of an earlier order after an answer.
 func (w *watcher) watch(orders io.Reader) {
 	inbox := make(chan Order)
 	go func() {
@@ -149,8 +147,7 @@ func (w *watcher) watch(orders io.Reader) {
 		select {
 		case next, open := <-inbox:
 			if !open {
-				// The process that gave the orders is dead: at a proper end it kills the
-				// guard instead.
+				// Our process has died: if it ends properly, it kills the guard first.
 				w.signal(syscall.SIGKILL)
 				w.await()
 				return
@@ -163,14 +160,15 @@ func (w *watcher) watch(orders io.Reader) {
 	}
 }
 
-// watcher is a guard at work.
+// watcher is the state of the guard.
 type watcher struct {
-	order           Order // the last one
-	stopped, parted bool  // the group, by us, and because of ErrParted
-	answers         io.Writer
-	read            func() clock.Reading
-	kill            func(pid int, sig syscall.Signal) error
-	ended           func(pgid int) bool // nil if no file is kept
+	order   Order // the last order
+	stopped bool  // the guard has stopped the group
+	parted  bool  // it stops the group because of ErrParted
+	answers io.Writer
+	read    func() clock.Reading
+	kill    func(pid int, sig syscall.Signal) error
+	ended   func(pgid int) bool // nil if no file is kept
 }
 
 func (w *watcher) signal(sig syscall.Signal) {
@@ -179,9 +177,9 @@ func (w *watcher) signal(sig syscall.Signal) {
 	}
 }
 
-// await returns when no process of the group runs. Our exit closes the files that we keep, and a
-// lock that lasts as long as one of them is free then. await sends no signal: after the group's
-// end its number can become another group's.
+// await returns when no process of the group runs. Only then the guard may exit and so close its files: a
+// lock that dies with one of them is free after that. await sends no signal, because another group can have
+// the number after the group's end.
 func (w *watcher) await() {
 	if w.ended == nil || w.order.Pgid <= 1 {
 		return
@@ -191,8 +189,8 @@ func (w *watcher) await() {
 	}
 }
 
-// enforce lets the group run, or stops or kills it, as the order says. It answers a new
-// order. It returns the time until the next look.
+// enforce lets the group run, stops it or kills it. It answers an order that is new (ordered). It returns
+// the time until the next call.
 func (w *watcher) enforce(ordered bool) (wait time.Duration) {
 	now := w.read()
 	expiry := w.order.Expiry

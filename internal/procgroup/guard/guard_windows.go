@@ -1,7 +1,7 @@
 package guard
 
-// Argument is for the guards of tests. There is no guard.
+// Argument is used only by tests, because Windows has no guard.
 var Argument = "__lock-guard"
 
-// Main returns at once: there is no guard.
+// Main does nothing, because Windows has no guard.
 func Main() {}

@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Order contains all that the guard needs to know.
+// Order is an order to the guard. It replaces the earlier orders.
 type Order struct {
 	Expiry Expiry
 	Pgid   int
@@ -18,15 +18,15 @@ type Order struct {
 	Seq uint64
 }
 
-// Answer says that the guard follows the order with this number from now on. Stopped is
-// set if the guard had stopped the group and no longer does, Parted if it stops the group
-// because of ErrParted. When that begins, the guard answers the last order once more.
+// Answer is sent when the guard follows the order Seq. Stopped is set if the guard had stopped the group
+// and now lets it run. Parted is set while the guard stops the group because of ErrParted: when that
+// begins, the guard answers the last order again.
 type Answer struct {
 	Seq             uint64
 	Stopped, Parted bool
 }
 
-// magic distinguishes an order from typed text.
+// magic distinguishes an order from text, if a person starts the guard by hand.
 const magic = 0x72656c6f
 
 // Write sends an order. It is smaller than PIPE_BUF, so it is never written in part: pipe(7).
@@ -43,7 +43,7 @@ func readOrder(r io.Reader) (Order, error) {
 		Expiry: Expiry(n[1]), Pgid: int(n[2]), Seq: n[6],
 		Allowance: Allowance{time.Duration(n[3]), clock.Reading{Wall: time.Duration(n[4]), Elapsed: time.Duration(n[5])}},
 	}
-	// kill(2) takes 0 for our own group and 1 for every process.
+	// kill(2): 0 is our own group, and -1 every process.
 	if n[0] != magic || o.Pgid <= 1 {
 		return Order{}, errors.New("not an order")
 	}
@@ -68,8 +68,7 @@ func ReadAnswer(r io.Reader) (Answer, error) {
 	return Answer{n[0], n[1]&1 != 0, n[1]&2 != 0}, err
 }
 
-// write writes numbers of eight bytes each. Package encoding/binary is initialised too late
-// for the guard.
+// write writes each number as eight bytes. Package encoding/binary is initialised too late for the guard.
 func write(w io.Writer, numbers ...uint64) error {
 	var b []byte
 	for _, n := range numbers {

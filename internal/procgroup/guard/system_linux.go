@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// ended reports whether no process of a group runs. Zombies don't run, and a parent can leave
-// them for long.
+// ended reports whether no process of a group runs. A zombie doesn't run. Its parent can take long to reap
+// it, so kill(2) alone can't decide.
 func ended(pgid int) bool {
 	if syscall.Kill(-pgid, 0) == syscall.ESRCH {
 		return true
 	}
-	// Don't trust the /proc of another pid namespace: its numbers are other processes.
+	// /proc can be mounted from another pid namespace, where pids name other processes.
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
@@ -37,11 +37,12 @@ func ended(pgid int) bool {
 	return true
 }
 
-// zombie reports whether a process has ended: proc_pid_stat(5). Package procstat, which knows more, is
-// initialised too late for the guard. A process whose first thread alone has ended runs.
+// zombie reports whether a process has ended: proc_pid_stat(5). A process runs if only its first thread has
+// ended. Package procstat is initialised too late for the guard.
 func zombie(stat []byte) bool {
 	const state, threads = 0, 17 // fields 3 and 20
-	// The second field is the command's name in parentheses, which can contain anything.
+	// The name of the program, in parentheses before these fields, can itself contain spaces and
+	// parentheses.
 	begin := len(stat)
 	for begin > 0 && stat[begin-1] != ')' {
 		begin--
@@ -58,8 +59,8 @@ func zombie(stat []byte) bool {
 	return (f[state] == "Z" || f[state] == "X") && (f[threads] == "0" || f[threads] == "1")
 }
 
-// nameProcess names the first thread, whose name shows as the process's:
-// proc_pid_comm(5). We can be on another thread.
+// nameProcess names the first thread, whose name ps(1) shows: proc_pid_comm(5). We can be on another
+// thread.
 func nameProcess(name string) {
 	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
 		return
@@ -68,8 +69,7 @@ func nameProcess(name string) {
 	_, _, _ = syscall.Syscall(syscall.SYS_PRCTL, syscall.PR_SET_NAME, uintptr(unsafe.Pointer(&b[0])), 0)
 }
 
-// inherited reports whether a file would be inherited once more, as those that we have
-// opened would not.
+// inherited reports whether a file lacks close-on-exec. Files that we have opened have it.
 func inherited(fd int) bool {
 	flags, _, err := syscall.Syscall(syscall.SYS_FCNTL, uintptr(fd), syscall.F_GETFD, 0)
 	return err == 0 && flags&syscall.FD_CLOEXEC == 0

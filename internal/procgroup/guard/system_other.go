@@ -4,13 +4,12 @@ package guard
 
 import "golang.org/x/sys/unix"
 
-// ended reports whether a group has no process.
+// ended reports whether a group is empty.
 func ended(pgid int) bool { return unix.Kill(-pgid, 0) == unix.ESRCH }
 
 func nameProcess(string) {}
 
-// inherited reports whether a file would be inherited once more, as those that we have
-// opened would not.
+// inherited reports whether a file lacks close-on-exec. Files that we have opened have it.
 func inherited(fd int) bool {
 	flags, err := unix.FcntlInt(uintptr(fd), unix.F_GETFD, 0)
 	return err == nil && flags&unix.FD_CLOEXEC == 0

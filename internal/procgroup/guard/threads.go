@@ -8,14 +8,13 @@ import (
 const (
 	// threads is the number of threads that repolock and the guard start with.
 	threads = 16
-	// processors bounds how many of them run Go code at once, on a machine of any size:
-	// each garbage collection wakes as many threads.
+	// processors bounds how many of them run Go code at the same time, because each garbage collection
+	// wakes that number of threads.
 	processors = 4
 )
 
-// ReserveThreads makes Go's runtime start the threads that it might need, which it keeps.
-// The runtime ends the process if it can't start a thread, and a system that can't fork a
-// process can't start a thread either.
+// ReserveThreads makes Go's runtime start the threads that it might need later. If the system has too many
+// processes, it can't start a thread either, and Go's runtime then ends the process.
 func ReserveThreads() {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), processors))
 	var there, gone sync.WaitGroup

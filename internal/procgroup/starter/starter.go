@@ -1,24 +1,24 @@
 //go:build unix
 
-// Package starter is the process that becomes a command once its gate is opened.
+// Package starter is the process that becomes a command when its gate is opened.
 //
-// Go can't do anything between fork(2) and execve(2). If we were stopped right after them,
-// a command would run that no guard knows of. So we fork our own program as the starter
-// first, and open the gate when the guard knows its group.
+// Go runs no code of ours between fork(2) and execve(2). If we were stopped right after them, a command
+// would run without a guard. So we start our own program as the starter, and open the gate when the guard
+// knows the group.
 //
-// The starter works in init, and imports only syscall. Go initialises a package as soon as
-// its imports are, in the order of the paths. So the starter is done before the packages of
-// the object stores are initialised, which takes longer than all else that it does.
+// The starter runs in init, and imports only syscall. Go initialises a package as soon as its imports are
+// initialised, in the order of the paths. So the starter runs before the packages of the object stores are
+// initialised, which would take longer than everything else that it does.
 package starter
 
 import "syscall"
 
-// Variable is the environment variable that makes our own program the starter: "GATE
-// RESULT", two file descriptors. The command doesn't inherit it.
+// Variable is the environment variable that makes our own program the starter. Its value is "GATE RESULT",
+// two file descriptors. The command doesn't inherit it.
 const Variable = "__REPOLOCK_STARTER"
 
-// Ready is the starter's first word, when it has the command and executes it. The error number follows
-// if that fails.
+// Ready is the byte that the starter sends before it executes the command. If that fails, the error number
+// follows.
 const Ready = 'r'
 
 func init() {
@@ -27,7 +27,7 @@ func init() {
 	}
 }
 
-// run executes the command once the gate is opened, and exits if the gate is closed.
+// run executes the command when the gate is opened. It exits if the gate is closed instead.
 func run(files string) {
 	gate, files := number(files)
 	result, _ := number(files)
@@ -43,7 +43,7 @@ func run(files string) {
 	syscall.Exit(126)
 }
 
-// number parses the number at the beginning of a text.
+// number parses the number at the beginning of a text. rest begins after the next character.
 func number(s string) (n int, rest string) {
 	for i := range len(s) {
 		if s[i] < '0' || s[i] > '9' {
@@ -68,9 +68,9 @@ func readAll(file int) (all []byte) {
 	}
 }
 
-// Decode parses the message that opens the gate: the number of strings and how many of them
-// are arguments, then program, arguments and environment, each with its length before it. ok
-// is false if the message is incomplete.
+// Decode parses the message that opens the gate: the number of all strings, the number of arguments, and
+// then the program, the arguments and the environment, each after its length. It reports false if the
+// message is incomplete.
 func Decode(message string) (path string, args, env []string, ok bool) {
 	total, message := number(message)
 	nargs, message := number(message)
