@@ -4,12 +4,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
+// TestSelf: all fields are known, and don't change.
 func TestSelf(t *testing.T) {
 	p := Self()
 	if p.Hostname == "" || p.PID <= 1 || len(p.BootID) != 36 || !strings.HasPrefix(p.PIDNamespace, "pid:[") ||
@@ -36,6 +38,7 @@ func TestGone(t *testing.T) {
 	}
 	other.PIDStart = running.Start
 	change := func(f func(*Process)) Process { p := other; f(&p); return p }
+	const never = 1 << 30 // no process has this pid
 	for name, c := range map[string]struct {
 		p    Process
 		gone bool
@@ -46,32 +49,24 @@ func TestGone(t *testing.T) {
 		"unknown start":     {change(func(p *Process) { p.PIDStart = 0 }), false},
 		"process 1":         {change(func(p *Process) { p.PID, p.PIDStart = 1, 0 }), false},
 		"no pid":            {change(func(p *Process) { p.PID = 0 }), false},
-		"never a pid":       {change(func(p *Process) { p.PID = 1 << 30 }), true},
-		"another machine":   {change(func(p *Process) { p.PID, p.HostID = 1<<30, "a clone of it" }), false},
-		"another boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "x" }), false},
-		"unknown boot":      {change(func(p *Process) { p.PID, p.BootID = 1<<30, "" }), false},
-		"another namespace": {change(func(p *Process) { p.PID, p.PIDNamespace = 1<<30, "pid:[1]" }), false},
+		"never a pid":       {change(func(p *Process) { p.PID = never }), true},
+		"another machine":   {change(func(p *Process) { p.PID, p.HostID = never, "a clone of it" }), false},
+		"another boot":      {change(func(p *Process) { p.PID, p.BootID = never, "x" }), false},
+		"unknown boot":      {change(func(p *Process) { p.PID, p.BootID = never, "" }), false},
+		"another namespace": {change(func(p *Process) { p.PID, p.PIDNamespace = never, "pid:[1]" }), false},
 
-		"another time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = 1<<30, "time:[1]" }), false},
-		"unknown time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = 1<<30, "" }), false},
+		"another time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = never, "time:[1]" }), false},
+		"unknown time namespace":                {change(func(p *Process) { p.PID, p.TimeNamespace = never, "" }), false},
 		"another start and time namespace":      {change(func(p *Process) { p.PIDStart, p.TimeNamespace = p.PIDStart-1, "time:[1]" }), false},
 		"another start, unknown time namespace": {change(func(p *Process) { p.PIDStart, p.TimeNamespace = p.PIDStart-1, "" }), false},
 	} {
-		if got := self.Gone(c.p); got != c.gone {
-			t.Errorf("%s: gone %v, want %v", name, got, c.gone)
-		}
+		assert.Equal(t, self.Gone(c.p), c.gone, name)
 	}
 	assert.OK(t, sleeper.Process.Kill())
-	for end := time.Now().Add(10 * time.Minute); !self.Gone(other); time.Sleep(time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("a process that was killed and not reaped isn't gone")
-		}
-	}
+	ends(t, sleeper.Process.Pid)
+	assert.That(t, self.Gone(other), "a zombie isn't gone")
 	_ = sleeper.Wait()
-	assert.That(t, self.Gone(other), "a process that was killed and reaped isn't gone")
-	if elsewhere := change(func(p *Process) { p.TimeNamespace = "time:[1]" }); self.Gone(elsewhere) {
-		t.Error("a process of another time namespace is gone, because there is none of its pid")
-	}
+	assert.That(t, self.Gone(other), "a process that was reaped isn't gone")
 	for what, forget := range map[string]func(*Process){
 		"boots": func(p *Process) { p.BootID = "" }, "machines": func(p *Process) { p.HostID = "" },
 	} {
@@ -79,6 +74,12 @@ func TestGone(t *testing.T) {
 		forget(&unknown)
 		assert.That(t, !unknown.Gone(change(forget)), "two unknown %s are taken for the same", what)
 	}
+}
+
+// ends waits until a child is a zombie.
+func ends(t *testing.T, pid int) {
+	t.Helper()
+	assert.OK(t, unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil))
 }
 
 // TestUnknownStartIsNoEnd: a process whose start the system doesn't show hasn't ended.
@@ -99,20 +100,12 @@ func TestOf(t *testing.T) {
 	if p, ok := Of(1); !ok || p.PIDStart == self.PIDStart {
 		t.Errorf("process 1: %+v %v", p, ok)
 	}
-	for _, pid := range []int{-1, 0, 1 << 30} {
-		if _, ok := Of(pid); ok {
-			t.Errorf("there is a process %d", pid)
-		}
+	zombie := exec.Command("true")
+	assert.OK(t, zombie.Start())
+	ends(t, zombie.Process.Pid)
+	for _, pid := range []int{-1, 0, 1 << 30, zombie.Process.Pid} {
+		_, ok := Of(pid)
+		assert.That(t, !ok, "there is a process %d", pid)
 	}
-	done := exec.Command("true")
-	assert.OK(t, done.Start())
-	for end := time.Now().Add(10 * time.Minute); ; time.Sleep(time.Millisecond) {
-		if _, ok := Of(done.Process.Pid); !ok {
-			break
-		}
-		if time.Now().After(end) {
-			t.Fatal("a zombie is a process")
-		}
-	}
-	_ = done.Wait()
+	_ = zombie.Wait()
 }

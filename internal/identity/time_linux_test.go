@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/internal/test/timens"
 )
 
-// TestSameBoot: only processes of the same boot that name the same time namespace share a
-// clock since boot.
+// TestSameBoot: only processes of the same boot and of the same, known time namespace share a clock since
+// boot.
 func TestSameBoot(t *testing.T) {
 	self := Process{BootID: "b", TimeNamespace: "time:[1]"}
 	for name, c := range map[string]struct {
@@ -29,17 +29,15 @@ func TestSameBoot(t *testing.T) {
 		"another boot":           {self, Process{BootID: "c", TimeNamespace: "time:[1]"}, false},
 		"no boot":                {Process{TimeNamespace: "time:[1]"}, Process{TimeNamespace: "time:[1]"}, false},
 		"another time namespace": {self, Process{BootID: "b", TimeNamespace: "time:[2]"}, false},
-		"the other's unknown":    {self, Process{BootID: "b"}, false},
-		"ours unknown":           {Process{BootID: "b"}, self, false},
+		"one unknown":            {self, Process{BootID: "b"}, false},
 		"both unknown":           {Process{BootID: "b"}, Process{BootID: "b"}, false},
 	} {
-		if got := c.p.SameBoot(c.q); got != c.same {
-			t.Errorf("%s: %v", name, got)
-		}
+		assert.Equal(t, c.p.SameBoot(c.q), c.same, name)
+		assert.Equal(t, c.q.SameBoot(c.p), c.same, "%s, the other way round", name)
 	}
 }
 
-// TestTimeNamespaceIn: "none" is only for a kernel that certainly has no time namespaces.
+// TestTimeNamespaceIn: the result is "none" only if the kernel certainly has no time namespaces.
 func TestTimeNamespaceIn(t *testing.T) {
 	for want, links := range map[string][]string{
 		"time:[7]": {"pid:[1]", "time:[7]", "time_for_children:[8]"},
@@ -51,51 +49,39 @@ func TestTimeNamespaceIn(t *testing.T) {
 			kind, _, _ := strings.Cut(to, ":")
 			assert.OK(t, os.Symlink(to, filepath.Join(dir, kind)))
 		}
-		if got := timeNamespaceIn(dir); got != want {
-			t.Errorf("with %q: %q, want %q", links, got, want)
-		}
+		assert.Equal(t, timeNamespaceIn(dir), want, "with %q", links)
 	}
-	dir := t.TempDir() // an unreadable one isn't "none"
-	for name, err := range map[string]error{
-		"pid":  os.Symlink("pid:[1]", filepath.Join(dir, "pid")),
-		"time": os.Mkdir(filepath.Join(dir, "time"), 0o700),
-	} {
-		if err != nil {
-			t.Fatal(name, err)
-		}
-	}
-	if got := timeNamespaceIn(dir); got != "" {
-		t.Errorf("one that can't be read is %q", got)
-	}
+	dir := t.TempDir()
+	assert.OK(t, os.Symlink("pid:[1]", filepath.Join(dir, "pid")))
+	assert.OK(t, os.Mkdir(filepath.Join(dir, "time"), 0o700))
+	assert.Equal(t, timeNamespaceIn(dir), "", "with a link that can't be read")
 }
 
-// elsewhereEnv marks a process in another time namespace.
+// elsewhereEnv is set for a process in another time namespace, to the pid of the test.
 const elsewhereEnv = "REPOLOCK_TEST_ELSEWHERE"
 
-// elsewhere is the view of a process in another time namespace.
+// elsewhere is the view of that process.
 type elsewhere struct {
-	Self      Process
-	Elapsed   time.Duration
-	Namespace string
-	// Of the process that has started it.
-	Parent     Process
-	SameBoot   bool
-	ParentGone bool // as if its pid were no process's
+	Self, Parent Process
+	Elapsed      time.Duration
 }
 
-// TestTimeNamespaces uses real ones: the processes have one boot id and one pid namespace, and
-// none of them takes the other for gone.
+// TestTimeNamespaces runs a process in another time namespace. Both have the same boot id and pid
+// namespace, and neither takes the other for gone.
 func TestTimeNamespaces(t *testing.T) {
-	if text := os.Getenv(elsewhereEnv); text != "" {
-		seeElsewhere(t, text)
+	if pid, err := strconv.Atoi(os.Getenv(elsewhereEnv)); err == nil {
+		see := elsewhere{Self: Self(), Elapsed: clock.System{}.Elapsed()}
+		see.Parent, _ = Of(pid)
+		assert.OK(t, json.NewEncoder(os.Stdout).Encode(see))
+		_, _ = bufio.NewReader(os.Stdin).ReadByte() // the test ends
 		return
 	}
-	if Self().TimeNamespace == "none" {
+	self := Self()
+	if self.TimeNamespace == "none" {
 		return // TestTimeNamespaceIn covers such a kernel
 	}
 	const offset = 100_000 * time.Second
-	self := Self()
-	see := inTimeNamespace(t, offset, self)
+	see := inTimeNamespace(t, offset)
 
 	if see.Self.BootID != self.BootID || see.Self.PIDNamespace != self.PIDNamespace {
 		t.Fatalf("another boot or pid namespace: %+v, %+v", see.Self, self)
@@ -103,54 +89,27 @@ func TestTimeNamespaces(t *testing.T) {
 	if ahead := see.Elapsed - (clock.System{}).Elapsed(); ahead < offset-time.Hour {
 		t.Fatalf("its time since boot is only %v ahead", ahead)
 	}
-	if see.Self.TimeNamespace != see.Namespace || see.Self.TimeNamespace == self.TimeNamespace {
-		t.Errorf("its time namespace is %q, which is %q; ours is %q", see.Self.TimeNamespace, see.Namespace, self.TimeNamespace)
+	namespace, err := os.Readlink("/proc/" + strconv.Itoa(see.Self.PID) + "/ns/time")
+	if err != nil || see.Self.TimeNamespace != namespace || namespace == self.TimeNamespace {
+		t.Errorf("its time namespace is %q, which is %q (%v); ours is %q", see.Self.TimeNamespace, namespace, err, self.TimeNamespace)
 	}
-	if see.Parent.PIDStart == self.PIDStart {
-		t.Errorf("both see the same start, %d: the clocks don't differ", self.PIDStart)
-	}
-	if see.SameBoot || see.ParentGone {
-		t.Errorf("it takes us for one of its own clock (%v), for gone (%v)", see.SameBoot, see.ParentGone)
-	}
-	if self.SameBoot(see.Self) || self.Gone(see.Self) {
-		t.Errorf("we take it for one of our clock (%v), for gone (%v)", self.SameBoot(see.Self), self.Gone(see.Self))
-	}
-	assert.That(t, !see.Self.Ended(), "it has ended, because its start is another as it sees it")
-	// By this process's clock too, it isn't a later process.
-	if p, ok := Of(see.Self.PID); !ok || p.PIDStart == see.Self.PIDStart || p.TimeNamespace != self.TimeNamespace || p.Ended() {
-		t.Errorf("of it: %+v %v", p, ok)
-	} else if p.PIDStart--; !p.Ended() {
-		t.Error("a later process passes for it")
-	}
+	assert.That(t, see.Parent.PIDStart != self.PIDStart, "both see the same start, %d: the clocks don't differ", self.PIDStart)
+	assert.That(t, !see.Self.SameBoot(self) && !self.SameBoot(see.Self), "the two share a clock")
+	assert.That(t, !self.Gone(see.Self) && !see.Self.Ended(), "it is gone, because it sees another start of itself")
+	// By our clock it isn't a later process either.
+	p, ok := Of(see.Self.PID)
+	assert.That(t, ok && p.PIDStart != see.Self.PIDStart && p.TimeNamespace == self.TimeNamespace && !p.Ended(), "of it: %+v %v", p, ok)
+	p.PIDStart--
+	assert.That(t, p.Ended(), "a later process is taken for it")
 }
 
-// seeElsewhere writes its view to stdout, and stays until stdin ends.
-func seeElsewhere(t *testing.T, text string) {
-	var parent Process
-	assert.OK(t, json.Unmarshal([]byte(text), &parent))
-	self := Self()
-	see := elsewhere{Self: self, Elapsed: clock.System{}.Elapsed(), SameBoot: self.SameBoot(parent)}
-	see.Namespace, _ = os.Readlink("/proc/" + strconv.Itoa(self.PID) + "/ns/time")
-	see.Parent, _ = Of(parent.PID)
-	parent.PID = 1 << 30
-	see.ParentGone = self.Gone(parent)
-	out, err := json.Marshal(see)
-	assert.OK(t, err)
-	_, _ = os.Stdout.Write(append(out, '\n'))
-	_, _ = bufio.NewReader(os.Stdin).ReadByte()
-}
-
-// inTimeNamespace starts this test in another time namespace, whose clocks are ahead by the
-// offset. The process runs until the test ends.
-func inTimeNamespace(t *testing.T, offset time.Duration, self Process) (see elsewhere) {
+// inTimeNamespace starts this test in another time namespace, whose clocks are ahead by the offset. The
+// process runs until the test ends.
+func inTimeNamespace(t *testing.T, offset time.Duration) (see elsewhere) {
 	t.Helper()
 	command := timens.Command(t, offset)
-	exe, err := os.Executable()
-	assert.OK(t, err)
-	text, err := json.Marshal(self)
-	assert.OK(t, err)
-	cmd := exec.Command(command[0], append(command[1:], exe, "-test.run=^TestTimeNamespaces$")...)
-	cmd.Env = append(os.Environ(), elsewhereEnv+"="+string(text))
+	cmd := exec.Command(command[0], append(command[1:], os.Args[0], "-test.run=^TestTimeNamespaces$")...)
+	cmd.Env = append(os.Environ(), elsewhereEnv+"="+strconv.Itoa(os.Getpid()))
 	cmd.Stderr = os.Stderr
 	stdin, err := cmd.StdinPipe()
 	assert.OK(t, err)
@@ -161,13 +120,6 @@ func inTimeNamespace(t *testing.T, offset time.Duration, self Process) (see else
 		_ = stdin.Close()
 		assert.Is(t, cmd.Wait(), nil, "in the other time namespace")
 	})
-	lines := bufio.NewReader(stdout)
-	line, err := lines.ReadBytes('\n')
-	if err == nil {
-		err = json.Unmarshal(line, &see)
-	}
-	if err != nil {
-		t.Fatalf("%v: %q", err, line)
-	}
+	assert.OK(t, json.NewDecoder(stdout).Decode(&see))
 	return see
 }
