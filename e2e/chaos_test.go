@@ -134,14 +134,14 @@ func freesItself(t *testing.T, at place, proxies ...*proxy.Proxy) {
 func phases(t *testing.T, data string, clients []string) {
 	t.Run("alone", func(t *testing.T) { // no other holder can get in while it is stopped
 		c := newChaos(t, data, "alone", clients[0])
-		c.Chances = torture.Chances{Long: -1, Stop: 1, Kill: -1, Term: -1}
+		c.Chances = torture.Chances{Exclusive: 0.15, Stop: 1}
 		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"resumed": n.Resumed}) }
 		c.run(0, nil)
 		c.holds()
 	})
 	t.Run("overtaken", func(t *testing.T) { // by another client that wants the lock while one is stopped
 		c := newChaos(t, data, "overtaken", clients[0], clients[1], clients[2])
-		c.Chances = torture.Chances{Exclusive: 1, Long: -1, Stop: 0.5, Kill: -1, Term: -1}
+		c.Chances = torture.Chances{Exclusive: 1, Stop: 0.5}
 		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"lost": n.Lost}) }
 		c.run(0, nil)
 		c.holds()
@@ -168,7 +168,7 @@ func TestChaosFinds(t *testing.T) {
 		c.contend(repo)
 	}
 	c.missing = func(n torture.Counts) []string { return zero(map[string]int{"violations": n.Violations}) }
-	c.Chances = torture.Chances{Exclusive: 0.5, Long: -1, Stop: 0.3, Kill: -1, Term: -1}
+	c.Chances = torture.Chances{Exclusive: 0.5, Stop: 0.3}
 	c.run(0, nil)
 	if v := c.report.Verdict; v.Result != judge.Violated {
 		t.Errorf("%s %s", v.Result, v.Why)
@@ -198,7 +198,7 @@ func newChaos(t *testing.T, data, lock string, clients ...string) *chaos {
 	assert.OK(t, err)
 	c := &chaos{t: t, data: data, lock: lock, dir: dir}
 	c.Options = torture.Options{
-		Prefix: "index/locks/" + lock + "/", TTL: ttl, Duration: noEnd,
+		Prefix: "index/locks/" + lock + "/", TTL: ttl, Duration: noEnd, Chances: torture.UsualChances,
 		Seed: rand.Uint64(), JudgeFor: 5 * time.Minute,
 	}
 	for _, at := range clients {

@@ -137,7 +137,7 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 	client := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}
 	show.writes(prefix, show.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
-		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Env: []string{"REPOLOCK_CONFIG="},
+		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Chances: torture.UsualChances,
 		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, JudgeFor: judgeFor, Seed: c.Seed,
 		Log: show.log, Progress: show.progress, Ending: show.ending,
 	})

@@ -145,7 +145,6 @@ func (s *Span) drawnUntil() time.Time {
 	return until
 }
 
-// mark makes the bars.
 func (t *Timeline) mark(spans []*Span) {
 	type kind struct {
 		group   *group
@@ -301,7 +300,6 @@ func (s *Span) name() string {
 	return name
 }
 
-// drawing is a timeline that is being drawn.
 type drawing struct {
 	*Timeline
 	strings.Builder
@@ -411,7 +409,6 @@ func (d *drawing) mark(m *mark, y float64) {
 	d.print(`</g>`)
 }
 
-// held draws the time in which the lock was held.
 func (d *drawing) held(m *mark, y float64) {
 	class := m.group.mode
 	from, to := d.x(m.Held), d.x(m.Until())

@@ -34,7 +34,7 @@ func (m Mode) conflicts(other Mode) bool { return m == Exclusive || other == Exc
 type Kind string
 
 const (
-	// Start is logged before the process that takes the lock is started.
+	// Start has a time before the start of the process that takes the lock.
 	Start Kind = "start"
 	// In is the child's first entry: it runs, and has done nothing yet.
 	In Kind = "in"
@@ -50,7 +50,7 @@ const (
 	Beat Kind = "beat"
 	// Out is logged when the child has done all its work.
 	Out Kind = "out"
-	// End is logged when neither the process nor its child can run any more.
+	// End has a time at which neither the process nor its child could run any more.
 	End Kind = "end"
 	// Fault is logged before the process that takes the lock is killed, stopped or terminated.
 	Fault Kind = "fault"

@@ -146,8 +146,8 @@ func changes(sections []Section) (found []Violation, late int) {
 	return found, late
 }
 
-// change returns the violation that a change is, or false if no lock can prevent the change. w is the
-// request that made it, and empty if no process logged one.
+// change returns the violation that a change shows, or false if no lock can prevent the change. w is the
+// request that made the change, and empty if no process logged one.
 func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	since := known(s, c.Key)
 	before := w.Answered && w.Return < since

@@ -9,7 +9,7 @@ type Stat struct {
 	Forked bool
 	// Start is when the process was started, in clock ticks since boot.
 	Start uint64
-	// Ended is set for a process that its parent hasn't reaped. In a container whose process 1 is
-	// no init, orphans stay so.
+	// Ended is set for a zombie, which its parent hasn't reaped yet. In a container whose process 1 is
+	// no init, orphans stay zombies.
 	Ended bool
 }

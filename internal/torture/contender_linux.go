@@ -35,7 +35,6 @@ type contender struct {
 	refused bool          // the wrapper ended by itself, and started no child
 }
 
-// launch starts a contender.
 func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...string) (*contender, error) {
 	t.mu.Lock()
 	t.started++
@@ -122,7 +121,6 @@ func (c *contender) entered(e judge.Event) error {
 	return nil
 }
 
-// inflict inflicts a fault on a holder.
 func (t *trial) inflict(c *contender, f Fault) error {
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/comm")
 	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
@@ -157,7 +155,6 @@ func (c *contender) child(sig syscall.Signal) error {
 	return syscall.Kill(c.pid, sig)
 }
 
-// resume continues the processes that a fault has stopped.
 func (t *trial) resume(c *contender, f Fault) {
 	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: continued})
 	_ = t.signal(c, f, syscall.SIGCONT) // fails if they have been killed meanwhile

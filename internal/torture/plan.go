@@ -9,32 +9,22 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Chances are the probabilities of a turn. Zero stands for the default, and a negative number for
-// never.
+// Chances are the probabilities of a turn.
 type Chances struct {
 	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for one more
 	// often, because shared locks block it.
-	Exclusive float64 // default: 0.15
+	Exclusive float64
 	// Long is the chance of a lock that is held for one to four refreshes.
-	Long float64 // default: 0.015
+	Long float64
 	// Kill, Stop and Term are the numbers of faults for each acquired lock. A turn has at most one. It
 	// can also hit a client that doesn't hold the lock: if that is killed, its objects block other
 	// clients for a ttl. Stop stops a client until its deadline is over, and continues it. Windows has
 	// only Kill.
-	Kill float64 // default: 0.02
-	Stop float64 // default: 0.02
-	Term float64 // default: 0.03
+	Kill, Stop, Term float64
 }
 
-func (c Chances) filled() Chances {
-	for chance, value := range map[*float64]float64{&c.Exclusive: 0.15, &c.Long: 0.015, &c.Kill: 0.02, &c.Stop: 0.02, &c.Term: 0.03} {
-		if *chance == 0 {
-			*chance = value
-		}
-		*chance = max(*chance, 0)
-	}
-	return c
-}
+// UsualChances let locks and faults of each kind happen in a run of a few minutes.
+var UsualChances = Chances{Exclusive: 0.15, Long: 0.015, Kill: 0.02, Stop: 0.02, Term: 0.03}
 
 // left returns the chances without the faults that were inflicted often enough.
 func (c Chances) left(n Counts) Chances {
@@ -151,6 +141,6 @@ func (r Repolock) Command(w Work) []string {
 const (
 	// panicked is the exit code of a Go program that panics.
 	panicked = 2
-	// saysResumed is in a line that repolock writes to stderr.
+	// saysResumed is part of the line that repolock writes to stderr when it has resumed a lock.
 	saysResumed = "the lock was resumed"
 )

@@ -17,15 +17,15 @@ func TestPlan(t *testing.T) {
 		behind                                   bool
 		exclusive, kill, stop, term, long, brief int // at least; 0: never
 	}{
-		"by default":  {Chances{}, false, 1300, 180, 180, 270, 200, 50},
-		"behind":      {Chances{}, true, 5500, 180, 180, 270, 200, 50},
-		"stops alone": {Chances{Exclusive: -1, Long: -1, Kill: -1, Stop: 0.3, Term: -1}, true, 0, 0, 2700, 0, 1800, 900},
-		"kills alone": {Chances{Exclusive: 1, Long: -1, Kill: 0.3, Stop: -1, Term: -1}, false, n, 2700, 0, 0, 0, 0},
+		"as usual":    {UsualChances, false, 1300, 180, 180, 270, 200, 50},
+		"behind":      {UsualChances, true, 5500, 180, 180, 270, 200, 50},
+		"stops alone": {Chances{Stop: 0.3}, true, 0, 0, 2700, 0, 1800, 900},
+		"kills alone": {Chances{Exclusive: 1, Kill: 0.3}, false, n, 2700, 0, 0, 0, 0},
 	} {
 		r := rand.New(rand.NewPCG(1, 2))
 		got := map[any]int{}
 		for range n {
-			p := newPlan(r, "x", "d/", ttl, test.chances.filled(), test.behind)
+			p := newPlan(r, "x", "d/", ttl, test.chances, test.behind)
 			got[p.Mode]++
 			got[p.fault]++
 			if p.Hold > shortHold {

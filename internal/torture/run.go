@@ -35,7 +35,6 @@ type Options struct {
 	// Clients contend for the lock, each in a loop. Each returns the command line that does some work
 	// under the lock. The command must print the log of Work.Do to its stdout, and nothing else.
 	Clients []func(Work) []string
-	Env     []string // of the clients, in addition to ours
 	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below its
 	// "data/". Unless Keep is set, Run deletes the prefix at the end.
 	Prefix string
@@ -88,7 +87,7 @@ type Report struct {
 }
 
 // notAcquired is the error of a contest in which no client acquired the lock. code is the exit code of
-// the last client, and says the last line of its stderr.
+// the last client, or 0, and says the reason.
 func notAcquired(code int, says string) error {
 	if code <= 0 || code >= fault.ExitSignal {
 		code = 0
@@ -100,7 +99,7 @@ func notAcquired(code int, says string) error {
 // The clients work on o; Run itself only deletes its objects below Prefix. The report of a run that
 // fails has a verdict too, and a violation in it counts.
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
-	r := &run{opts: opts, chances: opts.Chances.filled()}
+	r := &run{opts: opts}
 	r.contest.log = opts.Log
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
@@ -122,7 +121,7 @@ func (r *run) ending(what string) {
 	}
 }
 
-// notAcquired is the error of a run that ended before a client acquired the lock.
+// notAcquired is the error of a run in which no client acquired the lock.
 func (r *run) notAcquired() error {
 	says := r.lastSays
 	switch {
@@ -141,7 +140,6 @@ func (r *run) notAcquired() error {
 type run struct {
 	contest   // its mu also guards the last three fields
 	opts      Options
-	chances   Chances
 	contended time.Duration // how long the clients contended
 
 	counts   Counts
@@ -223,7 +221,7 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.chances.left(r.counts), float64(r.counts.Exclusive) < r.chances.Exclusive*float64(r.counts.Acquisitions())
+	return r.opts.Chances.left(r.counts), float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
 // maxFailures is the number of turns of each client that can fail before Run ends because no client has
@@ -257,7 +255,7 @@ func (r *run) account(s judge.Section, code int, stderr string) error {
 	}
 	c.Resumed += strings.Count(stderr, saysResumed)
 	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
-		return notAcquired(r.lastCode, r.lastSays)
+		return r.notAcquired()
 	}
 	r.sections = append(r.sections, s)
 	return nil
@@ -276,7 +274,7 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	args := command(p.Work)
 	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
-	a.cmd.Env = append(os.Environ(), r.opts.Env...)
+	a.cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG=") // the command line has all that the client needs
 	a.cmd.Stderr = &stderr
 	a.cmd.WaitDelay = grace // a process that has left the group can keep stderr open
 

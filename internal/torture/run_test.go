@@ -75,7 +75,7 @@ func TestHolds(t *testing.T) {
 	t.Parallel()
 	a := newArena(t)
 	o := a.options("flock")
-	o.Chances = Chances{Exclusive: 0.8, Long: -1, Kill: 0.2, Stop: 0.05, Term: 0.2}
+	o.Chances = Chances{Exclusive: 0.8, Kill: 0.2, Stop: 0.05, Term: 0.2}
 	o.Clients = slices.Repeat(o.Clients, 2)
 	all := func(c Counts) bool {
 		return c.Acquisitions() >= 20 && c.Shared > 0 && c.Exclusive > 0 && c.Held > 0 && c.Killed > 0 && c.Stopped > 0 && c.Terminated > 0 && c.Writes > 20
@@ -107,7 +107,7 @@ func TestFinds(t *testing.T) {
 			t.Parallel()
 			a := newArena(t)
 			o := a.options(lock)
-			o.Chances = Chances{Exclusive: 0.5, Long: -1, Kill: -1, Stop: -1, Term: -1}
+			o.Chances = Chances{Exclusive: 0.5}
 			o.Clients = slices.Repeat(o.Clients, 2)
 			r, err := a.run(o, func(c Counts) bool { return c.Violations > 0 })
 			if err != nil || r.Verdict.Result != judge.Violated || r.Counts.Violations == 0 {
@@ -155,7 +155,7 @@ func TestUnjudged(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	a := newArena(t)
 	o := a.options("flock")
-	o.Chances = Chances{Exclusive: -1, Long: 1, Kill: -1, Stop: -1, Term: -1}
+	o.Chances = Chances{Long: 1}
 	o.TTL = time.Hour // the holds are longer than the test
 	var does []string
 	o.Ending = func(what string) { does = append(does, what) }

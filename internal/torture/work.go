@@ -77,7 +77,6 @@ func (l entries) note(e judge.Event) error {
 	return write(l.log, e)
 }
 
-// child is a Work that is being done.
 type child struct {
 	Work
 	entries
@@ -189,7 +188,7 @@ type Objects interface {
 }
 
 // Witness is the child of a trial. Under the lock it only appends entries to the log that all children
-// share. Each entry proves that it held the lock at that time.
+// share. Each entry proves that the lock was held at that time.
 type Witness struct {
 	ID   string // unique in the trial
 	Log  string // the path of the log
