@@ -156,9 +156,9 @@ var order = map[Kind]struct {
 func fits(e Event, id string, now state, at time.Duration) error {
 	switch {
 	case !slices.Contains(order[e.Kind].from, now):
-		return errors.New("it can't come here")
+		return errors.New("it is out of order")
 	case e.Kind != Start && e.ID != id:
-		return fmt.Errorf("it is not of section %q", id)
+		return fmt.Errorf("it belongs to another section than %q", id)
 	case e.Kind != Fault && e.At < at:
 		return fmt.Errorf("its time, %v, is before %v", e.At, at)
 	case e.Kind == Start && (e.ID == "" || e.Mode != Shared && e.Mode != Exclusive):

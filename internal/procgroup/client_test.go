@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// puppet is a group of one real process in a bubble. Time goes by at once while none of its guards runs.
+// puppet is a group with one real process, in a bubble. While none of its guards runs, no test waits.
 type puppet struct {
 	*Group
 	t    *testing.T
@@ -30,7 +30,7 @@ type puppet struct {
 
 const noProgram = "/nonexistent"
 
-// inBubble runs a puppet. Guards can't be started until the test has called guards.
+// inBubble runs a test on a puppet. No guard can be started before the test calls guards.
 func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -40,7 +40,7 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 		defer func(fake func() time.Time) { clock.Wall = fake }(clock.Wall)
 		defer func(is func(time.Time) bool) { clock.InBubble = is }(clock.InBubble)
 		clock.InBubble = func(time.Time) bool { return false } // guards read the clock since boot
-		clock.Wall = func() time.Time {                        // the real one, as Elapsed is
+		clock.Wall = func() time.Time {                        // Elapsed is the real clock too
 			var ts unix.Timespec
 			_ = unix.ClockGettime(unix.CLOCK_REALTIME, &ts)
 			return time.Unix(ts.Unix())
@@ -63,14 +63,14 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 	})
 }
 
-// guards sets the program of the guards to come.
+// guards sets the program of later guards.
 func (p *puppet) guards(program string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	guardProgram = func() string { return program }
 }
 
-// loseGuard lets a guard of the group end, and returns when that is noticed.
+// loseGuard lets the guard of the group end, and returns when the group has noticed it.
 func (p *puppet) loseGuard() {
 	p.t.Helper()
 	next := guardProgram()
@@ -86,7 +86,7 @@ func (p *puppet) loseGuard() {
 
 func (p *puppet) expire() { p.allowance = Allow(0) }
 
-// stop lets another process stop the group.
+// stop stops the group as another process can.
 func (p *puppet) stop() {
 	_ = unix.Kill(-p.pgid, unix.SIGSTOP)
 	p.stops()
@@ -97,15 +97,15 @@ func (p *puppet) stops() {
 	eventually(p.t, "a stop", func() bool { return states.Of(p.pgid) == "T" })
 }
 
-// is checks whether the group is stopped now: a SIGCONT acts at once.
+// is checks whether the group is stopped now. It needn't wait, because a SIGCONT takes effect at once.
 func (p *puppet) is(stopped bool) {
 	p.t.Helper()
 	assert.Equal(p.t, states.Of(p.pgid) == "T", stopped, "stopped")
 }
 
-// TestUnguardedIsStopped: a group that has had no guard for a second is stopped until there is one,
-// also if another process continues it. With the Expiry Nothing it runs on. Interrupted is called
-// in any case. A guard that starts and dies at once is none.
+// TestUnguardedIsStopped: after a second without a guard the group is stopped until there is one, even if
+// another process continues it. With the Expiry Nothing it runs on. Interrupted is called in any case. A
+// guard that dies at its start is no guard.
 func TestUnguardedIsStopped(t *testing.T) {
 	missing := "start the guard " + noProgram + ": no such file or directory"
 	for _, c := range []struct {
@@ -151,7 +151,7 @@ func TestUnguardedIsStopped(t *testing.T) {
 			p.is(c.pause)
 			assert.OK(t, p.Unpause())
 			p.is(false)
-			p.Allow(Allow(0)) // the new guard has all the state that it needs
+			p.Allow(Allow(0)) // the new guard follows orders
 			if stops && c.expiry != Kill {
 				p.stops()
 			}
@@ -159,13 +159,13 @@ func TestUnguardedIsStopped(t *testing.T) {
 	}
 }
 
-// TestDue: the answer of a guard continues a group that the guard, or we, had stopped, and that
-// may run. It leaves a group alone that another process has stopped.
+// TestDue: an answer of a guard continues a group that may run, if the guard or we had stopped it. It doesn't
+// continue a group that another process has stopped.
 func TestDue(t *testing.T) {
 	for name, c := range map[string]struct {
-		before    func(p *puppet) // the group is stopped then
-		after     func(p *puppet)
-		stopped   bool // as the guard answers
+		before    func(p *puppet) // is called after the group was stopped
+		after     func(p *puppet) // is called after before
+		stopped   bool            // the guard answers that it had stopped the group
 		continues bool
 	}{
 		"another process stopped it":       {},
@@ -215,8 +215,8 @@ func TestDue(t *testing.T) {
 	}
 }
 
-// TestSilentGuardIsReplaced: a guard that owes an answer for three seconds is killed. Other orders
-// don't give it more time.
+// TestSilentGuardIsReplaced: a guard that doesn't answer within answerTimeout is killed. Later orders don't
+// extend that time.
 func TestSilentGuardIsReplaced(t *testing.T) {
 	for _, answers := range []bool{false, true} {
 		inBubble(t, Stop, func(p *puppet) {
@@ -246,8 +246,8 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 	}
 }
 
-// TestLooksAtClockAfterContinuing: we are stopped after the look at the clocks, and continue the
-// group when it must not run any more. It is stopped again.
+// TestLooksAtClockAfterContinuing: if we are stopped between the look at the clocks and the SIGCONT, the
+// group can be continued too late. Then it is stopped again.
 func TestLooksAtClockAfterContinuing(t *testing.T) {
 	for want, step := range map[error]clock.Reading{ErrExpired: {Wall: 2 * time.Hour, Elapsed: 2 * time.Hour}, ErrParted: {Wall: time.Hour}} {
 		inBubble(t, Stop, func(p *puppet) {
@@ -264,15 +264,14 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 			assert.Is(t, p.Signal(unix.SIGCONT), want)
 			p.stops()
 			p.clocks = guard.ReadClocks
-			p.handleAnswer(guard.Answer{}) // now it may
+			p.handleAnswer(guard.Answer{}) // now it may run
 			p.is(false)
 		})
 	}
 }
 
-// TestRunsOn: RunsOn reports a process that runs in a paused group, because another process continues
-// it or it can't be signalled, and no more once the group may run. A command that is ended before its group
-// is there has no processes, and other programs' are not taken for them.
+// TestRunsOn: RunsOn reports a process that another process continues in a paused group. It reports nothing
+// when the group may run, and nothing of a command that is ended before its group exists.
 func TestRunsOn(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		assert.OK(t, p.Pause())
@@ -302,8 +301,7 @@ func TestRunsOn(t *testing.T) {
 	})
 }
 
-// TestAwake: a process that is stopped doesn't run on, unless it was killed; a zombie never does, nor
-// does a process of another group.
+// TestAwake: a stopped process counts as awake only if it was killed. A zombie never does.
 func TestAwake(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		want := func(killed bool, pids ...int) {
@@ -320,8 +318,8 @@ func TestAwake(t *testing.T) {
 	})
 }
 
-// TestReminders: a process that runs on is reported after a moment, then less and less often. One
-// that can't be killed is reported at once.
+// TestReminders: a process that runs on is reported after stopTime, and then at growing intervals. A process
+// that we can't signal is reported at once.
 func TestReminders(t *testing.T) {
 	r := runaways{denied: func(pid int) bool { return pid == 77 }}
 	us, begin := []int{unix.Getpid()}, time.Now()

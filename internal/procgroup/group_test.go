@@ -23,6 +23,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
+// TestStatus: the status has the exit code of the command, or the signal that killed it.
 func TestStatus(t *testing.T) {
 	for script, want := range map[string]struct {
 		text string
@@ -41,6 +42,7 @@ func TestStatus(t *testing.T) {
 	}
 }
 
+// TestStartErrors: each reason why a command can't be started has its own class.
 func TestStartErrors(t *testing.T) {
 	dir := t.TempDir()
 	file := func(name, text string, mode os.FileMode) string {
@@ -75,8 +77,8 @@ func TestStartErrors(t *testing.T) {
 	assert.Says(t, err, ErrNoExecutable, noProgram+": no such file or directory")
 }
 
-// TestDiesAtItsStart: the command doesn't run if its starter or its guard ends at its start, as Go's
-// runtime ends a program that has no memory.
+// TestDiesAtItsStart: the command doesn't run if its starter or its guard ends at its start, as a Go program
+// does that gets no memory.
 func TestDiesAtItsStart(t *testing.T) {
 	exe, err := os.Executable()
 	assert.OK(t, err)
@@ -105,7 +107,7 @@ func TestDiesAtItsStart(t *testing.T) {
 	}
 }
 
-// TestNoLeaks: everything ends with the group: goroutines, files, children.
+// TestNoLeaks: goroutines, files and children end with the group.
 func TestNoLeaks(t *testing.T) {
 	count := func() int {
 		names, err := os.ReadDir("/proc/self/fd")
@@ -140,7 +142,7 @@ func TestNoLeaks(t *testing.T) {
 	goleak.VerifyNone(t, goleak.IgnoreTopFunction("os/signal.loop"), goleak.IgnoreTopFunction("os/signal.signal_recv"))
 }
 
-// TestPrepare: a prepared command doesn't run, and begins in the environment of its start.
+// TestPrepare: a prepared command doesn't run before Start, whose environment it gets.
 func TestPrepare(t *testing.T) {
 	out, err := os.Create(filepath.Join(t.TempDir(), "environment"))
 	assert.OK(t, err)
@@ -159,7 +161,7 @@ func TestPrepare(t *testing.T) {
 	assert.That(t, string(got) == strings.Join(env, "\x00")+"\x00", "its environment is %.200q, want %.200q", got, env)
 }
 
-// TestMessage: the starter opens nothing for an incomplete message.
+// TestMessage: the starter doesn't understand an incomplete message.
 func TestMessage(t *testing.T) {
 	path, args, env := "/bin/x", []string{"x", "", "a\x00b", strings.Repeat("y", 100_000)}, []string{"A=1", "B="}
 	text := string(message(path, args, env))
@@ -175,8 +177,8 @@ func TestMessage(t *testing.T) {
 	}
 }
 
-// TestSignalState: the command starts with default dispositions and an empty mask. Of the signals that were
-// ignored when we were started, those stay ignored that Go's runtime doesn't take over; env(1) ignores others.
+// TestSignalState: the command starts with default dispositions and an empty mask. Signals that were ignored
+// when we were started stay ignored, unless Go's runtime handles them; env(1) can ignore those.
 func TestSignalState(t *testing.T) {
 	const kept = 1<<(unix.SIGHUP-1) | 1<<(unix.SIGINT-1) | 1<<(unix.SIGTSTP-1) | 1<<(unix.SIGTTIN-1) | 1<<(unix.SIGTTOU-1)
 	const more = 1<<(unix.SIGPIPE-1) | 1<<(unix.SIGTERM-1)
@@ -201,7 +203,7 @@ func TestSignalState(t *testing.T) {
 	}
 }
 
-// TestForwardsSignals: Signals has each signal that our caller passes on, and Signal sends it.
+// TestForwardsSignals: Signals delivers each signal that a caller must pass on, and Signal sends it.
 func TestForwardsSignals(t *testing.T) {
 	script := `for s in INT TERM HUP QUIT USR1 USR2 WINCH; do trap "echo caught SIG$s" $s; done
 		echo ready; exec 3<>"$0"; while :; do read x <&3; done`
@@ -220,8 +222,8 @@ func fifo(t *testing.T) string {
 	return path
 }
 
-// TestPause: a paused group is stopped until Unpause, whatever else continues it, also if its leader has
-// ended and a background process remains.
+// TestPause: a paused group is stopped until Unpause. Neither SIGCONT nor Allow continues it. The same is
+// true of a background process whose leader has ended.
 func TestPause(t *testing.T) {
 	for script, want := range map[string]Status{`exec "$@"`: {Signal: unix.SIGKILL}, `"$@" & exit 3`: {Code: 3}} {
 		l := run(t, Stop, "sh", "-c", script, "sh")
@@ -246,9 +248,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestUnpauseTooLate: a group whose time is over, or whose clocks are apart, continues when the lock
-// was looked at again, and neither by Unpause nor by a SIGCONT. If the clocks are apart, neither the expiry
-// nor the loss of the guard kills it.
+// TestUnpauseTooLate: a group whose allowance is over, or whose clocks have parted, continues after the next
+// Allow, but not by Unpause or SIGCONT. While the clocks are apart, it isn't killed.
 func TestUnpauseTooLate(t *testing.T) {
 	for _, expiry := range []Expiry{Stop, Kill} {
 		l := run(t, expiry)
@@ -277,7 +278,7 @@ func TestUnpauseTooLate(t *testing.T) {
 	}
 }
 
-// TestThreadsComeAndGo: the kernel sends the death signal when the thread that forked ends.
+// TestThreadsComeAndGo: the command isn't killed when other threads end, but when we end.
 func TestThreadsComeAndGo(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, self("parent", "-churn", "200ms", "--"), k.args())
@@ -291,8 +292,8 @@ func TestThreadsComeAndGo(t *testing.T) {
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 }
 
-// TestMemberOfAnotherParent: a member of the group isn't our child, not even once it is orphaned, and
-// its parent, which has left the group, lives on and doesn't reap it.
+// TestMemberOfAnotherParent: a process whose parent has left the group ends, and its parent doesn't reap it.
+// The group is empty then.
 func TestMemberOfAnotherParent(t *testing.T) {
 	script := `(cat "$0" & exec setsid sh -c 'echo $$ >"$0"; exec sleep 1000' "$1") & read pid <"$1"; echo $pid`
 	gate, waiting := fifo(t), make(events, 1)
@@ -313,8 +314,8 @@ func TestMemberOfAnotherParent(t *testing.T) {
 	_ = unix.Kill(parent, unix.SIGKILL)
 }
 
-// unshared is a command that runs another with namespaces of its own. An ordinary user is
-// root in one of those.
+// unshared returns a command that runs another one in new namespaces. An ordinary user needs a new user
+// namespace for that.
 func unshared(t *testing.T, namespaces ...string) []string {
 	t.Helper()
 	argv := append([]string{"unshare", "--kill-child", "--pid", "--fork"}, namespaces...)
@@ -327,8 +328,8 @@ func unshared(t *testing.T, namespaces ...string) []string {
 	return argv
 }
 
-// TestReapsOrphans: as process 1 and elsewhere we adopt and reap the command's orphans, also when the
-// leader has ended and a background process remains. The leader's zombie stays until the group is empty.
+// TestReapsOrphans: we adopt and reap the command's orphans, as process 1 or as another one, before and after
+// the leader's end. The leader's zombie stays until the group is empty.
 func TestReapsOrphans(t *testing.T) {
 	script := `for i in 1 2 3; do (setsid true &); done
 		(read x <"$0"; for i in 1 2 3; do (setsid true &); (true &); done; echo again; sleep 1000) & exit 0`
@@ -361,8 +362,8 @@ func TestReapsOrphans(t *testing.T) {
 	}
 }
 
-// TestNoTerminalInANamespace: a process without a terminal isn't in its foreground, although its
-// group, which began outside of its pid namespace, is 0 to it.
+// TestNoTerminalInANamespace: a process without a terminal has no foreground, even if getpgrp(2) returns 0,
+// because its group is from outside of its pid namespace.
 func TestNoTerminalInANamespace(t *testing.T) {
 	argv := slices.Concat(unshared(t), self("foreground"))
 	cmd := exec.Command(argv[0], argv[1:]...)
@@ -371,7 +372,8 @@ func TestNoTerminalInANamespace(t *testing.T) {
 	assert.That(t, err == nil && string(out) == "foreground: false\n", "%v, %s", err, out)
 }
 
-// TestWithoutProc: if /proc isn't this pid namespace's, processes can't be counted, but the end is noticed.
+// TestWithoutProc: without /proc of this pid namespace processes can't be counted, but the end of the group is
+// noticed.
 func TestWithoutProc(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, unshared(t, "--mount"), []string{"sh", "-c", `mount -t tmpfs none /proc && exec "$@"`, "sh"},
@@ -386,8 +388,8 @@ func TestWithoutProc(t *testing.T) {
 	p.want("done exit status 3")
 }
 
-// TestSweepLooksTwice: a process of the group starts another and ends, between the reading of the
-// list of all processes and the look at it. That list has neither, and the group isn't empty.
+// TestSweepLooksTwice: after the list of processes was read, a process of the group starts another and ends.
+// The list has no process that still runs, but the group isn't empty.
 func TestSweepLooksTwice(t *testing.T) {
 	c := exec.Command("sh", "-c", "read line; sleep 1000 & echo $!")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -417,7 +419,7 @@ func TestSweepLooksTwice(t *testing.T) {
 	assert.That(t, n == 1, "%d processes of the group run on, want 1 (%d looks)", n, looks)
 }
 
-// TestActive: a process that waits for a disk stops when its wait ends, unless the signal never reached it.
+// TestActive: a process that waits for a disk counts as stopped, unless we may not signal it.
 func TestActive(t *testing.T) {
 	for _, test := range []struct {
 		state        string

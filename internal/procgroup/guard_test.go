@@ -23,7 +23,7 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// TestStopsAtExpiry: while we are stopped, the guard stops the group, also if another process continues it.
+// TestStopsAtExpiry: the guard stops the group while we are stopped, even if another process continues it.
 func TestStopsAtExpiry(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, self("parent", "-then", "300ms", "--"), k.args())
@@ -38,7 +38,7 @@ func TestStopsAtExpiry(t *testing.T) {
 	k.quiet()
 }
 
-// TestKillsAtExpiry: the guard kills the whole group when its time is over, and not before.
+// TestKillsAtExpiry: the guard kills the whole group at the end of its allowance, and not before.
 func TestKillsAtExpiry(t *testing.T) {
 	l := run(t, Kill, "sh", "-c", `"$@" & wait`, "sh")
 	end := elapsed() + 300*time.Millisecond
@@ -49,8 +49,8 @@ func TestKillsAtExpiry(t *testing.T) {
 	assert.That(t, running(l.pgid) == 0, "it runs")
 }
 
-// TestStoppedWhileStarting: we are stopped before the guard knows of the command. It must not run
-// until we go on, and never if its time is over by then, or if we are killed.
+// TestStoppedWhileStarting: we are stopped before the guard knows the group. The command must not run before
+// we are continued, and never if its allowance is over by then, or if we are killed.
 func TestStoppedWhileStarting(t *testing.T) {
 	for _, c := range []struct {
 		expiry string
@@ -82,7 +82,7 @@ func TestStoppedWhileStarting(t *testing.T) {
 	}
 }
 
-// TestWeAreKilled: the death signal is for the leader only; the guard kills the rest.
+// TestWeAreKilled: if we are killed, the death signal kills the leader, and the guard all others.
 func TestWeAreKilled(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args())
@@ -93,13 +93,13 @@ func TestWeAreKilled(t *testing.T) {
 	eventually(t, "the guard's end", func() bool { return !exists(guard) })
 }
 
-// TestWeAreKilledWithTheGuard: the backstop kills what remains of the group.
+// TestWeAreKilledWithTheGuard: the backstop kills the remaining processes of the group.
 func TestWeAreKilledWithTheGuard(t *testing.T) {
 	k := newTicker(t)
 	p := start(t, self("parent", "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
 	k.runs()
 	guard := p.guard(0)
-	_ = p.cmd.Process.Signal(unix.SIGSTOP) // it must not replace the guard
+	_ = p.cmd.Process.Signal(unix.SIGSTOP) // or it would replace the guard
 	eventually(t, "the parent is stopped", func() bool { return states.AllStopped(p.pid) })
 	_ = unix.Kill(guard, unix.SIGKILL)
 	k.runs()
@@ -107,8 +107,8 @@ func TestWeAreKilledWithTheGuard(t *testing.T) {
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 }
 
-// TestBackstop: the backstop kills the group when its pipe ends, but not after a guard has killed it. A
-// guard that had no order hasn't.
+// TestBackstop: the backstop kills the group at the end of its pipe, unless a guard has killed the group. A
+// guard without an order hasn't.
 func TestBackstop(t *testing.T) {
 	for name, c := range map[string]struct {
 		guarded bool
@@ -141,8 +141,8 @@ func TestBackstop(t *testing.T) {
 	}
 }
 
-// TestKilledByName: pgrep and pkill, which look for our name in the process's name or in its arguments,
-// don't find the guard, which kills the command then.
+// TestKilledByName: pgrep and pkill with our name don't find the guard. So it kills the group if they kill
+// us.
 func TestKilledByName(t *testing.T) {
 	exe, err := os.ReadFile(self("")[0])
 	assert.OK(t, err)
@@ -163,7 +163,7 @@ func TestKilledByName(t *testing.T) {
 	}
 }
 
-// TestGuardIsKilled: a guard that was killed is replaced by one that knows the allowance from the start.
+// TestGuardIsKilled: a guard that was killed is replaced by another one, which follows the last allowance.
 func TestGuardIsKilled(t *testing.T) {
 	l := run(t, Stop)
 	for range 3 {
@@ -181,7 +181,7 @@ func TestGuardIsKilled(t *testing.T) {
 	l.k.runs()
 }
 
-// TestGuardDiesBeforeTheStart: a guard that has died before anything was started is replaced.
+// TestGuardDiesBeforeTheStart: a guard that dies before the command is started is replaced.
 func TestGuardDiesBeforeTheStart(t *testing.T) {
 	p := prepared(t, "sleep", "1000")
 	guard := 0
@@ -196,7 +196,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 	assert.OK(t, g.Close())
 }
 
-// TestGuardIsAlone: the guard holds up no terminal, pipe or process group, and none of them reaches it.
+// TestGuardIsAlone: the guard keeps no inherited file open, has a session of its own, and ignores signals.
 func TestGuardIsAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited")
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o600) // and no O_CLOEXEC
@@ -236,8 +236,8 @@ func TestGuardIsAlone(t *testing.T) {
 	answers()
 }
 
-// TestKeptConnection: the connection that a lock lasts with ends after the last process of the
-// group, although we are killed. A guard that was replaced keeps it too.
+// TestKeptConnection: if we are killed, a lock's connection ends after the last process of the group. A guard
+// that has replaced another one keeps it too.
 func TestKeptConnection(t *testing.T) {
 	for _, replaced := range []bool{false, true} {
 		path := "@" + rand.Text() // an abstract one: a path of 108 characters can't be bound
@@ -256,8 +256,7 @@ func TestKeptConnection(t *testing.T) {
 			guard = p.guard(guard)
 			k.runs() // and has its order
 		}
-		// The kernel kills the leader with us. A guard that is stopped can't kill the
-		// other process before we have looked.
+		// The kernel kills the leader with us. While the guard is stopped, the other process runs.
 		_ = unix.Kill(guard, unix.SIGSTOP)
 		eventually(t, "the guard is stopped", func() bool { return states.AllStopped(guard) })
 		p.end(unix.SIGKILL)

@@ -26,7 +26,7 @@ import (
 // forever is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const forever = time.Minute
 
-// record is a file of events, one a line, that a parentMain has reported.
+// record is a file with the events that a parentMain has reported, one on each line.
 type record struct {
 	t    *testing.T
 	path string
@@ -89,7 +89,7 @@ func (p *process) end(sig syscall.Signal) {
 	_ = p.cmd.Wait()
 }
 
-// guard waits for a guard of the process other than one of before.
+// guard waits for a guard of the process whose pid isn't before.
 func (p *process) guard(before int) (pid int) {
 	p.t.Helper()
 	eventually(p.t, "a guard", func() bool { pid = guardOf(p.pid); return pid != 0 && pid != before })
@@ -122,7 +122,7 @@ func processes() map[int]procstat.Stat {
 	return all
 }
 
-// ticker is the file of a tickMain.
+// ticker is the file that a tickMain writes.
 type ticker struct {
 	t    *testing.T
 	path string
@@ -160,10 +160,10 @@ func (k ticker) stopped() bool {
 	return err == nil && states.AllStopped(pid)
 }
 
-// quiet waits until the process is stopped, and checks that it stays so for a while.
+// quiet waits until the process is stopped, and checks that it stays stopped for a while.
 func (k ticker) quiet() {
 	k.t.Helper()
-	// A thread that has just been started isn't among those of the first look.
+	// Look twice: the first list can lack a thread that was just started.
 	for range 2 {
 		eventually(k.t, "a stop", k.stopped)
 	}
@@ -176,7 +176,7 @@ func (k ticker) quiet() {
 	}
 }
 
-// events are what a group has reported.
+// events are the events that a group has reported.
 type events chan string
 
 func (e events) say(format string, args ...any) { e <- fmt.Sprintf(format, args...) }
@@ -191,14 +191,14 @@ func (e events) want(t *testing.T, event string) {
 	}
 }
 
-// live is a group of this process, whose command ticks.
+// live is a group whose command ticks.
 type live struct {
 	*Group
 	k ticker
 	events
 }
 
-// run starts a live group, whose command is run by the words of another one.
+// run starts a live group. The words of wrapper come before the command.
 func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 	t.Helper()
 	l := &live{k: newTicker(t), events: make(events, 100)}
@@ -231,7 +231,7 @@ func ends(t *testing.T, g *Group) {
 	}
 }
 
-// allow lets the group run for so long.
+// allow lets the group run for d.
 func (l *live) allow(d time.Duration) { l.Allow(Allow(elapsed() + d)) }
 
 // loseGuard kills the guard, and returns when there is another.
@@ -244,7 +244,7 @@ func (l *live) loseGuard(t *testing.T) {
 
 func elapsed() time.Duration { return clock.System{}.Elapsed() }
 
-// eventually waits for something outside of this process. Its time is real in a bubble, too.
+// eventually waits for an event outside of this process. In a bubble, too, it waits in real time.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for end := elapsed() + forever; !ok(); {
@@ -258,14 +258,13 @@ func eventually(t *testing.T, what string, ok func() bool) {
 // running counts the processes of a group that aren't zombies.
 func running(pgid int) int { return len(awake(pgid, true, denied)) }
 
-// exists reports whether a process runs. Our own process can be the one that has to reap it,
-// since Prepare makes it adopt orphans.
+// exists reports whether a process runs. A zombie doesn't: it can be an orphan that we have adopted.
 func exists(pid int) bool {
 	s, ok := procstat.Read(strconv.Itoa(pid))
 	return ok && !s.Ended
 }
 
-// inSession are the processes of a session that run.
+// inSession returns the processes of a session that run.
 func inSession(leader int) (pids []int) {
 	for pid, s := range processes() {
 		if session, err := unix.Getsid(pid); err == nil && session == leader && !s.Ended {
@@ -275,7 +274,7 @@ func inSession(leader int) (pids []int) {
 	return pids
 }
 
-// guardPid is the guard of a group of this process, or 0 if there is none.
+// guardPid returns the pid of a group's guard, or 0 if there is none.
 func guardPid(g *Group) int {
 	g.mu.Lock()
 	defer g.mu.Unlock()

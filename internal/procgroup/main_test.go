@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// The test binary is also the guard, the program that runs a group, and what runs in it.
+// The test binary is also the guard, the program that runs a group, and the command in the group.
 func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
 	if len(os.Args) > 1 {
@@ -26,8 +26,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// unignore makes the tests' processes start with default signals, also under nohup or as a
-// shell's background job: execve resets caught signals.
+// unignore makes the tests' processes start with default signals, even under nohup or in a shell's
+// background job: execve resets caught signals.
 func unignore() {
 	for _, sig := range []os.Signal{syscall.SIGHUP, syscall.SIGINT} {
 		if signal.Ignored(sig) {
@@ -49,7 +49,7 @@ func self(program string, args ...string) []string {
 	return append([]string{exe, program}, args...)
 }
 
-// begin prepares and starts a command that can run for so long.
+// begin prepares and starts a command with an allowance of d.
 func begin(cmd Command, d time.Duration, keep ...syscall.Conn) (*Group, error) {
 	p, err := Prepare(cmd)
 	if err != nil {
@@ -58,7 +58,7 @@ func begin(cmd Command, d time.Duration, keep ...syscall.Conn) (*Group, error) {
 	return p.Start(os.Environ(), Allow(clock.System{}.Elapsed()+d), keep...)
 }
 
-// These tests run on every system.
+// TestEverywhere runs on every system: a command ends, is killed, or isn't found.
 func TestEverywhere(t *testing.T) {
 	begin := func(args []string) (*Group, error) { return begin(Command{Args: args}, time.Minute) }
 	g, err := begin(self("seven"))

@@ -25,7 +25,7 @@ func init() {
 	programs["foreground"] = func([]string) { fmt.Println("foreground:", Foreground()) }
 }
 
-// parentMain runs a command in a group as its arguments say, and reports what happens.
+// parentMain runs a command in a group, and reports each event.
 func parentMain(args []string) {
 	f := flag.NewFlagSet("parent", flag.ExitOnError)
 	until := f.Duration("until", time.Minute, "")

@@ -21,13 +21,13 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// screen is a terminal with an interactive shell on it, which has job control.
+// screen is a terminal with an interactive shell, which has job control.
 type screen struct {
 	t    *testing.T
 	pty  *os.File
 	cmd  *exec.Cmd
-	path string // of the file that has what was on the screen
-	seen int    // how far want has read
+	path string // of the file with all output to the screen
+	seen int    // the offset up to which want has read
 }
 
 func shell(t *testing.T) *screen {
@@ -71,14 +71,14 @@ func (s *screen) send(text string) {
 	assert.OK(s.t, assert.Err(s.pty.WriteString(text)))
 }
 
-// run sends a line, and forgets what was on the screen before, its echo included.
+// run sends a line. A later want doesn't see the earlier output, nor the echo of the line.
 func (s *screen) run(line string) {
 	s.t.Helper()
 	s.send(line + " # echoed\n")
 	s.want("# echoed\r\n")
 }
 
-// want waits for a text on the screen after the last wanted one.
+// want waits for a text after the last text that it found.
 func (s *screen) want(text string) {
 	s.t.Helper()
 	eventually(s.t, text, func() bool { return s.shows(text) })
@@ -107,15 +107,15 @@ func (r record) parent(flags string, argv ...string) string {
 	return strings.Join(all, " ")
 }
 
-// TestTerminals plays scenes on a terminal: a line for the shell, in which COMMAND is a parentMain with
-// a command that ticks and does more, and steps. A step "$ x" types a line, "x" without more waits for
-// that text on the screen; others are the cases below. To the shell we look like the command.
+// TestTerminals: to the terminal and the shell we look like the command. Each scene is a line for the shell,
+// and steps. In the line, COMMAND is a parentMain whose command ticks and runs the script. A step "$ x" types
+// a line. The cases below are other steps. Any other text is waited for on the screen.
 func TestTerminals(t *testing.T) {
 	const reads = "TICK until test -e GATE; do sleep 0.05; done; read x; echo got-$x; kill $!"
 	const stops = "^Z, Stopped, READY> , shell has it, quiet, "
 	for name, c := range map[string]struct{ flags, script, line, steps string }{
 		"a job is stopped and continued": {"", reads, "COMMAND", "runs, " + stops + "$ fg, runs, command has it, " + stops + "$ fg, runs, command has it, event asked, " +
-			// It runs in the background until it reads from the terminal.
+			// The command runs in the background until it reads from the terminal.
 			stops + "$ bg, runs, open, command stops, shell knows, quiet, $ fg, runs, $ words, got-words, READY> "},
 		"a script stops with us":          {"", "", `sh -c "COMMAND; echo next"`, "runs, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
 		"Ctrl-Z reaches us alone after &": {"", "", "COMMAND &", "runs, $ fg, other has it, " + stops + "$ fg, runs, ^C, READY> , event done killed by signal 2"},
@@ -126,16 +126,17 @@ func TestTerminals(t *testing.T) {
 		"a continue is allowed anew":      {"-extend 0s;1m", "", "COMMAND", "runs, " + stops + "$ fg, event asked, runs"},
 		"the terminal comes back":         {"", "true", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
 		"… from a group that was killed":  {"", "kill -9 0", `sh -c "COMMAND; FOREGROUND"`, "foreground: true, READY> "},
-		// Others in a pipeline use it, too.
+		// Other commands of a pipeline use the terminal too.
 		"a pipeline":          {"", "echo up; exec sleep 1000", `COMMAND | sh -c 'read x; read y </dev/tty; echo got-$x-$y; read z </dev/tty'`, "event started, $ words, got-up-words, ^C, READY> , event done killed by signal 2"},
 		"a pipeline's reader": {"", "read x </dev/tty; echo got-$x", "COMMAND | cat", "event started, $ words, got-words, READY> "},
-		// A process that signals us has not signalled the terminal's group.
+		// A signal that another process sends to us isn't typed.
 		"a typed Ctrl-C":     {"", "echo up; exec sleep 1000", "COMMAND", "up, event prepared in the foreground: true, command has it, ^C, READY> , $ echo code=$?, code=130, event typed 2, shell has it"},
 		"an interrupt of us": {"", "kill -INT $PPID; exec sleep 1000", "COMMAND", "READY> , event typed 0"},
-		// A command that is paused or killed can't restore the modes. What it leaves behind on purpose stays.
+		// A command that is paused or killed can't restore the modes, so we do. Modes that it leaves at its end
+		// stay.
 		"modes of a paused and killed command": {"-usr", "stty raw -echo; TICK wait", "COMMAND", "raw, USR1, cooked, USR2, raw, USR1, cooked, USR2, raw, kill, READY> , cooked"},
 		"modes that the command leaves":        {"", "stty -echoctl", "COMMAND", "READY> , $ stty -a, -echoctl"},
-		// No shell would continue us, so we aren't stopped, and don't spin. Meanwhile Ctrl-C reaches us.
+		// No shell would continue us, so we aren't stopped. We don't use the CPU, and Ctrl-C reaches us.
 		"an orphaned group": {"", "", "exec COMMAND", "runs, ^Z, command stops, shell has it, quiet, calm, CONT, runs, command has it, " +
 			"^Z, command stops, shell has it, calm, CONT, runs, ^Z, shell has it, ^C, continues until done killed by signal 2"},
 	} {
@@ -144,8 +145,8 @@ func TestTerminals(t *testing.T) {
 			gate := filepath.Join(t.TempDir(), "gate")
 			command := k.args()
 			if c.script != "" {
-				// Not dash: it uses vfork(2), and a shell whose child is stopped before it has
-				// called execve can't be stopped itself.
+				// Not dash, which uses vfork(2): it can't be stopped while its child is stopped before
+				// execve.
 				command = slices.Concat([]string{"bash", "-c", strings.NewReplacer("TICK", `"$@" &`, "GATE", gate).Replace(c.script), "sh"}, command)
 			}
 			s.run(strings.NewReplacer("COMMAND", r.parent(c.flags, command...), "FOREGROUND", strings.Join(self("foreground"), " ")).Replace(c.line))
@@ -176,7 +177,7 @@ func TestTerminals(t *testing.T) {
 					if used := cpu(t, s.cmd.Process.Pid) - before; used > 5 || states.Of(s.cmd.Process.Pid) == "T" {
 						t.Errorf("used %d ticks of the CPU, and is in state %s", used, states.Of(s.cmd.Process.Pid))
 					}
-				case word == "continues": // a stop signal discards a SIGCONT of before
+				case word == "continues": // again and again, because a stop signal discards an earlier SIGCONT
 					eventually(t, step, func() bool {
 						_ = s.cmd.Process.Signal(unix.SIGCONT)
 						return r.has(strings.TrimPrefix(rest, "until "))

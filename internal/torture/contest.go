@@ -94,7 +94,7 @@ func parse(line []byte, known func(id string) bool) (e judge.Event, err error) {
 	switch {
 	case err != nil:
 	case d.More():
-		err = errors.New("there is more on it")
+		err = errors.New("it has more than one entry")
 	case e.Kind == judge.Start, e.Kind == judge.End, e.Kind == judge.Fault:
 		err = fmt.Errorf("a child doesn't log %q", e.Kind)
 	case e.At <= 0:

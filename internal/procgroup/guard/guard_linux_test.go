@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
+// TestZombie: a process is a zombie only if none of its threads runs.
 func TestZombie(t *testing.T) {
 	const rest = " 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 "
 	for stat, want := range map[string]bool{
@@ -32,7 +33,7 @@ func TestZombie(t *testing.T) {
 	}
 }
 
-// TestEnded: a group has ended when its last process has, also before that is reaped.
+// TestEnded: a group whose last process is a zombie has ended.
 func TestEnded(t *testing.T) {
 	c := exec.Command("sleep", "3600")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
@@ -52,7 +53,7 @@ func TestEnded(t *testing.T) {
 	is("is gone", true)
 }
 
-// TestAwaitEnd: a zombie is waited for, but for 10 s at most: its parent might never reap it.
+// TestAwaitEnd: awaitEnd waits for a zombie, but only for 10 s.
 func TestAwaitEnd(t *testing.T) {
 	c := exec.Command("true")
 	assert.OK(t, c.Start())
@@ -70,8 +71,8 @@ func TestAwaitEnd(t *testing.T) {
 	assert.Equal(t, waits(), 0)
 }
 
-// TestReserveThreads: reserved threads suffice: no other is started, which could fail. It needs a
-// process of its own, which has no thread of another test.
+// TestReserveThreads: the reserved threads are enough, so that Go's runtime starts no other. The test runs in
+// a process of its own, without the threads of other tests.
 func TestReserveThreads(t *testing.T) {
 	if os.Getenv("RESERVE") == "" {
 		c := exec.Command(os.Args[0], "-test.run=^TestReserveThreads$")

@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// fakeGuard is the guard's own decisions, on a clock of the test.
+// fakeGuard is a watcher with the clocks of the test, which records its signals.
 type fakeGuard struct {
 	t       *testing.T
 	orders  *io.PipeWriter
@@ -29,10 +29,10 @@ type fakeGuard struct {
 	start   time.Time
 	seq     uint64
 	done    chan struct{}
-	runs    atomic.Bool // a process of the group, after it was killed
+	runs    atomic.Bool // a process of the group still runs after the kill
 }
 
-// heard are answers. A guard doesn't wait until they are read.
+// heard are the answers. Write doesn't block.
 type heard chan Answer
 
 func (h heard) Write(record []byte) (int, error) {
@@ -41,7 +41,8 @@ func (h heard) Write(record []byte) (int, error) {
 	return len(record), err
 }
 
-// watched runs a guard in a bubble. When run has returned, the process that gives orders is dead.
+// watched runs a fakeGuard in a bubble. The pipe of orders is closed when run returns, as when our process
+// dies.
 func watched(t *testing.T, run func(f *fakeGuard)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -73,7 +74,7 @@ func (f *fakeGuard) read() clock.Reading {
 	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
 }
 
-// allow sends an order for a lock that was seen just now, and checks the answer: "", "stopped" or "parted".
+// allow sends an order for a lock that is seen now, and checks the answer: "", "stopped" or "parted".
 func (f *fakeGuard) allow(e Expiry, until time.Duration, want string) {
 	f.t.Helper()
 	f.order(e, Allowance{until, f.read()}, want)
@@ -97,7 +98,7 @@ func (f *fakeGuard) answer(want string) {
 	}
 }
 
-// after waits, and checks the signals that the guard has sent since the last check.
+// after waits, and checks the signals since the last check.
 func (f *fakeGuard) after(d time.Duration, signals ...string) {
 	f.t.Helper()
 	time.Sleep(d)
@@ -117,8 +118,8 @@ func (f *fakeGuard) ended() bool {
 	}
 }
 
-// TestWatchStops: a group is stopped at the end of its allowance, over and over, because another
-// process can continue it. The guard says once that it had stopped the group.
+// TestWatchStops: a group is stopped at the end of its allowance, again and again, because another process can
+// continue it. Only one answer reports that the guard had stopped the group.
 func TestWatchStops(t *testing.T) {
 	watched(t, func(f *fakeGuard) {
 		f.allow(Stop, 200*time.Millisecond, "")
@@ -126,7 +127,7 @@ func TestWatchStops(t *testing.T) {
 		f.allow(Stop, 3200*time.Millisecond, "")
 		f.after(3000 * time.Millisecond)
 		f.after(400*time.Millisecond, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
-		f.allow(Stop, time.Second, "") // that is over: the group is still stopped
+		f.allow(Stop, time.Second, "") // an allowance that is over: the group is still stopped
 		f.after(0, "3.5s -77 stopped (signal)")
 		f.allow(Stop, 5*time.Second, "stopped")
 		f.allow(Stop, 5*time.Second, "")
@@ -136,8 +137,8 @@ func TestWatchStops(t *testing.T) {
 	})
 }
 
-// TestWatchKills: a group that is to be killed at the end of its allowance is killed then, also if
-// the machine was suspended meanwhile. While the clocks are apart it is only stopped.
+// TestWatchKills: with the Expiry Kill, a group is killed at the end of its allowance, even if the machine was
+// suspended meanwhile. While the clocks are apart it is only stopped.
 func TestWatchKills(t *testing.T) {
 	watched(t, func(f *fakeGuard) {
 		f.allow(Kill, 300*time.Millisecond, "")
@@ -157,8 +158,8 @@ func TestWatchKills(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNothing: a group whose expiry is Nothing runs on after the end of its allowance,
-// and while the clocks are apart. It is killed with us.
+// TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and while the
+// clocks are apart. It is killed when our process ends.
 func TestWatchDoesNothing(t *testing.T) {
 	watched(t, func(f *fakeGuard) {
 		f.allow(Nothing, time.Minute, "")
@@ -169,8 +170,8 @@ func TestWatchDoesNothing(t *testing.T) {
 	})
 }
 
-// TestWatchStopsWhenClocksPart: if the wall clock is stepped, in either direction, the group is
-// stopped until a look at the lock since then.
+// TestWatchStopsWhenClocksPart: after a step of the wall clock, in either direction, the group is stopped
+// until the lock has been looked at.
 func TestWatchStopsWhenClocksPart(t *testing.T) {
 	for _, step := range []time.Duration{2100 * time.Millisecond, -2100 * time.Millisecond, 9 * time.Hour, -9 * time.Hour} {
 		watched(t, func(f *fakeGuard) {
@@ -183,19 +184,19 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 			f.after(200*time.Millisecond, "1.2s -77 stopped (signal)")
 			f.order(Stop, before, "parted")
 			f.after(0, "1.3s -77 stopped (signal)")
-			f.step.Store(0) // they are together again, and the lock was not looked at
+			f.step.Store(0) // the clocks are together again, but the lock was not looked at
 			f.after(time.Second)
 			f.allow(Stop, time.Hour, "stopped")
 			f.after(time.Minute)
-			f.step.Store(int64(step)) // an order detects it at once
+			f.step.Store(int64(step)) // the next order detects it
 			f.order(Stop, before, "parted")
 			f.after(0, "1m2.3s -77 stopped (signal)")
 		})
 	}
 }
 
-// TestWatchForgives: both clocks count a suspend, and a clock that is slewed isn't stepped: 500 ppm
-// are the most that NTP does. A step on top of it isn't overlooked for long.
+// TestWatchForgives: neither a suspend nor the slewing of the wall clock (NTP does up to 500 ppm) parts the
+// clocks. A step after them does.
 func TestWatchForgives(t *testing.T) {
 	for _, slew := range []time.Duration{500, -500} { // microseconds a second
 		watched(t, func(f *fakeGuard) {
@@ -215,7 +216,7 @@ func TestWatchForgives(t *testing.T) {
 	}
 }
 
-// TestWatchRefuses: the guard ignores orders for groups 0 and 1, typed lines, and its end before any order.
+// TestWatchRefuses: the guard ends, without a signal, after an order for group 0 or 1, a typed line, or no order.
 func TestWatchRefuses(t *testing.T) {
 	minus := -5
 	for _, o := range [][]uint64{{magic, 0, 1, 0, 0, 0, 0}, {magic, 0, 0, 0, 0, 0, 0}, {magic, 0, uint64(minus), 0, 0, 0, 0}, {1, 0, 77, 0, 0, 0, 0}, nil} {
@@ -230,8 +231,8 @@ func TestWatchRefuses(t *testing.T) {
 	}
 }
 
-// TestWatchWaitsForTheEnd: a guard that keeps files open, and a lock with them, ends when no process
-// of the group runs. It sends one signal: the group's number can become another group's.
+// TestWatchWaitsForTheEnd: a guard that keeps files open ends when no process of the group runs. It sends only
+// one signal, because another group can get the number.
 func TestWatchWaitsForTheEnd(t *testing.T) {
 	watched(t, func(f *fakeGuard) {
 		f.runs.Store(true)
@@ -245,7 +246,7 @@ func TestWatchWaitsForTheEnd(t *testing.T) {
 	})
 }
 
-// TestProtocol: what is written is read.
+// TestProtocol: orders and answers are read as they were written.
 func TestProtocol(t *testing.T) {
 	var pipe bytes.Buffer
 	o := Order{Nothing, 1 << 22, Allowance{1, clock.Reading{Wall: -2, Elapsed: 3 << 40}}, 1<<64 - 1}
