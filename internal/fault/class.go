@@ -67,7 +67,7 @@ var (
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
 	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable}
 	KeeperGone    = &Class{says: "the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR", Name: "keeper_gone", Exit: ExitLost, Advice: "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"}
-	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "the lock might still be held, but treat it as lost"}
+	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "the lock might still be held, but count it as lost"}
 	KeeperFailed  = &Class{says: "the keeper of the lock ended unexpectedly; its objects in the repository expire", Name: "keeper_failed", Exit: ExitUnavailable}
 	NoSocket      = &Class{says: "the directory for keepers' sockets", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true}
 )
@@ -113,7 +113,7 @@ var (
 	NotFound             = &Class{says: "not found", Name: "store_unavailable", Exit: ExitUnavailable, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
 	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
-	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside the repository, or raise the quota; a prune can free none before it has its lock"}
+	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free them outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
 	TooLarge             = &Class{says: "object too large", Permanent: true}
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
 )

@@ -10,15 +10,15 @@ import (
 )
 
 const (
-	// haste bounds the time in which cleaning up deletes nothing.
+	// haste bounds the time without a deletion: then the cleanup ends.
 	haste = 15 * time.Second
-	// retell is the time between two reports of its progress.
+	// retell is the time between two reports of the cleanup's progress.
 	retell = 5 * time.Second
 )
 
-// cleanUp deletes all that was written, even after the context has ended, and looks once for
-// a put that was applied after its answer was given up. It empties and reports objects that
-// it is not allowed to delete. It goes on for as long as it makes progress.
+// cleanUp deletes all scratch objects, even after the context has ended. Then it looks once for
+// late puts, which the store applied after doctor had given them up. It empties and reports objects that
+// it isn't allowed to delete. It goes on as long as it makes progress.
 func (x *exam) cleanUp(ctx context.Context) {
 	ctx, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
@@ -34,17 +34,17 @@ func (x *exam) cleanUp(ctx context.Context) {
 	x.report.Left = left
 }
 
-// errStuck ends cleaning up when the store deletes nothing any more.
+// errStuck ends a cleanup that makes no progress.
 var errStuck = fmt.Errorf("the store has deleted nothing for %v", haste)
 
-// stillThere lists the scratch objects, without those known to be left.
+// stillThere lists the scratch objects, except for the keys in left.
 func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 	if !x.granted(List) {
 		return nil
 	}
 	objects, err := x.listAll(ctx, 0, x.scratch)
 	if err != nil {
-		return nil // each deletion was answered
+		return nil // rely on the answers to the deletions
 	}
 	for _, o := range objects {
 		if !slices.Contains(left, o.Key) {
@@ -54,15 +54,15 @@ func (x *exam) stillThere(ctx context.Context, left []string) (keys []string) {
 	return keys
 }
 
-// erase deletes objects, or empties those that it is not allowed to delete, and returns the
-// keys of all that it has not deleted. It resets the timer with each success.
+// erase deletes objects, or empties them if it isn't allowed to. It returns the keys of the objects that
+// it hasn't deleted. Each success resets the timer.
 func (x *exam) erase(ctx context.Context, keys []string, stuck *time.Timer) (left []string) {
 	var mu sync.Mutex
 	tried, told := 0, x.opts.Clock.Elapsed()
 	_ = inParallel(ctx, len(keys), func(ctx context.Context, i int) error {
 		err := x.remove(ctx, x.writer(), keys[i])
 		if err == nil {
-			keys[i] = "" // which is no key
+			keys[i] = ""
 		} else if refused(err) {
 			_, err = x.put(ctx, keys[i], "")
 		}

@@ -11,20 +11,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// outcome is the result of trying a kind of conditional request, the worse the greater.
+// outcome is the result of a check of a condition. A worse outcome is greater.
 type outcome int
 
 const (
 	untried outcome = iota
 	kept
 	ignored
-	racy      // kept, unless several ask at once
+	racy      // kept, except for concurrent requests
 	lacking   // the server has no such condition
-	forbidden // it isn't allowed
+	forbidden // a permission is lacking
 )
 
 // verdict returns the result of a check. Only a store that is declared to keep a condition
-// must keep it. A refusal is in the way of every lock.
+// must keep it. A lacking permission always fails.
 func (o outcome) verdict(declared store.Condition) Result {
 	switch {
 	case o == kept:
@@ -36,7 +36,7 @@ func (o outcome) verdict(declared store.Condition) Result {
 	}
 }
 
-// worst returns the worst outcome of the checks of a condition: of IfNoneMatch or IfMatch.
+// worst returns the worst outcome of all checks of a condition, IfNoneMatch or IfMatch.
 func (x *exam) worst(of string) (worst outcome) {
 	for name, o := range x.tried {
 		if strings.HasPrefix(name, of) {
@@ -58,28 +58,28 @@ func (x *exam) conditional(name string, o outcome, detail string, counts map[str
 	case c.Result == Warn:
 		c.Detail += "; repolock doesn't rely on it"
 	case c.Result == Fail && !c.Refused:
-		c.Detail += "; but the store is said to keep it"
+		c.Detail += "; but the store is declared to keep it"
 	}
 	return c
 }
 
-// condition is a condition of a request, which one caller at a time tries out step by step.
+// condition is a condition of a request, and the steps of its check.
 type condition struct {
 	name  string // of the check
-	good  string // its detail if the condition is kept
+	good  string // the detail if the condition is kept
 	steps []step
-	// bad is the detail if the condition is ignored, in place of the step that shows it, with relied behind it
-	// for a store that is declared to keep the condition, and instead for any other.
+	// bad, if set, is the detail if the condition is ignored. relied follows if the store is declared to keep the
+	// condition, else instead.
 	bad, relied, instead string
 }
 
-// step is one request, and its answer if the condition is kept: nil or unmet.
+// step is one request, and the answer of a store that keeps the condition: nil or unmet.
 type step struct {
 	what string
 	want error
 	send operation
-	etag int    // that the request names: 0 is one of no body, and n that of the nth put
-	hint string // added to the detail if the request is refused although it should not be
+	etag int    // the number of the put whose ETag the request names; 0 is an ETag of no object
+	hint string // follows the detail if the request is refused against expectation
 }
 
 type operation int
@@ -88,9 +88,9 @@ const (
 	put operation = iota
 	create
 	swap
-	revive // swap on a key without an object
+	revive // a swap on a key without an object
 	remove
-	removeBeside // by another handle, because one that keeps versions removes its own delete marker
+	removeBeside // through another handle: a writer that keeps versions would remove its own delete marker
 	removeMatch
 )
 
@@ -99,7 +99,7 @@ var (
 	ifAbsent = store.PutOptions{IfAbsent: true}
 )
 
-// step sends the request of a step, and returns the ETag of what was put.
+// step sends the request of a step, and returns the ETag of the object that it put.
 func (x *exam) step(ctx context.Context, s step, key, body, etag string) (string, error) {
 	var o store.Object
 	var err error
@@ -122,10 +122,10 @@ func (x *exam) step(ctx context.Context, s step, key, body, etag string) (string
 		}
 		o, err = x.send(ctx, timeout, key, body, store.PutOptions{IfMatch: etag})
 		if s.send == revive && errors.Is(err, store.ErrNotFound) {
-			err = unmet // as good an answer
+			err = unmet // this answer is as good
 		}
 	}
-	if err == nil && o.ETag == "" { // some answers to a put leave it out
+	if err == nil && o.ETag == "" { // some answers to a put have none
 		var c content
 		c, err = x.get(ctx, 0, key)
 		o = c.object
@@ -133,49 +133,48 @@ func (x *exam) step(ctx context.Context, s step, key, body, etag string) (string
 	return o.ETag, err
 }
 
-const matched = "a wrong ETag was refused, and the right one taken"
+const matched = "a wrong ETag was refused, and the right one accepted"
 
 var (
 	// ifNoneMatch is a put that must not overwrite.
 	ifNoneMatch = condition{name: IfNoneMatch, good: "a put over an object was refused", steps: []step{
-		{what: "a put where there was nothing", send: create},
+		{what: "a put on a new key", send: create},
 		{what: "a put over an object", want: unmet, send: create},
 	}}
-	// ifNoneMatchGone is a put that must not overwrite on a key that was deleted, as each release deletes
-	// lock.exclusive.
+	// ifNoneMatchGone is a put that must not overwrite, on a deleted key. Each release deletes lock.exclusive.
 	ifNoneMatchGone = condition{
-		name: IfNoneMatchGone, good: "a put with If-None-Match on a key that was deleted was taken", steps: []step{
+		name: IfNoneMatchGone, good: "a put with If-None-Match on a deleted key was accepted", steps: []step{
 			{what: "a plain put", send: put},
 			{what: "a deletion", send: removeBeside},
-			{what: "a put where something was deleted", send: create},
+			{what: "a put on a deleted key", send: create},
 		},
-		bad:     "the server refuses If-None-Match on a key that was deleted (412), as if a delete marker were an object (versitygw)",
+		bad:     "the server refuses If-None-Match on a deleted key (412), as if a delete marker were an object (versitygw)",
 		relied:  ": leave conditions=kept out of the URL",
 		instead: ": a process's first exclusive lock takes up to 10 round trips, and then repolock puts without the condition",
 	}
-	// ifMatch is a put that must only replace the object that was seen.
+	// ifMatch is a put that must replace only the object that doctor has seen.
 	ifMatch = condition{name: IfMatch, good: matched, steps: []step{
 		{what: "a plain put", send: put},
 		{what: "a put with a wrong ETag", want: unmet, send: swap},
-		// A server refuses this one if it compares ETags in another form.
-		{what: "a put with the right ETag", send: swap, etag: 1, hint: "; Ceph's gateway takes it without quotes: an s3: URL says so by if-match=unquoted"},
-		{what: "a put with the ETag before", want: unmet, send: swap, etag: 1},
+		// A server refuses this put if it compares ETags in another form.
+		{what: "a put with the right ETag", send: swap, etag: 1, hint: "; Ceph's gateway wants the ETag without quotes: add if-match=unquoted to an s3: URL"},
+		{what: "a put with the previous ETag", want: unmet, send: swap, etag: 1},
 		{what: "a put with the next ETag", send: swap, etag: 2},
 	}}
-	// ifMatchAbsent is a put with If-Match on a key that was never there, and then on one that was deleted, as a
-	// broken lock's was. On a server that carries it out, a refresh could put a broken lock back.
+	// ifMatchAbsent is a put with If-Match on a new key, and then on a deleted key. On a server that carries it
+	// out, a refresh could put a broken lock back.
 	ifMatchAbsent = condition{
 		name: IfMatchAbsent, good: "a put with If-Match on a key that isn't there was refused", steps: []step{
-			{what: "a put where nothing ever was", want: unmet, send: revive},
+			{what: "a put on a new key", want: unmet, send: revive},
 			{what: "a plain put", send: put},
 			{what: "a deletion", send: remove},
-			{what: "a put with the ETag of what was deleted", want: unmet, send: revive, etag: 1},
+			{what: "a put with the ETag of the deleted object", want: unmet, send: revive, etag: 1},
 		},
 		bad:     "the server takes If-Match on a key that isn't there (MinIO before September 2025)",
 		relied:  ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL",
 		instead: ": repolock looks before each put instead",
 	}
-	// conditionalDelete is a deletion of only the object that was seen. The lock doesn't need it.
+	// conditionalDelete deletes only the object that doctor has seen. Locks don't need it.
 	conditionalDelete = condition{name: ConditionalDelete, good: matched, steps: []step{
 		{what: "a plain put", send: put},
 		{what: "a deletion with a wrong ETag", want: unmet, send: removeMatch},
@@ -183,8 +182,8 @@ var (
 	}}
 )
 
-// walk takes the steps one after another, until an answer isn't as it should be. It returns
-// an error that says nothing of the condition.
+// walk takes the steps one after another, until an answer is wrong. It returns an error if the store's
+// answer says nothing about the condition.
 func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, string, error) {
 	tags := []string{"00000000000000000000000000000000"}
 	for i, s := range c.steps {
@@ -201,11 +200,11 @@ func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, stri
 		case err == nil:
 			return ignored, fmt.Sprintf("ignored: %s was carried out", s.what), nil
 		case errors.Is(err, unmet):
-			return ignored, fmt.Sprintf("of no use: %s was refused%s", s.what, s.hint), nil
+			return ignored, fmt.Sprintf("useless: %s was refused%s", s.what, s.hint), nil
 		case errors.Is(err, store.ErrConditionUnsupported):
 			return lacking, noCondition(err), nil
 		case refused(err) && x.granted(Write) && x.granted(Overwrite) && x.granted(Delete):
-			return lacking, noCondition(errors.New(err.Error())), nil // the same request without it was taken
+			return lacking, noCondition(errors.New(err.Error())), nil // the store accepts the same request without it
 		case refused(err):
 			return forbidden, err.Error(), nil
 		default:
@@ -215,7 +214,7 @@ func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, stri
 	return kept, c.good, nil
 }
 
-// noCondition is the detail of a condition with which the store takes no put.
+// noCondition is the detail of a condition that the store rejects.
 func noCondition(err error) string {
 	detail := "the store has no such condition"
 	if e, ok := errors.AsType[*store.Error](err); ok {
@@ -227,11 +226,11 @@ func noCondition(err error) string {
 	return fmt.Sprintf("%s (%v)", detail, err)
 }
 
-// maxAfresh bounds how often a walk begins anew after a request without an answer: the store
-// can have applied it or not, so the next answer would say nothing.
+// maxAfresh bounds the walks of one check. A walk begins anew after a request without an answer: the store
+// can have applied it or not, so the next answer would mean nothing.
 const maxAfresh = 4
 
-// afresh walks, each time with a key that was never used.
+// afresh walks, each time with a new key.
 func (c condition) afresh(ctx context.Context, x *exam) (outcome, string, error) {
 	for n := 1; ; n++ {
 		o, detail, err := c.walk(ctx, x, fmt.Sprintf("%s%s-%d", x.scratch, strings.ReplaceAll(c.name, "_", "-"), n))
@@ -244,7 +243,7 @@ func (c condition) afresh(ctx context.Context, x *exam) (outcome, string, error)
 	}
 }
 
-// try returns the check of the condition of a put.
+// try checks the condition of a put.
 func (c condition) try(x *exam, ctx context.Context) (Check, error) {
 	o, detail, err := c.afresh(ctx, x)
 	if err != nil {
@@ -261,7 +260,7 @@ func (c condition) try(x *exam, ctx context.Context) (Check, error) {
 	return check, nil
 }
 
-// ifMatchAbsent tries only the key that was never there if nothing may be deleted.
+// ifMatchAbsent tries only a new key if doctor isn't allowed to delete.
 func (x *exam) ifMatchAbsent(ctx context.Context) (Check, error) {
 	c := ifMatchAbsent
 	if !x.granted(Delete) {
@@ -278,17 +277,17 @@ func (x *exam) conditionalDelete(ctx context.Context) (Check, error) {
 	return Check{Result: min(o, lacking).verdict(store.Claimed), Detail: detail + "; repolock doesn't need it"}, err
 }
 
-// A race has rounds; in each, racers ask at once for what one of them may have.
+// In each round of a race, racers send the same conditional put at once. One of them must win.
 const (
 	rounds = 20
 	racers = workers
 )
 
-// answers count the puts of a race. A put that got no answer can have been carried out.
+// answers count the puts of a race. The store can have carried out a put without an answer.
 type answers struct{ won, unanswered atomic.Int32 }
 
-// race sends a racer's conditional put, and reports whether the store has refused it: only then does the
-// racer know that it wrote nothing.
+// race sends a racer's conditional put, and reports whether the store has refused it. Only then the racer
+// knows that it wrote nothing.
 func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions, n *answers) (beaten bool, err error) {
 	switch err := x.putOnce(ctx, key, body, opts); {
 	case err == nil:
@@ -303,7 +302,7 @@ func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions
 	return false, nil
 }
 
-// ifNoneMatchRace lets several racers put an object that can be put once.
+// ifNoneMatchRace lets several racers create the same object.
 func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
 	alone := x.tried[IfNoneMatch]
 	if alone != kept && alone != ignored {
@@ -335,7 +334,7 @@ func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
 		if o = alone; o == kept {
 			o, word = racy, "racy"
 		}
-		detail = fmt.Sprintf("%s: %d of %d won, where one in each of %d rounds should have", word, won, rounds*racers, rounds)
+		detail = fmt.Sprintf("%s: %d of %d won, but only one in each of %d rounds should have", word, won, rounds*racers, rounds)
 	}
 	return x.conditional(IfNoneMatchRace, o, detail, map[string]int{
 		"rounds": rounds, "puts": rounds * racers, "won": won, "unanswered": unanswered,
@@ -344,15 +343,15 @@ func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
 }
 
 const (
-	// increments is how often each of the racers counts up.
+	// increments is the number of increments of each racer.
 	increments = 3
-	// maxRefusals is more than all other racers together can cause.
+	// maxRefusals exceeds the number of refusals that the other racers can cause.
 	maxRefusals = 4 * racers * increments
 )
 
-// ifMatchRace lets several racers count up one number: each reads it, and puts the next if it
-// hasn't changed. It would prove nothing more of a condition that one caller at a time finds ignored. After a put that got no answer a racer gives the increment up: it isn't known
-// whether it counted.
+// ifMatchRace lets several racers increment one number: each reads it, and puts the next number if it
+// hasn't changed. After a put without an answer a racer gives this increment up, because the store might have
+// counted it.
 func (x *exam) ifMatchRace(ctx context.Context) (Check, error) {
 	key := x.scratch + "if-match/count"
 	if _, err := x.put(ctx, key, "0"); err != nil {

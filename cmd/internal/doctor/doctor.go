@@ -1,15 +1,15 @@
-// Package doctor tries out what a store does: what the lock's safety rests on, what makes
-// the lock faster, and what the store leaves behind. It believes no declaration.
+// Package doctor tries out a store: the guarantees that the lock's safety needs, the conditions that make
+// the lock faster, and the server's versions and clocks. It believes no declaration.
 //
-// It writes under a prefix of its own, which is no lock's, and deletes all that it wrote,
+// It writes under a prefix of its own, where no lock is. It deletes all objects that it wrote,
 // also when it fails and when its context ends.
 //
 // # Caveats
 //
 // One miss shows that a store isn't fit; no number of hits proves that it is. All requests
-// come from one machine. So it doesn't notice a cache in front of other machines only, or a
-// condition that is kept only between the programs of one machine. The store can apply a
-// write that was under way when the context ended after all was deleted.
+// come from one machine. So doctor doesn't notice a cache in front of other machines only, or a
+// condition that holds only between the programs of one machine. A write that was under way when the
+// context ended can reach the store after the cleanup.
 package doctor
 
 import (
@@ -28,26 +28,25 @@ import (
 
 // Options are the options of Run.
 type Options struct {
-	// Prefix is the prefix of the directory with the scratch objects: it ends in a slash, or
-	// is empty.
+	// Prefix is the prefix of the directory with the scratch objects. It ends in a slash.
 	Prefix string
 	// Locks is the prefix of the locks. Run lists it, and writes nothing there.
 	Locks string
 	// Others are more handles on the same repository. An object that is written through the
-	// store must be there through each of them.
+	// store must be visible through each of them.
 	Others []store.Store
-	// Clock is the machine's; clock.System if nil.
+	// Clock is the machine's clock. Nil is clock.System.
 	Clock clock.Clock
-	// Progress is called with what is tried out next, if it isn't nil.
+	// Progress, if not nil, gets the next step of the examination.
 	Progress func(what string)
-	// Failed is called when a request has failed and is sent again, for left at most, if it isn't
-	// nil. It can be called concurrently.
+	// Failed, if not nil, gets the error of a request that is sent again, for left at most. It can be
+	// called concurrently.
 	Failed func(err error, left time.Duration)
 }
 
-// Run tries out a store. An error is returned when the store can't be reached or the context
-// has ended, with a report of what was found until then, and when objects are left that can
-// be deleted. A store that isn't fit is no error.
+// Run tries out a store. A store that isn't fit is no error. If the store can't be reached or the context
+// ends, Run returns an error, and a report of the checks until then. It also returns an error if objects are
+// left that doctor is allowed to delete.
 func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x, err := newExam(s, opts)
 	if err != nil {
@@ -58,14 +57,14 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	x.cleanUp(ctx)
 	x.conclude(err)
 	if n := len(x.report.Left); n > 0 && err == nil && x.granted(Delete) {
-		err = fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time", n, x.scratch)
+		err = fmt.Errorf("%d objects below %q are left, because the store didn't delete them in time: delete them", n, x.scratch)
 	}
 	return x.report, err
 }
 
-// Both tries out two ways to one repository, as through two gateways: an object written
-// through either must be in the listings through the other. The report is about writes through
-// the first way, its Also about writes through the second. opts.Others are more handles of the
+// Both tries out two ways to one repository, such as two gateways: an object that is written
+// through either must be in the listings through the other. The report describes writes through
+// the first way, its Also writes through the second. opts.Others are more handles of the
 // first way.
 func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error) {
 	there, back := opts, opts
@@ -83,17 +82,15 @@ func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error
 	return report, err
 }
 
-// apart reports whether an examination ended because the ways lead to two places, which its
-// report already says.
+// apart reports whether an examination ended because the ways lead to two places. The report shows that already.
 func apart(r Report, err error) bool {
 	c, _ := r.Check(ListAfterWrite)
 	return c.Result == Fail && errors.Is(err, store.ErrNotFound)
 }
 
-// checks are all checks in order, with what Progress is called with, and the permissions that each
-// needs. One with an after isn't tried unless that check has succeeded. try returns a zero Check if
-// there is nothing to be tried. An error that says what the store does is a failed check, and any other
-// ends the examination.
+// checks are all checks in order: the name, the text for Progress, and the permissions that the check needs. A check
+// with an after is skipped unless the after check has succeeded. try returns a zero Check if there is nothing to
+// try. A settled error is a failed check, and any other error ends the examination.
 var checks = []struct {
 	name, what, after string
 	needs             []string
@@ -126,12 +123,12 @@ type exam struct {
 	scratch string
 	report  Report
 	is      store.Description
-	tried   map[string]outcome // of conditions, by the names of their checks
+	tried   map[string]outcome // outcomes of conditions, by the names of their checks
 
 	mu       sync.Mutex                 // guards the rest while requests run in parallel
-	took     map[string][]time.Duration // answers, by kind of request
-	puts     map[string]int             // that can have been applied, by key
-	readings []reading                  // of the clock that listings tell
+	took     map[string][]time.Duration // round trips, by kind of request
+	puts     map[string]int             // the number of puts that the store can have applied, by key
+	readings []reading                  // of the clock that dates listings
 	stamps   []reading                  // of the clock that stamps objects
 }
 
@@ -142,13 +139,10 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	if opts.Progress == nil {
 		opts.Progress = func(string) {}
 	}
-	if opts.Prefix != "" && !strings.HasSuffix(opts.Prefix, "/") {
-		return nil, fmt.Errorf("%w: the scratch prefix %q doesn't end in a slash", store.ErrInvalidKey, opts.Prefix)
-	}
 	x := &exam{
 		stores: append([]store.Store{s}, opts.Others...),
 		opts:   opts,
-		// In small letters: it has the form of a lock's name.
+		// The time is in small letters, because the prefix must have the form of a lock's name.
 		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
 		tried:   map[string]outcome{}, took: map[string][]time.Duration{}, puts: map[string]int{},
 	}
@@ -159,7 +153,7 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	return x, nil
 }
 
-// run makes the checks until the examination can't go on. It reports each check, if only as unknown.
+// run makes the checks, until one ends the examination. It reports the others as unknown.
 func (x *exam) run(ctx context.Context) (err error) {
 	what := ""
 	for _, check := range checks {

@@ -13,16 +13,15 @@ import (
 )
 
 const (
-	// puts is the number of objects that are written, each followed by a listing.
+	// puts is the number of new objects, each followed by a listing.
 	puts = 200
-	// steady is the number of objects that are there from the beginning, and are overwritten
-	// all the while.
+	// steady is the number of objects that exist from the beginning, and are overwritten
+	// all the time.
 	steady = 4
 )
 
-// listAfterWrite tries out the guarantee that safety rests on: a listing that starts after a
-// put was answered shows the object, whichever client put it. It must show an object that is
-// overwritten meanwhile, too.
+// listAfterWrite tries out the guarantee that safety needs: a listing that starts after the answer to a
+// put shows the object, whichever client put it. It must also show an object that is being overwritten.
 func (x *exam) listAfterWrite(ctx context.Context) (Check, error) {
 	prefix := x.scratch + "list/"
 	w := &witness{}
@@ -50,8 +49,8 @@ func (x *exam) listAfterWrite(ctx context.Context) (Check, error) {
 	return w.check(stop()), err
 }
 
-// overwriting overwrites objects until stop is called, which returns how often it did. stop
-// waits for the last put, so that no put is under way when all is deleted.
+// overwriting overwrites objects until stop is called. stop waits for the last put, so that none is under way during
+// the cleanup, and returns the number of puts.
 func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int) {
 	if !x.granted(Overwrite) {
 		return func() int { return 0 }
@@ -64,7 +63,7 @@ func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int)
 			if x.putOnce(ctx, keys[i%len(keys)], fmt.Sprint(i), store.PutOptions{}) == nil {
 				n++
 			} else {
-				// Some stores take only so many writes a second of one key.
+				// Some stores limit the writes of one key per second.
 				_ = clock.Sleep(ctx, x.opts.Clock, 500*time.Millisecond)
 			}
 		}
@@ -73,17 +72,17 @@ func (x *exam) overwriting(ctx context.Context, keys []string) (stop func() int)
 	return func() int { stopped.Store(true); return <-done }
 }
 
-// witness knows the keys that listings must show, and counts those that they don't.
+// witness has the keys that listings must show, and counts the missing ones.
 type witness struct {
 	mu       sync.Mutex
-	keys     []string // answered; only ever appended to, first the steady ones
+	keys     []string // of answered puts; the steady ones come first, and none is ever removed
 	listings int
-	missed   int // new objects
-	gaps     int // steady ones
-	first    string
+	missed   int    // missing new objects
+	gaps     int    // missing steady objects
+	first    string // the first missing key
 }
 
-// expect adds a key, and returns those that a listing which starts now must show.
+// expect adds a key, and returns the keys that a listing which starts now must show.
 func (w *witness) expect(key string) []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -116,11 +115,11 @@ func (w *witness) check(overwrites int) Check {
 	c := Check{Result: OK, Counts: map[string]int{
 		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
 	}}
-	c.Detail = fmt.Sprintf("%d listings showed all that had been written before they began, and what was overwritten %d times meanwhile",
+	c.Detail = fmt.Sprintf("%d listings showed all objects that had been written before they began, also those that were overwritten %d times meanwhile",
 		w.listings, overwrites)
 	if w.missed+w.gaps > 0 {
 		c.Result = Fail
-		c.Detail = fmt.Sprintf("%d listings missed %d times what had been written before they began, and %d times what was overwritten meanwhile; the first was %q",
+		c.Detail = fmt.Sprintf("%d listings missed %d objects that had been written before they began, and %d that were overwritten meanwhile; the first was %q",
 			w.listings, w.missed, w.gaps, w.first)
 	}
 	return c

@@ -8,15 +8,15 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// The checks of permissions do once what a lock does. Without leave to write there is nothing to
-// read, overwrite or delete, but a refusal shows all the same.
+// The checks of permissions send each request of a lock once. Without the permission to write, there is no object to
+// read, overwrite or delete, but the store can still refuse the request.
 
 func (x *exam) list(ctx context.Context) (Check, error) {
 	_, err := x.listAll(ctx, 0, x.scratch)
 	return passed("objects may be listed"), err
 }
 
-// permitted is the key of the object of these checks, below the scratch prefix.
+// permitted is the key of these checks' object, below the scratch prefix.
 const permitted = "permissions"
 
 func (x *exam) write(ctx context.Context) (Check, error) {
@@ -33,15 +33,15 @@ func (x *exam) read(ctx context.Context) (Check, error) {
 	case errors.Is(err, store.ErrNotFound):
 		err = nil
 	case refused(err) && !x.granted(List):
-		// Some stores hide whether there is an object from a client that may not list.
-		return Check{Result: Unknown, Detail: err.Error() + "; perhaps only because there is nothing to be read"}, nil
+		// Some stores don't say whether an object exists if the client may not list.
+		return Check{Result: Unknown, Detail: err.Error() + "; perhaps only because there is no object to read"}, nil
 	}
 	return passed("objects may be read"), err
 }
 
 func (x *exam) overwrite(ctx context.Context) (Check, error) {
 	if !x.granted(Write) {
-		return Check{Result: Unknown, Detail: "there is nothing to be overwritten"}, nil
+		return Check{Result: Unknown, Detail: "there is no object to overwrite"}, nil
 	}
 	_, err := x.put(ctx, x.scratch+permitted, "second")
 	if err == nil && x.granted(Read) {
@@ -54,7 +54,7 @@ func (x *exam) delete(ctx context.Context) (Check, error) {
 	err := x.remove(ctx, x.writer(), x.scratch+permitted)
 	switch {
 	case err == nil && !x.granted(Write):
-		return Check{Result: Unknown, Detail: "there is nothing to be deleted"}, nil
+		return Check{Result: Unknown, Detail: "there is no object to delete"}, nil
 	case err == nil && x.granted(Read):
 		err = x.shows(ctx, "")
 	case refused(err) && x.granted(Overwrite):
@@ -63,10 +63,10 @@ func (x *exam) delete(ctx context.Context) (Check, error) {
 	return passed("objects may be deleted"), err
 }
 
-// errWrong is returned when the store carried a request out wrongly.
+// errWrong is returned when the store has confirmed a request and not carried it out.
 var errWrong = errors.New("the store doesn't do what it says")
 
-// shows checks that the object has this body, or that it is gone if want is "".
+// shows checks that the object has this body, or is gone if want is "".
 func (x *exam) shows(ctx context.Context, want string) error {
 	key := x.scratch + permitted
 	c, err := x.get(ctx, 1, key)
@@ -85,13 +85,12 @@ func (x *exam) shows(ctx context.Context, want string) error {
 
 func refused(err error) bool { return errors.Is(err, store.ErrPermission) }
 
-// settled reports whether an error says what the store does, and not that it can't be reached.
+// settled reports whether an error is a result of the check, and not a lack of an answer.
 func settled(err error) bool {
 	return refused(err) || errors.Is(err, errWrong) || errors.Is(err, store.ErrInvalidKey) || errors.Is(err, store.ErrTooLarge)
 }
 
-// versioning asks the server whether it keeps what is overwritten or deleted. Not every server
-// answers.
+// versioning asks the server whether it keeps old versions. Not every server answers.
 func (x *exam) versioning(ctx context.Context) (Check, error) {
 	if d, ok := x.writer().(store.Describer); ok {
 		var err error
@@ -101,11 +100,11 @@ func (x *exam) versioning(ctx context.Context) (Check, error) {
 		}
 	}
 	x.report.Server = x.is.Server
-	return described(x.is.Versioning, "on: what is overwritten or deleted stays as a version, until a rule of the bucket or its writer removes it"), nil
+	return described(x.is.Versioning, "on: an overwritten or deleted object stays as a version, until a rule of the bucket or its writer removes it"), nil
 }
 
 func (x *exam) objectLock(context.Context) (Check, error) {
-	return described(x.is.ObjectLock, "on: versions may have to stay; locks work all the same"), nil
+	return described(x.is.ObjectLock, "on: versions might have to stay; locks work all the same"), nil
 }
 
 func described(a store.Answer, yes string) Check {
@@ -113,7 +112,7 @@ func described(a store.Answer, yes string) Check {
 	case store.Yes:
 		return passed(yes)
 	case store.Unknown:
-		return Check{Result: Unknown, Detail: "the store doesn't tell"}
+		return Check{Result: Unknown, Detail: "the store doesn't say"}
 	default:
 		return passed("off")
 	}

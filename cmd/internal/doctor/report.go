@@ -40,12 +40,11 @@ type Report struct {
 	Checks  []Check   `json:"checks"`
 	Clock   *Offset   `json:"clock,omitempty"`
 	Latency []Latency `json:"latency"`
-	// Left are the keys of objects that were not deleted, and can be there. They are empty if
-	// overwriting is allowed.
+	// Left are the keys of objects that doctor couldn't delete. If it may overwrite, the objects are empty.
 	Left    []string `json:"left,omitempty"`
-	Plan    *Plan    `json:"plan,omitempty"` // if the store is fit
+	Plan    *Plan    `json:"plan,omitempty"` // only if the store is fit
 	Verdict Verdict  `json:"verdict"`
-	// Also is the report about writes through another way to the repository: see Both.
+	// Also is the report of Both on writes through the second way.
 	Also *Report `json:"also,omitempty"`
 }
 
@@ -59,13 +58,13 @@ func (r *Report) Check(name string) (Check, bool) {
 	return Check{}, false
 }
 
-// Check is one property of the store that was tried out.
+// Check is the result of trying out one property of the store.
 type Check struct {
 	Name    string         `json:"name"`
 	Result  Result         `json:"result"`
 	Detail  string         `json:"detail"`
-	Refused bool           `json:"refused,omitempty"` // for lack of a permission
-	Counts  map[string]int `json:"counts,omitempty"`  // by name, those of the detail
+	Refused bool           `json:"refused,omitempty"` // a permission is lacking
+	Counts  map[string]int `json:"counts,omitempty"`  // the numbers of the detail
 }
 
 // Result of a check.
@@ -73,22 +72,22 @@ type Result string
 
 const (
 	OK      Result = "ok"
-	Warn    Result = "warn" // repolock works without it
-	Fail    Result = "fail" // repolock doesn't work like that
+	Warn    Result = "warn" // repolock works without the property
+	Fail    Result = "fail" // repolock doesn't work without the property
 	Unknown Result = "unknown"
 )
 
 // Offset is how far this machine's clock is ahead of the store's.
 type Offset struct {
 	Seconds float64 `json:"offset_seconds"`
-	// Uncertainty bounds the error, either way: an answer takes time, and a store's time can
-	// be in whole seconds.
+	// Uncertainty bounds the error of Seconds in both directions: an answer takes time, and a store's time
+	// can be in whole seconds.
 	Uncertainty float64 `json:"uncertainty_seconds"`
 	// Source is "listing", or "mod_time" if listings have no time.
 	Source string `json:"source"`
 }
 
-// Latency is that of one kind of request, up to eight of which were under way at once.
+// Latency is the latency of one kind of request. Up to eight requests were under way at once.
 type Latency struct {
 	Request  string  `json:"request"`
 	N        int     `json:"n"`
@@ -96,25 +95,24 @@ type Latency struct {
 	P99MS    float64 `json:"p99_ms"`
 }
 
-// Plan is what repolock will do.
+// Plan is the way in which repolock will use the store.
 type Plan struct {
-	// Round trips, one after another, to take a lock.
-	Shared     int        `json:"shared_round_trips"`
-	Exclusive  int        `json:"exclusive_round_trips"`
-	Renewal    string     `json:"renewal"` // "if_match" or "look_and_put"
-	Release    string     `json:"release"` // "delete" or "empty_put"
-	Fence      bool       `json:"fence"`   // --fence can be had
+	Shared     int        `json:"shared_round_trips"`    // to acquire a shared lock
+	Exclusive  int        `json:"exclusive_round_trips"` // to acquire an exclusive lock
+	Renewal    string     `json:"renewal"`               // "if_match" or "look_and_put"
+	Release    string     `json:"release"`               // "delete" or "empty_put"
+	Fence      bool       `json:"fence"`                 // --fence is available
 	Conditions Conditions `json:"conditions"`
 	Says       []string   `json:"says"` // the same in words
 }
 
-// Conditions says how far repolock relies on a store's conditional puts.
+// Conditions is how far repolock relies on a store's conditional puts.
 type Conditions string
 
 const (
-	Relied     Conditions = "relied_on"  // the backend declares them as kept, and they were
-	Proven     Conditions = "proven"     // the backend doesn't know, and they passed all tests
-	Unreliable Conditions = "unreliable" // they are ignored, or lacking, or not known to be kept
+	Relied     Conditions = "relied_on"  // the backend declares them as kept, and doctor confirms it
+	Proven     Conditions = "proven"     // the backend doesn't know, and they passed all checks
+	Unreliable Conditions = "unreliable" // they are ignored or lacking, or a check couldn't be made
 )
 
 // Verdict is the judgement of a store.
@@ -128,12 +126,12 @@ type Fitness string
 
 const (
 	Fit             Fitness = "fit"
-	LacksPermission Fitness = "lacks_permission" // only that is wrong
+	LacksPermission Fitness = "lacks_permission" // and nothing else is wrong
 	Unfit           Fitness = "unfit"
-	NotKnown        Fitness = "unknown" // it could not be tried out to the end
+	NotKnown        Fitness = "unknown" // the examination ended early
 )
 
-// conclude ends a report. failure is the error that ended the examination.
+// conclude completes the report. failure is the error that ended the examination, or nil.
 func (x *exam) conclude(failure error) {
 	x.report.Latency = x.latency()
 	x.report.Verdict = x.verdict(failure)
@@ -142,7 +140,7 @@ func (x *exam) conclude(failure error) {
 	}
 }
 
-// verdict judges the checks: a failure outranks a lacking permission.
+// verdict judges the checks. A failed check wins over a lacking permission.
 func (x *exam) verdict(failure error) Verdict {
 	var broken, forbidden []string
 	for _, c := range x.report.Checks {
@@ -160,7 +158,7 @@ func (x *exam) verdict(failure error) Verdict {
 	case errors.Is(failure, store.ErrListing):
 		return Verdict{Unfit, "this store is not fit to hold locks: " + failure.Error()}
 	case failure != nil:
-		return Verdict{NotKnown, "whether this store is fit isn't known: it could not be tried out to the end"}
+		return Verdict{NotKnown, "whether this store is fit isn't known: the examination ended early"}
 	case len(forbidden) > 0:
 		return Verdict{LacksPermission, "locks need permissions that are lacking here: " + strings.Join(forbidden, ", ")}
 	default:
@@ -170,12 +168,12 @@ func (x *exam) verdict(failure error) Verdict {
 
 func label(name string) string {
 	if name == Reachable {
-		return "list the locks" // else it would be an error
+		return "list the locks" // Reachable fails only for this lack; any other failure ends the examination
 	}
 	return strings.ReplaceAll(name, "_", " ")
 }
 
-// plan returns what repolock does on a store that is fit.
+// plan returns the plan for a store that is fit.
 func (x *exam) plan() *Plan {
 	p := x.writer().Properties()
 	absent, match := x.worst(IfNoneMatch) == kept, x.worst(IfMatch) == kept
@@ -185,47 +183,47 @@ func (x *exam) plan() *Plan {
 	case p.IfAbsent == store.Kept && absent:
 		plan.Exclusive = 2
 	case p.IfAbsent == store.Claimed && x.worst(IfNoneMatch) == lacking:
-		plan.Exclusive = 5 // one is spent on learning it
+		plan.Exclusive = 5 // one shows that the condition is lacking
 	}
 	renewal := "a lock is renewed by a look and a put, in 2 round trips"
 	switch {
 	case p.IfMatch == store.Kept && match:
 		plan.Renewal, renewal = "if_match", "a lock is renewed by a put with If-Match, in 1 round trip"
 	case p.IfMatch == store.Claimed && match:
-		renewal += "; the put has If-Match, once the store has proven to the process that it heeds it"
+		renewal += "; the put has If-Match as soon as the store has proven to the process that it obeys If-Match"
 	}
 	release := "a lock is released by deleting it"
 	if !x.granted(Delete) {
 		plan.Release = "empty_put"
 		release = "a lock is released by emptying it, because deleting isn't allowed: empty objects stay, and a user with permission can remove them"
 	}
-	fence := "fencing numbers (--fence) can't be had: they need conditional puts that the store is known to keep"
+	fence := "fencing numbers (--fence) aren't available: they need conditional puts that the store is known to keep"
 	switch {
 	case absent && match && p.IfAbsent == store.Kept && p.IfMatch == store.Kept:
 		plan.Conditions, plan.Fence = Relied, true
-		fence = "fencing numbers (--fence) can be had"
+		fence = "fencing numbers (--fence) are available"
 	case absent && match:
 		plan.Conditions = Proven
 	}
-	acquire := fmt.Sprintf("a shared lock is taken in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
+	acquire := fmt.Sprintf("a shared lock is acquired in %d round trips, an exclusive one in %d", plan.Shared, plan.Exclusive)
 	plan.Says = []string{acquire, renewal, release, fence, x.staleness(p)}
 	return plan
 }
 
-// staleness says when another client passes a crashed holder's lock.
+// staleness returns in words when the next client can acquire a crashed holder's lock.
 func (x *exam) staleness(p store.Properties) string {
-	const never = ", and no wrong clock lets a second holder in"
+	const never = ", and no wrong clock causes a second holder"
 	switch one, _ := x.report.Check(OneClock); {
 	case !p.StoreClock:
-		return "a crashed holder's lock is watched for its ttl before it is passed, because the store has no clock to rely on" + never
+		return "a crashed holder's lock is watched for its ttl before it is removed, because the store has no clock to rely on" + never
 	case x.report.Clock == nil, one.Result == Warn:
-		return "a crashed holder's lock is passed when the store's clock and this machine's agree that it has expired, and else watched for its ttl" + never
+		return "a crashed holder's lock is removed when the store's clock and this machine's agree that it has expired, and else watched for its ttl" + never
 	default:
-		return "a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's" + never
+		return "a crashed holder's lock is removed as soon as it has expired by the store's clock and by this machine's" + never
 	}
 }
 
-// Fitness returns that of the store, or of the other way to it if that is worse.
+// Fitness returns the worse fitness of the store and of the second way to it.
 func (r *Report) Fitness() Fitness {
 	if r.Also == nil || r.Verdict.Fitness == Unfit || r.Also.Verdict.Fitness == Fit {
 		return r.Verdict.Fitness
@@ -249,7 +247,7 @@ func (x *exam) latency() []Latency {
 	return summary
 }
 
-// rank returns the smallest of the sorted values that percent of them don't exceed.
+// rank returns the nearest-rank percentile of sorted values.
 func rank(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }

@@ -12,32 +12,32 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// budget bounds all sends of a request, timeout one of them: a person must learn within 15 s
-// that a store cannot be reached.
+// budget bounds all sends of a request, and timeout each of them, because a person must learn within 15 s
+// that a store can't be reached.
 const (
 	budget  = 11 * time.Second
 	timeout = 10 * time.Second
 )
 
-// maxBody exceeds each body that is written here.
+// maxBody exceeds all bodies that doctor writes.
 const maxBody = 1 << 10
 
-// writer returns the handle for all writes and deletions: one that keeps versions can know
-// only its own, and only those can it remove.
+// writer returns the handle for all writes and deletions. A handle on a server that keeps versions can remove only
+// the versions that it wrote.
 func (x *exam) writer() store.Store { return x.stores[0] }
 
 // reader returns one of the handles.
 func (x *exam) reader(n int) store.Store { return x.stores[n%len(x.stores)] }
 
-// put stores without a condition.
+// put stores an object without a condition.
 func (x *exam) put(ctx context.Context, key, body string) (store.Object, error) {
 	return retry.Do(ctx, x.policy(), func(within time.Duration) (store.Object, error) {
 		return x.send(ctx, within, key, body, store.PutOptions{})
 	})
 }
 
-// putOnce sends exactly one request: if it was applied without an answer, its own condition
-// would refuse another.
+// putOnce sends exactly one request. If the store applied it and the answer got lost, its own condition
+// would refuse a second request.
 func (x *exam) putOnce(ctx context.Context, key, body string, opts store.PutOptions) error {
 	_, err := x.send(ctx, timeout, key, body, opts)
 	return err
@@ -116,8 +116,8 @@ func (x *exam) remove(ctx context.Context, s store.Store, key string) error {
 	return err
 }
 
-// policy repeats a request until it is answered, or refused for good, or the budget is used up.
-// The request must be one that can be applied twice.
+// policy repeats a request until the store answers or refuses it, or the budget is used up. The request must be
+// harmless if the store applies it twice.
 func (x *exam) policy() retry.Policy {
 	return retry.Policy{Clock: x.opts.Clock, Budget: budget, Timeout: timeout, Permanent: store.Permanent, Failed: x.opts.Failed}
 }
@@ -126,10 +126,10 @@ func repeat[T any](ctx context.Context, x *exam, kind, key string, send func(con
 	return retry.Do(ctx, x.policy(), func(within time.Duration) (T, error) { return once(ctx, x, within, kind, key, send) })
 }
 
-// once sends a request, notes how long its answer took, and gives the request up if it isn't
-// answered in time, even if the store ignores its context.
+// once sends a request, and records the latency of the answer. It gives the request up if the answer is late, even if
+// the store ignores its context.
 func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key string, send func(context.Context) (T, error)) (T, error) {
-	var took time.Duration // is read only if send has returned
+	var took time.Duration // valid only if send has returned
 	v, late, err := retry.Once(ctx, within, func(ctx context.Context) (T, error) {
 		start := x.opts.Clock.Elapsed()
 		v, err := send(ctx)
@@ -137,16 +137,16 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 		return v, err
 	})
 	switch {
-	case ctx.Err() != nil: // also if it was answered: the examination was interrupted
+	case ctx.Err() != nil: // the examination was interrupted: the answer doesn't matter
 		return v, context.Cause(ctx)
 	case late && err != nil:
 		why := context.DeadlineExceeded
 		if e, ok := errors.AsType[*store.Error](err); ok {
-			why = e.Err // what the store was waiting for
+			why = e.Err // the store's own reason
 		}
 		op, _, _ := strings.Cut(kind, " ")
 		return v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
-	case err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound): // it is an answer
+	case err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound): // these are answers
 		x.mu.Lock()
 		defer x.mu.Unlock()
 		x.took[kind] = append(x.took[kind], took)
@@ -154,11 +154,11 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 	return v, err
 }
 
-// workers is the number of requests that are under way at once.
+// workers is the number of concurrent requests.
 const workers = 8
 
-// inParallel calls f with 0 to n-1, up to workers at a time, and waits for all. The first error
-// ends the context of the others, keeps f from being called again, and is returned.
+// inParallel calls f with 0 to n-1, up to workers at a time, and waits for all calls. It returns the first error, which
+// ends the context of the other calls and prevents further ones.
 func inParallel(ctx context.Context, n int, f func(ctx context.Context, i int) error) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
