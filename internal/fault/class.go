@@ -113,7 +113,7 @@ var (
 	NotFound             = &Class{says: "not found", Name: "store_unavailable", Exit: ExitUnavailable, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
 	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
-	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free them outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
+	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
 	TooLarge             = &Class{says: "object too large", Permanent: true}
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
 )

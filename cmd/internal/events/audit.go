@@ -22,20 +22,19 @@ type Auditor struct {
 	common audit.Record
 	repo   string
 
-	asked time.Duration    // when the lock was asked for, on the clock since boot
+	asked time.Duration    // the beginning of the acquire, on the clock since boot
 	locks map[string]lease // by Event.Place
 	work  Event            // WorkEnded
 }
 
-// lease is what the log remembers of a lock: when it was acquired, and its id.
+// lease has the time of an acquire, on the clock since boot, and the lock's present id.
 type lease struct {
 	acquired time.Duration
 	id       string
 }
 
-// NewAuditor opens the audit log at path for the lock name of a repository, which is its
-// path or its URL without credentials. job is the user's name for the work, or "". An event that
-// can't be written is reported to say.
+// NewAuditor opens the audit log at path, for the lock called name in the repository repo, which has no
+// credentials. job is the user's name for the work, or "". say gets a warning if an event can't be written.
 func NewAuditor(path, repo, name, job string, say func(format string, args ...any)) (*Auditor, error) {
 	log, err := audit.Open(path)
 	if err != nil {
@@ -118,7 +117,7 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 	return []audit.Record{record}
 }
 
-// record returns the log's record of each event.
+// record returns the fields that the records of all events have.
 func (a *Auditor) record(e Event) audit.Record {
 	record := a.common
 	record.Event, record.Timestamp, record.RequestID, record.Operation = kinds[e.Kind].audit, e.Time, e.ID, e.Operation
@@ -138,7 +137,7 @@ func (a *Auditor) record(e Event) audit.Record {
 	return record
 }
 
-// path returns the key in the repository, without what a URL has after its path.
+// path returns the key in the repository, without the query of a URL.
 func (a *Auditor) path(key string) string {
 	repo := a.repo
 	if strings.Contains(repo, "://") {
@@ -147,12 +146,13 @@ func (a *Auditor) path(key string) string {
 	return strings.TrimSuffix(repo, "/") + "/" + key
 }
 
+// held returns the seconds since the lock of an event was acquired.
 func (a *Auditor) held(now time.Duration, e Event) *float64 {
 	s := Seconds(now - a.locks[e.Place].acquired)
 	return &s
 }
 
-// removed returns the record of a lock that was deleted, with its whole body.
+// removed returns the record of a deleted lock, with its whole body.
 func removed(record audit.Record, h replock.Info) audit.Record {
 	record.HeldBy = holders([]replock.Info{h})
 	if record.Event == audit.Stolen {
@@ -178,12 +178,12 @@ func holders(infos []replock.Info) (holders []audit.Holder) {
 	return holders
 }
 
-// NewStaleness returns since when a lock is stale.
+// NewStaleness returns the time since when a lock is stale, and its age.
 func NewStaleness(h replock.Info) audit.Staleness {
 	return audit.Staleness{StaleSince: Instant(h.ModTime.Add(h.TTL)), AgeSeconds: int64(h.Age / time.Second)}
 }
 
-// Holder returns a lock as records have it.
+// Holder returns the record's description of a lock.
 func Holder(i replock.Info) audit.Holder {
 	refreshed := i.ModTime
 	if refreshed.IsZero() && !i.Expires.IsZero() {

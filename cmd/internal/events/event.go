@@ -1,5 +1,5 @@
-// Package events is what happens to a lock and to the work that it protects, and the two
-// records of that: the audit log and the file of metrics.
+// Package events has the events of a lock and of the work that it protects, and their two records: the
+// audit log and the metrics file.
 package events
 
 import (
@@ -22,18 +22,17 @@ const (
 	ClocksParted replock.EventKind = "clocks_parted"
 	// ClocksSettled: the command goes on after ClocksParted.
 	ClocksSettled replock.EventKind = "clocks_settled"
-	// GuardLost: no guard watches the command. Stopped says whether it is stopped for that.
+	// GuardLost: no guard watches the command. Stopped is set if the command is stopped therefore.
 	GuardLost replock.EventKind = "guard_lost"
 	// GuardReplaced: a guard watches the command again.
 	GuardReplaced replock.EventKind = "guard_replaced"
-	// CommandRunsOn: the processes PIDs of the command run on although they were stopped,
-	// or Killed.
+	// CommandRunsOn: PIDs of the command run on although repolock has stopped, or Killed, the command.
 	CommandRunsOn replock.EventKind = "command_runs_on"
 	// CommandSuspended: a person stopped the command and repolock (Ctrl-Z).
 	CommandSuspended replock.EventKind = "command_suspended"
 	// CommandContinued: the stop by CommandSuspended is over.
 	CommandContinued replock.EventKind = "command_continued"
-	// NotAcquired: the lock wasn't acquired, for whatever reason.
+	// NotAcquired: the lock wasn't acquired, whatever the reason.
 	NotAcquired replock.EventKind = "not_acquired"
 	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
 	LockBroken replock.EventKind = "lock_broken"
@@ -43,13 +42,13 @@ const (
 	PasswordExposed replock.EventKind = "password_exposed"
 )
 
-// kind says which records have events of a kind.
+// kind has the names of an event in the records, which leave out events without a name.
 type kind struct {
-	audit   string // name in the audit log, which leaves out events without one
-	counter string // of the metrics
+	audit   string // in the audit log
+	counter string // in the metrics
 }
 
-// kinds has all kinds of events, also those that no record has.
+// kinds has all kinds of events, also the kinds without a record.
 var kinds = map[replock.EventKind]kind{
 	replock.EventAcquired:      {audit: audit.Acquired},
 	replock.EventBlocked:       {audit: audit.Blocked, counter: "repolock_blocked_total"},
@@ -77,34 +76,34 @@ var kinds = map[replock.EventKind]kind{
 	CommandContinued:           {audit: audit.Continued},
 	NotAcquired:                {}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
-	DirectoryCreated:           {}, // a person is told
-	PasswordExposed:            {}, // the same
+	DirectoryCreated:           {}, // a warning to the user
+	PasswordExposed:            {}, // a warning to the user
 }
 
 // Event is an event of a lock, or of the work that the lock protects.
 type Event struct {
 	replock.Event
-	// Place is the place of the lock if it isn't the first repository's: a URL without
-	// credentials. The lock's name there is Event.Name.
+	// Place is the lock's URL without credentials, or "" for the first repository. The lock's name there is
+	// Event.Name.
 	Place string
-	// Record is an event in the form of that system's own specification, for the audit log. It
-	// has no Kind. Recorded is set for an event that is in the log as such a Record.
+	// Record is an event in the form of the system's own specification, for the audit log. An Event with a Record
+	// has no Kind. Recorded is set on an event that has such a Record beside it.
 	Record   any
 	Recorded bool
-	TTL      time.Duration // the lock's, with an event of the lock; 0 is the Request's
+	TTL      time.Duration // of the lock; the session replaces 0 by its own
 	Success  bool
-	ExitCode *int // nil: the work was no command
+	ExitCode *int // nil for work that isn't a command
 	Stopped  bool
 	PIDs     []int
 	Killed   bool
 	Reason   string
 }
 
-// Sink is a record of events. It gets one event at a time, in order, and can take long.
+// Sink is a record of events. Handle is called with one event at a time, in order, and can be slow.
 type Sink interface{ Handle(Event) }
 
-// Stale returns the holder of another system's lock whose ttl is over, and which stays until it is broken
-// or stolen. It reports false for the holders of any other lock.
+// Stale returns the holder of another system's stale lock, which stays until a person breaks or steals it. It
+// reports false for any other lock.
 func Stale(place string, holders []replock.Info) (replock.Info, bool) {
 	if len(holders) != 1 {
 		return replock.Info{}, false
@@ -113,7 +112,7 @@ func Stale(place string, holders []replock.Info) (replock.Info, bool) {
 	return h, h.Verdict == replock.Stale && h.TTL > 0 && slices.Equal(h.Keys, []string{place})
 }
 
-// LockName returns a lock's name as it is in records and in JSON.
+// LockName returns a lock's name for records and JSON.
 func LockName(name string) string { return cmp.Or(name, "repository") }
 
 // Seconds returns d in seconds, rounded to a millisecond.

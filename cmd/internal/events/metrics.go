@@ -15,26 +15,25 @@ type Metrics struct {
 	labels string
 	say    func(format string, args ...any)
 
-	locks    int             // how many there are; together they count as one
+	locks    int             // the number of locks, which together count as one
 	held     map[string]bool // by Event.Place
-	asked    time.Duration   // on the clock since boot
-	acquired time.Duration   // 0: not yet
-	ended    time.Duration   // 0: not yet
+	asked    time.Duration   // the beginning of the acquire, on the clock since boot
+	acquired time.Duration   // 0 before
+	ended    time.Duration   // 0 before
 	values   map[string]float64
 }
 
-// MetricsOptions describe the locks that a Metrics is for.
+// MetricsOptions describe the locks of a Metrics.
 type MetricsOptions struct {
 	File string
-	// Repository has no credentials, and Lock is as LockName has it. Job can be empty.
+	// Repository has no credentials, and Lock is from LockName. Job can be empty.
 	Repository, Lock, Operation, Job string
 	Mode                             replock.Mode
-	Locks                            int // how many are held together
+	Locks                            int // the number of locks that are held together
 	TTL                              time.Duration
 }
 
-// NewMetrics writes the file as it is before the locks are held. A file that can't be written
-// later is reported to say.
+// NewMetrics writes the file for locks that aren't held yet. say gets a warning if the file can't be written later.
 func NewMetrics(o MetricsOptions, say func(format string, args ...any)) (*Metrics, error) {
 	m := &Metrics{
 		file: metricsFile{o.File, patience}, labels: o.labels(), say: say,
@@ -52,7 +51,7 @@ func NewMetrics(o MetricsOptions, say func(format string, args ...any)) (*Metric
 	return m, m.write()
 }
 
-// Handle writes the file anew if the event changes it.
+// Handle rewrites the file if the event changes it.
 func (m *Metrics) Handle(e Event) {
 	if !m.count(e) {
 		return
@@ -79,7 +78,7 @@ func (m *Metrics) count(e Event) bool {
 	case replock.EventReaped:
 		n = len(e.Holders)
 	case replock.EventLost:
-		if !m.held[e.Place] { // a resume that fails reports the loss again
+		if !m.held[e.Place] { // a failed resume reports the loss again
 			n = 0
 		}
 		m.end(e, now)
@@ -128,7 +127,6 @@ func (m *Metrics) end(e Event, now time.Duration) {
 	}
 }
 
-// write puts the state into the file.
 func (m *Metrics) write() error {
 	m.values[lastChange] = timestamp(clock.System{}.Now())
 	return m.file.put(m.labels, m.values)

@@ -22,18 +22,17 @@ import (
 	"github.com/repolock/repolock/internal/regular"
 )
 
-// metricsFile is a file of metrics. Several jobs can have one file.
+// metricsFile is a file of metrics. Several jobs can share it.
 type metricsFile struct {
-	path string
-	// patience bounds the wait for another writer.
-	patience time.Duration
+	path     string
+	patience time.Duration // bounds the wait for another writer
 }
 
 // patience is short, because a person can have stopped the other writer.
 const patience = 250 * time.Millisecond
 
-// put replaces the series of these labels in the file, and keeps those of other jobs. It replaces
-// the file as a whole, because a collector can read it at any time.
+// put replaces the series of these labels in the file, and keeps the series of other jobs. It replaces
+// the whole file at once, because a collector can read it at any time.
 func (m *metricsFile) put(labels string, values map[string]float64) error {
 	file, err := regular.Target(m.path)
 	if err != nil {
@@ -51,20 +50,20 @@ func (m *metricsFile) put(labels string, values map[string]float64) error {
 	if err != nil {
 		return err
 	}
-	defer os.Remove(tmp.Name()) // unless it was renamed
+	defer os.Remove(tmp.Name()) // does nothing after the rename
 	_, err = tmp.Write(all.expose())
-	// The collector is another user.
+	// The collector runs as another user.
 	if err := fault.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
 		return err
 	}
 	return os.Rename(tmp.Name(), file)
 }
 
-// maxMetrics is more than maxJobs need.
+// maxMetrics exceeds the size of a file of maxJobs.
 const maxMetrics = 4 << 20
 
-// readMetrics returns the file's text, or nothing if there is none, if another user's can't be
-// read, or if it is too long to be ours.
+// readMetrics returns the file's text. It returns nothing if there is no file, if the file belongs to another user
+// and can't be read, or if it is too long to be ours.
 func readMetrics(file string) ([]byte, error) {
 	f, err := regular.Open(file)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
@@ -81,8 +80,8 @@ func readMetrics(file string) ([]byte, error) {
 	return text, err
 }
 
-// alone keeps other writers out of the directory until the returned function is called, by a
-// flock of it. Without that flock, the figures of another job can be a change behind.
+// alone locks the directory against other writers until the returned function is called, by a flock. It goes on
+// without the flock if it can't get it; then the other writer's last change can get lost.
 func (m *metricsFile) alone(dir string) func() {
 	d, err := os.Open(dir)
 	if err != nil {
@@ -93,7 +92,7 @@ func (m *metricsFile) alone(dir string) func() {
 			break
 		}
 		if time.Since(begin) >= m.patience {
-			m.patience = 0 // the events of a stopped writer's whole stop must not wait in turn
+			m.patience = 0 // or each event waits for a stopped writer
 			break
 		}
 	}
@@ -103,14 +102,13 @@ func (m *metricsFile) alone(dir string) func() {
 // family is a metric: its name, its type and its help.
 type family struct{ name, kind, help string }
 
-// Names of metrics that outlive a run, or that decide which series stay.
 const (
 	lastSuccess = "repolock_last_success_timestamp_seconds"
 	lastChange  = "repolock_last_change_timestamp_seconds"
 )
 
-// families are the metrics, in the order of the file. node_exporter complains about files with
-// different help texts for one metric, so a text that is in use must not change.
+// families are the metrics, in the order of the file. Their help texts must never change: node_exporter
+// rejects files that have different texts for one metric.
 var families = []family{
 	{"repolock_held", "gauge", "1 while the lock is held."},
 	{"repolock_held_seconds", "gauge", "How long the lock has been held, until now or until it was released or lost."},
@@ -130,31 +128,30 @@ var families = []family{
 	{lastChange, "gauge", "When these figures were written."},
 }
 
-// labels returns the labels in Prometheus' text format, which tell the series of one job from those of others.
+// labels returns the labels in Prometheus' text format. They distinguish the series of different jobs.
 func (o MetricsOptions) labels() string {
 	job := ""
 	if o.Job != "" {
-		// Not job: Prometheus gives that label to the target.
+		// Prometheus itself sets the label job.
 		job = fmt.Sprintf(`job_name="%s",`, escapeLabel(o.Job))
 	}
 	return fmt.Sprintf(`{%slock="%s",mode="%s",operation="%s",repository="%s"}`,
 		job, escapeLabel(o.Lock), o.Mode, escapeLabel(o.Operation), escapeLabel(o.Repository))
 }
 
-// escapeLabel escapes the value of a label.
 func escapeLabel(s string) string {
 	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\ufffd"))
 }
 
-// sample matches a line that expose writes.
+// sample matches a line of expose.
 var sample = lazyregexp.New(strings.ReplaceAll(
 	`^(repolock_[a-z_]+)({(?:job_name="VALUE",)?lock="VALUE",mode="VALUE",operation="VALUE",repository="VALUE"}) (-?[0-9.]+)$`,
 	"VALUE", `(?:[^"\\]|\\[\\"n])*`))
 
-// exposition is the content of a file: the values of metrics, by labels and by name.
+// exposition has the values of a file's metrics, by labels and by name.
 type exposition map[string]map[string]float64
 
-// parseExposition returns what expose wrote. It leaves out all else, such as the series of a
+// parseExposition parses the output of expose. It skips all other lines, such as the series of a
 // version with other labels.
 func parseExposition(text []byte) exposition {
 	all := exposition{}
@@ -175,11 +172,11 @@ func parseExposition(text []byte) exposition {
 	return all
 }
 
-// maxJobs bounds a file of jobs that have a new name each time.
+// maxJobs bounds the file of a user who gives each job a new name.
 const maxJobs = 100
 
-// put replaces the series of these labels. It keeps the last success, and removes the jobs that
-// changed the longest time ago if there are too many.
+// put replaces the series of these labels, except for the last success. If there are too many jobs, it removes the
+// jobs whose last change is the oldest.
 func (x exposition) put(labels string, values map[string]float64) {
 	values = maps.Clone(values)
 	if last := math.Max(values[lastSuccess], x[labels][lastSuccess]); last > 0 {
@@ -195,7 +192,7 @@ func (x exposition) put(labels string, values map[string]float64) {
 	x[labels] = values
 }
 
-// expose returns the text format: each metric once, with the series of all jobs.
+// expose returns the file's text: each metric once, with the series of all jobs.
 func (x exposition) expose() []byte {
 	var b bytes.Buffer
 	jobs := slices.Sorted(maps.Keys(x))

@@ -167,7 +167,7 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/events", "^TestLogOfSeveral$")},
 	{"a lock counts as held when one of two is", "cmd/internal/events/metrics.go", "return len(m.held) >= m.locks", "return len(m.held) > 0",
 		test("./cmd/internal/events", "^TestMetricsOfSeveral$")},
-	{"a resume that fails counts as another loss", "cmd/internal/events/metrics.go", "		if !m.held[e.Place] { // a resume that fails reports the loss again\n			n = 0\n		}\n", "",
+	{"a resume that fails counts as another loss", "cmd/internal/events/metrics.go", "		if !m.held[e.Place] { // a failed resume reports the loss again\n			n = 0\n		}\n", "",
 		test("./cmd/internal/events", "^TestMetricsOfSeveral$")},
 	{"a failure forgets the last success", "cmd/internal/events/metricsfile.go", "	if last := math.Max(values[lastSuccess], x[labels][lastSuccess]); last > 0 {\n", "	if last := values[lastSuccess]; last > 0 {\n",
 		test("./cmd/internal/events", "^TestLastSuccess$")},
@@ -175,7 +175,7 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/events", "^TestManyJobs$")},
 	{"two jobs write one file of metrics at once", "cmd/internal/events/metricsfile.go", "	defer m.alone(dir)()\n", "",
 		test("./cmd/internal/events", "^TestWritersAtOnce$")},
-	{"each event waits for a writer that is stopped", "cmd/internal/events/metricsfile.go", "			m.patience = 0 // the events of a stopped writer's whole stop must not wait in turn\n", "",
+	{"each event waits for a writer that is stopped", "cmd/internal/events/metricsfile.go", "			m.patience = 0 // or each event waits for a stopped writer\n", "",
 		test("./cmd/internal/events", "^TestWriterThatIsStopped$")},
 
 	// The configuration file.
