@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/complete"
 )
 
-// completionCmd prints a script for a shell. With each TAB the script runs completeCmd.
+// completionCmd prints a script for a shell. The script runs completeCmd at each TAB.
 type completionCmd struct {
 	Shell string `arg:"" enum:"bash,zsh,fish" help:"bash, zsh or fish."`
 }
@@ -29,8 +29,8 @@ func (c completionCmd) run(r *reporter, _ global) (int, error) {
 	return r.print(string(script))
 }
 
-// completeCmd prints the completions of the last word, one a line. After a tab there is what a flag
-// or a command is for. The shell itself completes :file and :directory.
+// completeCmd prints the completions of the last word, one a line. A flag or a command is followed by a tab and its
+// description. For :file and :directory the shell completes paths.
 type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
@@ -47,7 +47,7 @@ func (c completeCmd) run(r *reporter, _ global) (int, error) {
 	return 0, nil
 }
 
-// joined joins --flag=value, of which bash makes three words.
+// joined joins --flag=value, which bash splits into three words.
 func joined(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
 		if words[i] == "=" && len(out) > 0 && strings.HasPrefix(out[len(out)-1], "--") {
@@ -62,7 +62,7 @@ func joined(words []string) (out []string) {
 	return out
 }
 
-// completions returns the completions of the last word; of --flag=value, of the value.
+// completions returns the completions of the last word, or of the value in --flag=value.
 func completions(words []string) []string {
 	return complete.Words(newParser(&global{}, names()), words, func(kind string) []string {
 		switch kind {
@@ -82,7 +82,7 @@ func completions(words []string) []string {
 	})
 }
 
-// helpTopics returns what help has a text on, with a tab and what it is.
+// helpTopics returns the arguments of help, each with a tab and its description.
 func helpTopics() (all []string) {
 	for _, c := range commands() {
 		if c.tag != hidden {

@@ -21,11 +21,11 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   64   wrong usage
   69   no answer from the store or a script's keeper, or no such repository
   70   torture could not decide
-  74   the store answered, and not as it should, or is full; or another failure
+  74   the store gave a wrong answer, or is full; or another failure
   75   another holder has the lock (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
-  79   the lock was lost; outranks the command's 0; or its keeper is gone
+  79   the lock was lost, even if the command exited with 0; or its keeper is gone
   126  the command can't be executed
   127  the command wasn't found`
 
@@ -49,51 +49,43 @@ func (r *reporter) describe(err error) (name string, code int, advice string) {
 	return class.Name, fault.Exit(err), advice
 }
 
-// noneBroken is undone of break-lock. It is true of a wrong command line; another failure can come
-// after a deletion.
-const noneBroken = "no lock was broken"
-
-// unreachableHint says what to do about a store that doesn't answer.
+// unreachableHint returns what to do about a store that doesn't answer.
 func (r *reporter) unreachableHint(err error) string {
 	if r.command == "doctor" {
 		return ""
 	}
 	if r.command == "backup" && errors.Is(err, fault.Unanswered) {
-		return "repolock doctor looks at the store; a backup with --if-unreachable run goes on without a lock"
+		return "repolock doctor examines the store; a backup with --if-unreachable run goes on without a lock"
 	}
-	return "repolock doctor looks at the store"
+	return "repolock doctor examines the store"
 }
 
-// nothingRun is undone of the commands that run another one.
-const nothingRun = "nothing was run"
+// What an error has prevented.
+const (
+	nothingRun = "nothing was run"
+	noneBroken = "no lock was broken"
+)
 
-// undoneBy says what an error has prevented.
-func (r *reporter) undoneBy(err error) string {
-	undone := r.undone()
-	if !fault.Of(err).Nothing || undone == noneBroken && !errors.Is(err, fault.Early) {
+// undone returns what an error has prevented, or "". break-lock can fail after it has deleted a lock.
+func (r *reporter) undone(err error) string {
+	switch command := r.command; {
+	case !fault.Of(err).Nothing:
 		return ""
-	}
-	return undone
-}
-
-// undone says what a failure of this command can have prevented.
-func (r *reporter) undone() string {
-	switch r.command {
-	case "backup", "restore", "prune", "run":
+	case command == "backup" || command == "restore" || command == "prune" || command == "run":
 		return nothingRun
-	case "acquire":
+	case command == "acquire":
 		return "no lock was taken"
-	case "break-lock":
+	case command == "break-lock" && errors.Is(err, fault.Early):
 		return noneBroken
 	default:
 		return ""
 	}
 }
 
-// heldHint says what to do about a lock that is held.
+// heldHint returns what to do about a lock that is held.
 func heldHint(e session.HeldError) string {
 	if e.Own {
-		return "it is the lock that this very command runs under, or waits for that: it can't be had before the command ends; use another one, or none"
+		return "it is the lock that this very command runs under, or a waiter for that lock: it stays until the command ends; use another lock, or none"
 	}
 	if e.Place.Repo == "" && e.Place.URL != "" {
 		return also.Hint(e.Place.URL, e.Holders[0])
@@ -104,7 +96,7 @@ func heldHint(e session.HeldError) string {
 		case replock.Unreadable:
 			return "if no operation is running, run repolock break-lock"
 		case replock.Doubtful:
-			return fmt.Sprintf("one clock says that it has expired: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then passes it",
+			return fmt.Sprintf("it has expired by one clock only: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then ignores it",
 				plainly((h.TTL + time.Minute).Truncate(time.Second)))
 		}
 		if h.ProcessGone {
@@ -124,7 +116,7 @@ func heldHint(e session.HeldError) string {
 	return "--wait 1h waits until " + who + " done; a crashed holder's lock expires by itself"
 }
 
-// plainly formats a duration as people write it for a flag: 24h, 1h30m.
+// plainly formats a duration as people write the value of a flag: 24h, 1h30m.
 func plainly(d time.Duration) string {
 	words := d.String()
 	if strings.HasSuffix(words, "m0s") {
@@ -136,23 +128,23 @@ func plainly(d time.Duration) string {
 	return words
 }
 
-// jsonError is an error with --json, in the shape of the locking specification of
-// tower-fleet (lock/v1, section 4.4). Fields are only ever added.
+// jsonError is an error in JSON, as the locking specification of tower-fleet defines it (lock/v1, section
+// 4.4). Fields are only ever added.
 type jsonError struct {
 	Error      string     `json:"error"`
 	Message    string     `json:"message"`
-	Summary    string     `json:"summary,omitempty"` // the message for people, if it is another one
+	Summary    string     `json:"summary,omitempty"` // the message for people, if it differs
 	ExitCode   int        `json:"exit_code"`
 	LockName   string     `json:"lock_name"`
-	HeldBy     *jsonLock  `json:"held_by,omitempty"` // the first of Holders: a waiter only if there is no holder
+	HeldBy     *jsonLock  `json:"held_by,omitempty"` // Holders[0], a waiter only if there is no holder
 	Holders    []jsonLock `json:"holders,omitempty"`
 	More       int        `json:"more,omitempty"`
 	Waited     float64    `json:"waited_seconds,omitempty"`
 	Suggestion string     `json:"suggestion,omitempty"`
 	Repository string     `json:"repository,omitempty"` // the repository of the lock, if it is held
 
-	audit.Staleness       // of a lock that is stale, and stays; section 6.3
-	TTLSeconds      int64 `json:"ttl_seconds,omitempty"` // of that lock
+	audit.Staleness       // of a stale lock that blocks; section 6.3
+	TTLSeconds      int64 `json:"ttl_seconds,omitempty"` // of the stale lock
 }
 
 // jsonLock is a lock in JSON. Fields are only ever added.
@@ -169,7 +161,7 @@ type jsonLock struct {
 	Metadata     map[string]string `json:"metadata,omitempty"`
 	Keys         []string          `json:"keys"`
 	Verdict      string            `json:"verdict"`
-	Status       string            `json:"status"` // the verdict in the table of status
+	Status       string            `json:"status"` // as in the column VERDICT of status
 	Why          string            `json:"why,omitempty"`
 	AcquiredAt   *time.Time        `json:"acquired_at,omitempty"`
 	ExpiresAt    *time.Time        `json:"expires_at,omitempty"`
@@ -179,9 +171,9 @@ type jsonLock struct {
 	StoreClock   bool              `json:"store_clock"`
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
-	Place        string            `json:"place,omitempty"` // of --also, or any if there are several
+	Place        string            `json:"place,omitempty"` // a URL of --also, or any place if there are several
 
-	specified // the same under the names of the specification
+	specified // some of these values under the names of tower-fleet's specification
 }
 
 type specified = audit.Holder
@@ -209,7 +201,7 @@ func newJSONError(r *reporter, err error) jsonError {
 			}
 		}
 	} else {
-		out.Summary = session.Words(err, out.addUndone(r.undoneBy(err)))
+		out.Summary = session.Words(err, out.addUndone(r.undone(err)))
 	}
 	if out.Summary == out.Message {
 		out.Summary = ""
@@ -217,8 +209,8 @@ func newJSONError(r *reporter, err error) jsonError {
 	return out
 }
 
-// addUndone adds what a failure has prevented to the suggestion, or to the message if there is
-// none, and returns what it has added to the message.
+// addUndone puts what the error has prevented before the suggestion. If there is no suggestion, it adds it to the
+// message, and returns the added words.
 func (e *jsonError) addUndone(undone string) (added string) {
 	switch {
 	case undone == "" || strings.HasPrefix(e.Suggestion, undone):
@@ -231,7 +223,7 @@ func (e *jsonError) addUndone(undone string) (added string) {
 	return added
 }
 
-// words returns the message for people, with all details if they want them.
+// words returns the message for people: the summary, or with verbose the message with all details.
 func (e jsonError) words(verbose bool) string {
 	if e.Summary != "" && !verbose {
 		return e.Summary
@@ -241,7 +233,7 @@ func (e jsonError) words(verbose bool) string {
 
 func newJSONLock(i replock.Info) jsonLock {
 	host, pid := process(i.Holder)
-	if at := strings.LastIndex(host, " on "); at >= 0 { // also.Lock describes another system's holder so
+	if at := strings.LastIndex(host, " on "); at >= 0 { // as also.Lock describes the holder of another system's lock
 		host = host[at+len(" on "):]
 	}
 	return jsonLock{

@@ -18,10 +18,10 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// helpWidth is the number of columns of all help: a terminal's that nobody has changed.
+// helpWidth is the width of all help: that of a terminal that was never resized.
 const helpWidth = 80
 
-// helpCmd prints what --help prints, or a topic that concerns several commands.
+// helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
 type helpCmd struct {
 	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or one of flags, urls and exit-codes."`
 }
@@ -48,17 +48,17 @@ func (c helpCmd) run(r *reporter, _ global) (int, error) {
 	return 0, fault.Advise(fault.New(fault.Usage, "there is no help on %.80s", c.Topic), hint)
 }
 
-// topics are what help prints beside the commands.
+// topics are the texts of help that aren't about one command.
 var topics = []struct {
 	name, brief string
 	text        func(*kong.Application) string
 }{
 	{"flags", "the flags that several commands share", flagsHelp},
-	{"urls", "how repositories and other systems' locks are named", func(*kong.Application) string { return urlsHelp() }},
+	{"urls", "how repositories and other systems' locks are named", urlsHelp},
 	{"exit-codes", "what each exit code means", func(*kong.Application) string { return exitCodes + "\n" }},
 }
 
-// printHelp is what --help prints.
+// printHelp prints the help for --help.
 func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 	help := overview()
 	if node := ctx.Selected(); node != nil {
@@ -68,7 +68,7 @@ func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
 	return err
 }
 
-// summary is the beginning of the overview, and briefly what is printed when no command is given.
+// summary is the beginning of the overview. repolock prints briefly if it has no arguments.
 const (
 	summary = `Run a backup, restore or prune under a lock in the backup repository itself:
 
@@ -82,7 +82,6 @@ repolock help
 `
 )
 
-// overview lists the commands.
 func overview() string {
 	var b strings.Builder
 	b.WriteString(summary)
@@ -104,8 +103,8 @@ func nodeOf(app *kong.Application, name string) *kong.Node {
 	return app.Children[i]
 }
 
-// commandHelp is the help of one command: its use, two examples, and its flags. Of those that commands
-// share the common ones have a line each, and the rare ones are named.
+// commandHelp is the help of one command: its synopsis, two examples, its details, and its flags. A flag that
+// several commands share has one line, or only its name if the flag is rare.
 func commandHelp(node *kong.Node) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "Usage: repolock %s\n", usage(node))
@@ -143,7 +142,7 @@ func commandHelp(node *kong.Node) string {
 	return b.String()
 }
 
-// usage returns the synopsis of a command, without repolock: run --shared|--exclusive [flags] -- COMMAND
+// usage returns the synopsis of a command: run --shared|--exclusive|--no-lock [flags] -- COMMAND
 func usage(node *kong.Node) string {
 	words := []string{node.Name}
 	var modes []string
@@ -172,12 +171,11 @@ func usage(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
-// visible returns the flags that help shows.
 func visible(flags []*kong.Flag) []*kong.Flag {
 	return slices.DeleteFunc(slices.Clone(flags), func(f *kong.Flag) bool { return f.Hidden })
 }
 
-// flagsHelp describes the flags that commands share, each once.
+// flagsHelp describes the flags of all commands, and the flags that several commands share.
 func flagsHelp(app *kong.Application) string {
 	var b strings.Builder
 	b.WriteString("Flags of all commands:\n")
@@ -191,15 +189,15 @@ func flagsHelp(app *kong.Application) string {
 	return b.String()
 }
 
-// sharedFlags returns the flags that several commands have, which have a brief text of their own.
+// sharedFlags returns the flags that several commands have: they are tagged with brief.
 func sharedFlags(app *kong.Application) []*kong.Flag {
 	return slices.DeleteFunc(visible(nodeOf(app, "backup").Flags), func(f *kong.Flag) bool { return f.Tag.Get("brief") == "" })
 }
 
-// flagColumn is where the descriptions of flags begin.
+// flagColumn is the column in which the descriptions of flags begin.
 const flagColumn = 29
 
-// described returns the lines of a flag.
+// described returns a flag and its help, in lines.
 func described(f *kong.Flag, help string) string {
 	name := "  " + man.Names(f)
 	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", flagColumn))
@@ -212,8 +210,7 @@ func described(f *kong.Flag, help string) string {
 	return name + lines[len(name):] + "\n"
 }
 
-// urlsHelp describes the names of repositories.
-func urlsHelp() string {
+func urlsHelp(*kong.Application) string {
 	var b strings.Builder
 	b.WriteString("--repo (-r), REPOLOCK_REPO or a configuration file names the repository:\n\n")
 	row := func(url, means string) { fmt.Fprintf(&b, "  %-32s%s\n", url, means) }
@@ -255,7 +252,7 @@ Locks of other systems (--also):
 	return b.String()
 }
 
-// manCmd prints the manual page: the commands and flags as in --help, with their common parts.
+// manCmd prints the manual page. Its texts about commands and flags are those of --help.
 type manCmd struct{}
 
 func (manCmd) run(r *reporter, _ global) (int, error) {
@@ -272,7 +269,7 @@ func manual() string {
 		Date:        manDate(),
 		Description: manDescription,
 		Sections: []man.Section{
-			{Title: "Repositories", Text: urlsHelp()},
+			{Title: "Repositories", Text: urlsHelp(app)},
 			{Title: "Exit status", Text: intro, Items: strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")},
 			{Title: "Environment", Text: manEnvironment[0], Items: manEnvironment[1:]},
 			{Title: "Files", Text: "repolock reads the first of these that exists:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
@@ -284,7 +281,7 @@ func manual() string {
 
 var columns = lazyregexp.New(`(?m)^ +([0-9]+) +`)
 
-// manDate returns the day of the source if it is known: the same source has the same page.
+// manDate returns the day of the commit if it is known, so that builds of one commit have the same page.
 func manDate() time.Time {
 	if day, err := time.Parse(time.RFC3339, newBuild().Time); err == nil {
 		return day
@@ -296,7 +293,7 @@ const manDescription = `repolock wraps any backup, restore or prune, in whatever
 
 The lock of a crashed holder expires by itself, and a command never runs while its lock isn't held. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
-The repository is a directory, on S3 and what speaks its protocol, on MinIO, or on Backblaze B2. Credentials are read from where the programs of those stores keep them, and are never part of the URL.
+The repository is a directory, or on S3 or a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
 
 With --also, repolock also holds locks that other programs keep in Redis, in PostgreSQL, or in files, all of them or none.`
 
@@ -309,13 +306,12 @@ var manEnvironment = slices.Concat([]string{
 	"REPOLOCK_REDIS_PASSWORD: the password for redis: locks of --also",
 	"REPOLOCK_POSTGRES_PASSWORD: the password for postgres: locks of --also",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
-	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; else in TMPDIR; in /tmp if the paths of both are too long",
+	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; if it is unset, in TMPDIR; if the path is too long, in /tmp",
 }, schemeVariables(), []string{
-	"The command finds REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials, and only if there is a repository), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
+	"It sets these for the command: REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials, and only if there is a repository), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
 })
 
-// schemeVariables has an item of the manual page for each scheme that reads credentials from
-// the environment.
+// schemeVariables returns an item of the manual page for each scheme with credentials.
 func schemeVariables() []string {
 	var items []string
 	for _, s := range open.Schemes() {

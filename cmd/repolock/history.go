@@ -17,10 +17,10 @@ import (
 
 type historyCmd struct {
 	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
-	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Draw a timeline into this file, too."`
+	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Also draw a timeline into this file."`
 
-	Since moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this: a time ago (36h, 7d), a day (2026-03-07), or a time as it is printed."`
-	Until moment `placeholder:"TIME" help:"Only those that were asked for before this."`
+	Since moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this time: 36h or 7d ago, a day (2026-03-07), or a time as history prints it."`
+	Until moment `placeholder:"TIME" help:"Only the locks that were asked for before this time."`
 }
 
 func (c historyCmd) run(r *reporter, g global) (int, error) {
@@ -28,11 +28,11 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "--since is after --until")
 	}
 	in := os.Stdin
-	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz): a signal ends the wait for it
+	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz), so it needn't be regular
 		var err error
 		in, err = os.Open(c.File)
 		if errors.Is(err, fs.ErrPermission) {
-			return 0, fault.As(fault.ServerPermission, err) // the other class of permission has advice about locks
+			return 0, fault.As(fault.ServerPermission, err) // fault.Permission has advice about locks
 		}
 		if err != nil {
 			return 0, fault.As(fault.Usage, err)
@@ -50,7 +50,7 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "%s isn't an audit log: none of its lines is an event", c.File)
 	}
 	if skipped > 0 {
-		r.Say("warning: %d lines of %s were skipped: they are too long, or not understood", skipped, c.File)
+		r.Say("warning: skipped %d lines of %s, which are too long or no event", skipped, c.File)
 	}
 	h := audit.NewHistory(records).Between(time.Time(c.Since), time.Time(c.Until))
 	if c.SVG != "" {
@@ -122,7 +122,7 @@ func historyRow(s *audit.Span) string {
 		held = "?"
 	}
 	if outcome == "" {
-		outcome = "no end in the log: held still, or its holder was killed"
+		outcome = "no end in the log: still held, or its holder was killed"
 	}
 	if d := s.StoppedFor(); d > 0 {
 		outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))

@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// lockTable lists locks, one a line, the waiting ones last, and notes about some of them below. It
-// is at most width columns wide.
+// lockTable lists locks, one a line, with waiters last, and below them notes about some locks. No line is wider than
+// width.
 func lockTable(locks []found[replock.Info], width int) string {
 	if len(locks) == 0 {
 		return "no locks\n"
@@ -60,8 +60,8 @@ func lockTable(locks []found[replock.Info], width int) string {
 	return shown
 }
 
-// verdict returns what a person needs to know about a lock first. A lock that is waited for isn't
-// live, and one whose process is gone is dead, whatever its ttl.
+// verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is
+// "dead" before its ttl is over.
 func verdict(i replock.Info) string {
 	switch {
 	case i.Verdict == replock.Unreadable || i.Verdict == replock.Released:
@@ -82,7 +82,7 @@ func holderCell(i replock.Info) string {
 	return who(i)
 }
 
-// cell formats a length of time, if there is one.
+// cell returns "-" if ok is false, and d in the format that its result is called with otherwise.
 func cell(d time.Duration, ok bool) func(func(time.Duration) string) string {
 	return func(format func(time.Duration) string) string {
 		if !ok {
@@ -92,7 +92,7 @@ func cell(d time.Duration, ok bool) func(func(time.Duration) string) string {
 	}
 }
 
-// notes explains the verdict on a lock, a sentence a line.
+// notes explains the verdict on a lock, one sentence a line.
 func notes(i replock.Info, ids []string, whole bool) (lines string) {
 	name := shortID(i.ID, ids)
 	if whole || i.ID == "" {
@@ -106,7 +106,7 @@ func notes(i replock.Info, ids []string, whole bool) (lines string) {
 		note(text.Brief(i.Why))
 	}
 	if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
-		note("the store doesn't tell its time; what is left is by this machine's clock")
+		note("the store doesn't report its time; when the lock expires is computed by this machine's clock")
 	}
 	return lines
 }
@@ -118,7 +118,7 @@ func since(t time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
-// left returns when a lock expires if it isn't refreshed.
+// left returns when a lock expires unless it is refreshed.
 func left(i replock.Info) string {
 	switch {
 	case i.Verdict == replock.Unreadable:
@@ -132,8 +132,8 @@ func left(i replock.Info) string {
 	}
 }
 
-// refusal is the text of a HeldError for people: the lock, how many hold it, and the first of them.
-// It leaves out the keys, which Error has.
+// refusal is the text of a HeldError for people: the lock, the number of its holders, and the first of them. Unlike
+// Error it has no keys.
 func refusal(e session.HeldError) string {
 	is, by := "locked", " by "
 	switch {
@@ -152,19 +152,19 @@ func refusal(e session.HeldError) string {
 	return s
 }
 
-// onlyWaiters reports whether a lock has no holder, but is reserved for those who wait.
+// onlyWaiters reports whether a lock has no holder, and is reserved for waiters.
 func onlyWaiters(locks []replock.Info) bool {
 	return len(locks) > 0 && !slices.ContainsFunc(locks, func(i replock.Info) bool { return !session.Waits(i) })
 }
 
-// maxHolders is the number of holders that a message names.
+// maxHolders is the largest number of holders that a message names.
 const maxHolders = 3
 
-// mostNamed is the number of holders that an event of a wait names at most. There can be more.
+// mostNamed is the largest number of holders that an event of a wait has. There can be more holders.
 const mostNamed = 16
 
-// holders describes the first of some locks, since after they were read, and says how many there
-// are. Waiters don't count as holders: it describes them only if there is no holder.
+// holders describes the first locks and counts all. since is the time since the locks were read. Waiters don't count
+// as holders: holders describes waiters only if there is no holder.
 func holders(all []replock.Info, more int, since time.Duration) string {
 	if len(all) == 0 {
 		return "a holder that wasn't seen"
@@ -195,7 +195,6 @@ func holders(all []replock.Info, more int, since time.Duration) string {
 	return s + waiting
 }
 
-// othersWait says how many wait for the lock beside its holders.
 func othersWait(n int) string {
 	if n == 1 {
 		return "; 1 other waits"
@@ -203,8 +202,8 @@ func othersWait(n int) string {
 	return fmt.Sprintf("; %d others wait", n)
 }
 
-// holder describes a lock, since after it was read: the operation, its process and user, how long
-// it has held or waited, and how long ago that process was seen.
+// holder describes a lock: the operation, the process and the user, for how long it has been held or waited for,
+// and how long ago the holder was seen. since is the time since the lock was read.
 func holder(i replock.Info, since time.Duration) string {
 	if i.Verdict == replock.Unreadable {
 		s := fmt.Sprintf("an unreadable %s lock", i.Mode)
@@ -215,7 +214,7 @@ func holder(i replock.Info, since time.Duration) string {
 	}
 	s := who(i)
 	if i.Holder == "" && i.Why != "" && i.Verdict != replock.Doubtful {
-		return fmt.Sprintf("%s, whose lock can't be read just now: %s", s, text.Brief(i.Why))
+		return fmt.Sprintf("%s, whose lock can't be read now: %s", s, text.Brief(i.Why))
 	}
 	if i.Operation != "" {
 		s = text.Or(i.Operation, "-") + " on " + s
@@ -259,8 +258,8 @@ func who(i replock.Info) string {
 	return name
 }
 
-// process returns the two parts of a holder as repolock and Cloudstic write it: HOST (pid N). Of
-// any other text it returns the whole, and no pid.
+// process splits a holder as repolock and Cloudstic write it: HOST (pid N). It returns any other text as the host,
+// with pid 0.
 func process(holder string) (host string, pid int) {
 	if host, rest, ok := strings.Cut(holder, " (pid "); ok {
 		if digits, ok := strings.CutSuffix(rest, ")"); ok {
@@ -272,9 +271,8 @@ func process(holder string) (host string, pid int) {
 	return holder, 0
 }
 
-// heldFor returns how long ago a lock was acquired. Its holder wrote both times that are compared,
-// so that it doesn't matter what this machine's clock says. It reports false if the lock doesn't
-// say when it was acquired.
+// heldFor returns how long ago a lock was acquired. It compares two times that the holder wrote, so it doesn't depend
+// on this machine's clock. It reports false if the lock has no time of its acquire.
 func heldFor(i replock.Info) (time.Duration, bool) {
 	if i.Acquired.IsZero() {
 		return 0, false
@@ -286,8 +284,8 @@ func heldFor(i replock.Info) (time.Duration, bool) {
 	return max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0), true
 }
 
-// lastSeen returns how long ago the holder wrote its lock. It reports false for a lock that isn't
-// written again while it is held.
+// lastSeen returns how long ago the holder wrote its lock. It reports false for a lock that its holder doesn't
+// refresh.
 func lastSeen(i replock.Info) (time.Duration, bool) {
 	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
 		return 0, false
@@ -295,8 +293,8 @@ func lastSeen(i replock.Info) (time.Duration, bool) {
 	return max(i.Age, 0), true
 }
 
-// shortID is the beginning of an id that distinguishes it from all others. It is safe to show on a
-// terminal, because another program can have written the id.
+// shortID is the shortest beginning of an id, of 8 characters or more, that no other id has. It is escaped, because
+// another program can have written the id.
 func shortID(id string, all []string) string {
 	const least = 8
 	for n := least; n < len(id); n++ {

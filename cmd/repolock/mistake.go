@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/internal/regular"
 )
 
-// mistaken words what is wrong with a command line that was not parsed.
+// mistaken returns the error of a command line that can't be parsed, in our words.
 func mistaken(err error, args []string) error {
 	if ours, ok := errors.AsType[*fault.Error](err); ok {
 		return ours
@@ -51,8 +51,8 @@ func mistaken(err error, args []string) error {
 
 var errNoCommand = fault.New(fault.Usage, "no command to run: write it after --")
 
-// unexpected returns the error of a word that the parser has stopped at: a flag or an argument that doesn't
-// exist. Values of flags have errors of their own.
+// unexpected returns the error of the word at which the parser stopped: a flag or an argument that doesn't
+// exist. decode returns the errors of values.
 func unexpected(ctx *kong.Context, args []string) error {
 	short := func(word string) string { return fmt.Sprintf("-%c", []rune(word)[0]) }
 	rest := ctx.Path[len(ctx.Path)-1].Remainder()
@@ -77,8 +77,8 @@ func unexpected(ctx *kong.Context, args []string) error {
 	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
 }
 
-// notACommand returns the error of a first word that is no command of repolock. Often it is the
-// program that was to be run, or what another tool calls the same thing.
+// notACommand returns the error of a first word that is no command of repolock. Often it is the program that
+// the user wants to run, or another tool's name for a command.
 func notACommand(word string, rest []string) error {
 	hint, ours, like := "see repolock help", meant(elsewhere, word), alike(word)
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
@@ -97,7 +97,7 @@ func notACommand(word string, rest []string) error {
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
 }
 
-// alike returns the commands that a word can be a misspelling or the beginning of.
+// alike returns the commands that begin with a word, or that the word can be a misspelling of.
 func alike(word string) string {
 	var all []string
 	for _, c := range commands() {
@@ -108,21 +108,21 @@ func alike(word string) string {
 	return strings.Join(all, ", ")
 }
 
-// notArgument returns where a word belongs that a command doesn't take, or "".
+// notArgument returns the hint for an argument that a command doesn't take, or "".
 func notArgument(command, word string, args []string) string {
 	switch {
 	case command == "break-lock" && len(word) >= leastID && strings.Trim(word, "0123456789abcdef") == "":
-		return "an id is named by a flag: --id " + word
+		return "write an id after its flag: --id " + word
 	case command == "acquire" && slices.Contains(args, "--"):
-		return "acquire runs no command: repolock run --shared -- COMMAND does, under a lock"
-	case command != "doctor" && command != "torture" && namesRepository(word): // these two take one
+		return "acquire runs no command: write repolock run --shared -- COMMAND"
+	case command != "doctor" && command != "torture" && namesRepository(word): // their argument is a repository
 		return byFlag(word)
 	default:
 		return ""
 	}
 }
 
-// noCommand returns the error of a program after --, before which repolock finds no command of its own.
+// noCommand returns the error of a line that has a program after --, and no command of repolock before it.
 func noCommand(word string, rest []string) error {
 	err := fault.New(fault.Usage, "no command of repolock comes before --")
 	if word == "" {
@@ -131,7 +131,7 @@ func noCommand(word string, rest []string) error {
 	return fault.Advise(err, underLock(word, rest))
 }
 
-// underLock says how a program is run under a lock.
+// underLock returns the hint how to run a program under a lock.
 func underLock(word string, rest []string) string {
 	subcommand := ""
 	isFlag := func(w string) bool { return strings.HasPrefix(w, "-") }
@@ -141,27 +141,26 @@ func underLock(word string, rest []string) string {
 	operation := cmp.Or(meant(operations, subcommand), "backup")
 	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, strings.TrimSpace(word+" "+subcommand))
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
-		hint += " …" // which can have a password
+		hint += " …" // the arguments can contain a password
 	}
 	return hint
 }
 
-// runs reports whether a word is a program on this machine.
 func runs(word string) bool {
 	_, err := exec.LookPath(word)
 	return err == nil
 }
 
-// wrapped are programs that repolock is mostly wrapped around, installed here or not.
+// wrapped are the programs that most users run under a lock. They needn't be installed here.
 var wrapped = [...]string{"restic", "borg", "kopia", "rclone", "cloudstic", "rustic", "duplicacy", "rsync"}
 
-// meaning is what words of other programs are called here.
+// meaning is our name for words of other programs.
 type meaning struct {
 	ours  string
 	words []string
 }
 
-// meant returns what a word is called here, or "".
+// meant returns our name for a word, or "".
 func meant(table []meaning, word string) string {
 	for _, m := range table {
 		if slices.Contains(m.words, word) {
@@ -171,7 +170,7 @@ func meant(table []meaning, word string) string {
 	return ""
 }
 
-// operations are commands of these programs. All others run under backup.
+// operations are commands of the wrapped programs. All their other commands run under backup.
 var operations = []meaning{
 	{"restore", []string{"restore", "extract", "mount", "dump"}},
 	{"prune", []string{"prune", "forget", "compact", "delete", "gc", "maintenance", "rebuild-index", "repair", "recover"}},
@@ -201,7 +200,7 @@ var flagsElsewhere = []meaning{
 	{"--held-exit-code", []string{"conflict-exit-code"}}, // flock
 }
 
-// distance is the number of letters to insert, delete or replace that makes b of a (Levenshtein).
+// distance is the number of bytes to insert, delete or replace that turns a into b (Levenshtein).
 func distance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
@@ -221,10 +220,10 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
-// notAFlag returns the error of a flag that the called command doesn't have. It can be a letter of a word
-// such as -wait.
+// notAFlag returns the error of a flag that the called command doesn't have. For -wait the flag is -w, and the
+// word is -wait.
 func notAFlag(args []string, flag, word string) error {
-	command := "backup" // which has the flags that most have
+	command := "backup" // it has the flags that most commands have
 	if c, ok := called(args); ok {
 		command = c.name
 	}
@@ -236,13 +235,12 @@ func notAFlag(args []string, flag, word string) error {
 		ours = similar(command, "-"+word)
 	}
 	if ours == "" {
-		return fault.New(fault.Usage, "unknown flag %.80s", flag) // not the name of a command
+		return fault.New(fault.Usage, "unknown flag %.80s", flag)
 	}
 	return fault.New(fault.Usage, "unknown flag %.80s: did you mean %s?", flag, ours)
 }
 
-// similar returns the flag of a command that a word was probably meant for, or "". It is none that has
-// little in common with the word, or is its opposite.
+// similar returns the flag of a command that was probably meant by a word, or "". For --no-x it isn't --x.
 func similar(command, word string) string {
 	word, _, _ = strings.Cut(word, "=")
 	name := strings.TrimPrefix(word, "--")
@@ -263,8 +261,7 @@ func similar(command, word string) string {
 	return best
 }
 
-// swallowed returns the hint for a command line without a command, one of whose flags has taken the
-// command's name as its value, or "".
+// swallowed returns the hint for a command line whose command a flag has taken as its value, or "".
 func swallowed(args []string) string {
 	for i, word := range args {
 		if _, ok := called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
@@ -274,20 +271,20 @@ func swallowed(args []string) string {
 	return ""
 }
 
-// misnamed returns why a path that doesn't exist was perhaps not meant so, or "".
+// misnamed returns the probable mistake in a path that doesn't exist, or "".
 func misnamed(path string) string {
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
 	switch {
 	case strings.HasPrefix(path, "~"):
 		return tildeHint
 	case quote(`"`), quote(`'`):
-		return "the quotes are part of this name: leave them out where it is set (Docker's --env-file keeps them)"
+		return "the quotes are part of the name: leave them out where the name is set (Docker's --env-file keeps them)"
 	case strings.TrimSpace(path) != path:
-		return "the name begins or ends with a space, or has the end of a line of Windows: leave it out where it is set"
+		return "the name begins or ends with a space or a carriage return: leave it out where the name is set"
 	case strings.HasPrefix(path, "="):
-		return "the = is part of this name: write -r NAME, or --repo=NAME"
+		return "the = is part of the name: write -r NAME, or --repo=NAME"
 	case runtime.GOOS != "windows" && strings.HasPrefix(path, `\`):
-		return `the name has \ in place of /: it is one of Windows, or a shell has left it`
+		return `the name has \ in place of /: it is a path of Windows, or a shell has kept the \`
 	case lazyregexp.New(`^[\w.-]+@[\w.-]+:`).MatchString(path):
 		return notOverSSH
 	default:
@@ -297,7 +294,7 @@ func misnamed(path string) string {
 
 const notOverSSH = "repolock keeps no locks over ssh: name a bucket, or a directory that all machines mount"
 
-// namesRepository reports whether a word is rather a repository than a command.
+// namesRepository reports whether a word is a URL or an existing directory.
 func namesRepository(word string) bool {
 	if strings.Contains(word, "://") {
 		return true
@@ -306,11 +303,11 @@ func namesRepository(word string) bool {
 	return err == nil && info.IsDir()
 }
 
-// byFlag says how to name a repository.
-func byFlag(word string) string { return "a repository is named by a flag: -r " + harmless(word) }
+// byFlag returns the hint how to name a repository.
+func byFlag(word string) string { return "write a repository after its flag: -r " + harmless(word) }
 
-// harmless is a word of the command line without what can be a secret: in a URL, or the value of a
-// variable.
+// harmless returns a word of the command line without possible secrets: the credentials of a URL and the value
+// of a variable.
 func harmless(word string) string {
 	switch {
 	case setting(word):
@@ -346,27 +343,27 @@ func unrunnable(args []string, err error) error {
 	case slices.Contains(args, "--") && namesRepository(word):
 		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
-		return fault.Advise(err, "its dash isn't a hyphen, as if a word processor had written it: type it again")
+		return fault.Advise(err, "its dash isn't a hyphen; a word processor may have replaced it: type it again")
 	case setting(word):
-		return fault.Advise(err, "only a shell sets a variable like this: write env in front")
+		return fault.Advise(err, "only a shell sets a variable like this: write env before it")
 	case strings.Contains(word, " "):
-		return fault.Advise(err, "quotes make one word of the whole command: leave them out, or write sh -c in front")
+		return fault.Advise(err, "the quotes make one word of the whole command: leave them out, or write sh -c before them")
 	case slices.Contains(ofShell[:], word):
-		return fault.Advise(err, "it is a part of the shell: write sh -c '"+word+" ...'")
+		return fault.Advise(err, "it is a builtin of the shell: write sh -c '"+word+" ...'")
 	case strings.HasPrefix(word, "~"):
 		return fault.Advise(err, tildeHint)
 	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
 		return fault.Advise(err, noInterpreter(word))
 	case errors.Is(err, syscall.ENOEXEC):
-		return fault.Advise(err, "it isn't a program of this machine, and a script's first line is #!/bin/sh or the like: write sh in front of a script")
+		return fault.Advise(err, "it isn't a program for this machine, and a script must begin with a line such as #!/bin/sh: add the line, or write sh before the script")
 	case !strings.Contains(word, "/") && errors.Is(err, procgroup.ErrNotFound):
-		return fault.Advise(err, "no directory of PATH has it; cron, systemd and sudo have a shorter PATH: write where it is")
+		return fault.Advise(err, "not found in PATH (cron, systemd and sudo have a shorter one): give the full path")
 	default:
 		return err
 	}
 }
 
-// noInterpreter explains why a file that is there isn't found.
+// noInterpreter explains why an existing program isn't found.
 func noInterpreter(program string) string {
 	path, err := exec.LookPath(program)
 	if err != nil {
@@ -374,7 +371,7 @@ func noInterpreter(program string) string {
 	}
 	file, err := regular.Open(path)
 	if err != nil {
-		return "what is to run it isn't there"
+		return "its interpreter or dynamic loader doesn't exist"
 	}
 	defer file.Close()
 	begin := make([]byte, 128)
@@ -382,14 +379,14 @@ func noInterpreter(program string) string {
 	line, _, _ := strings.Cut(string(begin[:n]), "\n")
 	by, script := strings.CutPrefix(line, "#!")
 	if !script {
-		return "its dynamic loader isn't there: it was built for another system"
+		return "its dynamic loader doesn't exist: it was built for another system"
 	}
 	why := ""
 	if strings.HasSuffix(by, "\r") {
-		why = ", because its lines end as on Windows"
+		why = ", because the lines end with a carriage return, as on Windows"
 	}
-	return fmt.Sprintf("its first line names a program that isn't there: %.80q%s", strings.Trim(by, " \t"), why)
+	return fmt.Sprintf("its first line names a program that doesn't exist: %.80q%s", strings.Trim(by, " \t"), why)
 }
 
-// ofShell are commands of a shell that are no programs.
+// ofShell are builtin commands of a shell.
 var ofShell = [...]string{"cd", "export", "source", ".", "ulimit", "umask", "set", "exec", "eval", "if", "for", "while"}

@@ -24,23 +24,23 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// settings are the values that a configuration file has for a command line. Kong asks them
-// for each flag that the command line doesn't have.
+// settings resolves flags from the configuration file. Kong calls Resolve for each flag that the command line
+// doesn't have.
 type settings struct {
-	file    *config.File      // nil: there is none, or the command reads none
-	repo    *repository       // nil: none was looked for
-	values  map[string]any    // of flags
-	sources map[string]source // of the flags that the command line doesn't have; nil: no file was looked for
+	file    *config.File      // nil: there is no file, or the command reads none
+	repo    *repository       // nil: the command line wasn't resolved
+	values  map[string]any    // of the flags in the file
+	sources map[string]source // of the flags that the command line doesn't have; nil before load
 }
 
-// source says where the value of a flag comes from: from a variable of the environment, or from the
-// configuration file. The zero source is the flag's default.
+// source is the variable of the environment or the configuration file that has the value of a flag. The zero
+// source means that the flag has its default.
 type source struct{ Variable, File string }
 
 func (s *settings) Validate(*kong.Application) error { return nil }
 
-// Resolve returns the file's value of a flag that is tagged with config, unless the
-// environment has one: Kong would prefer the file's.
+// Resolve returns the file's value of a flag that is tagged with config. It returns nil if the environment has a
+// value, because Kong would prefer the file's.
 func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if s.sources == nil {
 		s.sources = map[string]source{}
@@ -59,13 +59,13 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return value, nil
 }
 
-// isDefault reports whether nothing but its default gives a flag its value.
+// isDefault reports whether a flag has its default, and no other source has a value for it.
 func (g global) isDefault(flag string) bool {
 	from, ok := g.Sources[flag]
 	return ok && from == source{}
 }
 
-// variable returns the variable of the environment that has a value of the flag, or "".
+// variable returns the variable of the environment that is set for a flag, or "".
 func variable(flag *kong.Flag) string {
 	for _, name := range flag.Envs {
 		if _, ok := os.LookupEnv(name); ok {
@@ -75,9 +75,8 @@ func variable(flag *kong.Flag) string {
 	return ""
 }
 
-// applies reports whether a default makes sense beside the command line: --hint replaces
-// others, --if-held wait implies --wait, a command that deletes needs its lock, and torture
-// has locks of its own.
+// applies reports whether the file's value of a flag fits the command line: --hint replaces other flags,
+// --if-held wait implies --wait, a command that deletes needs its lock, and torture has locks of its own.
 func applies(ctx *kong.Context, flag *kong.Flag) bool {
 	command := ctx.Selected().Name
 	switch flag.Name {
@@ -98,7 +97,7 @@ func onCommandLine(ctx *kong.Context, name string) bool {
 	return slices.ContainsFunc(ctx.Path, func(p *kong.Path) bool { return p.Flag != nil && p.Flag.Name == name && !p.Resolved })
 }
 
-// load reads the file, if the command reads it, and finds the repository.
+// load reads the configuration file, unless the command needs none, and finds the repository.
 func (s *settings) load(ctx *kong.Context) error {
 	node := ctx.Selected()
 	if node == nil || node.Tag.Has("noconfig") {
@@ -114,7 +113,7 @@ func (s *settings) load(ctx *kong.Context) error {
 			err = check(s.file)
 		}
 		if explicit && errors.Is(err, os.ErrNotExist) {
-			err = fmt.Errorf("%w: it was named by --config or REPOLOCK_CONFIG", err)
+			err = fmt.Errorf("%w: --config or REPOLOCK_CONFIG names this file", err)
 			if unexpanded(path) {
 				err = fmt.Errorf("%w, and %s", err, tildeHint)
 			}
@@ -126,14 +125,14 @@ func (s *settings) load(ctx *kong.Context) error {
 	word, given := wanted(ctx)
 	s.repo = s.find(word, given)
 	if !onCommandLine(ctx, "repo") && s.repo.err == nil && s.repo.name == "" && word == os.Getenv("REPOLOCK_REPO") {
-		if name := session.NameOfOuter(word); name != "" { // of the lock that we run under
+		if name := session.NameOfOuter(word); name != "" { // the name of the lock that we run under
 			s.repo.name, s.values["name"] = name, name
 		}
 	}
 	return nil
 }
 
-// given returns the value of a flag, and whether the command line or the environment has it.
+// given returns the value of a flag, and reports whether the command line or the environment sets it.
 func given(ctx *kong.Context, name string) (value string, ok bool) {
 	flag := flagOf(ctx.Model.Node, name)
 	return ctx.FlagValue(flag).(string), onCommandLine(ctx, name) || variable(flag) != ""
@@ -144,7 +143,7 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 	return node.Flags[i]
 }
 
-// check checks the whole file, also the parts that this command doesn't use.
+// check checks the whole file, including the parts that the command doesn't use.
 func check(f *config.File) error {
 	checkFlags := flagCheck()
 	if err := checkFlags(f.Defaults); err != nil {
@@ -168,7 +167,7 @@ func check(f *config.File) error {
 	}
 	if _, ok := f.Repositories[f.Repo]; f.Repo != "" && !ok {
 		if isName(f.Repo) {
-			return fmt.Errorf("%s: repo %q: no repository of that name is in the file, which has: %s", f.Path, f.Repo, listed(f))
+			return fmt.Errorf("%s: repo %q: the file has no repository of that name; it has: %s", f.Path, f.Repo, listed(f))
 		}
 		if err := checkURL("repo", f.Repo); err != nil {
 			return fmt.Errorf("%s: %w", f.Path, err)
@@ -177,7 +176,7 @@ func check(f *config.File) error {
 	return nil
 }
 
-// checkURL refuses a place that depends on the directory, and credentials.
+// checkURL refuses a relative path, and a URL with credentials.
 func checkURL(key, raw string) error {
 	if raw == "" {
 		return fmt.Errorf("%s: is missing", key)
@@ -191,8 +190,8 @@ func checkURL(key, raw string) error {
 	return nil
 }
 
-// flagCheck returns a function that refuses values that the command line refuses, or that make sense there
-// alone. It tries them out on a command line of their own.
+// flagCheck returns a function that refuses values that the command line refuses, and values that only the
+// command line may have. The function parses them as the flags of a command.
 func flagCheck() func(config.Flags) error {
 	var flags wrapCmd
 	var values map[string]any
@@ -217,7 +216,7 @@ func flagCheck() func(config.Flags) error {
 		}
 		for key := range f.Metadata {
 			if config.Secret(key) {
-				return fmt.Errorf("metadata %.80q: everybody can read it, so that credentials don't belong there", key)
+				return fmt.Errorf("metadata %.80q: everybody can read it, so don't put credentials there", key)
 			}
 		}
 		return nil
@@ -226,18 +225,18 @@ func flagCheck() func(config.Flags) error {
 
 type repository struct {
 	url  string // or a path
-	err  error  // why it is unknown; returned when it is opened
+	err  error  // why no repository has this name; returned when it is opened
 	name string // of the lock, in the file
 }
 
 var nameSyntax = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 
-// isName reports whether a word can be a repository's name in the configuration file. It
-// can be a directory's, too.
+// isName reports whether a word can be a repository's name in the configuration file. A directory can have the
+// same name.
 func isName(word string) bool { return nameSyntax.MatchString(word) }
 
-// wanted returns the repository of the command line or the environment, and whether there
-// is one: the file doesn't replace an empty one.
+// wanted returns the repository of the command line or the environment, and reports whether one of them has it. An
+// empty one counts, so that the file doesn't replace it.
 func wanted(ctx *kong.Context) (word string, ok bool) {
 	for _, p := range ctx.Path {
 		if p.Positional != nil && p.Positional.Name == "url" {
@@ -247,8 +246,8 @@ func wanted(ctx *kong.Context) (word string, ok bool) {
 	return given(ctx, "repo")
 }
 
-// find finds the repository that a word means, and its values of flags. It refuses a name
-// that is also a directory's: two users who mean one repository must not lock two.
+// find finds the repository that a word names, and its values of flags. It refuses a name that a directory has, too,
+// because two users who mean one repository must not lock two.
 func (s *settings) find(word string, given bool) *repository {
 	file := s.file
 	if file == nil {
@@ -259,15 +258,15 @@ func (s *settings) find(word string, given bool) *repository {
 		word = file.Repo
 	}
 	entry, ok := file.Repositories[word]
-	if given && isName(word) { // unlike a name in the file, it can mean a directory
+	if given && isName(word) { // a word that isn't from the file can also name a directory
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
-			return &repository{url: word, err: fault.New(fault.Usage, "%q is a repository in %s (%s), and a directory here: write ./%s for the directory, or give the other's URL", word, file.Path, session.Redact(entry.URL), word)}
+			return &repository{url: word, err: fault.New(fault.Usage, "%q names a repository in %s (%s), and a directory here: write ./%s for the directory, or give the repository's URL", word, file.Path, session.Redact(entry.URL), word)}
 		case !ok && errors.Is(err, fs.ErrNotExist):
 			return &repository{url: word, err: fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())}
 		case isDir:
-			word = "./" + word // in the command's environment it must not be a name again
+			word = "./" + word // so that it isn't a name in the environment of the command
 		}
 	}
 	if !ok {
@@ -282,7 +281,7 @@ func (s *settings) find(word string, given bool) *repository {
 
 func (s *settings) unlisted() string {
 	if s.file == nil {
-		return "no configuration file that could name a repository so (it would be " + strings.Join(config.Places(), ", or ") + ")"
+		return "no configuration file that could list the name (it would be " + strings.Join(config.Places(), ", or ") + ")"
 	}
 	return fmt.Sprintf("no repository of that name in %s, which has: %s", s.file.Path, listed(s.file))
 }
@@ -315,10 +314,10 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 
 type reposCmd struct{}
 
-// jsonRepos is what the configuration file lists, in JSON. Fields are only ever added.
+// jsonRepos is the result of repos in JSON. Fields are only ever added.
 type jsonRepos struct {
 	File         string     `json:"file,omitempty"`
-	LookedFor    []string   `json:"looked_for,omitempty"` // if there is none
+	LookedFor    []string   `json:"looked_for,omitempty"` // if there is no file
 	Default      string     `json:"default,omitempty"`
 	Repositories []jsonRepo `json:"repositories"`
 }

@@ -31,23 +31,23 @@ type tortureCmd struct {
 	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
-	Seed     uint64        `placeholder:"N" help:"Plan the same as the run that printed it."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
-	Log      string        `predictor:"file" placeholder:"FILE" help:"Keep every event, a line of JSON each."`
-	Keep     bool          `help:"Leave what was written in the repository."`
-	NoLock   bool          `help:"Take no lock, to see that torture detects that."`
+	Seed     uint64        `placeholder:"N" help:"Repeat the plan of the run that printed this number."`
+	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened into this file. A violation is always drawn."`
+	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event into this file, a line of JSON each."`
+	Keep     bool          `help:"Don't delete the objects in the repository at the end."`
+	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
 
 	With       string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"Try a lock that wraps a command, in place of repolock's: {} stands for the command."`
-	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The same for its shared mode, if it has one."`
+	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The command for the shared mode of the lock, if it has one."`
 	Clean      string          `placeholder:"COMMAND" group:"A lock of another program" help:"Run this before each round."`
 	Lease      time.Duration   `default:"10s" group:"A lock of another program" help:"The time after which the lock of a dead holder is free: ${default} by default."`
-	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"What is inflicted on holders, in turn: ${faults}. All of them by default."`
+	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"The faults that holders suffer, in turn: ${faults}. All of them by default."`
 	Rounds     *int            `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
 
 const (
 	defaultTortureTTL = 10 * time.Second
-	// judgeFor bounds the time of a verdict.
+	// judgeFor is the longest time in which the judge looks for a verdict.
 	judgeFor = 2 * time.Minute
 )
 
@@ -76,7 +76,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 			return c.ours(ctx, g, s, program, show)
 		}
 	}
-	if err := regular.Writable(c.HTML); err != nil { // it is written when all is over
+	if err := regular.Writable(c.HTML); err != nil { // the picture is drawn only after the last round
 		return 0, fault.New(fault.Usage, "--html: %w", err)
 	}
 	log, err := newEvidence(c.Log, "log")
@@ -100,7 +100,6 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	return result.exit(ctx, failed)
 }
 
-// check checks the flags.
 func (c tortureCmd) check(g global) error {
 	switch with := c.With != ""; {
 	case sameFile(c.HTML, c.Log):
@@ -112,7 +111,7 @@ func (c tortureCmd) check(g global) error {
 	case !with && g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")
 	case with && (c.URL != "" || c.Keep || c.NoLock || c.TTL != defaultTortureTTL):
-		return errors.New("--with uses no repository: it goes without one, --ttl, --keep and --no-lock")
+		return errors.New("--with uses no repository: leave out the URL, --ttl, --keep and --no-lock")
 	case c.Clients < 2 || c.Clients > 100:
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
 	case with && c.Lease < time.Second:
@@ -130,7 +129,7 @@ func (c tortureCmd) check(g global) error {
 	return nil
 }
 
-// ours tortures repolock's own lock.
+// ours tortures a lock of repolock.
 func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program string, show *tortureShow) (*tortureResult, error) {
 	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	prefix := session.Place{Name: name}.Prefix()
@@ -171,7 +170,6 @@ func (c tortureCmd) trial(program string) torture.Trial {
 	return trial
 }
 
-// faults names all faults for --help.
 func faults() string {
 	var names []string
 	for _, f := range torture.TrialFaults() {
@@ -180,8 +178,8 @@ func faults() string {
 	return strings.Join(names, ", ")
 }
 
-// removeDirectory removes what listings of a directory don't show: temporary files of
-// killed processes, and the directories that contain them.
+// removeDirectory removes the files that a listing of the store doesn't have: temporary files of killed processes, and
+// their directories.
 func removeDirectory(repo, prefix string) {
 	location, err := open.Parse(repo)
 	if err != nil || location.Scheme != "file" {
@@ -195,7 +193,7 @@ func removeDirectory(repo, prefix string) {
 	}
 }
 
-// tortureWitnessCmd is the command that torture runs under the locks of other programs.
+// tortureWitnessCmd is the command that torture runs under the lock of another program.
 type tortureWitnessCmd struct {
 	ID   string        `arg:""`
 	Log  string        `arg:""`
@@ -206,7 +204,7 @@ func (c tortureWitnessCmd) run(*reporter, global) (int, error) {
 	return 0, torture.Witness{ID: c.ID, Log: c.Log, Hold: c.Hold}.Do()
 }
 
-// tortureChildCmd is the command that torture runs under the locks.
+// tortureChildCmd is the command that torture runs under a lock of repolock.
 type tortureChildCmd struct {
 	ID   string        `required:""`
 	Mode judge.Mode    `required:"" enum:"shared,exclusive"`
@@ -223,8 +221,7 @@ func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
 	return 0, work.Do(context.Background(), open, r.stdout)
 }
 
-// objects are the objects of a store. internal/test/plainstore is the same for tests: only
-// packages below cmd could import a common one in cmd/internal, and internal knows no stores.
+// objects adapts a store to torture.Objects. internal/torture can't do that, because it must not import package store.
 type objects struct{ store.Store }
 
 func (o objects) Put(ctx context.Context, key string, body []byte) error {

@@ -16,14 +16,15 @@ import (
 	"github.com/repolock/repolock/internal/torture"
 )
 
-// tortureResult is the outcome of torture, in JSON. Fields are only ever added.
+// tortureResult is the result of torture in JSON. Fields are only ever added.
 type tortureResult struct {
-	Verdict      judge.Result    `json:"verdict"`
-	Why          string          `json:"why,omitempty"`
-	Acquisitions int             `json:"acquisitions"`
-	Counts       *torture.Counts `json:"counts,omitempty"` // of repolock's own locks
-	Late         *int            `json:"late,omitempty"`   // the same
-	// Faults, LeftOut, Pictures and EndedBecause are of another program's lock.
+	Verdict      judge.Result `json:"verdict"`
+	Why          string       `json:"why,omitempty"`
+	Acquisitions int          `json:"acquisitions"`
+	// Counts and Late are missing for another program's lock.
+	Counts *torture.Counts `json:"counts,omitempty"`
+	Late   *int            `json:"late,omitempty"`
+	// Faults, LeftOut, Pictures and EndedBecause are missing for a lock of repolock.
 	Faults       []*torture.FaultReport `json:"faults,omitempty"`
 	LeftOut      []torture.Omitted      `json:"left_out,omitempty"`
 	Violations   []judge.Violation      `json:"violations"`
@@ -31,7 +32,7 @@ type tortureResult struct {
 	Seconds      float64                `json:"seconds"`
 	Seed         uint64                 `json:"seed"`
 	EndedBecause string                 `json:"ended_because,omitempty"`
-	// Prefix, Left and LeftBecause are of repolock's own locks.
+	// Prefix, Left and LeftBecause are missing for another program's lock.
 	Prefix      string   `json:"prefix,omitempty"`
 	HTML        string   `json:"html,omitempty"`
 	Log         string   `json:"log,omitempty"`
@@ -60,13 +61,13 @@ func newTrialResult(r torture.TrialReport) *tortureResult {
 	return t
 }
 
-// evidence is a file that is kept if the user wants it, or if it is needed.
+// evidence is a file that is kept if the user asked for it, or if the verdict needs evidence.
 type evidence struct {
 	*os.File
 	asked bool
 }
 
-// newEvidence creates the file that the user wants, or one in the temporary directory.
+// newEvidence creates the file of this name, or without a name a file in the temporary directory.
 func newEvidence(name, kind string) (evidence, error) {
 	if name != "" {
 		f, err := regular.Create(name)
@@ -76,7 +77,8 @@ func newEvidence(name, kind string) (evidence, error) {
 	return evidence{f, false}, err
 }
 
-// close closes the file, and returns its name unless it has deleted the file.
+// close closes the file, and deletes it if the user didn't ask for it and it isn't needed. It returns the name of a
+// file that it keeps.
 func (e evidence) close(needed bool) (name string, err error) {
 	err = e.Close()
 	if !e.asked && !needed {
@@ -85,7 +87,7 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log and draws the picture if the user wants them, or if they are needed.
+// keep keeps the log and draws the picture if the user asked for them, or if the verdict needs evidence.
 func (t *tortureResult) keep(html string, log evidence) error {
 	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
 	var err error
@@ -141,7 +143,7 @@ func (t *tortureResult) print(r *reporter) error {
 	return r.result(t, b.String())
 }
 
-// table returns the rows of the counts, or of the faults.
+// table returns the rows for aligned: counts, or for another program's lock a row for each fault.
 func (t *tortureResult) table() []string {
 	if t.Counts == nil {
 		rows := []string{"FAULT\tROUNDS\tLOCKS\tREFUSED\tTWO IN\tWENT ON\tNEVER FREED\tFREE AFTER"}
@@ -177,7 +179,6 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 	}
 }
 
-// says returns the verdict in words.
 func (t *tortureResult) says() string {
 	rounds, two, blocked := 0, 0, 0
 	for _, f := range t.Faults {
@@ -192,13 +193,13 @@ func (t *tortureResult) says() string {
 	case t.Verdict == judge.Violated && ours:
 		return fmt.Sprintf("VIOLATION: locks don't hold here; %d violations in %d acquisitions", len(t.Violations), t.Acquisitions)
 	case t.Verdict == judge.Violated:
-		return fmt.Sprintf("VIOLATION: two were in together in %d of %d rounds, and the lock of an ended holder was never freed in %d", two, rounds, blocked)
+		return fmt.Sprintf("VIOLATION: two holders at once in %d of %d rounds; in %d rounds the lock of an ended holder was never freed", two, rounds, blocked)
 	default:
 		return "whether there was a violation isn't known: " + text.Escape(t.Why)
 	}
 }
 
-// exit returns the exit code: a violation outranks all errors.
+// exit returns the exit code. That of a violation wins over all errors.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
 	switch {
 	case t.Verdict == judge.Violated:
