@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -48,10 +49,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if !c.Wide {
 		where = folded(where, terminalWidth(os.Stdout))
 	}
-	if err := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where); err != nil {
-		return 0, err
-	}
-	return 0, err
+	return 0, cmp.Or(r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where), err)
 }
 
 // statusOf returns all locks, and the systems that have answered.

@@ -8,13 +8,13 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Values returns the candidates for a flag or an argument with the tag predictor:"KIND".
-// A candidate that begins with a colon is an order to the shell, and is always passed on.
+// Values returns the candidates for a flag or an argument with the tag predictor:"KIND". A candidate that begins with
+// a colon is an instruction for the shell; Words never drops it.
 type Values func(kind string) []string
 
-// Words returns the candidates for the last of words, sorted. Words doesn't contain the
-// program's name, and isn't empty. For --flag=value the candidates are the value's. After a
-// candidate for a flag or a command there is a tab and what it is for.
+// Words returns the sorted candidates for the last of words. words isn't empty, and doesn't contain the program's
+// name. For --flag=value, Words returns candidates for the value. A flag or a command is followed by a tab and its
+// description.
 func Words(parser *kong.Kong, words []string, values Values) []string {
 	last := len(words) - 1
 	at, typed := trace(parser, words[:last]), words[last]
@@ -31,7 +31,7 @@ func Words(parser *kong.Kong, words []string, values Values) []string {
 	return slices.Compact(found)
 }
 
-// of returns the candidates for a value. A nil flag is one that doesn't exist.
+// of returns the candidates for a value. It is nil for a flag that doesn't exist.
 func (v Values) of(value *kong.Value) []string {
 	switch {
 	case value == nil || value.Enum == "" && !value.Tag.Has("predictor"):
@@ -43,15 +43,15 @@ func (v Values) of(value *kong.Value) []string {
 	}
 }
 
-// line is a command line up to the word that is being typed.
+// line is the state of a command line before the word that is being typed.
 type line struct {
-	node    *kong.Node  // the command, or the program before there is one
+	node    *kong.Node  // the command, or the program if no command is given yet
 	pending *kong.Value // the flag whose value comes next
 	next    *kong.Value // the argument that comes next, or nil
 	ended   bool        // the remaining words belong to another program
 }
 
-// trace reads words as kong does. It skips a word that kong refuses.
+// trace parses words as kong does, but skips a word that kong refuses.
 func trace(parser *kong.Kong, words []string) line {
 	ctx, _ := kong.Trace(parser, words)
 	l := line{node: ctx.Model.Node, ended: slices.Contains(words, "--")}
@@ -97,7 +97,7 @@ func (l *line) flag(word string) *kong.Value {
 	return nil
 }
 
-// flags returns the flags that are known here, without the hidden ones.
+// flags returns the flags of the command and the program that aren't hidden.
 func (l *line) flags() []*kong.Flag { return slices.Concat(l.node.AllFlags(true)...) }
 
 func (l *line) candidates(typed string, values Values) (found []string) {
@@ -123,7 +123,7 @@ func (l *line) candidates(typed string, values Values) (found []string) {
 	return append(found, values.of(l.next)...)
 }
 
-// described appends to a word what it is for: its tag brief, or else the first sentence of its help.
+// described appends a tab and a description to a word: its tag brief, or else the first sentence of its help.
 func described(word, help string, tag *kong.Tag) string {
 	if tag != nil && tag.Get("brief") != "" {
 		help = tag.Get("brief")

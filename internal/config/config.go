@@ -1,5 +1,5 @@
-// Package config reads the file that names repositories and has defaults for flags. It knows
-// neither stores nor flags.
+// Package config reads the configuration file, which names repositories and sets defaults of flags. It checks neither
+// URLs nor values.
 package config
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/internal/regular"
 )
 
-// File is the content of a configuration file.
+// File is a configuration file that Load has read.
 type File struct {
 	Path         string                `toml:"-"`
 	Repo         string                `toml:"repo"`
@@ -29,14 +29,14 @@ type File struct {
 	Repositories map[string]Repository `toml:"repositories"`
 }
 
-// Repository is a repository with the name under which it is listed.
+// Repository is a repository of the file.
 type Repository struct {
 	URL  string `toml:"url"`
-	Name string `toml:"name"` // of the lock
+	Name string `toml:"name"` // of its lock
 	Flags
 }
 
-// Flags are the defaults of flags, by name.
+// Flags are defaults of flags. A nil one isn't in the file.
 type Flags struct {
 	TTL           *string           `toml:"ttl"`
 	Look          *string           `toml:"look"`
@@ -51,7 +51,7 @@ type Flags struct {
 	Metadata      map[string]string `toml:"metadata"`
 }
 
-// Values returns the values of the flags in the file by name, in types that Kong accepts.
+// Values returns the values that are in the file, by the names of the flags, in types that Kong accepts.
 func (f Flags) Values() map[string]any {
 	values := map[string]any{}
 	for field, v := range reflect.ValueOf(f).Fields() {
@@ -71,12 +71,12 @@ func (f Flags) Values() map[string]any {
 	return values
 }
 
-// maxSize is far more than a configuration needs.
+// maxSize bounds the size of the file in bytes.
 const maxSize = 1 << 20
 
-// Load reads a regular file. Only its owner, root or this user, may be able to change it or a
-// folder or a link on the way to it, because it says which lock is taken. Errors contain no
-// value of it, which might be a secret.
+// Load reads a regular file. It refuses a file if users other than root and this one can change the file, a folder
+// or a link on the way to it, because the file decides which lock is acquired. Its errors contain no value of the file,
+// which might be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -102,12 +102,12 @@ func Load(path string) (*File, error) {
 	return file, spelled(path, text)
 }
 
-// spelled refuses keys whose case differs from the documentation's. The library ignores case:
-// of url and URL in one file it would use either.
+// spelled refuses keys with capital letters. The library ignores case, so it would use either of url and URL in one
+// file.
 func spelled(path string, text []byte) error {
 	var all map[string]any
 	if err := toml.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s: can't be read twice", path)
+		return fmt.Errorf("%s: can't be parsed again", path)
 	}
 	tables := map[string]any{"": all, "defaults.": all["defaults"]}
 	repositories, _ := all["repositories"].(map[string]any)
@@ -125,7 +125,7 @@ func spelled(path string, text []byte) error {
 	return nil
 }
 
-// explain adds the place in the file to an error.
+// explain adds the line and the key to an error.
 func explain(path string, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) {
@@ -133,7 +133,7 @@ func explain(path string, err error) error {
 		line, _ := e.Position()
 		key := strings.Join(e.Key(), ".")
 		if Secret(key) {
-			return fmt.Errorf("%s:%d: %.80q: credentials don't belong in this file; give them by the environment or by an AWS profile (profile= in the URL)", path, line, key)
+			return fmt.Errorf("%s:%d: %.80q: credentials don't belong in this file; set them in the environment, or in an AWS profile (profile= in the URL)", path, line, key)
 		}
 		return fmt.Errorf("%s:%d: unknown key %.80q", path, line, key)
 	}
@@ -143,7 +143,7 @@ func explain(path string, err error) error {
 		return fmt.Errorf("%s: %s", path, text)
 	}
 	line, column := decode.Position()
-	if strings.HasPrefix(text, "cannot ") { // and goes on in Go's words
+	if strings.HasPrefix(text, "cannot ") { // the rest names a type of Go
 		switch {
 		case strings.HasSuffix(text, "int64"):
 			text = "must be a whole number"
@@ -161,11 +161,11 @@ func explain(path string, err error) error {
 
 var secret = lazyregexp.New(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)
 
-// Secret reports whether a name can be that of a credential.
+// Secret reports whether a name can be the name of a credential.
 func Secret(name string) bool { return secret.MatchString(name) }
 
-// Places returns the paths at which Find looks, in order: below $XDG_CONFIG_HOME or the
-// system's equivalent, then the file for all users if the system has one.
+// Places returns the paths that Find tries, in their order: the file in $XDG_CONFIG_HOME or the system's equivalent,
+// and then the file for all users if the system has one.
 func Places() []string {
 	var places []string
 	if dir, err := os.UserConfigDir(); err == nil {
@@ -177,8 +177,8 @@ func Places() []string {
 // System returns the path of the file for all users, if the system has one.
 func System() []string { return system }
 
-// Find returns the first existing file, or "". A broken link counts as existing, and so does
-// an unreadable file: the next file could name another lock.
+// Find returns the first existing file of Places, or "". A broken link or an unreadable file is one, because the next
+// file could name another lock.
 func Find() string {
 	for _, path := range Places() {
 		if _, err := os.Lstat(path); !missing(path, err) {
@@ -188,14 +188,14 @@ func Find() string {
 	return ""
 }
 
-// missing reports whether an error means that there is no file. A home that isn't a directory
-// or isn't ours (su keeps HOME) has none; nor has a system whose settings we can't read.
+// missing reports whether an error means that there is no file. There is none in a home that isn't a directory or
+// isn't ours (su keeps HOME), and none for all users if we can't read their folder.
 func missing(path string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !forUs(path)
 }
 
-// forUs reports whether an unreadable place is below a readable home: then it is ours, and no
-// other file can replace it.
+// forUs reports whether an unreadable path is below a home that we can read. The file is ours then, and no other file
+// can replace it.
 func forUs(path string) bool {
 	if slices.Contains(system, path) {
 		return false

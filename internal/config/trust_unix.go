@@ -13,11 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// system is the file for all users.
+// system has the path of the file for all users.
 var system = []string{"/etc/repolock/config.toml"}
 
-// trusted refuses a file that other users can change, as ssh does, or replace through a
-// folder or a link on the way to it.
+// trusted refuses a file that other users can change, or replace through a folder or a link on the way to it.
 func trusted(f *os.File, path string) error {
 	info, err := f.Stat()
 	if err != nil {
@@ -37,28 +36,27 @@ func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 
 func self() uint32 { return uint32(os.Geteuid()) }
 
-// checkFile returns an error if others than root and self can change a file.
+// checkFile refuses a file that users other than root and self can change.
 func checkFile(mode os.FileMode, owner, self uint32) error {
 	switch {
 	case owner != 0 && owner != self:
-		return fmt.Errorf("belongs to user %d, who is neither root nor user %d, who runs this: it says which lock is taken", owner, self)
+		return fmt.Errorf("belongs to user %d, and not to root or to user %d, who runs repolock: the owner could choose another lock", owner, self)
 	case mode&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o), and it says which lock is taken: chmod go-w", mode)
+		return fmt.Errorf("others may write to it (mode %04o), and could choose another lock: chmod go-w", mode)
 	}
 	return nil
 }
 
-// maxLinks is the number of links that the system itself follows.
+// maxLinks is the largest number of links that the kernel follows.
 const maxLinks = 40
 
-// follow walks to a file as the system does, name by name, and checks each folder and each
-// link on the way.
+// follow resolves a path name by name, as the kernel does, and checks each folder and each link on the way.
 func follow(path string) error {
 	at, names, links := "/", split(path), 0
 	for len(names) > 0 {
 		name := names[0]
 		names = names[1:]
-		if name == ".." { // in a link; this folder was checked on the way down
+		if name == ".." { // in a link; the parent was checked before
 			at = filepath.Dir(at)
 			continue
 		}
@@ -75,7 +73,7 @@ func follow(path string) error {
 			continue
 		}
 		if who := owner(info); who != 0 && who != self() {
-			return fmt.Errorf("the link %s on the way to it belongs to user %d, who could have it lead elsewhere", next, who)
+			return fmt.Errorf("the link %s on the way to it belongs to user %d, who could change its target", next, who)
 		}
 		if links++; links > maxLinks {
 			return errors.New("too many links lead to it")
@@ -92,7 +90,7 @@ func follow(path string) error {
 	return nil
 }
 
-// split returns a path's names. It keeps "..", which after a link is not the name before it.
+// split returns a path's names. It keeps "..": after a link, ".." isn't the folder of the link.
 func split(path string) []string {
 	var names []string
 	for name := range strings.SplitSeq(path, "/") {
@@ -103,7 +101,7 @@ func split(path string) []string {
 	return names
 }
 
-// checkFolder returns an error if others can replace what is in a folder.
+// checkFolder refuses a folder in which other users can replace a file.
 func checkFolder(path string) error {
 	info, err := os.Lstat(path)
 	if err != nil {
@@ -116,9 +114,9 @@ func checkFolder(path string) error {
 	case mode.Perm()&0o022 == 0:
 		return nil
 	case mode&os.ModeSticky != 0:
-		return nil // users can't rename or delete others' files here, as in /tmp
+		return nil // as in /tmp, where users can't rename or delete files of others
 	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
-		return nil // as Kubernetes mounts a ConfigMap
+		return nil // a read-only file system, as of a ConfigMap of Kubernetes
 	}
 	return fmt.Errorf("others may write to the folder %s on the way to it (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), path)
 }

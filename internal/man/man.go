@@ -10,18 +10,17 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Page is a manual page, of section 1. Commands and flags are those of the program, in its
-// order, without the hidden ones.
+// Page is a manual page of section 1. It has the commands and flags of App in their order, but no hidden ones.
 type Page struct {
 	App         *kong.Application
 	Date        time.Time               // only the day is written
 	Description string                  // paragraphs, with an empty line between them
-	Usage       func(*kong.Node) string // how a command is called, without the program's name
-	Shared      []*kong.Flag            // flags of several commands, which are described once
-	Sections    []Section               // after the commands
+	Usage       func(*kong.Node) string // returns the synopsis of a command, without the program's name
+	Shared      []*kong.Flag            // flags of several commands, which have a section of their own
+	Sections    []Section               // the sections after the commands
 }
 
-// Section is a text, and a list with a bullet before each item.
+// Section is a text and a list. Each item gets a bullet.
 type Section struct {
 	Title string
 	Text  string
@@ -63,13 +62,13 @@ func (p Page) String() string {
 	return w.String()
 }
 
-// writer writes lines of roff. Its zero value is ready.
+// writer collects lines of roff.
 type writer struct {
 	strings.Builder
-	shared []*kong.Flag // aren't described
+	shared []*kong.Flag // flags that it names and doesn't describe
 }
 
-// request writes a macro and its arguments, which must be escaped.
+// request writes a macro. args must be escaped.
 func (w *writer) request(macro, args string) { w.line(strings.TrimSpace("." + macro + " " + args)) }
 
 func (w *writer) line(roff string) { w.WriteString(roff + "\n") }
@@ -106,7 +105,7 @@ func (w *writer) flags(flags []*kong.Flag) {
 	}
 }
 
-// Names returns how a flag is written: -f, --flag=VALUE.
+// Names returns the names of a flag: -f, --flag=VALUE.
 func Names(f *kong.Flag) string {
 	if f.Short != 0 {
 		return "-" + string(f.Short) + ", " + f.Summary()
@@ -114,8 +113,8 @@ func Names(f *kong.Flag) string {
 	return f.Summary()
 }
 
-// text writes paragraphs, with an empty line between them. The lines of a paragraph that
-// begins with a space are written as they are.
+// text writes paragraphs, which are separated by an empty line. It keeps the lines of a paragraph that begins with a
+// space.
 func (w *writer) text(text string) {
 	for i, paragraph := range strings.Split(text, "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
@@ -137,7 +136,7 @@ func (w *writer) text(text string) {
 
 func bold(text string) string { return `\fB` + escape(text) + `\fP` }
 
-// special are the characters that roff reads, or prints as others: a hyphen as one that
+// special escapes the characters that roff interprets or prints as other ones. It would print - as a hyphen, which
 // can't be pasted into a command line.
 var special = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `~`, `\(ti`, `^`, `\(ha`, "`", `\(ga`)
 

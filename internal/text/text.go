@@ -1,5 +1,5 @@
-// Package text makes a text that another program wrote safe to show on a terminal: a
-// control sequence can rewrite a screen, and a direction mark turns a text around.
+// Package text makes text of other programs safe to show on a terminal, where a control sequence can rewrite the
+// screen and a direction mark can reverse text. It also formats durations, and wraps lines.
 package text
 
 import (
@@ -14,8 +14,8 @@ import (
 	"unicode/utf8"
 )
 
-// Escape writes each character that isn't printable as an escape sequence of Go, and
-// U+FFFD for bytes that are no UTF-8.
+// Escape replaces each character that isn't printable by an escape sequence of Go, and each byte that isn't UTF-8 by
+// U+FFFD.
 func Escape(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -24,11 +24,11 @@ func Escape(s string) string {
 	return b.String()
 }
 
-// maxBrief is the length at which Brief cuts.
+// maxBrief is the length in bytes at which Brief cuts.
 const maxBrief = 256
 
-// Brief is Escape for a field of a lock's body. It escapes backslashes too, so that two
-// different fields look different, and cuts at 256 bytes.
+// Brief escapes a field of a lock's body. It also escapes backslashes, so that different fields look different, and
+// cuts at 256 bytes.
 func Brief(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -41,7 +41,7 @@ func Brief(s string) string {
 	return b.String()
 }
 
-// Or is Brief of s, or other if s is blank.
+// Or returns Brief of s, or other if s is blank.
 func Or(s, other string) string {
 	if strings.TrimSpace(s) == "" {
 		return other
@@ -49,17 +49,17 @@ func Or(s, other string) string {
 	return Brief(s)
 }
 
-// maxLine is the length at which Line cuts.
+// maxLine is the length in bytes at which Line cuts.
 const maxLine = 200
 
-// Line makes one line of a server's message: a space replaces spaces and characters that
-// aren't printable. It cuts at 200 bytes.
+// Line makes one line of a server's message. It replaces runs of spaces and of characters that aren't printable by
+// one space, and cuts at 200 bytes.
 func Line(s string) string {
 	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
 	return Cut(strings.Join(fields, " "), maxLine)
 }
 
-// Cut shortens s to at most n bytes, of whole characters, and appends an ellipsis.
+// Cut shortens s to at most n bytes of whole characters, and appends an ellipsis if it has cut.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -97,31 +97,30 @@ func escapeRune(b *strings.Builder, r rune, escaped bool) {
 	b.WriteString(q[1 : len(q)-1])
 }
 
-// maxError is the length at which Error cuts.
+// maxError is the length in bytes at which Error cuts.
 const maxError = 4096
 
-// Error makes one line of an error's text, which can join several errors and quote what
-// another program wrote. It is safe to show on a terminal, and is cut at 4,096 bytes.
+// Error returns the text of an error in one line that is safe to show on a terminal. It cuts at 4,096 bytes.
 func Error(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	return Cut(Escape(strings.Join(lines, "; ")), maxError)
 }
 
-// Marshal is json.Marshal with every character that isn't printable as \uXXXX. The value
-// is the same after decoding.
+// Marshal is json.Marshal, but writes every character that isn't printable as \uXXXX. Decoding returns the same
+// value.
 func Marshal(v any) ([]byte, error) {
 	text, err := json.Marshal(v)
 	return escapeJSON(text), err
 }
 
-// MarshalIndent is Marshal in the form of json.MarshalIndent.
+// MarshalIndent is json.MarshalIndent, and escapes as Marshal does.
 func MarshalIndent(v any, prefix, indent string) ([]byte, error) {
 	text, err := json.MarshalIndent(v, prefix, indent)
 	return escapeJSON(text), err
 }
 
-// escapeJSON changes only strings, because the rest of JSON is ASCII. encoding/json has
-// escaped the control characters below DEL already.
+// escapeJSON changes only strings, because the rest of JSON is ASCII. encoding/json has already escaped the control
+// characters below U+007F.
 func escapeJSON(text []byte) []byte {
 	if !bytes.ContainsFunc(text, hidden) {
 		return text
@@ -147,8 +146,8 @@ func escapeJSON(text []byte) []byte {
 
 func hidden(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// Wrap breaks a text between words into lines of at most width columns, each after an indent. A
-// longer word has a line of its own.
+// Wrap breaks a text between words into lines of at most width characters, and begins each with indent. A longer word
+// has a line of its own.
 func Wrap(s string, width int, indent string) string {
 	var b strings.Builder
 	at := 0
@@ -171,8 +170,7 @@ func Wrap(s string, width int, indent string) string {
 	return b.String()
 }
 
-// Duration formats a length of time as a person says it, in at most two units: 34s, 2m14s, 2h14m,
-// 3d4h.
+// Duration formats a duration for people, in at most two units: 34s, 2m14s, 2h14m, 3d4h.
 func Duration(d time.Duration) string {
 	s := int(max(d, 0).Round(time.Second) / time.Second)
 	units := [...]struct {
@@ -193,5 +191,5 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// Ago is Duration of the time since something happened.
+// Ago formats the time since something happened: 3s ago.
 func Ago(d time.Duration) string { return Duration(d) + " ago" }
