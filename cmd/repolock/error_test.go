@@ -28,36 +28,43 @@ import (
 // TestDescribe: a lock that was lost because its server was silent is lost, and a server that refused
 // the lock has another code. If the credentials are wrong, or a file system is mounted read-only, the
 // message recommends no permission. The command that makes room needs a lock itself, so the hint for a
-// full store must name another way.
+// full store must name another way. The hint for a store that doesn't answer names --if-unreachable only where
+// that helps.
 func TestDescribe(t *testing.T) {
 	lost := func(why error) error {
 		lost := &replock.LostError{Mode: replock.Exclusive, Key: "redis://host", Reason: "it could not be renewed", Err: fmt.Errorf("no answer: %w", why)}
 		return fmt.Errorf("%w (the command: killed)", lost)
 	}
+	silent := fmt.Errorf("h: %w", store.ErrUnreachable)
 	for _, c := range []struct {
+		command         string
 		err             error
 		name            string
 		code            int
 		hint, otherHint string // what the hint says, and what it doesn't
 	}{
-		{lost(locking.ErrUnreachable), "lock_lost", fault.ExitLost, "", "doctor"},
-		{lost(locking.ErrPermission), "lock_lost", fault.ExitLost, "", "permission"},
-		{lost(locking.ErrUnfit), "lock_lost", fault.ExitLost, "", "doctor"},
-		{locking.ErrUnreachable, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
-		{locking.ErrPermission, "permission_denied", fault.ExitPermission, "", "locking needs"},
-		{locking.ErrUnfit, "store_unfit", fault.ExitUnfit, "", "doctor"},
-		{locking.ErrKey, "usage", fault.ExitUsage, "help", "doctor"},
-		{store.ErrCredentials, "permission_denied", fault.ExitPermission, "credentials", "locking needs"},
-		{store.ErrReadOnly, "permission_denied", fault.ExitPermission, "mount it writable", "locking needs"},
-		{store.ErrPermission, "permission_denied", fault.ExitPermission, "locking needs to list", "mount"},
-		{store.ErrFull, "store_full", fault.ExitFailed, "outside of the repository", "doctor"},
-		{store.ErrFull, "store_full", fault.ExitFailed, "a prune can't free it", "doctor"},
-		{daemon.ErrDir, "wrong_configuration", fault.ExitUnfit, "", "doctor"},
-		{daemon.ErrGone, "keeper_gone", fault.ExitLost, "whether the operation was completed", "doctor"},
-		{daemon.ErrSilent, "keeper_silent", fault.ExitUnavailable, "count it as lost", "doctor"},
-		{errors.New("unknown"), "failed", fault.ExitFailed, "", "unreachable"},
+		{"", lost(locking.ErrUnreachable), "lock_lost", fault.ExitLost, "", "doctor"},
+		{"", lost(locking.ErrPermission), "lock_lost", fault.ExitLost, "", "permission"},
+		{"", lost(locking.ErrUnfit), "lock_lost", fault.ExitLost, "", "doctor"},
+		{"", locking.ErrUnreachable, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
+		{"", locking.ErrPermission, "permission_denied", fault.ExitPermission, "", "locking needs"},
+		{"", locking.ErrUnfit, "store_unfit", fault.ExitUnfit, "", "doctor"},
+		{"", locking.ErrKey, "usage", fault.ExitUsage, "help", "doctor"},
+		{"", store.ErrCredentials, "permission_denied", fault.ExitPermission, "credentials", "locking needs"},
+		{"", store.ErrReadOnly, "permission_denied", fault.ExitPermission, "mount it writable", "locking needs"},
+		{"", store.ErrPermission, "permission_denied", fault.ExitPermission, "locking needs to list", "mount"},
+		{"", store.ErrFull, "store_full", fault.ExitFailed, "outside of the repository", "doctor"},
+		{"", store.ErrFull, "store_full", fault.ExitFailed, "a prune can't free it", "doctor"},
+		{"", daemon.ErrDir, "wrong_configuration", fault.ExitUnfit, "", "doctor"},
+		{"", daemon.ErrGone, "keeper_gone", fault.ExitLost, "whether the operation was completed", "doctor"},
+		{"", daemon.ErrSilent, "keeper_silent", fault.ExitUnavailable, "count it as lost", "doctor"},
+		{"", errors.New("unknown"), "failed", fault.ExitFailed, "", "unreachable"},
+		{"backup", session.NotAcquired(silent, false), "store_unavailable", fault.ExitUnavailable, "--if-unreachable run", "credentials"},
+		{"backup", session.NotAcquired(silent, true), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"}, // the store has answered before
+		{"prune", session.NotAcquired(silent, false), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"},
+		{"doctor", silent, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
 	} {
-		name, code, hint := (&reporter{}).describe(fmt.Errorf("put: %w", c.err))
+		name, code, hint := (&reporter{command: c.command}).describe(fmt.Errorf("put: %w", c.err))
 		assert.That(t, name == c.name && code == c.code && strings.Contains(hint, c.hint) && !strings.Contains(hint, c.otherHint),
 			"%v: %s, exit code %d, hint %q", c.err, name, code, hint)
 	}
@@ -79,19 +86,6 @@ func TestSaysWhatWasNotDone(t *testing.T) {
 		says := out.words(false) + out.Suggestion
 		assert.That(t, !strings.Contains(says, "nothing was") && !strings.Contains(says, "no lock was"), "%s: %q", command, says)
 	}
-}
-
-// TestUnreachableHint: a store that doesn't answer has a hint, which names --if-unreachable only
-// where it helps.
-func TestUnreachableHint(t *testing.T) {
-	silent := fmt.Errorf("h: %w", store.ErrUnreachable)
-	for command, c := range map[string]struct{ doctor, unlocked bool }{"backup": {true, true}, "prune": {true, false}, "status": {true, false}, "doctor": {false, false}} {
-		hint := newJSONError(&reporter{command: command}, session.NotAcquired(silent, false)).Suggestion
-		assert.That(t, strings.Contains(hint, "repolock doctor") == c.doctor && strings.Contains(hint, "--if-unreachable run") == c.unlocked,
-			"%s: %q", command, hint)
-	}
-	hint := newJSONError(&reporter{command: "backup"}, session.NotAcquired(silent, true)).Suggestion
-	assert.That(t, !strings.Contains(hint, "--if-unreachable"), "it has answered: %q", hint)
 }
 
 // TestWaiterIsNoHolder: a refusal counts and names holders, and waiters apart. In JSON held_by is a
@@ -122,16 +116,9 @@ func TestWaiterIsNoHolder(t *testing.T) {
 	assert.That(t, strings.HasSuffix(says, "; 2 others wait"), "%q", says)
 }
 
-// TestNoMoreIsCountedThanIsKnown: an event of a wait names a bounded number of holders, and doesn't say
-// how many more there are. An error of a refusal does.
+// TestNoMoreIsCountedThanIsKnown: an event of a wait names a bounded number of holders, and doesn't have the
+// number of the others. An error of a refusal does.
 func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
-	some := func(n int) []replock.Info {
-		all := make([]replock.Info, n)
-		for i := range all {
-			all[i].Operation, all[i].Holder = "backup", "web1"
-		}
-		return all
-	}
 	for _, c := range []struct {
 		named, more  int
 		begins, ends string
@@ -142,7 +129,7 @@ func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
 		{16, 0, "16 or more: ", "; … more: repolock status"},
 		{16, 14, "30: ", "; … 27 more: repolock status"},
 	} {
-		s := holders(some(c.named), c.more, 0)
+		s := holders(slices.Repeat([]replock.Info{{Operation: "backup", Holder: "web1"}}, c.named), c.more, 0)
 		assert.That(t, strings.HasPrefix(s, c.begins) && strings.HasSuffix(s, c.ends), "%d named and %d more: %s", c.named, c.more, s)
 	}
 }
@@ -216,30 +203,33 @@ func breakAll(c breakCmd, systems ...*keyed) (code int, out string, err error) {
 	return code, stdout.String(), err
 }
 
-// TestBreakShown: a lock that appears elsewhere after break-lock has looked isn't deleted, though
-// its id is that of a lock that was shown.
-func TestBreakShown(t *testing.T) {
-	a, b := &keyed{url: "fake:a", locked: true}, &keyed{url: "fake:b", appear: true}
-	_, out, err := breakAll(breakCmd{Yes: true}, a, b)
-	assert.That(t, err == nil && a.broken == 1 && b.broken == 0 && !strings.Contains(out, "fake:b"),
-		"%v, %d and %d broken: %s", err, a.broken, b.broken, out)
-}
-
-// TestBreakOneID: --id that chooses the locks of two systems deletes none, and names both. So does
-// one that a system can't be asked for.
+// TestBreakOneID: --id that chooses locks of two systems deletes none, and names both systems. It deletes none if a
+// system can't be asked. Without --id, a lock that appears after break-lock has looked isn't deleted, though
+// a lock that was shown has the same id.
 func TestBreakOneID(t *testing.T) {
-	a, b := &keyed{url: "fake:a", locked: true}, &keyed{url: "fake:b", locked: true}
-	_, _, err := breakAll(breakCmd{Yes: true, ID: "1"}, a, b)
-	if err == nil || a.broken+b.broken > 0 || !strings.Contains(err.Error(), "fake:a") || !strings.Contains(err.Error(), "fake:b") {
-		t.Fatalf("%v, %d and %d broken", err, a.broken, b.broken)
+	one := breakCmd{Yes: true, ID: "1"}
+	locked := func(url string) *keyed { return &keyed{url: url, locked: true} }
+	for _, c := range []struct {
+		breakCmd
+		a, b *keyed
+		code int
+		says []string
+	}{
+		{one, locked("fake:a"), locked("fake:b"), fault.ExitUsage, []string{"fake:a", "fake:b"}},
+		{one, locked("fake:a"), &keyed{url: "fake:b", err: fault.OwnerEnded}, fault.ExitUnavailable, nil},
+		{one, locked("fake:a"), &keyed{url: "fake:b"}, 0, nil},
+		{breakCmd{Yes: true}, locked("fake:a"), &keyed{url: "fake:b", appear: true}, 0, nil},
+	} {
+		_, out, err := breakAll(c.breakCmd, c.a, c.b)
+		code, broken := 0, 1
+		if err != nil {
+			code, broken, out = fault.Exit(err), 0, err.Error()
+		}
+		assert.That(t, code == c.code && c.a.broken == broken && c.b.broken == 0, "%+v: exit code %d, %d and %d broken: %s", c, code, c.a.broken, c.b.broken, out)
+		for _, says := range c.says {
+			assert.That(t, strings.Contains(out, says), "no %s: %s", says, out)
+		}
 	}
-	code := fault.Exit(err)
-	assert.That(t, code == fault.ExitUsage, "exit code %d", code)
-	b.err = fault.OwnerEnded
-	_, _, err = breakAll(breakCmd{Yes: true, ID: "1"}, a, b)
-	assert.That(t, err != nil && a.broken <= 0, "%v, %d broken", err, a.broken)
-	_, _, err = breakAll(breakCmd{Yes: true, ID: "1"}, a)
-	assert.That(t, err == nil && a.broken == 1, "%v, %d broken", err, a.broken)
 }
 
 // TestKeeperOrder: a keeper gets each flag of its lock, those of other systems' locks, too.
