@@ -263,8 +263,8 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 }
 
 // TestSuspended: after Ctrl-Z, if fg comes too late and another holder has had the lock, the command never
-// runs again. (TestAuditSuspended has an fg that comes in time, and TestAuditSuspendedAndLost one after which
-// the lock is resumed.) It isn't run by dash, which starts programs by vfork: if Ctrl-Z stops one before it is
+// runs again. (TestAuditSuspended has an fg that comes in time, and one after which the lock is
+// resumed.) It isn't run by dash, which starts programs by vfork: if Ctrl-Z stops one before it is
 // executed, dash doesn't stop.
 func TestSuspended(t *testing.T) {
 	s := newSite(t)

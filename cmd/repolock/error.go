@@ -25,7 +25,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   75   another holder has the lock (--held-exit-code changes it)
   77   no permission
   78   the store is unfit, or configured wrongly
-  79   the lock was lost, even if the command exited with 0; or its keeper is gone
+  79   the lock was lost, even if the command exited 0; or its keeper is gone
   126  the command can't be executed
   127  the command wasn't found`
 

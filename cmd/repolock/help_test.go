@@ -22,16 +22,18 @@ func examplesOf(node *kong.Node) []string {
 	return []string{listed.example, listed.second}
 }
 
-// TestHelp: each command has two examples that parse, and its help fits a screen of
-// 80 columns: that of the commands that are typed most, a screen of 24 lines. So do the topics, but for
-// their length.
+// TestHelp: each command has two examples that parse and that its details don't repeat. Its help fits a screen of
+// 80 columns, and the help of the commands that are typed most a screen of 24 lines. So do the topics, but for
+// their length. The topics have the exit code of break-lock, and the code of a held lock.
 func TestHelp(t *testing.T) {
 	app := model()
 	for _, node := range app.Children {
-		if node.Hidden {
+		if code, help, _ := call(node.Name, "--help"); node.Hidden {
+			assert.That(t, code == 0 && !strings.Contains(help, "\n\n\n"), "%s --help: exit code %d: %q", node.Name, code, help)
 			continue
 		}
 		for _, example := range examplesOf(node) {
+			assert.That(t, !strings.Contains(node.Detail, example), "help %s: twice %s", node.Name, example)
 			line, ok := strings.CutPrefix(example, "repolock ")
 			if !ok || strings.ContainsAny(line, "&|>") { // of a script
 				continue
@@ -54,8 +56,8 @@ func TestHelp(t *testing.T) {
 	}
 	assert.That(t, helpOf(t) == printed(t, "--help") && printed(t, "version") == printed(t, "--version"),
 		"help isn't --help, or version isn't --version")
-	for _, topic := range topics {
-		helpOf(t, topic.name)
+	for topic, says := range map[string]string{"urls": "", "exit-codes": "\n  1    break-lock: ", "flags": "when the lock is held, 75"} {
+		assert.That(t, strings.Contains(helpOf(t, topic), says), "help %s: no %q", topic, says)
 	}
 	for _, f := range sharedFlags(app) {
 		assert.That(t, strings.Contains(helpOf(t, "backup"), "--"+f.Name), "help backup: no --%s", f.Name)
@@ -78,22 +80,6 @@ func printed(t *testing.T, args ...string) string {
 		assert.That(t, n <= helpWidth, "%q: %d columns: %s", args, n, line)
 	}
 	return stdout
-}
-
-// TestHelpHasDefaults: what a table or a flag's text must name: the exit code of break-lock, and the
-// code of a held lock. No line of the examples is there twice.
-func TestHelpHasDefaults(t *testing.T) {
-	codes := helpOf(t, "exit-codes")
-	assert.That(t, strings.Contains(codes, "\n  1    break-lock: "), "no 1 of break-lock:\n%s", codes)
-	flags := helpOf(t, "flags")
-	assert.That(t, strings.Contains(flags, "when the lock is held, 75"), "--held-exit-code has no default:\n%s", flags)
-	for _, node := range model().Children {
-		code, help, _ := call(node.Name, "--help") // a hidden command's too
-		assert.That(t, code == 0 && !strings.Contains(help, "\n\n\n"), "%s --help: exit code %d: %q", node.Name, code, help)
-		for _, example := range examplesOf(node) {
-			assert.That(t, node.Hidden || !strings.Contains(node.Detail, example), "help %s: twice %s", node.Name, example)
-		}
-	}
 }
 
 // TestManual: the page has every command, flag, variable and exit code, and no hidden one, and each

@@ -112,16 +112,10 @@ func (o *outage) rename(from, to string) {
 
 // ticks reports whether the command runs.
 func (o *outage) ticks() bool {
-	size := func() int64 {
-		info, err := os.Stat(o.path("ticks"))
-		if err != nil {
-			return 0
-		}
-		return info.Size()
-	}
-	before := size()
+	before, _ := os.ReadFile(o.path("ticks"))
 	time.Sleep(time.Second)
-	return size() > before
+	now, _ := os.ReadFile(o.path("ticks"))
+	return len(now) > len(before)
 }
 
 // code lets the command end, and returns repolock's exit code.
@@ -192,12 +186,6 @@ func (o *outage) tells(text string) {
 	assert.That(o.t, strings.Count(h, "\n") == 2 && strings.Contains(h, text), "history:\n%s", h)
 }
 
-// without checks that there is no such file.
-func (o *outage) without(name string) {
-	o.t.Helper()
-	assert.That(o.t, !o.exists(name), "there is a file %s", name)
-}
-
 // exists reports whether there is a file.
 func (o *outage) exists(name string) bool {
 	_, err := os.Stat(o.path(name))
@@ -257,7 +245,7 @@ func (o *outage) passed() {
 	o.t.Helper()
 	o.rename("away", "repo")
 	o.ends(fault.ExitLost)
-	o.without("went-on")
+	assert.That(o.t, !o.exists("went-on"), "the command has gone on")
 }
 
 // TestNestedIsPaused: a repolock under another's lock is stopped with it, and so is its
@@ -279,11 +267,7 @@ func TestNestedIsPaused(t *testing.T) {
 // suspend stops a repolock and its command as Ctrl-Z does, waits, and continues them as fg does.
 func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	o.t.Helper()
-	signal := func(sig syscall.Signal) {
-		o.t.Helper()
-		assert.OK(o.t, o.cmd.Process.Signal(sig))
-	}
-	signal(syscall.SIGTSTP)
+	assert.OK(o.t, o.cmd.Process.Signal(syscall.SIGTSTP))
 	until(o.t, "repolock is stopped", func() bool { return states.Stopped(o.cmd.Process.Pid) })
 	begin := time.Now() // the first record is older
 	records := o.records()
@@ -291,51 +275,43 @@ func (o *outage) suspend(wait time.Duration) (took time.Duration) {
 	o.tells("stopped since 20")
 	time.Sleep(wait)
 	took = time.Since(begin)
-	signal(syscall.SIGCONT)
+	assert.OK(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
 	until(o.t, "the command goes on", o.ticks)
 	return took
 }
 
-// stoppedFor checks the length of the only stop in the log, which repolock and its command have been
-// stopped for at least.
-func (o *outage) stoppedFor(least time.Duration) {
-	o.t.Helper()
-	spans := audit.NewHistory(o.records()).Spans
-	d := spans[0].StoppedFor()
-	assert.That(o.t, len(spans[0].Stops) == 1 && d >= least, "stopped %+v, and not for %v", spans[0].Stops, least)
-	o.tells("success; stopped for ")
-}
-
-// TestAuditSuspended: the log has the begin and the end of a stop by Ctrl-Z, and history its
-// length.
+// TestAuditSuspended: the log has the begin and the end of a stop by Ctrl-Z, and history its length. If the
+// lock is lost meanwhile, the stop lasts until the command goes on under the resumed lock.
 func TestAuditSuspended(t *testing.T) {
-	o := newOutage(t)
-	o.around("1h", "--", "ticker")
-	took := o.suspend(2 * time.Second)
-	o.ends(0)
-	r := o.log(audit.Acquired, audit.Suspended, audit.Continued, audit.Released)
-	for _, r := range r[1:3] {
-		assert.That(t, r.RequestID != "" && r.Operation == "prune" && r.PID == o.cmd.Process.Pid, "%+v", r)
+	t.Parallel()
+	for ttl, c := range map[string]struct {
+		wait time.Duration
+		want string
+	}{
+		"1h":  {2 * time.Second, "lock_acquired command_suspended command_continued lock_released"},
+		"10s": {11 * time.Second, "lock_acquired command_suspended lock_lost lock_resumed command_continued lock_released"},
+	} {
+		t.Run(ttl, func(t *testing.T) {
+			o := newOutage(t)
+			o.around(ttl, "--", "ticker")
+			took := o.suspend(c.wait)
+			o.ends(0)
+			var events []string
+			for _, r := range o.records() {
+				switch r.Event {
+				case audit.Suspended, audit.Continued:
+					assert.That(t, r.RequestID != "" && r.Operation == "prune" && r.PID == o.cmd.Process.Pid, "%+v", r)
+					fallthrough
+				case audit.Acquired, audit.Lost, audit.Resumed, audit.Released:
+					events = append(events, r.Event)
+				}
+			}
+			assert.Equal(t, strings.Join(events, " "), c.want, "logged")
+			stops := audit.NewHistory(o.records()).Spans[0]
+			assert.That(t, len(stops.Stops) == 1 && stops.StoppedFor() >= took, "stopped %+v, and not for %v", stops.Stops, took)
+			o.tells("success; stopped for ")
+		})
 	}
-	o.stoppedFor(took)
-}
-
-// TestAuditSuspendedAndLost: if the lock is lost meanwhile, the stop lasts until the command goes
-// on under the resumed lock.
-func TestAuditSuspendedAndLost(t *testing.T) {
-	o := newOutage(t)
-	o.around("10s", "--", "ticker")
-	took := o.suspend(11 * time.Second)
-	o.ends(0)
-	var stops []string
-	for _, r := range o.records() {
-		switch r.Event {
-		case audit.Suspended, audit.Lost, audit.Resumed, audit.Continued, audit.Released:
-			stops = append(stops, r.Event)
-		}
-	}
-	assert.Equal(t, strings.Join(stops, " "), "command_suspended lock_lost lock_resumed command_continued lock_released", "logged")
-	o.stoppedFor(took)
 }
 
 // part begins an outage in which the wall clock is stepped by more than a minute.
@@ -431,5 +407,5 @@ func TestLostAgainWhenResumed(t *testing.T) {
 	time.Sleep(41 * time.Second)
 	o.goOn()
 	o.ends(fault.ExitLost)
-	o.without("went-on")
+	assert.That(t, !o.exists("went-on"), "the command has gone on")
 }

@@ -66,17 +66,13 @@ func TestScreens(t *testing.T) {
 	const golden = "testdata/screens.txt"
 	var b strings.Builder
 	for _, width := range []int{60, 80, 120} {
-		show := func(what, screen string) {
+		screens(width, func(what, screen string) {
 			fmt.Fprintf(&b, "--- %s, %d columns\n%s\n", what, width, strings.TrimSuffix(screen, "\n"))
 			for line := range strings.Lines(screen) {
-				if line = strings.TrimSuffix(line, "\n"); columnsIn(line) > width {
-					t.Errorf("%s, %d columns: %q is wider", what, width, line)
-				}
+				line = strings.TrimSuffix(line, "\n")
+				assert.That(t, columnsIn(line) <= width, "%s, %d columns: %q is wider", what, width, line)
 			}
-		}
-		for name, screen := range screens(width) {
-			show(name, screen)
-		}
+		})
 	}
 	if *update {
 		assert.OK(t, os.WriteFile(golden, []byte(b.String()), 0o644))
@@ -86,8 +82,8 @@ func TestScreens(t *testing.T) {
 		"%v: not as in %s; if it should be so, run it with -update:\n%s", err, golden, b.String())
 }
 
-// screens yields what is shown on a terminal of some width.
-func screens(width int) func(func(name, screen string) bool) {
+// screens calls show with each text that is shown on a terminal of some width.
+func screens(width int, show func(name, screen string)) {
 	locks := someLocks()
 	at := func(place string, locks ...replock.Info) (all []found[replock.Info]) {
 		for _, l := range locks {
@@ -116,24 +112,22 @@ func screens(width int) func(func(name, screen string) bool) {
 		Plan:    &doctor.Plan{Says: []string{"a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's, and no wrong clock lets a second holder in"}},
 		Verdict: doctor.Verdict{Fitness: doctor.Fit, Summary: "this store is fit to hold locks"},
 	}
-	return func(yield func(name, screen string) bool) {
-		_ = yield("status", lockTable(at("", locks...), width)) &&
-			yield("status, a repository and another system", lockTable(append(at("s3://backups/web", locks[1]), at("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
-				Mode: replock.Exclusive, Keys: []string{"redis://127.0.0.1:6379/0?key=nightly"}, Verdict: replock.Live,
-			})...), width)) &&
-			yield("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}), width)) &&
-			yield("refusal", refused(repo, 0, locks[1])) &&
-			yield("refusal, several", refused(repo, 0, locks...)) &&
-			yield("refusal, after a wait", refused(session.Place{Repo: "s3://backups/web", Name: "photos"}, 15*time.Minute, locks[0])) &&
-			yield("refusal, a dead holder", refused(repo, 0, locks[3])) &&
-			yield("refusal, unreadable", refused(repo, 0, locks[len(locks)-1])) &&
-			yield("acquiring", waits(replock.Event{}, session.Acquiring([]session.Place{{Repo: "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1"}}))) &&
-			yield("retrying", waits(replock.Event{Kind: replock.EventRetrying, Err: unanswered, Left: 12 * time.Second}, "")) &&
-			yield("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, "")) &&
-			yield("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, "")) &&
-			yield("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, "")) &&
-			yield("doctor", reportText(report, "s3://bucket/backups", "", width))
-	}
+	show("status", lockTable(at("", locks...), width))
+	show("status, a repository and another system", lockTable(append(at("s3://backups/web", locks[1]), at("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
+		Mode: replock.Exclusive, Keys: []string{"redis://127.0.0.1:6379/0?key=nightly"}, Verdict: replock.Live,
+	})...), width))
+	show("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}), width))
+	show("refusal", refused(repo, 0, locks[1]))
+	show("refusal, several", refused(repo, 0, locks...))
+	show("refusal, after a wait", refused(session.Place{Repo: "s3://backups/web", Name: "photos"}, 15*time.Minute, locks[0]))
+	show("refusal, a dead holder", refused(repo, 0, locks[3]))
+	show("refusal, unreadable", refused(repo, 0, locks[len(locks)-1]))
+	show("acquiring", waits(replock.Event{}, session.Acquiring([]session.Place{{Repo: "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1"}})))
+	show("retrying", waits(replock.Event{Kind: replock.EventRetrying, Err: unanswered, Left: 12 * time.Second}, ""))
+	show("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, ""))
+	show("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, ""))
+	show("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, ""))
+	show("doctor", reportText(report, "s3://bucket/backups", "", width))
 }
 
 // TestShortID: a short id is the beginning of no other, and shows no control character.
@@ -224,15 +218,19 @@ func TestQuestionFits(t *testing.T) {
 	}
 }
 
+// onTerminal returns a reporter on a terminal, by the clock of a synctest bubble, and what it writes.
+func onTerminal(kind terminal) (*reporter, *said) {
+	out, began := &said{}, time.Now()
+	return &reporter{stderr: out, terminal: func() terminal { return kind }, elapsed: func() time.Duration { return time.Since(began) }}, out
+}
+
 // TestNoSecondWithoutAWord: on a terminal a live line appears a second after a wait has begun, says
-// what repolock waits for or which request has failed, is drawn each second, and goes with the wait.
-// A wait that ends at once shows nothing, and a retry while the command runs doesn't either, nor does
-// anything with --quiet or --json.
+// what repolock waits for or which request has failed, is drawn each second, and goes with the wait. Work on many
+// stale locks is shown at once. A wait that ends at once shows nothing, and a retry while the command runs doesn't
+// either, nor does anything with --quiet or --json.
 func TestNoSecondWithoutAWord(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out said
-		began := time.Now()
-		w := &reporter{stderr: &out, terminal: func() terminal { return erasingTerminal }, elapsed: func() time.Duration { return time.Since(began) }}
+		w, out := onTerminal(erasingTerminal)
 		shows := out.shows(t)
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: &store.Error{Op: "list", Key: "k", Err: errors.New("refused")}, Left: 3 * time.Second}
 		w.BeginWait("acquiring the lock: repository x")
@@ -261,6 +259,17 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		synctest.Wait()
 		assert.Equal(t, out.take(), erase, "at the end")
 
+		w.Event(replock.Event{Kind: replock.EventReading})
+		shows("reading many locks, which might be stale")
+		w.Event(replock.Event{Kind: replock.EventReading, Done: 700})
+		time.Sleep(time.Second)
+		shows("reading many locks, which might be stale: 700 done")
+		w.Event(replock.Event{Kind: replock.EventReaping, Done: 2300, Total: 10_000})
+		time.Sleep(time.Second)
+		shows("removing 10000 stale locks: 2300 done")
+		w.EndWait()
+		assert.Equal(t, out.take(), erase, "at the end of the work")
+
 		w.Event(retrying)
 		w.BeginWait("releasing the lock")
 		w.EndWait()
@@ -281,9 +290,7 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 // an interrupt.
 func TestNoSecondWithoutALine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var out said
-		began := time.Now()
-		w := &reporter{stderr: &out, terminal: func() terminal { return dumbTerminal }, elapsed: func() time.Duration { return time.Since(began) }}
+		w, out := onTerminal(dumbTerminal)
 		says := func(want string) {
 			t.Helper()
 			time.Sleep(time.Second)
@@ -301,7 +308,8 @@ func TestNoSecondWithoutALine(t *testing.T) {
 		says("")
 		time.Sleep(5 * time.Second)
 		says("")
-		w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}})
+		waiting := replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}}
+		w.Event(waiting)
 		says("repolock: waiting for the shared lock, held by backup on web1 (pid 1)\n")
 		says("")
 		w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web2 (pid 9)", Operation: "prune", State: replock.StateWaiting, Keys: []string{"k"}}}})
@@ -316,34 +324,11 @@ func TestNoSecondWithoutALine(t *testing.T) {
 		says("")
 		w.EndWait()
 
-		w = &reporter{stderr: &out} // no terminal
+		w, out = onTerminal(noTerminal)
 		for range 2 {
-			w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}})
+			w.Event(waiting)
 		}
 		says("repolock: waiting for the shared lock, held by backup on web1 (pid 1)\n")
-	})
-}
-
-// TestManyStaleOnATerminal: a live line shows how many stale locks were removed, at once and then
-// each second, and goes with the wait.
-func TestManyStaleOnATerminal(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var out said
-		w := &reporter{stderr: &out, terminal: func() terminal { return erasingTerminal }}
-		shows := out.shows(t)
-		w.Event(replock.Event{Kind: replock.EventReading})
-		shows("reading many locks, which might be stale")
-		w.Event(replock.Event{Kind: replock.EventReading, Done: 700})
-		time.Sleep(time.Second)
-		shows("reading many locks, which might be stale: 700 done")
-		w.Event(replock.Event{Kind: replock.EventReaping, Total: 10_000})
-		w.Event(replock.Event{Kind: replock.EventReaping, Done: 2300, Total: 10_000})
-		for range 3 {
-			time.Sleep(time.Second)
-			shows("removing 10000 stale locks: 2300 done")
-		}
-		w.EndWait()
-		assert.Equal(t, out.take(), erase, "at the end")
 	})
 }
 

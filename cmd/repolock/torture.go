@@ -31,17 +31,17 @@ type tortureCmd struct {
 	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
-	Seed     uint64        `placeholder:"N" help:"Repeat the plan of the run that printed this number."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened into this file. A violation is always drawn."`
-	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event into this file, a line of JSON each."`
-	Keep     bool          `help:"Don't delete the objects in the repository at the end."`
-	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
+	Seed     uint64        `placeholder:"N" help:"Plan the same as the run that printed it."`
+	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
+	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each."`
+	Keep     bool          `help:"Leave the objects in the repository."`
+	NoLock   bool          `help:"Take no lock: torture must find that."`
 
 	With       string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"Try a lock that wraps a command, in place of repolock's: {} stands for the command."`
-	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The command for the shared mode of the lock, if it has one."`
+	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The same for its shared mode, if it has one."`
 	Clean      string          `placeholder:"COMMAND" group:"A lock of another program" help:"Run this before each round."`
 	Lease      time.Duration   `default:"10s" group:"A lock of another program" help:"The time after which the lock of a dead holder is free: ${default} by default."`
-	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"The faults that holders suffer, in turn: ${faults}. All of them by default."`
+	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"Faults of holders, in turn: ${faults}. All of them by default."`
 	Rounds     *int            `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
 
