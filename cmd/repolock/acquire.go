@@ -152,11 +152,11 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	survey := newSurvey(r, g)
 	survey.Start(ctx)
 	k, err := daemon.Start([]string{"keeper"}, o, log)
-	if errors.Is(err, procgroup.ErrNoExecutable) {
-		return 0, err // there was no keeper
+	if err != nil && !errors.Is(err, procgroup.ErrNoExecutable) { // with that error no keeper was started
+		err = fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 	}
 	if err != nil {
-		return 0, fmt.Errorf("%w: %w", fault.KeeperFailed, err)
+		return 0, err
 	}
 	heard := listen(k)
 	held, err := c.await(r, p, k, heard)
@@ -278,14 +278,13 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
+	if err == nil {
+		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
+		// Without a command the description of an error doesn't claim that no lock was taken.
+		k.Describe = func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }
+		err = k.Run()
+	}
 	if err != nil {
-		_ = line.Tell(session.News{Failure: failure(log, err)})
-		return 0, nil
-	}
-	k := session.Keeper{
-		Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost, Describe: func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }, // the lock is held
-	}
-	if err := k.Run(); err != nil {
 		_ = line.Tell(session.News{Failure: failure(log, err)})
 	}
 	return 0, nil

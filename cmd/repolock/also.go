@@ -17,7 +17,7 @@ func (g global) alone(targets []also.Target) bool {
 	return g.Repo == "" && g.unknown == nil && len(targets) > 0
 }
 
-// at returns the flags with the repository of a place in place of --repo.
+// at returns g with the repository and the lock's name of a place.
 func (g global) at(p session.Place) global {
 	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
 	return g
@@ -44,8 +44,8 @@ func (u unopened) Break(context.Context, replock.BreakOptions) ([]replock.Broken
 }
 
 // systems opens the repository, if there is one, and the systems of --also. A system that can't be opened
-// returns its error when it is asked for locks, so that it hides no other system. err is that of a wrong
-// command line. closeAll closes the connections.
+// returns its error when it is asked for locks, so that it hides no other system. err is
+// set only if the command line is wrong. closeAll closes the connections.
 func (g global) systems(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
 	var open []also.Lock
 	closeAll = func() {
@@ -85,16 +85,16 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	return all, closeAll, err
 }
 
-// found is a lock that was found at a place.
-type found[T any] struct {
-	lock  T
+// found is a lock that was found at a place. Only break-lock sets Err.
+type found struct {
+	replock.Broken
 	at    placed
 	place string // for people; "" if only one place was asked
 }
 
 // everywhere calls f with each system, and shows what it does. It returns the locks that f returned, the systems
 // for which f returned no error, and the errors of the others.
-func everywhere[T any](r *reporter, does string, all []placed, f func(placed) ([]T, error)) (list []found[T], answered []placed, err error) {
+func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {
 		places[i] = one.Place
@@ -104,7 +104,7 @@ func everywhere[T any](r *reporter, does string, all []placed, f func(placed) ([
 	for _, one := range all {
 		some, failed := f(one)
 		for _, lock := range some {
-			list = append(list, found[T]{lock, one, label(all, one)})
+			list = append(list, found{lock, one, label(all, one)})
 		}
 		if failed == nil {
 			answered = append(answered, one)

@@ -47,8 +47,6 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 	return c.breakIn(r, all, sinks)
 }
 
-type broken = found[replock.Broken]
-
 // breakIn breaks the chosen locks of all systems. A system that fails hides no lock of another system.
 func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
@@ -62,7 +60,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		if err := c.one(chosen, all, err); err != nil {
 			return 0, err
 		}
-		c.ID = chosen[0].lock.ID
+		c.ID = chosen[0].ID
 	}
 	if c.Stale && c.Yes && c.ID == "" {
 		chosen = c.leave(r, chosen)
@@ -99,10 +97,10 @@ func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions
 }
 
 // of returns the chosen locks of one place.
-func of(chosen []broken, at placed) (locks []replock.Broken) {
+func of(chosen []found, at placed) (locks []replock.Broken) {
 	for _, b := range chosen {
 		if b.at.Place == at.Place {
-			locks = append(locks, b.lock)
+			locks = append(locks, b.Broken)
 		}
 	}
 	return locks
@@ -112,13 +110,13 @@ func of(chosen []broken, at placed) (locks []replock.Broken) {
 const leastID = 4
 
 // withID returns the locks with this id, or else the locks whose id begins with it.
-func withID(chosen []broken, id string) (named []broken) {
+func withID(chosen []found, id string) (named []found) {
 	for _, same := range []func(string) bool{
 		func(s string) bool { return s == id },
 		func(s string) bool { return len(id) >= leastID && strings.HasPrefix(s, id) },
 	} {
 		for _, b := range chosen {
-			if same(b.lock.ID) {
+			if same(b.ID) {
 				named = append(named, b)
 			}
 		}
@@ -131,10 +129,10 @@ func withID(chosen []broken, id string) (named []broken) {
 
 // one returns an error unless --id chooses one lock. All systems must have answered, because locks of several
 // systems can have the same id.
-func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
+func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	var names []string
 	for _, b := range chosen {
-		names = append(names, fmt.Sprintf("%s: %s", b.place, holder(b.lock.Info, 0)))
+		names = append(names, fmt.Sprintf("%s: %s", b.place, holder(b.Info, 0)))
 	}
 	switch {
 	case failed != nil:
@@ -143,20 +141,20 @@ func (c breakCmd) one(chosen []broken, all []placed, failed error) error {
 		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
 	case len(chosen) == 0:
 		return fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))
-	case slices.ContainsFunc(chosen, func(b broken) bool { return b.lock.ID != chosen[0].lock.ID }):
+	case slices.ContainsFunc(chosen, func(b found) bool { return b.ID != chosen[0].ID }):
 		return fault.New(fault.Usage, "--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))
-	case slices.ContainsFunc(chosen, func(b broken) bool { return b.at.Place != chosen[0].at.Place }):
+	case slices.ContainsFunc(chosen, func(b found) bool { return b.at.Place != chosen[0].at.Place }):
 		return fault.New(fault.Usage, "--id %.80q: %d locks have this id: nothing was deleted; name the place of one lock only: %s", c.ID, len(chosen), strings.Join(names, ", "))
 	}
 	return nil
 }
 
 // leave drops and prints the locks that only one clock calls stale: a person must judge them.
-func (breakCmd) leave(r *reporter, chosen []broken) []broken {
-	return slices.DeleteFunc(chosen, func(b broken) bool {
-		doubtful := b.lock.Verdict == replock.Doubtful
+func (breakCmd) leave(r *reporter, chosen []found) []found {
+	return slices.DeleteFunc(chosen, func(b found) bool {
+		doubtful := b.Verdict == replock.Doubtful
 		if doubtful {
-			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", r.named(b.lock.Info))
+			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", r.named(b.Info))
 		}
 		return doubtful
 	})
@@ -192,12 +190,8 @@ func (c breakCmd) which() string {
 	return words
 }
 
-func (c breakCmd) ask(r *reporter, chosen []broken) bool {
-	var locks []found[replock.Info]
-	for _, b := range chosen {
-		locks = append(locks, found[replock.Info]{b.lock.Info, b.at, b.place})
-	}
-	fmt.Fprint(r.stderr, lockTable(locks, columnsOf(os.Stderr))+question(len(locks)))
+func (c breakCmd) ask(r *reporter, chosen []found) bool {
+	fmt.Fprint(r.stderr, lockTable(chosen, columnsOf(os.Stderr))+question(len(chosen)))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
@@ -212,7 +206,7 @@ func question(n int) string {
 	return "Only if you are certain that no operation is running:\nDelete " + these + "? [y/N] "
 }
 
-func (c breakCmd) report(r *reporter, done []broken, looked string) error {
+func (c breakCmd) report(r *reporter, done []found, looked string) error {
 	out := struct {
 		Broken []jsonLock `json:"broken"`
 	}{Broken: []jsonLock{}}
@@ -220,21 +214,17 @@ func (c breakCmd) report(r *reporter, done []broken, looked string) error {
 	if len(done) == 0 {
 		words = "nothing to break\n" + looked
 	}
-	for _, d := range done {
-		b, at := d.lock, ""
-		j := newJSONLock(b.Info)
-		j.Place = d.place
-		if d.place != "" && d.place != b.Key() {
-			at = " in " + text.Escape(d.place)
+	for _, b := range done {
+		out.Broken = append(out.Broken, newJSONFound(b))
+		at := ""
+		if b.place != "" && b.place != b.Key() {
+			at = " in " + text.Escape(b.place)
 		}
-		if b.Err != nil {
-			j.BreakFailure = text.Error(b.Err)
-		} else {
-			for _, key := range b.Keys {
+		for _, key := range b.Keys {
+			if b.Err == nil {
 				words += fmt.Sprintf("deleted %s%s: %s lock of %s, operation %s\n", text.Brief(key), at, b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
 			}
 		}
-		out.Broken = append(out.Broken, j)
 	}
 	return r.result(out, words)
 }

@@ -231,6 +231,15 @@ func (e jsonError) words(verbose bool) string {
 	return e.Message
 }
 
+func newJSONFound(l found) jsonLock {
+	j := newJSONLock(l.Info)
+	j.Place = l.place
+	if l.Err != nil {
+		j.BreakFailure = text.Error(l.Err)
+	}
+	return j
+}
+
 func newJSONLock(i replock.Info) jsonLock {
 	host, pid := process(i.Holder)
 	if at := strings.LastIndex(host, " on "); at >= 0 { // as also.Lock describes the holder of another system's lock

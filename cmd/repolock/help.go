@@ -272,7 +272,7 @@ func manual() string {
 			{Title: "Repositories", Text: urlsHelp(app)},
 			{Title: "Exit status", Text: intro, Items: strings.Split(columns.ReplaceAllString(codes, "$1: "), "\n")},
 			{Title: "Environment", Text: manEnvironment[0], Items: manEnvironment[1:]},
-			{Title: "Files", Text: "repolock reads the first of these that exists:", Items: append([]string{"the one that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
+			{Title: "Files", Text: "repolock reads the first of these files that exists:", Items: append([]string{"the file that --config or REPOLOCK_CONFIG names"}, manPlaces...)},
 			{Title: "Examples", Text: manExamples[0], Items: manExamples[1:]},
 			{Title: "See also", Text: "restic(1), borg(1), flock(1)"},
 		},
@@ -298,7 +298,7 @@ The repository is a directory, or on S3 or a server with its protocol, on MinIO,
 With --also, repolock also holds locks that other programs keep in Redis, in PostgreSQL, or in files, all of them or none.`
 
 var manEnvironment = slices.Concat([]string{
-	"A flag comes before a variable, and a variable before the configuration file. repolock reads these:",
+	"A flag overrides a variable, and a variable overrides the configuration file. repolock reads these:",
 	"REPOLOCK_REPO: the repository, as --repo",
 	"REPOLOCK_CONFIG: the configuration file, as --config",
 	"REPOLOCK_AUDIT: the audit log, as --audit",

@@ -16,19 +16,19 @@ import (
 
 // lockTable lists locks, one a line, with waiters last, and below them notes about some locks. No line is wider than
 // width.
-func lockTable(locks []found[replock.Info], width int) string {
+func lockTable(locks []found, width int) string {
 	if len(locks) == 0 {
 		return "no locks\n"
 	}
 	var ids []string
 	for _, l := range locks {
-		ids = append(ids, l.lock.ID)
+		ids = append(ids, l.ID)
 	}
 	var columns []column
-	sorted := slices.SortedStableFunc(slices.Values(locks), func(a, b found[replock.Info]) int { return session.ByTurn(a.lock, b.lock) })
+	sorted := slices.SortedStableFunc(slices.Values(locks), func(a, b found) int { return session.ByTurn(a.Info, b.Info) })
 	add := func(c column, cell func(replock.Info) string) {
 		for _, l := range sorted {
-			c.cells = append(c.cells, cell(l.lock))
+			c.cells = append(c.cells, cell(l.Info))
 		}
 		columns = append(columns, c)
 	}
@@ -36,8 +36,8 @@ func lockTable(locks []found[replock.Info], width int) string {
 	add(column{name: "MODE"}, func(i replock.Info) string { return i.Mode.String() })
 	add(column{name: "OPERATION", least: 12}, func(i replock.Info) string { return text.Or(i.Operation, "-") })
 	add(column{name: "HOLDER", least: 24}, holderCell)
-	add(column{name: "FOR", drop: 2}, func(i replock.Info) string { return cell(heldFor(i))(text.Duration) })
-	add(column{name: "LAST SEEN", drop: 1}, func(i replock.Info) string { return cell(lastSeen(i))(text.Ago) })
+	add(column{name: "FOR", drop: 2}, formatted(heldFor, text.Duration))
+	add(column{name: "LAST SEEN", drop: 1}, formatted(lastSeen, text.Ago))
 	if width == allColumns {
 		add(column{name: "SINCE"}, func(i replock.Info) string { return since(i.Acquired) })
 		add(column{name: "EXPIRES"}, left)
@@ -46,7 +46,7 @@ func lockTable(locks []found[replock.Info], width int) string {
 	} else {
 		add(column{name: "ID", drop: 3}, func(i replock.Info) string { return shortID(i.ID, ids) })
 	}
-	if slices.ContainsFunc(locks, func(l found[replock.Info]) bool { return l.place != "" }) {
+	if slices.ContainsFunc(locks, func(l found) bool { return l.place != "" }) {
 		c := column{name: "PLACE", least: 20}
 		for _, l := range sorted {
 			c.cells = append(c.cells, text.Escape(cmp.Or(l.place, "-")))
@@ -55,7 +55,7 @@ func lockTable(locks []found[replock.Info], width int) string {
 	}
 	shown := table(columns, width)
 	for _, l := range sorted {
-		shown += folded(notes(l.lock, ids, width == allColumns), width)
+		shown += folded(notes(l.Info, ids, width == allColumns), width)
 	}
 	return shown
 }
@@ -82,13 +82,13 @@ func holderCell(i replock.Info) string {
 	return who(i)
 }
 
-// cell returns "-" if ok is false, and d in the format that its result is called with otherwise.
-func cell(d time.Duration, ok bool) func(func(time.Duration) string) string {
-	return func(format func(time.Duration) string) string {
-		if !ok {
-			return "-"
+// formatted returns a function that formats a duration of a lock, or returns "-" if the lock has none.
+func formatted(of func(replock.Info) (time.Duration, bool), format func(time.Duration) string) func(replock.Info) string {
+	return func(i replock.Info) string {
+		if d, ok := of(i); ok {
+			return format(d)
 		}
-		return format(d)
+		return "-"
 	}
 }
 

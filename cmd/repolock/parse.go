@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// command is a command of the command line. run returns the exit code, or an error whose exit code
-// describe finds.
+// command is a command of the command line. run returns the exit code, or an error that
+// describe turns into one.
 type command interface {
 	run(*reporter, global) (int, error)
 }

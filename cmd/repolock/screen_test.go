@@ -59,6 +59,13 @@ func someLocks() (all []replock.Info) {
 	return all
 }
 
+func foundAt(place string, locks ...replock.Info) (all []found) {
+	for _, l := range locks {
+		all = append(all, found{Broken: replock.Broken{Info: l}, place: place})
+	}
+	return all
+}
+
 // TestScreens: what status, a refusal, a wait and doctor show fits terminals of 60, 80 and 120
 // columns: lines are broken between words, columns are left out, and only an ellipsis cuts.
 // testdata/screens.txt shows them all; -update writes it.
@@ -85,12 +92,6 @@ func TestScreens(t *testing.T) {
 // screens calls show with each text that is shown on a terminal of some width.
 func screens(width int, show func(name, screen string)) {
 	locks := someLocks()
-	at := func(place string, locks ...replock.Info) (all []found[replock.Info]) {
-		for _, l := range locks {
-			all = append(all, found[replock.Info]{lock: l, place: place})
-		}
-		return all
-	}
 	refused := func(place session.Place, waited time.Duration, holders ...replock.Info) string {
 		out := newJSONError(&reporter{}, session.HeldError{HeldError: &replock.HeldError{Mode: replock.Exclusive, Holders: holders, Waited: waited}, Place: place, ExitCode: fault.ExitHeld})
 		return hanging("repolock: error: "+out.words(false), width) + "\n" + hanging("repolock: hint: "+out.Suggestion, width)
@@ -112,8 +113,8 @@ func screens(width int, show func(name, screen string)) {
 		Plan:    &doctor.Plan{Says: []string{"a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's, and no wrong clock lets a second holder in"}},
 		Verdict: doctor.Verdict{Fitness: doctor.Fit, Summary: "this store is fit to hold locks"},
 	}
-	show("status", lockTable(at("", locks...), width))
-	show("status, a repository and another system", lockTable(append(at("s3://backups/web", locks[1]), at("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
+	show("status", lockTable(foundAt("", locks...), width))
+	show("status, a repository and another system", lockTable(append(foundAt("s3://backups/web", locks[1]), foundAt("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
 		Mode: replock.Exclusive, Keys: []string{"redis://127.0.0.1:6379/0?key=nightly"}, Verdict: replock.Live,
 	})...), width))
 	show("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}), width))
@@ -145,10 +146,10 @@ func TestWideCharacters(t *testing.T) {
 		assert.Equal(t, columnsIn(text), n, text)
 	}
 	assert.Equal(t, cut("備份主機", 6), "備份…", "cut to")
-	table := lockTable([]found[replock.Info]{
-		{lock: aLock(replock.Shared, "備份", "主機一 (pid 7)", "root", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)},
-		{lock: aLock(replock.Shared, "backup", "web1 (pid 7)", "root", "8bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)},
-	}, 80)
+	table := lockTable(foundAt("",
+		aLock(replock.Shared, "備份", "主機一 (pid 7)", "root", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0),
+		aLock(replock.Shared, "backup", "web1 (pid 7)", "root", "8bec0cc37371631e1fc2a328529b5d22", time.Minute, 0),
+	), 80)
 	for line := range strings.Lines(table) {
 		before, _, found := strings.Cut(line, "1m")
 		if !found {
@@ -165,10 +166,7 @@ func TestPipeIsNotCut(t *testing.T) {
 	assert.OK(t, err)
 	defer reader.Close()
 	defer writer.Close()
-	var locks []found[replock.Info]
-	for _, l := range someLocks() {
-		locks = append(locks, found[replock.Info]{lock: l})
-	}
+	locks := foundAt("", someLocks()...)
 	t.Setenv("COLUMNS", "")
 	whole := lockTable(locks, columnsOf(writer))
 	for _, want := range []string{"LAST SEEN  ID\n", "db-primary-17.eu-central.example.org (pid 1048576, backup-operator)", " 7bec0cc3\n"} {
@@ -197,7 +195,7 @@ func TestCutInTurn(t *testing.T) {
 		64:  {"", 21, 24},
 		54:  {"", 12, 23},
 	} {
-		table := lockTable([]found[replock.Info]{{lock: l}}, width)
+		table := lockTable(foundAt("", l), width)
 		head, row, _ := strings.Cut(table, "\n")
 		_, shown, _ := strings.Cut(head, "HOLDER")
 		cells := strings.Fields(row)

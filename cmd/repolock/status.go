@@ -53,8 +53,14 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 }
 
 // statusOf returns all locks, and the systems that have answered.
-func statusOf(r *reporter, all []placed) ([]found[replock.Info], []placed, error) {
-	return everywhere(r, "reading the locks", all, func(p placed) ([]replock.Info, error) { return p.Status(context.Background()) })
+func statusOf(r *reporter, all []placed) ([]found, []placed, error) {
+	return everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
+		locks, err := p.Status(context.Background())
+		for _, l := range locks {
+			list = append(list, replock.Broken{Info: l})
+		}
+		return list, err
+	})
 }
 
 // jsonStatus is the result of status in JSON. Fields are only ever added.
@@ -66,15 +72,13 @@ type jsonStatus struct {
 	Prefix     string `json:"prefix,omitempty"` // of the lock's keys
 }
 
-func newJSONStatus(first session.Place, locks []found[replock.Info]) jsonStatus {
+func newJSONStatus(first session.Place, locks []found) jsonStatus {
 	out := jsonStatus{Locks: []jsonLock{}}
 	if first.URL == "" { // not a place of --also
 		out.Repository, out.LockName, out.Prefix = first.Where(), events.LockName(first.Name), first.Prefix()
 	}
 	for _, l := range locks {
-		j := newJSONLock(l.lock)
-		j.Place = l.place
-		out.Locks = append(out.Locks, j)
+		out.Locks = append(out.Locks, newJSONFound(l))
 	}
 	return out
 }
@@ -114,7 +118,7 @@ func (w *statusWatch) run(interval time.Duration) error {
 
 // redraw overwrites the locks that it showed before. In the background it shows nothing, because the shell uses
 // the terminal.
-func (w *statusWatch) redraw(locks []found[replock.Info], answered bool, failed error) error {
+func (w *statusWatch) redraw(locks []found, answered bool, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
 		return nil
@@ -158,7 +162,7 @@ func crop(lines []string, width, height int) []string {
 
 // print shows the locks if they have changed. With --json it shows them only if all systems have answered: the
 // object can't distinguish a silent system from a system without locks.
-func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed error) error {
+func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 	if failed != nil {
 		w.r.Say("warning: the store can't be read: %s", session.Words(failed, ""))
 		if !answered || w.r.JSON {
@@ -167,7 +171,7 @@ func (w *statusWatch) print(locks []found[replock.Info], answered bool, failed e
 	}
 	names := "locks\n" // unlike last before the first time
 	for _, l := range locks {
-		names += fmt.Sprintf("%s %s %s %s %s\n", l.place, l.lock.ID, l.lock.Keys, l.lock.State, l.lock.Verdict)
+		names += fmt.Sprintf("%s %s %s %s %s\n", l.place, l.ID, l.Keys, l.State, l.Verdict)
 	}
 	if names == w.last {
 		return nil

@@ -31,7 +31,7 @@ type tortureCmd struct {
 	Duration time.Duration `default:"2m" help:"How long it runs: ${default} by default."`
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
-	Seed     uint64        `placeholder:"N" help:"Plan the same as the run that printed it."`
+	Seed     uint64        `placeholder:"N" help:"Repeat the plan of the run that printed N."`
 	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
 	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each."`
 	Keep     bool          `help:"Leave the objects in the repository."`
@@ -92,7 +92,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if failed != nil && c.With != "" {
 		result.EndedBecause = text.Error(failed)
 	}
-	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // more than an error
+	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // there is a result beside the error
 		if err := result.print(r); err != nil {
 			return 0, err
 		}

@@ -30,14 +30,14 @@ type wrapCmd struct {
 
 	mode      replock.Mode // of the lock; 0: none
 	operation string
-	anyMode   bool // mode is that of the locks of --also, and the command might not need the exclusive lock
+	anyMode   bool // the command line has no mode: mode is only that of the locks of --also
 }
 
 // policyFlags is session.Policy with the tags of its flags.
 type policyFlags struct {
 	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
 	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
-	Hint          string `rare:"" brief:"Set both in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"Set both in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
+	Hint          string `rare:"" brief:"--if-held and --if-unreachable in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"--if-held and --if-unreachable in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
 }
 
 func (f *policyFlags) policy() *session.Policy { return (*session.Policy)(f) }
@@ -187,7 +187,7 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 	c.operation = c.Operation
 	switch {
 	case c.NoLock && len(c.Also) > 0:
-		return 0, fault.New(fault.Usage, "--no-lock: holds none of the locks of --also: give one of the two")
+		return 0, fault.New(fault.Usage, "--no-lock: can't be used with --also: give one of the two")
 	case c.NoLock:
 	case c.Shared:
 		c.mode = replock.Shared

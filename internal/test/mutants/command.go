@@ -64,7 +64,7 @@ var commandMutants = []mutant{
 	{"--id deletes a lock while another system with that id is silent", "cmd/repolock/breaklock.go",
 		"case failed != nil:", "case failed != nil && len(chosen) == 0:", test(ofCommand, "^TestBreakOneID$")},
 	{"an id that stands for several locks deletes all", "cmd/repolock/breaklock.go",
-		"return b.lock.ID != chosen[0].lock.ID", "return b.lock.ID == c.ID", test(ofCommand, "^TestScripts$/^break$")},
+		"return b.ID != chosen[0].ID", "return b.ID == c.ID", test(ofCommand, "^TestScripts$/^break$")},
 	{"a broken lock isn't in the audit log", "cmd/repolock/breaklock.go",
 		"for _, sink := range sinks {", "for _, sink := range sinks[:0] {", test(ofCommand, "^TestScripts$/^audit$")},
 
