@@ -160,7 +160,7 @@ func onlyWaiters(locks []replock.Info) bool {
 // maxHolders is the largest number of holders that a message names.
 const maxHolders = 3
 
-// mostNamed is the largest number of holders that an event of a wait has. There can be more holders.
+// mostNamed is the largest number of holders that an event of a wait or the error of a dry run has. There can be more.
 const mostNamed = 16
 
 // holders describes the first locks and counts all. since is the time since the locks were read. Waiters don't count

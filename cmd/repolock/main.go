@@ -63,7 +63,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		return fault.ExitUsage
 	}
 	if err != nil {
-		r.JSON = asksForJSON(args) // parsing ended before the flag was set
+		r.JSON = slices.Contains(beforeDashes(args), "--json") // parsing ended before the flag was set
 		return r.fail(mistaken(err, args))
 	}
 	code, err := in.selected.Target.Interface().(command).run(r, in.global)
@@ -86,12 +86,12 @@ func vars() kong.Vars {
 	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", "), "faults": faults()}
 }
 
-// asksForJSON reports whether --json comes before the wrapped command.
-func asksForJSON(args []string) bool {
+// beforeDashes returns the words before --, which belong to repolock and not to the wrapped command.
+func beforeDashes(args []string) []string {
 	if end := slices.Index(args, "--"); end >= 0 {
-		args = args[:end]
+		return args[:end]
 	}
-	return slices.Contains(args, "--json")
+	return args
 }
 
 func (g global) place() session.Place {

@@ -146,13 +146,11 @@ const ofEnvironment = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_R
 
 // called returns the first command that is named before --. Its name can be the value of a flag.
 func called(args []string) (found entry, ok bool) {
-	if end := slices.Index(args, "--"); end >= 0 {
-		args = args[:end]
-	}
-	all := commands()
-	for _, word := range args {
-		if i := slices.IndexFunc(all, func(c entry) bool { return c.name == word }); i >= 0 {
-			return all[i], true
+	for _, word := range beforeDashes(args) {
+		for _, c := range commands() {
+			if c.name == word {
+				return c, true
+			}
 		}
 	}
 	return entry{}, false

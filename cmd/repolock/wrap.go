@@ -246,9 +246,6 @@ func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, err
 	return c.without(r, args, session.NotAcquired(session.NewHeldError(held, at, c.HeldCode), true))
 }
 
-// maxNamed is the largest number of holders that an error names.
-const maxNamed = 16
-
 // blocking returns the locks of the first place whose locks conflict with the plan's, or nil, and the place.
 func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 	all, closeAll, err := p.systems(p.Also, also.Look)
@@ -264,7 +261,7 @@ func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
 			return i.Verdict == replock.Stale && (p.ForceLock || !isFleet(one.Place)) || p.mode == replock.Shared && i.Mode == replock.Shared
 		})
-		if n := min(len(holders), maxNamed); n > 0 {
+		if n := min(len(holders), mostNamed); n > 0 {
 			return &replock.HeldError{Mode: p.mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
 		}
 	}
