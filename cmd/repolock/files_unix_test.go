@@ -227,15 +227,3 @@ func TestConfigurationPage(t *testing.T) {
 	_, err = os.Stat(filepath.Join(dir, "repolock.jsonl"))
 	assert.That(t, err == nil, "%v", err)
 }
-
-// TestOthersMayWrite: a file that other users can change is refused, however it is named.
-func TestOthersMayWrite(t *testing.T) {
-	dir := t.TempDir()
-	path := configured(t, "[repositories.prod]\nurl = '"+dir+"'\n")
-	for mode, code := range map[os.FileMode]int{0o644: 0, 0o664: fault.ExitUnfit, 0o602: fault.ExitUnfit} {
-		assert.OK(t, os.Chmod(path, mode))
-		got, _, stderr := call("-r", "prod", "status")
-		assert.That(t, got == code && (code == 0 || strings.Contains(stderr, path+": others may write to it")),
-			"mode %o: exit code %d: %s", mode, got, stderr)
-	}
-}

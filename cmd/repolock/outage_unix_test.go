@@ -18,7 +18,6 @@ import (
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -345,7 +344,7 @@ func TestClocksPart(t *testing.T) {
 }
 
 // haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
-// itself, once, until goOn.
+// itself, once, until the file is removed.
 const haltVariable = "REPOLOCK_TEST_HALT"
 
 func init() {
@@ -368,44 +367,21 @@ func init() {
 	}
 }
 
-// halt begins an outage in which repolock resumes its lock, and is stopped before the command goes on.
-func halt(t *testing.T, flags ...string) *outage {
-	t.Helper()
+// TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
+// was resumed: its exit code counts, and no loss. repolock has resumed its lock, and is stopped before the command
+// goes on.
+func TestEndedWhenResumed(t *testing.T) {
 	o := newOutage(t)
 	o.env = []string{haltVariable + "=" + o.path("halted")}
-	o.prune("10s", "touch went-on", flags...)
+	o.prune("10s", "true")
 	o.rename("repo", "away")
 	until(t, "the command is stopped", func() bool { return !o.ticks() })
 	o.rename("away", "repo")
 	until(t, "the lock is resumed", func() bool { return o.exists("halted") })
 	until(t, "repolock is stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
-	return o
-}
-
-// goOn continues a repolock that has stopped itself.
-func (o *outage) goOn() {
-	o.t.Helper()
-	assert.OK(o.t, os.Remove(o.path("halted")))
-	assert.OK(o.t, o.cmd.Process.Signal(syscall.SIGCONT))
-}
-
-// TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
-// was resumed: its exit code counts, and no loss.
-func TestEndedWhenResumed(t *testing.T) {
-	o := halt(t)
 	assert.OK(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
-	o.goOn()
+	assert.OK(t, os.Remove(o.path("halted")))
+	assert.OK(t, o.cmd.Process.Signal(syscall.SIGCONT))
 	code := o.code()
 	assert.That(t, code == 128+int(syscall.SIGKILL), "exit code %d, want that of a command killed by signal 9", code)
-}
-
-// TestLostAgainWhenResumed: the lease of a resumed lock runs out before repolock continues the
-// command. When --resume-for is over, too, repolock doesn't resume again.
-func TestLostAgainWhenResumed(t *testing.T) {
-	rounds.Long(t, "it waits for 40 s")
-	o := halt(t, "--resume-for", "40s")
-	time.Sleep(41 * time.Second)
-	o.goOn()
-	o.ends(fault.ExitLost)
-	assert.That(t, !o.exists("went-on"), "the command has gone on")
 }
