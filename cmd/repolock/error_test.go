@@ -88,8 +88,8 @@ func TestSaysWhatWasNotDone(t *testing.T) {
 	}
 }
 
-// TestWaiterIsNoHolder: a refusal counts and names holders, and waiters apart. In JSON held_by is a
-// holder if there is one, and status is what the table shows.
+// TestWaiterIsNoHolder: a refusal counts and names holders, and counts waiters separately. In JSON held_by is a
+// holder if there is one, and status is the verdict in the table.
 func TestWaiterIsNoHolder(t *testing.T) {
 	waiter := aLock(replock.Exclusive, "prune", "web2 (pid 9)", "root", "0a", time.Minute, 0)
 	waiter.State = replock.StateWaiting
@@ -116,8 +116,8 @@ func TestWaiterIsNoHolder(t *testing.T) {
 	assert.That(t, strings.HasSuffix(says, "; 2 others wait"), "%q", says)
 }
 
-// TestNoMoreIsCountedThanIsKnown: an event of a wait names a bounded number of holders, and doesn't have the
-// number of the others. An error of a refusal does.
+// TestNoMoreIsCountedThanIsKnown: an event of a wait has a bounded number of holders, and the number of further holders
+// isn't known. The error of a refusal has that number.
 func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
 	for _, c := range []struct {
 		named, more  int
@@ -163,8 +163,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// keyed is a system of one key. Locks that appear after it was looked at have the id of others,
-// as in Redis locks of a constant value have.
+// keyed is a system of one key. A lock that appears after a look has the id of other locks, as Redis locks with a
+// constant value have.
 type keyed struct {
 	url    string
 	locked bool
@@ -232,7 +232,7 @@ func TestBreakOneID(t *testing.T) {
 	}
 }
 
-// TestKeeperOrder: a keeper gets each flag of its lock, those of other systems' locks, too.
+// TestKeeperOrder: a keeper gets each flag of its lock, including the flags of other systems' locks.
 func TestKeeperOrder(t *testing.T) {
 	sent := keeperOrder{
 		Flags:  lockFlags{TTL: time.Minute, Metadata: map[string]string{"a": "b"}, Also: []string{"beads:b", "redis://host?key=k"}, Settle: time.Second, ForceLock: true},

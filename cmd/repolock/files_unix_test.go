@@ -24,10 +24,9 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// TestRefusedFiles: a file that repolock writes isn't put in a place of locks, of this repository or
-// another, and isn't a FIFO, nor a link to one of these, whether a flag names it, the environment or the
-// configuration file. That is refused before anything is written, locked or run. (If repolock waits for
-// the other end of the FIFO, the test hangs.)
+// TestRefusedFiles: repolock refuses to write a file in a directory of locks, of this repository or another, and to
+// write to a FIFO, or through a link to one of these, whether a flag, the environment or the configuration file names
+// the file. It refuses before it writes, locks or runs anything. (If it opens the FIFO, the test hangs.)
 func TestRefusedFiles(t *testing.T) {
 	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
 	for _, c := range []struct {
@@ -121,9 +120,8 @@ func TestPlacesOfLocks(t *testing.T) {
 	}
 }
 
-// TestWhereABadPathIsFrom: an error of a file to be written names the flag, the variable or the
-// configuration file that the path is from, and the hint says what to correct there. The keeper knows
-// it, too.
+// TestWhereABadPathIsFrom: the error of a file to be written names the flag, the variable or the configuration file that
+// has the path, and the hint says what to correct there. So does the error of a keeper.
 func TestWhereABadPathIsFrom(t *testing.T) {
 	repo := t.TempDir()
 	t.Setenv("REPOLOCK_REPO", repo)

@@ -70,7 +70,7 @@ func helpOf(t *testing.T, words ...string) string {
 	return printed(t, append([]string{"help"}, words...)...)
 }
 
-// printed returns what a command line prints, of lines of at most 80 columns.
+// printed returns what a command line prints. No line may be wider than 80 columns.
 func printed(t *testing.T, args ...string) string {
 	t.Helper()
 	code, stdout, stderr := call(args...)
@@ -82,8 +82,8 @@ func printed(t *testing.T, args ...string) string {
 	return stdout
 }
 
-// TestManual: the page has every command, flag, variable and exit code, and no hidden one, and each
-// kind of variable that a minio: repository's credentials are read from.
+// TestManual: the page has every command, flag, variable and exit code that isn't hidden, and each variable with
+// credentials of a minio: repository.
 func TestManual(t *testing.T) {
 	assert.Equal(t, regexp.MustCompile(`(?m)^[^.\n][^\n]*[^\\]-.*`).FindString(manual()), "", "a hyphen where a minus sign belongs")
 	page := strings.NewReplacer(`\-`, "-", `\&`, "", `\(ti`, "~", `\(ga`, "`").Replace(manual())

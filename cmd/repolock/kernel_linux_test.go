@@ -114,9 +114,9 @@ func (o *outage) guard() int {
 	return 0
 }
 
-// TestLateAnswer: an answer that is read after the lease has ended doesn't count, even if the
-// keeper's clock since boot differs from ours. A lock whose store is silent is held as long as the
-// keeper says, and the keeper's failures have its exit codes.
+// TestLateAnswer: an answer that is read after the lease has ended doesn't count, even if the keeper's clock since boot
+// differs from ours. If the store is silent, the lock is held as long as the keeper answers so. A failure of the
+// keeper has the exit code that the keeper reports.
 func TestLateAnswer(t *testing.T) {
 	for _, c := range []struct {
 		namespace string
@@ -261,8 +261,8 @@ func TestWithoutProc(t *testing.T) {
 	}
 }
 
-// initialised runs this program, and returns the packages that are initialised until it ends, how
-// often each allocates memory, and the exit code.
+// initialised runs this program, and returns the packages that were initialised when it ended, the number of
+// allocations of each, and the exit code.
 func initialised(t *testing.T, env []string, args ...string) (done []string, allocations map[string]int, code int) {
 	t.Helper()
 	exe, err := os.Executable()
@@ -290,10 +290,9 @@ func TestStarterIsEarly(t *testing.T) {
 		"it ended with %d; initialised before it: %q", code, done)
 }
 
-// TestGuardIsEarly: a guard runs before the packages of the stores and of the command line, and
-// their imports, are initialised. Those that come before it need nothing but what it needs
-// itself, and it needs little. Our own packages do next to nothing before main: most of them aren't
-// needed by most commands. A regular expression is compiled when it is needed.
+// TestGuardIsEarly: a guard runs before the packages of the stores and of the command line, and their imports, are
+// initialised. Few packages are initialised before it. Our own packages do next to nothing before main, because most
+// commands need few of them; a regular expression is compiled at its first use.
 func TestGuardIsEarly(t *testing.T) {
 	done, _, code := initialised(t, nil, guard.Argument)
 	assert.That(t, code == 0 && slices.Contains(done, "os/signal"), "it ended with %d; initialised before it: %q", code, done)

@@ -45,8 +45,8 @@ var programs = map[string]func(){"repolock": func() {
 	main()
 }, "ticker": ticker}
 
-// ticker is a command that ticks until there is a file "end". It starts no other program: a shell
-// that starts one by vfork(2) can't be stopped if its child was stopped before it has executed that.
+// ticker is a command that ticks until there is a file "end". It starts no other program, because a shell that starts a
+// program by vfork(2) can't be stopped while the child is stopped before its exec.
 func ticker() {
 	must := func(err error) {
 		if err != nil {
@@ -122,8 +122,8 @@ const atExit = "atexit_sleep_ms=0"
 // hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
 const hang = 10 * time.Minute
 
-// call runs repolock: in this process, unless it might run a command. What a command leaves behind is
-// reaped, and so would be a child that another test has started in a group of its own.
+// call runs repolock, in this process if no command is run. repolock reaps the processes that its command leaves
+// behind, and in this process would also reap the children of other tests.
 func call(args ...string) (code int, stdout, stderr string) {
 	if !slices.Contains(args, "--") || slices.Contains(args, "complete") {
 		return callHere(args...)

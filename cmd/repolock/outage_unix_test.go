@@ -54,7 +54,7 @@ func (o *outage) begin(last string) {
 	until(o.t, "the command is stopped", func() bool { return states.Stopped(o.pid()) })
 }
 
-// pid returns the command's.
+// pid returns the pid of the command.
 func (o *outage) pid() int {
 	o.t.Helper()
 	raw, err := os.ReadFile(o.path("pid"))
@@ -239,7 +239,7 @@ func TestAuditPassed(t *testing.T) {
 	})
 }
 
-// passed ends the outage of a command whose lock another holder has had: it must not go on.
+// passed ends the outage after another holder has had the lock: the command must not go on.
 func (o *outage) passed() {
 	o.t.Helper()
 	o.rename("away", "repo")

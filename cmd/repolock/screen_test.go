@@ -22,7 +22,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// aLock returns a lock that was acquired and seen so long ago.
+// aLock returns a lock that was acquired held ago and last seen seen ago.
 func aLock(mode replock.Mode, operation, holder, user, id string, held, seen time.Duration) replock.Info {
 	acquired := time.Date(2026, 3, 7, 1, 0, 0, 0, time.UTC)
 	refreshed := acquired.Add(held - seen)
@@ -177,8 +177,8 @@ func TestPipeIsNotCut(t *testing.T) {
 	assert.That(t, lockTable(locks, columnsOf(writer)) == lockTable(locks, 80), "COLUMNS doesn't bound it")
 }
 
-// TestCutInTurn: a table that is too wide has names cut to their least, then columns left out, and
-// names cut to less only without these.
+// TestCutInTurn: in a table that is too wide, names are cut to their least, then columns are left out, and only then are
+// names cut further.
 func TestCutInTurn(t *testing.T) {
 	l := aLock(replock.Shared, strings.Repeat("o", 30), strings.Repeat("h", 60)+" (pid 1)", "u", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)
 	for width, want := range map[int]struct {

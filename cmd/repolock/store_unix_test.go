@@ -112,8 +112,8 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 	}
 }
 
-// TestServiceOfCredentialsFails: a lock is had once the service of credentials has recovered. If it doesn't,
-// a command isn't run without its lock: that the store can't be reached isn't known.
+// TestServiceOfCredentialsFails: repolock acquires the lock once the service of credentials has recovered. If the service
+// doesn't recover, the command isn't run without its lock, because it isn't known whether the store can be reached.
 func TestServiceOfCredentialsFails(t *testing.T) {
 	t.Parallel()
 	const given = `{"AccessKeyId":"key","SecretAccessKey":"secret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`
@@ -209,7 +209,7 @@ func onlySilenceRunsBare(t *testing.T, repo string, env []string, want int, bare
 	return said
 }
 
-// slow reports whether an answer came too late, which a starved machine does to a server that does answer.
+// slow reports whether an answer came too late, as on a starved machine.
 func slow(said string) bool { return strings.Contains(said, "no answer within") }
 
 // refused returns a port that stays without a listener: no server of another test can take it.
@@ -495,8 +495,8 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestServerOfHTTP2: a lock is had on a server that prefers HTTP/2, as most do over TLS, whether the system
-// trusts its authority or a program's variable.
+// TestServerOfHTTP2: repolock acquires a lock on a server that prefers HTTP/2, as most do over TLS, whether the system or
+// only a variable of the environment trusts the server's authority.
 func TestServerOfHTTP2(t *testing.T) {
 	t.Parallel()
 	b2 := fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: "id", Secret: "secret"}}})

@@ -240,8 +240,8 @@ func isOneError(t *testing.T, isJSON bool, stderr, says string) {
 		"control characters: %q", stderr)
 }
 
-// TestEmptyValue: no flag of a command takes an empty value for none given, but for --config, where
-// that is documented. A variable of the environment that is empty is as good as unset.
+// TestEmptyValue: every flag but --config refuses an empty value. An empty variable of the environment is as good as an
+// unset one.
 func TestEmptyValue(t *testing.T) {
 	t.Setenv("REPOLOCK_CONFIG", "")
 	t.Setenv("REPOLOCK_AUDIT", "")
@@ -279,8 +279,8 @@ func TestEmptyValue(t *testing.T) {
 	assert.That(t, err == nil, "%v: %s", err, out)
 }
 
-// TestParse: a parser describes the commands that the words of a line can call, wherever they are, and
-// no flag's value is taken for one.
+// TestParse: a parser for the words of a line finds the same command and flags as a parser for all commands. It takes
+// no flag's value for a command.
 func TestParse(t *testing.T) {
 	t.Setenv("REPOLOCK_REPO", "")
 	for _, c := range []struct {
