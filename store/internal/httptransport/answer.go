@@ -12,45 +12,45 @@ import (
 
 type answerKey struct{}
 
-// Answer is the answer to the one request that is sent under a context.
+// Answer has the answer to the one request that a store sends under a context.
 type Answer struct {
 	own   func(*http.Request) bool
-	whole int64 // bytes of a success that are read, or 0 to leave its body alone
+	whole int64 // how many bytes of a success to read, or 0 to leave its body alone
 	mu    sync.Mutex
 	facts facts
 }
 
 type facts struct {
 	sent    bool
-	opaque  bool // the transport might hide that a response began
-	begun   bool
-	err     error
-	status  int
+	opaque  bool  // the transport might hide that an answer began
+	begun   bool  // an answer began, even if it broke off
+	err     error // why there is no answer, or only a part of it
+	status  int   // of HTTP, 0 without an answer
 	header  http.Header
 	body    []byte
-	endless bool // nothing says where the body ends
+	endless bool // neither a length nor chunks mark the end of the body
 	proxy   string
 }
 
-// ErrPageEnd is returned for a second request after a success: the client asks by itself
-// for the next page of a listing.
+// ErrPageEnd is returned for a second request after a success: a client library asks for the next
+// page of a listing by itself.
 var ErrPageEnd = errors.New("the page is at its end")
 
-// errRepeated is returned for a second request after a failure: the client repeats it.
+// errRepeated is returned for a second request after a failure: a client library repeats it.
 var errRepeated = errors.New("the client's own retries are refused")
 
-// Watch returns a context under which one request is sent, whose response the Answer notes.
-// Requests that aren't the store's own, if own isn't nil, pass beside it.
+// Watch returns a context for one request, and the Answer that notes its response. If own isn't nil,
+// requests for which it returns false are sent, but neither counted nor noted.
 func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, *Answer) {
 	a := &Answer{own: own}
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// Whole has the transport read the body of a success before the client library sees it: up to limit bytes,
-// and one more if there is one.
+// Whole has the transport read the body of a success before the client library sees it: up to limit
+// bytes, and one more to show that the body is larger.
 func (a *Answer) Whole(limit int64) { a.whole = max(limit+1, limit) }
 
-// answerOf returns the Answer that Watch has put into a context, or one that nothing reads.
+// answerOf returns the Answer of a context of Watch, or else one that is never read.
 func answerOf(ctx context.Context) *Answer {
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
 		return a
@@ -58,21 +58,14 @@ func answerOf(ctx context.Context) *Answer {
 	return new(Answer)
 }
 
-// asksRegion reports whether minio-go asks for a bucket's region, which it does by itself.
-func asksRegion(r *http.Request) bool {
-	return r.Method == http.MethodGet && r.URL.Query().Has("location")
-}
-
 // claim admits one request. A write that a client repeats by itself could be applied after
-// a later one. A request for the bucket's region doesn't count.
-func (a *Answer) claim(r *http.Request, traced bool) error {
+// a later write. traced is set if the transport reports that an answer begins.
+func (a *Answer) claim(traced bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	f := &a.facts
 	f.opaque = !traced
 	switch {
-	case asksRegion(r):
-		return nil
 	case !f.sent:
 		f.sent = true
 		return nil
@@ -85,15 +78,15 @@ func (a *Answer) claim(r *http.Request, traced bool) error {
 	}
 }
 
-// begin notes that an answer begins, which can still break off.
+// begin notes that an answer begins.
 func (a *Answer) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.facts.begun = true
 }
 
-// fail notes why there is no answer, or not all of it: the client libraries replace the error by one of
-// their own.
+// fail notes why there is no answer, or only a part of it. The client libraries return errors of
+// their own instead.
 func (a *Answer) fail(err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,11 +96,12 @@ func (a *Answer) fail(err error) {
 // maxRefusal is where the body of a refusal is cut off.
 const maxRefusal = 64 << 10
 
-// read notes an answer, with the body of a refusal, and of a success if Whole was called. It leaves the body to be
-// read again. Of a refusal whose body breaks off it notes nothing: a code in it would have told its meaning.
-func (a *Answer) read(r *http.Request, res *http.Response, proxy string) error {
+// read notes an answer, with the body of a refusal, and of a success if Whole was called. The client
+// library can read the body again. If the body of a refusal breaks off, read doesn't note the
+// refusal, because its meaning depends on a code in the body.
+func (a *Answer) read(res *http.Response, proxy string) error {
 	limit, refused := a.whole, res.StatusCode >= 300
-	if refused || asksRegion(r) {
+	if refused {
 		limit = maxRefusal
 	}
 	var body []byte
@@ -117,7 +111,7 @@ func (a *Answer) read(r *http.Request, res *http.Response, proxy string) error {
 		_ = res.Body.Close()
 		res.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	if refused && err != nil || !refused && asksRegion(r) {
+	if refused && err != nil {
 		return err
 	}
 	a.mu.Lock()
@@ -128,7 +122,7 @@ func (a *Answer) read(r *http.Request, res *http.Response, proxy string) error {
 	return err
 }
 
-// Reset forgets an answer: another request is about to be sent, and might get none.
+// Reset forgets the answer, so that another request can be sent.
 func (a *Answer) Reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -141,41 +135,40 @@ func (a *Answer) now() facts {
 	return a.facts
 }
 
-// Begun reports whether there was an answer, even if it broke off, or might have been.
-// Only an *http.Transport is known to report an answer's first byte: a decorator might
-// repeat a request, or hide what it was answered.
+// Begun reports whether an answer began, or might have begun. Only an *http.Transport is known to
+// report the first byte of an answer. A decorator might repeat a request, or hide its answer.
 func (a *Answer) Begun() bool {
 	f := a.now()
 	return f.begun || f.opaque
 }
 
-// Silence reports whether a request was sent, or was to be, and nothing came back. In
-// doubt something did.
+// Silence reports whether the request has failed without any answer. In doubt there was one.
 func (a *Answer) Silence() bool {
 	f := a.now()
 	return !f.begun && !f.opaque && f.err != nil && NoAnswer(f.err)
 }
 
-// Err is why there is no answer, or not all of it, or nil.
+// Err returns why there is no answer, or only a part of it, or nil.
 func (a *Answer) Err() error { return a.now().err }
 
-// Body is the body of a refusal, and of a success if Whole was called.
+// Body returns the body of a refusal, and of a success if Whole was called.
 func (a *Answer) Body() []byte { return a.now().body }
 
-// Endless reports whether nothing says where the body ends, so that it may be cut off.
+// Endless reports whether neither a length nor chunks mark the end of the body, so that it might be
+// cut off.
 func (a *Answer) Endless() bool { return a.now().endless }
 
-// Proxy is the proxy that might have answered in the server's place, or "".
+// Proxy returns the proxy that might have answered in the server's place, or "".
 func (a *Answer) Proxy() string { return a.now().proxy }
 
-// Status is the HTTP status, 0 if there was no answer.
+// Status returns the HTTP status, or 0 without an answer.
 func (a *Answer) Status() int { return a.now().status }
 
-// Header is a field of the response, "" if it has none.
+// Header returns a field of the response, or "".
 func (a *Answer) Header(name string) string { return a.now().header.Get(name) }
 
-// Date returns the server's clock, in whole seconds, when it answered: a lower bound of its
-// present time. Zero if the answer has none.
+// Date returns the server's clock when it answered, in whole seconds, or zero. The server's present
+// time is no earlier.
 func (a *Answer) Date() time.Time {
 	date, err := http.ParseTime(a.Header("Date"))
 	if err != nil {

@@ -19,21 +19,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Down reports whether a status, in an answer without a code of the store's own, says that the
-// server is down or overloaded, or that a gateway can't reach it.
+// Down reports whether a status means that the server is down or overloaded, or that a gateway can't
+// reach it. It holds only for an answer without a code of the store's own.
 func Down(status int) bool {
 	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
-// Passing reports whether a server that answers with this status might not the next time: it fails, or is
-// throttling.
+// Passing reports whether a status might pass: the server fails, or is throttling.
 func Passing(status int) bool {
 	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }
 
-// NoAnswer reports whether an error of a request that has no answer is one of the way to
-// the server: there is no connection, or it broke, or it took too long. A server that says
-// something which isn't HTTP, or not TLS, is none of these.
+// NoAnswer reports whether a request without an answer has failed on the way to the server: there
+// was no connection, or it broke, or it took too long. It is false if the server has sent anything,
+// such as bytes that aren't HTTP or TLS.
 func NoAnswer(err error) bool {
 	var (
 		dial    *net.OpError
@@ -110,14 +109,15 @@ func Innermost(err error) error {
 	}
 }
 
-// ErrProxy is in the error of a request whose proxy can't be reached, or refuses a connection to the server. The
-// server was not reached. It is a [store.ErrConfig] too if the proxy would refuse it again.
+// ErrProxy is in the error of a request that didn't reach the server, because the proxy can't be
+// reached or refuses the connection. The error is also a [store.ErrConfig] if the proxy would refuse
+// the connection again.
 var ErrProxy = errors.New("no way through the proxy")
 
-// errProxyDown is the ErrProxy of a proxy that might open the connection the next time.
+// errProxyDown is the ErrProxy of a proxy whose refusal might pass.
 var errProxyDown = fmt.Errorf("%w now", ErrProxy)
 
-// refusals has a transport explain a proxy's refusal: net/http's error is the status' text alone.
+// refusals has a transport explain a proxy's refusal. net/http's error has only the text of the status.
 func refusals(t *http.Transport) {
 	program := t.OnProxyConnectResponse
 	t.OnProxyConnectResponse = func(ctx context.Context, proxy *url.URL, r *http.Request, res *http.Response) error {
@@ -138,7 +138,7 @@ func refusals(t *http.Transport) {
 	}
 }
 
-// dialled names the proxy in the error of a transport that couldn't connect to it.
+// dialled returns err, the error of a request. It names the proxy if the transport couldn't connect to it.
 func dialled(t *http.Transport, r *http.Request, err error) error {
 	failed, ok := errors.AsType[*net.OpError](err)
 	if t == nil || !ok || failed.Op != "proxyconnect" {
@@ -147,8 +147,8 @@ func dialled(t *http.Transport, r *http.Request, err error) error {
 	return fault.New(ErrProxy, "the proxy %s: %w", proxyOf(t, r), failed.Err)
 }
 
-// forwarder returns the proxy that passes on a request without TLS, and so might answer in the server's
-// place, or "".
+// forwarder returns the proxy that might answer a request in the server's place, because the request
+// has no TLS, or "".
 func forwarder(t *http.Transport, r *http.Request) string {
 	if t == nil || r.URL.Scheme != "http" {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Query reads a repository URL's parameters. Only those in known are allowed, each once and
-// with a value. path_style is path-style, as rclone and others write it.
+// Query reads a repository URL's parameters. It accepts those in known, each once and with a value.
+// Underscores are hyphens: rclone and others write path_style.
 func Query(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -36,8 +36,8 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 
 var parameterName = lazyregexp.New(`^[A-Za-z][A-Za-z_-]{0,31}$`)
 
-// shown is a parameter's name, if it can be one: a text without a value, or with digits,
-// might be a secret.
+// shown returns the words for an unknown parameter. They have its name only if the name has letters
+// alone, and a value. Another text might be a secret.
 func shown(name string, values []string) string {
 	if !parameterName.MatchString(name) || values[0] == "" {
 		return ", maybe a secret"

@@ -17,25 +17,23 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Configure sets up a transport so that one connection that hangs holds up
-// nothing but the request on it.
+// Configure sets up a transport so that a connection that hangs delays only the request on it.
 func Configure(t *http.Transport) {
 	http1(t)
-	// A connection that was idle for long can be dead without our knowing, and each attempt to
-	// renew a lock would try another dead one.
+	// A connection that was idle for long might be dead. Then each attempt to renew a lock would try
+	// another dead one.
 	t.IdleConnTimeout = 10 * time.Second
 	t.MaxIdleConnsPerHost = 64 // as many requests as an acquirer has under way at once
 	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 5 * time.Second
 	t.ExpectContinueTimeout = 0
-	// Bodies are small, and a compressed one that we didn't ask for is the
-	// object's own.
+	// Bodies are small. If an object itself is compressed, its body must stay as it is.
 	t.DisableCompression = true
 }
 
-// http1 has the transport offer and speak HTTP/1.1 alone. With HTTP/2 all requests share a connection: if it
-// hangs, so does the next attempt, and the one after that; and it can't be left. A transport that was cloned
-// can still offer h2 in the TLS handshake, which a server then speaks.
+// http1 has the transport offer and speak HTTP/1.1 alone. With HTTP/2 all requests share a
+// connection, which can't be left, and if it hangs, each later attempt hangs too. NextProtos keeps a
+// cloned transport from offering h2 in the TLS handshake.
 func http1(t *http.Transport) {
 	t.ForceAttemptHTTP2 = false
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -47,8 +45,8 @@ func http1(t *http.Transport) {
 	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 }
 
-// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport,
-// or Go's own if the program has replaced that by another kind of transport.
+// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport. If the
+// program has replaced that by another kind of transport, it has Go's own settings.
 func Bare() *http.Transport {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 100}
 	if set, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -58,10 +56,12 @@ func Bare() *http.Transport {
 	return t
 }
 
-// Watched returns a transport that notes each response in the Answer of the
-// request's context, and sends one request for each Answer. It has the settings of an
-// *http.Transport, and connections of its own, of HTTP/1.1, which resume TLS sessions. After a failure it drops
-// the idle ones, which might be dead too, and after one on a kept connection it keeps none for a minute.
+// Watched returns a transport that notes each response in the Answer of the request's context, and
+// sends one request for each Answer.
+//
+// If next is an *http.Transport, the new one has its settings, but connections of its own. They
+// speak HTTP/1.1, and resume TLS sessions. After a failure it drops its idle connections, which might
+// be dead too. After a failure on a kept connection it keeps none for a minute.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	w := &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
 	if t, ok := next.(*http.Transport); ok {
@@ -88,12 +88,12 @@ func IsWatched(t http.RoundTripper) bool {
 type watched struct {
 	next http.RoundTripper
 	own  *http.Transport // next, or nil if that is a decorator
-	// fresh is next with a new connection for each request, or next itself if it is a decorator.
+	// fresh is next, but opens a connection for each request. It is next itself if that is a decorator.
 	fresh http.RoundTripper
-	// leaves: a connection of next can be left when the answer to a request is there.
+	// leaves is set if the connections of next are leavable.
 	leaves   bool
 	elapsed  func() time.Duration
-	trustsAt atomic.Int64 // of elapsed: before it no connection is kept
+	trustsAt atomic.Int64 // the elapsed time, in ns, until which no connection is kept
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -101,14 +101,15 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if a.own != nil && !a.own(r) {
 		return w.next.RoundTrip(r)
 	}
-	if err := a.claim(r, w.own != nil); err != nil {
+	if err := a.claim(w.own != nil); err != nil {
 		return nil, err
 	}
 	r, err := whole(r, w.leaves)
 	if err != nil {
 		return nil, err
 	}
-	res, on, err := w.send(Begun(r, a.begin))
+	r = r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: a.begin}))
+	res, on, err := w.send(r)
 	if err != nil {
 		err = dialled(w.own, r, err)
 		if w.own != nil && !errors.Is(err, context.Canceled) {
@@ -118,7 +119,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 		if res.StatusCode >= 300 && conditional(r) {
 			on.leave()
 		}
-		err = a.read(r, res, forwarder(w.own, r))
+		err = a.read(res, forwarder(w.own, r))
 	}
 	if err != nil {
 		a.fail(err)
@@ -127,18 +128,13 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// Begun has f called when the first byte of the answer to a request comes.
-func Begun(r *http.Request, f func()) *http.Request {
-	return r.WithContext(httptrace.WithClientTrace(r.Context(), &httptrace.ClientTrace{GotFirstResponseByte: f}))
-}
-
-// errSentTwice is returned for the answer to a write that a decorator of the transport has
-// repeated. It is only that of the last attempt: another one might have been applied, or
-// might yet be. An *http.Transport repeats a write only if the server can't have seen it.
+// errSentTwice is returned instead of the answer to a write that a decorator of the transport has
+// repeated. That answer is for the last attempt only. The server might have applied another one, or
+// might apply it later. An *http.Transport repeats a write only if the server can't have seen it.
 var errSentTwice = errors.New("the HTTP client has repeated the request by itself, and must not")
 
-// send sends a request on a connection that wasn't left, and returns that too. After a failure on a
-// connection that was kept it uses none for a while.
+// send sends a request on a connection that wasn't left, and also returns the connection. After a
+// failure on a kept connection it uses no kept one for a while.
 func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err error) {
 	kept := false
 	var sent atomic.Int32
@@ -180,14 +176,14 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err e
 	}
 }
 
-// maxWhole is more than any body of a lock has.
+// maxWhole is larger than any body of a lock, in bytes.
 const maxWhole = 128 << 10
 
-// whole is the request as it is sent. MinIO answers 412 on the header alone, and
-// closes the connection: the body that is still on its way would find it closed, and
-// so would the next request, which may have been applied. So the header and a small
-// body go out together, as the transport does with a body that it sees is in memory,
-// and a connection isn't used again after a refused condition; nor, if it can't be left, after any.
+// whole returns the request as it is sent. MinIO answers 412 to the header alone, and closes the
+// connection. Then the rest of the body would find the connection closed, and so would the next
+// request, which might have been applied. So whole gives a small body to the transport in memory,
+// because the transport sends that together with the header. No connection is used again after a
+// refused condition. If it can't be left, it isn't used again after any condition.
 func whole(r *http.Request, leaves bool) (*http.Request, error) {
 	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxWhole {
 		return r, nil
@@ -197,7 +193,7 @@ func whole(r *http.Request, leaves bool) (*http.Request, error) {
 	if err != nil {
 		return nil, err
 	}
-	sent := *r // the caller's is not ours to change
+	sent := *r // a RoundTripper must not change the caller's request
 	sent.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	sent.Body, err = sent.GetBody()
 	sent.Close = conditional(r) && !leaves
@@ -208,9 +204,8 @@ func conditional(r *http.Request) bool {
 	return r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
 }
 
-// leavable is a connection that can be left: what has been sent is still answered, and nothing
-// more is sent. So a request for which a transport takes it afterwards was never sent, and can be
-// sent again.
+// leavable is a connection that can be left: the answer to a sent request still arrives, but nothing
+// more is sent. If the transport takes it for another request, that request can be sent again.
 type leavable struct {
 	net.Conn
 	left atomic.Bool
@@ -225,8 +220,8 @@ func (c *leavable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// leaving makes the connections of a transport leavable. It returns false if the transport's
-// program makes them itself, with TLS or in a way that is deprecated.
+// leaving makes the connections of a transport leavable. It returns false if the program makes them
+// itself, with TLS or by a deprecated function.
 func leaving(t *http.Transport) bool {
 	//lint:ignore SA1019 programs can still set the deprecated ways
 	if t.DialTLSContext != nil || t.DialTLS != nil || t.Dial != nil {
@@ -246,16 +241,17 @@ func leaving(t *http.Transport) bool {
 	return true
 }
 
-// leave must be called before the answer is read to the end: until then no other request takes the
-// connection. c is nil if the connection can't be left.
+// leave must be called before the answer is read to the end, because then another request can take
+// the connection. c is nil if the connection can't be left.
 func (c *leavable) leave() {
 	if c != nil {
 		c.left.Store(true)
 	}
 }
 
-// distrustFor is how long no connection is kept after a failure on a kept one. Some servers close each
-// within milliseconds, so that each put fails whose look has just opened it.
+// distrustFor is how long no connection is kept after a failure on a kept one. Some servers close
+// each connection after milliseconds. Then each put would fail on the connection of the request
+// before it.
 const distrustFor = time.Minute
 
 func (w *watched) distrust() { w.trustsAt.Store(int64(w.elapsed() + distrustFor)) }
