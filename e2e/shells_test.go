@@ -143,7 +143,7 @@ func TestFish(t *testing.T) {
 }
 
 // codeLines are lines of the text on URLs, which stay lines.
-const codeLines = "Amazon S3, or what speaks S3\n         minio://HOST:PORT/BUCKET/PREFIX MinIO\n"
+const codeLines = "Amazon S3, or a server that speaks S3\n         minio://HOST:PORT/BUCKET/PREFIX MinIO\n"
 
 // TestManualRenders: the readers of manual pages don't complain, and show a flag as it is
 // typed.

@@ -6,9 +6,9 @@ import (
 	"sync/atomic"
 )
 
-// Answers is a store that counts the answers of another one: pages, refusals, and any other result
-// than [ErrUnreachable]. A store that has answered can be asked again. It passes on everything but
-// what a [Describer] describes. Set Store alone.
+// Answers is a decorator that counts a store's answers. Every result counts, also a refusal, except
+// [ErrUnreachable] and the end of a context. It has all methods of a store but those of [Describer].
+// Only Store must be set.
 type Answers struct {
 	Store
 	n atomic.Int64
@@ -21,11 +21,11 @@ var (
 	_ Watcher            = (*Answers)(nil)
 )
 
-// Answered reports whether the store has answered any request, also in the middle of a method.
+// Answered reports whether the store has answered any request, even one of several in a method.
 func (s *Answers) Answered() bool { return !s.silentSince(0) }
 
-// Listen returns a function that reports whether the store hasn't answered since. An answer to
-// another caller counts too: it shows that the store can be reached.
+// Listen returns a function that reports whether the store has been silent since. An answer to another
+// caller counts too, because it shows that the store can be reached.
 func (s *Answers) Listen() (silent func() bool) {
 	before := s.n.Load()
 	return func() bool { return s.silentSince(before) }
@@ -42,42 +42,42 @@ func (s *Answers) note(err error) {
 	}
 }
 
-// Put passes on.
+// Put counts the store's answer.
 func (s *Answers) Put(ctx context.Context, key string, body []byte, opts PutOptions) (Object, error) {
 	o, err := s.Store.Put(ctx, key, body, opts)
 	s.note(err)
 	return o, err
 }
 
-// Get passes on.
+// Get counts the store's answer.
 func (s *Answers) Get(ctx context.Context, key string, limit int64) ([]byte, Object, error) {
 	body, o, err := s.Store.Get(ctx, key, limit)
 	s.note(err)
 	return body, o, err
 }
 
-// List passes on.
+// List counts the store's answer.
 func (s *Answers) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
 	s.note(err)
 	return page, err
 }
 
-// Delete passes on.
+// Delete counts the store's answer.
 func (s *Answers) Delete(ctx context.Context, key string) error {
 	err := s.Store.Delete(ctx, key)
 	s.note(err)
 	return err
 }
 
-// DeleteIfMatch passes on.
+// DeleteIfMatch counts the store's answer.
 func (s *Answers) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	err := DeleteIfMatch(ctx, s.Store, key, etag)
 	s.note(err)
 	return err
 }
 
-// DeleteAll passes on.
+// DeleteAll counts the store's answer.
 func (s *Answers) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted, err := DeleteAll(ctx, s.Store, keys)
 	if !errors.Is(err, ErrBatchUnsent) {
@@ -86,7 +86,7 @@ func (s *Answers) DeleteAll(ctx context.Context, keys []string) ([]bool, error) 
 	return deleted, err
 }
 
-// Watch passes on. It is no request.
+// Watch calls the store's. It is no request, so it counts nothing.
 func (s *Answers) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, s.Store, prefix)
 }

@@ -10,8 +10,8 @@ import (
 // key comes after the one before, also across pages, that each page has a new cursor, and
 // that no more than 100 pages in a row are empty. Otherwise List returns [ErrListing].
 //
-// The cursors carry the last key, so that Finite keeps nothing between two pages. A loop over
-// the pages of a store of unknown origin must read them through Finite.
+// The cursors carry the last key, so that Finite keeps no state between two pages. A loop over
+// the pages of an unknown store must read them through Finite.
 func Finite(s Store) Store { return finite{s} }
 
 type finite struct{ Store }
@@ -38,7 +38,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 		case !strings.HasPrefix(o.Key, prefix):
 			return bad("it has %.256q, which wasn't asked for", o.Key)
 		case o.Key <= next.last:
-			return bad("%.256q comes after %.256q, so that it has no order, or no end", o.Key, next.last)
+			return bad("%.256q comes after %.256q, so the listing isn't in order, or has no end", o.Key, next.last)
 		}
 		next.last = o.Key
 	}
@@ -49,9 +49,9 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	case page.Next == "":
 		return page, nil
 	case page.Next == at.cursor:
-		return bad("a page says that the listing goes on where the page itself was")
+		return bad("the cursor of the next page is the one of this page")
 	case next.empty > maxEmpty:
-		return bad("%d pages in a row are empty, and it goes on", next.empty)
+		return bad("%d pages in a row are empty, and there are more", next.empty)
 	}
 	page.Next = next.String()
 	return page, nil
@@ -59,9 +59,9 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 
 // place is the place in a listing after one of its pages.
 type place struct {
-	cursor string // the store's own
-	last   string // the last key so far
-	empty  int    // pages in a row, up to this one
+	cursor string // of the store
+	last   string // key so far
+	empty  int    // number of empty pages in a row, up to this page
 }
 
 // placeFormat quotes the strings, because a key or a cursor can have any bytes.
@@ -74,22 +74,40 @@ func readPlace(s string) (p place, err error) {
 		return p, nil
 	}
 	if _, err := fmt.Sscanf(s, placeFormat, &p.empty, &p.last, &p.cursor); err != nil {
-		return p, fmt.Errorf("%.80q is no cursor of it", s)
+		return p, fmt.Errorf("%.80q isn't a cursor", s)
 	}
 	return p, nil
 }
 
-// DeleteIfMatch is that of the store, or ErrConditionUnsent.
+// DeleteIfMatch calls the store's, or returns ErrConditionUnsent.
 func (f finite) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return DeleteIfMatch(ctx, f.Store, key, etag)
 }
 
-// DeleteAll is that of the store, or ErrBatchUnsent.
+// DeleteAll calls the store's, or returns ErrBatchUnsent.
 func (f finite) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	return DeleteAll(ctx, f.Store, keys)
 }
 
-// Watch is that of the store, or errors.ErrUnsupported.
+// Watch calls the store's, or returns errors.ErrUnsupported.
 func (f finite) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, f.Store, prefix)
+}
+
+// Keys returns all keys with a prefix, in order. It reads the pages through [Finite]; a page
+// is one request.
+func Keys(ctx context.Context, s Store, prefix string) (keys []string, err error) {
+	s = Finite(s)
+	for cursor := ""; ; {
+		page, err := s.List(ctx, prefix, cursor)
+		if err != nil {
+			return nil, err
+		}
+		for _, o := range page.Objects {
+			keys = append(keys, o.Key)
+		}
+		if cursor = page.Next; cursor == "" {
+			return keys, nil
+		}
+	}
 }

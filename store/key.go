@@ -6,13 +6,12 @@ import (
 	"unicode/utf8"
 )
 
-// maxKey is the shortest of the limits that stores put on a key, in bytes (S3
-// and B2: 1024).
+// maxKey is the length that every store allows for a key, in bytes. S3 and B2 have this limit.
 const maxKey = 1024
 
 // CheckKey returns ErrInvalidKey, with the reason, for a key that could lead out of the
-// repository or that some store can't keep. A key has 1 to 1024 bytes of UTF-8 without NUL
-// and backslash; its elements, between slashes, aren't empty, "." or "..".
+// repository, or that some store can't store. A key has 1 to 1024 bytes of UTF-8 without NUL
+// and backslash. Its elements, between slashes, aren't empty, "." or "..".
 func CheckKey(key string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
 	switch {

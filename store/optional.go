@@ -12,7 +12,7 @@ import (
 // deletion. Some servers accept the condition and ignore it.
 type ConditionalDeleter interface {
 	// DeleteIfMatch removes the object if it has this ETag. It returns ErrPrecondition
-	// if the object has another, nil or ErrPrecondition if there is no object, and
+	// if the object has another ETag, nil or ErrPrecondition if there is no object, and
 	// ErrConditionUnsupported if the server has no such condition. After both errors
 	// nothing was removed. It is one request.
 	DeleteIfMatch(ctx context.Context, key, etag string) error
@@ -32,14 +32,14 @@ const MaxBatch = 1000
 
 // BatchDeleter is implemented by backends that can delete many objects in one request.
 type BatchDeleter interface {
-	// DeleteAll deletes the objects under keys, MaxBatch at most and each once, in one
-	// request, and reports for each of them whether it is certainly deleted, or was never
-	// there. If it isn't, Delete deletes it or returns the reason: the server can have
-	// refused this key, ignored it, or have no such request at all.
+	// DeleteAll deletes the objects under keys, in one request. There are at most MaxBatch
+	// keys, each of them once. It reports for each whether there certainly is no such object
+	// now. If not, the server has refused or ignored this key, or has no such request, and
+	// the caller must call Delete for it.
 	//
 	// The error is [ErrBatchUnsupported] if the server has no such request. Any other error
-	// means for each object what it means after Delete. With an error, no object is
-	// reported as deleted.
+	// means for each object the same as after Delete. With an error, DeleteAll reports no
+	// object as deleted.
 	DeleteAll(ctx context.Context, keys []string) (deleted []bool, err error)
 }
 
@@ -52,16 +52,16 @@ func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
 	return make([]bool, len(keys)), &Error{Op: "delete", Key: strings.Join(keys[:min(1, len(keys))], ""), Err: ErrBatchUnsent}
 }
 
-// Watcher is implemented by backends that can report deletions without being asked.
+// Watcher is implemented by backends that can report deletions without requests.
 type Watcher interface {
 	// Watch returns a channel that receives a value soon after an object under the prefix
 	// was deleted, by any process, until ctx ends. The channel has room for one value, which
 	// stands for any number of deletions. It is never closed.
 	//
-	// A value is a hint and no more. A deletion might give none: one before Watch returned,
-	// or in a folder that was just made. A value might come although nothing was deleted.
+	// A value is only a hint. A deletion might give none, as before Watch has returned, or in
+	// a new folder. A value might come although nothing was deleted.
 	//
-	// After an error there are no hints; after errors.ErrUnsupported there never are.
+	// After an error there are no hints. After errors.ErrUnsupported there never are.
 	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)
 }
 
@@ -74,18 +74,18 @@ func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error)
 	return nil, &Error{Op: "watch", Key: prefix, Err: errors.ErrUnsupported}
 }
 
-// Answerer is implemented by backends whose methods can send several requests, of which one
-// can be answered and the next not.
+// Answerer is implemented by backends whose methods can send several requests, so that a method
+// can fail without an answer after an earlier request was answered.
 type Answerer interface {
-	// Answered reports whether any request so far was answered, other than by a server
-	// that is down. A store that has answered isn't [ErrUnreachable].
+	// Answered reports whether any request so far was answered, but not by a server that
+	// is down. A store that has answered isn't [ErrUnreachable].
 	Answered() bool
 }
 
 // Describer is implemented by backends that can read a repository's settings.
 type Describer interface {
-	// Describe asks the server, in a few requests. A setting that the server refuses
-	// to show is Unknown, which is no error.
+	// Describe asks the server, in a few requests. If the server refuses to show a
+	// setting, that is Unknown, and no error.
 	Describe(ctx context.Context) (Description, error)
 }
 

@@ -1,15 +1,15 @@
-// Package store is the interface of the object store that a repository is on, reduced to
-// the four requests that a lock needs. It knows nothing of locks.
+// Package store is the interface of a repository's object store, reduced to the four requests
+// that a lock needs. It knows nothing of locks.
 //
 // Each backend is a package of its own: store/dir, store/s3, store/minio, store/b2 and
-// store/mem. Package store/open opens the one that a URL names. The suite store/storetest
-// checks the rules below for every backend, those of other modules included; see
+// store/mem. Package store/open opens the backend of a URL. The suite store/storetest
+// checks the rules below for every backend, also for one of another module; see
 // examples/backend. Retries, counting and faults are decorators around the interface.
 //
 // # Cost
 //
-// Put, Get, List and Delete are one request each, unless a backend's package comment says
-// otherwise. Properties is none.
+// Put, Get, List and Delete are one request each, unless a backend's package comment differs.
+// Properties is none.
 package store
 
 import (
@@ -23,31 +23,30 @@ import (
 // Keys are UTF-8, separated by slashes, without a leading slash, and without
 // empty, "." or ".." elements; see [CheckKey].
 //
-// The one guarantee that the lock's safety rests on: a List that starts after a
-// Put was answered MUST show what was put, in whatever process, until it is
-// deleted. An object that is overwritten while a List runs MUST be shown, in
-// its old or in its new form.
+// The lock's safety depends on one guarantee: if a List starts after the answer to a Put, in any
+// process, it MUST show that object until the object is deleted. If an object is overwritten
+// while a List runs, the List MUST show its old or its new form.
 //
 // The backend checks keys: each method but List MUST return [ErrInvalidKey] for a key that
-// CheckKey refuses, and send nothing. A prefix is no key: List takes any.
+// CheckKey refuses, and send nothing. List accepts any prefix, because a prefix is no key.
 //
-// Every method MUST return soon after its context has ended. Each method documents what an
-// error means for what is stored. Errors are [*Error], in one line, without credentials;
+// Every method MUST return soon after its context has ended. Each method documents what its
+// errors mean for the stored object. Errors are [*Error], in one line, without credentials;
 // errors.Is finds the errors of this package in them. After an error that isn't [Permanent]
 // the lock sends the request again.
 //
-// A backend doesn't repeat a request, and the retries of its client MUST be off: the lock
-// repeats requests itself, within the time that it has left. A Put that a client sends again
-// could be applied after a later Put of the same key.
+// A backend doesn't repeat a request, and the retries of its client MUST be off. The lock
+// repeats requests itself, within its remaining time. If a client sent a Put again, the store
+// could apply it after a later Put of the same key.
 type Store interface {
 	// Put stores body under key, whole or not at all: no reader ever sees a
 	// part of it.
 	//
 	// With a condition (see [PutOptions]) the check and the write MUST be one
 	// atomic step if the backend declares the condition as [Kept]. Put returns
-	// [ErrPrecondition] for a condition that isn't met, and
-	// [ErrConditionUnsupported] for one that the backend can't send. It MUST NOT
-	// write without the condition then.
+	// [ErrPrecondition] if the condition isn't met. It returns
+	// [ErrConditionUnsupported] if the backend can't send the condition, and then
+	// MUST NOT write without it.
 	//
 	// After ErrPrecondition, ErrConditionUnsupported, ErrPermission or
 	// ErrNotFound this request has written nothing, if the store's answer is right.
@@ -56,30 +55,29 @@ type Store interface {
 	Put(ctx context.Context, key string, body []byte, opts PutOptions) (Object, error)
 
 	// Get reads an object of at most limit bytes. It returns [ErrTooLarge] for a
-	// larger one, of which it reads no more than about limit bytes, and
-	// [ErrNotFound] if there is none.
+	// larger object, and reads no more than about limit bytes of it. It returns
+	// [ErrNotFound] if there is no object.
 	Get(ctx context.Context, key string, limit int64) ([]byte, Object, error)
 
 	// List returns one page of the objects whose key begins with prefix, in byte
 	// order of the keys. It is exactly one request. The cursor is "" for the first
 	// page, and Page.Next of the page before for any other. A later page needn't show
 	// an object that was first put after the first page was requested. A page that
-	// isn't the last can have few objects, or none; but each page begins after the
-	// last key of those before, and has a new cursor. If no key has the prefix, the
+	// isn't the last can have few objects, or none. But each page begins after the
+	// last key of all pages before, and has a new cursor. If no key has the prefix, the
 	// page is empty, and there is no error.
 	//
 	// The larger the pages, the fewer requests a lock needs. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
 	// Delete removes an object. It is no error if there is none. After
-	// ErrPermission nothing was removed; after any other error the object might be
-	// removed already, or later, or never. If List shows a key that isn't valid,
-	// Delete removes it or returns ErrInvalidKey. The same goes for a folder (see
-	// [Page]) that is still empty.
+	// ErrPermission nothing was removed. After any other error the object might be
+	// removed already, or later, or never. If List shows a key that isn't valid, or
+	// an empty folder (see [Page]), Delete removes it or returns ErrInvalidKey.
 	Delete(ctx context.Context, key string) error
 
-	// Properties returns what the backend declares of itself. It makes no request
-	// and always returns the same.
+	// Properties returns the properties that the backend declares. It makes no
+	// request, and always returns the same.
 	Properties() Properties
 }
 
@@ -89,16 +87,17 @@ type PutOptions struct {
 	// IfAbsent stores only if there is no object under the key.
 	IfAbsent bool
 	// IfMatch stores only if the object under the key has this ETag. If there is
-	// no object, Put returns ErrPrecondition and writes nothing: otherwise it would
-	// bring back what another process has deleted. Some servers that claim the
-	// condition create the object then (minio/minio#21526).
+	// no object, Put returns ErrPrecondition and writes nothing, because it must not
+	// restore an object that another process has deleted. Some servers that claim the
+	// condition create the object (minio/minio#21526).
 	IfMatch string
 	// Replaces, in a Put without a condition, is the ETag of the object that the
 	// caller has just seen under the key. A backend that has no conditions and keeps
-	// versions MUST look after writing whether that version was the newest one until
-	// then. If it was, the backend removes it; if it wasn't, the backend removes what
-	// it wrote and returns ErrPrecondition. So a Put doesn't undo a deletion that
-	// came between the look and the Put. Other backends ignore Replaces.
+	// versions MUST check after the write which version was the newest one before. If
+	// it has this ETag, the backend removes that version. If not, the backend removes
+	// the version that it wrote, and returns ErrPrecondition. So a Put doesn't undo a
+	// deletion that came between the caller's look and the Put. Other backends ignore
+	// Replaces.
 	Replaces string
 	// Durable makes Put return only once the body would survive a crash of the
 	// store's machine. Stores that always do so ignore it.
@@ -118,8 +117,8 @@ type Object struct {
 	// ModTime is when the object was written, on the store's clock, rounded down to
 	// the store's precision. It is zero if the response doesn't have it.
 	ModTime time.Time
-	// Now, of a Put, is the store's clock when it answered, as Page.Now, or zero if the
-	// response doesn't have it.
+	// Now is set by Put: the store's clock when it answered, as Page.Now, or zero if
+	// the response doesn't have it.
 	Now time.Time
 }
 
@@ -129,7 +128,7 @@ type Page struct {
 	// Next is the cursor of the next page, "" if this one is the last.
 	Next string
 	// Folders are the empty directories under the prefix, each with a slash at its
-	// end, if the store has directories. A Put under way might have just made one.
+	// end, if the store has directories. A Put under way might have made one.
 	Folders []string
 	// Now is the store's clock when it answered, or zero if the response doesn't have
 	// it. It MUST be a reading of the clock that stamps ModTime, and MUST NOT be later
@@ -137,7 +136,7 @@ type Page struct {
 	Now time.Time
 }
 
-// Properties are what a backend declares of itself.
+// Properties are the properties that a backend declares.
 type Properties struct {
 	// Name of the backend for messages: "dir", "mem".
 	Name string
@@ -149,11 +148,11 @@ type Properties struct {
 	// StoreClock is set if one clock, which no client sets, stamps ModTime and
 	// Page.Now. On many network file systems each client's own clock does.
 	StoreClock bool
-	// MachineClock is set if that clock is the wall clock of the machine that this process
-	// runs on, as on a local disk. Then a step of the wall clock moves both, and neither
-	// confirms what the other says.
+	// MachineClock is set if that clock is the wall clock of this process's machine, as on a
+	// local disk. Then a step of the wall clock changes both, so that neither can check the
+	// other.
 	MachineClock bool
-	// PutCreates is set if a Put might create the bucket that the URL names, as on some S3 servers:
+	// PutCreates is set if a Put might create the bucket of the URL, as on some S3 servers. Then
 	// a misspelled name has to fail before the first Put.
 	PutCreates bool
 }

@@ -1,9 +1,9 @@
-// Package parallel bounds work that is done at the same time.
+// Package parallel runs a bounded number of functions at the same time.
 package parallel
 
 import "sync"
 
-// Each calls f with 0 to n-1, up to limit calls at a time, and waits for all of them.
+// Each calls f with 0 to n-1, at most limit calls at a time, and waits for all of them.
 func Each(limit, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, limit)

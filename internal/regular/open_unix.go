@@ -10,17 +10,17 @@ import (
 	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
-// nonblock makes an open return at once if a FIFO has replaced the file.
+// nonblock makes an open return at once, even if a FIFO has replaced the file.
 const nonblock = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// block makes writes wait as usual.
+// block takes O_NONBLOCK away again, so that writes wait as usual.
 func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
 var descriptor = lazyregexp.New(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
 
-// own returns a copy of a descriptor that this process has open already, if a path leads to
-// it and it is no file: stdout, stderr, or one that the path has the number of, as >(…) in a
-// shell. Such a pipe doesn't wait for a reader, and a socket can't be opened again.
+// own returns a copy of an open descriptor of this process, if the path leads to it and it isn't a
+// file: stdout, stderr, or a descriptor whose number is in the path, as for >(…) in a shell. Such a
+// pipe doesn't wait for a reader, and a socket can't be opened again.
 func own(path string) *os.File {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() {

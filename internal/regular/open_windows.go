@@ -2,7 +2,7 @@ package regular
 
 import "os"
 
-// nonblock is 0: a FIFO is no file here.
+// nonblock is 0, because a FIFO isn't a file here.
 const nonblock = 0
 
 func block(*os.File) error { return nil }

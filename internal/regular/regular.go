@@ -1,6 +1,6 @@
-// Package regular opens files that a user names, and refuses any but regular files: a rename
-// replaces a device, and opening or reading a FIFO can block for ever. It writes no file in a
-// place of locks.
+// Package regular opens files that a user names, but only regular ones, because a rename replaces a
+// device, and opening or reading a FIFO can block for ever. It writes no file into a place of
+// locks.
 package regular
 
 import (
@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// ErrRefused is returned for a path that leads to no regular file, or into a place of locks.
+// ErrRefused is returned for a path that leads to another kind of file, or into a place of locks.
 var ErrRefused = errors.New("another file must be named")
 
 // Open opens a regular file for reading.
@@ -20,13 +20,13 @@ func Open(path string) (*os.File, error) {
 }
 
 // Append opens a file to append to it. If there is none, Append creates it for its owner
-// alone. It also accepts a device such as a terminal, and anything that this process has
-// open, such as its stderr: neither makes Append wait.
+// alone. It also accepts a device such as a terminal, and whatever this process has open, such
+// as its stderr, because neither can block.
 func Append(path string) (*os.File, error) {
 	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
 }
 
-// Create creates or empties a file to write to it. It accepts what Append accepts.
+// Create creates or empties a file to write to it. It accepts the same files as Append.
 func Create(path string) (*os.File, error) {
 	f, err := open(path, os.O_WRONLY|os.O_CREATE, 0o666, true)
 	if err != nil {
@@ -63,7 +63,7 @@ func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error
 			return nil, err
 		}
 	}
-	if err := present(path, device); err != nil { // look first: opening a FIFO disturbs its other end
+	if err := present(path, device); err != nil { // before the open, because that disturbs the other end of a FIFO
 		return nil, err
 	}
 	f, err := os.OpenFile(path, flag|nonblock, mode)

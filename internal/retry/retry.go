@@ -12,27 +12,26 @@ import (
 // FirstPause is the pause before the second send. The pauses double.
 const FirstPause = 200 * time.Millisecond
 
-// LastWords is how long Once waits for an answer after the context of a request has ended: only
-// the store knows what it was waiting for, and can say so.
+// LastWords is how long Once waits for an answer after the context of a request has ended. Only the
+// store's error names what the store was waiting for.
 const LastWords = 250 * time.Millisecond
 
-// leastTimeout is the timeout of a send when the budget is used up, as after a suspend.
+// leastTimeout is the timeout of a send after the end of the budget, as after a suspend.
 const leastTimeout = time.Second
 
-// ErrSilent is returned by Once when send has not returned at all.
+// ErrSilent is returned by Once if send hasn't returned.
 var ErrSilent = errors.New("no answer")
 
-// Policy says how long a request is tried.
+// Policy bounds the repetitions of a request.
 type Policy struct {
 	Clock clock.Clock
 	// Budget bounds all sends and the pauses between them, Timeout one send.
 	Budget, Timeout time.Duration
 	// Permanent reports whether an error is final.
 	Permanent func(error) bool
-	// Failed is called before each pause, with the time after which Do has returned at the latest.
-	// Nil is for nothing.
+	// Failed, if it isn't nil, is called before each pause. Do returns within left.
 	Failed func(err error, left time.Duration)
-	// Jitter changes a pause at random. Nil leaves it.
+	// Jitter, if it isn't nil, changes a pause at random.
 	Jitter func(time.Duration) time.Duration
 }
 
@@ -62,8 +61,8 @@ func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (
 	}
 }
 
-// atMost is the time after which Do returns, if its budget lasts for left: the last send can begin
-// at its end. The end of the context ends the request earlier.
+// atMost returns how long Do can still take, if its budget lasts for left. The last send can begin at
+// the end of the budget, but the end of the context ends it.
 func (p Policy) atMost(ctx context.Context, left time.Duration) time.Duration {
 	left += leastTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -72,10 +71,10 @@ func (p Policy) atMost(ctx context.Context, left time.Duration) time.Duration {
 	return left + LastWords
 }
 
-// Once calls send, and gives it up after timeout and LastWords even if send ignores its
-// context: a system call on a network file system cannot be cancelled. If ctx has ended it does
-// not call send, and returns the context's cause. late reports whether the result came after
-// the end of the request's context.
+// Once calls send with a context that ends after timeout. It returns at most LastWords later, even if
+// send ignores its context, because a system call on a network file system can't be cancelled. If
+// ctx has ended already, it doesn't call send, and returns the context's cause. late reports whether
+// the result came after the end of the request's context.
 func Once[T any](ctx context.Context, timeout time.Duration, send func(context.Context) (T, error)) (v T, late bool, err error) {
 	if ctx.Err() != nil {
 		return v, false, context.Cause(ctx)

@@ -1,7 +1,7 @@
-// Package mem is a store in memory, for tests. It keeps the whole contract of
-// [store.Store]; its options make it as poor a store as some real ones are.
+// Package mem is a store in memory, for tests. It keeps the whole contract of [store.Store].
+// Its options take abilities away that some real stores lack.
 //
-// It blocks on a sync.Mutex alone, and so works inside testing/synctest.
+// It blocks only on a sync.Mutex, and so works inside testing/synctest.
 package mem
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Store is a store in memory. Its methods can be called concurrently. A second handle on
-// the same objects is a copy of the pointer.
+// Store is a store in memory. Its methods can be called concurrently. A copy of the pointer is
+// another handle on the same objects.
 type Store struct {
 	opts Options
 
 	mu      sync.Mutex
 	objects map[string]object
-	keys    []string // of objects, in byte order, so that a page costs no more than a page
+	keys    []string // of objects, in byte order, so that List reads one page and not all
 	deleted map[string]bool
 	watches map[*watch]bool
 }
@@ -36,6 +36,7 @@ type object struct {
 var (
 	_ store.Store        = (*Store)(nil)
 	_ store.BatchDeleter = (*Store)(nil)
+	_ store.Watcher      = (*Store)(nil)
 )
 
 // New returns an empty store.
@@ -93,7 +94,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	return info, nil
 }
 
-// allowed returns the error of a Put on the stored object, if there is one.
+// allowed returns the error of a Put over the stored object, or nil.
 func (s *Store) allowed(key string, old object, found bool, opts store.PutOptions) error {
 	if opts.IfAbsent {
 		marked := s.opts.Markers && s.deleted[key]
@@ -160,7 +161,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 // Delete removes the object if there is one.
 func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
 
-// DeleteIfMatch removes the object as Options.IfMatch says of a Put.
+// DeleteIfMatch treats the condition as Options.IfMatch has it for a Put.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.delete(ctx, key, etag)
 }
@@ -204,11 +205,46 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	return nil
 }
 
-// now reads the store's clock, without a monotonic reading, which no object store sends.
+// watch is one Watch under way.
+type watch struct {
+	prefix string
+	hints  chan struct{}
+}
+
+// Watch sends a value as soon as an object under the prefix is deleted.
+func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, failed("watch", prefix, err)
+	}
+	w := &watch{prefix, make(chan struct{}, 1)}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.watches[w] = true
+	context.AfterFunc(ctx, func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		delete(s.watches, w)
+	})
+	return w.hints, nil
+}
+
+// hint notifies the watches of a deleted key. The caller holds mu.
+func (s *Store) hint(key string) {
+	for w := range s.watches {
+		if !strings.HasPrefix(key, w.prefix) {
+			continue
+		}
+		select {
+		case w.hints <- struct{}{}:
+		default: // the channel already has a hint
+		}
+	}
+}
+
+// now returns the store's time without a monotonic reading, which no object store sends.
 func (s *Store) now() time.Time { return s.opts.Now().Round(0) }
 
-// etag returns a function of the body alone, as S3's MD5 is: the same body has the same
-// ETag, whatever was under the key in between.
+// etag returns a function of the body alone, as S3 does: the same body always has the same ETag.
 func etag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])

@@ -6,7 +6,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options are the abilities of a store. The zero value has all of them.
+// Options are the abilities of a store. With the zero value it has all of them.
 type Options struct {
 	// Now is the store's clock; time.Now if nil.
 	Now func() time.Time
@@ -18,12 +18,12 @@ type Options struct {
 	// IfAbsent and IfMatch are how the store treats a conditional Put.
 	IfAbsent, IfMatch Condition
 	// IfMatchCreates makes a Put with PutOptions.IfMatch write if there is no object,
-	// whatever the ETag, as MinIO does before September 2025 (minio/minio#21526). Such
-	// a store doesn't keep IfMatch, and declares Kept as store.Claimed.
+	// whatever the ETag, as MinIO does before September 2025 (minio/minio#21526). The
+	// store then declares Kept as store.Claimed.
 	IfMatchCreates bool
 	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was
-	// deleted, as on a server that takes a delete marker for an object (versitygw). Such a
-	// store declares Kept as store.Claimed.
+	// deleted, as on a server that takes a delete marker for an object (versitygw). The
+	// store then declares Kept as store.Claimed.
 	Markers bool
 	// Versions makes a Put heed PutOptions.Replaces, as a backend with versions must.
 	Versions bool
@@ -50,8 +50,8 @@ const (
 	Kept Condition = iota
 	// Claimed: the store declares store.Claimed, and keeps the condition.
 	Claimed
-	// Ignored: the store declares store.Claimed, and writes whether the condition is
-	// met or not, as some S3 endpoints do.
+	// Ignored: the store declares store.Claimed, but ignores the condition, as some S3
+	// servers do.
 	Ignored
 	// Lacked: the store declares store.Unsupported, and refuses the Put.
 	Lacked
@@ -84,7 +84,7 @@ func (c Condition) declared() store.Condition {
 	}
 }
 
-// outcome returns the error of a Put whose condition is met or not.
+// outcome returns the error of a Put, or nil. met is set if its condition is met.
 func (c Condition) outcome(met bool) error {
 	switch {
 	case c == Lacked:

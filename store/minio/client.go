@@ -22,7 +22,7 @@ type client struct {
 var _ s3api.Client = (*client)(nil)
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	// Buckets with Object Lock want a checksum, and every server knows this one.
+	// Buckets with Object Lock need a checksum, and every server knows this one.
 	opts := minio.PutObjectOptions{ContentType: "application/json", SendContentMd5: true, DisableMultipart: true}
 	if ifAbsent {
 		opts.SetMatchETagExcept("*")
@@ -50,7 +50,8 @@ func (c *client) Versions(ctx context.Context, key string) error {
 	return c.first(ctx, minio.ListObjectsOptions{Prefix: key, WithVersions: true})
 }
 
-// first sends the first request of a listing. If the page is empty and isn't the last, the library begins a second.
+// first sends the first request of a listing. If the page is empty but not the last, the library tries
+// to send a second, and fails with ErrPageEnd.
 func (c *client) first(ctx context.Context, opts minio.ListObjectsOptions) error {
 	opts.Recursive, opts.MaxKeys = true, 1000
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, opts) {
@@ -67,7 +68,7 @@ func (c *client) Delete(ctx context.Context, key, version, _ string) error {
 	return c.api.RemoveObject(ctx, c.bucket, key, minio.RemoveObjectOptions{VersionID: version})
 }
 
-// DeleteAll reads the library's iterator, which sends one request for up to 1000 keys.
+// DeleteAll reads the library's iterator to its end. It sends one request for up to 1000 keys.
 func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := func(yield func(minio.ObjectInfo) bool) {
 		for _, key := range keys {

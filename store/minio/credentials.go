@@ -17,23 +17,24 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// roleTimeout bounds the request for the machine's role: most networks have no service that
-// answers it. serviceTimeout bounds that to a service which the environment names.
+// roleTimeout bounds a request for the machine's role, because most networks have no service that
+// answers it. serviceTimeout bounds a request to a service that the environment names.
 const (
 	roleTimeout    = 2 * time.Second
 	serviceTimeout = 10 * time.Second
 )
 
-// named reports whether the environment names a service of credentials. Without a name the library
-// asks Amazon's service for machines, and if that is silent there is none.
+// named reports whether the environment names a service of credentials. Otherwise the library asks
+// Amazon's service for machines. If that is silent, there is none.
 func named() bool {
 	return slices.ContainsFunc([]string{
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
 	}, func(name string) bool { return os.Getenv(name) != "" })
 }
 
-// credentialsOf returns the credentials that MinIO's own programs find: those of the
-// environment, of mc's and Amazon's files, and of the machine's role.
+// credentialsOf returns the credentials of an alias of mc. If alias is "", it returns the credentials
+// that MinIO's own programs find: in the environment, in mc's and Amazon's files, or by the
+// machine's role.
 func credentialsOf(alias string) *credentials.Credentials {
 	return credentials.New(&chain{
 		alias: alias,
@@ -48,21 +49,21 @@ func credentialsOf(alias string) *credentials.Credentials {
 	})
 }
 
-// chain is the library's Chain, which keeps no errors.
+// chain tries providers in turn. The library's Chain would drop their errors.
 type chain struct {
-	alias     string // of mc, which has the credentials instead if it isn't ""
+	alias     string // of mc, which is asked instead if it isn't ""
 	providers []credentials.Provider
 	role      http.RoundTripper // to the service of a machine's role
 	current   credentials.Provider
 }
 
-// RetrieveWithCredContext returns the credentials of the first provider that has some. If none has,
-// the error is a fault.CredentialsLater if one might have some later.
+// RetrieveWithCredContext returns the credentials of the first provider that has some. The error is a
+// fault.CredentialsLater if a provider might have some later.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if c.alias != "" {
 		v, err := ofAlias(c.alias)
 		if err == nil {
-			c.current = &credentials.Static{} // they don't expire
+			c.current = &credentials.Static{} // which doesn't expire
 		}
 		return v, err
 	}
@@ -95,11 +96,11 @@ func (c *chain) Retrieve() (credentials.Value, error) {
 
 func (c *chain) IsExpired() bool { return c.current == nil || c.current.IsExpired() }
 
-// service is a transport to a service of credentials. It notes the last status, 0 if there was no
-// answer: a provider's errors are texts.
+// service is a transport to a service of credentials. A provider's errors are texts, so it notes the
+// last status, or 0 without an answer.
 type service struct {
 	next    http.RoundTripper
-	guessed bool // nothing says that there is one
+	guessed bool // no setting names the service
 	status  int
 }
 
@@ -112,8 +113,8 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Signable returns an error if there is nothing to sign with: the library would then send
-// anonymous requests. It caches credentials until they expire.
+// Signable returns an error if there are no credentials, because the library would then send
+// anonymous requests. The library caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
 	got := make(chan error, 1)
 	go func() { got <- c.signable() }()
@@ -127,7 +128,7 @@ func (c *client) Signable(ctx context.Context) error {
 
 func (c *client) signable() error {
 	v, err := c.api.GetCreds()
-	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // an alias, or the chain
+	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // of the chain, and no provider's
 		return err
 	}
 	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {

@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// mcDir returns the directory of mc's settings, "" if there is none.
+// mcDir returns the directory of mc's settings, or "" without a home directory.
 func mcDir() string {
 	if dir := os.Getenv("MC_CONFIG_DIR"); dir != "" {
 		return dir
@@ -36,7 +36,7 @@ func mcDir() string {
 	}
 }
 
-// mcFile returns the file of mc's aliases, "" if there is no directory for it.
+// mcFile returns the file of mc's aliases, or "" without a home directory.
 func mcFile() string {
 	if file := os.Getenv("MINIO_SHARED_CREDENTIALS_FILE"); file != "" {
 		return file
@@ -47,10 +47,10 @@ func mcFile() string {
 	return filepath.Join(mcDir(), "config.json")
 }
 
-// maxFile is larger than any file of aliases or certificates.
+// maxFile is larger than any file of aliases or certificates, in bytes.
 const maxFile = 16 << 20
 
-// read returns the content of a regular file: a pipe might never end.
+// read returns the content of a regular file. It refuses a pipe, which might never end.
 func read(path string) ([]byte, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -64,7 +64,7 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// mcHost is MC_HOST_ALIAS, as mc reads it: nothing in it is percent-encoded.
+// mcHost matches the value of MC_HOST_ALIAS. Like mc, it takes percent signs as they are.
 var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
 
 // ofAlias returns the credentials of an alias of mc, or a store.ErrConfig without secrets.
@@ -79,7 +79,7 @@ func ofAlias(name string) (credentials.Value, error) {
 	}
 	file := mcFile()
 	type host struct{ AccessKey, SecretKey string }
-	var all struct{ Aliases, Hosts map[string]host } // by mc's version
+	var all struct{ Aliases, Hosts map[string]host } // one of them, depending on mc's version
 	switch text, err := read(file); {
 	case file == "":
 		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", name, variable)
@@ -101,9 +101,8 @@ func ofAlias(name string) (credentials.Value, error) {
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-// trusting returns the authorities that can sign a server's certificate: those that this
-// machine trusts, or that AWS_CA_BUNDLE names instead, and mc's. It returns nil if they are
-// this machine's alone.
+// trusting returns the authorities that can sign a server's certificate: mc's, and those of
+// AWS_CA_BUNDLE, or else of this machine. It returns nil if they are only this machine's.
 func trusting() (*tls.Config, error) {
 	var own [][]byte
 	var entries []os.DirEntry
@@ -116,7 +115,7 @@ func trusting() (*tls.Config, error) {
 		return nil, fmt.Errorf("%w: certificates of mc: %w", store.ErrConfig, err)
 	}
 	for _, e := range entries {
-		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // else it isn't trusted
+		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // an unreadable one isn't trusted
 			own = append(own, text)
 		}
 	}

@@ -29,17 +29,16 @@ type Options struct {
 // defaultRegion is MinIO's own. Without a region the library asks for it first.
 const defaultRegion = "us-east-1"
 
-// Configure sets up a client's options for [New]: requests that are sent once, and a
-// transport that notes the answers. It replaces Transport by one that is built on it, or by
-// one with short timeouts if there is none, and sets MaxRetries, and Region if there is none.
-// Of an [*http.Transport] it takes a copy, with connections of its own, and without protocols
-// of RegisterProtocol: what a protocol's transport hides or repeats couldn't be seen.
+// Configure sets up a client's options for [New], so that it sends each request once, and its
+// transport notes the answers. It replaces Transport by one that is built on it, or by one with
+// short timeouts if it is nil. It sets MaxRetries, and Region if that is empty.
 //
-// Behind a Transport that is no [*http.Transport], [New]'s store never returns
-// [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
-// silence is no silence. Such a Transport must not repeat a request by itself: a write that was
-// applied twice, or late, can take a lock away from its holder. New's store notices a repetition
-// that keeps the request's context, and returns an error whatever the answer.
+// From an [*http.Transport] it makes a copy, with connections of its own, and without protocols
+// of RegisterProtocol. With any other Transport, a missing answer is never
+// [store.ErrUnreachable], because the Transport might hide an answer. Such a Transport must not
+// repeat a request: a write that is applied twice, or late, can take a lock away from its holder.
+// The repository notices a repetition under the same context, and then returns an error whatever
+// the answer.
 func Configure(o *minio.Options) {
 	if o.Transport == nil {
 		o.Transport = httptransport.Bare()
@@ -81,7 +80,7 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 	return s3api.Place{
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
 		PlainHint: "put tls=false into the URL if that is wanted", Own: own(server), KeyCursor: true,
-		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match there
+		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
 	}, err
 }
 
@@ -112,14 +111,13 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	return New(client, t.bucket, t.Options)
 }
 
-// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
-// makes no request.
+// Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
 func Check(u *url.URL) error {
 	_, err := parse(u)
 	return err
 }
 
-// target is what a URL says.
+// target is a parsed URL.
 type target struct {
 	bucket, region, alias string
 	tls                   bool
@@ -141,10 +139,10 @@ func parse(u *url.URL) (t target, err error) {
 	return t, cmp.Or(err2, err, err1)
 }
 
-// own returns a function that reports whether a request under a store's context is the
-// store's. The others are those of a provider of credentials, to which the library passes its
-// HTTP client and the context. MinIO's STS has the server's address, and is sent a POST. A store
-// sends one only to delete many objects. The library replaces Amazon's endpoint by the region's.
+// own returns a function that reports whether a request under a store's context is the store's own.
+// The library passes its HTTP client and the context to a provider of credentials too. MinIO's STS
+// has the server's address, but its requests are POSTs, which a store sends only to delete many
+// objects. The library replaces Amazon's endpoint by the region's.
 func own(endpoint *url.URL) func(*http.Request) bool {
 	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
 	return func(r *http.Request) bool {
@@ -154,7 +152,7 @@ func own(endpoint *url.URL) func(*http.Request) bool {
 	}
 }
 
-// address returns a URL's host, without the port if that is the scheme's: the library strips it.
+// address returns a URL's host, without the default port of the scheme. The library strips that too.
 func address(u *url.URL) string {
 	return strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }

@@ -17,13 +17,13 @@ type Location struct {
 	Scheme string
 	// Path of the directory, in the system's form, if the scheme is "file".
 	Path string
-	// URL, for the other schemes. It has a host and no user, and its scheme is in lower
-	// case. The backend checks the rest.
+	// URL is set for the other schemes. It has a host and no user, and its scheme is in
+	// lower case. The backend checks the rest.
 	URL *url.URL
 }
 
-// Parse parses a URL or a path. It doesn't check whether the repository exists, nor the
-// parts of a URL that only the backend knows: see [Check]. Its errors are store.ErrURL,
+// Parse parses a URL or a path. It checks neither whether the repository exists, nor the
+// parts of a URL that only the backend knows; see [Check]. Its errors are store.ErrURL,
 // and show no part of the URL that could be a secret.
 func Parse(rawURL string) (Location, error) {
 	return parse(rawURL, runtime.GOOS == "windows")
@@ -51,9 +51,9 @@ func parse(raw string, windows bool) (Location, error) {
 	case wrong != "":
 		return Location{}, invalid("%s", wrong)
 	case len(scheme) == 1 && strings.HasPrefix(rest, `\`), len(scheme) == 1 && strings.HasPrefix(rest, "/"):
-		return Location{}, invalid("it is a path of Windows, which this machine doesn't have; a path that has a colon is written ./a:b")
+		return Location{}, invalid("it is a path of Windows, and this machine has another system; a path that has a colon is written ./a:b")
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
-		// It can be user:password@host, whose scheme would be the user.
+		// The message doesn't show the scheme, because in user:password@host that is the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
 	default:
 		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, names())
@@ -110,11 +110,11 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	u, err := url.Parse(scheme + ":" + rest)
 	switch {
 	case err != nil:
-		return nil, invalid("%s: it isn't written as a URL is", scheme) // err quotes it
+		return nil, invalid("%s: it isn't a URL", scheme) // err would quote it
 	case u.User != nil:
-		return nil, invalid("%s: credentials don't belong in a URL, which others may see; give them by the environment", scheme)
+		return nil, invalid("%s: credentials don't belong in a URL, because others might see it: set them in the environment", scheme)
 	case u.Host == "":
-		return nil, invalid("%s: nothing between %s:// and the next slash", scheme, scheme)
+		return nil, invalid("%s: there is nothing between %s:// and the next slash", scheme, scheme)
 	case u.Fragment != "":
 		return nil, invalid("%s: it has a fragment; %%23 is a # in a name", scheme)
 	}
@@ -124,8 +124,8 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	return u, nil
 }
 
-// slip returns what is probably a slip of the pen in a URL, or "": it would name another place, where a
-// lock excludes no holder of the place that was meant.
+// slip returns words for a probable slip of the pen in a URL, or "". Such a URL would name another
+// place than the user means, and a lock in one place excludes no holder in the other.
 func slip(rest string) string {
 	path, query, _ := strings.Cut(rest, "?")
 	switch {
@@ -134,7 +134,7 @@ func slip(rest string) string {
 	case parameter.MatchString(path):
 		return "its first option follows a ? and not a &; %26 is a & in a name"
 	case strings.Contains(query, "?"):
-		return "between its options is a & and not a second ?"
+		return "its options are joined by a & and not by a second ?"
 	default:
 		return ""
 	}
@@ -143,8 +143,8 @@ func slip(rest string) string {
 // parameter matches an option of a URL.
 var parameter = lazyregexp.New(`&[a-z_-]+=`)
 
-// elsewhere returns what is wrong with a scheme of a backup program whose stores can't hold our locks,
-// or are named otherwise, or "".
+// elsewhere returns what is wrong with a scheme of other backup programs, or "". Either the store can't
+// hold our locks, or its URL has another form here.
 func elsewhere(scheme string) string {
 	switch scheme {
 	case "sftp", "ssh", "scp":
@@ -158,9 +158,9 @@ func elsewhere(scheme string) string {
 	case "swift", "webdav", "ftp", "smb":
 		return notShared(scheme)
 	case "rclone":
-		return "repolock knows no remotes of rclone: name the bucket or the directory itself, as in s3://BUCKET/PREFIX"
+		return "repolock doesn't know rclone's remotes: name the bucket or the directory itself, as in s3://BUCKET/PREFIX"
 	case "http", "https":
-		return fmt.Sprintf("it names a server alone: a bucket there is s3://BUCKET/PREFIX?endpoint=%s://HOST, or minio://HOST:PORT/BUCKET/PREFIX", scheme)
+		return fmt.Sprintf("it names only a server: a bucket there is s3://BUCKET/PREFIX?endpoint=%s://HOST, or minio://HOST:PORT/BUCKET/PREFIX", scheme)
 	default:
 		return ""
 	}
@@ -170,8 +170,8 @@ func notShared(what string) string {
 	return "repolock keeps no locks in " + what + ": name a bucket, or a directory that all machines mount"
 }
 
-// notOurs returns the error of a URL without //, as other programs write it. It shows a translation
-// only if the URL has no part that could be a secret.
+// notOurs returns the error for a URL without //, as other programs write it. It shows our URL only if
+// no part of theirs could be a secret.
 func notOurs(scheme, rest string) error {
 	form := "s3://BUCKET/PREFIX"
 	if s, ok := lookup(scheme); ok {
@@ -185,8 +185,8 @@ func notOurs(scheme, rest string) error {
 	return invalid("%s: it is written %s", scheme, form)
 }
 
-// translated returns our URL for one of restic's: s3:HOST/BUCKET/PREFIX, with or without the
-// protocol, or b2:BUCKET:PREFIX. It returns "" if it isn't one.
+// translated returns our URL for one of restic's, or "". Restic writes s3:HOST/BUCKET/PREFIX, with or
+// without a protocol before the host, or b2:BUCKET:PREFIX.
 func translated(scheme, rest string) string {
 	switch scheme {
 	case "s3":

@@ -84,9 +84,9 @@ func TestParseErrors(t *testing.T) {
 		"s3://": "nothing between", "s3:///prefix": "nothing between",
 		"s3://key:secret@bucket/prefix": "credentials don't belong", "s3://secret@bucket/prefix": "credentials don't belong",
 		"s3://bucket/prefix#x": "fragment", "b2://bucket#secret": "fragment",
-		"s3://bucket/%zz": "isn't written as a URL", "s3://bucket/secret%zz": "isn't written as a URL", "minio://host:port/bucket": "isn't written as a URL",
+		"s3://bucket/%zz": "it isn't a URL", "s3://bucket/secret%zz": "it isn't a URL", "minio://host:port/bucket": "it isn't a URL",
 
-		"s3://bucket/p ": "space", "s3://bucket/p ?region=x": "space", "s3://bucket/p?region=x ": "space", "minio://host/bucket/p\t": "isn't written as a URL",
+		"s3://bucket/p ": "space", "s3://bucket/p ?region=x": "space", "s3://bucket/p?region=x ": "space", "minio://host/bucket/p\t": "it isn't a URL",
 		"s3://bucket/p&region=x": "first option", "b2://bucket/p&endpoint=https://h": "first option", "s3://bucket/p?region=x?endpoint=https://h": "second ?",
 
 		"s3:https://host:9000/bucket/a/b/":  "here it is s3://bucket/a/b?endpoint=https://host:9000",
@@ -105,7 +105,7 @@ func TestParseErrors(t *testing.T) {
 		"rest:https://key:secret@host/":     "no locks in a REST server of restic",
 		"GS://key:secret@host/bucket":       "no locks in Google Cloud Storage",
 		"azure:container:/":                 "no locks in Azure",
-		"rclone:remote:path":                "no remotes of rclone",
+		"rclone:remote:path":                "rclone's remotes",
 		"https://host/bucket":               "s3://BUCKET/PREFIX?endpoint=https://HOST",
 	} {
 		_, err := Parse(raw)

@@ -40,14 +40,14 @@ var _ s3api.Client = (*client)(nil)
 func (c *client) once(o *s3.Options) {
 	o.HTTPClient = c.http
 	o.Retryer = aws.NopRetryer{}
-	// Put sends a checksum as a header of its own. The SDK would add a trailer, which
-	// not every server understands.
+	// Put sends a checksum in a header. The SDK would add a trailer, which some servers don't
+	// understand.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	// Buckets with Object Lock want a checksum, and every server knows this one.
+	// Buckets with Object Lock need a checksum, and every server knows this one.
 	sum := md5.Sum(body)
 	in := &s3.PutObjectInput{
 		Bucket: &c.bucket, Key: &key, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),
@@ -101,8 +101,8 @@ func (c *client) Delete(ctx context.Context, key, version, ifMatch string) error
 	return err
 }
 
-// DeleteAll has the server name each key in its answer. Many servers want Content-MD5, which the
-// SDK has replaced by a checksum of Amazon's own.
+// DeleteAll has the server name each key in its answer. It sends Content-MD5, which many servers need,
+// and which the SDK has replaced by a checksum of Amazon's own.
 func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
@@ -130,12 +130,11 @@ func (c *client) ObjectLock(ctx context.Context) error {
 	return err
 }
 
-// roleTimeout bounds the search for credentials: most machines have no service on their
-// network that knows a role.
+// roleTimeout bounds the search for credentials, because most networks have no service for the role of
+// a machine.
 const roleTimeout = 5 * time.Second
 
-// Signable replaces the SDK's error, which is long. The SDK caches credentials until they
-// expire.
+// Signable replaces the SDK's long error. The SDK caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil
@@ -152,8 +151,8 @@ func (c *client) Signable(ctx context.Context) error {
 	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
 }
 
-// later returns a fault.CredentialsLater if the same search for credentials might succeed later. Without
-// any setting the SDK asks Amazon's service for machines, and if that is silent there is none.
+// later returns a fault.CredentialsLater if the failure of a search for credentials might pass, or nil.
+// Without a setting the SDK asks Amazon's service for machines. If that is silent, there is none.
 func (c *client) later(err error) error {
 	var answer interface{ HTTPStatusCode() int }
 	status := 0
@@ -171,7 +170,7 @@ func (c *client) later(err error) error {
 	return s3api.CredentialsLater(status, guessed, err)
 }
 
-// throttled finds refusals of Amazon's STS that might pass although their status is 400.
+// throttled recognizes refusals of Amazon's STS that might pass although their status is 400.
 var throttled = retry.IsErrorRetryables{
 	retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes},
 	retry.RetryableErrorCode{Codes: map[string]struct{}{"IDPCommunicationError": {}}},

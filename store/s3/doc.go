@@ -13,28 +13,29 @@
 // the default for servers other than Amazon's. if-match=unquoted sends ETags in If-Match
 // without quotes, as Ceph's gateway needs them.
 //
-// Credentials, region, endpoint and certificates are otherwise those of the AWS command
-// line: from the environment, its configuration and credentials files, SSO, or the role of
-// the machine. If their service is throttling, down, slow or not up yet, the error is one that might
-// pass, and not [store.ErrConfig]. If no region is set it is us-east-1.
+// Otherwise Open takes credentials, region, endpoint and certificates from where the AWS
+// command line does: the environment, its configuration and credentials files, SSO, or the
+// role of the machine. If a service of credentials is throttling, down, slow or not up yet,
+// the error might pass, and isn't [store.ErrConfig]. The default region is us-east-1.
 //
 // # Cost and guarantees
 //
-// Each method is one request, and the SDK repeats none. A request is sent a second time
-// only after a refusal (a program's own HTTP client must not repeat any, see [New]): if the server refused the time in its signature and the SDK has
-// since learnt the server's, or if the server refused a put as not permitted, which MinIO
-// does when another object is deleted at that moment. A success must have the form of
-// S3's: a web page, an empty body or a cut listing is an error.
+// Each method is one request, and the SDK repeats none. A program's own HTTP client must not
+// repeat any either, see [New]. The store sends a request a second time only after a refusal:
+// if the server refused the time in the signature, because the SDK has then learnt the
+// server's time; or if the server refused a put as not permitted, which MinIO does while
+// another object is being deleted. A success must have the form of S3's: a web page, an empty
+// body or a cut listing is an error.
 //
 // # Versions
 //
 // In a bucket that keeps versions, a Put removes the version that the same Store put
-// before, and a Delete removes the last one, and the delete marker too if that hides
+// before. A Delete removes the last version, and also the delete marker if that hides
 // nothing. Each version is one more request, and the marker two. They need
 // s3:DeleteObjectVersion and, for the marker, s3:ListBucketVersions. Without these, or if
-// Object Lock keeps the versions, they stay, and readers don't see them. The same goes for
-// the versions of a process that crashed, and of a put that got no answer. A lifecycle
-// rule for noncurrent versions and expired markers under the prefix removes them.
+// Object Lock keeps the versions, they stay, and readers don't see them. The versions of a
+// process that crashed, and of a put that got no answer, stay too. A lifecycle rule for
+// noncurrent versions and expired markers under the prefix removes them.
 //
 // # Caveats
 //

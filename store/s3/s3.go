@@ -28,9 +28,9 @@ type Options struct {
 	// Prefix of all keys. Slashes around it are ignored.
 	Prefix string
 	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
-	// as in a URL. "" is "kept" on Amazon's own endpoint, and "auto" on any other, which
-	// includes all that a program's own endpoint resolver returns. Write "auto" if
-	// middleware or the HTTP client sends the requests to another server than Amazon's.
+	// as in a URL. "" is "kept" on Amazon's own endpoint. It is "auto" on any other endpoint, and
+	// with a program's own endpoint resolver. Write "auto" if middleware or the HTTP client
+	// sends the requests to another server than Amazon's.
 	Conditions string
 	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
 	// them.
@@ -42,16 +42,17 @@ type Options struct {
 // [store.ConditionalDeleter]: Amazon heeds the condition, and other servers ignore or refuse it.
 //
 // The client provides endpoint, region, credentials and middleware. New doesn't change
-// the client, but its own requests are sent once, without the client's retries, timeouts
-// and redirects, and with no checksums but Content-MD5. [HTTPClient] returns the HTTP
-// client that Open uses. New can look behind an [*awshttp.BuildableClient] and an
-// [*http.Client] with an [*http.Transport]: it takes a copy of the transport, with connections
-// of its own, and without protocols of RegisterProtocol. Behind any other, it never returns
-// [store.ErrUnreachable] because of an answer that is missing: what can't be shown to be
-// silence is no silence. Such a client must not repeat a request by itself, nor may middleware:
-// a write that was applied twice, or late, can take a lock away from its holder. New's store
-// notices a repetition that keeps the request's context, and returns an error whatever the
-// answer.
+// the client. But the repository sends each request once, without the client's retries,
+// timeouts and redirects, and with no checksum but Content-MD5. [HTTPClient] returns the HTTP
+// client that Open uses.
+//
+// If the HTTP client is an [*awshttp.BuildableClient], or an [*http.Client] with an
+// [*http.Transport], New takes a copy of its transport. The copy has connections of its own, and
+// no protocols of RegisterProtocol. With any other HTTP client, a missing answer is never
+// [store.ErrUnreachable], because the client might hide an answer. Neither such a client nor
+// middleware may repeat a request: a write that is applied twice, or late, can take a lock away
+// from its holder. The repository notices a repetition under the same context, and then returns
+// an error whatever the answer.
 //
 // The error is [store.ErrConfig] for a client without a region, or with an endpoint that
 // is no URL, and [store.ErrURL] for a bucket or options that can't be used.
@@ -70,7 +71,8 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}, place), nil
 }
 
-// in returns the place of a repository on a server. The conditions of puts are by default as good as those of deletions.
+// in returns the place of a repository on a server. By default puts keep conditions as far as deletions
+// do.
 func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	switch {
 	case bucket == "":
@@ -84,9 +86,9 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 }
 
 // server returns the server of a client, and how far its conditions can be relied on. Only Amazon
-// documents that they are kept, also those of deletions
-// (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). The server of a
-// program's own resolver can be any.
+// documents that it keeps conditions, also those of deletions
+// (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). A program's own
+// resolver can return any server.
 func server(o s3.Options) (s3api.Place, error) {
 	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
@@ -109,11 +111,10 @@ func server(o s3.Options) (s3api.Place, error) {
 	}, nil
 }
 
-// HTTPClient returns the HTTP client that suits a lock's requests: HTTP/1.1, so that one
-// connection that hangs holds up one request, short timeouts for connecting, and idle
-// connections that are closed after 10 s. The SDK's defaults mode doesn't change it. Set it
-// in the client's [s3.Options]: config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE
-// isn't set.
+// HTTPClient returns an HTTP client for a lock's requests. It speaks HTTP/1.1, so that a
+// connection that hangs delays one request. It has short timeouts for connecting, and closes idle
+// connections after 10 s. The SDK's defaults mode doesn't change it. Set it in the client's
+// [s3.Options], because config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE isn't set.
 func HTTPClient() *http.Client { return frozen(buildable()) }
 
 // buildable returns an HTTP client to which the SDK can add the authorities of AWS_CA_BUNDLE.
@@ -121,8 +122,8 @@ func buildable() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
 }
 
-// frozen returns an HTTP client that the SDK doesn't rebuild with the timeouts of its defaults
-// mode, and that New can look behind.
+// frozen returns an HTTP client whose transport New can copy. The SDK doesn't rebuild it with the
+// timeouts of its defaults mode.
 func frozen(c *awshttp.BuildableClient) *http.Client {
 	return &http.Client{Transport: c.GetTransport()}
 }
@@ -167,8 +168,8 @@ func host(endpoint string) (string, error) {
 	return u.Host, nil
 }
 
-// defaultRegion is the region that requests are signed for if none is set. Most servers
-// other than Amazon's ignore it.
+// defaultRegion is the region in a signature if none is set. Most servers other than Amazon's ignore
+// it.
 const defaultRegion = "us-east-1"
 
 // Open returns the repository that a URL names: see the package comment. It reads the
@@ -182,7 +183,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(buildable()),
 		config.WithLogger(logging.Nop{}),
-		// For the requests for credentials.
+		// This one is for requests for credentials.
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 	}
 	if t.profile != "" {
@@ -199,7 +200,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		cfg.Region = defaultRegion
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // which AWS_CA_BUNDLE needs
+		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // to which the SDK has added AWS_CA_BUNDLE
 		if t.endpoint != "" {
 			o.BaseEndpoint = aws.String(t.endpoint)
 		}
@@ -213,14 +214,13 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	return New(client, t.bucket, t.Options)
 }
 
-// Check returns a store.ErrURL that says what is wrong with a URL, or nil. It opens nothing and
-// makes no request.
+// Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
 func Check(u *url.URL) error {
 	_, err := parse(u)
 	return err
 }
 
-// target is what a URL says.
+// target is a parsed URL.
 type target struct {
 	bucket, region, endpoint, profile, pathStyle string
 	Options
@@ -252,8 +252,7 @@ func parse(u *url.URL) (t target, err error) {
 	return t, nil
 }
 
-// endpointSource names the setting that the SDK has taken an endpoint from, if the URL
-// has none.
+// endpointSource names the setting of an endpoint that isn't in the URL.
 func endpointSource() string {
 	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
 		if os.Getenv(name) != "" {

@@ -207,11 +207,11 @@ var roomsMutants = []mutant{
 		test("./internal/audit", "^TestStops$")},
 
 	// Files, sockets and processes.
-	{"a link that leads to a lock is written through", "internal/regular/outside.go", "	_, err = follow(path, see)\n", "	_, err = follow(path, func(string) error { return nil })\n",
+	{"a link that leads to a lock is written through", "internal/regular/target.go", "	_, err = follow(path, see)\n", "	_, err = follow(path, func(string) error { return nil })\n",
 		test("./internal/regular", "^TestOutside$")},
-	{"the fence of a lock can be overwritten", "internal/regular/outside.go", ` || name == "lock-fence"`, ``,
+	{"the fence of a lock can be overwritten", "internal/regular/target.go", ` || name == "lock-fence"`, ``,
 		test("./internal/regular", "^TestOutside$")},
-	{"a FIFO is opened before it is looked at", "internal/regular/regular.go", "	if err := present(path, device); err != nil { // look first: opening a FIFO disturbs its other end\n		return nil, err\n	}\n", "",
+	{"a FIFO is opened before it is looked at", "internal/regular/regular.go", "	if err := present(path, device); err != nil { // before the open, because that disturbs the other end of a FIFO\n		return nil, err\n	}\n", "",
 		test("./internal/regular", "^TestRefused$")},
 	{"a keeper's directory can be one that others can look into", "internal/daemon/dir_unix.go", "	case info.Mode().Perm()&0o077 != 0:\n", "	case info.Mode().Perm()&0o066 != 0:\n",
 		test("./internal/daemon", "^TestDir$")},

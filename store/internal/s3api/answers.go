@@ -20,27 +20,28 @@ import (
 // request is one request to the server, and its answer.
 type request struct {
 	op, key     string
-	permission  string // that it needs
+	permission  string // needed for the request
 	conditional bool
 	ifMatch     bool
-	root        string // of the XML document that a success has, if it has one
-	limit       int64  // of an object to get, in bytes
+	root        string // root element of a success, "" if a success has no document
+	limit       int64  // of the object to get, in bytes
 	answer      *httptransport.Answer
 }
 
-// ifAbsent reports whether it is a put with If-None-Match.
+// ifAbsent reports whether the request is a put with If-None-Match.
 func (r *request) ifAbsent() bool { return r.op == "put" && r.conditional && !r.ifMatch }
 
-// deletes reports whether it deletes one object, or one version.
+// deletes reports whether the request deletes a single object or version.
 func (r *request) deletes() bool { return r.op == "delete" && r.root == "" }
 
 func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r.key, Err: err} }
 
-// maxAnswer is more than a list of 1000 objects can have.
+// maxAnswer is larger than any list of 1000 objects, in bytes.
 const maxAnswer = 16 << 20
 
-// do sends a request, and once more if the refusal might not be repeated: a refused request did nothing. It returns
-// the document of a success, or the meaning of any other answer.
+// do sends a request. It sends the request again if that might not be refused a second time, because
+// a refused request did nothing. It returns the document of a success, or the meaning of any other
+// answer.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
@@ -50,7 +51,7 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	r.answer = answer
 	err := store.CheckKey(r.key)
 	switch {
-	case r.op == "list": // a prefix
+	case r.op == "list": // whose key is a prefix
 	case err != nil && r.op == "delete":
 		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(r.key)))
 	case err != nil:
@@ -77,10 +78,10 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	return got, nil
 }
 
-// passing reports whether a refusal might not be repeated. One is that of the time in the
-// signature: the library has learnt the server's from it. The other is MinIO's of a put at
-// the moment in which another object, the last one below the same prefix, is deleted: its
-// code is AccessDenied (github.com/minio/minio/issues/12914).
+// passing reports whether the same request might be accepted the next time. A refusal of the time in
+// the signature has taught the library the server's time. MinIO refuses a put with AccessDenied while
+// the last other object below the same prefix is being deleted
+// (github.com/minio/minio/issues/12914).
 func (r *request) passing() bool {
 	switch r.refusal().Code {
 	case "RequestTimeTooSkewed":
@@ -92,8 +93,8 @@ func (r *request) passing() bool {
 	}
 }
 
-// meaning returns the document of a success, or what another answer means. The client's error counts only if
-// there is no answer, or a success that the library can't read.
+// meaning returns the document of a success, or the meaning of any other answer. The client's error
+// counts only if there is no answer, or if the library can't read a success.
 func (s *Store) meaning(ctx context.Context, r *request, err error) (document, error) {
 	status := r.answer.Status()
 	switch {
@@ -121,14 +122,14 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 	return got, nil
 }
 
-// success returns the document of an answer that has the form of S3's successes, or why it has another.
+// success returns the document of a success, or why the answer doesn't have the form of S3's successes.
 func (r *request) success() (got document, err error) {
 	status, body, want := r.answer.Status(), r.answer.Body(), http.StatusOK
 	if r.deletes() {
 		want = http.StatusNoContent
 	}
 	switch {
-	case r.deletes() && status == http.StatusOK: // a proxy that drops a deletion answers so: the lock would still exist
+	case r.deletes() && status == http.StatusOK: // a proxy that drops the deletion answers so
 		return got, unfit("it answers a deletion with 200")
 	case status != want:
 		return got, fmt.Errorf("it answers %d, which isn't a success of S3's", status)
@@ -144,15 +145,15 @@ func (r *request) success() (got document, err error) {
 	return got, nil
 }
 
-// isPage reports whether an answer is a web page. A server that fails, or is throttling, can send one: load
-// balancers do. An object, an empty body or a refusal of S3's isn't one, whatever its content type: Swift and moto send
-// text/html with every answer.
+// isPage reports whether an answer is the web page of another kind of server. An S3 server that fails
+// or is throttling can answer with a page too, because load balancers do. An object, an empty body or
+// a refusal of S3's is no page, because Swift and moto send text/html with every answer.
 func (r *request) isPage() bool {
 	return r.op != "get" && !httptransport.Passing(r.answer.Status()) && len(r.answer.Body()) > 0 &&
 		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && (r.answer.Status() < 300 || r.refusal().Code == "")
 }
 
-// unfit returns a store.ErrConfig: the server can't be an object store.
+// unfit returns the store.ErrConfig for a server that can't be an object store.
 func unfit(why string) error {
 	return fault.New(store.ErrConfig, "what answers there isn't an object store: %s", why)
 }
@@ -169,11 +170,11 @@ func (s *Store) broken(r *request, why error) error {
 	}
 }
 
-// refusal is the body of an error answer. The client libraries' errors have texts of their
-// own if the server has none.
+// refusal is the body of an error answer, from the wire. The client libraries put texts of their own
+// in place of an empty body.
 type refusal struct{ Code, Message, Region string }
 
-// refusal parses the body of a refusal. One that isn't S3's is the zero refusal.
+// refusal parses the body of an error answer. It returns the zero refusal if the body isn't S3's.
 func (r *request) refusal() refusal {
 	var said struct {
 		XMLName xml.Name `xml:"Error"`
@@ -185,7 +186,7 @@ func (r *request) refusal() refusal {
 	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
 }
 
-// speaker names the server, and a proxy that might have answered in its place.
+// speaker returns words for the server, and for a proxy that might have answered in its place.
 func (s *Store) speaker(r *request) string {
 	if proxy := r.answer.Proxy(); proxy != "" {
 		return fmt.Sprintf("%s (through the proxy %s)", s.place.Host, proxy)
@@ -193,8 +194,8 @@ func (s *Store) speaker(r *request) string {
 	return s.place.Host
 }
 
-// refused returns the meaning of an answer that is no success. A server that fails says
-// nothing of the request, whatever code it has. A code of S3's is the store's own: it was reached.
+// refused returns the meaning of an error answer. If the server fails, the code has no meaning for the
+// request. But a code of S3's shows that the store itself was reached.
 func (s *Store) refused(r *request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.speaker(r), status)
 	if refusal.Code != "" {
@@ -204,7 +205,7 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	if refusal.Message != "" {
 		explained += ": " + refusal.Message
 	}
-	mightPass := errors.New(explained) // 409, 429 and all others
+	mightPass := errors.New(explained) // for 429, and for any answer without another meaning
 	switch {
 	case httptransport.Down(status) && refusal.Code == "":
 		return store.Unreachable(mightPass)
@@ -216,7 +217,7 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), mightPass)
 }
 
-// byCode returns the meaning of a refusal's code, or nil if its status decides.
+// byCode returns the meaning of a refusal's code, or nil if the status decides.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	switch refusal.Code {
 	case "NoSuchBucket":
@@ -224,7 +225,7 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
 		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
-		if r.ifAbsent() { // a server or a proxy that drops the header breaks the signature
+		if r.ifAbsent() { // a server or a proxy that drops the header makes the signature wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
 		fallthrough
@@ -255,7 +256,7 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	return nil
 }
 
-// byStatus returns the meaning of a refusal's status, or nil if it has none of its own.
+// byStatus returns the meaning of a refusal's status, or nil.
 func (s *Store) byStatus(r *request, status int, refusal refusal, said string) error {
 	switch {
 	case status == 412 && r.conditional:
@@ -277,11 +278,12 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 	return nil
 }
 
-// unconditional are the statuses with which servers were seen to refuse each request that has a condition. A
-// policy refuses it with 403, which says nothing of an If-Match that was taken before.
+// unconditional are the statuses with which some servers refuse every request that has a condition.
+// byStatus treats 403 apart: a policy refuses If-None-Match with it, but for If-Match it means a lack
+// of permission.
 var unconditional = []int{304, 400, 405, 411, 422, 428}
 
-// full are the codes that mean that there is no space left, or a quota is used up.
+// full are the codes for a lack of space, or for a used up quota.
 var full = []string{
 	"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded",
 	"QuotaExceeded", "QuotaExceededException", "InsufficientStorage",
@@ -294,7 +296,7 @@ func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
 }
 
-// offset returns how far this machine's clock is from the server's.
+// offset returns words for how far this machine's clock is from the server's.
 func (s *Store) offset(a *httptransport.Answer) string {
 	date := a.Date()
 	if date.IsZero() {

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// document is the body of a success: of a listing, of versions, of deletions, or of a setting.
+// document is the body of a success: a listing, versions, deletions, or a setting.
 type document struct {
 	XMLName                                                                           xml.Name
 	Name, EncodingType, IsTruncated, NextContinuationToken, Status, ObjectLockEnabled string
@@ -36,8 +36,8 @@ func (e entry) time() (time.Time, error) {
 	return time.Parse("2006-01-02T15:04:05", e.LastModified)
 }
 
-// read parses a document that must have a root of this name. The client libraries take an empty body or any other
-// XML for an empty document.
+// read parses a document, whose root must have this name. The client libraries take an empty body or
+// any other XML for an empty document.
 func read(root string, body []byte) (d document, err error) {
 	err = xml.Unmarshal(body, &d)
 	switch {
@@ -56,7 +56,7 @@ func read(root string, body []byte) (d document, err error) {
 	return d, nil
 }
 
-// decoded returns a key or prefix of a document, which minio-go has the server encode.
+// decoded returns a key or prefix of a document. minio-go has the server encode them.
 func (d document) decoded(key string) (string, error) {
 	if d.EncodingType != "url" {
 		return key, nil
@@ -69,7 +69,7 @@ func (d document) named(names ...string) []entry {
 	return slices.DeleteFunc(d.Entries, func(e entry) bool { return !slices.Contains(names, e.XMLName.Local) })
 }
 
-// page returns the page of a listing, which must be whole, in order, and the one that was requested.
+// page returns the page of a listing. The listing must be complete, in order, and for this prefix.
 func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	goesOn, err := strconv.ParseBool(d.IsTruncated)
 	switch {
@@ -84,7 +84,7 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 		}
 	}
 	for _, e := range d.named("Contents") {
-		// The libraries take what is missing for 0, and an empty object is a released lock.
+		// The libraries take a missing size for 0, and an empty object is a released lock.
 		size, err := strconv.ParseUint(e.Size, 10, 63)
 		if err != nil || e.LastModified == "" {
 			return page, unfit("its listing has objects without a size or a time")
@@ -116,9 +116,9 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	return page, nil
 }
 
-// merged joins objects with the same key: some servers list a key twice while it is
-// overwritten. The newer one counts. In doubt it is the one with a body, because an empty
-// one means that a lock was released.
+// merged leaves one object for each key, because some servers list a key twice while it is
+// overwritten. The newer object counts. But one with a body counts before an empty one, because that
+// would mean that the lock was released.
 func merged(objects []store.Object) []store.Object {
 	out := objects[:0]
 	for _, o := range objects {

@@ -1,9 +1,9 @@
-// Package s3api is what the backends for S3's protocol have in common: the
-// contract of store.Store on top of a client library that sends single requests.
+// Package s3api implements store.Store for S3's protocol, on a client library that sends single
+// requests. The backends s3 and minio share it.
 //
-// A library only sends. What an answer means is read here, from the wire. A success that doesn't have the form of
-// S3's (a captive portal's page, a list for another prefix, half a list) is an error: as an empty listing it would
-// mean that the lock is free.
+// The library only sends. This package reads the answers from the wire. A success that doesn't have
+// the form of S3's (a captive portal's page, a list for another prefix, half a list) is an error. If
+// it passed as an empty listing, the lock would look free.
 package s3api
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// Client is a client library for one bucket, reduced to single requests. It sends each
-// request once: a conditional put that was applied, not answered and then repeated would
-// be answered as if another client had won. It uses a transport of [httptransport.Watched], and passes
-// the context on to it. It returns an error unless the answer is a success.
+// Client is a client library for one bucket, reduced to single requests. It sends each request once.
+// If it repeated a conditional put that was applied but not answered, the second answer would look as
+// if another client had won. It passes the context on to a transport of [httptransport.Watched]. It
+// returns an error unless the answer is a success.
 type Client interface {
-	// Signable returns an error if there are no credentials to sign with, of class [fault.CredentialsLater] if
-	// there might be some the next time. Store calls it before each request.
+	// Signable returns an error if there are no credentials to sign with. Its class is
+	// [fault.CredentialsLater] if there might be some the next time. Store calls it before each request.
 	Signable(ctx context.Context) error
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
@@ -36,46 +36,46 @@ type Client interface {
 	List(ctx context.Context, prefix, cursor string) error
 	// Delete removes an object, or one version of it.
 	Delete(ctx context.Context, key, version, ifMatch string) error
-	// DeleteAll deletes up to 1000 objects in one request, and has the answer name those that it deletes. If it names
-	// none, DeleteAll can return an error of any of them.
+	// DeleteAll deletes up to 1000 objects in one request, and has the answer name the deleted ones. If
+	// the answer names none, DeleteAll can return the error of any object.
 	DeleteAll(ctx context.Context, keys []string) error
-	// Versions asks for up to 1000 versions of a key and of those that begin with it.
+	// Versions asks for up to 1000 versions of a key and of longer keys that begin with it.
 	Versions(ctx context.Context, key string) error
 	Versioning(ctx context.Context) error
 	ObjectLock(ctx context.Context) error
 }
 
-// Place is where a repository is, and what is known of its server.
+// Place has the place of a repository, and the known properties of its server.
 type Place struct {
 	// Name of the backend.
 	Name   string
 	Bucket string
-	Prefix string // of all keys, "" or ending in a slash
+	Prefix string // of all keys: "", or with a slash at its end
 	Host   string // for messages
 	// Endpoint is the server's URL, without credentials; "" is Amazon's.
 	Endpoint string
-	// PlainHint says how to speak to a server without TLS.
+	// PlainHint is what to do about a server that speaks no TLS.
 	PlainHint string
-	// Own reports whether a request on the transport is the client's own: a provider of
-	// credentials can use the transport too, under the same context. If it is nil, all are.
+	// Own reports whether a request on the transport is the store's own, because a provider of
+	// credentials can use the transport under the same context. If it is nil, all requests are.
 	Own func(*http.Request) bool
-	// Conditions is how far those of puts can be relied on, and Deletions those of deletions, which the client can't
-	// send if it is Unsupported.
+	// Conditions is how far the conditions of puts can be relied on, and Deletions how far those of
+	// deletions can. If Deletions is Unsupported, the client can't send the latter.
 	Conditions, Deletions store.Condition
-	// KeyCursor: the cursor of a listing is the last key, and not the server's token.
+	// KeyCursor is set if the cursor of a listing is the last key, and not the server's token.
 	KeyCursor bool
 }
 
-// Store is the contract of store.Store on a client.
+// Store is a store on a client library.
 type Store struct {
 	client Client
 	place  Place
 	tidy   tidy
 	now    func() time.Time
-	signed atomic.Bool // there were credentials once
-	heard  atomic.Bool // a request was answered, and sent again
+	signed atomic.Bool // an earlier request had credentials
+	heard  atomic.Bool // a request was refused, and then sent again
 
-	unbatched atomic.Bool // the server has refused to delete many objects in one request
+	unbatched atomic.Bool // the server can't delete many objects in one request
 }
 
 var (
@@ -100,8 +100,8 @@ func (s *Store) Properties() store.Properties {
 	}
 }
 
-// Put stores a body, and afterwards, if the bucket keeps versions, removes the version that
-// this store wrote before.
+// Put stores a body. If the bucket keeps versions, Put then removes the version that this store wrote
+// before.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	r := &request{op: "put", key: key, permission: "s3:PutObject", conditional: opts.IfAbsent || opts.IfMatch != "", ifMatch: opts.IfMatch != ""}
 	covered := s.tidy.covered(key)
@@ -112,11 +112,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		return store.Object{}, err
 	}
 	tag := etag(r.answer.Header("Etag"))
-	if tag == "" { // it might be applied, and must be tried again
+	if tag == "" { // the put might have been applied, and must be tried again
 		return store.Object{}, r.failed(fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status()))
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
-	// The answer has no time of the write: its Date is when it was sent.
+	// The answer doesn't have the object's mod time. Its Date is when the server sent it.
 	return store.Object{Key: key, ETag: tag, Size: int64(len(body)), Now: r.answer.Date()}, nil
 }
 
@@ -126,7 +126,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	_, err := s.do(ctx, r, func(ctx context.Context) error {
 		stream, err := s.client.Get(ctx, s.place.Prefix+key)
 		if err == nil {
-			_ = stream.Close() // its content is in the answer
+			_ = stream.Close() // r.answer has the body
 		}
 		return err
 	})
@@ -144,8 +144,8 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, nil
 }
 
-// List sends one request, or none for a prefix that no key can have: some servers refuse
-// those.
+// List sends one request. It sends none for a prefix that no key can have, because some servers
+// refuse such a prefix.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
@@ -188,9 +188,9 @@ func (s *Store) remove(ctx context.Context, key, etag string) error {
 	return err
 }
 
-// DeleteAll deletes many objects in one request. Only a key that the answer names as deleted
-// counts: some servers leave out keys, and answer with success all the same. On a versioned
-// bucket it treats each key as Delete does.
+// DeleteAll deletes many objects in one request. It reports a key as deleted only if the answer names
+// it, because some servers skip keys and answer with success all the same. On a versioned bucket it
+// treats each key as Delete does.
 func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted := make([]bool, len(keys))
 	index, covered := map[string]int{}, map[string][]string{}
@@ -223,10 +223,9 @@ func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	return deleted, nil
 }
 
-// batchFailed returns the error of a request to delete many objects. A server that lacks it
-// answers in many ways: 400, 405, 411, 501, a page, a success of another form. So each answer
-// but that of a server that fails, or is throttling, means that the objects must be deleted one
-// by one, and each of those requests has its own answer.
+// batchFailed returns the error of a request to delete many objects. A server that lacks the request
+// can answer 400, 405, 411, 501, a page, or a success of another form. So unless the server fails or
+// is throttling, the error means that the caller must delete the objects one by one.
 func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error {
 	status := r.answer.Status()
 	if ctx.Err() != nil || status == 0 || httptransport.Passing(status) && status != http.StatusNotImplemented {
@@ -238,8 +237,8 @@ func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error
 	return r.failed(fmt.Errorf("%w: %w", store.ErrBatchUnsupported, failed))
 }
 
-// inXML reports whether a key stays as it is in XML 1.0, which has no control characters, and in
-// which parsers replace line ends.
+// inXML reports whether XML 1.0 can carry a key unchanged. It has no control characters, and its
+// parsers replace line ends.
 func inXML(key string) bool {
 	return !strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r == 0xFFFE || r == 0xFFFF })
 }
@@ -270,10 +269,10 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	return d, nil
 }
 
-// Answered reports whether a request was sent again after a refusal.
+// Answered reports whether a request was refused, and then sent again.
 func (s *Store) Answered() bool { return s.heard.Load() }
 
-// deletion returns the command with which a person deletes an object whose key is invalid.
+// deletion returns the command for a person to delete an object whose key is invalid.
 func (p Place) deletion(key string) string {
 	command := "aws s3api delete-object"
 	if p.Endpoint != "" {
@@ -282,6 +281,5 @@ func (p Place) deletion(key string) string {
 	return command + " --bucket " + text.ShellWord(p.Bucket) + " --key " + text.ShellWord(p.Prefix+key)
 }
 
-// etag returns an ETag without its quotes, which some servers send in one answer and not in
-// another.
+// etag returns an ETag without its quotes. Some servers send them in only some of their answers.
 func etag(s string) string { return strings.Trim(strings.TrimPrefix(s, "W/"), `"`) }

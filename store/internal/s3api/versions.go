@@ -12,25 +12,25 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// tidy removes the versions that this store has written to a versioned bucket, which
-// would otherwise keep every renewal of a lock. It removes each by its id, so that it
-// touches no version of another writer and uncovers nothing that was deleted. A version
-// whose removal fails stays, invisible; a removal that isn't permitted isn't tried again.
+// tidy removes the versions that this store has written to a versioned bucket, which would otherwise
+// keep every renewal of a lock. It removes each by its ID. So it touches no version of another
+// writer, and makes no deleted object visible. If a removal fails, the version stays, invisible. If
+// removals aren't permitted, tidy tries none again.
 type tidy struct {
 	mu      sync.Mutex
 	own     map[string][]string // versions by key, the newest last
 	refused bool
 }
 
-// covered returns the versions of a key whose puts have been answered by now. A later put
-// covers them. The order of two puts at the same time isn't known.
+// covered returns the versions of a key whose puts have been answered by now. A put that begins later
+// covers them. The order of two concurrent puts isn't known.
 func (t *tidy) covered(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.own[key])
 }
 
-// wrote notes a new version, and removes those that it covers.
+// wrote notes a new version, and removes the covered ones.
 func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered []string) {
 	if version == "" || version == "null" {
 		return
@@ -38,7 +38,7 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 	t.mu.Lock()
 	t.own[key] = append(t.own[key], version)
 	if t.refused {
-		t.own[key] = []string{version} // the others stay anyway
+		t.own[key] = []string{version} // the others can't be removed
 		covered = nil
 	}
 	t.mu.Unlock()
@@ -46,7 +46,7 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 	defer cancel()
 	for _, v := range covered {
 		if !t.remove(ctx, s, key, v) {
-			return // until the next time
+			return // the next put tries again
 		}
 		t.mu.Lock()
 		t.own[key] = slices.DeleteFunc(t.own[key], func(own string) bool { return own == v })
@@ -54,8 +54,8 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 	}
 }
 
-// deleted removes what lies under the marker that a deletion has put, and the
-// marker itself if nothing that it hides is left.
+// deleted removes the covered versions after a deletion has put a marker on them. If the marker then
+// hides nothing, deleted removes the marker too.
 func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covered []string) {
 	t.mu.Lock()
 	t.own[key] = slices.DeleteFunc(t.own[key], func(own string) bool { return slices.Contains(covered, own) })
@@ -78,7 +78,7 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 	name := s.place.Prefix + key
 	listed, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Versions(ctx, name) })
 	if err != nil {
-		return // not allowed, perhaps: the marker stays
+		return // the marker stays; listing versions might not be permitted
 	}
 	versions := slices.DeleteFunc(listed.named("Version", marked), func(v entry) bool { return v.Key != name })
 	if slices.ContainsFunc(versions, func(v entry) bool { _, err := v.time(); return err != nil }) {
@@ -91,11 +91,11 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 	}
 }
 
-// marked is the element of a marker that says that an object was deleted.
+// marked is the element of a delete marker.
 const marked = "DeleteMarker"
 
-// newerFirst compares two versions of a key: some servers list versions and markers apart. Of two with the same age a
-// marker counts as the newer one, so that it stays.
+// newerFirst compares two versions of a key, because some servers list versions and markers apart. If
+// a version and a marker have the same age, the marker counts as the newer one, so that it stays.
 func newerFirst(a, b entry) int {
 	timeA, _ := a.time()
 	timeB, _ := b.time()
@@ -106,7 +106,8 @@ func newerFirst(a, b entry) int {
 // tidyTimeout bounds the removal of old versions.
 const tidyTimeout = 2 * time.Second
 
-// briefly bounds the removals, which must not make a failure of the request before them.
+// briefly bounds the removals to half of the time that is left, so that the request before them still
+// succeeds.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := tidyTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -115,8 +116,8 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good. It notes if the permission is missing, or if Object
-// Lock keeps the version, for which MinIO's code is InvalidRequest.
+// remove deletes a version for good, and reports whether it could. It notes if the permission is
+// missing, or if Object Lock keeps the version, which MinIO refuses with InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	r := &request{op: "delete", key: key, permission: "s3:DeleteObjectVersion"}
 	_, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, version, "") })

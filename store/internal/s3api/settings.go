@@ -1,0 +1,96 @@
+package s3api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os/exec"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
+)
+
+// signable returns an error if there are no credentials. The error might pass if an earlier request
+// was signed, or if only the service of credentials failed. Otherwise it is ErrConfig.
+func (s *Store) signable(ctx context.Context) error {
+	err := s.client.Signable(ctx)
+	switch {
+	case err == nil:
+		s.signed.Store(true)
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("looking for credentials: %w", ctx.Err())
+	case s.signed.Load():
+		return fmt.Errorf("the credentials that were used until now can't be renewed: %v", err)
+	case errors.Is(err, fault.CredentialsLater):
+		return err
+	default:
+		return fmt.Errorf("%w: %w", store.ErrConfig, err)
+	}
+}
+
+// CredentialsLater returns a fault.CredentialsLater if the failure of a service of credentials might
+// pass, or nil. It is no store.ErrUnreachable, because it shows nothing about the store.
+//
+// status is the status of the service's answer, or 0. err is the error of the request, or of the
+// program that should print credentials. guessed is set if no setting names a service.
+func CredentialsLater(status int, guessed bool, err error) error {
+	var dns *net.DNSError
+	var exit *exec.ExitError
+	why := ""
+	switch {
+	case status >= 300:
+		if httptransport.Passing(status) {
+			why = fmt.Sprintf("their service answers %d %s", status, http.StatusText(status))
+		}
+	case guessed:
+	case errors.Is(err, context.DeadlineExceeded):
+		why = "no answer from their service in time"
+	case errors.As(err, &exit):
+		if !slices.Contains([]int{126, 127}, exit.ExitCode()) { // with these a shell reports that there is no such program
+			why = fmt.Sprintf("their program fails: %s", exit)
+		}
+	case errors.As(err, &dns), httptransport.NoAnswer(err):
+		why = fmt.Sprintf("no answer from their service: %s", httptransport.Innermost(err))
+	}
+	if why == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: %s", fault.CredentialsLater, why)
+}
+
+// Options parses the options of every repository in a bucket: the prefix of keys, as in a URL's path,
+// and conditions=.
+func Options(path, conditions string, byDefault store.Condition) (prefix string, _ store.Condition, err error) {
+	if prefix = strings.Trim(path, "/"); prefix != "" {
+		if err := store.CheckKey(prefix); err != nil {
+			return "", 0, fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
+		}
+		prefix += "/"
+	}
+	known := map[string]store.Condition{"": byDefault, "auto": store.Claimed, "kept": store.Kept, "none": store.Unsupported}
+	condition, ok := known[conditions]
+	if !ok {
+		return "", 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
+	}
+	return prefix, condition, nil
+}
+
+// Bool parses a parameter that is true or false.
+func Bool(name, value string, byDefault bool) (bool, error) {
+	switch value {
+	case "":
+		return byDefault, nil
+	case "true":
+		return true, nil
+	case "false":
+		return false, nil
+	default:
+		return false, fmt.Errorf("%w: %s= is true or false", store.ErrURL, name)
+	}
+}
