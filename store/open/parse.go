@@ -130,11 +130,11 @@ func slip(rest string) string {
 	path, query, _ := strings.Cut(rest, "?")
 	switch {
 	case strings.TrimSpace(path) != path, strings.TrimSpace(query) != query:
-		return "a space is at its end or before its ?; %20 is a space in a name"
+		return "there is a space at its end or before its ?; %20 is a space in a name"
 	case parameter.MatchString(path):
-		return "its first option follows a ? and not a &; %26 is a & in a name"
+		return "write ? before its first option, and not &; %26 is a & in a name"
 	case strings.Contains(query, "?"):
-		return "its options are joined by a & and not by a second ?"
+		return "it has a second ?: write & between its options"
 	default:
 		return ""
 	}
