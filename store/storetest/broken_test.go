@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// bent is a store that does some things otherwise. A hook that is nil changes nothing.
+// bent is a store whose hooks change what it does.
 type bent struct {
 	*mem.Store
 	put           func(*mem.Store, *put) error // before a Put
@@ -86,7 +86,7 @@ func (s *bent) Watch(ctx context.Context, prefix string) (<-chan struct{}, error
 	return s.Store.Watch(ctx, prefix)
 }
 
-// dawdle gives the others time for a race that must not happen.
+// dawdle lets other goroutines run between two steps.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()
@@ -100,7 +100,7 @@ func matches(s *mem.Store, key, etag string) bool {
 	return err == nil && obj.ETag == etag
 }
 
-// plain is a hook before each Put without options.
+// plain returns a store with a hook before each Put without options.
 func plain(before func(s *mem.Store, p *put) error) bent {
 	return bent{put: func(s *mem.Store, p *put) error {
 		if p.opts != (store.PutOptions{}) {
@@ -111,8 +111,8 @@ func plain(before func(s *mem.Store, p *put) error) bent {
 	}}
 }
 
-// broken are stores that break the contract, each in one way, and the line that must fail: none for
-// those that keep it.
+// broken has stores that break the contract, each with the line that must fail, and stores that keep
+// it, without a line.
 var broken = map[string]struct {
 	line string
 	bend bent
@@ -158,7 +158,7 @@ var broken = map[string]struct {
 		p.Context = anyTime
 		return nil
 	}}},
-	"get gives any size": {"get gives too large beyond its limit", bent{get: func(s *mem.Store, key string) ([]byte, store.Object, error) {
+	"get returns any size": {"get heeds its limit", bent{get: func(s *mem.Store, key string) ([]byte, store.Object, error) {
 		return s.Get(anyTime, key, limit)
 	}}},
 	"list answers from a cache": {"list shows every put of another handle", bent{list: func() func(context.Context, *mem.Store, string, string) (store.Page, error) {
@@ -182,12 +182,12 @@ var broken = map[string]struct {
 		})
 	}}},
 	"list returns a time in the future": {"mod time and now are one clock", bent{listed: func(page *store.Page) { page.Now = page.Now.Add(time.Second) }}},
-	"list leaves out the last object of a page": {"list gives pages", bent{listed: func(page *store.Page) {
+	"list leaves out the last object of a page": {"list returns pages", bent{listed: func(page *store.Page) {
 		if n := len(page.Objects); n > 100 {
 			page.Objects = page.Objects[:n-1]
 		}
 	}}},
-	"list never ends": {"list gives pages", bent{list: func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error) {
+	"list never ends": {"list returns pages", bent{list: func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error) {
 		page, err := s.List(ctx, prefix, "")
 		if prefix == "index/lock.shared/" {
 			page.Next = cursor + "x"
@@ -220,26 +220,26 @@ var broken = map[string]struct {
 	"a conditional deletion heeds no condition": {"delete if match", bent{deleteIfMatch: func(s *mem.Store, key, _ string) error {
 		return s.Delete(anyTime, key)
 	}}},
-	"a batch reports a key as deleted that it leaves out": {"delete all deletes what it says", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch reports a key as deleted that it leaves out": {"delete all reports what it deletes", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
 		deleted, err := s.DeleteAll(anyTime, keys[1:])
 		return append([]bool{err == nil}, deleted...), err
 	}}},
-	"a batch takes a key for a prefix": {"delete all deletes what it says", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch takes a key for a prefix": {"delete all reports what it deletes", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
 		_ = s.Delete(anyTime, keys[1]+"/below")
 		return s.DeleteAll(anyTime, keys)
 	}}},
-	"a batch may leave out keys if it says so": {"", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch may leave out keys if it reports that": {"", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
 		deleted, err := s.DeleteAll(anyTime, keys[1:])
 		return append([]bool{false}, deleted...), err
 	}}},
 	"watch gives no hints": {"watch gives a hint of a deletion, or is unsupported", bent{mute: true}},
 }
 
-// brokenEnv is set in the process in which the suite must fail.
+// brokenEnv is set in the process that runs the suite on broken stores.
 const brokenEnv = "REPOLOCK_TEST_BROKEN"
 
-// TestBroken runs the suite on stores that break the contract, in a process of its own, since the suite
-// must fail there, and must neither hang nor panic. No line waits in real time.
+// TestBroken runs the suite on stores that break the contract. It uses another process, because the
+// suite must fail there. The suite must neither hang nor panic. No line waits in real time.
 func TestBroken(t *testing.T) {
 	if os.Getenv(brokenEnv) != "" {
 		for name, b := range broken {

@@ -12,35 +12,34 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// refused checks the answer to a Put whose condition isn't met, against what the store declares, and returns
-// whether it wrote. Only a store that claims a condition may ignore it.
+// refused checks the answer to a request whose condition isn't met, and reports whether the request was
+// applied. Only a store that claims the condition may apply it.
 func refused(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	switch declared {
 	case store.Unsupported:
-		assert.Is(t, err, store.ErrConditionUnsupported, "unsupported, and answered with")
+		assert.Is(t, err, store.ErrConditionUnsupported, "unsupported: the answer")
 	case store.Kept:
-		assert.Is(t, err, store.ErrPrecondition, "kept, and answered with")
+		assert.Is(t, err, store.ErrPrecondition, "kept: the answer")
 	case store.Claimed:
 		assert.That(t, err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported),
-			"claimed, and answered with %v", err)
+			"claimed: the answer is %v", err)
 	}
 	return err == nil
 }
 
-// granted checks the answer to a Put whose condition is met, and returns whether it wrote.
+// granted checks the answer to a request whose condition is met, and reports whether it was applied.
 func granted(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	if declared == store.Unsupported || declared == store.Claimed && err != nil {
-		assert.Is(t, err, store.ErrConditionUnsupported, "%s, and answered with", declared)
+		assert.Is(t, err, store.ErrConditionUnsupported, "%s: the answer", declared)
 		return false
 	}
-	assert.Is(t, err, nil, "%s, and answered with", declared)
+	assert.Is(t, err, nil, "%s: the answer", declared)
 	return err == nil
 }
 
-// raced checks the answer to a conditional Put beside others, which may win or not, and returns whether it
-// wrote.
+// raced checks the answer to a conditional request beside others, and reports whether it was applied.
 func raced(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	if declared == store.Claimed || declared == store.Kept && err == nil {
@@ -49,7 +48,7 @@ func raced(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	return refused(t, declared, err)
 }
 
-// holds checks what is stored under a key; "" for nothing.
+// holds checks the body under a key. "" is for no object.
 func (f *fixture) holds(t *testing.T, key, want string) {
 	t.Helper()
 	body, _, err := f.other.Get(t.Context(), key, limit)
@@ -61,7 +60,7 @@ func (f *fixture) holds(t *testing.T, key, want string) {
 	assert.Equal(t, string(body), want, "%q", key)
 }
 
-// either checks that what is stored under a/k is new if a request wrote it, or else old.
+// either checks that the body under a/k is written if a request was applied, or else old.
 func (f *fixture) either(t *testing.T, wrote bool, written, old string) {
 	t.Helper()
 	if !wrote {
@@ -82,7 +81,7 @@ func ifAbsent(t *testing.T, f *fixture) {
 	f.either(t, granted(t, declared, put("4")), "4", "")
 }
 
-// ifAbsentRace sends N puts of one key at once, through both handles. Exactly one must
+// ifAbsentRace sends 16 puts of one key at once, through both handles. Exactly one must
 // succeed, and its body must be stored.
 func ifAbsentRace(t *testing.T, f *fixture) {
 	declared := f.store.Properties().IfAbsent
@@ -118,7 +117,7 @@ func ifMatch(t *testing.T, f *fixture) {
 	wrote := granted(t, declared, err)
 	f.either(t, wrote, "2", "1")
 	now := f.etag(t)
-	assert.That(t, !wrote || obj.ETag == "" || obj.ETag == now, "put told the etag %q, get %q", obj.ETag, now)
+	assert.That(t, !wrote || obj.ETag == "" || obj.ETag == now, "put returned the etag %q, and get %q", obj.ETag, now)
 	f.put(t, "a/k", "3")
 	_, err = put("4", first)
 	f.either(t, refused(t, declared, err), "4", "3")
@@ -136,8 +135,8 @@ func (f *fixture) etag(t *testing.T) string {
 	return obj.ETag
 }
 
-// ifMatchOfNothing puts under a key that was never there, and then was deleted: neither has the ETag. A
-// store that claims the condition may write, and then must say so.
+// ifMatchOfNothing puts under a key that has no object: first it never had one, and then it was deleted.
+// A store that claims the condition may write, but then must return no error.
 func ifMatchOfNothing(t *testing.T, f *fixture) {
 	f.put(t, "a/other", "1")
 	_, last := f.get(t, "a/other")
@@ -153,8 +152,8 @@ func ifMatchOfNothing(t *testing.T, f *fixture) {
 	}
 }
 
-// ifMatchIncrements counts up in one object from many goroutines. If the condition isn't kept,
-// it checks that no refused put was written.
+// ifMatchIncrements counts up in one object from many goroutines. If the condition isn't kept, it only
+// checks that no refused put was applied.
 func ifMatchIncrements(t *testing.T, f *fixture) {
 	const n, each = 8, 12
 	declared := f.store.Properties().IfMatch
@@ -164,7 +163,7 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 		for range each {
 			ok, err := counter.Increment(t.Context(), s, "counter")
 			if err != nil && (declared != store.Unsupported || !errors.Is(err, store.ErrConditionUnsupported)) {
-				t.Errorf("%s, and answered with %v", declared, err)
+				t.Errorf("%s: the answer is %v", declared, err)
 				return
 			}
 			if ok {
@@ -185,16 +184,16 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 	}
 }
 
-// ifMatchAgainstDelete sends a conditional Put and a Delete at once: whichever comes first,
-// nothing is left in the end.
+// ifMatchAgainstDelete sends a conditional Put and a Delete at once. Whichever comes first, no object
+// must be left.
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 	f.race(t, f.store.Properties().IfMatch, func(etag string) error {
 		return assert.Err(f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: etag}))
 	}, func() error { return f.other.Delete(t.Context(), "a/k") }, false)
 }
 
-// race sends a conditional request and another one at once, again and again, and checks whether there is an
-// object in the end.
+// race sends a conditional request and another one at once, again and again. After each round it checks
+// whether there is an object.
 func (f *fixture) race(t *testing.T, declared store.Condition, conditional func(etag string) error, other func() error, there bool) {
 	t.Helper()
 	wrong, rounds := 0, f.rounds(200)
@@ -218,8 +217,8 @@ func (f *fixture) race(t *testing.T, declared store.Condition, conditional func(
 		"%s, and after %d of %d there is an object: %t", declared, wrong, rounds, !there)
 }
 
-// deleteIfMatch removes an object by the right ETag, and not by a wrong one. If there is no
-// object, nothing is to be removed: either answer is right.
+// deleteIfMatch removes an object by the right ETag, and not by a wrong one. If there is no object,
+// either answer is right.
 func deleteIfMatch(t *testing.T, f *fixture) {
 	declared := f.store.Properties().DeleteIfMatch
 	remove := func(etag string) error { return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag) }
@@ -232,12 +231,12 @@ func deleteIfMatch(t *testing.T, f *fixture) {
 	f.either(t, granted(t, declared, remove(last)), "", "3")
 	f.delete(t, "a/k")
 	if err := remove(last); err != nil && !errors.Is(err, store.ErrPrecondition) {
-		assert.Is(t, err, store.ErrConditionUnsupported, "nothing to remove, and answered with")
+		assert.Is(t, err, store.ErrConditionUnsupported, "without an object: the answer")
 	}
 }
 
-// deleteIfMatchAgainstPut sends a conditional deletion and a Put at once: whichever comes first,
-// what was put is there in the end.
+// deleteIfMatchAgainstPut sends a conditional deletion and a Put at once. Whichever comes first, the
+// object of the Put must be left.
 func deleteIfMatchAgainstPut(t *testing.T, f *fixture) {
 	f.race(t, f.store.Properties().DeleteIfMatch, func(etag string) error {
 		return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag)

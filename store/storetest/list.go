@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// tricky are keys whose byte order is not the order in which directories are
-// walked, sorted: "-" and "." come before the slash, digits after it.
+// tricky are keys in byte order, which isn't the order of a walk through directories: "-" and "." come
+// before the slash, and digits after it.
 var tricky = []string{
 	"a-b", "a.b", "a.d/x", "a/-", "a/b", "a/b-/c", "a/b.c", "a/bc/d", "a/bc0", "a0-/x", "a0/x", "a1", "b c", "ä", "日本/x",
 }
@@ -52,8 +52,8 @@ func listPrefix(t *testing.T, f *fixture) {
 	}
 }
 
-// listPages checks that the pages are those that follow from their cursors only: in order,
-// without a gap or an overlap. How many objects a page has is for the store to decide.
+// listPages checks that the pages have no gap and no overlap. The store decides how many objects a page
+// has.
 func listPages(t *testing.T, f *fixture) {
 	n := 2500
 	if f.Light {
@@ -72,15 +72,15 @@ func listPages(t *testing.T, f *fixture) {
 	f.put(t, "index/lock.sharef", "after")
 	assert.Equal(t, keys(list(t, f.store, "index/lock.shared/")), want)
 
-	// A reader that has seen enough stops, and a later listing starts at the front.
+	// A reader can stop after any page. A later listing begins at the front.
 	first, err := f.store.List(t.Context(), "index/lock.shared/", "")
 	assert.OK(t, err)
 	seen := len(first.Objects)
 	if first.Next == "" || seen == 0 || seen >= n {
-		return // there is no page to continue after
+		return // the listing has a single page
 	}
 	assert.Equal(t, keys(first.Objects), want[:seen])
-	// A page continues after the one before, even if the object of the cursor was deleted.
+	// A page continues after the last key of the one before, even if that object was deleted.
 	f.delete(t, first.Objects[seen-1].Key)
 	f.put(t, "index/lock.shared/!", "before all of them")
 	assert.Equal(t, keys(listFrom(t, f.other, "index/lock.shared/", first.Next)), want[seen:])
@@ -96,22 +96,22 @@ func listAgrees(t *testing.T, f *fixture) {
 			t.Fatalf("%d bytes: listed %+v", size, listed)
 		}
 		same := func(a, b store.Object) bool {
-			// Some answers are more precise than others.
+			// Answers can have mod times of different precision.
 			precision := max(f.Precision, 1)
 			return a.Key == b.Key && a.Size == b.Size && a.ETag == b.ETag && a.ModTime.Truncate(precision).Equal(b.ModTime.Truncate(precision))
 		}
-		assert.That(t, same(got, listed[0]) && !got.ModTime.IsZero(), "get told %+v, list %+v", got, listed[0])
+		assert.That(t, same(got, listed[0]) && !got.ModTime.IsZero(), "get returned %+v, and list %+v", got, listed[0])
 		if put.ETag == "" {
 			put.ETag = got.ETag
 		}
 		if put.ModTime.IsZero() {
 			put.ModTime = got.ModTime
 		}
-		assert.That(t, same(put, got), "put told %+v, get %+v", put, got)
+		assert.That(t, same(put, got), "put returned %+v, and get %+v", put, got)
 	}
 }
 
-// listAfterPut checks the guarantee on which the lock's safety rests.
+// listAfterPut checks the guarantee on which the lock's safety depends: a List shows every earlier Put.
 func listAfterPut(t *testing.T, f *fixture) {
 	rounds := f.rounds(30)
 	var failed atomic.Bool
@@ -141,14 +141,14 @@ func listUnderOverwrites(t *testing.T, f *fixture) {
 	written, stop := f.writing(t, 4, func(w, round int) (key, body string) {
 		return flag((w + 4*round) % n), strings.Repeat("x", round/10%50)
 	})
-	defer stop() // also after a listing that fails
+	defer stop() // also if a listing fails
 	for round := 0; !t.Failed() && (round < rounds || int(written.Load()) < rounds*n); round++ {
 		assert.Equal(t, keys(list(t, f.store, "index/lock.")), want)
 	}
 }
 
-// A hint can be missed, so the tests delete again and again, and wait a little for each. No backend
-// that gives hints misses so many.
+// A single deletion might give no hint, so the test deletes again and again, and waits a little each
+// time. No backend with hints misses so many deletions.
 const (
 	hintTries = 100
 	hintTime  = 100 * time.Millisecond

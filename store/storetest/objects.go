@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// putIsReadBack puts bodies one after the other under a key, of all bytes and of none.
+// putIsReadBack puts bodies one after the other under a key: with every byte, and empty.
 func putIsReadBack(t *testing.T, f *fixture) {
 	const key = "index/lock.exclusive"
 	binary := []byte("\r\n")
@@ -27,11 +27,11 @@ func putIsReadBack(t *testing.T, f *fixture) {
 			read, got, err := f.store.Get(t.Context(), key, size)
 			assert.OK(t, err)
 			assert.That(t, bytes.Equal(read, body), "%d bytes: got %d others", size, len(read))
-			assert.That(t, got.ETag != "" && !got.ModTime.IsZero(), "get told no etag or mod time: %+v", got)
+			assert.That(t, got.ETag != "" && !got.ModTime.IsZero(), "get returned no etag or mod time: %+v", got)
 			listed := list(t, f.store, "")
 			assert.That(t, len(listed) == 1 && listed[0].Size == size, "%d bytes: listed %+v", size, listed)
 			for _, o := range []store.Object{put, got} {
-				assert.That(t, o.Key == key && o.Size == size, "%d bytes: put told %+v, get %+v", size, put, got)
+				assert.That(t, o.Key == key && o.Size == size, "%d bytes: put returned %+v, and get %+v", size, put, got)
 			}
 		}
 		f.delete(t, key)
@@ -46,7 +46,7 @@ func putCopies(t *testing.T, f *fixture) {
 	assert.OK(t, err)
 	assert.Equal(t, string(read), "as put")
 	copy(read, "YYYYYY")
-	f.holds(t, "k", "as put") // also after what was read before was written to
+	f.holds(t, "k", "as put") // although the caller has changed the body that it read
 }
 
 func getLimit(t *testing.T, f *fixture) {
@@ -70,7 +70,8 @@ func getNotFound(t *testing.T, f *fixture) {
 	}
 }
 
-// deleteRemoves deletes an object and nothing else. To delete what isn't there is no error.
+// deleteRemoves deletes one object, and leaves all others. It is no error to delete an object that
+// doesn't exist.
 func deleteRemoves(t *testing.T, f *fixture) {
 	f.put(t, "a/b", "1")
 	f.put(t, "a/c", "2")
@@ -92,14 +93,14 @@ func etagChanges(t *testing.T, f *fixture) {
 	for _, body := range []string{"", "a", "b", "aa", "c", strings.Repeat("a", 70_000)} {
 		put := f.put(t, "k", body)
 		_, got := f.get(t, "k")
-		assert.That(t, put.ETag == "" || put.ETag == got.ETag, "put told %q, get %q", put.ETag, got.ETag)
+		assert.That(t, put.ETag == "" || put.ETag == got.ETag, "put returned %q, and get %q", put.ETag, got.ETag)
 		old, found := seen[got.ETag]
 		assert.That(t, !found, "%.9q and %.9q have the etag %q", old, body, got.ETag)
 		seen[got.ETag] = body
 	}
 }
 
-// oneClock checks the clock by which staleness is computed: Page.Now is no later than the mod
+// oneClock checks the clock that decides when a lock is stale: Page.Now must be no later than the mod
 // time of an object that is put after List has returned.
 func oneClock(t *testing.T, f *fixture) {
 	for range f.rounds(200) {
@@ -122,8 +123,8 @@ func oneClock(t *testing.T, f *fixture) {
 	}
 }
 
-// replaces: a Put with Replaces succeeds if the object has that ETag. Otherwise the backend either ignores
-// Replaces and writes, or returns ErrPrecondition and leaves the object as others have left it.
+// replaces puts with Replaces. If the object has that ETag, the Put must succeed. Otherwise the backend
+// either ignores Replaces and writes, or returns ErrPrecondition and changes nothing.
 func replaces(t *testing.T, f *fixture) {
 	put := func(body, etag string) bool {
 		t.Helper()
@@ -139,24 +140,24 @@ func replaces(t *testing.T, f *fixture) {
 		f.holds(t, "a/k", body)
 	}
 
-	// Another has written in between.
+	// Another process has written meanwhile.
 	last := f.etag(t)
 	assert.OK(t, assert.Err(f.other.Put(t.Context(), "a/k", []byte("4"), store.PutOptions{})))
 	f.either(t, put("5", last), "5", "4")
 
-	// Another has deleted it in between.
+	// Another process has deleted the object meanwhile.
 	last = f.etag(t)
 	assert.OK(t, f.other.Delete(t.Context(), "a/k"))
 	f.either(t, put("6", last), "6", "")
 }
 
-// deleteAll deletes many objects in one request, if the backend can: those that it reports as
-// deleted are gone, for the other handle too, no other object is, and Delete deletes the rest.
+// deleteAll deletes many objects in one request, if the backend can. The objects that it reports as
+// deleted must be gone, also for the other handle, and no others. Delete must delete the rest.
 func deleteAll(t *testing.T, f *fixture) {
 	var asked []string
 	for i := range 40 {
 		key := fmt.Sprintf("index/lock.shared/%02d", i)
-		if i%5 != 1 { // the others were never there
+		if i%5 != 1 { // the other keys never have an object
 			f.put(t, key, key)
 		}
 		asked = append(asked, key)
@@ -184,6 +185,7 @@ func deleteAll(t *testing.T, f *fixture) {
 	f.holds(t, asked[2], "again")
 }
 
+// goneIfDeleted checks that the objects that were reported as deleted are gone, and no others.
 func (f *fixture) goneIfDeleted(t *testing.T, asked []string, deleted []bool, err error) {
 	t.Helper()
 	if len(deleted) != len(asked) {

