@@ -19,8 +19,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// inMounts runs a test in a process with mounts of its own: root's, or another user's in a user namespace
-// if the system allows those.
+// inMounts runs a test in a process with mounts of its own. Another user than root needs a user
+// namespace for them, which some systems don't allow.
 func inMounts(t *testing.T, test func(path string)) {
 	t.Helper()
 	attr := &syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}
@@ -39,7 +39,7 @@ func inMounts(t *testing.T, test func(path string)) {
 	inChild(t, attr, test)
 }
 
-// inChild runs a test in another process, with a directory of its own.
+// inChild runs a test in another process, in a new directory.
 func inChild(t *testing.T, attr *syscall.SysProcAttr, test func(path string)) {
 	t.Helper()
 	if path := os.Getenv(childEnv); path != "" {
@@ -60,8 +60,8 @@ func mount(t *testing.T, path string) store.Store {
 	return s
 }
 
-// refuses checks that every kind of Put fails with this text, which names the folder, and these errors. The
-// stored object stays, and nothing is left.
+// refuses checks that every kind of Put fails with this text, which names the folder, and these errors.
+// The stored object must stay, and nothing be left behind.
 func refuses(t *testing.T, s store.Store, path string, size int, folder, says string, want ...error) {
 	t.Helper()
 	_, obj, err := s.Get(t.Context(), "index/lock.exclusive", 100)
@@ -94,7 +94,7 @@ func TestDiskFull(t *testing.T) {
 	})
 }
 
-// TestFileSizeLimit: on every system a file size limit makes a write fail in the middle.
+// TestFileSizeLimit: a write that fails in the middle leaves nothing behind.
 func TestFileSizeLimit(t *testing.T) {
 	inChild(t, nil, func(path string) {
 		s := at(t, path)
@@ -117,11 +117,11 @@ func TestReadOnlyMount(t *testing.T) {
 	})
 }
 
-// TestUnmounted: if the disk is taken away, the mount point that appears is not the repository.
+// TestUnmounted: after the disk was unmounted, its mount point isn't the repository.
 func TestUnmounted(t *testing.T) {
 	inMounts(t, func(path string) {
 		s := mount(t, path)
-		assert.OK(t, unix.Unmount(path, 0)) // an idle store doesn't keep the disk busy
+		assert.OK(t, unix.Unmount(path, 0)) // this would fail if the store kept a file open
 		for name, err := range each(t, s, "k") {
 			assert.Says(t, err, store.ErrNotFound, "no longer on the file system", name)
 		}
@@ -129,7 +129,7 @@ func TestUnmounted(t *testing.T) {
 	})
 }
 
-// TestNoNewFiles: a file system in which no file can be made is named as the reason.
+// TestNoNewFiles: if a file system takes no new files, the error shows that.
 func TestNoNewFiles(t *testing.T) {
 	if os.Geteuid() != 0 {
 		t.Skip("the mode of /proc refuses other users than root: run this test as root")
@@ -140,14 +140,13 @@ func TestNoNewFiles(t *testing.T) {
 	assert.That(t, !store.Permanent(err), "%v is permanent", err)
 }
 
-// user runs a function with the rights of another user, who is in one more group: in a thread
-// of its own, which ends with it.
+// user runs a function with the rights of another user and group, in a thread that ends with it.
 func user(t *testing.T, id int, group uint32, do func()) {
 	t.Helper()
 	done := make(chan error, 1)
 	go func() {
 		defer close(done)
-		runtime.LockOSThread() // and never unlocked
+		runtime.LockOSThread() // without an unlock the thread ends with the goroutine
 		if _, _, errno := unix.RawSyscall(unix.SYS_SETGROUPS, 1, uintptr(unsafe.Pointer(&group)), 0); errno != 0 {
 			done <- errno
 		} else if err := errors.Join(unix.Setfsgid(id), unix.Setfsuid(id)); err != nil {
@@ -165,7 +164,7 @@ const (
 	crew  = 5000
 )
 
-// repository returns a repository of a user and a group, which all users can reach.
+// repository returns a new repository with an owner, a group and a mode. All users can reach it.
 func repository(t *testing.T, uid, gid int, mode fs.FileMode) string {
 	t.Helper()
 	if os.Geteuid() != 0 {
@@ -193,8 +192,8 @@ func TestRootLeavesItToTheOwner(t *testing.T) {
 	}
 }
 
-// TestGroupShares: each member of a repository's group can use it, whatever the umask of the
-// others, and although one of them left locks behind.
+// TestGroupShares: each member of a repository's group can read, replace and delete the objects of the
+// others, whatever their umask.
 func TestGroupShares(t *testing.T) {
 	for _, mode := range []fs.FileMode{0o775 | fs.ModeSetgid, 0o770 | fs.ModeSetgid, 0o770} {
 		for _, umask := range []int{0o022, 0o077} {
@@ -231,14 +230,14 @@ func takesOver(t *testing.T, path string) {
 
 const nobody = 65534
 
-// asNobody runs a part of a test without the privileges of root, which file modes don't bind.
+// asNobody runs a part of a test as the user nobody, if the test runs as root, whom modes don't bind.
 func asNobody(t *testing.T, path string, do func()) {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		do()
 		return
 	}
-	// The user nobody gets the test's files, and can reach them.
+	// The user nobody must own the test's files, and must be able to reach them.
 	assert.OK(t, filepath.WalkDir(path, func(name string, _ os.DirEntry, err error) error {
 		return errors.Join(err, os.Lchown(name, nobody, nobody))
 	}))

@@ -47,7 +47,7 @@ func remove(t *testing.T, s store.Store, key string) {
 	assert.OK(t, s.Delete(t.Context(), key))
 }
 
-// listed returns the keys of the first page.
+// listed returns the keys of a listing, joined by spaces.
 func listed(t *testing.T, s store.Store, prefix string) string {
 	t.Helper()
 	page, err := s.List(t.Context(), prefix, "")
@@ -59,7 +59,7 @@ func listed(t *testing.T, s store.Store, prefix string) string {
 	return strings.Join(keys, " ")
 }
 
-// has checks the names in a directory, with "/" after a directory's.
+// has checks the names below a directory. Directories have a slash at the end.
 func has(t *testing.T, path, want string) {
 	t.Helper()
 	var names []string
@@ -91,11 +91,12 @@ func TestOpenNeedsDirectory(t *testing.T) {
 	for _, path := range []string{"", filepath.Join(path, "missing"), file, filepath.Join(file, "below")} {
 		_, err := dir.Open(t.Context(), path, dir.Options{})
 		assert.That(t, errors.Is(err, store.ErrNotFound) && store.Permanent(err), "%q: %v", path, err)
-		assert.That(t, path == "" || strings.Count(fmt.Sprint(err), ": ") == 1, "the cause is there twice: %v", err)
+		assert.That(t, path == "" || strings.Count(fmt.Sprint(err), ": ") == 1, "the cause is shown twice: %v", err)
 	}
 	has(t, path, "file")
 }
 
+// each returns the errors of all methods on a key.
 func each(t *testing.T, s store.Store, key string) map[string]error {
 	t.Helper()
 	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
@@ -109,7 +110,7 @@ func each(t *testing.T, s store.Store, key string) map[string]error {
 	}
 }
 
-// TestRootGone: a store doesn't make its repository again after it has disappeared.
+// TestRootGone: if the repository's directory disappears, no method makes it again.
 func TestRootGone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "repo")
 	assert.OK(t, os.Mkdir(path, 0o700))
@@ -135,10 +136,10 @@ func TestOpenIsAbsolute(t *testing.T) {
 	has(t, path, "k")
 }
 
-// childEnv has the repository of a test's other process.
+// childEnv is set to the repository in a process of child.
 const childEnv = "REPOLOCK_TEST_CHILD"
 
-// child returns the process that runs the same test on this repository. It isn't started yet.
+// child returns a process, not started yet, that runs the same test on this repository.
 func child(t *testing.T, path string) *exec.Cmd {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
@@ -146,8 +147,8 @@ func child(t *testing.T, path string) *exec.Cmd {
 	return cmd
 }
 
-// overwrite writes bodies of all sizes, over a few keys, until it is killed. It writes a line when it is
-// under way.
+// overwrite puts bodies of many sizes under a few keys, until it is killed. After 20 puts it prints a
+// line.
 func overwrite(t *testing.T, s store.Store) {
 	for n := 0; ; n++ {
 		key := fmt.Sprintf("index/lock.shared/%d", n%7)
@@ -166,8 +167,8 @@ func overwrite(t *testing.T, s store.Store) {
 	}
 }
 
-// TestKilled: after a process is killed in the middle of its puts, no listed object is half
-// written, and its leftovers don't delay the next process.
+// TestKilled: after a process is killed between its puts, no listed object is torn, and the files
+// that the process has left don't delay the next one.
 func TestKilled(t *testing.T) {
 	if path := os.Getenv(childEnv); path != "" {
 		overwrite(t, at(t, path))

@@ -62,8 +62,8 @@ func mergerfs(t *testing.T, below string) *Store {
 	return mounted(t, "mergerfs", func(mount string) []string { return []string{a + ":" + b, mount} })
 }
 
-// TestTwoMounts: a store on one mount of a directory lists at once what a store on another has put, replaced or
-// deleted, although sshfs caches listings for 20 s.
+// TestTwoMounts: a store on one mount of a directory lists at once the changes by a store on another
+// mount, although sshfs caches listings for 20 s.
 func TestTwoMounts(t *testing.T) {
 	for name, mount := range map[string]func(*testing.T, string) *Store{"sshfs": sshfs, "gocryptfs": gocryptfs, "mergerfs": mergerfs} {
 		t.Run(name, func(t *testing.T) {
@@ -95,8 +95,8 @@ func listedAtOnce(t *testing.T, a, b *Store) {
 	}
 }
 
-// TestNegativeTimeout: a mount that remembers for a minute that a name wasn't there hides no lock of another mount: a
-// listing fails, and says how to mount.
+// TestNegativeTimeout: if a mount caches missing names for a minute, and so hides a lock of another
+// mount, a listing fails, and its error has the right mount option.
 func TestNegativeTimeout(t *testing.T) {
 	for _, name := range []string{"index", "index/locks", "index/locks/db", "index/locks/db/lock.intent", "index/locks/db/lock.intent/a"} {
 		below := t.TempDir()
@@ -112,20 +112,20 @@ func TestNegativeTimeout(t *testing.T) {
 	}
 }
 
-// TestDavfs: a mount by WebDAV is refused: for ten seconds after a lock was written, the server has an empty file.
+// TestDavfs: a mount of davfs2 is refused, because for 10 s the server has an empty file in place of a lock.
 func TestDavfs(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "conf")
 	assert.OK(t, os.WriteFile(conf, []byte("ask_auth 0\n"), 0o600))
 	mount := mountedAt(t, "mount.davfs", func(mount string) []string {
-		return []string{"-o", "conf=" + conf, "http://127.0.0.1:1/", mount} // no server is there
+		return []string{"-o", "conf=" + conf, "http://127.0.0.1:1/", mount} // without a server
 	})
 	_, err := Open(t.Context(), mount, Options{})
 	assert.Is(t, err, store.ErrConfig)
 	assert.Says(t, err, err, "a mount of davfs2 shows other machines an empty file")
 }
 
-// TestRcloneMount: a mount that shows other machines' files minutes late is refused. It has no hard links either, which
-// it says by EIO: a put that must not overwrite is refused as a condition that isn't supported.
+// TestRcloneMount: a mount of rclone is refused, because it shows other machines' files minutes late. Its
+// EIO for a hard link means that it doesn't support the condition of a put.
 func TestRcloneMount(t *testing.T) {
 	below := t.TempDir()
 	refused := late
@@ -139,8 +139,8 @@ func TestRcloneMount(t *testing.T) {
 	assert.Says(t, err, err, "rclone shows the locks of other machines minutes late")
 }
 
-// TestReplacedOnFUSE: on bindfs and on ntfs-3g, file systems in a process, a name that is being replaced is listed and for a
-// moment not there to open. It is listed and read all the same.
+// TestReplacedOnFUSE: on bindfs and ntfs-3g a file that is being replaced can't be opened for a moment.
+// List and Get return it all the same.
 func TestReplacedOnFUSE(t *testing.T) {
 	t.Run("bindfs", func(t *testing.T) {
 		below := t.TempDir()

@@ -18,8 +18,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestFlockHolder: if a Put or a Delete can't get the flock of the repository's directory, the
-// error names the directory and the process that holds it, and says what to do.
+// TestFlockHolder: if a Put or a Delete can't take the flock of the repository's directory, the
+// error names the directory, the process that holds the flock, and what to do.
 func TestFlockHolder(t *testing.T) {
 	s := opened(t, Options{})
 	path := s.path
@@ -45,16 +45,16 @@ func TestFlockHolder(t *testing.T) {
 	says("flock(1)", fmt.Sprintf("is held by process %d (flock)", other.Process.Pid))
 	stop()
 
-	// The process that took it has ended, and another one has inherited it.
+	// The process that took the flock has ended, and its child has inherited it.
 	stop = start(t, exec.Command("sh", "-c", `exec 9<"$0" 3<&0; flock 9; { echo; read x; } <&3 & `, path))
-	want := heldByAnother // in a container the system leaves out what an ended process took
+	want := heldByAnother // in a container the system doesn't list the flock of an ended process
 	if pid := heldBy(t, path); pid != 0 {
 		want = fmt.Sprintf("was taken by process %d, and is held by one that it has started", pid)
 	}
 	says("its child", want)
 	stop()
 
-	// This is flock --no-fork.
+	// This process itself has taken the flock, as after flock --no-fork.
 	self, err := os.Open(path)
 	assert.OK(t, err)
 	defer self.Close()
@@ -65,7 +65,7 @@ func TestFlockHolder(t *testing.T) {
 	says("this process", fmt.Sprintf("is held by this process itself (pid %d)", os.Getpid()))
 }
 
-// start starts a process, and returns when it has written something.
+// start starts a process, and waits for its first output.
 func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	t.Helper()
 	stdin, err := cmd.StdinPipe()
@@ -80,7 +80,7 @@ func start(t *testing.T, cmd *exec.Cmd) (stop func()) {
 	}
 }
 
-// heldBy returns the pid from the system, or 0.
+// heldBy returns the pid of the holder that the system lists, or 0.
 func heldBy(t *testing.T, path string) int {
 	t.Helper()
 	var st unix.Stat_t
@@ -90,7 +90,7 @@ func heldBy(t *testing.T, path string) int {
 	return flockPID(string(locks), uint64(st.Dev), st.Ino)
 }
 
-// TestFlockPID: flockPID parses the system's text.
+// TestFlockPID: only a flock of the same file in our pid namespace counts, and no waiter does.
 func TestFlockPID(t *testing.T) {
 	locks := `1: FLOCK  ADVISORY  WRITE 28021 fe:00:77 0 EOF
 1: -> FLOCK  ADVISORY  WRITE 28022 fe:00:77 0 EOF
@@ -117,7 +117,7 @@ func TestFlockPID(t *testing.T) {
 	}
 }
 
-// TestWatchIsLocal: on a file system that might not be this machine's own there are no hints.
+// TestWatchIsLocal: Watch is unsupported unless the file system is known to be local.
 func TestWatchIsLocal(t *testing.T) {
 	s := opened(t, Options{})
 	assert.OK(t, os.Mkdir(filepath.Join(s.path, "index"), 0o700))
@@ -128,8 +128,8 @@ func TestWatchIsLocal(t *testing.T) {
 	}
 }
 
-// TestWatchHeedsRemovals: an event is a hint if a file that can be an object under the prefix is
-// removed or moved away. A holder's refresh, which renames a temporary file, is none.
+// TestWatchHeedsRemovals: the removal or rename of an object under the prefix gives a hint. The refresh
+// of a lock, which renames a temporary file, gives none.
 func TestWatchHeedsRemovals(t *testing.T) {
 	top := filepath.Join(t.TempDir(), "index")
 	w := watch{top: top, base: "lock.", hints: make(chan struct{}, 1)}

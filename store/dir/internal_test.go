@@ -72,8 +72,8 @@ func TestNames(t *testing.T) {
 	}
 }
 
-// TestListRereads: where another machine can write, a listing makes and removes a file in each folder that it reads,
-// which shows in the folder's time. On a local file system it writes nothing.
+// TestListRereads: on a file system that isn't local, a listing makes and removes a file in each folder,
+// which changes the folder's time. On a local file system it writes nothing.
 func TestListRereads(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		s := opened(t, Options{})
@@ -92,8 +92,8 @@ func TestListRereads(t *testing.T) {
 	}
 }
 
-// TestListedAndMissing: where another machine can write, a name that its folder lists isn't missing, although it isn't
-// there to be opened. A listing fails.
+// TestListedAndMissing: on a file system that isn't local, a listing fails if a folder lists a name that
+// can't be found.
 func TestListedAndMissing(t *testing.T) {
 	for _, missing := range []string{"index", "index/lock.shared", "index/lock.shared/a"} {
 		s := opened(t, Options{})
@@ -126,15 +126,14 @@ func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
 	}
 }
 
-// TestNow: the kernel stamps files with a clock that advances with the
-// timer interrupt, every 10 ms at worst. Page.Now must never be later than that clock,
-// although a finer one is; otherwise a file that is put after the list could be older than the
-// list. On a file system that isn't local, mod times come from another clock, which this store can't read.
+// TestNow: the kernel stamps files with a clock that advances with the timer interrupt, every 10 ms at
+// worst. Page.Now must never be later than that clock, because a later put must not look older than the
+// listing. On a file system that isn't local, another clock stamps files, so Page.Now is zero.
 func TestNow(t *testing.T) {
 	const interrupt = 10 * time.Millisecond
 	var now time.Time
 	s := opened(t, Options{Now: func() time.Time { return now }})
-	s.local = true // in any file system
+	s.local = true // even if the temporary directory isn't
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
 		now = start.Add(d)
@@ -149,8 +148,8 @@ func TestNow(t *testing.T) {
 	assert.That(t, err == nil && page.Now.IsZero(), "another clock's: %v, %v", page.Now, err)
 }
 
-// TestProperties: a local file system's files are dated by this machine's wall clock, and its conditions
-// are kept. Of a network file system neither is known: its flock might bind this machine alone.
+// TestProperties: on a local file system this machine's clock stamps files, and conditions are kept. On
+// any other neither is known, because its flock might bind only this machine.
 func TestProperties(t *testing.T) {
 	for _, c := range []struct {
 		local, flock      bool
@@ -178,8 +177,8 @@ func inRoot(t *testing.T) *directory {
 	return &directory{root, path}
 }
 
-// TestLinkAnsweredTwice: an NFS server's answer is lost, and the link that the client then
-// requests again is its own.
+// TestLinkAnsweredTwice: if an NFS server's answer is lost and the client repeats the link, the existing
+// link is the client's own.
 func TestLinkAnsweredTwice(t *testing.T) {
 	root := inRoot(t)
 	assert.OK(t, root.Link("temp", "k"))
@@ -188,7 +187,7 @@ func TestLinkAnsweredTwice(t *testing.T) {
 	assert.Is(t, link(root, "temp", "k"), store.ErrPrecondition, "another's")
 }
 
-// TestRenameNoReplace covers file systems without hard links. A test can't have a real one.
+// TestRenameNoReplace: a rename on a file system without hard links replaces no file.
 func TestRenameNoReplace(t *testing.T) {
 	root := inRoot(t)
 	err := renameNoReplace(root, "temp", "k")

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// contended is the key that the requests of a test contend for.
+// contended is the key of the object that the requests of a test contend for.
 const contended = "index/lock.shared/a"
 
 // stored is a local store with an object.
@@ -34,7 +34,7 @@ func stored(t *testing.T) (*Store, store.Object) {
 	return s, obj
 }
 
-// renames returns another store in the same directory, which calls before in front of each rename.
+// renames returns another store in the same directory, which calls before ahead of each rename.
 func renames(t *testing.T, s *Store, before func()) *Store {
 	t.Helper()
 	other, err := Open(t.Context(), s.path, Options{})
@@ -47,7 +47,7 @@ func renames(t *testing.T, s *Store, before func()) *Store {
 	return other
 }
 
-// writers are the requests that replace or delete a file, which has this ETag.
+// writers returns the requests that replace or delete a file with this ETag.
 func writers(s *Store, key, etag string) map[string]func(context.Context) error {
 	put := func(opts store.PutOptions) func(context.Context) error {
 		return func(ctx context.Context) error { return assert.Err(s.Put(ctx, key, []byte("another's"), opts)) }
@@ -60,7 +60,7 @@ func writers(s *Store, key, etag string) map[string]func(context.Context) error 
 	}
 }
 
-// within sends a request that has a second, in a bubble.
+// within sends a request whose context ends after a second, in a synctest bubble.
 func within(t *testing.T, request func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -87,10 +87,9 @@ func whole(t *testing.T, s *Store) func(ctx context.Context) error {
 	}
 }
 
-// TestStoppedHolder: while a process is stopped between the comparison and the rename of a put, the requests that
-// replace or delete the same file wait for it, and so does a client that locks the whole directory. Requests for
-// other files continue where the file system is local, and wait elsewhere. A request that replaces nothing, and
-// one that reads, always continue.
+// TestStoppedHolder: while a put is stopped between its comparison and its rename, requests that replace
+// or delete the same file wait, and so does a client that locks the whole directory. On a local file
+// system requests for other files don't wait. Requests that replace nothing, or only read, never wait.
 func TestStoppedHolder(t *testing.T) {
 	for _, local := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) { stoppedHolder(t, local) })
@@ -127,8 +126,8 @@ func stoppedHolder(t *testing.T, local bool) {
 	assert.That(t, err == nil && string(body) == "refreshed", "get: %q, %v", body, err)
 }
 
-// TestDirectoryIsLocked: while a client has the flock of the whole directory, every request waits that replaces or
-// deletes a file, or something in the place of one.
+// TestDirectoryIsLocked: while a client has the flock of the whole directory, every request that replaces
+// or deletes a file or a link waits.
 func TestDirectoryIsLocked(t *testing.T) { synctest.Test(t, directoryIsLocked) }
 
 func directoryIsLocked(t *testing.T) {
@@ -142,7 +141,7 @@ func directoryIsLocked(t *testing.T) {
 	create(t, s, "index/lock.shared/new")
 }
 
-// TestLinkIsLocked: what has no flock of its own is replaced and deleted under the directory's.
+// TestLinkIsLocked: a link is replaced under the flock of the directory, because it has none of its own.
 func TestLinkIsLocked(t *testing.T) { synctest.Test(t, linkIsLocked) }
 
 func linkIsLocked(t *testing.T) {
@@ -156,8 +155,8 @@ func linkIsLocked(t *testing.T) {
 	}), "index/lock.shared/link")
 }
 
-// TestReplacedBeforeItsFlock: a request that has waited for the flock of a file that lost its name meanwhile
-// waits for the file that has the name now.
+// TestReplacedBeforeItsFlock: if a file is replaced while a request waits for its flock, the request then
+// waits for the flock of the new file.
 func TestReplacedBeforeItsFlock(t *testing.T) {
 	for name := range writers(nil, "", "") {
 		synctest.Test(t, func(t *testing.T) {
@@ -187,8 +186,8 @@ func TestReplacedBeforeItsFlock(t *testing.T) {
 	}
 }
 
-// TestSlowRenames: where a rename takes 300 ms, the requests of 20 holders of a lock with a ttl of 10 s are
-// answered within the second that they have.
+// TestSlowRenames: if a rename takes 300 ms, the requests of 20 holders are still answered within a
+// second.
 func TestSlowRenames(t *testing.T) {
 	first, _ := stored(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -216,7 +215,7 @@ func TestSlowRenames(t *testing.T) {
 	})
 }
 
-// TestErrorsOfTheSystem: each class of the system's errors has its meaning.
+// TestErrorsOfTheSystem: each error of the system has its class.
 func TestErrorsOfTheSystem(t *testing.T) {
 	for system, want := range map[syscall.Errno]error{
 		syscall.ENOTCONN: store.ErrUnreachable, syscall.EHOSTDOWN: store.ErrUnreachable, syscall.ETIMEDOUT: store.ErrUnreachable,

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// TestTemporaryNames: temporary files of a dead process can't be reached, and aren't listed.
+// TestTemporaryNames: no method accepts the name of a temporary file, and List doesn't show it.
 func TestTemporaryNames(t *testing.T) {
 	for _, key := range []string{".repolock-x.tmp", "index/.repolock-x.tmp", ".repolock-x.tmp/k"} {
 		s, path := fresh(t)
@@ -39,8 +39,8 @@ func link(target string) func(string) error {
 	return func(path string) error { return os.Symlink(target, path) }
 }
 
-// TestIrregular: a file that isn't regular, in place of an object, is neither followed, nor
-// waited for, nor left out.
+// TestIrregular: if a link or a pipe is in place of an object, List shows it, Get refuses it without
+// waiting, and Put replaces it and not its target.
 func TestIrregular(t *testing.T) {
 	for name, make := range map[string]func(path string) error{
 		"pipe": pipe, "link in": link("target"), "link out": link("/etc/hosts"), "link to dir": link("."), "dangling": link("nowhere"),
@@ -55,17 +55,15 @@ func TestIrregular(t *testing.T) {
 		assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "%s: get: %v", name, err)
 		_, err = s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{IfAbsent: true})
 		assert.Is(t, err, store.ErrPrecondition, "%s: put if absent", name)
-		// A put replaces it, and not its target.
 		put(t, s, "index/lock.exclusive", "new")
 		assert.That(t, read(t, s, "index/lock.exclusive") == "new" && read(t, s, "index/target") == "body",
-			"%s: put went elsewhere", name)
+			"%s: the put has replaced another file", name)
 		remove(t, s, "index/lock.exclusive")
 		has(t, path, "index/ index/target")
 	}
 }
 
-// TestLinkedDirectory: a link in place of a directory is refused, wherever it leads, because
-// an object that is put through it would be listed elsewhere.
+// TestLinkedDirectory: a link in place of a directory is refused, wherever it leads.
 func TestLinkedDirectory(t *testing.T) {
 	outside := t.TempDir()
 	createFile(t, filepath.Join(outside, "lock.exclusive"), "outside")
@@ -84,7 +82,7 @@ func TestLinkedDirectory(t *testing.T) {
 	has(t, outside, "lock.exclusive")
 }
 
-// TestFileInPlaceOfDirectory: a key below another object's key is an error, although object stores allow it.
+// TestFileInPlaceOfDirectory: no object can have a key below another object's key, as it could in a bucket.
 func TestFileInPlaceOfDirectory(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
@@ -99,8 +97,7 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 	has(t, path, "a/ a/b")
 }
 
-// TestOpenLongName: no directory can have a name that is too long. The error shows the reason, and not the
-// whole name in front of it.
+// TestOpenLongName: if a path is too long, the error has the reason, and only a part of the path.
 func TestOpenLongName(t *testing.T) {
 	below := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
 	for _, path := range []string{strings.Repeat("x", 5000), below, strings.Repeat("/abcdefghi", 500)} {
@@ -112,7 +109,7 @@ func TestOpenLongName(t *testing.T) {
 	}
 }
 
-// TestLongName: a key whose element is too long for this file system is invalid.
+// TestLongName: a key is invalid if an element is too long for this file system.
 func TestLongName(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
@@ -120,7 +117,7 @@ func TestLongName(t *testing.T) {
 	has(t, path, "a/ a/b")
 }
 
-// invalid checks that nothing but a listing takes a key.
+// invalid checks that all methods but List refuse a key.
 func invalid(t *testing.T, s store.Store, key string) {
 	t.Helper()
 	for name, err := range each(t, s, key) {
@@ -128,8 +125,8 @@ func invalid(t *testing.T, s store.Store, key string) {
 	}
 }
 
-// TestListedIsDeletable: List shows names that aren't valid keys too, byte for byte. Delete can remove
-// anything that List shows, and nothing beside it. Nothing else can be done with it.
+// TestListedIsDeletable: List shows also names that aren't valid keys, byte for byte. Delete removes
+// whatever List shows, and nothing else. Get refuses such a name.
 func TestListedIsDeletable(t *testing.T) {
 	create := func(path string) error { return os.WriteFile(path, nil, 0o600) }
 	for name, make := range map[string]func(path string) error{
@@ -168,13 +165,13 @@ func TestListedIsDeletable(t *testing.T) {
 	}
 }
 
-// TestDeleteStaysInside: a key that List can't show is refused, and a folder that isn't empty stays.
+// TestDeleteStaysInside: Delete refuses a key that List can't show, and a folder that isn't empty.
 func TestDeleteStaysInside(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "a/b", "")
 	for _, key := range []string{
 		"", "/", "a//", "a/../a/b", "../x", "a/.", "./a/b", "a/b\x00", ".repolock-x.tmp/",
-		"a/b/", "a/c/", "c/", `a/b\c`, "\xff", // they aren't there
+		"a/b/", "a/c/", "c/", `a/b\c`, "\xff", // List could show these, but they don't exist
 	} {
 		err := s.Delete(t.Context(), key)
 		assert.That(t, isInvalid(err), "delete %q: %v", key, err)

@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// asNobody runs a test's part without the privileges of root. Only on Linux can a thread drop them.
+// asNobody runs a part of a test. It skips the test for root, because only on Linux can a thread become
+// another user.
 func asNobody(t *testing.T, _ string, do func()) {
 	t.Helper()
 	if os.Geteuid() == 0 {

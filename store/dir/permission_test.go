@@ -23,7 +23,7 @@ func chmod(t *testing.T, path string, mode fs.FileMode) {
 	t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
 }
 
-// TestReadOnlyDirectory: a store reads a directory that it can't write to.
+// TestReadOnlyDirectory: a store reads a directory that it can't write to, and its writes are refused.
 func TestReadOnlyDirectory(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/lock.exclusive", "body")
@@ -46,7 +46,7 @@ func TestReadOnlyDirectory(t *testing.T) {
 	has(t, path, "index/ index/lock.exclusive")
 }
 
-// TestOpenForbiddenDirectory: the error has the operation, the path and the cause once.
+// TestOpenForbiddenDirectory: the error shows the operation, the path and the cause once.
 func TestOpenForbiddenDirectory(t *testing.T) {
 	_, path := fresh(t)
 	chmod(t, path, 0)
@@ -60,8 +60,8 @@ func TestOpenForbiddenDirectory(t *testing.T) {
 	})
 }
 
-// TestErrorsNameTheDirectory: an error names what can't be done, and the directory or the file in full. It
-// names no system call, and no temporary file.
+// TestErrorsNameTheDirectory: an error shows what can't be done, and the full path of the directory or
+// file. It shows no system call and no temporary file.
 func TestErrorsNameTheDirectory(t *testing.T) {
 	for _, test := range []struct {
 		closed string // below the repository
@@ -112,7 +112,7 @@ func TestErrorsNameTheDirectory(t *testing.T) {
 	}
 }
 
-// TestUmaskOfNothing: a process that can't open its new folder removes it. The error names the one above.
+// TestUmaskOfNothing: a process removes a new folder that it can't open. The error names the folder above.
 func TestUmaskOfNothing(t *testing.T) {
 	s, path := fresh(t)
 	asNobody(t, path, func() {
@@ -123,7 +123,8 @@ func TestUmaskOfNothing(t *testing.T) {
 	has(t, path, "")
 }
 
-// TestUnreadableFile: an unreadable file is listed all the same, because it might be a lock.
+// TestUnreadableFile: List shows an unreadable file, because it might be a lock. It can be replaced by its
+// listed ETag.
 func TestUnreadableFile(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/lock.exclusive", "body")
@@ -135,16 +136,15 @@ func TestUnreadableFile(t *testing.T) {
 		}
 		_, _, err = s.Get(t.Context(), "index/lock.exclusive", 100)
 		assert.Is(t, err, store.ErrPermission, "get")
-		// Its directory can be written to, so it can be replaced.
 		opts := store.PutOptions{IfMatch: page.Objects[0].ETag}
 		assert.Is(t, assert.Err(s.Put(t.Context(), "index/lock.exclusive", []byte("new"), opts)), nil, "put if match")
 		assert.Equal(t, read(t, s, "index/lock.exclusive"), "new")
 	})
 }
 
-// TestUnreadableDirectory: an unreadable directory fails a list, because its content can't be known.
+// TestUnreadableDirectory: a listing fails if it can't read a directory that might have locks.
 func TestUnreadableDirectory(t *testing.T) {
-	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // nothing, not listed, not entered
+	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // no permission, none to list, none to enter
 		for _, dir := range []string{"", "index", "index/lock.shared"} {
 			s, path := fresh(t)
 			put(t, s, "index/lock.shared/x", "body")
@@ -158,7 +158,7 @@ func TestUnreadableDirectory(t *testing.T) {
 	}
 }
 
-// TestModes: files and folders have the permissions of the repository, whatever the umask of their writer.
+// TestModes: files and folders have the permissions of the repository's directory, whatever the umask.
 func TestModes(t *testing.T) {
 	for _, test := range []struct{ root, umask, dir, file fs.FileMode }{
 		{0o700, 0, 0o700, 0o600},

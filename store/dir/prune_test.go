@@ -19,6 +19,7 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
+// TestDeletePrunes: Delete removes the empty folders above an object, but never index.
 func TestDeletePrunes(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/locks/a/lock.exclusive", "")
@@ -29,7 +30,8 @@ func TestDeletePrunes(t *testing.T) {
 	has(t, path, "index/")
 }
 
-// TestPruneAgainstPut: puts succeed in a directory that others keep emptying, and so removing.
+// TestPruneAgainstPut: a put succeeds although other clients keep removing its directory, because it is
+// empty.
 func TestPruneAgainstPut(t *testing.T) {
 	s, path := fresh(t)
 	var all sync.WaitGroup
@@ -52,8 +54,7 @@ func TestPruneAgainstPut(t *testing.T) {
 	has(t, path, "index/")
 }
 
-// TestRefusedPutLeavesNothing: a refused put also removes the directories that it has made,
-// except index, which other programs use.
+// TestRefusedPutLeavesNothing: a refused put removes the directories that it has made, but never index.
 func TestRefusedPutLeavesNothing(t *testing.T) {
 	s, path := fresh(t)
 	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", nil, store.PutOptions{IfMatch: "x"})
@@ -66,7 +67,7 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 	has(t, path, "index/ index/lock.exclusive")
 }
 
-// TestSweep: temporary files of dead processes are removed, and those of living ones stay.
+// TestSweep: a request removes temporary files after a day, and no others.
 func TestSweep(t *testing.T) {
 	path := t.TempDir()
 	offset := time.Duration(0)
@@ -93,8 +94,8 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestLinkedLeftover: the object is whole if a process died after it linked its file, and
-// before it removed the temporary name.
+// TestLinkedLeftover: an object is intact although a process has died between its link and the removal
+// of its temporary name.
 func TestLinkedLeftover(t *testing.T) {
 	s, path := fresh(t)
 	put(t, s, "index/k", "body")
@@ -104,8 +105,7 @@ func TestLinkedLeftover(t *testing.T) {
 	assert.That(t, got == "index/k" && read(t, s, "index/k") == "new", "listed %q", got)
 }
 
-// TestFoldersOfOthersStay: an empty directory that another program has made stays, unless it is
-// among the locks.
+// TestFoldersOfOthersStay: an empty directory of another program stays, unless it is below index.
 func TestFoldersOfOthersStay(t *testing.T) {
 	s, path := fresh(t)
 	assert.OK(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
@@ -116,7 +116,7 @@ func TestFoldersOfOthersStay(t *testing.T) {
 	has(t, path, "data/ data/snapshots/ index/")
 }
 
-// interrupted is a context that calls a function in the middle of a Put, when its temporary file exists.
+// interrupted is a context that calls a function once, during a Put, while its temporary file exists.
 type interrupted struct {
 	context.Context
 	dir  string
@@ -132,9 +132,8 @@ func (c *interrupted) Err() error {
 	return c.Context.Err()
 }
 
-// TestReplacedRoot: the repository's directory is moved away, and another one put in its
-// place, while a Put is under way that has to make its directory again. The Put must not
-// succeed: no listing of the new directory shows an object in the old one.
+// TestReplacedRoot: during a Put the repository's directory is moved away, and another one takes its
+// place. The Put must fail, because no listing would show its object.
 func TestReplacedRoot(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		for _, again := range []bool{true, false} {
@@ -146,7 +145,7 @@ func TestReplacedRoot(t *testing.T) {
 				if err == nil && again {
 					err = os.Mkdir(path, 0o700)
 				}
-				// Another process removes the old, empty directory.
+				// Another process removes the empty folder, so that the Put has to make it again.
 				assert.OK(t, errors.Join(err, os.RemoveAll(filepath.Join(path+".old", "index"))))
 			}}
 			_, err := s.Put(ctx, "index/lock.exclusive", []byte("body"), opts)
@@ -161,14 +160,13 @@ func TestReplacedRoot(t *testing.T) {
 				continue
 			}
 			has(t, path, "")
-			// The next put goes into the present repository.
 			put(t, s, "index/lock.exclusive", "body")
 			has(t, path, "index/ index/lock.exclusive")
 		}
 	}
 }
 
-// TestEndedWhileWriting: a Put whose context ends while it writes isn't applied, and leaves nothing.
+// TestEndedWhileWriting: if a Put's context ends while it writes, the Put isn't applied, and leaves nothing.
 func TestEndedWhileWriting(t *testing.T) {
 	for name, opts := range map[string]store.PutOptions{"put": {}, "if absent": {IfAbsent: true}} {
 		s, path := fresh(t)
