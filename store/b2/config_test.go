@@ -45,7 +45,7 @@ func TestURLs(t *testing.T) {
 	}
 }
 
-// TestNoKey: a store takes its application key from the environment, or if it has options, from those alone.
+// TestNoKey: Open takes the application key from the environment, and New only from its options.
 func TestNoKey(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	for _, missing := range []string{"B2_APPLICATION_KEY_ID", "B2_APPLICATION_KEY"} {
@@ -65,7 +65,7 @@ func TestNoKey(t *testing.T) {
 	assert.That(t, s == nil && !strings.Contains(fmt.Sprint(err), "B2_"), "without a key: %v, %v", s, err)
 }
 
-// TestKeysThatB2Refuses are refused before B2 is asked.
+// TestKeysThatB2Refuses: a key that breaks a rule of B2's is refused without a request.
 func TestKeysThatB2Refuses(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -87,14 +87,14 @@ func TestKeysThatB2Refuses(t *testing.T) {
 	f.has(t)
 }
 
-// TestUndeletable: the error for an object whose name is no key of ours has the command that deletes it.
+// TestUndeletable: if an object's name is an invalid key, the error has the command that deletes it.
 func TestUndeletable(t *testing.T) {
 	err := serve(t, fakeb2.Options{}).open(t).Delete(t.Context(), "index/lock.shared/it's/../x")
 	assert.Says(t, err, store.ErrInvalidKey, `as: b2 rm --versions 'b2://`)
 	assert.Says(t, err, store.ErrInvalidKey, `index/lock.shared/it'\''s/../x'`)
 }
 
-// answers is a server that answers every request alike.
+// answers returns the URL of a server that answers every request alike.
 func answers(t *testing.T, status int, body string) string {
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		w.WriteHeader(status)
@@ -104,7 +104,8 @@ func answers(t *testing.T, status int, body string) string {
 	return h.URL
 }
 
-// TestNotB2: an endpoint of another service, or without a listener, is reported as such.
+// TestNotB2: an endpoint that isn't B2 is a wrong configuration. One that fails, or doesn't answer, might
+// work the next time.
 func TestNotB2(t *testing.T) {
 	tls := httptest.NewUnstartedServer(http.NotFoundHandler())
 	tls.Config.ErrorLog = log.New(io.Discard, "", 0)
@@ -120,7 +121,7 @@ func TestNotB2(t *testing.T) {
 	page := "<html><body>Hello</body></html>"
 	for name, test := range map[string]struct {
 		endpoint string
-		err      error // nil if it can work the next time
+		err      error // nil if the next request might succeed
 	}{
 		"a page":            {answers(t, 200, page), store.ErrConfig},
 		"no page":           {answers(t, 404, page), store.ErrConfig},
@@ -155,14 +156,14 @@ func TestNotB2(t *testing.T) {
 	}
 }
 
-// TestAnswers: each refusal has its own meaning. An object is missing only if B2's answer about the object says
-// so: neither a session that can't begin nor an answer of another server shows it.
+// TestAnswers: each refusal has its own meaning. Only B2's answer to a request for the object means that
+// the object is missing: neither a refused session nor an answer without B2's form does.
 func TestAnswers(t *testing.T) {
 	type answer struct {
 		call   string
 		status int
-		code   string // and the message
-		of     string // the method that is refused
+		code   string // and the message, after a colon
+		of     string // the refused method
 		want   error
 		says   string
 	}
@@ -210,7 +211,7 @@ func TestNoBucket(t *testing.T) {
 	}
 }
 
-// TestBucketMadeAnew: a bucket that was deleted and made again has another ID, and the store finds it.
+// TestBucketMadeAnew: if a bucket is deleted and made again, the store finds its new ID.
 func TestBucketMadeAnew(t *testing.T) {
 	f, s, _ := stored(t, "")
 	f.DeleteBucket(bucket)
@@ -219,7 +220,7 @@ func TestBucketMadeAnew(t *testing.T) {
 	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), nil)
 }
 
-// TestNoSecrets: an error shows no token, although some of the server's messages quote it.
+// TestNoSecrets: an error shows no token, although the server's message quotes it.
 func TestNoSecrets(t *testing.T) {
 	f, s, _ := stored(t, "")
 	var tokens []string

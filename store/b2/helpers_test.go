@@ -40,7 +40,7 @@ func TestMain(m *testing.M) {
 type fake struct {
 	*fakeb2.Server
 	url  string
-	keys atomic.Int64 // that were added
+	keys atomic.Int64 // number of keys that openAs has added
 }
 
 func serve(t *testing.T, opts fakeb2.Options) *fake {
@@ -55,7 +55,7 @@ func serve(t *testing.T, opts fakeb2.Options) *fake {
 	return &fake{Server: s, url: h.URL}
 }
 
-// stored returns a server with the object "k", and the store that has put it.
+// stored returns a server with the object "k", and the store that has put the object.
 func stored(t *testing.T, body string) (*fake, *b2.Store, store.Object) {
 	t.Helper()
 	f := serve(t, fakeb2.Options{})
@@ -63,7 +63,7 @@ func stored(t *testing.T, body string) (*fake, *b2.Store, store.Object) {
 	return f, s, put(t, s, "k", body)
 }
 
-// calls returns the calls since the last call of it.
+// calls returns the names of the requests since it was last called.
 func (f *fake) calls() (calls []string) {
 	for _, r := range f.TakeLog() {
 		calls = append(calls, r.Call)
@@ -71,13 +71,14 @@ func (f *fake) calls() (calls []string) {
 	return calls
 }
 
-// open returns a store of its own on the server, as another process has one.
+// open returns a new store on the server, as another process would open.
 func (f *fake) open(t *testing.T) *b2.Store {
 	t.Helper()
 	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+f.url)
 }
 
-// behind returns a store on the server, whose answers change writes to w. Their headers are there.
+// behind returns a store on the server behind a proxy. change writes each answer to w, which already has
+// the answer's headers.
 func (f *fake) behind(t *testing.T, change func(w http.ResponseWriter, r *http.Request, answer *httptest.ResponseRecorder)) *b2.Store {
 	t.Helper()
 	h := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -86,7 +87,7 @@ func (f *fake) behind(t *testing.T, change func(w http.ResponseWriter, r *http.R
 		maps.Copy(w.Header(), answer.Header())
 		change(w, r, answer)
 	}))
-	t.Cleanup(h.Close) // no later server gets its port
+	t.Cleanup(h.Close)
 	return open(t, "b2://"+bucket+"/"+prefix+"?endpoint="+h.URL)
 }
 
@@ -109,7 +110,7 @@ func open(t *testing.T, raw string) *b2.Store {
 	return s
 }
 
-var fakes sync.Map // of each store
+var fakes sync.Map // the server of each store
 
 func newStores(opts fakeb2.Options) func(*testing.T) store.Store {
 	return func(t *testing.T) store.Store {
@@ -137,7 +138,7 @@ func replace(t *testing.T, s store.Store, key, body, etag string) store.Object {
 	return o
 }
 
-// has checks all versions, newest first: "-" is a hide marker.
+// has checks the bodies of all versions, the newest first. "-" is a hide marker.
 func (f *fake) has(t *testing.T, want ...string) {
 	t.Helper()
 	var got []string
@@ -159,13 +160,14 @@ func (f *fake) delete(t *testing.T, key string) {
 // noDelete is an application key that can't delete.
 var noDelete = fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles", "writeFiles"}}
 
-// hide is a deletion without the permission to delete.
+// hide deletes an object with a key that can only hide it.
 func (f *fake) hide(t *testing.T, key string) {
 	t.Helper()
 	s := f.openAs(t, noDelete)
 	assert.OK(t, s.Delete(t.Context(), key))
 }
 
+// methods returns the errors of all methods on a key.
 func methods(t *testing.T, s store.Store, key string) map[string]error {
 	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
 	_, _, get := s.Get(t.Context(), key, 100)

@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// TestReason: after a context has ended, its end is the reason, whatever error blazer returns.
+// TestReason: after the end of a context, that is the reason for any error of blazer's.
 func TestReason(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	_, answer := httptransport.Watch(ctx, nil)
@@ -20,8 +20,8 @@ func TestReason(t *testing.T) {
 	assert.Is(t, n.reason(ctx, errors.New("x")), context.Canceled)
 }
 
-// TestRemember: remember keeps the put that was stored last, in whatever order two concurrent
-// puts are answered.
+// TestRemember: remember keeps the version that was stored last, in whatever order two concurrent puts
+// are answered.
 func TestRemember(t *testing.T) {
 	at := func(id string, ms int64) version { return version{id: id, time: time.UnixMilli(ms)} }
 	for _, test := range []struct {

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestLacking: if an application key lacks a capability, the methods that need it return an
-// error with its name, and the others work.
+// TestLacking: if an application key lacks a capability, the methods that need the capability return an
+// error with its name, and the others succeed.
 func TestLacking(t *testing.T) {
 	for lacking, needed := range map[string][]string{
 		"listFiles":   {"list"},
@@ -35,7 +35,8 @@ func TestLacking(t *testing.T) {
 	}
 }
 
-// TestDeleteWithoutPermission: Delete hides the object, or returns an error with all lacking capabilities.
+// TestDeleteWithoutPermission: a key that can't delete hides the object. If it can't hide either, the
+// error has both capabilities.
 func TestDeleteWithoutPermission(t *testing.T) {
 	f, _, _ := stored(t, "1")
 	s := f.openAs(t, fakeb2.Key{Capabilities: []string{"listBuckets", "listFiles", "readFiles"}})
@@ -55,7 +56,7 @@ func TestDeleteWithoutPermission(t *testing.T) {
 	f.has(t, "2", "-", "1")
 }
 
-// TestRetained: Delete hides versions that Object Lock retains.
+// TestRetained: Delete hides an object whose versions Object Lock retains.
 func TestRetained(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true, Retain: time.Hour})
@@ -78,7 +79,8 @@ func empty(t *testing.T, s store.Store) {
 	assert.Equal(t, keys, nil)
 }
 
-// TestRestricted: a key can be restricted to a bucket and a prefix.
+// TestRestricted: a key can be restricted to buckets and a prefix. If they exclude the repository, the
+// error names them.
 func TestRestricted(t *testing.T) {
 	for _, test := range []struct {
 		buckets, prefix string
@@ -121,18 +123,18 @@ func TestRestricted(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	f.AddBucket(fakeb2.Bucket{Name: "locked-bucket", FileLock: true})
-	told := func(s store.Describer) store.Answer {
+	locks := func(s store.Describer) store.Answer {
 		t.Helper()
 		d, err := s.Describe(t.Context())
 		assert.That(t, err == nil && d.Versioning == store.Yes && d.Server != "", "%+v, %v", d, err)
 		return d.ObjectLock
 	}
-	assert.Equal(t, told(f.open(t)), store.No, "object lock")
-	assert.Equal(t, told(open(t, "b2://locked-bucket?endpoint="+f.url)), store.Yes, "object lock")
+	assert.Equal(t, locks(f.open(t)), store.No, "object lock")
+	assert.Equal(t, locks(open(t, "b2://locked-bucket?endpoint="+f.url)), store.Yes, "object lock")
 	for _, k := range []fakeb2.Key{
 		{Capabilities: append([]string{"listBuckets"}, least...)}, {Capabilities: least, Buckets: []string{bucket}, Prefix: prefix},
 		{Capabilities: least, Buckets: []string{bucket, "b-bucket"}},
 	} {
-		assert.Equal(t, told(f.openAs(t, k)), store.Unknown, "object lock")
+		assert.Equal(t, locks(f.openAs(t, k)), store.Unknown, "object lock")
 	}
 }

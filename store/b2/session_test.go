@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/store/b2"
 )
 
-// method is a method with the number of its requests once a session is set up.
+// method is a method of a store, and the number of its requests in a session.
 type method struct {
 	name     string
 	requests int
@@ -51,7 +51,7 @@ var each = []method{
 	}},
 }
 
-// TestRequests: each method sends this number of requests, and those that set up a session are sent once.
+// TestRequests: each method sends its number of requests. Those that begin a session are sent once.
 func TestRequests(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -72,7 +72,7 @@ func TestRequests(t *testing.T) {
 	assert.Equal(t, f.calls(), nil, "conditional puts")
 }
 
-// eachRequest runs a test for each request of some methods, on a store that has put an object.
+// eachRequest runs a test for each request of each method, on a store that has put an object.
 func eachRequest(t *testing.T, methods []method, test func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object)) {
 	for _, m := range methods {
 		for at := range m.requests {
@@ -87,7 +87,7 @@ func eachRequest(t *testing.T, methods []method, test func(t *testing.T, m metho
 	}
 }
 
-// TestExpiredTokens: a method succeeds if all tokens expire before any one of its requests.
+// TestExpiredTokens: a method succeeds although all tokens expire before one of its requests.
 func TestExpiredTokens(t *testing.T) {
 	eachRequest(t, each, func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object) {
 		var n atomic.Int32
@@ -105,7 +105,7 @@ func TestExpiredTokens(t *testing.T) {
 	})
 }
 
-// TestExpiredTwice: a server that never takes its tokens isn't asked for ever.
+// TestExpiredTwice: if the server refuses every token, a method fails after a few requests.
 func TestExpiredTwice(t *testing.T) {
 	for _, m := range each {
 		f, s, o := stored(t, "old")
@@ -118,7 +118,7 @@ func TestExpiredTwice(t *testing.T) {
 	}
 }
 
-// TestUploadURLs: an error of the server's ends the use of an upload URL, and the next put gets another.
+// TestUploadURLs: after an error of the server, the next put uses another upload URL.
 func TestUploadURLs(t *testing.T) {
 	for _, status := range []int{500, 503, 408, 429} {
 		f, s, _ := stored(t, "1")
@@ -133,8 +133,8 @@ func TestUploadURLs(t *testing.T) {
 	}
 }
 
-// TestHanging: if the server never answers one of a method's requests, the method returns when
-// its context ends, and closes its connection.
+// TestHanging: if the server doesn't answer a request, the method returns when its context ends, and
+// closes the connection.
 func TestHanging(t *testing.T) {
 	methods := append(each[:len(each):len(each)], method{"first request", 1, each[4].do})
 	eachRequest(t, methods, func(t *testing.T, m method, at int, f *fake, s *b2.Store, o store.Object) {
@@ -145,7 +145,7 @@ func TestHanging(t *testing.T) {
 			if int(n.Add(1)) != at+1 {
 				return
 			}
-			_, _ = io.Copy(io.Discard, r.Body) // a closed connection shows only behind the body
+			_, _ = io.Copy(io.Discard, r.Body) // only after the body can the server see a closed connection
 			cancel()
 			<-r.Context().Done()
 			close(closed)
@@ -154,7 +154,7 @@ func TestHanging(t *testing.T) {
 		<-closed
 		want := context.Canceled
 		if m.requests > 1 && at == m.requests-1 && m.name != "delete" {
-			want = nil // the put stays applied, although the version below it couldn't be removed
+			want = nil // the last request only removes the version below the put
 		}
 		assert.Is(t, err, want)
 		err = m.do(t.Context(), s, o)
@@ -162,7 +162,7 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestWaitingForASession: a request that waits for another's authorization heeds its own context.
+// TestWaitingForASession: a request that waits for another request's authorization heeds its own context.
 func TestWaitingForASession(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
@@ -199,7 +199,7 @@ func (w *waited) Done() <-chan struct{} {
 	return w.Context.Done()
 }
 
-// TestHangingBody: a method returns when its context ends, even in the middle of an answer.
+// TestHangingBody: a method returns when its context ends in the middle of an answer.
 func TestHangingBody(t *testing.T) {
 	f, _, _ := stored(t, "the body")
 	for _, m := range slices.DeleteFunc(slices.Clone(each), func(m method) bool { return m.requests > 1 }) {
@@ -217,19 +217,19 @@ func TestHangingBody(t *testing.T) {
 			cancel()
 			<-r.Context().Done()
 		})
-		put(t, s, "other", "") // sets up the session
+		put(t, s, "other", "") // begins the session
 		hang.Store(true)
 		assert.Is(t, m.do(ctx, s, store.Object{Key: "k"}), context.Canceled, "%s", m.name)
 		cancel()
 	}
 }
 
-// TestManyExpiredURLs: a put succeeds although all kept upload URLs have expired.
+// TestManyExpiredURLs: a put succeeds although all idle upload URLs have expired.
 func TestManyExpiredURLs(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s := f.open(t)
 	const n = 5
-	var at sync.WaitGroup // so that each has a URL of its own
+	var at sync.WaitGroup // makes the puts concurrent, so that each has an upload URL of its own
 	at.Add(n)
 	f.Before(func(call string, _ *http.Request) {
 		if call == "b2_upload_file" {
@@ -250,7 +250,7 @@ func TestManyExpiredURLs(t *testing.T) {
 	put(t, s, "k", "")
 }
 
-// TestListingsEnd: a server whose listings have no end isn't asked for ever.
+// TestListingsEnd: a listing without an end is an error.
 func TestListingsEnd(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	var listings atomic.Int64

@@ -17,7 +17,7 @@ import (
 // note has the facts of an exchange that blazer doesn't return. It is in the exchange's context.
 type note struct {
 	*httptransport.Answer
-	// err is why the transport has refused the request or its answer.
+	// err is why the transport has refused the request or the answer.
 	err error
 	// host and token are the request's. The answer might quote the token.
 	host, token string

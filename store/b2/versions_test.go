@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/b2"
 )
 
-// uncovered checks that a reader never sees an older version after a newer one.
+// uncovered notes if a reader could see an older version after a newer one.
 type uncovered struct {
 	mu     sync.Mutex
 	newest map[string]int64
@@ -46,7 +46,7 @@ func (u *uncovered) check(t *testing.T) {
 	assert.Equal(t, u.found, nil)
 }
 
-// watched is serve, and fails the test if a version was uncovered.
+// watched is serve, but fails the test if an older version becomes visible.
 func watched(t *testing.T, opts fakeb2.Options) *fake {
 	t.Helper()
 	var u uncovered
@@ -56,7 +56,7 @@ func watched(t *testing.T, opts fakeb2.Options) *fake {
 	return f
 }
 
-// TestDeleteLeavesNothing: Delete removes all versions, of all writers, also those under a hide marker.
+// TestDeleteLeavesNothing: Delete removes the versions of all writers, also those under a hide marker.
 func TestDeleteLeavesNothing(t *testing.T) {
 	for _, n := range []int{1, 2, 6, 7, 8, 30} {
 		f := watched(t, fakeb2.Options{PageSize: 7})
@@ -73,8 +73,8 @@ func TestDeleteLeavesNothing(t *testing.T) {
 	}
 }
 
-// TestPutsLeaveOne: a put removes the version that this process has put before, and a refresh leaves one
-// version, whatever versions others have left.
+// TestPutsLeaveOne: a put removes the version that the same store has put before. A refresh leaves one
+// version, also of other writers.
 func TestPutsLeaveOne(t *testing.T) {
 	f := watched(t, fakeb2.Options{})
 	s := f.open(t)
@@ -94,8 +94,8 @@ func TestPutsLeaveOne(t *testing.T) {
 	f.has(t, "ours")
 }
 
-// TestReplacesWhatIsGone: an object that was deleted, hidden or replaced between a look and a put stays
-// so. If a key can't remove its late put, the store puts the earlier version on top of it.
+// TestReplacesWhatIsGone: if an object was deleted, hidden or replaced between a look and a put, the put
+// changes nothing. If its key can't delete, the store covers the put with the version before.
 func TestReplacesWhatIsGone(t *testing.T) {
 	nothing := func(*testing.T, *fake) {}
 	deleted := func(t *testing.T, f *fake) { f.delete(t, "k") }
@@ -133,8 +133,8 @@ func TestReplacesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestCoveredWithoutDelete: a put came too late and can't be removed, and another's put covers
-// it before the store notices. The store leaves both.
+// TestCoveredWithoutDelete: if a late put can't be removed, but another client's put covers it already,
+// the store leaves both.
 func TestCoveredWithoutDelete(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
 	s, other := f.openAs(t, noDelete), f.open(t)
@@ -151,8 +151,7 @@ func TestCoveredWithoutDelete(t *testing.T) {
 	f.has(t, "another's", "new", "-", "1")
 }
 
-// TestOwedLook: if the look after a put fails, or the removal of a put that came too late, the next put
-// repeats it first.
+// TestOwedLook: if the look after a put fails, or the removal of a late put, the next put first repeats it.
 func TestOwedLook(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string
@@ -182,12 +181,12 @@ func TestOwedLook(t *testing.T) {
 	}
 }
 
-// stage makes its actors send one request at a time, in an order that the test chooses.
+// stage has its actors send one request at a time, in an order that the test chooses.
 type stage struct {
 	*fake
 	actors  []*actor
-	arrived chan *actor // with a request, or with its end
-	off     bool        // requests just pass
+	arrived chan *actor // receives an actor that has sent a request, or has ended
+	off     bool        // requests aren't held back
 }
 
 // actor is a process with one task.
@@ -206,7 +205,7 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 		a := &actor{Store: g.openAs(t, k), proceed: make(chan struct{})}
 		a.keyID = fmt.Sprintf("%04x", g.keys.Load()+0x1000)
 		g.actors = append(g.actors, a)
-		// So no request of the tested part sets up a session.
+		// Sessions and upload URLs exist before the test begins.
 		put(t, a, "warm/up", "")
 		assert.OK(t, a.Delete(t.Context(), "warm/up"))
 	}
@@ -221,14 +220,14 @@ func newStage(t *testing.T, opts fakeb2.Options, keys ...fakeb2.Key) *stage {
 	return g
 }
 
-// play runs all actors to their end. next returns which of the waiting actors sends the next request.
+// play runs all actors to their end. next chooses which of the waiting actors sends the next request.
 func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 	g.off = false
 	for i, a := range g.actors {
 		a.ended = false
 		go func() {
 			a.err = do[i](a)
-			a.ended = true // its end arrives like a request
+			a.ended = true
 			g.arrived <- a
 		}()
 	}
@@ -242,7 +241,7 @@ func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 		if busy > 0 || len(waiting) == 0 {
 			continue
 		}
-		// The actors are in the order of their keys, so that a choice means the same each time.
+		// A choice must mean the same actor each time.
 		slices.SortFunc(waiting, func(a, b *actor) int { return strings.Compare(a.keyID, b.keyID) })
 		i := next(len(waiting))
 		chosen := waiting[i]
@@ -253,10 +252,10 @@ func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
 	g.off = true
 }
 
-// orders calls run with every order in which the actors can send their requests. In the short suite it
-// leaves out some if there are many.
+// orders calls run with every order in which the actors can send their requests. The short suite skips
+// some if there are many.
 func orders(t *testing.T, run func(next func(waiting int) int)) {
-	var choices, of []int // the choices, each of so many
+	var choices, of []int // each choice, and the number of alternatives
 	for n := 0; ; n++ {
 		at := 0
 		run(func(waiting int) int {
@@ -268,7 +267,7 @@ func orders(t *testing.T, run func(next func(waiting int) int)) {
 			return choices[at-1]
 		})
 		if n >= rounds.Fewer(math.MaxInt, 50) {
-			at = max(at-3, 0) // the last three requests keep their order
+			at = max(at-3, 0) // skip the other orders of the last three requests
 		}
 		choices, of = choices[:at], of[:at]
 		for len(choices) > 0 && choices[len(choices)-1] == of[len(of)-1]-1 {
@@ -286,7 +285,7 @@ func orders(t *testing.T, run func(next func(waiting int) int)) {
 	}
 }
 
-// deed is the task of an actor with an object.
+// deed is what an actor does with an object.
 type deed func(a *actor, ctx context.Context, o store.Object) error
 
 func remove(a *actor, ctx context.Context, o store.Object) error { return a.Delete(ctx, o.Key) }
@@ -301,17 +300,17 @@ func overwrite(a *actor, ctx context.Context, o store.Object) error {
 	return assert.Err(a.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{}))
 }
 
-// TestEveryOrder: processes act on one object at the same time, request by request in every
-// order. Readers never see a wrong version.
+// TestEveryOrder: processes change one object at the same time, with every order of their requests.
+// Readers never see a wrong version.
 func TestEveryOrder(t *testing.T) {
 	all := fakeb2.Key{}
 	for _, test := range []struct {
 		name  string
 		keys  []fakeb2.Key
 		deeds []deed
-		// seen are the bodies that readers can see in the end, "" for none.
+		// seen are the bodies that a reader may get in the end, "" for no object.
 		seen []string
-		// left is the number of versions that can be left in the end.
+		// left is the largest number of versions in the end.
 		left int
 	}{
 		{"replace, delete", []fakeb2.Key{all, all}, []deed{replaceBy("new"), remove}, []string{""}, 0},
@@ -349,7 +348,7 @@ func TestEveryOrder(t *testing.T) {
 					t.Logf("%v", log)
 				}
 			})
-			// A put that is taken back uncovers what was visible before it.
+			// A put that is taken back makes the version before visible again.
 			if !slices.Contains(test.seen, "overwritten") && !slices.Contains(test.seen, "1") {
 				u.check(t)
 			}

@@ -23,7 +23,7 @@ import (
 
 type decorated struct{ http.RoundTripper }
 
-// TestBareWithoutDefaultTransport: a proxy is used even if a program has replaced http.DefaultTransport.
+// TestBareWithoutDefaultTransport: if a program has replaced http.DefaultTransport, Bare still uses a proxy.
 func TestBareWithoutDefaultTransport(t *testing.T) {
 	own := http.DefaultTransport
 	t.Cleanup(func() { http.DefaultTransport = own })
@@ -32,8 +32,7 @@ func TestBareWithoutDefaultTransport(t *testing.T) {
 	assert.That(t, bare.Proxy != nil && bare.MaxIdleConns != 0 && bare.TLSHandshakeTimeout != 0, "%+v", bare)
 }
 
-// TestHTTP2IsNotOffered: a server that prefers HTTP/2 isn't offered it, whatever the transport was
-// that a store or a program was given.
+// TestHTTP2IsNotOffered: with any transport of a program, a server that prefers HTTP/2 speaks HTTP/1.1.
 func TestHTTP2IsNotOffered(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Proto", r.Proto) }))
 	server.EnableHTTP2 = true
@@ -50,26 +49,20 @@ func TestHTTP2IsNotOffered(t *testing.T) {
 		on := Watched(next)
 		for range 2 {
 			r, err := http.NewRequest(http.MethodGet, server.URL, nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, err)
 			res, err := on.RoundTrip(r)
-			if err != nil {
-				t.Fatalf("%s: %v", name, err)
-			}
+			assert.OK(t, err)
 			_ = res.Body.Close()
-			if proto := res.Header.Get("Proto"); proto != "HTTP/1.1" {
-				t.Errorf("%s: the server speaks %s", name, proto)
-			}
+			assert.Equal(t, res.Header.Get("Proto"), "HTTP/1.1", "%s: the server speaks", name)
 		}
 	}
 }
 
-// closing is a program's decorator, which can close its transport's connections.
+// closing is a program's decorator that can close idle connections.
 type closing struct{ *http.Transport }
 
-// TestFailureDropsConnections: a failure drops the connections of the watched
-// transport, and not those of the program's, even if it is the same one or decorates it.
+// TestFailureDropsConnections: a failure drops the idle connections of the watched transport, but none
+// of the program's transport.
 func TestFailureDropsConnections(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {}))
 	t.Cleanup(server.Close)
@@ -86,13 +79,12 @@ func TestFailureDropsConnections(t *testing.T) {
 		_, reused, err := put(t, program, server.URL, "")
 		assert.That(t, err == nil && reused, "%s: %v, connection reused: %t", name, err, reused)
 		_, reused, err = put(t, on, server.URL, "")
-		// The connections of a decorated one are the program's.
+		// A decorated transport has the program's connections.
 		assert.That(t, err == nil && reused == (name == "decorated"), "%s: %v, the store's reused: %t", name, err, reused)
 	}
 }
 
-// put sends one put with a condition, and returns its status, and whether its connection had been
-// used before.
+// put sends a put with a condition. It returns the status, and whether the connection was used before.
 func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reused bool, err error) {
 	t.Helper()
 	trace := &httptrace.ClientTrace{GotConn: func(c httptrace.GotConnInfo) { reused = c.Reused }}
@@ -110,8 +102,8 @@ func put(t *testing.T, on http.RoundTripper, url, body string) (status int, reus
 	return res.StatusCode, reused, nil
 }
 
-// TestTryAfterFailureTakesNewConnections: a server that closes each connection after its answer, without
-// having said so, fails one try of a look and a put, and then none for a minute.
+// TestTryAfterFailureTakesNewConnections: if a server closes each connection after its answer, without a
+// notice, one put on a kept connection fails, and then none for a minute.
 func TestTryAfterFailureTakesNewConnections(t *testing.T) {
 	var served sync.Map
 	server := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
@@ -142,8 +134,8 @@ func TestTryAfterFailureTakesNewConnections(t *testing.T) {
 	}
 }
 
-// refuse refuses as MinIO does: by the header alone, with an answer that says nothing of it. Then
-// it closes the connection.
+// refuse answers 412 to a header, without reading the body, and closes the connection without a notice,
+// as MinIO does.
 func refuse(t *testing.T, w http.ResponseWriter) {
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -154,8 +146,8 @@ func refuse(t *testing.T, w http.ResponseWriter) {
 	_, _ = io.WriteString(conn, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused")
 }
 
-// TestConditionKeepsItsConnection: the connection of a condition that is met is used again, and
-// that of one that is refused isn't, whether the server closes it or not.
+// TestConditionKeepsItsConnection: a connection is used again after a condition that is met, but not after
+// a refused one, whether the server closes it or not.
 func TestConditionKeepsItsConnection(t *testing.T) {
 	var refused, closed atomic.Bool
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -197,8 +189,8 @@ func TestConditionKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// TestLeftConnectionLosesNoRequest: of many puts at once, of which a server refuses every second
-// one and closes its connection, none fails, and each reaches the server once.
+// TestLeftConnectionLosesNoRequest: if a server refuses every second of many concurrent puts, and closes
+// their connections, each put gets an answer, and reaches the server once.
 func TestLeftConnectionLosesNoRequest(t *testing.T) {
 	for _, secure := range []bool{false, true} {
 		var n, received atomic.Int64
@@ -235,8 +227,7 @@ func TestLeftConnectionLosesNoRequest(t *testing.T) {
 	}
 }
 
-// TestLeftConnectionSendsNothing: what a transport writes to a connection that was left isn't sent,
-// and is known not to be.
+// TestLeftConnectionSendsNothing: a write to a connection that was left sends nothing, and returns errLeft.
 func TestLeftConnectionSendsNothing(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
@@ -246,8 +237,7 @@ func TestLeftConnectionSendsNothing(t *testing.T) {
 	assert.That(t, n == 0 && errors.Is(err, errLeft), "%d bytes, %v", n, err)
 }
 
-// TestTLSSessionIsResumed: another connection to a server resumes the TLS session, with which TLS
-// 1.2 takes a round trip less.
+// TestTLSSessionIsResumed: a later connection to a server resumes the TLS session.
 func TestTLSSessionIsResumed(t *testing.T) {
 	for _, version := range []uint16{tls.VersionTLS12, tls.VersionTLS13} {
 		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -270,7 +260,7 @@ func TestTLSSessionIsResumed(t *testing.T) {
 	}
 }
 
-// TestQuery: the error names an unknown parameter, and shows nothing that might be a secret.
+// TestQuery: an error names an unknown parameter, but shows no text that might be a secret.
 func TestQuery(t *testing.T) {
 	for query, want := range map[string]map[string]string{
 		"":                            {},
@@ -300,7 +290,7 @@ func TestQuery(t *testing.T) {
 	}
 }
 
-// TestUnknownNameIsTheProxys: the error for a name that isn't known says whose it is.
+// TestUnknownNameIsTheProxys: the error for an unknown name shows whether the name is the proxy's.
 func TestUnknownNameIsTheProxys(t *testing.T) {
 	unknown := &net.OpError{Op: "dial", Err: &net.DNSError{Name: "h", IsNotFound: true}}
 	says := func(err error) string { return new(Answer).Unanswered("server", "", "", err).Error() }
