@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// TestEach calls f once with each number, as many at a time as the limit allows, and returns
-// after the last.
+// TestEach: Each calls f once with each number, as many at a time as the limit allows, and returns
+// after the last call.
 func TestEach(t *testing.T) {
 	for _, c := range []struct {
 		limit, n int

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// TestOf: a URL has no port, or one that a server can have.
+// TestOf: Of accepts a URL without a port, or with one that a server can have.
 func TestOf(t *testing.T) {
 	for host, want := range map[string]uint16{"host": 0, "[::1]": 0, "host:1": 1, "host:00080": 80, "[::1]:65535": 65535} {
 		if got, err := Of(&url.URL{Host: host}); err != nil || got != want {

@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestRefused: a file that isn't regular is refused at once, also through a link, and the
-// error names its kind. (If an open waits, the test hangs.)
+// TestRefused: a file that isn't regular is refused at once, also through a link, and the error names its
+// kind. If an open waits, the test hangs.
 func TestRefused(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "regular") // TMPDIR can be too long for sockets
 	assert.OK(t, err)
@@ -47,7 +47,7 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestOwnDescriptor: a pipe that this process has open is written to, and stays open.
+// TestOwnDescriptor: Append and Create write to a pipe that this process has open, and leave it open.
 func TestOwnDescriptor(t *testing.T) {
 	r, w, err := os.Pipe()
 	assert.OK(t, err)
@@ -96,8 +96,8 @@ func TestTarget(t *testing.T) {
 	}
 }
 
-// TestSame: a path is the same file as its links, symbolic or not, and as another spelling of it,
-// also if the file is missing. A device is no file that a second use would overwrite.
+// TestSame: a path leads to the same file as its links, hard or symbolic, and as its other spellings, even
+// if the file is missing. A device isn't the same file, because a second use overwrites nothing.
 func TestSame(t *testing.T) {
 	t.Chdir(t.TempDir())
 	if err := errors.Join(os.WriteFile("file", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("file", "link"), os.Link("file", "hard"), os.Symlink("none", "dangling")); err != nil {
@@ -144,8 +144,8 @@ func TestCreate(t *testing.T) {
 	}
 }
 
-// TestOutside: no file is written in a place of locks, through whatever link and from whatever
-// working directory. It isn't created either. Reading such a file is allowed, and so are similar names.
+// TestOutside: no file in a place of locks is written or created, through any link and from any working
+// directory. Such a file can be read, and similar names are allowed.
 func TestOutside(t *testing.T) {
 	top := t.TempDir()
 	t.Chdir(top)

@@ -22,11 +22,11 @@ var (
 	errGone  = errors.New("the caller is gone")
 )
 
-// TestDo: Do sends until a request succeeds, fails for good, or the budget or the context is
-// over, with pauses that double.
+// TestDo: Do sends a request until it succeeds, fails for good, or the budget or the context ends. The
+// pauses double.
 func TestDo(t *testing.T) {
 	for name, c := range map[string]struct {
-		results []error // the last one for all further sends
+		results []error // the last one counts for all further sends
 		takes   time.Duration
 		ends    time.Duration // of the context
 		jitter  func(time.Duration) time.Duration
@@ -75,8 +75,8 @@ func TestDo(t *testing.T) {
 	}
 }
 
-// TestOnce: Once gives a send up after its timeout and a moment for its error, even if it
-// ignores contexts. It sends nothing for a caller whose context has ended.
+// TestOnce: Once returns after the timeout and LastWords, even if send ignores its context. It sends
+// nothing if the caller's context has ended.
 func TestOnce(t *testing.T) {
 	const timeout = time.Second
 	heeds := func(ctx context.Context) (int, error) { <-ctx.Done(); return 7, ctx.Err() }
@@ -108,18 +108,18 @@ func TestOnce(t *testing.T) {
 				}
 				began := time.Now()
 				v, late, err := Once(ctx, timeout, c.send)
-				// A send that returns as its context ends can be late or not.
+				// If send returns just as its context ends, either is right for late.
 				if took := time.Since(began); v != c.v || late != c.late && name != "heeds its context" || err != c.err || took != c.took {
 					t.Errorf("result %d, late %t, %v, after %v; want %d, %t, %v, after %v", v, late, err, took, c.v, c.late, c.err, c.took)
 				}
-				time.Sleep(2 * time.Hour) // for the one that hangs
+				time.Sleep(2 * time.Hour) // until a send that hangs has ended
 			})
 		})
 	}
 }
 
-// TestFailedBoundsDo: Do returns within the time that Failed was called with, however long a send
-// takes and whenever the context ends.
+// TestFailedBoundsDo: Do returns within the time that it has passed to Failed, however long a send takes
+// and whenever the context ends.
 func TestFailedBoundsDo(t *testing.T) {
 	for _, takes := range []time.Duration{0, 70 * time.Millisecond, time.Second, 2500 * time.Millisecond, time.Hour} {
 		for _, ends := range []time.Duration{time.Hour, 4 * time.Second} {

@@ -28,8 +28,8 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// TestIfMatchCreates: such a store writes to a missing key, and compares the ETag of an
-// existing one. It doesn't declare the condition as kept.
+// TestIfMatchCreates: with this option a put with If-Match creates a missing object, but heeds the ETag of
+// an existing one. The store declares the condition as claimed.
 func TestIfMatchCreates(t *testing.T) {
 	s := mem.New(mem.Options{IfMatchCreates: true})
 	assert.Equal(t, s.Properties().IfMatch, store.Claimed, "declared as")
@@ -44,7 +44,7 @@ func TestIfMatchCreates(t *testing.T) {
 	assert.That(t, string(body) == "3" && err == nil, "%q %v is stored", body, err)
 }
 
-// TestIgnoredDeleteIfMatch: a store that ignores the condition deletes the object of any ETag.
+// TestIgnoredDeleteIfMatch: a store that ignores the condition deletes an object whatever its ETag.
 func TestIgnoredDeleteIfMatch(t *testing.T) {
 	s := mem.New(mem.Options{IfMatch: mem.Ignored})
 	assert.OK(t, assert.Err(s.Put(t.Context(), "k", []byte("1"), store.PutOptions{})))

@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestProvidersRequestsAreNotOwn: requests of the library's providers of credentials are
-// distinguished from those to the server.
+// TestProvidersRequestsAreNotOwn: requests to the server are the store's own, and those of providers of
+// credentials aren't.
 func TestProvidersRequestsAreNotOwn(t *testing.T) {
 	for _, c := range []struct {
 		endpoint, method, url string

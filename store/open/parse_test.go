@@ -15,7 +15,7 @@ import (
 func TestParse(t *testing.T) {
 	for raw, want := range map[string]string{
 		"/srv/repo": "", "repo": "", ".": "", "./a:b": "", "/a:b": "", "a b:c": "", "1:2": "", ":x": "", "a_b:c": "", "user@host:/path": "",
-		" with spaces ": "", "/100%": "", "/a%20b?c#d": "", "\xff": "", // themselves
+		" with spaces ": "", "/100%": "", "/a%20b?c#d": "", "\xff": "", // these stand for themselves
 
 		"file:///srv/repo":          "/srv/repo",
 		"file:/srv/repo":            "/srv/repo",
@@ -65,9 +65,9 @@ func TestParseOnWindows(t *testing.T) {
 	assert.Is(t, assert.Err(parse("x3://bucket", true)), store.ErrURL)
 }
 
-// TestParseErrors: an error says what is wrong, and shows nothing that could be a secret. A URL of restic is
-// translated, or the error says where locks can be kept. A URL that is probably another place than was meant
-// is refused: a lock there would exclude no holder of the place that was meant.
+// TestParseErrors: an error names the mistake, and shows no text that could be a secret. For a URL of
+// restic's it shows ours, or where locks can be kept. A URL with a probable slip of the pen is refused,
+// because a lock in the wrong place excludes no other holder.
 func TestParseErrors(t *testing.T) {
 	for raw, says := range map[string]string{
 		"": "empty", "a\x00b": "NUL", "secret\x00": "NUL",
@@ -142,7 +142,7 @@ func FuzzParse(f *testing.F) {
 		if got.Scheme != "file" || got.Path == "" || strings.ContainsRune(got.Path, 0) {
 			t.Fatalf("%q: %+v", raw, got)
 		}
-		// A path is either unchanged, or was in a file URL and is absolute.
+		// A path is either unchanged, or it is absolute and comes from a file URL.
 		if got.Path != raw && (!strings.EqualFold(raw[:5], "file:") || !windows && !strings.HasPrefix(filepath.ToSlash(got.Path), "/")) {
 			t.Fatalf("%q: %+v", raw, got)
 		}

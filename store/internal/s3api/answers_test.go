@@ -21,13 +21,13 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// TestAnswers: each answer has its own meaning, which no request confuses with another, and its text
-// for a person. An answer that isn't a success of S3's is none.
+// TestAnswers: for each request, each answer has one meaning, and a text for a person. An answer without
+// the form of S3's successes isn't a success.
 func TestAnswers(t *testing.T) {
 	puts := []string{"put", "put if absent", "put if match"}
 	conditional := append([]string{"delete if match"}, puts[1:]...)
 	all := append([]string{"list", "get", "delete", "delete if match"}, puts...)
-	repeat := errors.New("may be repeated")
+	repeat := errors.New("can be repeated")
 	type answer struct {
 		name    string
 		answer  http.HandlerFunc
@@ -133,7 +133,7 @@ func TestAnswers(t *testing.T) {
 	})
 }
 
-// skewed refuses a signature of another time than the server's.
+// skewed refuses a request for the time in its signature.
 func skewed(w http.ResponseWriter, r *http.Request) {
 	say(403, "RequestTimeTooSkewed", "Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))(w, r)
 }
@@ -161,7 +161,7 @@ func empty(kind string, status int, etag string) http.HandlerFunc {
 	}
 }
 
-// TestHostileWords: a server's text becomes one printable line.
+// TestHostileWords: a server's text is shown as one printable line.
 func TestHostileWords(t *testing.T) {
 	const words = "a&#10;b&#x9b;31m&#13;c"
 	var server turns
@@ -195,13 +195,13 @@ func cut(w http.ResponseWriter, r *http.Request) {
 	panic(http.ErrAbortHandler)
 }
 
-// TestHanging: the end of a context ends the request on the wire.
+// TestHanging: the end of a context closes the connection of its request.
 func TestHanging(t *testing.T) {
 	came, gone := make(chan struct{}, 100), make(chan struct{}, 100)
 	both(t, func(_ http.ResponseWriter, r *http.Request) {
 		_, _ = io.Copy(io.Discard, r.Body)
 		came <- struct{}{}
-		<-r.Context().Done() // the connection was closed
+		<-r.Context().Done() // when the connection is closed
 		gone <- struct{}{}
 	}, func(t *testing.T, s store.Store) {
 		for of, send := range requests {
@@ -220,7 +220,7 @@ func TestHanging(t *testing.T) {
 	})
 }
 
-// TestBegunAndHanging: a server whose answer has begun was reached, even if the context ends then.
+// TestBegunAndHanging: if the context ends after an answer has begun, the server isn't unreachable.
 func TestBegunAndHanging(t *testing.T) {
 	both(t, func(w http.ResponseWriter, _ *http.Request) {
 		conn, _, err := http.NewResponseController(w).Hijack()
@@ -240,7 +240,8 @@ func TestBegunAndHanging(t *testing.T) {
 	})
 }
 
-// TestConditions: the declared conditions depend on the server and on the URL. conditions=none sends none.
+// TestConditions: the server and the URL decide how conditions are declared. With conditions=none, a
+// conditional put isn't sent.
 func TestConditions(t *testing.T) {
 	for raw, want := range map[string]store.Condition{
 		"s3://bucket":                                    store.Kept,
@@ -263,8 +264,8 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestSkewedAndLost: a put might be stored if it was refused for its time, and then sent again
-// and not answered.
+// TestSkewedAndLost: if a request is refused for its time, and then sent again without an answer, it might
+// have been applied.
 func TestSkewedAndLost(t *testing.T) {
 	var n atomic.Int32
 	both(t, func(w http.ResponseWriter, r *http.Request) {
@@ -274,7 +275,7 @@ func TestSkewedAndLost(t *testing.T) {
 		}
 		panic(http.ErrAbortHandler)
 	}, func(t *testing.T, s store.Store) {
-		// The transport repeats reading requests by itself, on another connection.
+		// Only writes are tested, because the transport repeats other requests on another connection.
 		for _, of := range []string{"put", "put if absent", "put if match", "delete"} {
 			n.Store(0)
 			err := requests[of](t.Context(), s)
@@ -283,7 +284,7 @@ func TestSkewedAndLost(t *testing.T) {
 	})
 }
 
-// TestRetriesByTheEnvironment: no setting for Amazon's own tools makes the SDK repeat a request.
+// TestRetriesByTheEnvironment: settings for Amazon's own tools don't make the SDK repeat a request.
 func TestRetriesByTheEnvironment(t *testing.T) {
 	var n atomic.Int32
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); say(503, "SlowDown")(w, r) }))
@@ -296,8 +297,8 @@ func TestRetriesByTheEnvironment(t *testing.T) {
 	}
 }
 
-// TestPutBesideDelete: MinIO refuses a put now and then because another object is
-// deleted at that moment, and not for want of a permission.
+// TestPutBesideDelete: a put that isn't permitted is sent once more, because MinIO refuses puts so while
+// another object is being deleted.
 func TestPutBesideDelete(t *testing.T) {
 	var n, refusals atomic.Int32
 	both(t, func(w http.ResponseWriter, r *http.Request) {
@@ -333,7 +334,7 @@ func TestPutBesideDelete(t *testing.T) {
 	})
 }
 
-// unsigned is a client whose source of credentials fails now and then.
+// unsigned is a client whose source of credentials can fail.
 type unsigned struct {
 	s3api.Client
 	err error
@@ -343,8 +344,8 @@ func (u *unsigned) Signable(context.Context) error { return u.err }
 
 func (u *unsigned) List(context.Context, string, string) error { return nil }
 
-// TestCredentialsFail: a source without any credentials is a wrong configuration. One that had
-// some before can succeed the next time.
+// TestCredentialsFail: if there never were credentials, that is a wrong configuration. If an earlier
+// request had some, the next one might have some too.
 func TestCredentialsFail(t *testing.T) {
 	c := &unsigned{err: fmt.Errorf("no credentials: %w", store.ErrConfig)}
 	s := s3api.New(c, s3api.Place{Bucket: "b", Host: "h"})
@@ -362,7 +363,7 @@ func TestCredentialsFail(t *testing.T) {
 	assert.Is(t, assert.Err(s.List(ctx, "x", "")), context.Canceled, "cancelled")
 }
 
-// TestUndeletable: the error names a command that deletes a listed object whose key is no key of ours.
+// TestUndeletable: if a listed key is invalid, the error has a command that deletes its object.
 func TestUndeletable(t *testing.T) {
 	if _, err := exec.LookPath("bash"); err != nil {
 		t.Skip("no bash")

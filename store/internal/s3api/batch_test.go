@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// batch is the keys in the body of DeleteObjects, which must have the checksum that every server
-// knows, and must not ask for an answer without the keys.
+// batch returns the keys of a DeleteObjects request. The request must have Content-MD5, and must ask for an
+// answer that names the keys.
 func batch(t *testing.T, r *http.Request) (keys []string) {
 	body, err := io.ReadAll(r.Body)
 	var d struct {
@@ -44,7 +44,7 @@ func denied(key string) string {
 	return "<Error><Key>" + key + "</Key><Code>AccessDenied</Code><Message>no</Message></Error>"
 }
 
-// answered returns a handler that answers DeleteObjects with these results of the keys.
+// answered returns a handler that answers DeleteObjects with results for the keys, in this form.
 func answered(t *testing.T, form string, results func(keys []string) string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		keys := batch(t, r)
@@ -55,8 +55,8 @@ func answered(t *testing.T, form string, results func(keys []string) string) htt
 
 const deleteResult = `<?xml version="1.0"?><DeleteResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/">%s</DeleteResult>`
 
-// TestDeleteAll: an object counts as deleted if the answer names its key as deleted, and
-// otherwise doesn't: there are servers that leave out keys, or answer with an error of some.
+// TestDeleteAll: an object is reported as deleted if and only if the answer names its key as deleted. Some
+// servers leave out keys, or refuse some.
 func TestDeleteAll(t *testing.T) {
 	keys := []string{"index/k", "index/l", "index/m", "index/n"}
 	all := func(keys []string) (s string) {
@@ -96,8 +96,8 @@ func TestDeleteAll(t *testing.T) {
 	})
 }
 
-// TestDeleteAllRefused: a server that lacks the request refuses it in some way, and is asked once. After
-// a failure the request can be repeated. Neither deletes an object.
+// TestDeleteAllRefused: a server that lacks the request can refuse it in many ways, and is asked once.
+// After a failure the request can be repeated. In both cases no object is reported as deleted.
 func TestDeleteAllRefused(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer http.HandlerFunc
@@ -129,8 +129,8 @@ func TestDeleteAllRefused(t *testing.T) {
 	}
 }
 
-// TestDeleteAllUnnamable: a key that XML can't carry unchanged isn't sent, nor is an invalid one,
-// nor one beyond the largest batch, and they don't count as deleted.
+// TestDeleteAllUnnamable: a key isn't sent, and not reported as deleted, if XML can't carry it unchanged,
+// if it is invalid, or if the batch is full.
 func TestDeleteAllUnnamable(t *testing.T) {
 	asked := make(chan []string, 100)
 	both(t, answered(t, deleteResult, func(keys []string) (s string) {
@@ -154,8 +154,8 @@ func TestDeleteAllUnnamable(t *testing.T) {
 	})
 }
 
-// TestDeleteAllOfVersions: in a versioned bucket the versions that this store has written go, as
-// after Delete, and then the marker that hides nothing else.
+// TestDeleteAllOfVersions: in a versioned bucket DeleteAll removes this store's versions, and the delete
+// marker if it hides nothing else, as Delete does.
 func TestDeleteAllOfVersions(t *testing.T) {
 	v := versioned{remove: say(204, ""), list: versions(version("DeleteMarker", "a/prefix/index/k", "marker"))}
 	both(t, func(w http.ResponseWriter, r *http.Request) {

@@ -22,8 +22,8 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-// Handlers give the answers of these tests, because a real server doesn't at will. They answer through
-// pipes, in simulated time: minio-go pauses after a failure, although it doesn't repeat the request.
+// Handlers play the server in these tests, because a real one doesn't fail on demand. They answer through
+// pipes, in simulated time, because minio-go pauses after a failure, although it repeats no request.
 
 // pipes is a listener whose connections are pipes.
 type pipes chan net.Conn
@@ -102,7 +102,7 @@ func on(t *testing.T, open client, h http.HandlerFunc, test func(*testing.T, sto
 	})
 }
 
-// turns answers as the handler that was set last. So the rows of a table share a server and a store.
+// turns answers by the handler that was set last, so that the rows of a table share a server and a store.
 type turns struct {
 	atomic.Pointer[http.HandlerFunc]
 }
@@ -111,7 +111,7 @@ func (s *turns) set(h http.HandlerFunc) { s.Store(&h) }
 
 func (s *turns) answer(w http.ResponseWriter, r *http.Request) { (*s.Load())(w, r) }
 
-// say returns a handler that refuses as S3 does.
+// say returns a handler that refuses a request with a code of S3's.
 func say(status int, code string, header ...string) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		for i := 0; i+1 < len(header); i += 2 {
@@ -125,7 +125,7 @@ func say(status int, code string, header ...string) http.HandlerFunc {
 	}
 }
 
-// as returns a handler that answers with a body of some kind.
+// as returns a handler that answers with a body of this content type.
 func as(kind string, status int, body string) http.HandlerFunc {
 	return func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", kind)
@@ -169,7 +169,7 @@ var requests = map[string]request{
 	},
 }
 
-// deleting is a conditional deletion, which isn't among the requests because the store of MinIO sends none.
+// deleting is a conditional deletion. It isn't in requests, because the store of MinIO sends none.
 func deleting(ctx context.Context, s store.Store) error {
 	return store.DeleteIfMatch(ctx, s, "index/k", "e")
 }

@@ -15,10 +15,10 @@ import (
 const listing = `<?xml version="1.0" encoding="UTF-8"?>
 <ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>a/prefix/index/</Prefix><KeyCount>1</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/index/k</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size><StorageClass>STANDARD</StorageClass></Contents></ListBucketResult>`
 
-// TestListings: a listing that isn't whole, not in order, or not the requested one, is an error. If it
-// passed as an empty one, the lock would look free. An object without a size would look empty, which is
-// a released lock. A shared acquirer reads no further than the first shared lock, so another order would
-// hide the exclusive ones. The store's time is no later than the Date of the answer.
+// TestListings: a listing that isn't complete, in order, and for the requested prefix is an error. If it
+// passed as an empty one, the lock would look free. An object without a size would look like a released
+// lock. Another order would hide exclusive locks, because a shared acquirer stops at the first shared
+// lock. The store's time is the Date of the answer.
 func TestListings(t *testing.T) {
 	const date = "Thu, 01 Jan 2026 00:00:07 GMT"
 	list := func(body string) http.HandlerFunc {
@@ -76,8 +76,7 @@ func TestListings(t *testing.T) {
 	})
 }
 
-// TestListedTwice: a server can list a key twice while it is overwritten. The listing shows
-// its newest form, and doesn't fail.
+// TestListedTwice: if a server lists a key twice while it is overwritten, the listing shows its newest form.
 func TestListedTwice(t *testing.T) {
 	entry := func(key, second, etag string, size int) string {
 		return fmt.Sprintf("<Contents><Key>a/prefix/index/%s</Key><LastModified>2026-01-01T00:00:0%s.000Z</LastModified><ETag>&quot;%s&quot;</ETag><Size>%d</Size></Contents>", key, second, etag, size)
@@ -106,11 +105,11 @@ func TestListedTwice(t *testing.T) {
 	})
 }
 
-// goesOn is a listing that has a next page.
+// goesOn is a listing with a next page.
 var goesOn = strings.Replace(listing, "<IsTruncated>false</IsTruncated>",
 	"<IsTruncated>true</IsTruncated><NextContinuationToken>token</NextContinuationToken>", 1)
 
-// TestShortPage: a page that isn't full costs one request too.
+// TestShortPage: a page that isn't full is also one request.
 func TestShortPage(t *testing.T) {
 	second := strings.ReplaceAll(listing, "index/k<", "index/l<")
 	var n atomic.Int32
@@ -135,7 +134,7 @@ func TestShortPage(t *testing.T) {
 	})
 }
 
-// TestListingsEnd: a server whose listings have no end isn't asked for ever.
+// TestListingsEnd: a listing without an end is an error.
 func TestListingsEnd(t *testing.T) {
 	before, rest, _ := strings.Cut(goesOn, "<Contents>")
 	_, after, _ := strings.Cut(rest, "</Contents>")
@@ -149,7 +148,7 @@ func TestListingsEnd(t *testing.T) {
 	}
 }
 
-// TestHugeAnswers: no more than 16 MiB of an answer are read. The limit of an object is smaller.
+// TestHugeAnswers: no more than 16 MiB of an answer are read.
 func TestHugeAnswers(t *testing.T) {
 	for _, of := range []string{"list", "put", "delete", "delete all"} {
 		var written atomic.Int64
@@ -170,7 +169,7 @@ func TestHugeAnswers(t *testing.T) {
 	}
 }
 
-// TestLargeObject: no more of an object is read than its limit, which can be 0.
+// TestLargeObject: an object that is larger than the limit is an error, even if the limit is 0.
 func TestLargeObject(t *testing.T) {
 	both(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Etag", `"e"`)

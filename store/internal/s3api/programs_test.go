@@ -26,14 +26,14 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-// decoratedClient and decorated are an HTTP client and a transport that New can't look behind.
+// decoratedClient and decorated are an HTTP client and a transport whose transport New can't copy.
 type (
 	decoratedClient struct{ *http.Client }
 	decorated       struct{ http.RoundTripper }
 )
 
-// programs are clients of a program's own, which can repeat requests and have timeouts. Those whose names
-// begin with "decorated" might hide an answer.
+// programs are clients of a program's own, which can have retries and timeouts. If the name begins with
+// "decorated", the client might hide an answer.
 var programs = map[string]func(*http.Transport) (store.Store, error){
 	"s3, net/http": func(t *http.Transport) (store.Store, error) {
 		return onS3(&http.Client{Transport: t, Timeout: time.Nanosecond})
@@ -52,9 +52,8 @@ var programs = map[string]func(*http.Transport) (store.Store, error){
 	"decorated, minio": func(t *http.Transport) (store.Store, error) { return onMinIO(decorated{t}, minio.Configure) },
 }
 
-// TestNewSendsOnce: each method sends one request, even if it fails: the engine repeats requests, and the
-// library must not. The store ignores the retries and timeouts of a program's client, and sends no checksum
-// but the one that every server knows.
+// TestNewSendsOnce: each method sends one request, even if that fails. The store ignores the retries and
+// timeouts of a program's client, and sends no checksum but the one that every server knows.
 func TestNewSendsOnce(t *testing.T) {
 	for name, client := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -76,12 +75,12 @@ func TestNewSendsOnce(t *testing.T) {
 				for _, code := range []int32{0, 200, 500, 503, 429, 404, 307} {
 					for of, send := range requests {
 						if of == "delete all" && code == 307 {
-							continue // it isn't sent any more
+							continue // the server has lacked this request before
 						}
 						n.Store(0)
 						status.Store(code)
 						err := send(t.Context(), s)
-						// An empty object, and a batch in which no key is named, are successes of some library.
+						// An empty object, and a batch whose answer names no key, are successes for some library.
 						either := code == 200 && (of == "get" || of == "delete all")
 						succeeds := code == 200 && strings.HasPrefix(of, "put")
 						assert.That(t, either || (err == nil) == succeeds, "%s, %d: %v", of, code, err)
@@ -94,7 +93,7 @@ func TestNewSendsOnce(t *testing.T) {
 	}
 }
 
-// TestNewTakesSilenceForSilence: a silent server is unreachable, unless the client might hide its answer.
+// TestNewTakesSilenceForSilence: a silent server is unreachable, unless the client might hide an answer.
 func TestNewTakesSilenceForSilence(t *testing.T) {
 	for name, client := range programs {
 		t.Run(name, func(t *testing.T) {
@@ -109,7 +108,7 @@ func TestNewTakesSilenceForSilence(t *testing.T) {
 	}
 }
 
-// TestNewRefuses: New returns an error for options that can't work, before a request is sent.
+// TestNewRefuses: New returns an error for wrong options, without a request.
 func TestNewRefuses(t *testing.T) {
 	onS3 := func(region, endpoint, bucket string, opts s3.Options) error {
 		return assert.Err(s3.New(awss3.New(awss3.Options{Region: region, BaseEndpoint: &endpoint}), bucket, opts))
@@ -144,8 +143,8 @@ type failing struct{}
 
 func (failing) Do(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
 
-// TestNewTakesNoAnswerForSilence: if an HTTP client got an answer and then returns a timeout,
-// the server doesn't count as unreachable.
+// TestNewTakesNoAnswerForSilence: if a program's HTTP client returns a timeout, it might have had an answer,
+// and the server isn't unreachable.
 func TestNewTakesNoAnswerForSilence(t *testing.T) {
 	s, err := onS3(failing{})
 	assert.OK(t, err)
@@ -153,7 +152,7 @@ func TestNewTakesNoAnswerForSilence(t *testing.T) {
 	assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)
 }
 
-// TestUnquoted: ETags in If-Match have quotes, unless the options say otherwise.
+// TestUnquoted: an ETag in If-Match has quotes, unless UnquotedIfMatch is set.
 func TestUnquoted(t *testing.T) {
 	for want, unquoted := range map[string]bool{`"e"`: false, "e": true} {
 		on(t, func(t *http.Transport) (store.Store, error) {
@@ -184,8 +183,8 @@ func (t repeating) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 }
 
-// TestRepeatedWritesAreAmbiguous: the answer to a write that the HTTP client has repeated is
-// that of the last attempt only, so it is neither a success nor a refusal.
+// TestRepeatedWritesAreAmbiguous: if the HTTP client has repeated a write, the answer to the last attempt
+// is neither a success nor a refusal.
 func TestRepeatedWritesAreAmbiguous(t *testing.T) {
 	var server turns
 	client := func(t *http.Transport) (store.Store, error) { return onS3(&http.Client{Transport: repeating{t}}) }
@@ -209,8 +208,8 @@ func (resolver) ResolveEndpoint(context.Context, awss3.EndpointParameters) (smit
 	return smithyendpoints.Endpoint{}, errors.New("no endpoint")
 }
 
-// TestResolversServerIsNotAmazons: a program's own resolver can return any server, so that its
-// conditions are claims, and messages don't name Amazon.
+// TestResolversServerIsNotAmazons: because a program's own resolver can return any server, its conditions
+// are only claimed, and messages don't name Amazon.
 func TestResolversServerIsNotAmazons(t *testing.T) {
 	for name, o := range map[string]awss3.Options{
 		"version 2": {EndpointResolverV2: resolver{}},
@@ -227,8 +226,7 @@ func TestResolversServerIsNotAmazons(t *testing.T) {
 	}
 }
 
-// uncached is a provider that requests credentials under the context of each operation, and
-// fails if the answer isn't passed on.
+// uncached is a provider that requests credentials under the context of each operation.
 type uncached struct {
 	credentials.Static
 	url string
@@ -252,8 +250,8 @@ func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credent
 	return credentials.Value{AccessKeyID: "key", SecretAccessKey: "topsecret", SignerType: credentials.SignatureV4}, res.Body.Close()
 }
 
-// TestProvidersUseTheTransport: a provider of credentials can use minio-go's transport. Its
-// requests don't count as the operation's, and its answers need not be S3's.
+// TestProvidersUseTheTransport: a provider of credentials can use minio-go's transport. Its requests don't
+// count as the store's, and its answers don't need the form of S3's.
 func TestProvidersUseTheTransport(t *testing.T) {
 	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {

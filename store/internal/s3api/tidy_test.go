@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// versioned answers as a versioned bucket does. remove and list answer requests that need a further
-// permission.
+// versioned answers as a versioned bucket. remove answers the removal of a version, and list a listing of
+// versions, which both need a permission of their own.
 type versioned struct {
 	remove, list http.HandlerFunc
 	puts         atomic.Int32
@@ -44,7 +44,7 @@ func (v *versioned) answer(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// removed returns the versions of which the removal was requested since its last call.
+// removed returns the versions whose removal was requested since it was last called.
 func (v *versioned) removed() (versions []string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,7 +60,7 @@ func does(t *testing.T, s store.Store, of ...string) {
 	}
 }
 
-// TestKeptVersions: the store finds out once that it can't remove versions, and returns no error for it.
+// TestKeptVersions: if the store can't remove versions, it tries once, and returns no error.
 func TestKeptVersions(t *testing.T) {
 	for name, c := range map[string]struct {
 		answer  http.HandlerFunc
@@ -82,17 +82,17 @@ func TestKeptVersions(t *testing.T) {
 	}
 }
 
-// TestPutsAtOnce: the order of two concurrent puts is unknown, so neither removes the other's
-// version, which might be the visible one.
+// TestPutsAtOnce: neither of two concurrent puts removes the version of the other, because that might be
+// the visible one.
 func TestPutsAtOnce(t *testing.T) {
 	v := versioned{remove: say(204, ""), list: forbidden}
 	var puts atomic.Int32
 	first, second := make(chan struct{}), make(chan struct{})
 	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
-		v.answer(w, r) // it is applied,
+		v.answer(w, r)
 		if r.Method == http.MethodPut && puts.Add(1) == 1 {
 			close(first)
-			<-second // and answered after the other
+			<-second // the answer to the first put comes after the second put
 		}
 	}, func(t *testing.T, s store.Store) {
 		done := make(chan struct{})
@@ -103,7 +103,7 @@ func TestPutsAtOnce(t *testing.T) {
 		<-done
 		assert.Equal(t, v.removed(), nil)
 		does(t, s, "put")
-		assert.Equal(t, len(v.removed()), 2, "a put that came after both removed")
+		assert.Equal(t, len(v.removed()), 2, "versions that a put after both has removed")
 	})
 }
 
@@ -131,7 +131,7 @@ func TestDeleteAndPutAtOnce(t *testing.T) {
 	})
 }
 
-// TestTidyingTakesNothingAway: a put succeeds even if old versions can't be removed in time.
+// TestTidyingTakesNothingAway: a put succeeds even if the removal of old versions hangs.
 func TestTidyingTakesNothingAway(t *testing.T) {
 	v := versioned{remove: func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }, list: forbidden}
 	both(t, v.answer, func(t *testing.T, s store.Store) {
@@ -144,8 +144,8 @@ func TestTidyingTakesNothingAway(t *testing.T) {
 	})
 }
 
-// TestMarkerHidesOthers: the store removes its delete marker only if that uncovers nothing.
-// The version below it can be another client's deleted one.
+// TestMarkerHidesOthers: the store removes its delete marker only if no version becomes visible, because
+// another client might have deleted that version.
 func TestMarkerHidesOthers(t *testing.T) {
 	const key = "a/prefix/index/k"
 	marker := func(id string) string { return version("DeleteMarker", key, id) }
@@ -185,7 +185,7 @@ func version(kind, key, id string) string {
 	return fmt.Sprintf(`<%[1]s><Key>%[2]s</Key><VersionId>%[3]s</VersionId><IsLatest>false</IsLatest><LastModified>TIME</LastModified><ETag>&quot;e&quot;</ETag><Size>2</Size></%[1]s>`, kind, key, id)
 }
 
-// versions lists versions, each a second older than the one before.
+// versions returns a handler that lists versions, each a second older than the one before.
 func versions(versions string) http.HandlerFunc {
 	versions = strings.Replace(versions, "<IsLatest>false", "<IsLatest>true", 1)
 	for second := 59; strings.Contains(versions, "TIME"); second-- {
