@@ -97,7 +97,7 @@ func hold(args []string) error {
 	}
 	var s store.Store = mem.New(mem.Options{})
 	if args[0] == "dir" {
-		if s, err = dir.Open(context.Background(), args[3], dir.Options{}); err != nil {
+		if s, err = dir.Open(context.Background(), args[3]); err != nil {
 			return err
 		}
 	}

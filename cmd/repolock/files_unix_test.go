@@ -98,7 +98,7 @@ func TestRefusedFiles(t *testing.T) {
 func TestPlacesOfLocks(t *testing.T) {
 	for _, name := range []string{"", "photos"} {
 		repo := t.TempDir()
-		s, err := dir.Open(t.Context(), repo, dir.Options{})
+		s, err := dir.Open(t.Context(), repo)
 		assert.OK(t, err)
 		l, err := replock.New(s, replock.Options{Name: name})
 		assert.OK(t, err)

@@ -9,8 +9,8 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// FirstPause is the pause before the second send. The pauses double.
-const FirstPause = 200 * time.Millisecond
+// firstPause is the pause before the second send. The pauses double.
+const firstPause = 200 * time.Millisecond
 
 // LastWords is how long Once waits for an answer after the context of a request has ended. Only the
 // store's error names what the store was waiting for.
@@ -39,7 +39,7 @@ type Policy struct {
 // last result. The request must be one that can be applied twice.
 func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (T, error)) (T, error) {
 	end := p.Clock.Elapsed() + p.Budget
-	for pause := FirstPause; ; pause *= 2 {
+	for pause := firstPause; ; pause *= 2 {
 		v, err := send(max(min(p.Timeout, end-p.Clock.Elapsed()), leastTimeout))
 		if err == nil || p.Permanent(err) || ctx.Err() != nil {
 			return v, err

@@ -65,7 +65,7 @@ func command(lock, repo string) func(Work) []string {
 }
 
 func open(ctx context.Context, repo string) (store.Store, error) {
-	return dir.Open(ctx, repo, dir.Options{})
+	return dir.Open(ctx, repo)
 }
 
 func work(repo string, w Work) int {

@@ -171,7 +171,7 @@ func config(s store.Store) lockingtest.Config {
 
 // TestConformance: the backend keeps the contract on stores with good and poor abilities, and leaves no lock there.
 func TestConformance(t *testing.T) {
-	disk, err := dir.Open(t.Context(), t.TempDir(), dir.Options{})
+	disk, err := dir.Open(t.Context(), t.TempDir())
 	assert.OK(t, err)
 	for name, c := range map[string]struct {
 		store  store.Store
@@ -232,7 +232,7 @@ func TestMain(m *testing.M) {
 }
 
 func onDisk(ctx context.Context, path string) (*repository.Backend, error) {
-	s, err := dir.Open(ctx, path, dir.Options{})
+	s, err := dir.Open(ctx, path)
 	if err != nil {
 		return nil, err
 	}
@@ -267,7 +267,7 @@ func TestTwoProcesses(t *testing.T) {
 		},
 		Lose: func(t *testing.T, key string) {
 			t.Helper()
-			s, err := dir.Open(t.Context(), path, dir.Options{})
+			s, err := dir.Open(t.Context(), path)
 			assert.OK(t, err)
 			takeAway(t, s, key)
 		},

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/sha1"
 	"encoding/hex"
-	"sync"
 
 	"github.com/Backblaze/blazer/base"
 
@@ -69,36 +68,32 @@ func (s *Store) forget(name string) {
 }
 
 // pool has the idle upload URLs. Each takes one upload at a time.
-type pool struct {
-	mu   sync.Mutex
-	idle []*base.URL
-}
+type pool chan *base.URL
 
 // maxIdle bounds the URLs in a pool.
 const maxIdle = 32
 
-func (p *pool) take() (u *base.URL) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if last := len(p.idle) - 1; last >= 0 {
-		u, p.idle = p.idle[last], p.idle[:last]
+// take returns a URL, or nil if none is idle.
+func (p pool) take() *base.URL {
+	select {
+	case u := <-p:
+		return u
+	default:
+		return nil
 	}
-	return u
 }
 
-func (p *pool) put(u *base.URL) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.idle) < maxIdle {
-		p.idle = append(p.idle, u)
+func (p pool) put(u *base.URL) {
+	select {
+	case p <- u:
+	default: // it is full
 	}
 }
 
 // empty drops the URLs, after the server has refused one as too old.
-func (p *pool) empty() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.idle = nil
+func (p pool) empty() {
+	for p.take() != nil {
+	}
 }
 
 // upload makes a new version. It drops a URL after any error: Backblaze requires that after

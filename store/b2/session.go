@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// session is an authorization, with the bucket and the upload URLs that belong to it. Only
-// the pool changes.
+// session is an authorization, with the bucket and the upload URLs that belong to it. Only the pool
+// changes.
 type session struct {
 	authorization
 	bucket  *base.Bucket
@@ -91,7 +91,7 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 		return nil, n.refusal().refusedKey(err)
 	}
 	s.authorized.Store(true)
-	in := &session{authorization: n.auth}
+	in := &session{authorization: n.auth, uploads: make(pool, maxIdle)}
 	n = new(note)
 	if n.bucket, err = in.allowed(s.bucket); err != nil {
 		return nil, err

@@ -10,7 +10,7 @@ import (
 
 func TestContract(t *testing.T) {
 	open := func(t *testing.T, path string) store.Store {
-		s, err := Open(t.Context(), path, Options{})
+		s, err := Open(t.Context(), path)
 		assert.OK(t, err)
 		return s
 	}

@@ -15,18 +15,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options of a store. The zero value suits every program.
-type Options struct {
-	// Now is the clock of this machine's kernel, which stamps the files of a
-	// local file system. It is time.Now if nil.
-	Now func() time.Time
-}
-
 // Store is a store in a directory. Its methods can be called concurrently. It keeps no file open
 // between two calls, so it needs no closing, and an idle store doesn't keep a disk mounted.
 type Store struct {
-	path   string // absolute
-	now    func() time.Time
+	path   string      // absolute
 	opened fs.FileInfo // of path, when it was opened
 
 	local bool // the file system is known to be this machine's own
@@ -35,6 +27,7 @@ type Store struct {
 	fileMode, dirMode fs.FileMode
 
 	// Tests replace these.
+	now  func() time.Time // of this machine's kernel, which stamps the files of a local file system
 	move func(d *directory, from, to string) error
 	scan func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
 }
@@ -43,12 +36,12 @@ var _ store.Store = (*Store)(nil)
 
 // Open returns the store in an existing directory, without writing to it. The error is
 // store.ErrNotFound if there is no directory at path.
-func Open(ctx context.Context, path string, opts Options) (*Store, error) {
-	s, err := open(ctx, path, opts)
+func Open(ctx context.Context, path string) (*Store, error) {
+	s, err := open(ctx, path)
 	return s, failed("open", shown(path), err)
 }
 
-func open(ctx context.Context, path string, opts Options) (*Store, error) {
+func open(ctx context.Context, path string) (*Store, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -70,10 +63,7 @@ func open(ctx context.Context, path string, opts Options) (*Store, error) {
 	case !info.IsDir():
 		return nil, fault.New(store.ErrNotFound, "not a directory")
 	}
-	s := &Store{path: path, now: opts.Now, opened: info, move: (*directory).Rename, scan: scan}
-	if s.now == nil {
-		s.now = time.Now
-	}
+	s := &Store{path: path, opened: info, now: time.Now, move: (*directory).Rename, scan: scan}
 	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others
 	s.fileMode, s.dirMode = 0o600|shared&0o066, 0o700|shared|info.Mode()&fs.ModeSetgid
 

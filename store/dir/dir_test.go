@@ -25,7 +25,7 @@ func fresh(t *testing.T) (store.Store, string) {
 
 func at(t *testing.T, path string) store.Store {
 	t.Helper()
-	s, err := dir.Open(t.Context(), path, dir.Options{})
+	s, err := dir.Open(t.Context(), path)
 	assert.OK(t, err)
 	return s
 }
@@ -89,7 +89,7 @@ func TestOpenNeedsDirectory(t *testing.T) {
 	file := filepath.Join(path, "file")
 	createFile(t, file, "")
 	for _, path := range []string{"", filepath.Join(path, "missing"), file, filepath.Join(file, "below")} {
-		_, err := dir.Open(t.Context(), path, dir.Options{})
+		_, err := dir.Open(t.Context(), path)
 		assert.That(t, errors.Is(err, store.ErrNotFound) && store.Permanent(err), "%q: %v", path, err)
 		assert.That(t, path == "" || strings.Count(fmt.Sprint(err), ": ") == 1, "the cause is shown twice: %v", err)
 	}

@@ -34,7 +34,7 @@ func run(t *testing.T, program string, args ...string) {
 // mounted returns a store on a new mount.
 func mounted(t *testing.T, program string, args func(mount string) []string) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), mountedAt(t, program, args), Options{})
+	s, err := Open(t.Context(), mountedAt(t, program, args))
 	assert.OK(t, err)
 	return s
 }
@@ -119,7 +119,7 @@ func TestDavfs(t *testing.T) {
 	mount := mountedAt(t, "mount.davfs", func(mount string) []string {
 		return []string{"-o", "conf=" + conf, "http://127.0.0.1:1/", mount} // without a server
 	})
-	_, err := Open(t.Context(), mount, Options{})
+	_, err := Open(t.Context(), mount)
 	assert.Is(t, err, store.ErrConfig)
 	assert.Says(t, err, err, "a mount of davfs2 shows other machines an empty file")
 }
@@ -134,7 +134,7 @@ func TestRcloneMount(t *testing.T) {
 	late = refused
 	assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", []byte("1"), store.PutOptions{IfAbsent: true})), store.ErrConditionUnsupported)
 	assert.OK(t, assert.Err(s.Put(t.Context(), "index/a", []byte("2"), store.PutOptions{})))
-	_, err := Open(t.Context(), s.path, Options{})
+	_, err := Open(t.Context(), s.path)
 	assert.Is(t, err, store.ErrConfig)
 	assert.Says(t, err, err, "rclone shows the locks of other machines minutes late")
 }

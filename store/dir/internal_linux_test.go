@@ -21,7 +21,7 @@ import (
 // TestFlockHolder: if a Put or a Delete can't take the flock of the repository's directory, the
 // error names the directory, the process that holds the flock, and what to do.
 func TestFlockHolder(t *testing.T) {
-	s := opened(t, Options{})
+	s := opened(t)
 	path := s.path
 	assert.OK(t, assert.Err(s.Put(t.Context(), "k", nil, store.PutOptions{})))
 	// says tries a write, gives up after a moment, and checks the error.
@@ -119,7 +119,7 @@ func TestFlockPID(t *testing.T) {
 
 // TestWatchIsLocal: Watch is unsupported unless the file system is known to be local.
 func TestWatchIsLocal(t *testing.T) {
-	s := opened(t, Options{})
+	s := opened(t)
 	assert.OK(t, os.Mkdir(filepath.Join(s.path, "index"), 0o700))
 	for _, local := range []bool{true, false} {
 		s.local = local

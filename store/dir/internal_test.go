@@ -14,9 +14,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-func opened(t *testing.T, opts Options) *Store {
+func opened(t *testing.T) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), t.TempDir(), opts)
+	s, err := Open(t.Context(), t.TempDir())
 	assert.OK(t, err)
 	return s
 }
@@ -76,7 +76,7 @@ func TestNames(t *testing.T) {
 // which changes the folder's time. On a local file system it writes nothing.
 func TestListRereads(t *testing.T) {
 	for _, local := range []bool{true, false} {
-		s := opened(t, Options{})
+		s := opened(t)
 		s.local = local
 		create(t, s, "index/lock.shared/a")
 		past := time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -96,7 +96,7 @@ func TestListRereads(t *testing.T) {
 // can't be found.
 func TestListedAndMissing(t *testing.T) {
 	for _, missing := range []string{"index", "index/lock.shared", "index/lock.shared/a"} {
-		s := opened(t, Options{})
+		s := opened(t)
 		s.local = false
 		in, name := filepath.Split(filepath.Join(s.path, missing))
 		assert.OK(t, os.MkdirAll(in, 0o700))
@@ -132,7 +132,8 @@ func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
 func TestNow(t *testing.T) {
 	const interrupt = 10 * time.Millisecond
 	var now time.Time
-	s := opened(t, Options{Now: func() time.Time { return now }})
+	s := opened(t)
+	s.now = func() time.Time { return now }
 	s.local = true // even if the temporary directory isn't
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for d := time.Duration(0); d < 2*interrupt; d += interrupt / 10 {
@@ -209,7 +210,7 @@ func BenchmarkPut(b *testing.B) {
 	for name, opts := range map[string]store.PutOptions{"plain": {}, "durable": {Durable: true}} {
 		for _, over := range []bool{false, true} {
 			b.Run(fmt.Sprintf("%s/over=%v", name, over), func(b *testing.B) {
-				s, err := Open(b.Context(), b.TempDir(), Options{})
+				s, err := Open(b.Context(), b.TempDir())
 				if err != nil {
 					b.Fatal(err)
 				}

@@ -24,7 +24,7 @@ const contended = "index/lock.shared/a"
 // stored is a local store with an object.
 func stored(t *testing.T) (*Store, store.Object) {
 	t.Helper()
-	s := opened(t, Options{})
+	s := opened(t)
 	if !s.flock {
 		t.Fatal("the temporary directory's file system has no flock")
 	}
@@ -37,7 +37,7 @@ func stored(t *testing.T) (*Store, store.Object) {
 // renames returns another store in the same directory, which calls before ahead of each rename.
 func renames(t *testing.T, s *Store, before func()) *Store {
 	t.Helper()
-	other, err := Open(t.Context(), s.path, Options{})
+	other, err := Open(t.Context(), s.path)
 	assert.OK(t, err)
 	other.local = s.local
 	other.move = func(d *directory, from, to string) error {

@@ -101,7 +101,7 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 func TestOpenLongName(t *testing.T) {
 	below := filepath.Join(t.TempDir(), strings.Repeat("x", 300))
 	for _, path := range []string{strings.Repeat("x", 5000), below, strings.Repeat("/abcdefghi", 500)} {
-		_, err := dir.Open(t.Context(), path, dir.Options{})
+		_, err := dir.Open(t.Context(), path)
 		assert.Says(t, err, store.ErrNotFound, `": its name is too long`)
 		assert.Is(t, err, syscall.ENAMETOOLONG)
 		assert.That(t, !errors.Is(err, store.ErrConfig) && !errors.Is(err, store.ErrInvalidKey), "%v", err)

@@ -52,7 +52,7 @@ func TestOpenForbiddenDirectory(t *testing.T) {
 	chmod(t, path, 0)
 	asNobody(t, path, func() {
 		for _, path := range []string{path, filepath.Join(path, "below")} {
-			_, err := dir.Open(t.Context(), path, dir.Options{})
+			_, err := dir.Open(t.Context(), path)
 			assert.Is(t, err, store.ErrPermission)
 			assert.Is(t, err, fs.ErrPermission)
 			assert.Equal(t, fmt.Sprint(err), fmt.Sprintf("open %q: permission denied", path))

@@ -16,7 +16,6 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/dir"
 )
 
 // TestDeletePrunes: Delete removes the empty folders above an object, but never index.
@@ -69,28 +68,24 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 
 // TestSweep: a request removes temporary files after a day, and no others.
 func TestSweep(t *testing.T) {
-	path := t.TempDir()
-	offset := time.Duration(0)
-	s, err := dir.Open(t.Context(), path, dir.Options{Now: func() time.Time { return time.Now().Add(offset) }})
-	assert.OK(t, err)
-	for _, dir := range []string{"", "index"} {
-		createFile(t, filepath.Join(path, dir, ".repolock-x.tmp"), "left")
-		createFile(t, filepath.Join(path, dir, "other.tmp"), "not ours")
-		assert.OK(t, os.Mkdir(filepath.Join(path, dir, ".repolock-y.tmp"), 0o700))
-	}
-	for _, test := range []struct {
-		offset time.Duration
-		left   string
-	}{
-		{23 * time.Hour, ".repolock-x.tmp .repolock-y.tmp/ index/ index/.repolock-x.tmp index/.repolock-y.tmp/ index/other.tmp other.tmp"},
-		{25 * time.Hour, "index/ index/other.tmp other.tmp"},
+	for age, left := range map[time.Duration]string{
+		23 * time.Hour: ".repolock-x.tmp .repolock-y.tmp/ index/ index/.repolock-x.tmp index/.repolock-y.tmp/ index/other.tmp other.tmp",
+		25 * time.Hour: "index/ index/other.tmp other.tmp",
 	} {
-		offset = test.offset
+		s, path := fresh(t)
+		for _, dir := range []string{path, filepath.Join(path, "index")} {
+			createFile(t, filepath.Join(dir, ".repolock-x.tmp"), "left")
+			createFile(t, filepath.Join(dir, "other.tmp"), "not ours")
+			assert.OK(t, os.Mkdir(filepath.Join(dir, ".repolock-y.tmp"), 0o700))
+			for _, name := range []string{".repolock-x.tmp", "other.tmp", ".repolock-y.tmp"} {
+				assert.OK(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Now().Add(-age)))
+			}
+		}
 		for _, key := range []string{"k", "index/lock.exclusive"} {
 			put(t, s, key, "")
 			remove(t, s, key)
 		}
-		has(t, path, test.left)
+		has(t, path, left)
 	}
 }
 

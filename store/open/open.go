@@ -101,7 +101,7 @@ func lookup(name string) (Scheme, bool) {
 }
 
 func openDir(ctx context.Context, l Location) (store.Store, error) {
-	return dir.Open(ctx, l.Path, dir.Options{})
+	return dir.Open(ctx, l.Path)
 }
 
 // bucket returns a backend's Open as the open function of a scheme.
