@@ -20,50 +20,32 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestHeldErrorCountsNoPassedLocks: HeldError.More counts holders, not stale locks that were passed.
-func TestHeldErrorCountsNoPassedLocks(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.flags(500)
-		time.Sleep(5 * time.Minute)
-		w.machine().takes(t, Shared)
-		time.Sleep(5 * time.Second)
-		held := w.machine().refused(t, Exclusive)
-		assert.That(t, held.More == 0, "one holder, and: %v", held)
-	})
-}
-
 // TestOwnFlagMustBeListed: a lock isn't granted if the listing lacks its own flag.
 func TestOwnFlagMustBeListed(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
-		a.hooks.After(answered("put", "", func(r hookstore.Request) {
+		a.hooks.After(answered("put", "/", func(r hookstore.Request) {
 			if r.Key != pointer {
 				w.delete(r.Key)
 			}
 		}))
-		if k, err := a.acquire(t.Context(), mode, "x"); err == nil {
-			t.Errorf("acquired, and the flag isn't in the listing: %v", w.keys())
-			k.Release(t.Context())
-		}
+		a.fails(t, mode, ErrUnsure)
 	})
 }
 
 // TestStaleLockIsPassedOnlyOnceDeleted: an acquirer that can't delete a stale lock doesn't pass it.
 func TestStaleLockIsPassedOnlyOnceDeleted(t *testing.T) {
-	for key, mode := range map[string]Mode{"index/lock.shared/x": Exclusive, "index/lock.intent/x": Shared} {
-		do(t, func(t *testing.T, w *world) {
-			w.put(key, foreign(time.Now(), mode == Exclusive))
-			time.Sleep(2 * time.Minute)
-			a := w.machine()
-			a.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission)))
-			k, err := a.acquire(t.Context(), mode, "x")
-			assert.That(t, k == nil && errors.Is(err, store.ErrPermission) && strings.Contains(err.Error(), key),
-				"%s: passed, or: %v", key, err)
-			a.hooks.Before(nil)
-			a.takes(t, mode)
-			assert.That(t, mode != Shared || !slices.Contains(w.keys(), key), "passed %s and left it", key)
-		})
-	}
+	eachOf(t, []Mode{Shared, Exclusive}, func(t *testing.T, w *world, mode Mode) {
+		key := map[Mode]string{Exclusive: "index/lock.shared/x", Shared: "index/lock.intent/x"}[mode]
+		w.put(key, foreign(time.Now(), mode == Exclusive))
+		time.Sleep(2 * time.Minute)
+		a := w.machine()
+		a.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission)))
+		assert.Says(t, a.fails(t, mode, store.ErrPermission), store.ErrPermission, key)
+		a.hooks.Before(nil)
+		a.takes(t, mode)
+		assert.That(t, mode != Shared || !slices.Contains(w.keys(), key), "passed %s and left it", key)
+	})
 }
 
 // TestNoLockWithoutRandomness: a failing source of randomness is an error, not a lock with a guessable name.
@@ -71,8 +53,7 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.rand = io.LimitReader(nil, 0)
-		k, err := a.Shared(t.Context(), "x")
-		assert.That(t, k == nil && err != nil, "a lock without an id")
+		a.fails(t, Shared, io.EOF)
 	})
 }
 
@@ -102,13 +83,11 @@ func TestFirstRequestIsNoPut(t *testing.T) {
 	bothModes(t, mem.Options{PutCreates: true}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		a.hooks.Before(fails("list", "", store.ErrNotFound))
-		_, err := a.acquire(t.Context(), mode, "x")
-		isAll(t, err, store.ErrNotFound)
+		a.fails(t, mode, store.ErrNotFound)
 		a.sent(t, between{"put": {0, 0}})
 		a.hooks.Before(fails("list", "", errOutage))
 		began := time.Now()
-		_, err = a.acquire(t.Context(), mode, "x")
-		isAll(t, err, errOutage)
+		a.fails(t, mode, errOutage)
 		took(t, began, 2*time.Second, 11*time.Second)
 		a.hooks.Before(nil)
 		for _, lists := range []int{2, 1} {
@@ -131,27 +110,19 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 	})
 }
 
-// TestCancelledAcquireLeavesNothing: a caller that cancels in the last moment gets no lock, and nothing is left.
-func TestCancelledAcquireLeavesNothing(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		ctx, cancel := context.WithCancel(t.Context())
-		a.hooks.After(answered("list", "", func(hookstore.Request) { cancel() }))
-		if k, err := a.acquire(ctx, mode, "x"); k != nil || !errors.Is(err, context.Canceled) {
-			t.Fatalf("%v %v", k, err)
-		}
-		w.empty()
-	})
-}
-
-// TestUnansweredPutsAreWithdrawn: an acquirer withdraws puts that got no answer as well.
-func TestUnansweredPutsAreWithdrawn(t *testing.T) {
+// TestFailedAcquireLeavesNothing: a caller that cancels at the last moment gets no lock, nor does one whose puts got
+// no answer. Nothing is left of them.
+func TestFailedAcquireLeavesNothing(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		a.hooks.After(unanswered("put", ""))
-		if k, err := a.acquire(t.Context(), mode, "x"); k != nil || !errors.Is(err, errOutage) {
-			t.Fatal(err)
-		}
+		a.fails(t, mode, errOutage)
+		w.empty()
+
+		ctx, cancel := context.WithCancel(t.Context())
+		a.hooks.After(answered("list", "", func(hookstore.Request) { cancel() }))
+		k, err := a.acquire(ctx, mode, "x")
+		assert.That(t, k == nil && errors.Is(err, context.Canceled), "%v %v", k, err)
 		w.empty()
 	})
 }
@@ -174,8 +145,7 @@ func TestWhichModesConflict(t *testing.T) {
 func TestEachNameIsItsOwnLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"", "a", "b"} {
-			k := w.machine(func(o *Options) { o.Name = name }).takes(t, Exclusive)
-			defer k.Release(t.Context())
+			w.machine(func(o *Options) { o.Name = name }).takes(t, Exclusive)
 		}
 		w.machine(func(o *Options) { o.Name = "a" }).refused(t, Shared)
 	})
@@ -197,14 +167,10 @@ func TestListingOutweighsA404(t *testing.T) {
 // TestEmptyAnswerIsNoRelease: an empty answer to a GET doesn't count as a released lock if LIST gave a size.
 func TestEmptyAnswerIsNoRelease(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, Exclusive)
-		b.Locker.store = emptyGets{b.hooks}
-		other, _ := b.Shared(t.Context(), "y")
-		if other != nil && alive(k) {
-			t.Error("both in: an empty answer counts as a released lock, though LIST gave a size")
-			other.Release(t.Context())
-		}
+		w.machine().takes(t, Exclusive)
+		b := w.machine()
+		b.store = emptyGets{b.hooks}
+		b.refused(t, Shared)
 	})
 }
 
@@ -232,18 +198,19 @@ func TestSightNoticesChanges(t *testing.T) {
 
 // TestUnreadLockIsNeverPassed: a body that can't be fetched is held while it is young, and then a failure of the store.
 func TestUnreadLockIsNeverPassed(t *testing.T) {
-	for age, held := range map[time.Duration]bool{50 * time.Second: true, 61 * time.Second: false, time.Hour: false} {
-		for _, failure := range []error{errOutage, store.ErrPermission} {
-			do(t, func(t *testing.T, w *world) {
-				w.put("index/lock.shared/x", foreign(time.Now(), true))
-				time.Sleep(age)
-				a := w.machine()
-				a.hooks.Before(fails("get", "", failure))
-				k, err := a.Exclusive(t.Context(), "x")
-				assert.That(t, k == nil && errors.Is(err, ErrHeld) == held && errors.Is(err, failure) != held,
-					"%v old, %v: %v", age, failure, err)
-			})
-		}
+	for _, failure := range []error{errOutage, store.ErrPermission} {
+		eachOf(t, []time.Duration{50 * time.Second, 61 * time.Second, time.Hour}, func(t *testing.T, w *world, age time.Duration) {
+			w.put("index/lock.shared/x", foreign(time.Now(), true))
+			time.Sleep(age)
+			a := w.machine()
+			a.hooks.Before(fails("get", "", failure))
+			want, other := failure, ErrHeld
+			if age < DefaultTTL {
+				want, other = ErrHeld, failure
+			}
+			err := a.fails(t, Exclusive, want)
+			assert.That(t, !errors.Is(err, other), "%v old, %v: %v", age, failure, err)
+		})
 	}
 }
 
@@ -318,10 +285,7 @@ func contend(t *testing.T, w *world, seed uint64, n int, fail float64) *referee 
 }
 
 func TestContention(t *testing.T) {
-	for name, opts := range map[string]mem.Options{
-		"kept": {}, "lacked": lacking, "claimed": claiming,
-		"ignored": ignoring, "second": {Precision: time.Second, NoTime: true},
-	} {
+	for name, opts := range stores {
 		for _, fail := range []float64{0, 0.1, 0.4} {
 			t.Run(fmt.Sprintf("%s, %v fail", name, fail), func(t *testing.T) {
 				grants := map[Mode]int{}
@@ -346,26 +310,25 @@ type contender struct {
 }
 
 // winners returns how many contenders get the lock. The others fail as allowed reports.
-func winners(t *testing.T, allowed func(error) bool, all ...contender) int {
-	locks := make(chan *Lock, len(all))
+func winners(t *testing.T, allowed func(error) bool, all ...contender) (n int) {
+	var got notes[*Lock]
+	var wg sync.WaitGroup
 	for _, c := range all {
-		go func() {
+		wg.Go(func() {
 			time.Sleep(c.after)
-			k, err := c.acquire(t.Context(), c.mode, "x")
-			assert.That(t, err == nil || allowed(err), "%v", err)
-			locks <- k
-		}()
+			if k, err := c.acquire(t.Context(), c.mode, "x"); err == nil {
+				got.add(k)
+			} else {
+				assert.That(t, allowed(err), "%v", err)
+			}
+		})
 	}
-	var got []*Lock
-	for range all {
-		if k := <-locks; k != nil {
-			got = append(got, k)
-		}
-	}
-	for _, k := range got {
+	wg.Wait()
+	for _, k := range got.got() {
 		k.Release(t.Context())
+		n++
 	}
-	return len(got)
+	return n
 }
 
 // isHeld reports whether an acquirer was refused by a lock that it names, and by nothing else.
@@ -415,13 +378,17 @@ func TestSharedNeverBlockEachOther(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
 		for range 50 {
-			m := w.machine()
-			wg.Go(func() {
-				assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(time.Minute); return nil }))
-			})
+			wg.Go(w.machine().backup(t, time.Minute))
 		}
 		wg.Wait()
 	})
+}
+
+// backup is work under a shared lock, which must be acquired.
+func (m *machine) backup(t *testing.T, takes time.Duration) func() {
+	return func() {
+		assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(takes); return nil }))
+	}
 }
 
 // TestAcquireAfterItsDeadline: an acquirer that was stopped for longer than its lease, after its look or while
@@ -467,26 +434,25 @@ func (m *machine) delayed(trip time.Duration) {
 func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	const backups = 8
 	for _, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
-		for _, age := range []time.Duration{0, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second, 50 * time.Second} {
-			sub(t, fmt.Sprintf("%v a round trip, a holder of %v", trip, age), mem.Options{}, func(t *testing.T, w *world) {
-				holder := w.machine().takes(t, Shared)
-				time.Sleep(age)
-				var wg sync.WaitGroup
-				prune := w.machine()
-				prune.delayed(trip)
-				wg.Go(func() { prune.refused(t, Exclusive) })
-				for n := range time.Duration(backups) {
-					m := w.machine()
-					m.delayed(trip)
-					wg.Go(func() {
-						time.Sleep(n * 4 * trip / backups)
-						assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(10 * time.Second); return nil }))
-					})
-				}
-				wg.Wait()
-				w.leavesNothing(holder)
-			})
-		}
+		ages := []time.Duration{0, 500 * time.Millisecond, 2 * time.Second, 20 * time.Second, 50 * time.Second}
+		eachOf(t, ages, func(t *testing.T, w *world, age time.Duration) {
+			holder := w.machine().takes(t, Shared)
+			time.Sleep(age)
+			var wg sync.WaitGroup
+			prune := w.machine()
+			prune.delayed(trip)
+			wg.Go(func() { prune.refused(t, Exclusive) })
+			for n := range time.Duration(backups) {
+				m := w.machine()
+				m.delayed(trip)
+				wg.Go(func() {
+					time.Sleep(n * 4 * trip / backups)
+					m.backup(t, 10*time.Second)()
+				})
+			}
+			wg.Wait()
+			w.leavesNothing(holder)
+		})
 	}
 }
 
@@ -496,20 +462,12 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.machine().takes(t, Shared)
 		a := w.machine()
-		var mu sync.Mutex
-		var requests []string
+		var requests notes[string]
 		a.hooks.Before(slow("", "", 5*time.Millisecond))
-		a.hooks.After(answered("", "", func(r hookstore.Request) {
-			time.Sleep(5 * time.Millisecond)
-			mu.Lock()
-			defer mu.Unlock()
-			requests = append(requests, r.Op)
-		}))
+		a.hooks.After(answered("", "", func(r hookstore.Request) { time.Sleep(5 * time.Millisecond); requests.add(r.Op) }))
 		a.refused(t, Exclusive)
-		mu.Lock()
-		defer mu.Unlock()
 		want := "[put put list get delete list list list list delete]" // the holder's body
-		equal(t, "requests", fmt.Sprint(requests), want)
+		equal(t, "requests", fmt.Sprint(requests.got()), want)
 	})
 }
 
@@ -528,40 +486,28 @@ func TestPointerComesBack(t *testing.T) {
 // TestSharedYieldsInTime: if an intent is only acquiring, a shared acquirer looks again. A holder's flag says after a
 // second that it is held. A shared acquirer yields at once to that, to a waiter, and to another client's lock.
 func TestSharedYieldsInTime(t *testing.T) {
-	yields := func(t *testing.T, w *world, least, most time.Duration) {
+	yields := func(t *testing.T, w *world, least, most time.Duration, change ...func(*Options)) {
 		t.Helper()
 		began := time.Now()
-		w.machine().refused(t, Shared)
+		w.machine(change...).refused(t, Shared)
 		took(t, began, least, most)
 	}
-	for age, soon := range map[time.Duration]bool{0: false, 2 * time.Second: true, 10 * time.Second: true, 31 * time.Second: true} {
+	for age, c := range map[time.Duration]struct{ least, most time.Duration }{
+		0: {time.Second, 4 * time.Second}, 2 * time.Second: {}, 10 * time.Second: {}, 31 * time.Second: {},
+	} {
 		sub(t, fmt.Sprint("held for ", age), mem.Options{}, func(t *testing.T, w *world) {
 			w.machine().takes(t, Exclusive)
 			time.Sleep(age)
-			if soon {
-				yields(t, w, 0, 0)
-			} else {
-				yields(t, w, time.Second, 4*time.Second)
-			}
+			yields(t, w, c.least, c.most)
 		})
 	}
-	// dies leaves the flag of an acquirer.
-	dies := func(t *testing.T, w *world) {
-		m := w.machine(func(o *Options) { o.TTL = 24 * time.Hour })
-		m.takes(t, Exclusive)
-		m.hooks.Before(fails("", "", errOutage))
-	}
 	sub(t, "died while acquiring", mem.Options{}, func(t *testing.T, w *world) {
-		dies(t, w)
-		yields(t, w, undecided, undecided+time.Second)
+		m, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = 24 * time.Hour })
+		m.hooks.Before(outage)
+		yields(t, w, 7*time.Second, 9*time.Second, func(o *Options) { o.TTL = MinTTL })
+		yields(t, w, undecided-10*time.Second, undecided)
 		time.Sleep(time.Second)
 		yields(t, w, 0, 0)
-	})
-	sub(t, "a short ttl", mem.Options{}, func(t *testing.T, w *world) {
-		dies(t, w)
-		began := time.Now()
-		w.machine(func(o *Options) { o.TTL = MinTTL }).refused(t, Shared)
-		took(t, began, 7*time.Second, 9*time.Second)
 	})
 	sub(t, "another client's", mem.Options{}, func(t *testing.T, w *world) {
 		w.put(pointer, foreign(time.Now(), false))
@@ -581,7 +527,7 @@ func TestSharedYieldsInTime(t *testing.T) {
 }
 
 // oneWins makes two contenders meet n times at each distance from the store. One of them must win each time.
-func oneWins(t *testing.T, opts map[string]mem.Options, n int, allowed func(error) bool, trips [][2]time.Duration,
+func oneWins(t *testing.T, opts kinds, n int, allowed func(error) bool, trips [][2]time.Duration,
 	meet func(a, b *machine, trips [2]time.Duration, i int) (x, y contender)) {
 	for name, opts := range opts {
 		for _, trips := range trips {
@@ -596,12 +542,41 @@ func oneWins(t *testing.T, opts map[string]mem.Options, n int, allowed func(erro
 	}
 }
 
+// alike are two clients that are as far from the store as each other.
+func alike(trips ...time.Duration) (both [][2]time.Duration) {
+	for _, trip := range trips {
+		both = append(both, [2]time.Duration{trip, trip})
+	}
+	return both
+}
+
+// TestOneWinsOnABusyMachine: one of two acquirers gets in although some requests take hundreds of times as long as
+// others, and up to six seconds.
+func TestOneWinsOnABusyMachine(t *testing.T) {
+	for _, mode := range []Mode{Shared, Exclusive} {
+		oneWins(t, threeKinds, 200, heldOrSlow, alike(time.Second, 2*time.Second, 3*time.Second), func(a, b *machine, most [2]time.Duration, i int) (x, y contender) {
+			rng := rand.New(rand.NewPCG(uint64(i), uint64(most[0])))
+			var mu sync.Mutex // guards rng
+			busy := func() time.Duration {
+				mu.Lock()
+				defer mu.Unlock()
+				if rng.IntN(2) == 0 {
+					return 10 * time.Millisecond
+				}
+				return time.Duration(rng.Int64N(int64(most[0])))
+			}
+			a.paces(busy)
+			b.paces(busy)
+			return contender{a, Exclusive, 0}, contender{b, mode, time.Duration(i-66) * 20 * time.Millisecond}
+		})
+	}
+}
+
 // TestOneOfExclusiveAndSharedWins: one of the two gets in at any distance from the store.
 func TestOneOfExclusiveAndSharedWins(t *testing.T) {
-	oneWins(t, map[string]mem.Options{"kept": {}, "none": lacking}, 60, isHeld, [][2]time.Duration{
-		{time.Millisecond, time.Millisecond}, {200 * time.Millisecond, 200 * time.Millisecond}, {time.Second, time.Second},
-		{2 * time.Second, 2 * time.Second}, {time.Second, 1500 * time.Millisecond}, {1500 * time.Millisecond, time.Second},
-	}, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
+	trips := append(alike(time.Millisecond, 200*time.Millisecond, time.Second, 2*time.Second),
+		[][2]time.Duration{{time.Second, 1500 * time.Millisecond}, {1500 * time.Millisecond, time.Second}}...)
+	oneWins(t, kinds{"kept": {}, "none": lacking}, 60, isHeld, trips, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
 		a.delayed(trips[0])
 		b.delayed(trips[1])
 		head := time.Duration(i-30) * trips[0] / 10
@@ -611,11 +586,9 @@ func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 
 // TestOneOfTwoContendersWins: one of two exclusive contenders gets in at any distance from the store.
 func TestOneOfTwoContendersWins(t *testing.T) {
-	oneWins(t, map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking}, 100, heldOrSlow, [][2]time.Duration{
-		{10 * time.Millisecond, 10 * time.Millisecond}, {200 * time.Millisecond, 200 * time.Millisecond}, {time.Second, time.Second},
-		{2 * time.Second, 2 * time.Second}, {3300 * time.Millisecond, 3300 * time.Millisecond},
-		{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second},
-	}, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
+	trips := append(alike(10*time.Millisecond, 200*time.Millisecond, time.Second, 2*time.Second, 3300*time.Millisecond),
+		[][2]time.Duration{{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second}}...)
+	oneWins(t, threeKinds, 100, heldOrSlow, trips, func(a, b *machine, trips [2]time.Duration, i int) (x, y contender) {
 		a.varied(trips[0])
 		b.varied(trips[1])
 		return contender{a, Exclusive, 0}, contender{b, Exclusive, time.Duration(i) * 2 * trips[0] / 100}
@@ -636,8 +609,7 @@ func TestLocksOfOneLocker(t *testing.T) {
 		lives(t, second)
 		m.refused(t, Exclusive)
 
-		m.lose(t, second)
-		m.hooks.Before(nil)
+		m.outlives(t, second)
 		third := m.takes(t, Shared)
 		mustResume(t, second)
 		lives(t, third)

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// lose makes a lock expire in an outage of the machine's way to the store, which continues.
+// lose makes a lock expire in an outage of the machine's way to the store, which continues. outlives ends the outage.
 func (m *machine) lose(t *testing.T, k *Lock) {
 	t.Helper()
 	m.hooks.Before(outage)
@@ -23,6 +23,12 @@ func (m *machine) lose(t *testing.T, k *Lock) {
 	if lost := k.Lost(); lost == nil || lost.Definite {
 		t.Fatalf("lost: %v", lost)
 	}
+}
+
+func (m *machine) outlives(t *testing.T, k *Lock) {
+	t.Helper()
+	m.lose(t, k)
+	m.hooks.Before(nil)
 }
 
 func TestResumeAfterOutage(t *testing.T) {
@@ -218,8 +224,7 @@ func TestAcquirerYieldsToAResume(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a, k := w.holder(t, Exclusive)
 		b := w.machine()
-		a.lose(t, k)
-		a.hooks.Before(nil)
+		a.outlives(t, k)
 		time.Sleep(10 * time.Second) // the old flag is stale
 		b.hooks.Before(slow("list", "", time.Second))
 		p := b.wants(t, mode, 0)
@@ -354,8 +359,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 func TestResumeStoppedMidway(t *testing.T) {
 	for _, kind := range [][2]string{{"list", allLocks}, {"delete", ""}} {
 		bothHolders(t, mem.Options{}, func(t *testing.T, w *world, a *machine, k *Lock) {
-			a.lose(t, k)
-			a.hooks.Before(nil)
+			a.outlives(t, k)
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
 			err := k.Resume(t.Context())
 			if err == nil {
@@ -384,8 +388,7 @@ func TestResumeTriesAgain(t *testing.T) {
 // TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which a break deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.lose(t, k)
-		a.hooks.Before(nil)
+		a.outlives(t, k)
 		a.hooks.After(firstAnswered("put", pointer, func(hookstore.Request) { w.delete(pointer) }))
 		mustNotResume(t, k)
 	})
@@ -472,8 +475,7 @@ func TestHeldLockIsNotResumed(t *testing.T) {
 			if err := k.Resume(t.Context()); err == nil || errors.Is(err, ErrLost) || work.Err() != nil || k.Context() != work || k.ID() != id {
 				t.Errorf("%v, %v", err, work.Err())
 			}
-			a.lose(t, k)
-			a.hooks.Before(nil)
+			a.outlives(t, k)
 			mustResume(t, k)
 		}
 		w.leavesNothing(k)

@@ -211,11 +211,18 @@ func (m *machine) try(mode Mode) *try {
 	return tr
 }
 
-// refused is an acquire that finds another lock in its way.
+// refused is an acquire that finds another lock in its way, and fails one that ends with another error.
 func (m *machine) refused(t *testing.T, mode Mode, opts ...AcquireOption) *HeldError {
 	t.Helper()
 	k, err := m.acquire(t.Context(), mode, "x", opts...)
 	return mustHeld(t, k, err)
+}
+
+func (m *machine) fails(t *testing.T, mode Mode, want error, opts ...AcquireOption) error {
+	t.Helper()
+	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	assert.That(t, k == nil && errors.Is(err, want), "acquired: %v, error %v, want %v", k != nil, err, want)
+	return err
 }
 
 // mustLock and the like fail the test if the error isn't the expected one.
@@ -420,6 +427,9 @@ var stores = kinds{
 	"second":    {Precision: time.Second, NoTime: true},
 	"clockless": {NoStoreClock: true},
 }
+
+// threeKinds are stores that keep, claim and lack conditional puts.
+var threeKinds = kinds{"kept": {}, "claimed": claiming, "none": lacking}
 
 // Stores that lack conditional puts, ignore the conditions, only claim to keep them, or put a missing object
 // with If-Match.
