@@ -3,12 +3,14 @@ package replock
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -45,12 +47,10 @@ func TestDoWithoutTheLock(t *testing.T) {
 		try := func(mode Mode, opts ...AcquireOption) error {
 			return m.Do(t.Context(), mode, "x", func(context.Context) error { t.Error("it was done"); return nil }, opts...)
 		}
-		var held *HeldError
-		err := try(Exclusive, Wait(10*time.Second))
-		assert.That(t, errors.As(err, &held) && held.Waited >= 10*time.Second, "held by another: %v", err)
+		held := mustHeld(t, nil, try(Exclusive, Wait(10*time.Second)))
+		assert.That(t, held.Waited >= 10*time.Second, "held by another: %v", held)
 		for _, mode := range []Mode{0, 3} {
-			err := try(mode)
-			assert.That(t, err != nil, "mode %d: no error", mode)
+			assert.That(t, try(mode) != nil, "mode %d: no error", mode)
 		}
 		m.hooks.Before(outage)
 		isAll(t, try(Shared), errOutage)
@@ -91,22 +91,19 @@ func TestDoReportsALoss(t *testing.T) {
 
 // TestDoReturnsTheErrorsOfBoth: Do returns the work's error and that of the release, after which the lock expires.
 func TestDoReturnsTheErrorsOfBoth(t *testing.T) {
-	for _, failure := range []error{nil, errOutage} {
-		do(t, func(t *testing.T, w *world) {
-			m := w.machine()
-			ctx, quit := context.WithCancelCause(t.Context())
-			time.AfterFunc(time.Minute, func() { quit(errQuit) })
-			err := m.Do(ctx, Shared, "backup", func(ctx context.Context) error {
-				m.hooks.Before(fails("delete", "", failure))
-				<-ctx.Done()
-				return context.Cause(ctx)
-			})
-			assert.That(t, errors.Is(err, errQuit) && errors.Is(err, errOutage) == (failure != nil) && !errors.Is(err, ErrLost) && (failure != nil || err == errQuit),
-				"got %v", err)
-			left := len(w.keys())
-			assert.That(t, (left == 0) == (failure == nil), "%d objects are left", left)
+	eachOf(t, []error{nil, errOutage}, func(t *testing.T, w *world, failure error) {
+		m := w.machine()
+		ctx, quit := context.WithCancelCause(t.Context())
+		time.AfterFunc(time.Minute, func() { quit(errQuit) })
+		err := m.Do(ctx, Shared, "backup", func(ctx context.Context) error {
+			m.hooks.Before(fails("delete", "", failure))
+			<-ctx.Done()
+			return context.Cause(ctx)
 		})
-	}
+		isAll(t, err, errQuit)
+		assert.That(t, errors.Is(err, errOutage) == (failure != nil) && !errors.Is(err, ErrLost), "got %v", err)
+		assert.That(t, (len(w.keys()) == 0) == (failure == nil), "left: %v", w.keys())
+	})
 }
 
 // TestDoReleasesWhenTheWorkPanics: otherwise the lock would be refreshed for ever.
@@ -141,20 +138,8 @@ func TestLeftIsTheLease(t *testing.T) {
 	})
 }
 
-// TestHeldEndsWithTheLoss: Held ends with the loss of a broken lock, whenever the lock is released.
-func TestHeldEndsWithTheLoss(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
-		w.breakAll()
-		<-k.Context().Done()
-		time.Sleep(20 * time.Second)
-		mustRelease(t, k)
-		for _, e := range m.seen() {
-			assert.That(t, e.Kind == EventAcquired || e.Held > 0 && e.Held <= 11*time.Second, "%s: held for %v", e.Kind, e.Held)
-		}
-	})
-}
-
-// TestEventsNameTheLock: an event has the lock's name and its time held, which begins anew with a resumed lock.
+// TestEventsNameTheLock: an event has the lock's name and its time held, which ends with a loss, whenever the lock is
+// released, and begins anew with a resumed lock.
 func TestEventsNameTheLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m, k := w.holder(t, Shared, func(o *Options) { o.Name = "photos" })
@@ -162,83 +147,59 @@ func TestEventsNameTheLock(t *testing.T) {
 		m.outlives(t, k)
 		mustResume(t, k)
 		time.Sleep(7 * time.Second)
+		w.delete(k.Key())
+		ends(t, k, DefaultLook)
+		time.Sleep(20 * time.Second)
 		mustRelease(t, k)
-		held := map[EventKind]time.Duration{EventAcquired: 0, EventLost: 55 * time.Second, EventResumed: 0, EventReleased: 7 * time.Second}
+		var held []string
 		for _, e := range m.seen() {
-			assert.That(t, e.Name == "photos", "%s: the lock's name is %q", e.Kind, e.Name)
-			want, ok := held[e.Kind]
-			assert.That(t, !ok || e.Held == want, "%s: held for %v, want %v", e.Kind, e.Held, want)
-			delete(held, e.Kind)
+			equal(t, fmt.Sprint(e.Kind, ": name"), e.Name, "photos")
+			if e.Kind != EventRefreshFailed && e.Kind != EventGaveUp && e.Kind != EventRetrying {
+				held = append(held, fmt.Sprint(e.Kind, " ", e.Held.Round(5*time.Second)))
+			}
 		}
-		assert.That(t, len(held) == 0, "no such events: %v", held)
+		equal(t, "events", strings.Join(held, ", "), "acquired 0s, lost 55s, resumed 0s, lost 10s, released 10s")
 	})
 }
 
 type valueKey struct{}
 
-// TestAcquireContextIsTheLocks: the lock's context is a child of the acquire's, and ends with it. The lock is
-// held until it is released. Renew and Check return errors, because the work must stop.
-func TestAcquireContextIsTheLocks(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		ctx, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "value"))
-		k, err := w.machine().acquire(ctx, mode, "work")
-		mustLock(t, k, err)
-		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
-		assert.OK(t, k.Renew(t.Context()))
-		w.endsWork(k, quit)
-		w.leavesNothing(k)
-	})
-}
+// TestParentOfTheLocksContext: the lock's context is a child of the acquire's, or of the one that Parent names
+// instead. It has the values of that parent, and ends with it and not with the other one. The lock is held
+// until it is released. Renew and Check return errors, because the work must stop.
+func TestParentOfTheLocksContext(t *testing.T) {
+	for _, named := range yesNo {
+		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+			parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "value"))
+			ctx, opts := parent, []AcquireOption{}
+			if named {
+				soon, cancel := context.WithTimeout(t.Context(), time.Minute)
+				defer cancel()
+				ctx, opts = soon, []AcquireOption{Parent(parent)}
+			}
+			k, err := w.machine().acquire(ctx, mode, "work", opts...)
+			mustLock(t, k, err)
+			time.Sleep(5 * time.Minute)
+			assert.OK(t, k.Renew(t.Context()))
+			equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
 
-// endsWork ends the parent of a lock's context.
-func (w *world) endsWork(k *Lock, quit context.CancelCauseFunc) {
-	w.t.Helper()
-	quit(errQuit)
-	synctest.Wait()
-	isAll(w.t, context.Cause(k.Context()), errQuit)
-	for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
-		err := look(w.t.Context())
-		assert.That(w.t, errors.Is(err, errQuit) && !errors.Is(err, ErrLost), "%s: %v", name, err)
+			quit(errQuit)
+			synctest.Wait()
+			isAll(t, context.Cause(k.Context()), errQuit)
+			for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
+				err := look(t.Context())
+				assert.That(t, errors.Is(err, errQuit) && !errors.Is(err, ErrLost), "%s: %v", name, err)
+			}
+			time.Sleep(5 * time.Minute)
+			w.machine().refused(t, Exclusive)
+			assert.That(t, k.Lost() == nil && k.Left() != 0, "lost although it is refreshed until release: %v", k.Lost())
+			w.leavesNothing(k)
+		})
 	}
-	time.Sleep(5 * time.Minute)
-	w.machine().refused(w.t, Exclusive)
-	assert.That(w.t, k.Lost() == nil && k.Left() != 0, "lost although it is refreshed until release: %v", k.Lost())
-}
-
-// TestDetachedLock: a lock whose Parent is no longer cancelled outlives the context of its acquire, and has its
-// values.
-func TestDetachedLock(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		ctx, cancel := context.WithTimeout(context.WithValue(t.Context(), valueKey{}, "value"), time.Minute)
-		k, err := w.machine().acquire(ctx, mode, "work", Parent(context.WithoutCancel(ctx)))
-		cancel()
-		mustLock(t, k, err)
-		time.Sleep(5 * time.Minute)
-		assert.OK(t, context.Cause(k.Context()))
-		assert.OK(t, k.Renew(t.Context()))
-		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
-		w.leavesNothing(k)
-	})
 }
 
 // errQuit is the cause of a parent's end.
 var errQuit = errors.New("the program quits")
-
-// TestParentEndsTheLocksContext: the parent's end ends the lock's context, and that of the acquire's context doesn't.
-func TestParentEndsTheLocksContext(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "parent's"))
-		ctx, cancel := context.WithCancel(t.Context())
-		k, err := w.machine().acquire(ctx, Exclusive, "x", Parent(parent))
-		mustLock(t, k, err)
-		cancel()
-		time.Sleep(5 * time.Minute)
-		assert.OK(t, k.Renew(t.Context()))
-		equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "parent's")
-		w.endsWork(k, quit)
-		w.leavesNothing(k)
-	})
-}
 
 // TestParentEndsTheAcquire: once the parent has ended, an acquire returns at once: the work can't begin any more.
 func TestParentEndsTheAcquire(t *testing.T) {
@@ -247,45 +208,38 @@ func TestParentEndsTheAcquire(t *testing.T) {
 		parent, quit := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { quit(errQuit) })
 		for _, mode := range []Mode{Exclusive, Shared} { // waits until the parent ends, and comes after its end
-			_, err := w.machine().acquire(t.Context(), mode, "x", Parent(parent), Wait(time.Hour))
-			isAll(t, err, errQuit)
+			w.machine().fails(t, mode, errQuit, Parent(parent), Wait(time.Hour))
 		}
 		w.leavesNothing(first)
 	})
 }
 
-// TestResumedLockKeepsItsParent: a resumed lock takes no values and no end from Resume's context.
-func TestResumedLockKeepsItsParent(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		parent, quit := context.WithCancelCause(t.Context())
-		k := m.takes(t, Shared, Parent(parent))
-		m.outlives(t, k)
-		ctx, cancel := context.WithCancel(t.Context())
-		assert.OK(t, k.Resume(ctx))
-		cancel()
-		time.Sleep(time.Minute)
-		assert.OK(t, context.Cause(k.Context()))
-		quit(errQuit)
-		synctest.Wait()
-		isAll(t, context.Cause(k.Context()), errQuit)
-		mustRelease(t, k)
-	})
-}
-
-// TestParentEndsTheResume: once the parent has ended, a lock isn't resumed: the work can't go on any more.
+// TestParentEndsTheResume: once the parent has ended, a lock isn't resumed: the work can't go on any more. A resumed
+// lock keeps its parent, and doesn't end with Resume's context.
 func TestParentEndsTheResume(t *testing.T) {
-	for _, before := range []bool{true, false} {
-		do(t, func(t *testing.T, w *world) {
+	for _, end := range []string{"before", "while it waits", "after"} {
+		sub(t, end, mem.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
 			parent, quit := context.WithCancelCause(t.Context())
 			k := m.takes(t, Exclusive, Parent(parent))
 			m.lose(t, k)
-			if before {
+			switch end {
+			case "before":
 				quit(errQuit)
 				m.hooks.Before(nil)
-			} else {
+			case "while it waits":
 				time.AfterFunc(time.Minute, func() { quit(errQuit) })
+			default:
+				m.hooks.Before(nil)
+				ctx, cancel := context.WithCancel(t.Context())
+				assert.OK(t, k.Resume(ctx))
+				cancel()
+				time.Sleep(time.Minute)
+				assert.OK(t, context.Cause(k.Context()))
+				quit(errQuit)
+				synctest.Wait()
+				isAll(t, context.Cause(k.Context()), errQuit)
+				return
 			}
 			err := k.Resume(t.Context())
 			isAll(t, err, errQuit)
@@ -369,34 +323,14 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 	})
 }
 
-// TestFenceNeedsConditions: a fence needs conditions that are kept, and survives a lost answer and a contender.
+// TestFenceNeedsConditions: a fence needs conditions that are kept.
 func TestFenceNeedsConditions(t *testing.T) {
 	stores.each(t, func(t *testing.T, w *world) {
 		p := w.mem.Properties()
-		k, err := w.machine().Exclusive(t.Context(), "x", Fence())
-		kept := p.IfAbsent == store.Kept && p.IfMatch == store.Kept
-		assert.That(t, (k != nil) == kept && kept != errors.Is(err, ErrFence), "%+v: %v", p, err)
-		if k != nil {
-			k.Release(t.Context())
-		}
-	})
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		for n, want := range []uint64{1, 2, 11} {
-			a.hooks.Before(first("put", "lock-fence", func(r hookstore.Request) error {
-				switch n {
-				case 1:
-					w.put(r.Key, r.Body)
-					return errOutage
-				case 2:
-					w.put(r.Key, []byte(`{"fence":10,"id":"another"}`)) // a late put of an earlier holder
-				}
-				return nil
-			}))
-			k := a.takes(t, Exclusive, Fence())
-			got, _ := k.Fence()
-			equal(t, "fence", got, want)
-			k.Release(t.Context())
+		if p.IfAbsent == store.Kept && p.IfMatch == store.Kept {
+			w.machine().takes(t, Exclusive, Fence())
+		} else {
+			w.machine().fails(t, Exclusive, ErrFence, Fence())
 		}
 	})
 }
@@ -448,20 +382,34 @@ func (c hookedClock) Elapsed() time.Duration {
 	return c.Clock.Elapsed()
 }
 
+// TestFenceGrows: each later holder has a larger number, also after a lost answer and a late put of an earlier holder. A
+// resumed lock keeps its number, and a shared one has none. Without a number in the object the acquire fails.
 func TestFenceGrows(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		for want := uint64(1); want <= 3; want++ {
-			k := w.machine().takes(t, Exclusive, Fence())
-			got, ok := k.Fence()
-			assert.That(t, ok && got == want, "fence %d %v, want %d", got, ok, want)
-			mustRelease(t, k)
-		}
 		a := w.machine()
-		k := a.takes(t, Exclusive, Fence())
-		a.outlives(t, k)
-		mustResume(t, k)
+		var k *Lock
+		for n, want := range []uint64{1, 2, 3, 11} {
+			a.hooks.Before(first("put", "lock-fence", func(r hookstore.Request) error {
+				switch n {
+				case 2:
+					w.put(r.Key, r.Body)
+					return errOutage
+				case 3:
+					w.put(r.Key, []byte(`{"fence":10,"id":"another"}`))
+				}
+				return nil
+			}))
+			k = a.takes(t, Exclusive, Fence())
+			if got, ok := k.Fence(); want == 11 {
+				a.outlives(t, k)
+				mustResume(t, k)
+			} else {
+				assert.That(t, ok && got == want, "fence %d %v, want %d", got, ok, want)
+				mustRelease(t, k)
+			}
+		}
 		got, _ := k.Fence()
-		assert.That(t, got == 4, "resumed with the fence %d", got)
+		equal(t, "fence of a resumed lock", got, 11)
 		mustRelease(t, k)
 		k = w.machine().takes(t, Shared, Fence())
 		_, ok := k.Fence()
@@ -469,9 +417,7 @@ func TestFenceGrows(t *testing.T) {
 		k.Release(t.Context())
 
 		w.put("index/lock-fence", []byte("not json"))
-		k, err := w.machine().Exclusive(t.Context(), "prune", Fence())
-		equal(t, "with an unreadable fence", k, nil)
-		isAll(t, err, ErrFence)
+		w.machine().fails(t, Exclusive, ErrFence, Fence())
 		w.stores("index/lock-fence")
 	})
 }
@@ -536,25 +482,15 @@ func TestNothingSentAfterTheEnd(t *testing.T) {
 
 // TestHangingRequestLeavesTimeForAnother: on a slow store, a send that hangs leaves time for a second one.
 func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
-	for ttl, slow := range map[time.Duration]time.Duration{
-		MinTTL:         400 * time.Millisecond,
-		DefaultTTL:     2 * time.Second,
-		24 * time.Hour: 2 * time.Second,
-	} {
-		do(t, func(t *testing.T, w *world) {
-			m := w.machine(func(o *Options) { o.TTL = ttl })
-			sends := 0
-			_, err := repeat(t.Context(), m.Locker, "put k", func(ctx context.Context) (nothing, error) {
-				if sends++; sends == 1 {
-					<-ctx.Done()
-				}
-				select {
-				case <-time.After(slow):
-				case <-ctx.Done():
-				}
-				return nothing{}, ctx.Err()
-			})
-			assert.That(t, err == nil, "ttl %v: %v after %d sends", ttl, err, sends)
+	eachOf(t, []time.Duration{MinTTL, DefaultTTL, MaxTTL}, func(t *testing.T, w *world, ttl time.Duration) {
+		m := w.machine(func(o *Options) { o.TTL = ttl })
+		sends := 0
+		_, err := repeat(t.Context(), m.Locker, "put k", func(ctx context.Context) (nothing, error) {
+			if sends++; sends == 1 {
+				<-ctx.Done()
+			}
+			return nothing{}, clock.Sleep(ctx, m.clock, min(ttl/25, 2*time.Second))
 		})
-	}
+		assert.That(t, err == nil, "ttl %v: %v after %d sends", ttl, err, sends)
+	})
 }

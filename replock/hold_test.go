@@ -3,13 +3,11 @@ package replock
 import (
 	"context"
 	"errors"
-	"maps"
+	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
@@ -90,11 +88,11 @@ func TestLostAtDeadline(t *testing.T) {
 	})
 }
 
-// TestFailuresThenRecovery: one or two failures don't lose the lock, and the next success resets their count.
+// TestFailuresThenRecovery: one or two failures don't lose the lock, nor do looks that fail, and the next success resets
+// their count.
 func TestFailuresThenRecovery(t *testing.T) {
 	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		for range 5 {
-			synctest.Wait()
 			refreshed := a.saw(EventRefreshed)
 			a.hooks.Before(outage)
 			time.Sleep(40 * time.Second) // the attempts at 30 s and 38 s
@@ -106,6 +104,7 @@ func TestFailuresThenRecovery(t *testing.T) {
 			// Come back to the moment of a refresh.
 			time.Sleep(28*time.Second + time.Millisecond)
 		}
+		w.leavesNothing(k)
 	})
 }
 
@@ -132,18 +131,16 @@ func TestBroken(t *testing.T) {
 		"replaced": func(w *world, key string) { w.put(key, foreign(time.Now(), true)) },
 		"garbage":  func(w *world, key string) { w.put(key, []byte("garbage")) },
 	} {
-		for name, opts := range stores {
-			t.Run(how+" "+name, func(t *testing.T) {
-				eachObject(t, opts, func(t *testing.T, w *world, _ *machine, k *Lock, key string) {
-					f(w, key)
-					equal(t, "lost", endsForGood(t, k, 30*time.Second).Key, key)
-					mustNotResume(t, k)
-					k.Release(t.Context())
-					w.delete(pointer)
-					w.empty()
-				})
+		t.Run(how, func(t *testing.T) {
+			stores.objects(t, func(t *testing.T, w *world, _ *machine, k *Lock, key string) {
+				f(w, key)
+				equal(t, "lost", endsForGood(t, k, 30*time.Second).Key, key)
+				mustNotResume(t, k)
+				k.Release(t.Context())
+				w.delete(pointer)
+				w.empty()
 			})
-		}
+		})
 	}
 }
 
@@ -169,8 +166,8 @@ func TestRenew(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(20 * time.Second)
 		before := k.lease.Deadline()
-		err := k.Renew(t.Context())
-		assert.That(t, err == nil && k.lease.Deadline() == before+20*time.Second, "%v, deadline %v later", err, k.lease.Deadline()-before)
+		assert.OK(t, k.Renew(t.Context()))
+		equal(t, "the deadline is later by", k.lease.Deadline()-before, 20*time.Second)
 		a.hooks.Before(outage)
 		for range 10 {
 			isAll(t, k.Renew(t.Context()), errOutage)
@@ -178,43 +175,37 @@ func TestRenew(t *testing.T) {
 		a.hooks.Before(nil)
 		assert.That(t, alive(k) && a.saw(EventGaveUp) == 0, "failed renewals count as failed refreshes")
 		w.delete(k.Key())
-		if err := k.Renew(t.Context()); !errors.Is(err, ErrLost) || alive(k) {
-			t.Errorf("a broken lock: %v", err)
-		}
+		isAll(t, k.Renew(t.Context()), ErrLost)
+		assert.That(t, !alive(k), "a broken lock is alive")
 	})
 }
 
 // TestCheck: Check detects a change of any of a lock's objects, writes nothing, and fails if a listing does.
 func TestCheck(t *testing.T) {
-	for _, opts := range stores {
-		eachObject(t, opts, func(t *testing.T, w *world, a *machine, k *Lock, key string) {
-			time.Sleep(20 * time.Second)
-			before := k.lease.Deadline()
-			a.hooks.Count()
-			err := k.Check(t.Context())
-			assert.That(t, err == nil && k.lease.Deadline() == before, "%v, deadline %v later", err, k.lease.Deadline()-before)
-			total, by := a.hooks.Count()
-			assert.That(t, total == 1 && by["list"] == 1, "sent %v", by)
-			a.hooks.Before(outage)
-			if err := k.Check(t.Context()); !errors.Is(err, errOutage) || !alive(k) {
-				t.Errorf("in an outage: %v", err)
-			}
-			a.hooks.Before(nil)
-			time.Sleep(15 * time.Second) // and a refresh
-			assert.OK(t, k.Check(t.Context()))
-			w.delete(key)
-			var lost *LostError
-			if err := k.Check(t.Context()); !errors.As(err, &lost) || !lost.Definite || lost.Key != key || alive(k) {
-				t.Errorf("a broken lock: %v", err)
-			}
-			isAll(t, k.Check(t.Context()), ErrLost)
-			k.Release(t.Context())
-			w.delete(pointer)
-			other := w.machine().takes(t, k.Mode())
-			other.Release(t.Context())
-			isAll(t, other.Check(t.Context()), ErrReleased)
-		})
-	}
+	stores.objects(t, func(t *testing.T, w *world, a *machine, k *Lock, key string) {
+		time.Sleep(20 * time.Second)
+		before := k.lease.Deadline()
+		a.hooks.Count()
+		assert.OK(t, k.Check(t.Context()))
+		equal(t, "the deadline is later by", k.lease.Deadline()-before, 0)
+		a.sentJust(t, map[string]int{"list": 1})
+		a.hooks.Before(outage)
+		isAll(t, k.Check(t.Context()), errOutage)
+		lives(t, k)
+		a.hooks.Before(nil)
+		time.Sleep(15 * time.Second) // and a refresh
+		assert.OK(t, k.Check(t.Context()))
+		w.delete(key)
+		isAll(t, k.Check(t.Context()), ErrLost)
+		lost := k.Lost()
+		assert.That(t, !alive(k) && lost != nil && lost.Definite && lost.Key == key, "lost: %v", lost)
+		isAll(t, k.Check(t.Context()), ErrLost)
+		k.Release(t.Context())
+		w.delete(pointer)
+		other := w.machine().takes(t, k.Mode())
+		other.Release(t.Context())
+		isAll(t, other.Check(t.Context()), ErrReleased)
+	})
 }
 
 // emptyFirst begins each listing with an empty page, as a server can that has much to skip.
@@ -230,24 +221,17 @@ func (s emptyFirst) List(ctx context.Context, prefix, cursor string) (store.Page
 // TestEmptyFirstPage: an empty page that isn't the last one doesn't mean an empty listing.
 func TestEmptyFirstPage(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
+		a := w.machine()
 		a.store = emptyFirst{a.hooks}
 		k := a.takes(t, mode)
 		time.Sleep(5 * time.Minute)
-		err := k.Check(t.Context())
-		assert.That(t, err == nil && alive(k), "after five minutes: %v", err)
+		assert.OK(t, k.Check(t.Context()))
 		a.clock.setSkew(time.Minute) // as if the machine had been paused
 		time.Sleep(DefaultLook)
-		if err := k.Check(t.Context()); err != nil || !alive(k) {
-			t.Errorf("after the clocks have parted: %v", err)
-		}
-		a.hooks.Before(outage)
-		time.Sleep(DefaultTTL)
-		a.hooks.Before(nil)
+		assert.OK(t, k.Check(t.Context()))
+		a.outlives(t, k)
 		mustResume(t, k)
-		if _, err := b.Exclusive(t.Context(), "y"); !errors.Is(err, ErrHeld) {
-			t.Errorf("another gets: %v", err)
-		}
+		w.machine().refused(t, Exclusive)
 		mustRelease(t, k)
 	})
 }
@@ -301,20 +285,21 @@ func TestRefreshStoppedAfterItsLookPutsNothingBack(t *testing.T) {
 // TestFlagIsDatedInTime: a flag can have been reaped if its new mod time is more than a ttl after the one
 // before. Such a refresh, which was applied late, doesn't date the flag: each later one would look timely.
 func TestFlagIsDatedInTime(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		for _, ttl := range []time.Duration{MinTTL, DefaultTTL, MaxTTL} {
-			began := time.Now()
-			r := renewer{l: w.machine(func(o *Options) { o.TTL = ttl }).Locker}
-			r.date(began)
-			for late, reapable := range map[time.Duration]bool{ttl - 1: false, ttl: false, ttl + 1: true} {
-				got := r.reapable(began.Add(late))
-				assert.That(t, got == reapable, "ttl %v, written %v after the version before: reapable %t", ttl, late, got)
-			}
-			r.date(began.Add(ttl + 1))
-			assert.That(t, r.reapable(began.Add(ttl+2)), "ttl %v: dated by a late refresh", ttl)
-			r.date(began.Add(ttl))
-			assert.That(t, !r.reapable(began.Add(2*ttl)), "ttl %v: not dated by a refresh in time", ttl)
+	eachOf(t, []time.Duration{MinTTL, DefaultTTL, MaxTTL}, func(t *testing.T, w *world, ttl time.Duration) {
+		began := time.Now()
+		r := renewer{l: w.machine(func(o *Options) { o.TTL = ttl }).Locker}
+		reapable := func(after time.Duration, want bool) {
+			t.Helper()
+			equal(t, fmt.Sprintf("ttl %v, written after %v, reapable", ttl, after), r.reapable(began.Add(after)), want)
 		}
+		r.date(began)
+		reapable(ttl-1, false)
+		reapable(ttl, false)
+		reapable(ttl+1, true)
+		r.date(began.Add(ttl + 1))
+		reapable(ttl+2, true)
+		r.date(began.Add(ttl))
+		reapable(2*ttl, false)
 	})
 }
 
@@ -324,23 +309,20 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 		a := w.machine()
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
-		var mu sync.Mutex
-		sent := map[string]time.Duration{} // the last put of each object
-		a.hooks.Before(on("put", "", func(r hookstore.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			if r.Key == k.Key() || r.Key == pointer {
-				sent[r.Key] = a.clock.Elapsed()
-			}
-		}))
+		var flags, pointers notes[time.Duration]
+		a.hooks.Before(inTurn(
+			on("put", k.Key(), func(hookstore.Request) { flags.add(a.clock.Elapsed()) }),
+			on("put", pointer, func(hookstore.Request) { pointers.add(a.clock.Elapsed()) })))
 		a.hooks.After(lateAnswer("put", "", 3*time.Second))
 		time.Sleep(40 * time.Second)
-		mu.Lock()
-		defer mu.Unlock()
-		earlier := slices.Min(slices.Collect(maps.Values(sent)))
-		if d := k.lease.Deadline(); len(sent) != int(mode) || d != earlier+55*time.Second || d < start+85*time.Second {
-			t.Errorf("the deadline is %v after the start, the puts were sent at %v", d-start, sent)
+		last := func(n *notes[time.Duration]) time.Duration { return n.got()[len(n.got())-1] }
+		earlier := last(&flags)
+		if mode == Exclusive {
+			earlier = min(earlier, last(&pointers))
 		}
+		d := k.lease.Deadline()
+		assert.That(t, d == earlier+55*time.Second && d >= start+85*time.Second,
+			"the deadline is %v after the start, the earlier put %v", d-start, earlier-start)
 	})
 }
 
@@ -348,7 +330,7 @@ func TestRefreshIsDatedFromTheSend(t *testing.T) {
 // to its put, and to requests that could show the put's result, are lost.
 func TestExclusiveIsRenewedWhole(t *testing.T) {
 	for _, key := range []string{"lock.intent", pointer} {
-		for _, applied := range []bool{false, true} {
+		for _, applied := range yesNo {
 			stores.each(t, func(t *testing.T, w *world) {
 				start := time.Now()
 				a, k := w.holder(t, Exclusive)
@@ -369,21 +351,15 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		start := time.Now()
 		a, k := w.holder(t, mode)
-		var mu sync.Mutex
-		sends := map[time.Duration]bool{0: true}
+		var sends notes[time.Duration]
+		sends.add(0)
 		// Only the puts up to 32 s are applied, and none is answered.
-		a.hooks.Before(on("put", "", func(hookstore.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			sends[time.Since(start)] = true
-		}))
+		a.hooks.Before(on("put", "", func(hookstore.Request) { sends.add(time.Since(start)) }))
 		time.AfterFunc(32*time.Second, func() { a.hooks.Before(fails("put", "", errOutage)) })
 		a.hooks.After(unanswered("put", ""))
 		<-k.Context().Done()
-		mu.Lock()
-		defer mu.Unlock()
 		d := time.Since(start)
-		assert.That(t, sends[d-55*time.Second], "lost after %v, want 55 s after a send", d)
+		assert.That(t, slices.Contains(sends.got(), d-55*time.Second), "lost after %v, want 55 s after a send", d)
 	})
 }
 
@@ -405,21 +381,15 @@ func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
 func TestRefreshesComeApart(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		start := time.Now()
-		var mu sync.Mutex
-		var first []time.Duration
+		var sends notes[time.Duration]
 		for range 64 {
 			m := w.machine()
 			m.earlier = m.early
 			m.takes(t, Shared)
-			m.hooks.Before(on("put", "", func(hookstore.Request) {
-				mu.Lock()
-				defer mu.Unlock()
-				first = append(first, time.Since(start))
-			}))
+			m.hooks.Before(on("put", "", func(hookstore.Request) { sends.add(time.Since(start)) }))
 		}
 		time.Sleep(31 * time.Second)
-		mu.Lock()
-		defer mu.Unlock()
+		first := sends.got()
 		if n := len(first); n != 64 || first[0] < 27*time.Second || first[63] > 30*time.Second || first[63]-first[0] < time.Second {
 			t.Errorf("first refreshed at %v", first)
 		}

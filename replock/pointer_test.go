@@ -19,25 +19,6 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// TestRefusedClaimPausesBetweenPuts: a claim pauses between its puts if these are refused and LIST shows nothing.
-func TestRefusedClaimPausesBetweenPuts(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		var n atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			time.Sleep(5 * time.Millisecond)
-			if r.Op == "put" && r.Opts.IfAbsent {
-				n.Add(1)
-				return store.ErrPrecondition
-			}
-			return nil
-		})
-		_, err := a.Exclusive(t.Context(), "x")
-		isAll(t, err, ErrUnsure)
-		assert.That(t, n.Load() <= 100, "%d puts of lock.exclusive, without a pause", n.Load())
-	})
-}
-
 // TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and leaves it as it is. A
 // client of the original protocol can have put a live one there since it was read.
 func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
@@ -88,7 +69,8 @@ func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
 			b.takes(t, Exclusive)
 		}))
 		a.refused(t, Exclusive)
-		assert.That(t, deletes.Load() == 0 && len(w.keys()) == 2, "left of the successor's: %v", w.keys())
+		equal(t, "deletes of lock.exclusive", deletes.Load(), 0)
+		equal(t, "objects of the successor", len(w.keys()), 2)
 	})
 }
 
@@ -139,9 +121,7 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 				return refusal
 			})
 			start := time.Now()
-			if k, err := a.Exclusive(t.Context(), "prune"); k != nil || !errors.Is(err, refusal) {
-				t.Errorf("got the lock: %t, %v", k != nil, err)
-			}
+			a.fails(t, Exclusive, refusal)
 			took(t, start, 0, 5*time.Second)
 			w.empty()
 		})
@@ -151,8 +131,8 @@ func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 // TestDeleteMarker: a server that refuses If-None-Match for a key whose object was deleted locks no exclusive
 // acquirer out, in this process or another.
 func TestDeleteMarker(t *testing.T) {
-	for name, condition := range map[string]mem.Condition{"kept": mem.Kept, "claimed": mem.Claimed} {
-		sub(t, name, mem.Options{IfAbsent: condition, IfMatch: condition, Markers: true}, func(t *testing.T, w *world) {
+	for _, condition := range []mem.Condition{mem.Kept, mem.Claimed} {
+		bubble(t, mem.Options{IfAbsent: condition, IfMatch: condition, Markers: true}, func(t *testing.T, w *world) {
 			first, second := w.machine(), w.machine()
 			for i, m := range []*machine{first, second, second, first} {
 				var k *Lock
@@ -167,35 +147,28 @@ func TestDeleteMarker(t *testing.T) {
 }
 
 // TestKeptConditionIsNeverGivenUp: where the backend itself keeps If-None-Match, no refusal makes an acquirer write
-// without it.
+// without it. If LIST shows nothing, it pauses between its puts.
 func TestKeptConditionIsNeverGivenUp(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
-		m.hooks.Before(when("put", pointer, func(_ context.Context, r hookstore.Request) error {
-			if r.Opts.IfAbsent {
-				return store.ErrPrecondition
-			}
-			t.Error("lock.exclusive was put without a condition")
-			return nil
-		}))
-		k, err := m.Exclusive(t.Context(), "x")
-		isAll(t, err, ErrUnsure)
-		if k != nil {
-			mustRelease(t, k)
-		}
+		var n atomic.Int32
+		m.hooks.Before(inTurn(slow("", "", 5*time.Millisecond), when("put", pointer, func(_ context.Context, r hookstore.Request) error {
+			assert.That(t, r.Opts.IfAbsent, "lock.exclusive was put without a condition")
+			n.Add(1)
+			return store.ErrPrecondition
+		})))
+		m.fails(t, Exclusive, ErrUnsure)
+		assert.That(t, n.Load() <= 100, "%d puts of lock.exclusive, without a pause", n.Load())
 	})
 }
 
 // TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because puts are refused.
 func TestRefusedThoughListed(t *testing.T) {
-	bubble(t, mem.Options{Markers: true}, func(t *testing.T, w *world) {
-		w.machine().takes(t, Exclusive)
-		before, _, err := w.mem.Get(t.Context(), pointer, maxBody)
-		assert.OK(t, err)
+	holding(t, mem.Options{Markers: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		for range 5 {
 			w.machine().refused(t, Exclusive)
 		}
-		w.has(pointer, before)
+		equal(t, "lock.exclusive is of", w.body(pointer).ID, k.ID())
 	})
 }
 
@@ -203,21 +176,14 @@ func TestRefusedThoughListed(t *testing.T) {
 func TestRefusalsAreNamed(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
-		var sends sync.Map // of each request two, of which the first fails: more than 9 s
 		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			time.Sleep(3 * time.Second)
-			n, _ := sends.LoadOrStore(r.Op+r.Key, new(atomic.Int32))
-			if n.(*atomic.Int32).Add(1)%2 == 1 {
-				return errors.New("reset")
-			}
-			time.Sleep(4 * time.Second)
+			time.Sleep(7 * time.Second)
 			if r.Op == "put" && r.Opts.IfAbsent {
-				return &store.Error{Op: "put", Key: r.Key, Err: store.ErrPrecondition}
+				return store.ErrPrecondition
 			}
 			return nil
 		})
-		_, err := m.Exclusive(t.Context(), "prune")
-		assert.That(t, err != nil && strings.Contains(err.Error(), `"index/lock.exclusive" with If-None-Match (412)`), "%v", err)
+		assert.Says(t, m.fails(t, Exclusive, ErrUnsure), ErrUnsure, `"index/lock.exclusive" with If-None-Match (412)`)
 	})
 }
 
@@ -227,9 +193,9 @@ func TestUnfitIsNotHeld(t *testing.T) {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 			w.machine().takes(t, Exclusive)
 			m := w.machine()
-			m.hooks.Before(fails("get", "", fmt.Errorf("%w: an object without an ETag", store.ErrConfig)))
-			other, err := m.acquire(t.Context(), mode, "x", Wait(patience))
-			assert.That(t, other == nil && !errors.Is(err, ErrHeld) && errors.Is(err, store.ErrConfig), "waiting for %v: %v", patience, err)
+			m.hooks.Before(fails("get", "", store.ErrConfig))
+			err := m.fails(t, mode, store.ErrConfig, Wait(patience))
+			assert.That(t, !errors.Is(err, ErrHeld), "waiting for %v: %v", patience, err)
 		})
 	}
 }
@@ -264,8 +230,8 @@ func TestProveAbsent(t *testing.T) {
 // TestProveAbsentHarmless: a process tries out no condition on another's lock.exclusive. It puts
 // that only with a condition that the server was seen to keep.
 func TestProveAbsentHarmless(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"claimed": {IfAbsent: mem.Claimed}, "ignored": {IfAbsent: mem.Ignored}} {
-		sub(t, name, opts, func(t *testing.T, w *world) {
+	for _, condition := range []mem.Condition{mem.Claimed, mem.Ignored} {
+		bubble(t, mem.Options{IfAbsent: condition}, func(t *testing.T, w *world) {
 			k := w.machine().takes(t, Exclusive)
 			for range 3 {
 				m := w.machine()
@@ -273,7 +239,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 					assert.That(t, r.Opts.IfAbsent && m.conditions.absent.holds(), "lock.exclusive is put while another holds it")
 				}))
 				m.refused(t, Exclusive)
-				assert.That(t, name != "ignored" || !m.conditions.absent.holds(), "a condition that is ignored counts as proven")
+				assert.That(t, condition == mem.Claimed || !m.conditions.absent.holds(), "a condition that is ignored counts as proven")
 			}
 			time.Sleep(2 * DefaultTTL)
 			lives(t, k)
@@ -283,7 +249,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 
 // TestBreakBetweenLookAndPut: with versions, a lock that is broken between a refresh's look and its put stays deleted.
 func TestBreakBetweenLookAndPut(t *testing.T) {
-	eachObject(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}, func(t *testing.T, w *world, m *machine, k *Lock, key string) {
+	kinds{"": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}}.objects(t, func(t *testing.T, w *world, m *machine, k *Lock, key string) {
 		m.hooks.Before(on("put", key, func(r hookstore.Request) {
 			if r.Opts.Replaces != "" {
 				w.delete(key)
@@ -297,26 +263,26 @@ func TestBreakBetweenLookAndPut(t *testing.T) {
 	})
 }
 
-// eachObject runs a test with each object of a held lock.
-func eachObject(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock, key string)) {
-	bothHolders(t, opts, func(t *testing.T, w *world, m *machine, k *Lock) {
-		f(t, w, m, k, k.Key())
-	})
-	sub(t, "lock.exclusive", opts, func(t *testing.T, w *world) {
-		m, k := w.holder(t, Exclusive)
-		f(t, w, m, k, pointer)
+// objects runs a test with each object of a held lock.
+func (k kinds) objects(t *testing.T, f func(t *testing.T, w *world, m *machine, k *Lock, key string)) {
+	t.Helper()
+	k.holders(t, func(t *testing.T, w *world, m *machine, k *Lock) { f(t, w, m, k, k.Key()) })
+	t.Run("lock.exclusive", func(t *testing.T) {
+		k.each(t, func(t *testing.T, w *world) {
+			m, k := w.holder(t, Exclusive)
+			f(t, w, m, k, pointer)
+		})
 	})
 }
 
 // TestProofRevivesNoBrokenLock: the proof of If-Match doesn't put a broken lock back after the right ETag was refused.
 func TestProofRevivesNoBrokenLock(t *testing.T) {
 	holding(t, claiming, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
-		b := w.machine()
 		var other *Lock
 		a.hooks.Before(on("put", k.Key(), func(r hookstore.Request) {
 			if r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
 				w.delete(k.Key()) // break-lock
-				other = b.takes(t, Exclusive)
+				other = w.machine().takes(t, Exclusive)
 			}
 		}))
 		time.Sleep(100 * time.Second)
@@ -464,16 +430,11 @@ func TestPutsOfAProofAreApart(t *testing.T) {
 	} {
 		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
 			m := w.machine()
-			var mu sync.Mutex
-			var sent []time.Duration
+			var sent notes[time.Duration]
 			began := time.Now()
-			m.hooks.Before(inTurn(on("put", "/lock.intent/", func(hookstore.Request) {
-				mu.Lock()
-				defer mu.Unlock()
-				sent = append(sent, time.Since(began))
-			}), slow("", "", trip)))
+			m.hooks.Before(inTurn(on("put", "/lock.intent/", func(hookstore.Request) { sent.add(time.Since(began)) }), slow("", "", trip)))
 			m.takes(t, Exclusive)
-			assert.That(t, slices.Equal(sent, want) && m.conditions.absent.holds(), "%v: sent at %v, want %v", trip, sent, want)
+			assert.That(t, slices.Equal(sent.got(), want) && m.conditions.absent.holds(), "%v: sent at %v, want %v", trip, sent.got(), want)
 		})
 	}
 }
@@ -485,8 +446,8 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 		"encrypted":         []byte("\x01 this is ciphertext"),
 		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
 	} {
-		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
-			sub(t, name+", "+rights, mem.Options{}, func(t *testing.T, w *world) {
+		for _, refuse := range []hookstore.Before{nil, mayNotDelete} {
+			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
 				a, k := w.holder(t, Exclusive)
 				a.hooks.Before(refuse)
 				w.put(pointer, another)
@@ -500,14 +461,11 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 // TestWithdrawLeavesAnothersPointer: a refused acquirer deletes lock.exclusive only if the body there is its own.
 func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		another := foreign(time.Now(), false)
 		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
 		time.Sleep(10 * time.Second)
 		a := w.machine()
-		a.hooks.Before(first("list", "", func(hookstore.Request) error {
-			w.put(pointer, another)
-			return nil
-		}))
+		another := foreign(time.Now(), false)
+		a.hooks.Before(first("list", "", func(hookstore.Request) error { w.put(pointer, another); return nil }))
 		a.refused(t, Exclusive)
 		w.has(pointer, another)
 	})
@@ -516,30 +474,25 @@ func TestWithdrawLeavesAnothersPointer(t *testing.T) {
 // TestReleaseDeletesWhatItSaw: if the store keeps conditions, a release neither deletes nor
 // empties a body that comes after its look, or, if it needs no look, after its last refresh.
 func TestReleaseDeletesWhatItSaw(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"kept": {}, "proven": claiming} {
-		for rights, refuse := range map[string]hookstore.Before{"may delete": nil, "may not delete": mayNotDelete} {
-			for _, checked := range []bool{false, true} {
-				sub(t, fmt.Sprintf("%s, %s, checked %v", name, rights, checked), opts, func(t *testing.T, w *world) {
-					a, k := w.holder(t, Exclusive)
-					time.Sleep(40 * time.Second) // the first refresh has proven If-Match
-					if !a.conditions.match.holds() {
-						t.Fatal("If-Match isn't relied on")
+	for _, refuse := range []hookstore.Before{nil, mayNotDelete} {
+		for _, checked := range yesNo {
+			kinds{"kept": {}, "proven": claiming}.each(t, func(t *testing.T, w *world) {
+				a, k := w.holder(t, Exclusive)
+				time.Sleep(40 * time.Second) // the first refresh has proven If-Match
+				equal(t, "If-Match is relied on", a.conditions.match.holds(), true)
+				if checked {
+					assert.OK(t, k.Check(t.Context()))
+				}
+				another := foreign(time.Now(), false)
+				var came atomic.Bool
+				a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
+					if (r.Op == "delete" || r.Op == "put") && came.CompareAndSwap(false, true) {
+						w.put(pointer, another)
 					}
-					if checked {
-						assert.OK(t, k.Check(t.Context()))
-					}
-					another := foreign(time.Now(), false)
-					var came atomic.Bool
-					a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
-						if (r.Op == "delete" || r.Op == "put") && came.CompareAndSwap(false, true) {
-							w.put(pointer, another)
-						}
-					}), refuse))
-					err := k.Release(t.Context())
-					assert.That(t, err == nil && came.Load(), "%v, and another came: %v", err, came.Load())
-					w.has(pointer, another)
-				})
-			}
+				}), refuse))
+				mustRelease(t, k)
+				w.has(pointer, another)
+			})
 		}
 	}
 }
@@ -586,28 +539,24 @@ func (w *world) has(key string, body []byte) {
 // TestLatePointerIsTakenDown: a put of lock.exclusive that is applied after another put of it
 // was answered, and deleted, leaves nothing, whether the lock is granted or refused.
 func TestLatePointerIsTakenDown(t *testing.T) {
-	for _, granted := range []bool{false, true} {
-		do(t, func(t *testing.T, w *world) {
-			a := w.machine()
-			s := w.machine().takes(t, Shared)
-			var late []byte
-			a.hooks.Before(first("put", pointer, func(r hookstore.Request) error { late = r.Body; return errOutage }))
-			a.hooks.After(firstAnswered("delete", pointer, func(r hookstore.Request) {
-				w.put(r.Key, late)
-				if granted {
-					s.Release(t.Context())
-				}
-			}))
-			k, err := a.Exclusive(t.Context(), "prune")
+	eachOf(t, yesNo, func(t *testing.T, w *world, granted bool) {
+		a, s := w.machine(), w.machine().takes(t, Shared)
+		var late []byte
+		a.hooks.Before(first("put", pointer, func(r hookstore.Request) error { late = r.Body; return errOutage }))
+		a.hooks.After(firstAnswered("delete", pointer, func(r hookstore.Request) {
+			w.put(r.Key, late)
 			if granted {
-				mustLock(t, k, err).Release(t.Context())
-			} else {
-				mustHeld(t, k, err)
-				w.stores(s.Key())
+				s.Release(t.Context())
 			}
-			w.leavesNothing(s)
-		})
-	}
+		}))
+		if granted {
+			mustRelease(t, a.takes(t, Exclusive))
+		} else {
+			a.refused(t, Exclusive)
+			w.stores(s.Key())
+		}
+		w.leavesNothing(s)
+	})
 }
 
 // ignoresDeleteCondition keeps the conditions of puts, and claims that of deletions.

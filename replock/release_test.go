@@ -113,15 +113,6 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 	})
 }
 
-// TestReleaseAfterAnHour: Release deletes lock.exclusive by the lease of the last refresh.
-func TestReleaseAfterAnHour(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Exclusive)
-		time.Sleep(time.Hour)
-		w.leavesNothing(k)
-	})
-}
-
 // TestReleaseOfALostLockLeavesTheNextHolder: the release of a lost lock leaves lock.exclusive
 // alone, which can be another holder's, also if a refresh is about to notice the loss.
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
@@ -226,7 +217,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
 		k := w.machine().takes(t, Exclusive, Parent(ctx))
-		cancel() // TestParentEndsTheLocksContext
+		cancel() // TestParentOfTheLocksContext
 		for range 2 {
 			assert.OK(t, k.Release(ctx))
 		}

@@ -30,10 +30,12 @@ type world struct {
 	count int
 	// clockless: the store has no clock that can be relied on
 	clockless bool
+	// timeless: its pages have no time
+	timeless bool
 }
 
 func newWorld(t *testing.T, opts mem.Options) *world {
-	w := &world{t: t, clockless: opts.NoStoreClock}
+	w := &world{t: t, clockless: opts.NoStoreClock, timeless: opts.NoTime || opts.NoStoreClock}
 	opts.Now = func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
 	w.mem = mem.New(opts)
 	t.Cleanup(func() { time.Sleep(time.Minute) }) // a bubble ends with the requests that are under way

@@ -442,7 +442,7 @@ var engineMutants = []mutant{
 	{"a release drains the refresh before the work must stop", holding,
 		"t.cancel(fault.Released)\n\tt.stop(errStopped)\n", "t.stop(errStopped)\n\t<-t.done\n\tt.cancel(fault.Released)\n", test("./replock", "^TestReleaseWaitsForTheRefresh$")},
 	{"a release goes by the deadline of the acquire", releases,
-		"k.t.deadline = k.end()\n", "", test("./replock", "^TestReleaseAfterAnHour$")},
+		"k.t.deadline = k.end()\n", "", test("./replock", "^TestHeldForAnHour$")},
 	{"a released lock has time left", holding,
 		"if t.lost.Load() != nil || t.releasing.Load() {\n\t\treturn 0", "if t.lost.Load() != nil {\n\t\treturn 0", test("./replock", "^TestReleaseTwiceAndAfterContext$")},
 	{"a lock that was lost in a suspend was held until it woke", holding,

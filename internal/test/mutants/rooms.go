@@ -304,7 +304,7 @@ var roomsMutants = []mutant{
 	{"a command's lock ends with the context of its acquire", "cmd/internal/session/repository.go", ", replock.Parent(context.WithoutCancel(ctx))", "",
 		test("./cmd/internal/session", "^TestLockOutlivesItsAcquire$")},
 	{"the work under a lock outlives the context of its caller", "replock/wait.go", "parent: ctx, ", "parent: context.WithoutCancel(ctx), ",
-		test("./replock", "^TestAcquireContextIsTheLocks$")},
+		test("./replock", "^TestParentOfTheLocksContext$")},
 	{"a resume leaves the Lock as it was", "internal/lease/lease.go", "	l.present.Store(&next)\n", "",
 		test("./replock", "^TestResumeAfterOutage$")},
 	{"a lock is resumed for work that has ended", "internal/lease/lease.go", "Bound(ctx, was.term().Parent)", "Bound(ctx, ctx)",
