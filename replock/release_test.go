@@ -2,9 +2,8 @@ package replock
 
 import (
 	"context"
-	"errors"
+	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -18,11 +17,11 @@ import (
 func (w *world) lasts(other *Lock) {
 	w.t.Helper()
 	time.Sleep(DefaultTTL)
-	if other == nil || !alive(other) {
-		w.t.Error("the next one has lost its lock")
-	} else {
-		other.Release(w.t.Context())
+	if other == nil {
+		w.t.Fatal("there is no next holder")
 	}
+	lives(w.t, other)
+	other.Release(w.t.Context())
 }
 
 // TestRepeatedReleaseLeavesTheNextHolder: a release whose delete, or emptying put, was applied and
@@ -77,7 +76,7 @@ func TestReleaseWaitsForTheRefresh(t *testing.T) {
 }
 
 // TestReleaseSendsNoPut: a refresh whose look is answered after Release was called sends no put, which could
-// come after the deletes.
+// come after the deletions.
 func TestReleaseSendsNoPut(t *testing.T) {
 	bothModes(t, lacking, func(t *testing.T, w *world, mode Mode) {
 		a, k := w.holder(t, mode, func(o *Options) { o.Look = DefaultTTL })
@@ -89,9 +88,7 @@ func TestReleaseSendsNoPut(t *testing.T) {
 			time.Sleep(time.Second)
 		}))
 		assert.OK(t, <-released)
-		if _, by := a.hooks.Count(); by["put"] > int(mode)-1 { // lock.exclusive was looked at before
-			t.Errorf("%v", by)
-		}
+		a.sent(t, between{"put": {0, int(mode) - 1}}) // lock.exclusive was looked at before
 		w.empty()
 	})
 }
@@ -99,17 +96,13 @@ func TestReleaseSendsNoPut(t *testing.T) {
 // TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
 func TestReleaseEndsTheContextFirst(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
-		deletes := 0
-		var mu sync.Mutex
+		var deletes atomic.Int32
 		a.hooks.Before(on("delete", "", func(hookstore.Request) {
-			mu.Lock()
-			defer mu.Unlock()
-			if deletes++; alive(k) {
-				t.Error("others can be in, and the context lives")
-			}
+			deletes.Add(1)
+			assert.That(t, !alive(k), "others can be in, and the context lives")
 		}))
 		k.Release(t.Context())
-		assert.That(t, deletes != 0, "it deleted nothing")
+		equal(t, "deletions", deletes.Load(), 2)
 	})
 }
 
@@ -137,44 +130,40 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 // deleted, the one that is left keeps all others out.
 func TestHalfReleasedIsHeld(t *testing.T) {
 	for _, key := range []string{pointer, "index/lock.intent/"} {
-		for name, opts := range map[string]mem.Options{"kept": {}, "claimed": claiming, "none": lacking} {
-			sub(t, key+" "+name, opts, func(t *testing.T, w *world) {
-				a, k := w.holder(t, Exclusive)
-				time.Sleep(10 * time.Second)
-				a.hooks.Before(slow("delete", key, 4*time.Second))
-				done := make(chan error, 1)
-				go func() { done <- k.Release(t.Context()) }()
-				for range 3 {
-					time.Sleep(time.Second)
-					for _, mode := range []Mode{Shared, Exclusive} {
-						w.machine().refused(t, mode)
-					}
-					keys := w.keys()
-					assert.That(t, len(keys) == 1 && strings.HasPrefix(keys[0], key), "half released: %v", keys)
-				}
-				assert.OK(t, <-done)
-				w.empty()
-			})
-		}
+		threeKinds.each(t, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Exclusive)
+			time.Sleep(10 * time.Second)
+			a.hooks.Before(slow("delete", key, 4*time.Second))
+			done := make(chan error, 1)
+			go func() { done <- k.Release(t.Context()) }()
+			for range 3 {
+				time.Sleep(time.Second)
+				w.machine().refused(t, Shared)
+				w.machine().refused(t, Exclusive)
+				keys := w.keys()
+				assert.That(t, len(keys) == 1 && strings.HasPrefix(keys[0], key), "half released: %v", keys)
+			}
+			assert.OK(t, <-done)
+			w.empty()
+		})
 	}
 }
 
 // TestLookBeforeReleaseCounts: a release looks at lock.exclusive unless Check has just shown that it is its own. A
 // look that is older doesn't count, nor for a second request. (Each request takes a second.)
 func TestLookBeforeReleaseCounts(t *testing.T) {
-	for _, c := range []struct {
-		name  string
+	for name, c := range map[string]struct {
 		since time.Duration // Check
 		fails int32         // deletions of lock.exclusive without an answer
 		gets  int
 	}{
-		{"just now", 0, 0, 0},
-		{"a moment ago", 2190 * time.Millisecond, 0, 0},
-		{"too long ago", 2210 * time.Millisecond, 0, 1},
-		{"for one request", 0, 1, 1},
-		{"for one of three", 0, 2, 2},
+		"just now":         {0, 0, 0},
+		"a moment ago":     {2190 * time.Millisecond, 0, 0},
+		"too long ago":     {2210 * time.Millisecond, 0, 1},
+		"for one request":  {0, 1, 1},
+		"for one of three": {0, 2, 2},
 	} {
-		sub(t, c.name, lacking, func(t *testing.T, w *world) {
+		sub(t, name, lacking, func(t *testing.T, w *world) {
 			a := w.machine(func(o *Options) { o.Look = DefaultTTL })
 			a.hooks.Before(takesASecond)
 			k := a.takes(t, Exclusive)
@@ -183,12 +172,12 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 			time.Sleep(c.since)
 			a.hooks.Count()
 			var deletes atomic.Int32
-			a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-				if time.Sleep(time.Second); r.Op == "delete" && r.Key == pointer && deletes.Add(1) <= c.fails {
+			a.hooks.Before(inTurn(takesASecond, when("delete", pointer, func(context.Context, hookstore.Request) error {
+				if deletes.Add(1) <= c.fails {
 					return errOutage
 				}
 				return nil
-			})
+			})))
 			w.leavesNothing(k)
 			a.sent(t, between{"get": {c.gets, c.gets}})
 		})
@@ -201,15 +190,13 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
-		deadline := time.Now().Add(k.lease.Deadline() - a.clock.Elapsed())
-		var asked atomic.Bool
-		a.hooks.Before(inTurn(on("", pointer, func(r hookstore.Request) {
-			if asked.Store(true); time.Now().After(deadline) {
-				t.Errorf("%s of lock.exclusive %v after the deadline", r.Op, time.Since(deadline))
-			}
-		}), outage))
+		left := k.Left()
+		began := time.Now()
+		var asked notes[time.Duration]
+		a.hooks.Before(inTurn(on("", pointer, func(hookstore.Request) { asked.add(time.Since(began)) }), outage))
 		k.Release(t.Context())
-		assert.That(t, asked.Load(), "it asked for no lock.exclusive")
+		all := asked.got()
+		assert.That(t, len(all) > 0 && slices.Max(all) <= left, "requests for lock.exclusive at %v, with %v left", all, left)
 	})
 }
 
@@ -222,7 +209,7 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 			assert.OK(t, k.Release(ctx))
 		}
 		w.empty()
-		err := k.Renew(t.Context())
-		assert.That(t, errors.Is(err, ErrReleased) && k.Left() == 0, "renew after release: %v; %v left", err, k.Left())
+		isAll(t, k.Renew(t.Context()), ErrReleased)
+		equal(t, "left", k.Left(), 0)
 	})
 }

@@ -3,7 +3,7 @@ package replock
 import (
 	"context"
 	"errors"
-	"sync"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -76,25 +76,12 @@ func TestNoResume(t *testing.T) {
 				if other != nil {
 					w.lasts(other)
 				}
-				if what == "was in" || what == "is in" {
+				if strings.HasSuffix(what, "s in") {
 					w.empty()
 				}
 			})
 		})
 	}
-}
-
-// refreshedLate loses a lock whose next refresh gets no answer, and is applied so long after its send. The
-// channel is closed by then.
-func (w *world) refreshedLate(a *machine, k *Lock, after time.Duration) (applied chan struct{}) {
-	applied = make(chan struct{})
-	a.hooks.Before(first("put", "", func(r hookstore.Request) error {
-		a.hooks.Before(outage)
-		time.AfterFunc(after, func() { w.put(r.Key, r.Body); close(applied) })
-		return errOutage
-	}))
-	<-k.Context().Done()
-	return applied
 }
 
 // unheard makes the machine's requests fail, and returns the last refresh of a lock's flag that it sends.
@@ -107,24 +94,28 @@ func (m *machine) unheard(k *Lock) *atomic.Value {
 // mustNotResume fails if a lock is resumed, or could be later.
 func mustNotResume(t *testing.T, k *Lock) {
 	t.Helper()
-	err := k.Resume(t.Context())
-	var lost *LostError
-	assert.That(t, errors.As(err, &lost) && lost.Definite && !alive(k) && k.Left() == 0, "resumed: %v", err)
+	lost, ok := errors.AsType[*LostError](k.Resume(t.Context()))
+	assert.That(t, ok && lost.Definite && !alive(k) && k.Left() == 0, "resumed: %v", lost)
 }
 
 // TestNoResumeAfterLateRefresh: a refresh that is applied only after another holder has come
 // and gone puts the old flag back. That flag proves nothing, also if a late put replaces the new one.
 func TestNoResumeAfterLateRefresh(t *testing.T) {
-	const both = "the new flag, too"
-	for name, opts := range map[string]mem.Options{"lacked": lacking, "ignored": ignoring, both: lacking} {
-		sub(t, name, opts, func(t *testing.T, w *world) {
+	for _, both := range yesNo {
+		kinds{"lacked": lacking, "ignored": ignoring}.each(t, func(t *testing.T, w *world) {
 			a, k := w.holder(t, Shared)
-			late := w.refreshedLate(a, k, 36*time.Second)
+			late := make(chan struct{})
+			a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+				a.hooks.Before(outage)
+				time.AfterFunc(36*time.Second, func() { w.put(r.Key, r.Body); close(late) })
+				return errOutage
+			}))
+			<-k.Context().Done()
 			time.Sleep(8 * time.Second)
 			w.machine().takes(t, Exclusive).Release(t.Context())
 			<-late
 			a.hooks.Before(nil)
-			if name == both {
+			if both {
 				a.hooks.Before(inTurn(w.delaysFirst(7500*time.Millisecond), slowFirst("list", "", 7900*time.Millisecond)))
 			}
 			mustNotResume(t, k)
@@ -162,23 +153,21 @@ func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
 // TestNoResumeAfterARefreshThatAPauseDelayed: so it is if the machine was paused by its hypervisor,
 // whose clocks show the refresh as one that came soon. The store's show it.
 func TestNoResumeAfterARefreshThatAPauseDelayed(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"lacked": lacking, "no time": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true, Precision: time.Second}} {
-		t.Run(name, func(t *testing.T) {
-			bothHolders(t, opts, func(t *testing.T, w *world, a *machine, k *Lock) {
-				went := a.pausedInRefresh(w, k, 150*time.Second)
-				a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
-					if time.Now().Before(went) && r.Key == k.Key() { // on its way
-						return nil
-					}
-					return errOutage
-				})
-				w.passed(t, Exclusive, went)
-				<-k.Context().Done()
-				a.hooks.Before(nil)
-				mustNotResume(t, k)
-			})
+	untimed := lacking
+	untimed.NoTime, untimed.Precision = true, time.Second
+	kinds{"lacked": lacking, "no time": untimed}.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		went := a.pausedInRefresh(w, k, 150*time.Second)
+		a.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			if time.Now().Before(went) && r.Key == k.Key() { // on its way
+				return nil
+			}
+			return errOutage
 		})
-	}
+		w.passed(t, Exclusive, went)
+		<-k.Context().Done()
+		a.hooks.Before(nil)
+		mustNotResume(t, k)
+	})
 }
 
 // TestResumeAgainstAcquire races a resume with an acquire, each request of both taking a
@@ -201,16 +190,13 @@ func TestResumeAgainstAcquire(t *testing.T) {
 			time.Sleep(max(-head, 0))
 			resumed := k.Resume(t.Context()) == nil
 			<-done
-			if resumed && other != nil {
-				t.Fatalf("head start %v: resumed and acquired", head)
-			}
 			time.Sleep(2 * time.Minute)
 			if resumed {
+				assert.That(t, other == nil, "head start %v: resumed and acquired", head)
 				lives(t, k)
 			}
 			if other != nil {
-				lives(t, other)
-				other.Release(t.Context())
+				w.lasts(other)
 			}
 			k.Release(t.Context())
 			w.breakAll()
@@ -244,8 +230,7 @@ func TestSuspendAlone(t *testing.T) {
 		lives(t, k)
 		a.clock.Stop(8 * time.Hour)
 		<-k.Context().Done()
-		seen := a.seen()
-		e := seen[len(seen)-1]
+		e := a.seen()[len(a.seen())-1]
 		assert.That(t, e.Kind == EventLost && e.Held == k.lease.Deadline()-since, "%s: held for %v", e.Kind, e.Held)
 		mustResume(t, k)
 		w.leavesNothing(k)
@@ -288,13 +273,10 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 			released.Store(true)
 			mustRelease(t, k)
 			synctest.Wait()
-			assert.That(t, !alive(k) && k.Left() == 0 && len(resumed) != 0,
-				"after its release, %v later: %v left, and Resume has returned %d times", after, k.Left(), len(resumed))
+			assert.That(t, !alive(k) && k.Left() == 0 && len(resumed) == 1, "after its release, %v later: not ended", after)
 			err := <-resumed
 			assert.That(t, err == nil || errors.Is(err, ErrReleased) || errors.Is(err, ErrLost), "released after %v: %v", after, err)
-			if err := k.Resume(t.Context()); !errors.Is(err, ErrReleased) {
-				t.Errorf("resumed after its release: %v", err)
-			}
+			isAll(t, k.Resume(t.Context()), ErrReleased)
 			a.hooks.Before(nil)
 			time.Sleep(2 * time.Minute)
 			w.empty()
@@ -348,9 +330,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		err := k.Resume(ctx)
-		if in := <-gone; in && err == nil {
-			t.Error("resumed although a prune has been in between")
-		}
+		assert.That(t, !<-gone || err != nil, "resumed although a prune has been in between")
 		equal(t, "it is held", alive(k), err == nil)
 	})
 }
@@ -362,12 +342,7 @@ func TestResumeStoppedMidway(t *testing.T) {
 			a.outlives(t, k)
 			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
 			err := k.Resume(t.Context())
-			if err == nil {
-				left := k.lease.Deadline() - a.clock.Elapsed()
-				assert.That(t, left >= 0, "stopped at %s: resumed with a lease that ended %v ago", kind[0], -left)
-			} else if !errors.Is(err, ErrLost) {
-				t.Error(err)
-			}
+			assert.That(t, errors.Is(err, ErrLost) || err == nil && k.lease.Deadline() >= a.clock.Elapsed(), "stopped at %s: %v", kind[0], err)
 		})
 	}
 }
@@ -400,17 +375,11 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		a.hooks.Before(takesASecond)
-		var resumed atomic.Int32
-		var wg sync.WaitGroup
+		resumed := make(chan error, 2)
 		for range 2 {
-			wg.Go(func() {
-				if k.Resume(context.Background()) == nil {
-					resumed.Add(1)
-				}
-			})
+			go func() { resumed <- k.Resume(context.Background()) }()
 		}
-		wg.Wait()
-		equal(t, "resumed", resumed.Load(), 1)
+		assert.That(t, <-resumed != nil && <-resumed == nil, "not one of two has resumed")
 		lives(t, k)
 		w.leavesNothing(k)
 	})
@@ -428,10 +397,8 @@ func TestLostUntilItIsResumed(t *testing.T) {
 			go func() { done <- k.Resume(t.Context()) }()
 			for range 90 {
 				time.Sleep(time.Second)
-				for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
-					err := look(t.Context())
-					assert.That(t, errors.Is(err, ErrLost), "%s of a lock that is being resumed: %v", name, err)
-				}
+				isAll(t, k.Renew(t.Context()), ErrLost)
+				isAll(t, k.Check(t.Context()), ErrLost)
 				assert.That(t, !alive(k) && k.Left() == 0 && k.Lost() != nil, "held before it is resumed: %v left", k.Left())
 			}
 			a.hooks.Before(nil)
@@ -440,15 +407,11 @@ func TestLostUntilItIsResumed(t *testing.T) {
 			assert.OK(t, k.Renew(t.Context()))
 			w.machine().refused(t, Exclusive)
 		}
-		ended = append(ended, k.Context())
+		last := k.Context()
 		w.leavesNothing(k)
-		for i, ctx := range ended {
-			want := ErrLost
-			if i == len(ended)-1 {
-				want = ErrReleased
-			}
-			isAll(t, context.Cause(ctx), want)
-		}
+		isAll(t, context.Cause(ended[0]), ErrLost)
+		isAll(t, context.Cause(ended[1]), ErrLost)
+		isAll(t, context.Cause(last), ErrReleased)
 	})
 }
 
@@ -489,9 +452,7 @@ func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())
 		a.hooks.Before(on("list", allLocks, func(hookstore.Request) { cancel() }))
-		if err := k.Resume(ctx); err == nil {
-			t.Fatal("resumed")
-		}
+		isAll(t, k.Resume(ctx), context.Canceled)
 		mustRelease(t, k)
 		w.machine().takes(t, Exclusive)
 	})
