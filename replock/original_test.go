@@ -51,11 +51,16 @@ func (w *world) ours() client {
 	m := w.machine()
 	return client{m, func(ctx context.Context, mode Mode) (held, error) {
 		k, err := m.acquire(ctx, mode, mode.String())
-		if err != nil {
-			return nil, err
-		}
-		return heldByUs{k}, nil
+		return granted(heldByUs{k}, err)
 	}}
+}
+
+// granted is a lock, unless there is an error.
+func granted(h held, err error) (held, error) {
+	if err != nil {
+		return nil, err
+	}
+	return h, nil
 }
 
 func (w *world) originals() client {
@@ -67,26 +72,16 @@ func (w *world) originals() client {
 			f = l.Exclusive
 		}
 		k, err := f(ctx, mode.String())
-		if err != nil {
-			return nil, err
-		}
-		return k, nil
+		return granted(k, err)
 	}}
 }
 
 // hole runs an interleaving with both protocols. The interleaving returns whether two were in at once.
 func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool)) {
-	for _, p := range []struct {
-		name    string
-		clients func(*world) client
-		both    bool
-	}{
-		{"original", (*world).originals, true},
-		{"ours", (*world).ours, false},
-	} {
-		sub(t, p.name, mem.Options{}, func(t *testing.T, w *world) {
-			a, b := p.clients(w), p.clients(w)
-			equal(t, "both in at once", run(t, w, a, b), p.both)
+	for name, clients := range map[string]func(*world) client{"original": (*world).originals, "ours": (*world).ours} {
+		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			a, b := clients(w), clients(w)
+			equal(t, "both in at once", run(t, w, a, b), name == "original")
 			// All goroutines end.
 			for _, c := range []client{a, b} {
 				c.hooks.Before(nil)
@@ -298,8 +293,7 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		m, _ := w.holder(t, Shared, func(o *Options) { o.Name = "mine" })
 		m.hooks.Count()
 		time.Sleep(5 * time.Second)
-		n, by := m.hooks.Count()
-		assert.That(t, n == 0, "a lock with a name costs %v", by)
+		m.sentJust(t, nil)
 	})
 }
 
@@ -315,27 +309,23 @@ func TestCheckWaitsForYoungConflicts(t *testing.T) {
 // TestUnreadLockIsInDoubt: Check confirms no lock beside another client's that it can't read, nor beside
 // one that a listing shows and a read doesn't find. One that a second listing doesn't show is gone.
 func TestUnreadLockIsInDoubt(t *testing.T) {
-	for name, c := range map[string]struct {
-		read error
-		gone bool // the second listing doesn't show it
-	}{
-		"not readable":                {store.ErrPermission, false},
-		"not answered":                {errOutage, false},
-		"listed, and not found":       {store.ErrNotFound, false},
-		"deleted after it was listed": {store.ErrNotFound, true},
+	for name, read := range map[string]error{
+		"not readable": store.ErrPermission, "not answered": errOutage,
+		"listed, and not found": store.ErrNotFound, "deleted after it was listed": store.ErrNotFound,
 	} {
+		gone := strings.HasPrefix(name, "deleted")
 		t.Run(name, func(t *testing.T) {
 			stores.holders(t, func(t *testing.T, w *world, m *machine, k *Lock) {
 				theirs := w.comesBeside(k.Mode())
 				m.hooks.Before(inTurn(on("get", theirs, func(hookstore.Request) {
-					if c.gone {
+					if gone {
 						w.delete(theirs)
 					}
-				}), fails("get", theirs, c.read)))
+				}), fails("get", theirs, read)))
 				start := time.Now()
 				err := k.Check(t.Context())
-				assert.That(t, (err == nil) == c.gone && !errors.Is(err, ErrLost) && alive(k), "%v; the lock lives: %v", err, alive(k))
-				if c.gone {
+				assert.That(t, (err == nil) == gone && !errors.Is(err, ErrLost) && alive(k), "%v; the lock lives: %v", err, alive(k))
+				if gone {
 					took(t, start, 0, time.Second)
 				}
 			})
@@ -348,9 +338,9 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 func TestReplacedBeforeItIsRead(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
 		put := func() {
-			try, err := w.machine().newTry(Exclusive, "x", nothingYet())
-			assert.OK(t, err)
-			m.date(try)
+			a := w.machine()
+			try := a.try(Exclusive)
+			a.date(try)
 			w.put(pointer, try.body.encode())
 		}
 		put()
@@ -368,27 +358,20 @@ func TestReplacedBeforeItIsRead(t *testing.T) {
 func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 	encrypted := func(bool) []byte { return []byte{1, 2, 3} }
 	expired := func(shared bool) []byte { return foreign(time.Now().Add(-time.Hour), shared) }
-	noClock, noTime := mem.Options{NoStoreClock: true}, mem.Options{NoStoreClock: true, NoTime: true}
-	for name, c := range map[string]struct {
-		opts mem.Options
-		body func(shared bool) []byte
-	}{
-		"encrypted, no store clock":          {noClock, encrypted},
-		"encrypted, no time":                 {noTime, encrypted},
-		"encrypted, no time on pages of one": {mem.Options{NoTime: true, PageSize: 1}, encrypted},
-		"expired, no store clock":            {noClock, expired}, // a store's clock confirms that it has
-		"expired, no time":                   {noTime, expired},
-	} {
-		sub(t, name, c.opts, func(t *testing.T, w *world) {
-			w.put("index/lock.shared/000", c.body(true)) // which keeps no shared lock out
+	clocks := kinds{"no store clock": {NoStoreClock: true}, "no time": {NoStoreClock: true, NoTime: true}}
+	beside := func(body func(shared bool) []byte) func(t *testing.T, w *world) {
+		return func(t *testing.T, w *world) {
+			w.put("index/lock.shared/000", body(true)) // which keeps no shared lock out
 			k := w.machine().takes(t, Shared)
-			w.put(pointer, c.body(false))
+			w.put(pointer, body(false))
 			ends(t, k, 3*DefaultLook)
-		})
+		}
 	}
-	bubble(t, noClock, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Exclusive)
-		w.put("index/lock.shared/theirs", []byte{1, 2, 3})
+	clocks.each(t, beside(expired)) // a store's clock confirms that it has
+	clocks["no time on pages of one"] = mem.Options{NoTime: true, PageSize: 1}
+	clocks.each(t, beside(encrypted))
+	holding(t, mem.Options{NoStoreClock: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+		w.put("index/lock.shared/theirs", encrypted(true))
 		ends(t, k, 3*DefaultLook)
 	})
 }
@@ -415,13 +398,19 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			time.AfterFunc(2*ttl, func() { a.hooks.Before(outage) })
 			for ; alive(k); time.Sleep(ttl / 120) {
-				for _, key := range w.keys() {
-					if left := w.expiresIn(key); left < time.Minute || left > ttl+time.Minute {
-						t.Fatalf("ttl %v: %s expires in %v", ttl, key, left)
-					}
-				}
+				w.expire(t, time.Minute, ttl+time.Minute)
 			}
 		})
+	}
+}
+
+// expire fails unless all locks expire within so much time, as clients of the original protocol read them.
+func (w *world) expire(t *testing.T, least, most time.Duration) {
+	t.Helper()
+	for _, key := range w.keys() {
+		if left := time.Until(w.body(key).expires); left < least || left > most {
+			t.Fatalf("%s expires in %v", key, left)
+		}
 	}
 }
 
@@ -435,11 +424,7 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 			a.takes(t, mode)
 			time.Sleep(time.Millisecond)
 			for range 100 {
-				for _, key := range w.keys() {
-					if left := w.expiresIn(key); left < 90*time.Second-DefaultTTL/2 {
-						t.Fatalf("%v: %s expires in %v", skew, key, left)
-					}
-				}
+				w.expire(t, 90*time.Second-DefaultTTL/2, Forever)
 				time.Sleep(time.Second)
 			}
 		})
@@ -448,19 +433,18 @@ func TestExpiresByTheStoresClock(t *testing.T) {
 
 // TestLongDeadEncrypted: an encrypted body isn't watched if both clocks call it older than any clock error.
 func TestLongDeadEncrypted(t *testing.T) {
-	for _, c := range []struct {
-		name              string
+	for name, c := range map[string]struct {
 		age, store, wall  time.Duration // the steps come after the body
 		noClock, isPassed bool
 	}{
-		{name: "28 h old", age: 28 * time.Hour, isPassed: true},
-		{name: "ten minutes old", age: 10 * time.Minute},
-		{name: "the store's clock is stepped", age: 10 * time.Minute, store: 48 * time.Hour},
-		{name: "this machine's clock is stepped", age: 10 * time.Minute, wall: 48 * time.Hour},
-		{name: "both are in the wrong zone", age: 10 * time.Minute, wall: 26 * time.Hour, store: 26 * time.Hour},
-		{name: "the store has no clock", age: 48 * time.Hour, noClock: true},
+		"28 h old":                        {age: 28 * time.Hour, isPassed: true},
+		"ten minutes old":                 {age: 10 * time.Minute},
+		"the store's clock is stepped":    {age: 10 * time.Minute, store: 48 * time.Hour},
+		"this machine's clock is stepped": {age: 10 * time.Minute, wall: 48 * time.Hour},
+		"both are in the wrong zone":      {age: 10 * time.Minute, wall: 26 * time.Hour, store: 26 * time.Hour},
+		"the store has no clock":          {age: 48 * time.Hour, noClock: true},
 	} {
-		sub(t, c.name, mem.Options{NoStoreClock: c.noClock}, func(t *testing.T, w *world) {
+		sub(t, name, mem.Options{NoStoreClock: c.noClock}, func(t *testing.T, w *world) {
 			w.put("index/lock.shared/theirs", []byte("\x01 this is ciphertext"))
 			time.Sleep(c.age)
 			m := w.machine()
@@ -468,8 +452,7 @@ func TestLongDeadEncrypted(t *testing.T) {
 			m.clock.setSkew(c.wall)
 			began := time.Now()
 			m.takes(t, Exclusive)
-			took := time.Since(began)
-			assert.That(t, took < foreignTTL == c.isPassed, "passed after %v", took)
+			equal(t, "passed without being watched", time.Since(began) < foreignTTL, c.isPassed)
 		})
 	}
 }
@@ -510,9 +493,7 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 		c.paces(func() time.Duration { return c.jitter(trip) / 2 })
 		wg.Go(func() {
 			time.Sleep(time.Duration((round*(2*n-1)+1000)%7) * trip / 3)
-			if k, err := c.lock(t.Context(), modes[n]); err == nil {
-				locks[n] = k
-			}
+			locks[n], _ = c.lock(t.Context(), modes[n])
 		})
 	}
 	wg.Wait()
@@ -522,7 +503,7 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 	for _, c := range clients {
 		c.hooks.Before(nil)
 	}
-	end(locks[0], locks[1])
+	end(locks[:]...)
 	return was, is
 }
 
@@ -531,19 +512,17 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 func TestOriginalAfterACrash(t *testing.T) {
 	page, err := os.ReadFile("../docs/cloudstic.md")
 	assert.OK(t, err)
-	for _, ttl := range []time.Duration{DefaultTTL, MinTTL} {
-		do(t, func(t *testing.T, w *world) {
-			a, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = ttl })
-			a.hooks.Before(outage)
-			began, c := time.Now(), w.originals()
-			h, err := c.lock(t.Context(), Shared)
-			for ; err != nil; h, err = c.lock(t.Context(), Shared) {
-				time.Sleep(100 * time.Millisecond)
-			}
-			end(h)
-			says := fmt.Sprintf("waits %.0f s", time.Since(began).Seconds())
-			assert.That(t, strings.Contains(strings.ReplaceAll(string(page), "up to ", ""), says),
-				"ttl %v: the page doesn't say that it %s", ttl, says)
-		})
-	}
+	eachOf(t, []time.Duration{DefaultTTL, MinTTL}, func(t *testing.T, w *world, ttl time.Duration) {
+		a, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = ttl })
+		a.hooks.Before(outage)
+		began, c := time.Now(), w.originals()
+		h, err := c.lock(t.Context(), Shared)
+		for ; err != nil; h, err = c.lock(t.Context(), Shared) {
+			time.Sleep(100 * time.Millisecond)
+		}
+		end(h)
+		says := fmt.Sprintf("waits %.0f s", time.Since(began).Seconds())
+		assert.That(t, strings.Contains(strings.ReplaceAll(string(page), "up to ", ""), says),
+			"ttl %v: the page doesn't say that it %s", ttl, says)
+	})
 }

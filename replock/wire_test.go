@@ -26,25 +26,16 @@ import (
 // foreign is a body as another client writes it, with local times in nanoseconds.
 func foreign(at time.Time, shared bool) []byte {
 	local := at.In(time.FixedZone("", 2*3600))
-	p := map[string]any{
-		"operation": "backup", "holder": "laptop (pid 4711)",
-		"acquired_at": local.Format(time.RFC3339Nano), "expires_at": local.Add(time.Minute).Format(time.RFC3339Nano),
-	}
+	kind := ""
 	if shared {
-		p["is_shared"] = true
+		kind = `,"is_shared":true`
 	}
-	raw, err := json.Marshal(p)
-	if err != nil {
-		panic(err)
-	}
-	return raw
+	return fmt.Appendf(nil, `{"acquired_at":%q,"expires_at":%q,"holder":"laptop (pid 4711)","operation":"backup"%s}`,
+		local.Format(time.RFC3339Nano), local.Add(time.Minute).Format(time.RFC3339Nano), kind)
 }
 
 func zstdOf(raw []byte) []byte {
-	w, err := zstd.NewWriter(nil)
-	if err != nil {
-		panic(err)
-	}
+	w, _ := zstd.NewWriter(nil)
 	defer w.Close()
 	return w.EncodeAll(raw, nil)
 }
@@ -222,20 +213,17 @@ func TestExampleBody(t *testing.T) {
 
 // TestMetadataFits: a body with the largest metadata and names stays below the limit of readers.
 func TestMetadataFits(t *testing.T) {
-	b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
-	w := &world{t: t}
-	w.mem = mem.New(mem.Options{})
-	w.machine().stamp(&b, storeTime{}, 0)
-	if raw := b.encode(); len(raw) > maxBody {
-		t.Errorf("a body of %d bytes can be written, and only %d are read", len(raw), maxBody)
-	} else if _, err := decode(raw); err != nil {
-		t.Error(err)
-	}
-	_, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1))
-	assert.That(t, err != nil, "an operation's name that is too long is taken")
-	if _, err := New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", maxMetadata)}}); err == nil {
-		t.Error("metadata that is too large is taken")
-	}
+	do(t, func(t *testing.T, w *world) {
+		b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
+		w.machine().stamp(&b, storeTime{}, 0)
+		raw := b.encode()
+		assert.That(t, len(raw) <= maxBody, "a body of %d bytes can be written, and only %d are read", len(raw), maxBody)
+		assert.OK(t, assert.Err(decode(raw)))
+		_, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1))
+		assert.That(t, err != nil, "an operation's name that is too long is taken")
+		_, err = New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", maxMetadata)}})
+		assert.That(t, err != nil, "metadata that is too large is taken")
+	})
 }
 
 func FuzzDecode(f *testing.F) {
@@ -298,9 +286,8 @@ func TestBodiesAreUnique(t *testing.T) {
 		a.hooks.Before(on("put", "", func(r hookstore.Request) {
 			l, err := decode(r.Body)
 			assert.OK(t, err)
-			b := l.body
-			b.RefreshedAt, b.ExpiresAt, b.RefreshedBoot = "", "", 0 // a clock that stands still
-			raw := string(b.encode())
+			l.RefreshedAt, l.ExpiresAt, l.RefreshedBoot = "", "", 0 // a clock that stands still
+			raw := string(l.encode())
 			assert.That(t, !seen[raw], "the same body again: %s", raw)
 			seen[raw] = true
 		}))
@@ -314,12 +301,10 @@ func TestBodiesAreUnique(t *testing.T) {
 
 // TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh on.
 func TestStateIsAcquiringThenHeld(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.machine().takes(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		for _, want := range []State{StateAcquiring, StateHeld} {
-			for _, key := range w.keys() {
-				equal(t, key, w.body(key).State, want)
-			}
+			equal(t, "flag", w.body(k.Key()).State, want)
+			equal(t, "pointer", w.body(pointer).State, want)
 			time.Sleep(31 * time.Second)
 		}
 	})
@@ -335,9 +320,6 @@ func (w *world) body(key string) decoded {
 	return l
 }
 
-// expiresIn returns the time until an object expires, as clients of the original protocol read it.
-func (w *world) expiresIn(key string) time.Duration { return time.Until(w.body(key).expires) }
-
 // TestExpiresAheadAfterAPause: after a hypervisor's pause, the locks of a machine that is behind don't look expired.
 func TestExpiresAheadAfterAPause(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -345,9 +327,8 @@ func TestExpiresAheadAfterAPause(t *testing.T) {
 		a.clock.pause(10 * time.Minute)
 		time.Sleep(10*time.Minute + 20*time.Second)
 		for range 20 {
-			if left := w.expiresIn("index/lock.exclusive"); !alive(k) || left < time.Minute {
-				t.Fatalf("lost %v; it expires in %v", k.Lost(), left)
-			}
+			lives(t, k)
+			w.expire(t, time.Minute, Forever)
 			time.Sleep(10 * time.Second)
 		}
 	})
@@ -358,16 +339,15 @@ func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.clock.setSkew(-time.Hour)
-		k := a.takes(t, Shared)
+		a.takes(t, Shared)
 		var puts atomic.Int32
-		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "put" && puts.Add(1) < 3 {
+		a.hooks.Before(when("put", "", func(context.Context, hookstore.Request) error {
+			if puts.Add(1) < 3 {
 				return errOutage
 			}
 			return nil
-		})
+		}))
 		time.Sleep(4 * time.Second)
-		left := w.expiresIn(k.Key())
-		assert.That(t, left >= time.Minute, "it expires in %v", left)
+		w.expire(t, time.Minute, Forever)
 	})
 }
