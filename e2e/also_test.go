@@ -28,8 +28,6 @@ type systems struct {
 	redis *redistest.Server
 	pg    *pgtest.Server
 	urls  map[string]string // by kind
-
-	mu sync.Mutex // of the servers' clients
 }
 
 // Kinds of locks.
@@ -77,8 +75,6 @@ func (s *systems) also(kinds ...string) (flags []string) {
 // held reports whether the lock of a kind is stored, without repolock's help.
 func (s *systems) held(kind string) bool {
 	s.t.Helper()
-	s.mu.Lock()
-	defer s.mu.Unlock()
 	switch kind {
 	case kindRedis:
 		return s.redis != nil && s.redis.CLI("exists", "bext:lock:nightly") == "1"
@@ -233,7 +229,7 @@ func TestAlsoSecrets(t *testing.T) {
 	s.pg.PSQL("create role backup login password '" + postgresSecret + "'") // by scram-sha-256, the default
 	s.pg.Hosts("local all postgres trust", "host all all 127.0.0.1/32 scram-sha-256")
 	s.urls[kindPostgres] = strings.Replace(s.urls[kindPostgres], "postgres@", "backup@", 1)
-	s.until("PostgreSQL to want passwords", hang, func() bool {
+	s.until("PostgreSQL to want passwords", func() bool {
 		return s.start(append([]string{"status"}, s.also(kindPostgres)...)...).code() == 77
 	})
 	files := map[string]string{
@@ -287,9 +283,8 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 		{"run", "-v", "--wait", "1s", "--", "true"}, {"run", "--dry-run", "--", "true"},
 	} {
 		q := s.start(slices.Concat(args[:1], flags, args[1:])...)
-		if code := q.code(); !slices.Contains([]int{0, 1, 75}, code) {
-			t.Errorf("%v: exit code %d: %s", args, code, q.stderr.String())
-		}
+		code := q.code()
+		assert.That(t, slices.Contains([]int{0, 1, 75}, code), "%v: exit code %d: %s", args, code, q.stderr.String())
 		hasNone(t, strings.Join(args, " "), q.stderr.String())
 	}
 	s.touch("stop-work")
@@ -338,9 +333,8 @@ func hasNone(t *testing.T, what, text string) {
 	t.Helper()
 	assert.That(t, text != "", "%s: is empty", what)
 	for _, secret := range secrets {
-		if before, _, found := strings.Cut(text, secret); found {
-			t.Errorf("%s: has a secret after %q", what, before[max(0, len(before)-60):])
-		}
+		before, _, found := strings.Cut(text, secret)
+		assert.That(t, !found, "%s: has a secret after %q", what, before[max(0, len(before)-60):])
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
@@ -220,9 +221,7 @@ func TestLockPart(t *testing.T) {
 		entry("delete", "restic/locks/1", 21, 24),
 		entry("list", "restic/locks/", 24, 25),
 	}, "restic/locks/")
-	if len(acquire) != 3 || lasted(acquire) != 7*time.Second {
-		t.Errorf("acquire: %v, %v", lasted(acquire), acquire)
-	}
+	assert.That(t, len(acquire) == 3 && lasted(acquire) == 7*time.Second, "acquire: %v, %v", lasted(acquire), acquire)
 	if len(release) != 2 || lasted(release) != 4*time.Second {
 		t.Errorf("release: %v, %v", lasted(release), release)
 	}

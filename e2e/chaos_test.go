@@ -254,17 +254,14 @@ func (c *chaos) run(acquisitions int, meanwhile []func()) {
 	<-done
 	assert.That(c.t, c.err == nil, "seed %d: %v", c.Seed, c.err)
 	c.t.Logf("seed %d, %d acquisitions: %+v; %d changes arrived late", c.Seed, c.report.Counts.Acquisitions(), c.report.Counts, c.report.Verdict.Late)
-	if len(c.report.Left) > 0 || c.report.LeftBecause != nil {
-		c.t.Errorf("left over: %v %q", c.report.LeftBecause, c.report.Left)
-	}
+	assert.That(c.t, len(c.report.Left) == 0 && c.report.LeftBecause == nil, "left over: %v %q", c.report.LeftBecause, c.report.Left)
 }
 
 // holds checks that no violation was found in a run that has had every required event.
 func (c *chaos) holds() {
 	c.t.Helper()
-	if v := c.report.Verdict; v.Result != judge.NotFound {
-		c.t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
-	}
+	v := c.report.Verdict
+	assert.That(c.t, v.Result == judge.NotFound, "%s: %s %v", v.Result, v.Why, v.Violations)
 	assert.Equal(c.t, c.missing(c.report.Counts), nil, "what didn't happen in %v", noEnd)
 }
 

@@ -115,7 +115,7 @@ func (d demo) terminals() []byte {
 // has waits until there is an object of a kind.
 func (d demo) has(kind string) {
 	d.t.Helper()
-	d.until(kind, hang, func() bool {
+	d.until(kind, func() bool {
 		found, _ := filepath.Glob(d.path("remote/index/" + kind + "/*"))
 		return len(found) > 0
 	})
@@ -220,17 +220,17 @@ func (r *recorded) run(command string) {
 	r.s.t.Helper()
 	before := r.prompts()
 	r.enter(command)
-	r.s.until("the prompt after "+command, hang, func() bool { return r.idle() && r.prompts() > before })
+	r.s.until("the prompt after "+command, func() bool { return r.idle() && r.prompts() > before })
 }
 
 // joins waits for a text on the screen. A text that wraps is found, too.
 func (r *recorded) joins(text string) {
 	r.s.t.Helper()
-	r.s.until(text, hang, func() bool { return strings.Contains(strings.Join(r.now(), ""), strings.TrimSpace(text)) })
+	r.s.until(text, func() bool { return strings.Contains(strings.Join(r.now(), ""), strings.TrimSpace(text)) })
 }
 
 // ends waits for the next prompt.
-func (r *recorded) ends() { r.s.t.Helper(); r.s.until("the prompt of "+r.host, hang, r.idle) }
+func (r *recorded) ends() { r.s.t.Helper(); r.s.until("the prompt of "+r.host, r.idle) }
 
 // prompts counts the prompts on the screen.
 func (r *recorded) prompts() (n int) {
@@ -415,16 +415,10 @@ func (s shown) draw(b *bytes.Buffer, total time.Duration, prompt string) {
 	if after, is := strings.CutPrefix(s.text+" ", prompt); is {
 		text = `<tspan class="p">` + prompt + `</tspan>` + html.EscapeString(strings.TrimSpace(after))
 	}
-	values, times, hidden := "hidden;visible;hidden", "0;"+at(s.from)+";"+at(s.to), ` visibility="hidden"`
-	switch {
-	case s.from == 0 && s.to == total:
-		fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\">%s</text>\n", margin, s.y, text)
-		return
-	case s.from == 0:
-		values, times = "visible;hidden", "0;"+at(s.to)
-	case s.to == total:
-		values, times, hidden = "hidden;visible", "0;"+at(s.from), ""
+	hidden := ` visibility="hidden"`
+	if s.to == total { // a program that doesn't animate shows it
+		hidden = ""
 	}
-	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\"%s>%s<animate attributeName=\"visibility\" dur=\"%.1fs\" repeatCount=\"indefinite\" calcMode=\"discrete\" values=\"%s\" keyTimes=\"%s\"/></text>\n",
-		margin, s.y, hidden, text, total.Seconds(), values, times)
+	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\"%s>%s<animate attributeName=\"visibility\" dur=\"%.1fs\" repeatCount=\"indefinite\" calcMode=\"discrete\" values=\"hidden;visible;hidden\" keyTimes=\"0;%s;%s\"/></text>\n",
+		margin, s.y, hidden, text, total.Seconds(), at(s.from), at(s.to))
 }

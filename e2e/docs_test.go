@@ -4,9 +4,8 @@ package e2e
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -107,9 +106,7 @@ func TestDocs(t *testing.T) {
 		t.Run(name, func(t *testing.T) { docs{newSite(t), ci, done, page, name}.run() })
 	}
 	for command := range elsewhere {
-		if !used[command] {
-			t.Errorf("no page says %q", command)
-		}
+		assert.That(t, used[command], "no page says %q", command)
 	}
 }
 
@@ -139,9 +136,7 @@ func (d docs) run() {
 			commands = append(commands, text)
 		}
 	}
-	if d.name == "README.md" && len(commands) < 10 {
-		d.t.Errorf("only %q are found", commands)
-	}
+	assert.That(d.t, d.name != "README.md" || len(commands) >= 10, "only %q are found", commands)
 	for _, command := range commands {
 		switch by := elsewhere[command]; {
 		case d.done[command] || by == notHere:
@@ -209,18 +204,15 @@ func (d docs) repolock(command string) {
 	case has(" acquire "):
 		command = "REPOLOCK_TOKEN=$(" + command + " --shared --for-pid $$) && export REPOLOCK_TOKEN && repolock check && repolock release"
 	}
-	if out := d.exec(d.dir, command); ran && !strings.Contains(out, "ran ") {
-		d.t.Errorf("%s didn't run its command:\n%s", command, out)
-	}
+	out := d.exec(d.dir, command)
+	assert.That(d.t, !ran || strings.Contains(out, "ran "), "%s didn't run its command:\n%s", command, out)
 }
 
 // exec runs a command, which must succeed.
 func (d docs) exec(dir, command string) string {
 	d.t.Helper()
-	out, err := script(d.t, dir, command, append(os.Environ(), "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
-		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH")))
-	assert.That(d.t, err == nil, "%s: %v\n%s", command, err, out)
-	return out
+	return in(d.t, dir, command, "REPOLOCK_REPO="+d.repo, "REPOLOCK_AUDIT="+d.path("FILE"), "TMPDIR="+d.dir,
+		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
 }
 
 // script runs a script in a directory, in a process group that ends with the test.
@@ -273,11 +265,7 @@ func newCI(t *testing.T) *ci {
 	t.Helper()
 	c := &ci{tests: testFiles(".", "../cmd/repolock")}
 	for _, script := range []string{"../.ci/run", "../.ci/proof"} {
-		raw, err := os.ReadFile(script)
-		if err != nil && !errors.Is(err, os.ErrNotExist) {
-			t.Fatal(err)
-		}
-		for line := range strings.Lines(string(raw)) {
+		for line := range strings.Lines(read(t, script)) {
 			line = ofStep.ReplaceAllString(strings.TrimSpace(line), "")
 			c.lines = append(c.lines, line)
 			if targets, is := strings.CutPrefix(line, "make "); is && !strings.HasPrefix(targets, "proof") {
@@ -296,11 +284,9 @@ func recipe(t *testing.T, targets string) []string {
 	if err != nil {
 		t.Fatalf("make %s: %v\n%s", targets, err, out)
 	}
-	var lines []string
-	for _, l := range strings.Split(out, "\n") {
-		if l = strings.TrimSpace(l); l != "" {
-			lines = append(lines, l)
-		}
+	lines := strings.Split(strings.TrimSpace(out), "\n")
+	for i, l := range lines {
+		lines[i] = strings.TrimSpace(l)
 	}
 	return lines
 }
@@ -321,12 +307,8 @@ func (c *ci) runs(t *testing.T, command string) bool {
 
 // lacks returns the reason why no test of this name reads a page, or "". TestRuns checks that each runs.
 func (c *ci) lacks(name, page string) string {
-	text, ok := c.tests[name]
-	switch {
-	case !ok:
-		return "there is no " + name + " among " + strings.Join(slices.Sorted(maps.Keys(c.tests)), ", ")
-	case !strings.Contains(text, page+`"`):
-		return "where " + name + " is, the page isn't read"
+	if text := c.tests[name]; !strings.Contains(text, page+`"`) {
+		return fmt.Sprintf("the file of %s doesn't name %q", name, page)
 	}
 	return ""
 }
@@ -387,9 +369,8 @@ func (p *page) each(blocks []string, wants ...string) {
 		p.t.Fatalf("%d blocks, and %d are tested", len(blocks), len(wants))
 	}
 	for i, want := range wants {
-		if out := p.sh(blocks[i]); !regexp.MustCompile("(?s)" + want).MatchString(out) {
-			p.t.Errorf("%q isn't in the output of\n%s\n%s", want, blocks[i], out)
-		}
+		out := p.sh(blocks[i])
+		assert.That(p.t, regexp.MustCompile("(?s)"+want).MatchString(out), "%q isn't in the output of\n%s\n%s", want, blocks[i], out)
 	}
 }
 

@@ -207,7 +207,7 @@ func (s *site) hold(operation, name string, flags ...string) *process {
 	args = append(args, ticks(name)...)
 	for start := time.Now(); ; {
 		p := s.start(args...)
-		s.until("a store that answers in time", hang, func() bool { return p.ended() || len(s.times(name)) > 0 })
+		s.until("a store that answers in time", func() bool { return p.ended() || len(s.times(name)) > 0 })
 		if len(s.times(name)) > 0 {
 			return p
 		}
@@ -243,10 +243,28 @@ func (p *process) code() int {
 	return ws.ExitStatus()
 }
 
-// ended reports whether the process has ended.
-func (p *process) ended() bool {
+func (p *process) ended() bool { return closed(p.done) }
+
+// waitFor waits for a condition, which holds before the channel is closed if it ever does. A nil channel never
+// is.
+func waitFor(t testing.TB, what string, ended <-chan struct{}, cond func() bool) {
+	t.Helper()
+	for end := time.Now().Add(hang); ; time.Sleep(20 * time.Millisecond) {
+		over := closed(ended)
+		switch {
+		case cond():
+			return
+		case over:
+			t.Fatalf("it ended before: %s", what)
+		case time.Now().After(end):
+			t.Fatalf("waited %v for: %s", hang, what)
+		}
+	}
+}
+
+func closed(c <-chan struct{}) bool {
 	select {
-	case <-p.done:
+	case <-c:
 		return true
 	default:
 		return false
@@ -254,28 +272,12 @@ func (p *process) ended() bool {
 }
 
 // until waits for a condition.
-func (s *site) until(what string, most time.Duration, cond func() bool) {
-	s.t.Helper()
-	for end := time.Now().Add(most); !cond(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatalf("waited %v for: %s", most, what)
-		}
-	}
-}
+func (s *site) until(what string, cond func() bool) { s.t.Helper(); waitFor(s.t, what, nil, cond) }
 
 // reaches waits for a condition, which holds before the process ends if it ever does.
 func (p *process) reaches(what string, cond func() bool) {
 	p.s.t.Helper()
-	p.s.until(what, hang, func() bool {
-		ended := p.ended()
-		if cond() {
-			return true
-		}
-		if ended {
-			p.s.t.Fatalf("the process ended, with exit code %d, before: %s", p.code(), what)
-		}
-		return false
-	})
+	waitFor(p.s.t, what, p.done, cond)
 }
 
 // says waits until a process has printed a text.
@@ -289,7 +291,7 @@ func (p *process) says(what string) {
 // hold up all others.
 func (s *site) freed(due time.Time) (in time.Time) {
 	s.t.Helper()
-	s.until("the lock to free itself", hang, func() bool {
+	s.until("the lock to free itself", func() bool {
 		began := time.Now()
 		p := s.start(append([]string{"prune"}, append(brief, "--", "sh", "-c", "date +%s%N >freed")...)...)
 		switch code := p.code(); {
@@ -410,9 +412,7 @@ func ended(pid int) bool {
 func (p *process) contains(texts ...string) {
 	p.s.t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(p.stderr.String(), text) {
-			p.s.t.Errorf("%v: %q isn't in its output", p.Args[1:], text)
-		}
+		assert.That(p.s.t, strings.Contains(p.stderr.String(), text), "%v: %q isn't in its output", p.Args[1:], text)
 	}
 }
 
@@ -455,7 +455,7 @@ func (s *site) leased() time.Time {
 // stops waits until a ticking command is stopped, and checks that it doesn't tick any more.
 func (s *site) stops(name string) {
 	s.t.Helper()
-	s.until(name+" to be stopped", hang, func() bool {
+	s.until(name+" to be stopped", func() bool {
 		time.Sleep(200 * time.Millisecond)
 		return states.Stopped(s.pidIn("pid-" + name))
 	})
@@ -467,7 +467,7 @@ func (s *site) stops(name string) {
 // pidIn returns the pid that a command has written into a file, or writes.
 func (s *site) pidIn(name string) (pid int) {
 	s.t.Helper()
-	s.until("a pid in "+name, hang, func() bool {
+	s.until("a pid in "+name, func() bool {
 		raw, _ := os.ReadFile(s.path(name))
 		pid, _ = strconv.Atoi(strings.TrimSpace(string(raw)))
 		return pid > 0

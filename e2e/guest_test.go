@@ -51,9 +51,8 @@ func TestPausedGuest(t *testing.T) {
 		p := newPausedGuest(t)
 		p.lose(false)
 		most := int((lookEvery+p.waited)/time.Second) + slack
-		if n := len(p.beside); n > most {
-			t.Errorf("the guest wrote %d times beside the prune, want at most %d", n, most)
-		}
+		n := len(p.beside)
+		assert.That(t, n <= most, "the guest wrote %d times beside the prune, want at most %d", n, most)
 	})
 	t.Run("stepped", func(t *testing.T) {
 		t.Parallel()
@@ -66,9 +65,8 @@ func TestPausedGuest(t *testing.T) {
 			}
 		}
 		t.Logf("%d writes came after the step of the guest's wall clock", n)
-		if most := int(stopWithin/time.Second) + slack; n > most {
-			t.Errorf("the guest wrote %d times after the step of its wall clock, want at most %d", n, most)
-		}
+		most := int(stopWithin/time.Second) + slack
+		assert.That(t, n <= most, "the guest wrote %d times after the step of its wall clock, want at most %d", n, most)
 	})
 	t.Run("kept", func(t *testing.T) {
 		t.Parallel()
@@ -126,7 +124,7 @@ func (p *pausedGuest) lose(step bool) {
 	p.pause()
 	paused, before := time.Now(), last(p.heard("write"))
 
-	prune := p.s.start(append([]string{"prune", "--wait", patience.String()}, ticks("prune")...)...)
+	prune := p.s.start(append([]string{"prune", "--wait", hang.String()}, ticks("prune")...)...)
 	p.until("the prune to run", func() bool { return len(p.s.times("prune")) > 0 })
 	p.front.Take()
 	p.resume()
@@ -138,11 +136,7 @@ func (p *pausedGuest) lose(step bool) {
 	for _, r := range p.front.Take() {
 		p.waited += r.End.Sub(r.Start)
 	}
-	select {
-	case <-prune.done:
-		p.t.Error("the prune ended before the guest's command")
-	default:
-	}
+	assert.That(p.t, !prune.ended(), "the prune ended before the guest's command")
 	prune.end("prune")
 
 	times := p.s.times("prune")
@@ -173,9 +167,7 @@ func (p *pausedGuest) keep() {
 	p.refreshed()
 	writes := len(p.heard("write"))
 	p.until("writes after a refresh", func() bool { return len(p.heard("write")) >= writes+10 })
-	if !strings.HasPrefix(p.lock(), key+" ") {
-		p.t.Errorf("the lock was lost and resumed: it was %s, and is %s", key, p.lock())
-	}
+	assert.That(p.t, strings.HasPrefix(p.lock(), key+" "), "the lock was lost and resumed: it was %s, and is %s", key, p.lock())
 	p.end()
 	p.exit(0)
 	p.s.nothingLeft()
@@ -230,9 +222,6 @@ type answer struct{ Return, Error json.RawMessage }
 
 // toHost is where the guest finds a port of this machine's loopback.
 const toHost = "10.0.2.2"
-
-// patience is a limit that only a hang reaches.
-const patience = 15 * time.Minute
 
 // kernelOptions make the kernel read the time from the HPET, without a check of the timer. On
 // a busy machine that check fails, and so does a calibration of the processor's clock. A panic
@@ -353,7 +342,7 @@ func (g *guest) order(command string) {
 		}
 	case <-g.ended:
 		g.t.Fatalf("qemu ended before: %s", command)
-	case <-time.After(patience):
+	case <-time.After(hang):
 		g.t.Fatalf("qemu doesn't answer: %s", command)
 	}
 }
@@ -362,22 +351,8 @@ func (g *guest) order(command string) {
 func (g *guest) pause()  { g.t.Helper(); g.order("stop") }
 func (g *guest) resume() { g.t.Helper(); g.order("cont") }
 
-// until waits for a condition. It fails the test when the guest ends before.
-func (g *guest) until(what string, cond func() bool) {
-	g.t.Helper()
-	for end := time.Now().Add(patience); !cond(); {
-		select {
-		case <-g.ended:
-			if !cond() {
-				g.t.Fatalf("the guest ended before: %s", what)
-			}
-		case <-time.After(20 * time.Millisecond):
-		}
-		if time.Now().After(end) {
-			g.t.Fatalf("waited %v for: %s", patience, what)
-		}
-	}
-}
+// until waits for a condition, which holds before the guest ends if it ever does.
+func (g *guest) until(what string, cond func() bool) { g.t.Helper(); waitFor(g.t, what, g.ended, cond) }
 
 // message is a report of the guest.
 type message struct {

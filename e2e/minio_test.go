@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"fmt"
 	"io"
 	"log"
 	"net/http"
@@ -74,34 +73,6 @@ func partition(s *site, through string, cut, join func() error) {
 	s.lostTo(a)
 }
 
-// TestMixed: a client through one driver and one through the other, on the same
-// bucket, exclude each other both ways round.
-func TestMixed(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		first, second kind
-	}{{onS3, onMinIO}, {onMinIO, onS3}} {
-		for _, op := range []struct{ first, second string }{
-			{"backup", "prune"}, {"prune", "backup"}, {"prune", "prune"},
-		} {
-			t.Run(fmt.Sprintf("%s of %s, %s of %s", op.first, c.first.name, op.second, c.second.name), func(t *testing.T) {
-				t.Parallel()
-				at := c.first.on(c.first.shared(t))
-				s := at.site(t)
-				other := s.at(c.second.url(at.host(), at.bucket))
-				p := s.hold(op.first, "a")
-				refused(other, op.second, p)
-				if op.first == "backup" {
-					other.hold("backup", "b").end("b")
-				}
-				p.end("a")
-				other.hold(op.second, "c").end("c")
-				s.nothingLeft()
-			})
-		}
-	}
-}
-
 // TestUnusableStoreIsNamed: a store that cannot be used is reported in one line, soon, with the
 // right exit code, and the command is not run. (TestOnlySilenceIsUnreachable has servers that answer
 // something else.)
@@ -150,22 +121,16 @@ func (s *site) fails(code int, says string, args ...string) {
 	p := s.start(args...)
 	got, took := p.code(), time.Since(start)
 	stderr := p.stderr.String()
-	if got != code || took > soon {
-		s.t.Errorf("%s: exit code %d after %v, want %d: %s", args[0], got, took.Round(time.Millisecond), code, stderr)
-	}
+	assert.That(s.t, got == code && took <= soon, "%s: exit code %d after %v, want %d: %s", args[0], got, took.Round(time.Millisecond), code, stderr)
 	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
 	if code == 69 && strings.Contains(lines[0], "warning: a lock is left to expire") {
 		lines = lines[1:] // without an answer repolock can't know whether it is there
 	}
 	hinted := len(lines) == 2 && strings.HasPrefix(lines[1], "repolock: hint: ")
-	if !strings.HasPrefix(lines[0], "repolock: error: ") || len(lines) > 1 && !hinted || len(lines[0]) > 600 {
-		s.t.Errorf("%s: is not one error with its hint: %s", args[0], stderr)
-	}
-	if !strings.Contains(lines[0], says) {
-		s.t.Errorf("%s: doesn't say %q: %s", args[0], says, stderr)
-	}
-	if strings.Contains(stderr, miniotest.Password) || strings.Contains(stderr, b2Key) || strings.Contains(stderr, wrongValue) {
-		s.t.Errorf("%s: a secret in the message: %s", args[0], stderr)
+	assert.That(s.t, strings.HasPrefix(lines[0], "repolock: error: ") && (len(lines) <= 1 || hinted) && len(lines[0]) <= 600, "%s: is not one error with its hint: %s", args[0], stderr)
+	assert.That(s.t, strings.Contains(lines[0], says), "%s: doesn't say %q: %s", args[0], says, stderr)
+	for _, secret := range []string{miniotest.Password, b2Key, wrongValue} {
+		assert.That(s.t, !strings.Contains(stderr, secret), "%s: a secret in the message: %s", args[0], stderr)
 	}
 }
 
@@ -185,17 +150,13 @@ func wrongRegion(t *testing.T, _ place) (string, []string) {
 	c, err := minio.New(strings.TrimPrefix(s.Endpoint(), "http://"), &minio.Options{
 		Creds: keys.NewStaticV4(miniotest.User, miniotest.Password, ""), Region: "us-east-1", MaxRetries: 1,
 	})
-	for end := time.Now().Add(hang); err == nil; time.Sleep(20 * time.Millisecond) {
-		for o := range c.ListObjects(t.Context(), "a-bucket", minio.ListObjectsOptions{}) {
-			if minio.ToErrorResponse(o.Err).Code == "AuthorizationHeaderMalformed" {
-				return strings.TrimPrefix(s.Endpoint(), "http://"), nil
-			}
-		}
-		if time.Now().After(end) {
-			t.Fatal("it doesn't mind its region")
-		}
-	}
 	assert.OK(t, err)
+	waitFor(t, "a server that minds its region", nil, func() bool {
+		for o := range c.ListObjects(t.Context(), "a-bucket", minio.ListObjectsOptions{}) {
+			return minio.ToErrorResponse(o.Err).Code == "AuthorizationHeaderMalformed"
+		}
+		return false
+	})
 	return strings.TrimPrefix(s.Endpoint(), "http://"), nil
 }
 

@@ -29,7 +29,7 @@ func TestNginx(t *testing.T) {
 				t.Parallel()
 				at := k.on(k.shared(t))
 				upstream := at.Endpoint()
-				if b2, ok := at.server.(*fakeB2); ok { // its answers have URLs, of the scheme that it is asked by
+				if b2, ok := at.server.(fakeB2); ok { // its answers have URLs, of the scheme that it is asked by
 					secure := httptest.NewTLSServer(b2.Server)
 					t.Cleanup(secure.Close)
 					upstream = secure.URL
@@ -107,7 +107,6 @@ func startNginx(t *testing.T, upstream string, http2 bool) nginx {
 func (n nginx) spoke(protocol string) {
 	n.t.Helper()
 	lines := strings.Fields(read(n.t, n.log))
-	if i := slices.IndexFunc(lines, func(l string) bool { return l != protocol }); i >= 0 || len(lines) == 0 {
-		n.t.Errorf("%d requests; not all are of %s: %q", len(lines), protocol, lines[max(i, 0):])
-	}
+	i := slices.IndexFunc(lines, func(l string) bool { return l != protocol })
+	assert.That(n.t, i < 0 && len(lines) != 0, "%d requests; not all are of %s: %q", len(lines), protocol, lines[max(i, 0):])
 }

@@ -14,7 +14,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
@@ -101,9 +100,8 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, commands[deb])
 		isVersion(t, in(t, dir, "/usr/bin/repolock version"))
 		in(t, dir, "dpkg --verify repolock")
-		if day, page := in(t, dir, "TZ=UTC git log -1 --date=format-local:%F --format=%cd"), in(t, dir, "cat /usr/share/man/man1/repolock.1"); !strings.Contains(page, strings.TrimSpace(day)) {
-			t.Errorf("the manual page isn't of %s: %.300s", day, page)
-		}
+		day, page := in(t, dir, "TZ=UTC git log -1 --date=format-local:%F --format=%cd"), in(t, dir, "cat /usr/share/man/man1/repolock.1")
+		assert.That(t, strings.Contains(page, strings.TrimSpace(day)), "the manual page isn't of %s: %.300s", day, page)
 		if got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock"); got != "755 root root\n700 root root\n" {
 			t.Error(got)
 		}
@@ -119,9 +117,8 @@ func TestPackagesDocument(t *testing.T) {
 			"/usr/share/man/man1/repolock.1", "/usr/share/bash-completion/completions/repolock", "/usr/share/zsh/site-functions/_repolock", "/usr/share/fish/vendor_completions.d/repolock.fish"} {
 			assert.That(t, strings.Contains(listing, file+"\n"), "no %s in\n%s", file, listing)
 		}
-		if host, err := os.Hostname(); err != nil || strings.Contains(in(t, dir, "rpm -qp --qf '%{BUILDHOST}' dist/*.rpm"), host) {
-			t.Error("it names the machine that has built it")
-		}
+		host, err := os.Hostname()
+		assert.That(t, err == nil && !strings.Contains(in(t, dir, "rpm -qp --qf '%{BUILDHOST}' dist/*.rpm"), host), "it names the machine that has built it")
 	})
 	t.Run("tar", func(t *testing.T) {
 		at := t.TempDir()
@@ -136,21 +133,18 @@ func TestPackagesDocument(t *testing.T) {
 	t.Run("image", func(t *testing.T) {
 		c := newContainers(t, dir)
 		isVersion(t, in(t, dir, c.with(commands[version])))
-		if out := in(t, dir, c.with(commands[status])); !strings.Contains(out, "no locks") {
-			t.Error(out)
-		}
+		out := in(t, dir, c.with(commands[status]))
+		assert.That(t, strings.Contains(out, "no locks"), "%v", out)
 		c.restic(t, c.with(commands[restic]))
-		if same := blocks(t, "../docs/kubernetes.md"); len(same) != 2 || same[0] != commands[restic] {
-			t.Errorf("docs/kubernetes.md builds the image by %q", same)
-		}
+		same := blocks(t, "../docs/kubernetes.md")
+		assert.That(t, len(same) == 2 && same[0] == commands[restic], "docs/kubernetes.md builds the image by %q", same)
 		if user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both); user != "65532:65532\n65532:65532\n" {
 			t.Errorf("it runs as %s", user)
 		}
 		in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; for f in LICENSE NOTICES; do docker cp $box:/usr/share/doc/repolock/$f - | tar -xO | diff $f -; done")
 		pem := in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; docker cp $box:/etc/ssl/certs/ca-certificates.crt - | tar -xO")
-		if pool := x509.NewCertPool(); !pool.AppendCertsFromPEM([]byte(pem)) || strings.Count(pem, "BEGIN CERTIFICATE") < 100 {
-			t.Errorf("no certificates: %.100s", pem)
-		}
+		pool := x509.NewCertPool()
+		assert.That(t, pool.AppendCertsFromPEM([]byte(pem)) && strings.Count(pem, "BEGIN CERTIFICATE") >= 100, "no certificates: %.100s", pem)
 	})
 }
 
@@ -197,9 +191,8 @@ tar -c . | docker import - `+c.base)
 	}
 	in(t, context, run("", "run --exclusive --operation init -- restic init"))
 	in(t, context, run("", "backup -- restic backup /repository/source"))
-	if out := in(t, context, run("", "prune -- restic forget --prune --keep-last 1")); !strings.Contains(out, "keep 1 snapshots") {
-		t.Error(out)
-	}
+	out := in(t, context, run("", "prune -- restic forget --prune --keep-last 1"))
+	assert.That(t, strings.Contains(out, "keep 1 snapshots"), "%v", out)
 
 	// A command without an end, which is stopped: as process 1, repolock passes the signal on.
 	name := c.image + "-stopped"
@@ -216,18 +209,13 @@ tar -c . | docker import - `+c.base)
 		files, _ := filepath.Glob(filepath.Join(c.repo, below))
 		return len(files) > 0
 	}
-	for end := time.Now().Add(time.Minute); !locked("restic/locks/*"); time.Sleep(50 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("restic doesn't run: %s", said.String())
-		}
-	}
+	waitFor(t, "restic to run", nil, func() bool { return locked("restic/locks/*") })
 	assert.That(t, locked("index/lock.shared/*"), "it runs without a lock")
 	in(t, context, "if "+run("", "prune -E 3 -- restic prune")+"; then exit 1; else test $? = 3; fi")
 	in(t, context, "docker stop -t 60 "+name)
 	_ = cmd.Wait()
 	// The exit code is restic's own, or before 0.17 the signal's. If killed, it would be 137.
-	if code := cmd.ProcessState.ExitCode(); code != 130 && code != 143 {
-		t.Errorf("exit code %d: %s", code, said.String())
-	}
+	code := cmd.ProcessState.ExitCode()
+	assert.That(t, code == 130 || code == 143, "exit code %d: %s", code, said.String())
 	assert.That(t, !locked("index/lock.shared/*"), "the lock wasn't released")
 }

@@ -67,15 +67,11 @@ func policyShared(s *site, a account) {
 		left := s.left()
 		return len(left) == 2 && strings.HasSuffix(left[0], "/lock.exclusive") && strings.Contains(left[1], "/lock.shared/")
 	}
-	if !leftovers() {
-		s.t.Errorf("left over: %q", s.left())
-	}
+	assert.That(s.t, leftovers(), "left over: %q", s.left())
 	s.holdsOn("backup")
 	s.passes("restore", 0, "--name", "nightly")
 	s.fails(77, "s3:PutObject", "prune", "--", "touch", "ran")
-	if s.exists("ran") || !leftovers() {
-		s.t.Errorf("a prune was run, or has left something: %q", s.left())
-	}
+	assert.That(s.t, !s.exists("ran") && leftovers(), "a prune was run, or has left something: %q", s.left())
 }
 
 func policyExclusive(s *site, a account) {
@@ -85,24 +81,21 @@ func policyExclusive(s *site, a account) {
 	s.holdsOn("prune")
 	s.holdsOn("backup")
 	s.nothingLeft()
-	if d := diagnose(s, 0, "fit"); d.result("delete") != "ok" || d.result("versioning") != "unknown" || d.result("object_lock") != "unknown" {
-		s.t.Errorf("%+v", d)
-	}
+	d := diagnose(s, 0, "fit")
+	assert.That(s.t, d.result("delete") == "ok" && d.result("versioning") == "unknown" && d.result("object_lock") == "unknown", "%+v", d)
 	more := *s
 	more.env = newAccount(s.t, a.place, bytes.Replace(policy(s.t, "exclusive", a.place), []byte(`"Statement": [`), []byte(`"Statement": [
   {"Effect": "Allow", "Action": ["s3:GetBucketVersioning", "s3:GetBucketObjectLockConfiguration"], "Resource": "arn:aws:s3:::`+a.bucket+`"},`), 1)).env
-	if d := diagnose(&more, 0, "fit"); d.result("versioning") != "ok" || d.result("object_lock") != "ok" {
-		s.t.Errorf("%+v", d)
-	}
+	d = diagnose(&more, 0, "fit")
+	assert.That(s.t, d.result("versioning") == "ok" && d.result("object_lock") == "ok", "%+v", d)
 	s.passes("prune", 0, "--name", "nightly")
 	s.nothingLeft()
 	kept := s.at(s.repo + "&conditions=kept")
 	for range 2 {
 		kept.passes("prune", 0, "--fence")
 	}
-	if left := s.left(); len(left) != 1 || !strings.HasSuffix(left[0], "/lock-fence") {
-		s.t.Errorf("left over: %q", left)
-	}
+	left := s.left()
+	assert.That(s.t, len(left) == 1 && strings.HasSuffix(left[0], "/lock-fence"), "left over: %q", left)
 }
 
 func policyNoDelete(s *site, a account) {
@@ -159,9 +152,8 @@ func (s *site) passes(operation string, within time.Duration, flags ...string) {
 		p := s.start(args...)
 		code := p.code()
 		if code == 0 {
-			if out := p.stderr.String(); strings.Contains(out, "warning") {
-				s.t.Errorf("%q: %s", args, out)
-			}
+			out := p.stderr.String()
+			assert.That(s.t, !strings.Contains(out, "warning"), "%q: %s", args, out)
 			return
 		}
 		if code != 75 || began.After(end) {
@@ -180,9 +172,7 @@ func (s *site) holdsOn(operation string) {
 	p.end(name)
 	for line := range strings.Lines(p.stderr.String()) {
 		late := strings.Contains(line, "refreshing the lock failed") && strings.Contains(line, "no answer within")
-		if !expected.MatchString(line) && !late {
-			s.t.Errorf("%s: %s", operation, line)
-		}
+		assert.That(s.t, expected.MatchString(line) || late, "%s: %s", operation, line)
 	}
 }
 

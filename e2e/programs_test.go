@@ -70,9 +70,8 @@ func (p *page) rclone(script string) {
 	p.t.Helper()
 	// A restore can run beside commands under a shared lock: it must change no file.
 	for _, command := range append(p.Lines(), p.Crontab()...) {
-		if strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy") && !strings.Contains(command, "--immutable") {
-			p.t.Errorf("%s can change files beside a restore", command)
-		}
+		copies := strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy")
+		assert.That(p.t, !copies || strings.Contains(command, "--immutable"), "%s can change files beside a restore", command)
 	}
 	out := p.run(script)
 	p.contains(out, "the sync is refused: 75", "0 differences found")
@@ -99,8 +98,8 @@ func TestBorg(t *testing.T) {
 		assert.That(t, strings.Contains(is, machine+"-documents-"), "the archives of %s were pruned:\n%s", machine, is)
 	}
 	is = p.sh(`. "$HOME/backup.env"; borg list --glob-archives "{hostname}-*"`)
-	if strings.Count(is, "documents-") != 2 || strings.Count(is, "pictures-") != 1 || strings.Count(is, "dump-") != 1 {
-		t.Errorf("archives, want the first and the last documents, and the others:\n%s", is)
+	for archive, n := range map[string]int{"documents-": 2, "pictures-": 1, "dump-": 1} { // the first and the last documents
+		assert.Equal(t, strings.Count(is, archive), n, "%s in\n%s", archive, is)
 	}
 	p.unlocked()
 }
@@ -256,12 +255,8 @@ func TestOthersPage(t *testing.T) {
 		})
 	}
 	script := read(t, "peers/torture.sh")
-	if !strings.Contains(script, "\nnames=\""+strings.Join(names, " ")+"\"\n") || len(names) != len(others) {
-		t.Errorf("%s judges other locks than %v", all, names)
-	}
-	if !strings.Contains(read(t, "../Makefile"), "\n\t@sh e2e/peers/torture.sh all ") {
-		t.Errorf("%s does something else", all)
-	}
+	assert.That(t, strings.Contains(script, "\nnames=\""+strings.Join(names, " ")+"\"\n") && len(names) == len(others), "%s judges other locks than %v", all, names)
+	assert.That(t, strings.Contains(read(t, "../Makefile"), "\n\t@sh e2e/peers/torture.sh all "), "%s does something else", all)
 }
 
 // judged runs the judge of one lock.
@@ -302,9 +297,8 @@ func verdict(t *testing.T, want outcome, args ...string) {
 	for _, r := range result.Faults {
 		f = outcome{r.Fault, want.lease, r.TwoIn, r.Blocked}
 	}
-	if code != wantCode || f != want || len(result.Faults)+len(result.LeftOut) != 1 {
-		t.Errorf("exit code %d, %+v, want %+v\n%s\n%s", code, f, want, strings.Join(result.Pictures, "\n"), stderr.String())
-	}
+	right := code == wantCode && f == want && len(result.Faults)+len(result.LeftOut) == 1
+	assert.That(t, right, "exit code %d, %+v, want %+v\n%s\n%s", code, f, want, strings.Join(result.Pictures, "\n"), stderr.String())
 }
 
 // TestTortureClocks: a lock that goes by the wall clock is passed by a client whose clock is
@@ -325,7 +319,5 @@ rm -f "$dir/lock"
 	without := append(slices.Clone(torture[:len(torture)-1]), "clock,kill-all", "--clean", "rm -rf "+s.repo+"/index", "--lease", "10s",
 		"--with", repolock+" -r "+s.repo+" -q run --exclusive --operation torture --ttl 10s -- {}")
 	out, err := exec.CommandContext(t.Context(), without[0], without[1:]...).Output()
-	if err != nil || !strings.Contains(string(out), `"left_out": [`) || !strings.Contains(string(out), "never asks libc") {
-		t.Errorf("%v: %s", err, out)
-	}
+	assert.That(t, err == nil && strings.Contains(string(out), `"left_out": [`) && strings.Contains(string(out), "never asks libc"), "%v: %s", err, out)
 }

@@ -207,7 +207,7 @@ func (s *site) theirs(mode, name string, flags ...string) *process {
 	assert.OK(s.t, err)
 	args := append([]string{"-B", client, s.repo, mode, "--ttl", "10"}, flags...)
 	p := s.run(exec.Command("python3", append(args, ticks(name)...)...))
-	s.until("the other client to be in, or refused", hang, func() bool { return p.ended() || len(s.times(name)) > 0 })
+	s.until("the other client to be in, or refused", func() bool { return p.ended() || len(s.times(name)) > 0 })
 	return p
 }
 

@@ -20,7 +20,7 @@ type run struct{ tags, only string }
 // runs are named by REPOLOCK_E2E_RUN. make test, and so .ci/run, has minio-short if MinIO is built, and the
 // tests without a tag, which need no variable; both with -short. All others are steps of make proof.
 var runs = map[string]run{
-	"minio-short":    {"minio", "^Test(OnStores|Mixed|Doctor|RequestCounts)$"},
+	"minio-short":    {"minio", "^Test(OnStores|Doctor|RequestCounts)$"},
 	"minio":          {"minio", ""},
 	"old-minio":      {"minio", "^Test(IfMatchOnAbsentKey|Doctor)$"},
 	"chaos":          {"minio", "^TestChaos"},

@@ -71,7 +71,7 @@ func refused(s *site, operation string, holders ...*process) {
 func heldOn(s *site) {
 	begin := time.Now()
 	p := s.hold("backup", "a", brief...)
-	s.until("the first lease to be over", hang, func() bool { return time.Since(begin) > ttl+time.Second })
+	s.until("the first lease to be over", func() bool { return time.Since(begin) > ttl+time.Second })
 	p.ticksOn("a")
 	p.end("a")
 	s.nothingLeft()
@@ -83,13 +83,11 @@ func killed(s *site, operation string) {
 	p := s.hold(operation, "a", brief...)
 	p.signal(syscall.SIGKILL)
 	killed := time.Now()
-	s.until("the command to die", hang, func() bool { return s.gone("pid-a") })
+	s.until("the command to die", func() bool { return s.gone("pid-a") })
 	end := s.leased()
 	in := s.freed(killed.Add(ttl + 5*time.Second))
 	s.t.Logf("free again after %v", in.Sub(killed).Round(100*time.Millisecond))
-	if in.Before(end) {
-		s.t.Errorf("free again %v before the lease was over", end.Sub(in))
-	}
+	assert.That(s.t, !in.Before(end), "free again %v before the lease was over", end.Sub(in))
 	s.nothingLeft()
 }
 
@@ -129,9 +127,8 @@ func shortOutage(s *site, operation string) {
 	s.back()
 	p.says("refreshed: ")
 	p.end("a")
-	if log := read(s.t, s.path("audit")); !strings.Contains(log, audit.Released) || strings.Contains(log, audit.Lost) || strings.Contains(log, audit.Paused) {
-		s.t.Errorf("it was noticed:\n%s", log)
-	}
+	log := read(s.t, s.path("audit"))
+	assert.That(s.t, strings.Contains(log, audit.Released) && !strings.Contains(log, audit.Lost) && !strings.Contains(log, audit.Paused), "it was noticed:\n%s", log)
 	s.nothingLeft()
 }
 
@@ -178,9 +175,8 @@ func (s *site) another() {
 func (s *site) lostTo(a *process) {
 	s.t.Helper()
 	a.exits(79)
-	if in, last := s.times("b-in")[0], s.last("a"); !last.Before(in) {
-		s.t.Errorf("the first ran until %v, the other was in from %v", last, in)
-	}
+	in, last := s.times("b-in")[0], s.last("a")
+	assert.That(s.t, last.Before(in), "the first ran until %v, the other was in from %v", last, in)
 	assert.That(s.t, s.gone("pid-a"), "the first command lives on")
 	s.nothingLeft()
 }
@@ -228,9 +224,7 @@ func contenders(s *site) {
 	for range n {
 		r := <-results
 		s.t.Log(r)
-		if strings.Contains(r, "exit code") {
-			s.t.Error(r)
-		}
+		assert.That(s.t, !strings.Contains(r, "exit code"), "%v", r)
 	}
 	s.nothingLeft()
 }

@@ -11,9 +11,9 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/internal/test/states"
 )
 
 // TestLocalScript runs the script of the README. It begins with what it is about to do and to
@@ -28,9 +28,8 @@ func TestLocalScript(t *testing.T) {
 	assert.OK(t, os.WriteFile(filepath.Join(slow, "go"), []byte(stub), 0o700))
 	said := in(t, ".", "sh local.sh", "PATH="+slow+":"+os.Getenv("PATH"))
 	t.Logf("%s", said)
-	if !regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\nmodules downloaded: \d+, \d+ s\npackages compiled: 2 of at most \d{3}, \d+ s\n`).MatchString(said) {
-		t.Error("it doesn't say what it does")
-	}
+	begins := regexp.MustCompile(`(?s)^This builds repolock.* about \d+ MB.*\nmodules downloaded: \d+, \d+ s\npackages compiled: 2 of at most \d{3}, \d+ s\n`)
+	assert.That(t, begins.MatchString(said), "it doesn't say what it does")
 	_, picture, _ := strings.Cut(said, "== what happened")
 	for _, line := range strings.Split(picture, "\n") {
 		assert.That(t, len(line) <= 80, "a line of %d columns: %s", len(line), line)
@@ -78,22 +77,7 @@ func TestAloud(t *testing.T) {
 			s.touch("done")
 			p.exits(c.code)
 			assert.That(t, !strings.Contains(p.stderr.String(), "still first"), "it printed %q", p.stderr.String())
-			s.until("all processes to end", hang, func() bool { return groupEnded(p.Process.Pid) })
+			s.until("all processes to end", func() bool { return states.Ended(p.Process.Pid) })
 		})
 	}
-}
-
-// groupEnded reports whether all processes of a group have ended. On a system without an init, as in
-// a container, they can stay as zombies.
-func groupEnded(group int) bool {
-	if syscall.Kill(-group, 0) == syscall.ESRCH {
-		return true
-	}
-	processes, err := os.ReadDir("/proc")
-	for _, p := range processes {
-		if s, ok := procstat.Read(p.Name()); ok && s.Group == group && !s.Ended {
-			return false
-		}
-	}
-	return err == nil
 }

@@ -115,9 +115,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 		}
 		log := p.Take()
 		t.Logf("%s:\n%v", step, log)
-		if log.Trips() != len(want) || len(log) != want.requests() {
-			t.Errorf("%s takes %d round trips and %d requests, want %d and %d", step, log.Trips(), len(log), len(want), want.requests())
-		}
+		assert.Equal(t, []int{log.Trips(), len(log)}, []int{len(want), want.requests()}, "%s: round trips and requests", step)
 	}
 }
 
@@ -219,9 +217,7 @@ func diagnose(s *site, code int, fitness string) (d diagnosis) {
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out.Bytes(), stderr.Bytes())
 	}
-	if cmd.ProcessState.ExitCode() != code || d.Verdict.Fitness != fitness || len(d.Left) > 0 {
-		s.t.Errorf("%v\n%s%s", cmd.ProcessState, out.Bytes(), stderr.Bytes())
-	}
+	assert.That(s.t, cmd.ProcessState.ExitCode() == code && d.Verdict.Fitness == fitness && len(d.Left) == 0, "%v\n%s%s", cmd.ProcessState, out.Bytes(), stderr.Bytes())
 	s.nothingLeft()
 	return d
 }
@@ -256,13 +252,10 @@ func TestDoctor(t *testing.T) {
 			doctorOfOldMinIO(s, d)
 			return
 		}
-		if d.result("if_match_absent") != "ok" || d.Plan.Conditions != "proven" || d.Plan.Exclusive != 4 || d.Plan.Fence || !strings.Contains(d.SuggestedURL, "conditions=kept") {
-			t.Errorf("%+v", d)
-		}
+		assert.That(t, d.result("if_match_absent") == "ok" && strings.Contains(d.SuggestedURL, "conditions=kept"), "%+v", d)
+		assert.That(t, d.Plan.Conditions == "proven" && d.Plan.Exclusive == 4 && !d.Plan.Fence, "%+v", d)
 		d = diagnose(s.at(d.SuggestedURL), 0, "fit")
-		if d.Plan.Conditions != "relied_on" || d.Plan.Exclusive != 2 || !d.Plan.Fence || d.SuggestedURL != "" {
-			t.Errorf("%+v", d)
-		}
+		assert.That(t, d.Plan.Conditions == "relied_on" && d.Plan.Exclusive == 2 && d.Plan.Fence && d.SuggestedURL == "", "%+v", d)
 	})
 }
 
@@ -275,7 +268,5 @@ func doctorOfOldMinIO(s *site, d diagnosis) {
 		s.t.Errorf("%+v", d)
 	}
 	d = diagnose(s.at(s.repo+"&conditions=kept"), 78, "unfit")
-	if d.result("if_match_absent") != "fail" || !strings.Contains(d.detail("if_match_absent"), "leave conditions=kept out") {
-		s.t.Errorf("%+v", d)
-	}
+	assert.That(s.t, d.result("if_match_absent") == "fail" && strings.Contains(d.detail("if_match_absent"), "leave conditions=kept out"), "%+v", d)
 }

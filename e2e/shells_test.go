@@ -91,7 +91,7 @@ var (
 // until waits until a text is shown, after so many bytes. Any white space matches any other.
 func (w *window) until(text string, shown func() string, after int) {
 	w.s.t.Helper()
-	w.s.until(fmt.Sprintf("%q", text), hang, func() bool {
+	w.s.until(fmt.Sprintf("%q", text), func() bool {
 		return strings.Contains(spaces.ReplaceAllString(escapes.ReplaceAllString(shown()[after:], ""), " "), text)
 	})
 }
@@ -120,9 +120,8 @@ func TestFish(t *testing.T) {
 		return string(out)
 	}
 	for _, c := range described {
-		if out := asked(c.line); !strings.Contains(out, c.want) {
-			t.Errorf("%q: %q, want %q in it", c.line, out, c.want)
-		}
+		out := asked(c.line)
+		assert.That(t, strings.Contains(out, c.want), "%q: %q, want %q in it", c.line, out, c.want)
 	}
 	for _, c := range completions {
 		var words []string
@@ -162,9 +161,7 @@ func TestManualRenders(t *testing.T) {
 		cmd := exec.Command(args[0], args[1:]...)
 		cmd.Stdin = bytes.NewReader(manual)
 		out, err := cmd.CombinedOutput()
-		if err != nil || shows == "" && len(out) > 0 || !strings.Contains(overstrike.ReplaceAllString(string(out), ""), shows) {
-			t.Errorf("%s: %v: %.300s", line, err, out)
-		}
+		assert.That(t, err == nil && (shows != "" || len(out) == 0) && strings.Contains(overstrike.ReplaceAllString(string(out), ""), shows), "%s: %v: %.300s", line, err, out)
 	}
 }
 

@@ -5,15 +5,13 @@ package e2e
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
-	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
-	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/replock"
@@ -160,12 +158,11 @@ func acquire(t *testing.T, l *replock.Locker, mode replock.Mode) *replock.Lock {
 // The application key that the fake knows.
 const b2KeyID, b2Key = "000000000000000000000000a", "K000-repolock-e2e"
 
-// fakeB2 is a server of one test. It keeps its objects while it is stopped.
+// fakeB2 is a server of one test. It keeps its objects while it is stopped: a proxy stands before it.
 type fakeB2 struct {
 	*fakeb2.Server
-	t       testing.TB
-	address string
-	http    *http.Server // nil while it is stopped
+	t     testing.TB
+	proxy *proxy.Proxy
 }
 
 // onB2 starts a server of its own for each test, since one is small.
@@ -175,35 +172,23 @@ var onB2 = kind{"b2", startB2, startB2, func(host, bucket string) string {
 
 func startB2(t testing.TB) server {
 	t.Helper()
-	n, err := freeport.Free()
+	f := fakeB2{t: t, Server: fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: b2KeyID, Secret: b2Key}}})}
+	server := httptest.NewServer(f.Server)
+	t.Cleanup(server.Close)
+	p, err := proxy.New(server.URL)
 	assert.OK(t, err)
-	f := &fakeB2{t: t, address: fmt.Sprintf("127.0.0.1:%d", n)}
-	f.Server = fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: b2KeyID, Secret: b2Key}}})
-	f.Start()
-	t.Cleanup(f.Kill)
+	t.Cleanup(p.Close)
+	f.proxy = p
 	return f
 }
 
-func (f *fakeB2) Endpoint() string { return "http://" + f.address }
-
-func (f *fakeB2) Start() {
-	f.t.Helper()
-	listener, err := freeport.Listen(f.address)
-	assert.OK(f.t, err)
-	f.http = &http.Server{Handler: f.Server}
-	go func(s *http.Server) { _ = s.Serve(listener) }(f.http)
-}
+func (f fakeB2) Endpoint() string { return f.proxy.URL() }
+func (f fakeB2) Start()           { f.t.Helper(); assert.OK(f.t, f.proxy.Start()) }
 
 // Kill ends the server, and its clients must sign in again.
-func (f *fakeB2) Kill() {
-	if f.http != nil {
-		_ = f.http.Close()
-		f.ExpireTokens()
-		f.http = nil
-	}
-}
+func (f fakeB2) Kill() { f.proxy.Stop(); f.ExpireTokens() }
 
-func (f *fakeB2) Bucket() string {
+func (f fakeB2) Bucket() string {
 	f.t.Helper()
 	bucket := "repolock-" + strings.ToLower(rand.Text()[:16])
 	f.AddBucket(fakeb2.Bucket{Name: bucket})
@@ -211,7 +196,7 @@ func (f *fakeB2) Bucket() string {
 }
 
 // Keys lists every version, hidden versions and hide markers too.
-func (f *fakeB2) Keys(bucket string) (keys []string) {
+func (f fakeB2) Keys(bucket string) (keys []string) {
 	for _, v := range f.Versions(bucket) {
 		keys = append(keys, v.Action+" "+v.Name)
 	}

@@ -157,9 +157,8 @@ chmod 755 /usr/local/bin/journalctl`)
 func (b *box) of(t *testing.T) *box {
 	of := &box{t, b.name, b.commands, b.slow}
 	t.Cleanup(func() {
-		if out, err := of.try("systemctl stop 'repolock-*.service'; systemctl reset-failed"); err != nil {
-			t.Errorf("%v\n%s", err, out)
-		}
+		out, err := of.try("systemctl stop 'repolock-*.service'; systemctl reset-failed")
+		assert.That(t, err == nil, "%v\n%s", err, out)
 	})
 	return of
 }
@@ -184,9 +183,8 @@ func (b *box) sh(script string) string {
 // fails checks that a command fails.
 func (b *box) fails(command string) {
 	b.t.Helper()
-	if out, err := b.try(command); err == nil {
-		b.t.Errorf("%s doesn't fail: %s", command, out)
-	}
+	out, err := b.try(command)
+	assert.That(b.t, err != nil, "%s doesn't fail: %s", command, out)
 }
 
 // is checks that a command prints exactly this text.
@@ -207,15 +205,7 @@ func (b *box) says(command string, wants ...string) {
 // until waits for a command to succeed.
 func (b *box) until(what, command string) {
 	b.t.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(100 * time.Millisecond) {
-		out, err := b.try(command)
-		if err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			b.t.Fatalf("waited too long for %s: %v\n%s", what, err, out)
-		}
-	}
+	waitFor(b.t, what, nil, func() bool { _, err := b.try(command); return err == nil })
 }
 
 // job makes a job like the page's, with these lines changed. The last line counts. It returns

@@ -59,9 +59,8 @@ func newRootsProcess(t *testing.T) *rootsProcess {
 	uid, _ := strconv.Atoi(nobody.Uid)
 	gid, _ := strconv.Atoi(nobody.Gid)
 	// Other users can't open the directory of the tests.
-	if s.dir, err = os.MkdirTemp("/tmp", "repolock"); err != nil {
-		t.Fatal(err)
-	}
+	s.dir, err = os.MkdirTemp("/tmp", "repolock")
+	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(s.dir) })
 	s.repo = s.path("repo")
 	self, err := os.Executable()
@@ -130,9 +129,8 @@ func TestCannotBeSignalled(t *testing.T) {
 	}
 	o.exits(79)
 	reasons := o.logged(pid)
-	if got := strings.Join(slices.Compact(slices.Clone(reasons)), " "); got != audit.NotStopped+" "+audit.NotKilled || len(reasons) < 3 {
-		t.Errorf("logged: %q", reasons)
-	}
+	got := strings.Join(slices.Compact(slices.Clone(reasons)), " ")
+	assert.That(t, got == audit.NotStopped+" "+audit.NotKilled && len(reasons) >= 3, "logged: %q", reasons)
 }
 
 // TestNoneCanBeSignalled: repolock warns if it can signal no process of the command.

@@ -94,9 +94,7 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 			if want := int(mode); len(h.visible()) != want { // an exclusive lock has two objects
 				t.Errorf("renewed %d times: %d are visible, want %d:%v", renewed, len(h.visible()), want, h)
 			}
-			if !stay && slices.Max(h.counts()) > 2 {
-				t.Errorf("renewed %d times: more than one old version of a key:%v", renewed, h)
-			}
+			assert.That(t, stay || slices.Max(h.counts()) <= 2, "renewed %d times: more than one old version of a key:%v", renewed, h)
 		})
 		h := p.history(t)
 		switch {
@@ -131,13 +129,9 @@ func oldVersions(t *testing.T, p place) {
 	check := func(old []minio.ObjectInfo) {
 		t.Helper()
 		now := p.history(t)[key]
-		if len(now) == 0 || !now[0].IsDeleteMarker {
-			t.Errorf("it is visible:%v", p.history(t))
-		}
+		assert.That(t, len(now) != 0 && now[0].IsDeleteMarker, "it is visible: %v", now)
 		for _, o := range old {
-			if !slices.ContainsFunc(now, func(n minio.ObjectInfo) bool { return n.VersionID == o.VersionID }) {
-				t.Errorf("%+v was removed", o)
-			}
+			assert.That(t, slices.ContainsFunc(now, func(n minio.ObjectInfo) bool { return n.VersionID == o.VersionID }), "%+v was removed", o)
 		}
 	}
 	// Deleted by a client that doesn't use versions.
@@ -185,9 +179,7 @@ func neverShows(t *testing.T, p place, key, body string) (stop func()) {
 				}
 				_ = stream.Close()
 			}
-			if err != nil && minio.ToErrorResponse(err).Code != minio.NoSuchKey {
-				t.Error(err)
-			}
+			assert.That(t, err == nil || minio.ToErrorResponse(err).Code == minio.NoSuchKey, "%v", err)
 			reads++
 		}
 	}()
@@ -234,13 +226,12 @@ func TestVersionPermissions(t *testing.T) {
 				s.passes("backup", 0)
 				s.nothingLeft()
 				if c.stay {
-					if h := p.history(t); slices.Max(h.counts()) < 5 {
-						t.Errorf("versions:%v", h)
-					}
+					h := p.history(t)
+					assert.That(t, slices.Max(h.counts()) >= 5, "versions:%v", h)
 					return
 				}
 				// A removal that isn't answered soon is given up, as on a busy machine.
-				s.until("locks that leave no version", hang, func() bool {
+				s.until("locks that leave no version", func() bool {
 					before := len(p.history(t))
 					s.passes("prune", 0)
 					s.passes("backup", 0)

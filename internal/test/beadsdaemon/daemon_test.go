@@ -56,12 +56,10 @@ func TestDocument(t *testing.T) {
 				assert.OK(t, os.WriteFile(path, []byte(c.body), 0o644))
 			}
 			skip, _, err := Daemon{}.ShouldSkipDatabase(dir)
-			if skip == c.syncs || (err == nil) != (c.says == "") || err != nil && !strings.HasPrefix(err.Error(), c.says) {
-				t.Errorf("skips: %v, %v, want %q", skip, err, c.says)
-			}
-			if body, err := os.ReadFile(path); c.syncs != os.IsNotExist(err) || !c.syncs && string(body) != c.body {
-				t.Errorf("the file: %q, %v", body, err)
-			}
+			assert.That(t, skip != c.syncs && (err == nil) == (c.says == ""), "skips: %v, %v, want %q", skip, err, c.says)
+			assert.That(t, err == nil || strings.HasPrefix(err.Error(), c.says), "%v, want %q", err, c.says)
+			body, err := os.ReadFile(path)
+			assert.That(t, c.syncs == os.IsNotExist(err) && (c.syncs || string(body) == c.body), "the file: %q, %v", body, err)
 		})
 	}
 }

@@ -33,19 +33,14 @@ func TestCitations(t *testing.T) {
 	for _, f := range tree.files {
 		for _, cited := range f.cited {
 			for _, name := range testName.FindAllString(cited.text, -1) {
-				if !tree.tests[name] {
-					t.Errorf("%s:%d: there is no test %s", f.path, cited.line, name)
-				}
+				assert.That(t, tree.tests[name], "%s:%d: there is no test %s", f.path, cited.line, name)
 			}
 			for _, m := range run.FindAllStringSubmatch(cited.text, -1) {
-				if tree.runs[m[1]] == "" {
-					t.Errorf("%s:%d: spec/run.sh has no %s", f.path, cited.line, m[1])
-				}
+				assert.That(t, tree.runs[m[1]] != "", "%s:%d: spec/run.sh has no %s", f.path, cited.line, m[1])
 			}
 			for _, m := range decision.FindAllStringSubmatch(cited.text, -1) {
-				if found, _ := filepath.Glob(fmt.Sprintf("%s/docs/decisions/%04s-*.md", root, m[1])); len(found) != 1 {
-					t.Errorf("%s:%d: there is no decision %s", f.path, cited.line, m[1])
-				}
+				found, _ := filepath.Glob(fmt.Sprintf("%s/docs/decisions/%04s-*.md", root, m[1]))
+				assert.That(t, len(found) == 1, "%s:%d: there is no decision %s", f.path, cited.line, m[1])
 			}
 			for _, name := range paths(cited.text) {
 				assert.That(t, tree.has(path.Dir(f.path), name), "%s:%d: there is no %s", f.path, cited.line, name)
@@ -109,9 +104,8 @@ func TestIndex(t *testing.T) {
 		if path.Ext(f.path) != ".md" || !strings.HasPrefix(f.path, "docs/") || f.path == "docs/README.md" {
 			continue
 		}
-		if pages++; !led[f.path] {
-			t.Errorf("docs/README.md has no link to %s", f.path)
-		}
+		pages++
+		assert.That(t, led[f.path], "docs/README.md has no link to %s", f.path)
 	}
 	assert.That(t, pages >= 30, "only %d pages are found", pages)
 }
@@ -143,9 +137,7 @@ func TestSteps(t *testing.T) {
 	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/protocol.md"), -1)
 	assert.That(t, len(steps) >= 10, "docs/protocol.md has only the steps %q", steps)
 	for _, m := range steps {
-		if !regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + m[1] + `\(`).MatchString(code) {
-			t.Errorf("replock has no function %s", m[1])
-		}
+		assert.That(t, regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+m[1]+`\(`).MatchString(code), "replock has no function %s", m[1])
 	}
 }
 
@@ -158,30 +150,22 @@ func TestRules(t *testing.T) {
 	rules := table(spec, "rule", "tests", "mutants", "model runs")
 	for _, row := range rules {
 		for _, name := range strings.Split(row[2], "; ") {
-			if name != "" && !tree.mutants[name] {
-				t.Errorf("there is no mutant %q", name)
-			}
+			assert.That(t, name == "" || tree.mutants[name], "there is no mutant %q", name)
 			cited[name] = true
 		}
 		for _, name := range quoted(row[3]) {
 			assert.That(t, tree.runs[name] != "", "there is no run %q of the model", name)
 			cited[name] = true
 		}
-		if testName.FindString(row[1]) == "" {
-			t.Errorf("no test guards the rule %q", row[0])
-		}
+		assert.That(t, testName.FindString(row[1]) != "", "no test guards the rule %q", row[0])
 	}
 	assert.That(t, len(rules) >= 30, "only %d rules are found", len(rules))
 	for name := range tree.mutants {
-		if !cited[name] {
-			t.Errorf("the mutant %q guards no rule of docs/protocol.md", name)
-		}
+		assert.That(t, cited[name], "the mutant %q guards no rule of docs/protocol.md", name)
 	}
 	text := spec + read(t, root+"/docs/holes.md")
 	for name := range tree.runs {
-		if !strings.Contains(text, "`"+name+"`") {
-			t.Errorf("the run %q of the model guards no rule of docs/protocol.md", name)
-		}
+		assert.That(t, strings.Contains(text, "`"+name+"`"), "the run %q of the model guards no rule of docs/protocol.md", name)
 	}
 }
 
@@ -196,9 +180,7 @@ func TestResults(t *testing.T) {
 		}
 	}
 	for name, want := range tree.runs {
-		if rows[name] != want {
-			t.Errorf("docs/testing.md says that %s is %q; spec/run.sh, %q", name, rows[name], want)
-		}
+		assert.That(t, rows[name] == want, "docs/testing.md says that %s is %q; spec/run.sh, %q", name, rows[name], want)
 		delete(rows, name)
 	}
 	for name := range rows {

@@ -36,9 +36,7 @@ func TestReadSection(t *testing.T) {
 	assert.OK(t, os.WriteFile(name, []byte(text), 0o600))
 	for title, want := range map[string][]string{"A page": {"make a"}, "One": {"make b"}, "Below": nil, "Two": {"make d"}} {
 		p, err := ReadSection(name, title)
-		if err != nil || !slices.Equal(p.Lines(), want) {
-			t.Errorf("%s: %q, %v; want %q", title, p.Lines(), err, want)
-		}
+		assert.That(t, err == nil && slices.Equal(p.Lines(), want), "%s: %q, %v; want %q", title, p.Lines(), err, want)
 	}
 	assert.That(t, assert.Err(ReadSection(name, "Three")) != nil, "there is no such section")
 }

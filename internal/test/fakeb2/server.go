@@ -170,18 +170,6 @@ func (s *Server) Before(f func(call string, r *http.Request)) {
 	s.before = f
 }
 
-// Uploading reports whether an upload is under way.
-func (s *Server) Uploading() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for _, t := range s.tokens {
-		if t.busy {
-			return true
-		}
-	}
-	return false
-}
-
 // TakeLog returns the requests since its last call.
 func (s *Server) TakeLog() []Request {
 	s.mu.Lock()

@@ -2,10 +2,10 @@
 package lockcheck
 
 import (
-	"errors"
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -22,33 +22,26 @@ func Acquire(t testing.TB, b locking.Backend, key string, ttl time.Duration) loc
 // Held checks that another holder has the lock, and that this is no error.
 func Held(t testing.TB, b locking.Backend, key string) {
 	t.Helper()
-	if _, ok, err := b.TryLock(t.Context(), key, time.Minute); ok || err != nil {
-		t.Errorf("%q must be held: acquired %v, %v", key, ok, err)
-	}
+	_, ok, err := b.TryLock(t.Context(), key, time.Minute)
+	assert.That(t, !ok && err == nil, "%q must be held: acquired %v, %v", key, ok, err)
 }
 
 // Release releases a lock that is held.
 func Release(t testing.TB, b locking.Backend, h locking.Handle) {
 	t.Helper()
-	if err := b.Release(t.Context(), h); err != nil {
-		t.Errorf("release: %v", err)
-	}
+	assert.Is(t, b.Release(t.Context(), h), nil, "release")
 }
 
 // Renew renews a lock that is held.
 func Renew(t testing.TB, b locking.Backend, h locking.Handle) {
 	t.Helper()
-	if err := b.Renew(t.Context(), h); err != nil {
-		t.Errorf("renew: %v", err)
-	}
+	assert.Is(t, b.Renew(t.Context(), h), nil, "renew")
 }
 
 // Lost checks the error of something that was done with a lock.
 func Lost(t testing.TB, what string, err error) {
 	t.Helper()
-	if !errors.Is(err, locking.ErrLost) {
-		t.Errorf("%s: %v, want ErrLost", what, err)
-	}
+	assert.Is(t, err, locking.ErrLost, what)
 }
 
 // Seen returns what Inspect shows of a lock that is there.
@@ -64,7 +57,6 @@ func Seen(t testing.TB, b locking.Inspector, key string) *locking.Info {
 // Breaks checks whether Break removes the lock that was seen.
 func Breaks(t testing.TB, b locking.Breaker, seen *locking.Info, stale, want bool) {
 	t.Helper()
-	if ok, err := b.Break(t.Context(), seen, stale); ok != want || err != nil {
-		t.Errorf("break (stale %v): %v, %v, want %v", stale, ok, err, want)
-	}
+	ok, err := b.Break(t.Context(), seen, stale)
+	assert.That(t, ok == want && err == nil, "break (stale %v): %v, %v, want %v", stale, ok, err, want)
 }

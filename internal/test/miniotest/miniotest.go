@@ -90,9 +90,8 @@ func (s *Server) Start() {
 		"MINIO_ROOT_USER="+User, "MINIO_ROOT_PASSWORD="+Password, "MINIO_BROWSER=off", "MINIO_UPDATE=off")
 	cmd.Env = append(cmd.Env, s.env...)
 	var err error
-	if s.process, err = server.Start(cmd, s.ready); err != nil {
-		s.t.Fatal(err)
-	}
+	s.process, err = server.Start(cmd, s.ready)
+	assert.OK(s.t, err)
 }
 
 func (s *Server) ready() bool {

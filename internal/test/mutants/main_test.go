@@ -4,6 +4,8 @@ import (
 	"go/parser"
 	"go/token"
 	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 const root = "../../.."
@@ -17,9 +19,7 @@ func TestMutantsFit(t *testing.T) {
 		if err == nil {
 			_, err = parser.ParseFile(token.NewFileSet(), m.file, text, parser.SkipObjectResolution)
 		}
-		if err != nil {
-			t.Errorf("%s: %v", m.name, err)
-		}
+		assert.That(t, err == nil, "%s: %v", m.name, err)
 		if seen[m.name] {
 			t.Errorf("two mutants are called %q", m.name)
 		}

@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/server"
 )
 
@@ -51,9 +52,8 @@ func (s *Server) Restart() {
 		"--daemonize", "no", "--save", "", "--appendonly", "no", "--enable-debug-command", "yes",
 	}, s.args...)
 	var err error
-	if s.process, err = server.Start(exec.Command("redis-server", args...), s.answers); err != nil {
-		s.t.Fatal(err)
-	}
+	s.process, err = server.Start(exec.Command("redis-server", args...), s.answers)
+	assert.OK(s.t, err)
 }
 
 // answers reports whether the server answers, with whatever but that it is loading.
@@ -91,7 +91,5 @@ func (s *Server) CLI(args ...string) string {
 // Stop stops the server with SIGSTOP. The kernel still accepts connections for it.
 func (s *Server) Stop() {
 	s.t.Helper()
-	if err := syscall.Kill(s.process.Pid(), syscall.SIGSTOP); err != nil {
-		s.t.Fatal(err)
-	}
+	assert.OK(s.t, syscall.Kill(s.process.Pid(), syscall.SIGSTOP))
 }

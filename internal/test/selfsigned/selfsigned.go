@@ -15,15 +15,15 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // Write writes a certificate for 127.0.0.1 that signs itself, and its key, as NAME.crt and NAME.key.
 func Write(t testing.TB, dir, name string) (cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: name}, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
@@ -36,8 +36,6 @@ func Write(t testing.TB, dir, name string) (cert, key string) {
 	}
 	cert, err3 := write(".crt", "CERTIFICATE", der)
 	key, err4 := write(".key", "PRIVATE KEY", secret)
-	if err := errors.Join(err1, err2, err3, err4); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(err1, err2, err3, err4))
 	return cert, key
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/freeport"
 )
 
@@ -64,8 +65,6 @@ func (p *Process) Pid() int { return p.cmd.Process.Pid }
 func Port(t testing.TB) int {
 	t.Helper()
 	port, err := freeport.Free()
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	return port
 }

@@ -4,6 +4,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestWhatHadEndedAtTheLastLookMayBeBroken: a foreign lock that comes back between the last look of a
@@ -33,9 +35,8 @@ func TestWhatHadEndedAtTheLastLookMayBeBroken(t *testing.T) {
 		if c.unseen {
 			w.seen = map[string]sighting{other.name + " " + key: {handed: look}}
 		}
-		if got := w.stoodWhenListed(holder, key); got != c.want {
-			t.Errorf("%s: stoodWhenListed is %v", name, got)
-		}
+		got := w.stoodWhenListed(holder, key)
+		assert.That(t, got == c.want, "%s: stoodWhenListed is %v", name, got)
 	}
 }
 
@@ -45,9 +46,8 @@ func TestLockRestsOnTheLookBeforeIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := &holding{step: step{name: "c1.1"}, lock: identified{id: "1"}}
 		w := &world{monitor: monitor{looks: map[string][]time.Time{}, grants: map[string]time.Time{}}}
-		if at := w.lookOf(h); !at.IsZero() {
-			t.Errorf("a lock without a look rests on that of %v", at)
-		}
+		at := w.lookOf(h)
+		assert.That(t, at.IsZero(), "a lock without a look rests on that of %v", at)
 		look := func() time.Time {
 			time.Sleep(time.Second)
 			w.looks["c1.1"] = append(w.looks["c1.1"], time.Now())
@@ -56,15 +56,13 @@ func TestLockRestsOnTheLookBeforeIt(t *testing.T) {
 		look() // of an attempt that was refused
 		restsOn := look()
 		time.Sleep(time.Second)
-		if at := w.lookOf(h); !at.Equal(restsOn) {
-			t.Errorf("the lock that is granted now rests on the look of %v, want %v", at, restsOn)
-		}
+		at = w.lookOf(h)
+		assert.That(t, at.Equal(restsOn), "the lock that is granted now rests on the look of %v, want %v", at, restsOn)
 		w.decided("1")
 		w.looks["c1.1"] = append(w.looks["c1.1"], time.Now()) // the holder's first one
 		time.Sleep(time.Second)
-		if at := w.lookOf(h); !at.Equal(restsOn) {
-			t.Errorf("the lock rests on the look of %v, want %v", at, restsOn)
-		}
+		at = w.lookOf(h)
+		assert.That(t, at.Equal(restsOn), "the lock rests on the look of %v, want %v", at, restsOn)
 	})
 }
 

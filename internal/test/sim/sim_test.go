@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
@@ -45,9 +46,7 @@ func TestSeeds(t *testing.T) {
 		}
 		r := Run(t, config)
 		t.Logf("seed %d\n%s", config.Seed, r.Timeline)
-		if r.Violation != nil {
-			t.Error(r.Violation)
-		}
+		assert.That(t, r.Violation == nil, "%v", r.Violation)
 		return
 	}
 	var (
@@ -102,9 +101,7 @@ func TestSeeds(t *testing.T) {
 		}
 		seen := *found[config.Seed]
 		config, r := Shrink(t, config)
-		if r.Violation == nil {
-			t.Errorf("seed %d: %v, and not when it was run again", config.Seed, seen)
-		}
+		assert.That(t, r.Violation != nil, "seed %d: %v, and not when it was run again", config.Seed, seen)
 		t.Errorf("seed %d\n%s\n%v\nagain: %s", config.Seed, r.Timeline, r.Violation, again(config))
 	}
 	fmt.Println(total.String())
@@ -201,28 +198,12 @@ func TestHolesOfOtherProtocolsAreFound(t *testing.T) {
 	}
 }
 
-// TestKnownSeedsPass: the engine passes the first history in which each of two bugs shows that the
-// simulator has found. make mutants puts the bugs back, and prints these seeds. The seeds at which
-// the bugs were found are others: a change of the engine's requests or waits changes the histories.
-// After such a change a seed guards nothing until make mutants has printed it anew.
-func TestKnownSeedsPass(t *testing.T) {
-	for seed, mutant := range map[uint64]string{
-		807: "found: the store's time isn't looked for on a later page",
-		1:   "found: flags that were emptied are never removed",
-	} {
-		if r := Run(t, Config{Seed: seed}); r.Violation != nil {
-			t.Errorf("seed %d, at which this mutant is found: %s: %v", seed, mutant, *r.Violation)
-		}
-	}
-}
-
 // TestCrowd: histories with deletions of many objects violate nothing. No other histories have
 // them.
 func TestCrowd(t *testing.T) {
 	for seed := range uint64(rounds.Fewer(200, 40)) {
 		config := Config{Seed: 1 + seed, Scene: Crowd}
-		if r := Run(t, config); r.Violation != nil {
-			t.Errorf("seed %d: %v: again: %s", config.Seed, *r.Violation, again(config))
-		}
+		r := Run(t, config)
+		assert.That(t, r.Violation == nil, "seed %d: %v: again: %s", config.Seed, r.Violation, again(config))
 	}
 }

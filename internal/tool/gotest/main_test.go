@@ -44,16 +44,12 @@ func TestRun(t *testing.T) {
 		for _, says := range test.says {
 			assert.That(t, strings.Contains(out.String(), says), "%s: no %q", name, says)
 		}
-		if !strings.HasPrefix(out.String(), "go test -count=1 .\n") {
-			t.Errorf("%s: it doesn't begin with what it runs: %s", name, out.String())
-		}
+		assert.That(t, strings.HasPrefix(out.String(), "go test -count=1 .\n"), "%s: it doesn't begin with what it runs: %s", name, out.String())
 		lines := strings.Split(strings.TrimSpace(out.String()), "\n")
 		closes := lines[len(lines)-1]
-		if test.closes != "" && closes != test.closes || strings.HasSuffix(closes, " 0 failed") != (code == 0) || strings.Contains(out.String(), "unseen") {
-			t.Errorf("%s: %s", name, out.String())
-		}
+		assert.That(t, test.closes == "" || closes == test.closes, "%s: %s", name, out.String())
+		assert.That(t, strings.HasSuffix(closes, " 0 failed") == (code == 0) && !strings.Contains(out.String(), "unseen"), "%s: %s", name, out.String())
 	}
-	if code, err := run("./no-such-program", nil, &strings.Builder{}); code == 0 || err == nil {
-		t.Errorf("%d, %v", code, err)
-	}
+	code, err := run("./no-such-program", nil, &strings.Builder{})
+	assert.That(t, code != 0 && err != nil, "%d, %v", code, err)
 }

@@ -57,20 +57,6 @@ func TestReport(t *testing.T) {
 	}
 }
 
-// TestSlowest: the summary names the tests that ran longest, without their subtests.
-func TestSlowest(t *testing.T) {
-	var out strings.Builder
-	r := newReport(&out, time.Time{})
-	for _, e := range []event{{Test: "A", Elapsed: 2}, {Test: "A/b", Elapsed: 9}, {Test: "C", Elapsed: 3.14}, {Test: "D", Elapsed: 0.9}} {
-		e.Action, e.Package = "pass", "example.org/repolock/repolock/p"
-		r.event(e, time.Time{})
-	}
-	r.end(time.Time{}, 0)
-	if got, want := out.String(), "slowest 1: p C, 3.1s\nslowest 2: p A, 2s\n"; !strings.HasPrefix(got, want) || strings.Contains(got, "p D") {
-		t.Errorf("%q, want first %q", got, want)
-	}
-}
-
 // TestWords: lines that aren't events, and the build's, are passed on.
 func TestWords(t *testing.T) {
 	var out strings.Builder

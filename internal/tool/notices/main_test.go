@@ -56,7 +56,6 @@ func TestFiles(t *testing.T) {
 		want += "\n" + line + "\n" + entry[0] + "\n" + dash + "\n\n" + entry[1] + "\n"
 	}
 	assert.That(t, got == want, "got\n%s\nwant\n%s", got, want)
-	if _, err := notices(map[string][]string{"none": in("none")}); err == nil || !strings.Contains(err.Error(), "none") {
-		t.Error(err)
-	}
+	_, err = notices(map[string][]string{"none": in("none")})
+	assert.That(t, err != nil && strings.Contains(err.Error(), "none"), "%v", err)
 }
