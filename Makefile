@@ -28,7 +28,7 @@ proof: ## run all the rest, in 90 minutes
 programs: ## install the programs that make system and make paused-guest need, as root on Debian
 	sh .ci/programs
 
-# test.sh prints at least every 10 s what runs. Only a hang reaches the limits, however busy
+# test.sh prints at least every 10 s that it still runs. Only a hang reaches the limits, however busy
 # the machine is.
 TEST = GO="$(GO)" sh e2e/test.sh
 

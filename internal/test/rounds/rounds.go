@@ -20,9 +20,6 @@ func Fewer[T any](all, few T) T {
 func Long(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {
-		t.Skip(Left + reason)
+		t.Skip("left to the long suite: " + reason)
 	}
 }
-
-// Left begins the reason of a test that is left to the long suite.
-const Left = "left to the long suite: "
