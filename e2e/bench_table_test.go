@@ -9,7 +9,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/proxy"
@@ -68,7 +67,7 @@ var starts = layout{
 	},
 }
 
-// markdown is the table, its columns aligned for the terminal, too.
+// markdown returns the table in Markdown.
 func (t table) markdown(l layout) string {
 	n := len(l.header)
 	lines := [][]string{append([]string{""}, l.header...), append([]string{":--"}, slices.Repeat([]string{"--:"}, n)...)}
@@ -78,22 +77,9 @@ func (t table) markdown(l layout) string {
 			lines = append(lines, append([]string{r.name}, l.cells(r, g.rows[0])...))
 		}
 	}
-	width := make([]int, n+1)
-	for _, line := range lines {
-		for i, cell := range line {
-			width[i] = max(width[i], utf8.RuneCountInString(cell))
-		}
-	}
 	var b strings.Builder
 	for _, line := range lines {
-		for i, cell := range line {
-			space := strings.Repeat(" ", width[i]-utf8.RuneCountInString(cell))
-			if i == 0 {
-				cell, space = cell+space, ""
-			}
-			b.WriteString("| " + space + cell + " ")
-		}
-		b.WriteString("|\n")
+		b.WriteString("| " + strings.Join(line, " | ") + " |\n")
 	}
 	return b.String()
 }

@@ -3,11 +3,9 @@
 package e2e
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/minio/minio-go/v7"
 
@@ -16,8 +14,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// These tests use buckets that keep versions, buckets that must not lose any for a time, and
-// buckets that the server encrypts.
+// These tests use buckets that keep versions, and buckets that must not lose any for a time. That versions of
+// other writers are neither uncovered nor removed is a test's of store/internal/s3api.
 
 // bucketVersions is the versions of each key of a bucket, the newest first.
 type bucketVersions map[string][]minio.ObjectInfo
@@ -106,84 +104,6 @@ func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 			t.Errorf("left over:%v", h)
 		}
 	}
-}
-
-// TestOldVersions: older versions of other writers are neither uncovered nor removed.
-func TestOldVersions(t *testing.T) {
-	t.Parallel()
-	for _, k := range onMinIOs {
-		buckets := miniotest.Buckets(t)
-		for _, name := range []string{"versioned", "object lock"} {
-			t.Run(k.name+", "+name, func(t *testing.T) {
-				t.Parallel()
-				oldVersions(t, place{k, k.shared(t), buckets[name].Bucket()})
-			})
-		}
-	}
-}
-
-func oldVersions(t *testing.T, p place) {
-	const key = "some/prefix/index/lock.exclusive"
-	const crashed = `{"operation":"prune","holder":"h (pid 1)","expires_at":"2020-01-01T00:00:00Z","ttl_seconds":10}`
-	l := newLocker(t, p.repo(), "")
-	check := func(old []minio.ObjectInfo) {
-		t.Helper()
-		now := p.history(t)[key]
-		assert.That(t, len(now) != 0 && now[0].IsDeleteMarker, "it is visible: %v", now)
-		for _, o := range old {
-			assert.That(t, slices.ContainsFunc(now, func(n minio.ObjectInfo) bool { return n.VersionID == o.VersionID }), "%+v was removed", o)
-		}
-	}
-	// Deleted by a client that doesn't use versions.
-	putAsRoot(t, p.bucket, key, crashed)
-	assert.OK(t, rootOf(t).RemoveObject(t.Context(), p.bucket, key, minio.RemoveObjectOptions{}))
-	old := p.history(t)[key]
-	stop := neverShows(t, p, key, crashed)
-	live(t, l, replock.Exclusive, func(int) {})
-	stop()
-	check(old)
-
-	// A crashed holder's lock, which is overwritten.
-	putAsRoot(t, p.bucket, key, crashed)
-	old = p.history(t)[key]
-	time.Sleep(ttl + 4*time.Second)
-	live(t, l, replock.Exclusive, func(renewed int) {
-		if renewed == 0 {
-			stop = neverShows(t, p, key, crashed)
-		}
-	})
-	stop()
-	check(old)
-}
-
-// neverShows reads a key over and over until it is stopped, and fails the test if it sees this
-// body.
-func neverShows(t *testing.T, p place, key, body string) (stop func()) {
-	root := minio.Core{Client: rootOf(t)}
-	end, ended := make(chan struct{}), make(chan struct{})
-	go func() {
-		defer close(ended)
-		reads, shown := 0, 0
-		for {
-			select {
-			case <-end:
-				assert.That(t, shown == 0 && reads > 0, "an old version was uncovered in %d of %d reads", shown, reads)
-				return
-			default:
-			}
-			stream, _, _, err := root.GetObject(t.Context(), p.bucket, key, minio.GetObjectOptions{})
-			if err == nil {
-				var raw []byte
-				if raw, err = io.ReadAll(stream); string(raw) == body {
-					shown++
-				}
-				_ = stream.Close()
-			}
-			assert.That(t, err == nil || minio.ToErrorResponse(err).Code == minio.NoSuchKey, "%v", err)
-			reads++
-		}
-	}()
-	return func() { close(end); <-ended }
 }
 
 // TestVersionPermissions: with the policy of docs/permissions.md for prunes and its permissions for
