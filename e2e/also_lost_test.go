@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// TestAlsoLostOne: one of several locks is lost. The command ends, the message says which lock
-// it was, and the others are released.
+// TestAlsoLostOne: if one of several locks is lost, the command ends, the message names the lock, and the
+// others are released.
 func TestAlsoLostOne(t *testing.T) {
 	remove := func(s *systems, name string) {
 		assert.OK(s.t, os.Remove(s.path(name)))
@@ -55,10 +55,10 @@ func TestAlsoLostOne(t *testing.T) {
 	}
 }
 
-// TestAlsoKilled: repolock is killed while it holds the locks of five systems. No lock is free while
-// the command runs, until its ttl is over, and PostgreSQL's isn't then, either: but that of beads, which
-// ends with repolock itself. The guard, which is stopped at first, kills the command, and each lock frees
-// itself as its page says.
+// TestAlsoKilled: repolock is killed while it holds the locks of five systems, and its guard is stopped at
+// first. While the command runs, each lock stays held until its ttl, and PostgreSQL's beyond that. Only the
+// lock of beads ends with repolock itself. Then the guard kills the command, and each lock frees itself as its
+// page promises.
 func TestAlsoKilled(t *testing.T) {
 	s := newSystems(t)
 	p := s.hold("run", "work", append(s.also(allKinds...), "--ttl", ttl.String())...)

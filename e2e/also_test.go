@@ -89,7 +89,7 @@ func (s *systems) held(kind string) bool {
 	}
 }
 
-// heldKinds are the kinds whose locks are stored.
+// heldKinds returns the kinds whose locks are stored.
 func (s *systems) heldKinds() []string {
 	s.t.Helper()
 	return slices.DeleteFunc(slices.Clone(allKinds), func(kind string) bool { return !s.held(kind) })
@@ -124,8 +124,8 @@ func ids(all []audit.Record, event string) (found []string) {
 	return found
 }
 
-// releasedInReverse checks that n locks were acquired, and released in the reverse order, except
-// the one that is lost: -1 if none is.
+// releasedInReverse checks that n locks were acquired, and released in reverse order, without the lock at the
+// index lost; -1 is none.
 func (s *systems) releasedInReverse(n, lost int) {
 	s.t.Helper()
 	all := s.records("audit")
@@ -313,7 +313,7 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 	hasNone(t, "the keeper's log", "log: "+read(t, s.path("log"))) // it has failures alone
 }
 
-// refusesSecrets checks what commands say about passwords that are wrong or missing.
+// refusesSecrets checks the errors for passwords that are wrong or missing.
 func (s *systems) refusesSecrets(t *testing.T, env []string) {
 	s = s.with(env)
 	for _, kind := range []string{kindRedis, kindPostgres} {
@@ -349,7 +349,7 @@ func inArguments(t *testing.T) {
 	}
 }
 
-// said returns what a command prints.
+// said returns the output of a command that succeeds.
 func (s *systems) said(args ...string) string {
 	p := s.start(args...)
 	p.exits(0)

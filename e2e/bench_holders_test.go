@@ -30,7 +30,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// heldTTL is short, so that each lock is renewed while it is measured, for heldFor.
+// heldTTL is short, so that each lock is renewed within heldFor, the time of the measurement.
 const (
 	heldLocks = 1000
 	heldTTL   = 20 * time.Second
@@ -143,7 +143,7 @@ func release(k *replock.Lock) error {
 	return k.Release(context.Background())
 }
 
-// takeMany takes n locks: exclusive ones each under a name of its own.
+// takeMany acquires n locks. Exclusive ones have different names.
 func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event)) (locks []*replock.Lock, err error) {
 	opts := replock.Options{TTL: heldTTL, Observe: observe}
 	l, err := replock.New(s, opts)
@@ -175,8 +175,8 @@ func cpu() time.Duration {
 // connections is the number of locks that the holders' process acquires or releases at once.
 const connections = 8
 
-// refreshing measures many shared holders on one MinIO, which one process holds, as their machines
-// would: what they send, and what it costs another shared lock.
+// refreshing measures 1,000 shared holders on one MinIO, in one process instead of on many machines: their
+// requests, and how they slow down another shared lock.
 func (b *bench) refreshing() {
 	n, window, least := rounds.Fewer(1000, 50), rounds.Fewer(time.Minute, 5*time.Second), rounds.Fewer(200, 3)
 	at := onS3.on(onS3.shared(b))

@@ -71,7 +71,7 @@ func (s *subject) time(b *testing.B) {
 	s.faults = append(s.faults, int(usage.Minflt+usage.Majflt))
 }
 
-// inTurns runs subjects in turn, so that other load on the machine meets all of them.
+// inTurns runs subjects in turn, so that other load on the machine affects all of them.
 func inTurns(b *testing.B, all []*subject, turns int) {
 	b.Helper()
 	for range turns {
@@ -133,8 +133,8 @@ func startsOf(path, repo string) []*subject {
 var total = regexp.MustCompile(`I +refs: +([0-9,]+)`)
 
 // count counts the instructions of one process in user mode. Valgrind can't follow an execve(2) of
-// /proc/self/exe, and counts nothing of a process that becomes another program, as run --no-lock does,
-// unless it follows it, and then the other program alone. So that one must not be found.
+// /proc/self/exe. Of a process that becomes another program, as run --no-lock does, it counts nothing, or the
+// other program alone. So the other program must not exist.
 func (s *subject) count(b *testing.B) {
 	b.Helper()
 	if s.whole {
@@ -160,20 +160,20 @@ func (s *subject) count(b *testing.B) {
 // bench is one run of BenchmarkLocks.
 type bench struct {
 	*testing.B        // of the section
-	work       string // a directory of its own
+	work       string // a temporary directory
 	repolock   string // the command, built there as users build it
 	start      time.Time
 	table      table
 	notes      []string // lines below the table
 }
 
-// say prints progress on the terminal.
+// say prints the progress to stderr.
 func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// processes measures how much repolock adds to a command that does nothing, on a directory,
-// beside flock. The memory is measured in runs of its own, because that takes a detour.
+// processes measures how much repolock adds to a command that does nothing, on a directory, beside flock. It
+// measures the memory in separate runs, because those take longer.
 func (b *bench) processes() {
 	b.say("whole processes")
 	idle, err := exec.LookPath("true")
@@ -210,12 +210,11 @@ func less(r, other row) row {
 	return d
 }
 
-// peakMemory runs a program and returns the most memory that it, or one of its
-// own processes, has had resident.
+// peakMemory runs a program and returns its largest resident memory, or that of one of its own processes.
 //
-// The kernel counts what a process had before it became the program, too, which
-// in a child of ours is what we have ourselves. So a shell starts it, which has
-// little, and has gone before the program begins: we inherit it, and hear its usage.
+// The kernel also counts the memory that a process had before its exec, and a child of ours begins with ours.
+// So a shell, which is small, starts the program and ends before the program begins. We inherit the program,
+// and read its usage.
 func peakMemory(b *testing.B, args []string) (bytes int64) {
 	b.Helper()
 	assert.OK(b, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
@@ -243,7 +242,7 @@ func peakMemory(b *testing.B, args []string) (bytes int64) {
 	return usage.Maxrss << 10
 }
 
-// settled is enough for a process to queue up behind another one.
+// settled is long enough for a process to begin to wait for another.
 const settled = 300 * time.Millisecond
 
 // handOver measures the time from the end of the command that has the exclusive lock to the start of
@@ -263,7 +262,7 @@ func (b *bench) handOver() {
 	b.table = append(b.table, group{"release to the waiter's command, on a directory", rows(all)})
 }
 
-// handOver hands a lock over once, from one process to another, both with this command before theirs.
+// handOver passes a lock from one process to another once. Both run their command under this command.
 func handOver(b *testing.B, lock []string) time.Duration {
 	b.Helper()
 	lock = slices.Clip(lock)

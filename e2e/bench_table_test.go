@@ -27,8 +27,8 @@ type row struct {
 	name string
 	// n is the number of measurements.
 	n int
-	// took is the time of the acquire or of the whole process, released that of
-	// the release, and both of one and the same lock.
+	// took is the time of the acquire or of the whole process, released the time of the release, and both their
+	// sum for one lock.
 	took, released, both times
 	// Each acquire and each release.
 	trips, requests [2]counts
@@ -41,7 +41,7 @@ type row struct {
 	instructions, faults counts
 }
 
-// layout is the columns after the name, and their cells for a row of a group whose first row is base.
+// layout is the columns after the name, and their cells for a row. base is the first row of its group.
 type layout struct {
 	header []string
 	cells  func(r, base row) []string
@@ -147,9 +147,8 @@ type (
 	counts = sample[int]
 )
 
-// median returns the middle value, or the smaller of two in the middle, so that it was
-// measured; p90 returns a value that nine in ten don't exceed. An empty sample has zero for
-// both.
+// median returns the middle value, or the smaller of two middle values. p90 returns a value that nine in ten
+// don't exceed. Both are zero for an empty sample.
 func (s sample[T]) median() T { return s.quantile(50) }
 func (s sample[T]) p90() T    { return s.quantile(90) }
 

@@ -26,8 +26,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// BenchmarkLocks measures what a lock costs, and prints one table in Markdown: see
-// docs/benchmarks.md. With -short it repeats little, only to check that it works.
+// BenchmarkLocks measures what a lock costs, and prints one table in Markdown: see docs/benchmarks.md. With
+// -short it only checks that it works.
 func BenchmarkLocks(b *testing.B) {
 	m := &bench{work: b.TempDir(), start: time.Now()}
 	m.repolock = filepath.Join(m.work, "repolock")
@@ -126,8 +126,8 @@ func passed(p *proxy.Proxy) proxy.Log {
 	return p.Take()
 }
 
-// latencies measures acquire and release on MinIO, with what the proxy adds each way: nothing, as much
-// as to a store in the same country, and as to one on another continent.
+// latencies measures acquire and release on MinIO. The proxy adds nothing each way, the latency of a store in
+// the same country, or the latency of one on another continent.
 func (b *bench) latencies() {
 	at := onS3.on(onS3.shared(b))
 	p := proxied(b, at, proxy.Behaviour{})
@@ -147,8 +147,8 @@ func (b *bench) latencies() {
 	}
 }
 
-// libraries measures these in turn, so that other load on the machine meets all of them. Each has a
-// store and connections of its own.
+// libraries measures libraries in turn, so that other load on the machine affects all of them. Each has its
+// own store and connections.
 func (b *bench) libraries(at place, p *proxy.Proxy, mode replock.Mode, times int, g *group) {
 	s3, minio := at.through(p), onMinIO.url(p.Host(), at.bucket)
 	var stores []store.Store
@@ -266,11 +266,10 @@ func (c *command) timed(b *testing.B, args []string) time.Duration {
 	return time.Since(start)
 }
 
-// settling is the age from which a flag isn't taken for that of an acquirer about to withdraw.
+// settling is the age from which a flag no longer counts as one of an acquirer that is about to withdraw.
 const settling = 4 * time.Second
 
-// amongOthers measures acquires among the shared locks of others: live ones, and those that
-// crashed holders have left.
+// amongOthers measures acquires beside shared locks of others: of live holders, and of crashed ones.
 func (b *bench) amongOthers() {
 	shared := group{name: "shared lock on MinIO, among others' shared locks"}
 	exclusive := group{name: "exclusive lock on MinIO, among others' shared locks"}
@@ -301,7 +300,7 @@ func (b *bench) amongOthers() {
 			continue
 		}
 		b.say("waiting for the %d to expire", n)
-		time.Sleep(time.Until(expire.Add(4 * time.Second))) // what the engine adds for the store's clock, and as much again
+		time.Sleep(time.Until(expire.Add(4 * time.Second))) // the engine's slack for the store's clock, twice
 		shared.rows = append(shared.rows, acquire(replock.Shared, few, false, fmt.Sprint(n, " stale")))
 		// The first one removes them.
 		exclusive.rows = append(exclusive.rows, acquire(replock.Exclusive, 1, false, fmt.Sprint(n, " stale, removed")))
@@ -322,8 +321,8 @@ func flags(b *testing.B, s store.Store, n int) {
 	})
 }
 
-// specimen returns the key and the body of a lock of another machine. The body is a real
-// lock's, with another id and the present time.
+// specimen returns the key and the body of a lock of another machine: a real lock's body, with another id and
+// the present time.
 func specimen(b *testing.B, s store.Store) (key string, body func(id string) []byte) {
 	b.Helper()
 	l, err := replock.New(s, replock.Options{})

@@ -81,9 +81,8 @@ func TestChaos(t *testing.T) {
 	})
 }
 
-// contention makes clients contend for a lock until they have had it so often, until each event
-// has happened, and each fault of the weather, if there is one. After weather the remaining objects
-// stay, for freesItself.
+// contention makes clients contend for a lock until this many acquisitions, each event and each fault of the
+// weather have happened. After weather the remaining objects stay, for freesItself.
 func contention(t *testing.T, data string, clients []string, acquisitions int, w *weather, meanwhile ...func()) {
 	c := newChaos(t, data, "contention", clients...)
 	c.Keep = w != nil
@@ -132,14 +131,14 @@ func freesItself(t *testing.T, at place, proxies ...*proxy.Proxy) {
 
 // phases ensure what chance might not: a resumed lock, and a lost one.
 func phases(t *testing.T, data string, clients []string) {
-	t.Run("alone", func(t *testing.T) { // no other holder can get in while it is stopped
+	t.Run("alone", func(t *testing.T) { // no other client can acquire the lock while it is stopped
 		c := newChaos(t, data, "alone", clients[0])
 		c.Chances = torture.Chances{Exclusive: 0.15, Stop: 1}
 		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"resumed": n.Resumed}) }
 		c.run(0, nil)
 		c.holds()
 	})
-	t.Run("overtaken", func(t *testing.T) { // by another client that wants the lock while one is stopped
+	t.Run("overtaken", func(t *testing.T) { // another client wants the lock while one is stopped
 		c := newChaos(t, data, "overtaken", clients[0], clients[1], clients[2])
 		c.Chances = torture.Chances{Exclusive: 1, Stop: 0.5}
 		c.missing = func(n torture.Counts) []string { return zero(map[string]int{"lost": n.Lost}) }
@@ -300,12 +299,12 @@ type weather struct {
 	storm time.Time
 }
 
-// spell is the quiet time after each fault, and how long a storm lasts. A put that is applied late, or again, keeps others
-// out for a ttl. Faults without a pause would let no client in.
+// spell is the quiet time after each fault, and the duration of a storm. A put that is applied late, or again,
+// blocks other clients for a ttl, so that with faults all the time no client would acquire the lock.
 const spell = 2 * time.Second
 
-// faults: delays are longer than a client waits for an answer, so the request is applied after the
-// client gave up, or is applied without an answer.
+// faults are the faults by name. The delays are longer than a client waits for an answer, so a request is
+// applied after the client gave up.
 var faults = map[string]func() proxy.Fault{
 	"lost answer":    func() proxy.Fault { return proxy.Fault{LoseAnswer: true} },
 	"reset":          func() proxy.Fault { return proxy.Fault{Reset: true} },
@@ -322,7 +321,7 @@ var faults = map[string]func() proxy.Fault{
 	"never answered": func() proxy.Fault { return proxy.Fault{Hang: true} },
 }
 
-// decide chooses among the faults that have happened least often, so that each happens soon.
+// decide prefers the faults that have happened least often, so that each happens soon.
 func (w *weather) decide(r proxy.Request) proxy.Fault {
 	w.mu.Lock()
 	defer w.mu.Unlock()

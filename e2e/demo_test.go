@@ -26,9 +26,9 @@ import (
 
 var demoTo = flag.String("demo", "", "the directory that TestDemo writes the README's drawings into")
 
-// TestDemo records the README's drawings anew, from real runs: rclone on hosts of Linux namespaces, with a
-// limited bandwidth. Each command ends as it should. The drawings, and those that are there, show what they
-// are about.
+// TestDemo records the README's drawings from real runs: rclone with a limited bandwidth, on hosts that are
+// Linux namespaces. Each command ends with the right exit code. The new drawings, and the ones in docs, show
+// the texts that they are about.
 func TestDemo(t *testing.T) {
 	t.Parallel()
 	for name, c := range map[string]struct {
@@ -62,7 +62,7 @@ func TestDemo(t *testing.T) {
 // demo is hosts that see the directory of a site as /srv, with a repository and documents to back up.
 type demo struct{ *site }
 
-// limit is rclone's: it copies so much a second.
+// limit bounds the bandwidth of rclone.
 const limit = "--bwlimit 1M"
 
 func newDemo(t *testing.T) demo {
@@ -80,8 +80,7 @@ func newDemo(t *testing.T) demo {
 	return d
 }
 
-// host returns a command line that runs a command with a host name of its own. The process becomes the
-// command.
+// host returns a command line that runs a command with another host name. The process becomes the command.
 func host(name string, command ...string) []string {
 	const enter = `hostname "$0" && mount --bind "$PLACE" /srv && cd /srv && export PS1="$0$ " && exec "$@"`
 	return append([]string{"unshare", "--map-root-user", "--mount", "--uts", "--", "sh", "-c", enter, name}, command...)
@@ -166,7 +165,7 @@ func (d demo) night() []byte {
 	return []byte(read(d.t, d.path("night.svg")))
 }
 
-// recorded is a shell on a host, in a terminal whose screens are recorded.
+// recorded is a shell on a host, in a terminal that is recorded.
 type recorded struct {
 	*window
 	film
@@ -206,7 +205,7 @@ func (r *recorded) record() {
 func (r *recorded) enter(command string) {
 	r.s.t.Helper()
 	for typed := range slices.Chunk([]byte(command), 12) {
-		if last := len(typed) - 1; typed[last] == ';' { // tmux takes it for the end of its own command
+		if last := len(typed) - 1; typed[last] == ';' { // tmux would end its own command there
 			typed = append(typed[:last:last], `\;`...)
 		}
 		r.tmux("send-keys", "-l", "--", string(typed))
@@ -257,14 +256,14 @@ func (r *recorded) kill() {
 	assert.OK(r.s.t, exec.Command("kill", "-9", children[0]).Run())
 }
 
-// film is what the terminal of a host has shown.
+// film is a recording of a host's terminal.
 type film struct {
 	host     string
 	mu       sync.Mutex
 	pictures []picture
 }
 
-// picture is what a terminal shows from a time on.
+// picture is the screen of a terminal from a time on.
 type picture struct {
 	at   time.Time
 	rows []string
@@ -280,7 +279,7 @@ func (f *film) now() []string {
 	return f.pictures[len(f.pictures)-1].rows
 }
 
-// prompt is that of a host's shell.
+// prompt returns the prompt of a host's shell.
 func prompt(host string) string { return host + "$ " }
 
 const columns = 80
@@ -354,7 +353,7 @@ func words(films []*film) string {
 	return strings.Join(said, "\n")
 }
 
-// reel is the time of the drawing, whose pauses are cut.
+// reel converts times of the recording to times of the drawing, in which long pauses are cut.
 type reel struct {
 	ticks []time.Time
 	total time.Duration
@@ -372,7 +371,7 @@ func newReel(films []*film) reel {
 	return c
 }
 
-// at returns when the drawing shows what happened at a time.
+// at converts one time.
 func (c reel) at(t time.Time) (d time.Duration) {
 	for i, tick := range c.ticks[1:] {
 		if tick.After(t) {

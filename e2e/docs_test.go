@@ -21,8 +21,8 @@ import (
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
-// claimed are the pages, and the sections after a #, whose blocks, sh and crontab, a test of their own
-// runs, from the text itself. Those of all other pages are run here.
+// claimed maps pages, and after a # sections, to the tests that run their sh and crontab blocks. TestDocs runs
+// the blocks of all other pages.
 var claimed = map[string]string{
 	"README.md#On a directory":  "TestReadme",
 	"README.md#On S3":           "TestPrograms",
@@ -55,7 +55,7 @@ var elsewhere = map[string]string{
 	"make bench-start":    "make bench-start BENCH=-short",
 	"make bench-locks":    "make bench-locks BENCH=-benchtime=10x",
 	"make demo-svg":       "TestDemo",
-	"make quirks":         "TestQuirks",                            // for a second each, and not for 60
+	"make quirks":         "TestQuirks",                            // for a second each, instead of 60
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
 	"make ci":             notHere,
 	"make proof":          notHere,
@@ -120,7 +120,7 @@ type docs struct {
 }
 
 func (d docs) run() {
-	// A reader looks for commands in blocks that say what they are.
+	// A reader looks for commands in blocks that are marked as such.
 	for _, line := range append(d.page.Indented, strings.Split(strings.Join(d.page.Fenced[""], ""), "\n")...) {
 		assert.That(d.t, !program.MatchString(line), "%q is a command: put it into a block of ```sh", line)
 	}
@@ -162,7 +162,7 @@ func (d docs) run() {
 }
 
 var (
-	// ours matches our commands wherever they stand, program one that is quoted alone.
+	// ours matches our commands in any text, program commands that begin a line.
 	ours    = regexp.MustCompile(`^(repolock|make|go|sh) [^=]`)
 	program = regexp.MustCompile(`^\s*(\$ )?(repolock|make|go|sh|bash|restic|rclone|borg|kopia|cloudstic|spin|apt-get|docker|kubectl|systemctl|sudo|crontab|git|curl|export) \S`)
 )
@@ -258,7 +258,7 @@ type ci struct {
 	tests map[string]string // the file of each test, by name
 }
 
-// ofStep matches what a step of these scripts has before its command.
+// ofStep matches the part of a line before a step's command.
 var ofStep = regexp.MustCompile(`^step ".*" \d+ `)
 
 func newCI(t *testing.T) *ci {
@@ -380,7 +380,7 @@ func (p *page) program(name, script string) {
 	p.write("bin/"+name, "#!/bin/sh\n"+script+"\n")
 }
 
-// alone returns a page whose commands have no repository.
+// alone returns a page whose commands have no repository by default.
 func alone(t *testing.T, name string) *page {
 	t.Helper()
 	p := newPage(t, name)
@@ -388,7 +388,7 @@ func alone(t *testing.T, name string) *page {
 	return p
 }
 
-// with returns the page whose commands have a repository.
+// with returns the same page with a default repository.
 func (p *page) with(repo string) *page {
 	p.t.Helper()
 	p.mkdir(repo)

@@ -57,7 +57,7 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	unignore()
-	// These tests mostly wait, so they run in parallel.
+	// These tests spend most of their time waiting.
 	flag.Parse()
 	if err := flag.Set("test.parallel", "16"); err != nil {
 		panic(err)
@@ -114,8 +114,8 @@ func neutral() struct{} {
 	return struct{}{}
 }
 
-// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is: but a
-// mutant's, which is to be found sooner.
+// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is. For a mutant it
+// is shorter, since mutants often hang.
 var hang = 10 * time.Minute
 
 func init() {
@@ -167,7 +167,7 @@ func (s *site) start(args ...string) *process {
 	return s.run(exec.Command(filepath.Join(bin, "repolock"), args...))
 }
 
-// run starts a process in a group of its own, which ends with the test.
+// run starts a process in a new process group. It ends with the test.
 func (s *site) run(cmd *exec.Cmd) *process {
 	s.t.Helper()
 	p := &process{Cmd: cmd, s: s, done: make(chan struct{})}
@@ -199,8 +199,8 @@ func (s *site) environ() []string {
 	return append(env, s.env...)
 }
 
-// hold starts a repolock around a ticking command, and waits until it runs. Unless a flag sets
-// its ttl, the lock outlasts the test.
+// hold starts a repolock around a ticking command, and waits until the command runs. The lock outlasts the
+// test unless a flag sets its ttl.
 func (s *site) hold(operation, name string, flags ...string) *process {
 	s.t.Helper()
 	args := append([]string{operation, "--ttl", lasting.String()}, flags...)
@@ -218,7 +218,7 @@ func (s *site) hold(operation, name string, flags ...string) *process {
 	}
 }
 
-// brief are the flags of a hold whose lock expires soon.
+// brief are flags of hold, for a lock that expires soon.
 var brief = []string{"--ttl", ttl.String()}
 
 // end lets the command that hold started end. It must succeed.
@@ -280,15 +280,14 @@ func (p *process) reaches(what string, cond func() bool) {
 	waitFor(p.s.t, what, p.done, cond)
 }
 
-// says waits until a process has printed a text.
+// says waits until the process prints a text.
 func (p *process) says(what string) {
 	p.s.t.Helper()
 	p.reaches(fmt.Sprintf("the output %q", what), func() bool { return strings.Contains(p.stderr.String(), what) })
 }
 
-// freed waits until a prune gets in, and returns when it did. A prune that begins after due
-// must not be refused. freed asks each second: tests that do nothing but start processes would
-// hold up all others.
+// freed waits until a prune acquires the lock, and returns when. A prune that begins after due must not be
+// refused. freed tries once a second, because the start of processes slows down all other tests.
 func (s *site) freed(due time.Time) (in time.Time) {
 	s.t.Helper()
 	s.until("the lock to free itself", func() bool {
@@ -478,7 +477,7 @@ func (s *site) pidIn(name string) (pid int) {
 // gone reports whether the process in a pid file has ended.
 func (s *site) gone(pidfile string) bool { return ended(s.pidIn(pidfile)) }
 
-// records returns those of an audit log.
+// records reads an audit log.
 func (s *site) records(name string) []audit.Record {
 	s.t.Helper()
 	records, skipped, err := audit.Read(strings.NewReader(read(s.t, s.path(name))))

@@ -35,9 +35,9 @@ const (
 	lookEvery = 10 * time.Second
 	// stopWithin is how soon the guard notices a step of the wall clock.
 	stopWithin = time.Second
-	// slack is the number of writes that are under way when the pause begins, and while the
-	// command is stopped. The guest's command writes once a second, by the guest's clock, so
-	// a slow machine has no more of them.
+	// slack is the number of writes that can be under way when the pause begins, and while the command is being
+	// stopped. The guest's command writes once a second by the guest's clock, so a slow machine has no more of
+	// them.
 	slack = 3
 )
 
@@ -85,11 +85,11 @@ func guestTTL(t *testing.T) string {
 	return text
 }
 
-// pausedGuest is a guest whose command writes under a shared lock.
+// pausedGuest is a guest whose command holds a shared lock and writes.
 type pausedGuest struct {
 	*guest
 	s      *site
-	client *minio.Client // one for all looks: each has connections of its own
+	client *minio.Client // one for all looks, since each client has connections
 	bucket string
 	front  *proxy.Proxy // which the guest takes for the store
 	// beside are the guest's writes while the prune ran. Of the time from the resume to the
@@ -306,7 +306,7 @@ func startGuest(t *testing.T, env []string, command ...string) *guest {
 	return g
 }
 
-// said returns the lines of a console that repolock and the guest's program have written.
+// said returns the lines of a console that come from repolock and the guest's program.
 func said(console string) string {
 	lines := strings.Split(strings.ReplaceAll(console, "\r", ""), "\n")
 	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "repolock: ") && !strings.HasPrefix(l, "guest: ") }), "\n")
@@ -427,7 +427,7 @@ func (l *listener) heard(what string) (of []message) {
 	return of
 }
 
-// end makes the guest's command end by itself.
+// end lets the guest's command end.
 func (l *listener) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

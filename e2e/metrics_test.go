@@ -65,8 +65,8 @@ func (e *exporter) get() (code int, body string, err error) {
 	return answer.StatusCode, string(raw), err
 }
 
-// complaint matches what node_exporter logs of files that don't go together. It logs also that it
-// runs as root.
+// complaint matches what node_exporter logs about files that contradict each other. (It also logs that it runs
+// as root.)
 var complaint = regexp.MustCompile(`(?m)^.*(level=error|inconsistent|failed|collector=textfile .*err=).*$`)
 
 // scrape returns the series of a scrape that has succeeded, without their values.
@@ -86,8 +86,8 @@ func (e *exporter) scrape() (series []string, body string) {
 	return series, body
 }
 
-// noJob is the label of a job without a name, if another job in its file has a name. To Prometheus
-// an empty label is none.
+// noJob is the label of a job without a name in a file with named jobs. To Prometheus an empty label is no
+// label.
 const noJob = `job_name="",`
 
 // recorded is a repolock that writes its metrics into a file.
@@ -100,8 +100,8 @@ func (s *site) recorded(repository, operation, file, job, command string) *proce
 	return s.start(append(args, "--", "sh", "-c", command)...)
 }
 
-// TestNodeExporter: the real node_exporter shows the series of all jobs, each once and without a complaint:
-// of jobs that have files of their own or one file, after a failure and after a success.
+// TestNodeExporter: the real node_exporter shows the series of all jobs, each once and without a complaint, in
+// one file or several, after a failure and after a success.
 func TestNodeExporter(t *testing.T) {
 	modes := map[string]string{"backup": "shared", "prune": "exclusive"}
 	for name, file := range map[string]string{"files of their own": "REPO-OPERATION.prom", "one file": "repolock.prom", "files by operation": "OPERATION.prom"} {
@@ -160,7 +160,7 @@ func TestJobNames(t *testing.T) {
 // page has each metric that repolock writes, and each alert.
 func TestMetricsPage(t *testing.T) {
 	p := alone(t, "metrics.md").with("repo")
-	p.touch("repo/config") // a repository with nothing but locks gets a hint
+	p.touch("repo/config") // a repository that contains only locks gets a hint
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
 	p.mkdir("collected", "packaging")
 	assert.OK(t, os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")))

@@ -20,8 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
-// TestOnStores runs the scenarios on every store. A scenario that stops its server has one of
-// its own.
+// TestOnStores runs the scenarios on every store. A scenario that stops the server has a server to itself.
 func TestOnStores(t *testing.T) {
 	onEach(t, kinds, func(t *testing.T, k kind) {
 		for _, c := range scenarios {
@@ -159,7 +158,7 @@ func noHost(*testing.T, place) (string, []string) { return "no-such-host.invalid
 
 const wrongValue = "nobody-has-this-value"
 
-// wrong gives variables another value.
+// wrong sets variables to a wrong value.
 func wrong(names ...string) (env []string) {
 	for _, name := range names {
 		env = append(env, name+"="+wrongValue)

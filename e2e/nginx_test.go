@@ -19,9 +19,9 @@ import (
 	running "github.com/repolock/repolock/internal/test/server"
 )
 
-// TestNginx: behind a real nginx, with HTTP/2 and without it, whose certificate is one of an IP address and
-// of an authority of its own, locks of each kind are acquired, refused and released over HTTP/1.1. Without
-// that authority nothing runs.
+// TestNginx: behind a real nginx, with HTTP/2 and without it, locks of each kind are acquired, refused and
+// released over HTTP/1.1. Its certificate is of an IP address, by an unknown authority; without that authority
+// nothing runs.
 func TestNginx(t *testing.T) {
 	for _, k := range kinds {
 		for _, http2 := range []bool{true, false} {
@@ -55,7 +55,7 @@ func TestNginx(t *testing.T) {
 	}
 }
 
-// nginx is one in front of a server.
+// nginx is an nginx in front of a server.
 type nginx struct {
 	t                    *testing.T
 	host, authority, log string

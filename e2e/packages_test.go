@@ -71,7 +71,7 @@ func isVersion(t *testing.T, printed string) {
 	}
 }
 
-// TestPackagesDocument: the commands of docs/packages.md do what it says.
+// TestPackagesDocument: the commands of docs/packages.md do what the page promises.
 func TestPackagesDocument(t *testing.T) {
 	if out, err := exec.Command("dpkg-query", "-W", "repolock").Output(); err == nil {
 		t.Fatalf("%s is installed here, and these tests would remove it", out)
@@ -148,8 +148,8 @@ func TestPackagesDocument(t *testing.T) {
 	})
 }
 
-// containers are images of the packages, with names of their own, and a repository that is
-// mounted into their containers.
+// containers are images of the packages under other names, and a repository that is mounted into their
+// containers.
 type containers struct {
 	image, base, both string
 	repo              string
@@ -174,9 +174,8 @@ func (c *containers) with(command string) string {
 		" repolock ", " "+c.image+" ", "/srv/repository", c.repo).Replace(command)
 }
 
-// restic runs restic in a container, which backs up and prunes under repolock, confined as in
-// packaging/kubernetes/cronjob.yaml. Restic's own image can't be had here: this machine's
-// restic, with its libraries, stands in for it.
+// restic runs restic in a container, confined as in packaging/kubernetes/cronjob.yaml, to back up and prune
+// under repolock. It uses this machine's restic with its libraries in place of restic's image.
 func (c *containers) restic(t *testing.T, build string) {
 	context := t.TempDir()
 	in(t, context, `mkdir -p usr/bin && cp "$(command -v restic)" usr/bin/

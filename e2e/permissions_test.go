@@ -42,8 +42,7 @@ func allowed(t *testing.T, k kind, policyName string) (*site, account) {
 	return s, a
 }
 
-// TestPolicies: each policy of docs/permissions.md allows the operations that it is for, through both
-// drivers, and no others.
+// TestPolicies: through both drivers each policy of docs/permissions.md allows its operations, and no others.
 func TestPolicies(t *testing.T) {
 	t.Parallel()
 	for _, k := range onMinIOs {
@@ -103,7 +102,7 @@ func policyNoDelete(s *site, a account) {
 	s.passes("prune", 2*ttl)
 	s.holdsOn("backup")
 	s.holdsOn("prune")
-	// The lock is free for others too, through either driver, with any rights.
+	// Any other client, with any rights, can acquire the lock.
 	other := a.site(s.t)
 	other.passes("backup", 0)
 	other.passes("prune", 0)
@@ -143,7 +142,7 @@ func staleOfEachKind(s *site, a account) {
 	}
 }
 
-// passes checks that an operation gets in, at the latest one that begins after a time.
+// passes checks that an operation acquires its lock. It may be refused until this time is over.
 func (s *site) passes(operation string, within time.Duration, flags ...string) {
 	s.t.Helper()
 	args := append(append([]string{operation}, flags...), "--", "true")
@@ -162,8 +161,8 @@ func (s *site) passes(operation string, within time.Duration, flags ...string) {
 	}
 }
 
-// holdsOn checks that an operation holds its lock past its ttl, for three refreshes, and
-// releases it. The only failures allowed are those of a busy machine.
+// holdsOn checks that an operation holds its lock for three refreshes, and releases it. A refresh may only
+// fail as on a busy machine.
 func (s *site) holdsOn(operation string) {
 	s.t.Helper()
 	name := operation + "-on"
@@ -179,8 +178,7 @@ func (s *site) holdsOn(operation string) {
 // expected matches a line of --verbose for a held lock.
 var expected = regexp.MustCompile("^repolock: (acquired|refreshed|released): ")
 
-// TestRights: the policies of docs/permissions.md grant the rights that are listed here, and no others: to
-// list, read, write and delete.
+// TestRights: the policies of docs/permissions.md grant exactly these rights to list, read, write and delete.
 func TestRights(t *testing.T) {
 	t.Parallel()
 	const locks = "some/prefix/index/"

@@ -39,7 +39,7 @@ func TestPrograms(t *testing.T) {
 		assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
 	})
 	t.Run("README.md", func(t *testing.T) {
-		b := onS3.on(onS3.shared(t)) // a bucket of its own
+		b := onS3.on(onS3.shared(t)) // another bucket
 		p := newSection(t, "On S3")
 		p.kopia()
 		p.env = append(p.env, "KOPIA_PASSWORD=secret", "RESTIC_PASSWORD=secret")

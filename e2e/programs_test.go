@@ -37,8 +37,8 @@ func (p *page) restic(script string) {
 	p.unlocked()
 }
 
-// killedElsewhere kills a restic of another machine: the page's line with restic unlock has to
-// wait, and that with --remove-all doesn't.
+// killedElsewhere kills a restic of another machine. The page's line with restic unlock must fail, and its
+// line with --remove-all must not.
 func (p *page) killedElsewhere() {
 	p.t.Helper()
 	p.sh(`. "$HOME/backup.env"
@@ -192,7 +192,7 @@ func TestPostgresPage(t *testing.T) {
 	ours := "backup@" + server.Address() + "/app"
 	blocks := p.at(url, ours)
 	p.each(blocks, `no locks\n.*nothing to break\n.*fit for locks`)
-	// The SQL of another program: the lock is free, and then repolock has it.
+	// Another program, by this SQL, acquires the lock, and not while repolock holds it.
 	psql := fmt.Sprintf("psql -XqAt -h 127.0.0.1 -p %d -U backup app <<'END'\n%s;\n%s;\nEND\n", server.Port(), p.Fenced["sql"][0], p.Fenced["sql"][1])
 	p.each([]string{psql}, `^t\n`)
 	p.each([]string{"repolock run --also 'postgres://" + ours + "?key=nightly' -- sh -c " + text.Quote(psql)},
@@ -202,17 +202,16 @@ func TestPostgresPage(t *testing.T) {
 		`live.*lock lost: .*administrator command.*postgres://.*79\n$`)
 }
 
-// outcome is one fault whose outcome is certain: two are in together, or the lock of an ended
-// holder is never freed, or neither.
+// outcome is one fault with a certain outcome: two hold the lock at once, the lock of a dead holder is never
+// freed, or neither.
 type outcome struct {
 	fault string
-	// lease is long where a lock that frees itself must do so long before the holder's child
-	// ends; "" is that of the page.
+	// lease must be long if a lock must free itself well before the holder's child ends; "" is the page's.
 	lease          string
 	twoIn, blocked int
 }
 
-// others are the locks of docs/torture-others.md.
+// others lists the locks of docs/torture-others.md.
 var others = map[string]outcome{
 	"flock":       {"kill-wrapper", "", 0, 0},
 	"flock-o":     {"kill-wrapper", "1m", 1, 0},
@@ -301,8 +300,8 @@ func verdict(t *testing.T, want outcome, args ...string) {
 	assert.That(t, right, "exit code %d, %+v, want %+v\n%s\n%s", code, f, want, strings.Join(result.Pictures, "\n"), stderr.String())
 }
 
-// TestTortureClocks: a lock that goes by the wall clock is passed by a client whose clock is
-// ahead. A lock that doesn't isn't, and a Go program that can't be deceived is left out.
+// TestTortureClocks: a client whose clock is ahead passes a lock that relies on the wall clock, and no other
+// lock. Torture leaves out a Go program, whose clock can't be faked.
 func TestTortureClocks(t *testing.T) {
 	s := newSite(t)
 	s.write("lock.sh", `dir=$1 now=$(date +%s)

@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// secondClient is a client in another language, of the points that docs/protocol.md says are a MUST.
+// secondClient is a client in Python that follows each MUST of docs/protocol.md.
 const secondClient = "../examples/protocol/client.py"
 
 // TestProtocolRace: in 300 rounds, in six repositories, two locks of the other client and two of ours come at

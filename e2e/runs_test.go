@@ -13,12 +13,13 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// run is the tests of the files that have its build tags and no others. If only is set, it takes of these
-// only the tests that match, and otherwise all but the tests that have a run of their own.
+// run takes the tests of the files with exactly these build tags: the tests that match only, or if it is empty
+// all but the tests in apart.
 type run struct{ tags, only string }
 
-// runs are named by REPOLOCK_E2E_RUN. make test, and so .ci/run, has minio-short if MinIO is built, and the
-// tests without a tag, which need no variable; both with -short. All others are steps of make proof.
+// runs has the runs by the value of REPOLOCK_E2E_RUN. make test, and so .ci/run, has minio-short if MinIO is
+// built, and the tests without a tag, which need no variable; both with -short. All others are steps of make
+// proof.
 var runs = map[string]run{
 	"minio-short":    {"minio", "^Test(OnStores|Doctor|RequestCounts)$"},
 	"minio":          {"minio", ""},
@@ -30,10 +31,10 @@ var runs = map[string]run{
 	"paused-guest":   {"minio && programs", "^TestPausedGuest$"},
 }
 
-// apart are the tests that have a run of their own.
+// apart matches the tests that are runs by themselves.
 var apart = regexp.MustCompile("^Test(Chaos.*|ProtocolRace|PausedGuest)$")
 
-// chosen returns the tests of a run, none if there is no such run.
+// chosen returns the tests of a run, or none if the run is unknown.
 func chosen(name string) (names []string) {
 	r, known := runs[name]
 	only := regexp.MustCompile(r.only)

@@ -132,7 +132,7 @@ func shortOutage(s *site, operation string) {
 	s.nothingLeft()
 }
 
-// killedByOutage: with --on-lost kill the command is dead before another holder can get in.
+// killedByOutage: with --on-lost kill the command is dead before another client can acquire the lock.
 func killedByOutage(s *site) {
 	p := s.hold("backup", "a", append(brief, "--on-lost", "kill")...)
 	s.away()
@@ -154,8 +154,8 @@ func resumeFor(s *site) {
 	s.back()
 }
 
-// overtaken: while repolock itself is stopped past its lease another holder gets in. The
-// command of the first doesn't run at the same time, and never again.
+// overtaken: another client acquires the lock while repolock is stopped past its lease. The first command
+// doesn't run beside the other, and never again.
 func overtaken(s *site) {
 	a := s.hold("backup", "a", brief...)
 	a.signal(syscall.SIGSTOP)
@@ -164,14 +164,13 @@ func overtaken(s *site) {
 	s.lostTo(a)
 }
 
-// another waits until another holder has come and gone.
+// another waits until another client has acquired and released the lock.
 func (s *site) another() {
 	s.t.Helper()
 	s.start("prune", "--ttl", ttl.String(), "--wait", hang.String(), "--", "sh", "-c", "date +%s%N >b-in; sleep 3").exits(0)
 }
 
-// lostTo checks that the first holder has lost its lock to another's, and that its command
-// hasn't run since.
+// lostTo checks that the first holder has lost its lock to the other, and that its command hasn't run since.
 func (s *site) lostTo(a *process) {
 	s.t.Helper()
 	a.exits(79)
@@ -181,7 +180,7 @@ func (s *site) lostTo(a *process) {
 	s.nothingLeft()
 }
 
-// stoppedAlone: no other holder was in, so the command continues.
+// stoppedAlone: no other client has acquired the lock, so the command continues.
 func stoppedAlone(s *site) {
 	a := s.hold("prune", "a", brief...)
 	a.signal(syscall.SIGSTOP)
@@ -204,7 +203,7 @@ func contenders(s *site) {
 		go func() {
 			won := 0
 			for range each {
-				// mkdir fails if another is in.
+				// mkdir fails beside another holder.
 				cmd := exec.Command(bin+"/repolock", "prune", "--", "sh", "-c",
 					"mkdir "+s.path("inside")+" || exit 99; sleep 0.05; rmdir "+s.path("inside"))
 				cmd.Env = s.environ()

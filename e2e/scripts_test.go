@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/internal/test/states"
 )
 
-// TestLocalScript runs the script of the README. It begins with what it is about to do and to
-// cost, counts while Go builds, and ends with a picture of the run.
+// TestLocalScript runs the script of the README. It first prints what it will do and cost, counts while Go
+// builds, and ends with a picture of the run.
 func TestLocalScript(t *testing.T) {
 	rounds.Long(t, "it builds slowly on purpose")
 	t.Parallel()

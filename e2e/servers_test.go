@@ -38,12 +38,11 @@ type course struct{ acquire, renew, release cost }
 
 // TestRequestCounts: each step of a lock's life sends these requests, as the proxy counts them.
 //
-// Where it isn't known yet whether the server heeds conditions, the first lock of a
-// process takes the way without them, and finds it out on the way: one request of
-// the acquire and two of the first renewal are that. A look comes before each renewal. On B2 each upload that
-// replaces another costs two calls more, one that looks for the version that it has
-// replaced and one that deletes it, and each deletion one, that looks for what
-// there is; the first uploads of a process ask for an upload URL each.
+// If a process doesn't know yet whether the server heeds conditions, its first lock doesn't rely on them, and
+// tests them with one request of the acquire and two of the first renewal. A look comes before each renewal.
+// On B2 an upload that replaces another costs two more calls, which look for the replaced version and delete
+// it; a deletion costs one more, which looks for versions. The first uploads of a process also ask for an
+// upload URL each.
 func TestRequestCounts(t *testing.T) {
 	t.Parallel()
 	var (
@@ -119,9 +118,8 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 	}
 }
 
-// sluice holds up the requests of each round trip until all of them have come. So requests
-// that are sent in parallel overlap however busy the machine is. A request that waits for
-// another's answer comes alone, which is an error.
+// sluice holds up the requests of each round trip until all of them have come, so that parallel requests
+// overlap on any machine. A request that comes alone, because it waits for another's answer, is an error.
 type sluice struct {
 	t    *testing.T
 	mu   sync.Mutex

@@ -35,7 +35,7 @@ var completions = []struct{ line, want, never string }{
 	{"repolock backup -- cat --if-he", "-- cat --if-he", "--if-held"},
 }
 
-// described are lines, with what a list of completions says of one of them.
+// described are lines, with a description that the list of completions must show.
 var described = []struct{ line, want, never string }{
 	{"repolock re", "Release the lock of acquire", ""},
 	{"repolock backup --if-", "What to do when the store can't be reached", ""},
@@ -88,7 +88,7 @@ var (
 	spaces  = regexp.MustCompile(`\s+`)
 )
 
-// until waits until a text is shown, after so many bytes. Any white space matches any other.
+// until waits until a text is shown after this many bytes. Any white space matches any other.
 func (w *window) until(text string, shown func() string, after int) {
 	w.s.t.Helper()
 	w.s.until(fmt.Sprintf("%q", text), func() bool {
@@ -144,8 +144,7 @@ func TestFish(t *testing.T) {
 // codeLines are lines of the text on URLs, which stay lines.
 const codeLines = "Amazon S3, or a server that speaks S3\n         minio://HOST:PORT/BUCKET/PREFIX MinIO\n"
 
-// TestManualRenders: the readers of manual pages don't complain, and show a flag as it is
-// typed.
+// TestManualRenders: the readers of manual pages don't complain, and show flags as they are typed.
 func TestManualRenders(t *testing.T) {
 	manual, err := exec.Command(filepath.Join(bin, "repolock"), "man").Output()
 	assert.OK(t, err)
@@ -165,5 +164,5 @@ func TestManualRenders(t *testing.T) {
 	}
 }
 
-// overstrike matches bold text as it is printed.
+// overstrike matches the first half of a bold letter.
 var overstrike = regexp.MustCompile(".\b")

@@ -102,12 +102,12 @@ func (p place) away()          { p.Kill() }
 func (p place) back()          { p.Start() }
 func (p place) left() []string { return p.Keys(p.bucket) }
 
-// site returns a site whose repository is there.
+// site returns a site with this repository.
 func (p place) site(t *testing.T) *site {
 	return &site{t: t, dir: t.TempDir(), repo: p.repo(), backend: p}
 }
 
-// at returns the same site with the repository at another URL.
+// at returns the same site with another repository URL.
 func (s *site) at(repo string) *site {
 	other := *s
 	other.repo = repo
@@ -127,7 +127,7 @@ func proxied(t testing.TB, s server, b proxy.Behaviour) *proxy.Proxy {
 // root signs requests that the proxy has changed.
 var root = &proxy.Credentials{User: miniotest.User, Password: miniotest.Password}
 
-// openStore opens a store of its own on a repository.
+// openStore opens a new store on a repository.
 func openStore(t testing.TB, url string) store.Store {
 	t.Helper()
 	s, err := open.Store(context.Background(), url)
@@ -135,8 +135,7 @@ func openStore(t testing.TB, url string) store.Store {
 	return s
 }
 
-// newLocker returns a Locker of its own, whose locks need no refresh while a test lasts. A lock with a name
-// has no look in between, either.
+// newLocker returns a new Locker, whose locks need no refresh and no look while a test lasts.
 func newLocker(t testing.TB, url, name string) *replock.Locker {
 	t.Helper()
 	l, err := replock.New(openStore(t, url), replock.Options{Name: name, TTL: lasting, Look: lasting})
@@ -165,7 +164,7 @@ type fakeB2 struct {
 	proxy *proxy.Proxy
 }
 
-// onB2 starts a server of its own for each test, since one is small.
+// onB2 starts a server for each test.
 var onB2 = kind{"b2", startB2, startB2, func(host, bucket string) string {
 	return "b2://" + bucket + "/some/prefix?endpoint=http://" + host
 }}

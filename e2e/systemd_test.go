@@ -29,8 +29,8 @@ const (
 	slowPrune  = "repolock-prune@slow"
 )
 
-// TestSystemd: the commands of docs/systemd.md do what the page says, with the units of the
-// package and a real systemd, in a Debian container of its own.
+// TestSystemd: the commands of docs/systemd.md do what the page promises, with the units of the package and a
+// real systemd, in a Debian container.
 func TestSystemd(t *testing.T) {
 	commands := blocks(t, "../docs/systemd.md")
 	if len(commands) != 5 {
@@ -79,7 +79,7 @@ echo data >/home/file`)
 	b.sh(b.commands[blockDropIn])
 	b.says("systemctl show -P TimersCalendar repolock-backup@home.timer", "OnCalendar=*-*-* 02:30:00 ")
 	b.is("systemctl show -P TimersCalendar repolock-backup@home.timer | wc -l", "1")
-	// It ignores some lines, says so, and exits with 0.
+	// It only warns about lines that it ignores.
 	b.is("systemd-analyze verify repolock-backup@home.service repolock-prune@home.service repolock-backup@home.timer repolock-prune@home.timer 2>&1", "")
 	b.is("systemctl show -p RestartUSec,StartLimitBurst,StartLimitIntervalUSec,TimeoutStopUSec repolock-backup@home repolock-prune@home | grep . | sort | uniq -c | sed 's/^ *//'",
 		"2 RestartUSec=2min\n2 StartLimitBurst=5\n2 StartLimitIntervalUSec=15min\n2 TimeoutStopUSec=2min")
@@ -89,8 +89,8 @@ echo data >/home/file`)
 	b.unlocked()
 }
 
-// makeSlow installs the job slow. Its command prints how it is run, and the signals that it gets.
-// Its process in a session of its own gets no signal that is sent to the process group.
+// makeSlow installs the job slow. Its command prints its mode, and the signals that it gets. One of its
+// processes is in another session, so it gets no signal for the process group.
 func (b *box) makeSlow() {
 	b.sh(`cat >/usr/local/bin/slow <<'END'
 #!/bin/sh
@@ -265,12 +265,12 @@ func (b *box) testHeld() {
 	b.ended(slowPrune, "exit-code", "75")
 	b.is("cat /srv/said", "shared")
 
-	// A second start does nothing, and neither does another version of the package.
+	// A second start, and another version of the package, change nothing.
 	pid := b.sh("systemctl show -P MainPID " + slowBackup)
 	b.sh("systemctl start " + slowBackup + "; dpkg -i /root/repolock_*.deb")
 	b.is("systemctl show -P MainPID "+slowBackup, strings.TrimSpace(pid))
 
-	// It gets in when the backup has ended.
+	// It acquires the lock when the backup has ended.
 	b.slow("PRUNE_OPTIONS=--ttl 10s --wait 1h")
 	b.sh("systemctl start --no-block " + slowPrune)
 	b.until(slowPrune+" to wait", "journalctl -n 1 -u "+slowPrune+" | grep waiting")
@@ -355,7 +355,7 @@ systemctl start repolock-backup@home.timer`)
 	b.until("a second snapshot", "journalctl -u repolock-backup@home | grep -c saved | grep 2")
 }
 
-// testMayWrite: a job can write where the page says.
+// testMayWrite: a job can write exactly where the page allows it.
 func (b *box) testMayWrite() {
 	b.job("write", `BACKUP=sh -c "for d in /var /srv /mnt /media /usr /boot /etc /home; do ls $d >/dev/null && if touch $d/x; then echo may: $d; else echo may not: $d; fi; done"`)
 	b.sh("systemctl start --wait repolock-backup@write")

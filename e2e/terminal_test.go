@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// shells are those that have job control; zsh with settings that make it most like the others.
+// shells have job control. The settings make zsh most like the others.
 var shells = map[string][]string{
 	"bash": {"bash", "--norc", "--noprofile", "--noediting", "-i"},
 	"dash": {"dash", "-i"},
@@ -44,7 +44,7 @@ func (s *site) window(name, shell string, env ...string) *window {
 	return w
 }
 
-// terminal starts a program in a terminal with so many columns and rows, of which tmux takes one.
+// terminal starts a program in a terminal of this size, of which tmux takes one row.
 func (s *site) terminal(name string, columns, rows int, argv []string, env ...string) *window {
 	s.t.Helper()
 	dir, err := os.MkdirTemp("/tmp", "tmux-") // TMPDIR can be too long for sockets
@@ -87,7 +87,7 @@ func (w *window) screen() string {
 	return trim(string(out))
 }
 
-// rows returns the lines of the screen as they are, with those that have scrolled away.
+// rows returns the lines of the screen, unjoined, with the lines that have scrolled away.
 func (w *window) rows() []string {
 	return strings.Split(trim(w.tmux("capture-pane", "-p", "-S", "-")), "\n")
 }
@@ -253,10 +253,10 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 	}
 }
 
-// TestSuspended: after Ctrl-Z, if fg comes too late and another holder has had the lock, the command never
-// runs again. (TestAuditSuspended has an fg that comes in time, and one after which the lock is
-// resumed.) It isn't run by dash, which starts programs by vfork: if Ctrl-Z stops one before it is
-// executed, dash doesn't stop.
+// TestSuspended: if fg comes too late after Ctrl-Z, because another client has acquired the lock, the command
+// never runs again. (In TestAuditSuspended fg comes in time, and in TestAuditSuspendedAndLost the lock is
+// resumed.) dash isn't tested: it starts programs by vfork, and doesn't stop if Ctrl-Z stops one before its
+// exec.
 func TestSuspended(t *testing.T) {
 	s := newSite(t)
 	w := s.window("shell", "bash")
@@ -351,9 +351,9 @@ func TestNoEscapes(t *testing.T) {
 	}
 }
 
-// step is one action at a terminal, and a pattern of the output that follows. The action is a
-// line for the shell, a line for the running program, a key, or a kill of the program; or the
-// program stops by itself.
+// step is one action at a terminal, and a pattern of the output that follows. The action is a line for the
+// shell, a line for the running program, a key, or a kill of the program. With stops the program stops by
+// itself.
 type step struct {
 	run, text, key string
 	kill, stops    bool
@@ -449,7 +449,7 @@ func TestJobControl(t *testing.T) {
 			}
 			t.Run(shell+" "+name, func(t *testing.T) {
 				s := newSite(t)
-				// It reads once the shell has its prompt, so the test sees it stop after that.
+				// It reads once the shell has shown its prompt, so that the shell shows the stop after it.
 				reader := "echo $$ >pid-$WINDOW; until [ -e prompted ]; do sleep 0.1; done; read x; echo got-$x"
 				s.write("reader", reader)
 				bare, wrapped := s.window("bare", shell, "W="), s.window("wrapped", shell, "W=repolock run --exclusive --ttl 10s --")
@@ -462,7 +462,7 @@ func TestJobControl(t *testing.T) {
 						want, got = same(bare.screen()), same(wrapped.screen())
 						return want == got
 					}
-					if killed = killed || st.kill; killed { // a shell prints this on a line of its own
+					if killed = killed || st.kill; killed { // the shell without repolock prints one more line
 						continue
 					}
 					for end := time.Now().Add(30 * time.Second); !equal(); time.Sleep(20 * time.Millisecond) {

@@ -21,8 +21,8 @@ import (
 
 func init() { standIns["as-root"] = asRoot }
 
-// asRoot is a setuid program that becomes root entirely, as sudo does, so that no other user
-// can signal it. It writes its pid, and ticks until there is a file "end".
+// asRoot is a setuid program that becomes root entirely, as sudo does, so that no other user can signal it. It
+// writes its pid again and again until there is a file "end".
 func asRoot([]string) error {
 	if err := syscall.Setreuid(0, 0); err != nil {
 		return err
@@ -108,9 +108,8 @@ func (o *rootsProcess) logged(pid int) (reasons []string) {
 	return reasons
 }
 
-// TestCannotBeSignalled: one process of the command can't be signalled, and the others can.
-// repolock warns again and again that the process runs on, when it stops the others and when
-// it kills them.
+// TestCannotBeSignalled: one process of the command can't be signalled, and the others can. repolock warns
+// repeatedly that the process runs on, while it stops the others and while it kills them.
 func TestCannotBeSignalled(t *testing.T) {
 	o := newRootsProcess(t)
 	o.start("prune", "--ttl", "10s", "--resume-for", "25s", "--audit", o.path("log"), "--",
@@ -144,7 +143,7 @@ func TestNoneCanBeSignalled(t *testing.T) {
 			o.says(fmt.Sprintf("1 process of the command can't be %s: pid %d; it runs on without the lock", what, o.pidOfRoot()))
 			assert.That(t, o.runs("root-ticks"), "it was stopped")
 			want := 79
-			if onLost == "pause" { // the lock can be had back, and is held by the time that it ends
+			if onLost == "pause" { // the lock can be resumed, and is held when the command ends
 				o.back()
 				o.says("the lock was resumed")
 				want = 0

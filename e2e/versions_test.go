@@ -131,7 +131,7 @@ func TestVersionPermissions(t *testing.T) {
 			t.Run(k.name+", "+c.what, func(t *testing.T) {
 				t.Parallel()
 				p := place{k, k.shared(t), buckets[c.bucket].Bucket()}
-				if c.what == "denied" { // not the one that is allowed
+				if c.what == "denied" { // a bucket without the right
 					p.bucket = k.on(k.shared(t)).bucket
 					assert.OK(t, rootOf(t).EnableVersioning(t.Context(), p.bucket))
 				}
@@ -150,7 +150,7 @@ func TestVersionPermissions(t *testing.T) {
 					assert.That(t, slices.Max(h.counts()) >= 5, "versions:%v", h)
 					return
 				}
-				// A removal that isn't answered soon is given up, as on a busy machine.
+				// repolock gives up a removal that isn't answered soon, as on a busy machine.
 				s.until("locks that leave no version", func() bool {
 					before := len(p.history(t))
 					s.passes("prune", 0)

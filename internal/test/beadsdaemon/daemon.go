@@ -33,7 +33,7 @@ func (e *ExclusiveLock) Validate() error {
 	return nil
 }
 
-// IsProcessAlive checks if a process is running: all but ESRCH on this host is alive.
+// IsProcessAlive checks if a process is running. On another host, or for any error but ESRCH, it is.
 func IsProcessAlive(pid int, hostname string) bool {
 	host, err := os.Hostname()
 	if err != nil || !strings.EqualFold(host, hostname) {

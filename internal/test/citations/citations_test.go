@@ -124,7 +124,7 @@ func TestWalks(t *testing.T) {
 	}
 }
 
-// TestSteps: a heading of the specification that is the name of a step is that of a function.
+// TestSteps: each heading of the specification in code font names a function of replock.
 func TestSteps(t *testing.T) {
 	code := ""
 	files, err := filepath.Glob(root + "/replock/*.go")
@@ -206,7 +206,7 @@ type tree struct {
 	runs    map[string]string // of the model: safe or unsafe
 }
 
-// file is a text with its parts that can cite: the comments of Go, every line of others.
+// file is a file with the lines that can cite: in Go the comments, elsewhere every line.
 type file struct {
 	path  string // from the root
 	cited []line

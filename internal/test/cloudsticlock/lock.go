@@ -1,6 +1,5 @@
-// Package cloudsticlock is the repository lock of the wire format as it was first
-// published, without what was mended since: a fixture, to show that the tests
-// which our own protocol passes find the holes of this one. It is not for use.
+// Package cloudsticlock is the repository lock of the wire format as it was first published, without later
+// corrections. It is a fixture: our protocol passes the tests that find the holes of this one. Don't use it.
 package cloudsticlock
 
 import (
@@ -50,8 +49,7 @@ type Lock struct {
 	done chan struct{}
 }
 
-// Exclusive checks lock.exclusive and the shared locks, writes, and verifies
-// that what it wrote is still there.
+// Exclusive checks lock.exclusive and the shared locks, writes, and reads its own body back.
 func (l *Locker) Exclusive(ctx context.Context, operation string) (*Lock, error) {
 	if l.live(ctx, exclusiveKey) || l.anyShared(ctx) {
 		return nil, ErrHeld
@@ -135,8 +133,8 @@ func (l *Locker) hold(key string, p payload) *Lock {
 	return k
 }
 
-// refresh rewrites the lock every 30 s, whatever is stored there by then. After three failures
-// it gives up, and doesn't notify the holder.
+// refresh rewrites the lock every 30 s, even if another client has replaced or deleted it. After three
+// failures it stops, and doesn't notify the holder.
 func (k *Lock) refresh(ctx context.Context) {
 	defer close(k.done)
 	for failures := 0; failures < maxFailures; {

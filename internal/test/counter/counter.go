@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxRefusals is how often in a row a store can refuse the current ETag. Some servers do that
-// while another put is under way.
+// maxRefusals limits the refusals of the current ETag in a row. Some servers refuse it while another put is
+// under way.
 const maxRefusals = 1000
 
 // maxBody is the limit of a number's body.

@@ -1,5 +1,4 @@
-// Package docblocks finds the commands that the project's pages have, so that tests run
-// them from the text itself.
+// Package docblocks extracts the commands of the project's pages, so that tests can run them.
 package docblocks
 
 import (

@@ -14,13 +14,12 @@ type Key struct {
 	ID, Secret string
 	// Capabilities that it has; all if nil.
 	Capabilities []string
-	// Buckets restrict it to buckets, by name, if there are any, and Prefix to names that
-	// begin so, if it isn't "".
+	// Buckets restricts the key to these buckets, unless it is nil, and Prefix to names with this prefix.
 	Buckets []string
 	Prefix  string
 }
 
-// All are the capabilities of the master key, of those that matter here.
+// All lists the capabilities of the master key, without those that no call here checks.
 var All = []string{
 	"listKeys", "writeKeys", "deleteKeys", "listAllBucketNames", "listBuckets", "readBuckets", "writeBuckets", "deleteBuckets",
 	"readBucketRetentions", "writeBucketRetentions", "listFiles", "readFiles", "shareFiles", "writeFiles", "deleteFiles",
@@ -36,7 +35,7 @@ func (k Key) capabilities() []string {
 
 func (k Key) may(capability string) bool { return slices.Contains(k.capabilities(), capability) }
 
-// inside reports whether a key is for this bucket and for names that begin so.
+// inside reports whether a key allows this bucket and all names with this prefix.
 func (k Key) inside(b *bucket, name string) bool {
 	return (k.Buckets == nil || b != nil && slices.Contains(k.Buckets, b.Name)) && strings.HasPrefix(name, k.Prefix)
 }

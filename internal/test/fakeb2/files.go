@@ -15,7 +15,7 @@ import (
 	"unicode/utf8"
 )
 
-// params are those of all calls.
+// params has the parameters of all calls.
 type params struct {
 	AccountID     string `json:"accountId"`
 	BucketID      string `json:"bucketId"`
@@ -69,7 +69,7 @@ func (s *Server) serveCall(w http.ResponseWriter, r *http.Request, name string) 
 	return reply(w, result)
 }
 
-// bucket returns the bucket of a request, if the key is for it and for names that begin so.
+// bucket returns the bucket of a request if the key allows it, and names with this prefix.
 func (s *Server) bucket(k Key, id, name string) (*bucket, error) {
 	b := s.state.withID(id)
 	if !k.inside(b, name) {

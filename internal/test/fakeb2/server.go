@@ -1,7 +1,7 @@
-// Package fakeb2 is Backblaze's native API, for tests: what its documentation
-// says of the calls that a lock needs, over a store in memory.
+// Package fakeb2 is Backblaze's native API, for tests: the calls that a lock needs, over a store in memory, as
+// they are documented.
 //
-// What it does is taken from these pages of https://www.backblaze.com/apidocs and
+// It follows these pages of https://www.backblaze.com/apidocs and
 // https://www.backblaze.com/docs:
 //
 //   - b2_authorize_account, v4, "Native API Versions": the answer's apiInfo.storageApi
@@ -75,8 +75,8 @@ func (c Change) Visible() *Version {
 	return &c.Versions[0]
 }
 
-// Server is the API, the storage and the download server in one. It makes its URLs of the Host
-// of each request, so that a proxy in front of it sees all requests.
+// Server is the API, the storage and the download server in one. Its URLs have the Host of each request, so a
+// proxy in front of it sees all requests.
 type Server struct {
 	opts Options
 
@@ -88,7 +88,7 @@ type Server struct {
 	before  func(call string, r *http.Request)
 }
 
-// Request is one that was answered.
+// Request is an answered request.
 type Request struct {
 	Call   string // "b2_upload_file", "b2_download_file_by_name"
 	Status int
@@ -133,8 +133,7 @@ func (s *Server) Versions(bucket string) []Version {
 	return all
 }
 
-// ExpireTokens makes the server answer the next use of every token so far with 401
-// expired_auth_token.
+// ExpireTokens expires all present tokens: their next use is answered with 401 expired_auth_token.
 func (s *Server) ExpireTokens() {
 	s.mu.Lock()
 	defer s.mu.Unlock()

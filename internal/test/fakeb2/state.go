@@ -8,10 +8,9 @@ import (
 
 // Bucket is a bucket's settings.
 type Bucket struct {
-	ID   string // given by the server
+	ID   string // set by the server
 	Name string
-	// FileLock: the bucket can keep versions from being deleted, and does so
-	// for the time of Retain.
+	// FileLock keeps versions from being deleted for the time of Retain.
 	FileLock bool
 	Retain   time.Duration
 }

@@ -8,14 +8,14 @@ import (
 	"sync"
 )
 
-// reserved maps each port that this process was given to the UDP socket that reserves it.
+// reserved maps each port that Free has returned to the UDP socket that reserves it.
 var reserved sync.Map
 
-// Free returns a TCP port of the loopback interface that has no listener, and reserves it
-// for this process until it exits: a server can be stopped and started again on it. The
-// reservation is a UDP socket of the same number, which tests in other processes respect.
-// The port is outside the range that the system gives to connections: a connection could
-// take it while the server is stopped, and a client that dials it can even reach itself.
+// Free returns a TCP port of the loopback interface without a listener, and reserves it until this process
+// exits, so that a server can be stopped and started again on it. The reservation is a UDP socket of the same
+// number, which tests in other processes respect. The port is outside the range that the system assigns to
+// connections. Otherwise a connection could take it while the server is stopped, and a client could even
+// connect to itself.
 func Free() (int, error) {
 	for range 1000 {
 		port := 20000 + rand.IntN(10000)
@@ -35,8 +35,7 @@ func Free() (int, error) {
 	return 0, fmt.Errorf("no port from 20000 to 29999 is free")
 }
 
-// Listen listens on the TCP address. Whoever has closed the listener can listen there again
-// at once.
+// Listen listens on a TCP address. Once the listener is closed, the address can be used again at once.
 func Listen(address string) (net.Listener, error) {
 	l, err := net.Listen("tcp", address)
 	if err != nil {
@@ -45,8 +44,8 @@ func Listen(address string) (net.Listener, error) {
 	return listener{l.(*net.TCPListener)}, nil
 }
 
-// listener stops to listen before it closes its socket. A child of this process that hasn't
-// got to its exec has the socket open too, and would listen on.
+// listener stops listening before it closes its socket. Otherwise a child of this process that hasn't reached
+// its exec would keep listening, because it has the socket open, too.
 type listener struct{ *net.TCPListener }
 
 func (l listener) Close() error {

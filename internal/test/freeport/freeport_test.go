@@ -11,8 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/test/rounds"
 )
 
-// TestFree: no port is returned twice, although no process listens on it. The socket that reserves a port is
-// the system's, so other processes don't get it either.
+// TestFree: no port is returned twice, although no process listens on it.
 func TestFree(t *testing.T) {
 	seen := map[int]bool{}
 	for range 2000 {

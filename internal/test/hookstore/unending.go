@@ -9,13 +9,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Unending is a store whose listings have no end: each page has a cursor to another.
+// Unending is a store whose listings never end: each page has a cursor to another.
 type Unending struct {
 	store.Store
 	// How is the kind of endlessness, one of Ways.
 	How string
-	// Most is the number of pages. After them List fails, so that a test ends whose code asks
-	// too often.
+	// Most limits the pages: List fails after them, so that code which never stops asking fails its test.
 	Most  int64
 	pages atomic.Int64
 }

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// Clock runs with a bubble's time. Leap is the time of suspends so far, which timers don't count
-// and the time since boot does. Step is how far the wall clock was set.
+// Clock runs with a bubble's time. Leap is the total time of suspends: it counts in Elapsed and Now, but not
+// for timers. Step is by how much the wall clock was set.
 type Clock struct {
 	start      time.Time
 	Leap, Step atomic.Int64

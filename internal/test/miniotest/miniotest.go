@@ -26,7 +26,7 @@ import (
 	"github.com/repolock/repolock/store/storetest"
 )
 
-// User and Password are those of the server's root.
+// User and Password are the root's credentials.
 const (
 	User     = "repolock"
 	Password = "repolock-secret"

@@ -91,8 +91,8 @@ var (
 	ran    = regexp.MustCompile(`(?m)^=== RUN +(\S+)`)
 )
 
-// try runs tests of a package on a mutant, or on none if n is 0, and returns what they print, and
-// whether they pass.
+// try runs tests of a package on a mutant, or on none if n is 0. It returns their output, and whether they
+// pass.
 func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...string) (string, bool, error) {
 	binary, err := l.program(overlay, f.pkg, f.tags)
 	if err != nil {
@@ -102,9 +102,9 @@ func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...
 	cmd.Dir = f.pkg
 	mark := fmt.Sprintf("MUTANT_TRY=%s/%d/", l.dir, l.tries.Add(1))
 	cmd.Env = append(os.Environ(), mark, fmt.Sprint("MUTANT_ON=", n), "GOFLAGS=-overlay="+overlay) // the tests can build the program, too
-	cmd.WaitDelay = time.Second                                                                    // for what still has its output
+	cmd.WaitDelay = time.Second                                                                    // for processes that have its output open
 	out, err := cmd.CombinedOutput()
-	procstat.SignalMarked(mark, 0, syscall.SIGKILL) // what the test has left behind, as with a bug in the guard or the keeper
+	procstat.SignalMarked(mark, 0, syscall.SIGKILL) // processes of the test that run on, as with a bug in the guard or the keeper
 	if errors.Is(err, exec.ErrWaitDelay) {
 		err = nil // the test itself has ended with 0
 	}
@@ -115,7 +115,7 @@ func (l *lab) try(n int, overlay string, f finder, limit time.Duration, args ...
 	return string(out), err == nil, nil
 }
 
-// hunt has each mutant found as the list says, and prints the run that finds it first.
+// hunt looks for each mutant by its finder, and prints the first run that finds it.
 func (l *lab) hunt(search int) error {
 	began := time.Now()
 	type result struct{ run, as string }

@@ -20,7 +20,7 @@ import (
 	"strings"
 )
 
-// mutant is a bug: a text of a file, which is there once, what stands in its place, and what finds it.
+// mutant is a bug: in file, the text old, which occurs once, becomes new. by finds it.
 type mutant struct {
 	name, file, old, new string
 	by                   finder

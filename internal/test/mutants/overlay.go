@@ -67,7 +67,7 @@ func switched(root, file string, mutants map[int]mutant, numbers []int) (string,
 		alone  []int
 		edits  []edit
 		copies strings.Builder
-		named  = map[*ast.FuncDecl]string{} // the call's arguments, of functions whose parameters have names
+		named  = map[*ast.FuncDecl]string{} // the arguments of its calls
 	)
 	for _, n := range numbers {
 		mutated, from, to, err := mutants[n].mutate(root)
@@ -99,7 +99,7 @@ func switched(root, file string, mutants map[int]mutant, numbers []int) (string,
 	return apply(text, edits) + copies.String(), alone, nil
 }
 
-// parameters gives each parameter of a function a name, and returns them as the arguments of a call.
+// parameters names all parameters of a function, and returns them as the arguments of a call.
 func parameters(f *ast.FuncDecl, at func(token.Pos) int) (args string, edits []edit) {
 	var list []string
 	field := func(p *ast.Field) {
@@ -147,8 +147,8 @@ func callOf(f *ast.FuncDecl, name, args string) string {
 	return name + "(" + args + ")"
 }
 
-// overlays writes the files of go build -overlay, and returns that of each mutant: one for all mutants
-// within functions, one for each of the others.
+// overlays writes the files of go build -overlay, and returns the name of each mutant's file. All mutants
+// within functions share one.
 func overlays(root, dir string, mutants map[int]mutant) (map[int]string, error) {
 	byFile := map[string][]int{}
 	for n, m := range mutants {

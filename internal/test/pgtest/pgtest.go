@@ -57,7 +57,7 @@ func prepare(t testing.TB, settings []string) *Server {
 	return s
 }
 
-// Never is a setting by which a standby never lets connections in: it always starts.
+// Never is a setting of a standby that refuses all connections.
 const Never = "hot_standby=off"
 
 // Standby starts a server that follows this one, which must be up.
@@ -75,7 +75,7 @@ func (s *Server) Standby(settings ...string) *Server {
 
 func (s *Server) data() string { return filepath.Join(s.dir, "data") }
 
-// Port is that of 127.0.0.1 and of the socket's name. It stays the same.
+// Port is the port of 127.0.0.1, and the number in the socket's name. It never changes.
 func (s *Server) Port() int { return s.port }
 
 // Address is 127.0.0.1:PORT.
@@ -84,8 +84,8 @@ func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.port) }
 // Socket is the directory of the Unix socket.
 func (s *Server) Socket() string { return s.dir }
 
-// Hosts replaces pg_hba.conf, by which the server lets connections in. It must be up, and let
-// the user postgres in by the socket.
+// Hosts replaces pg_hba.conf, the rules for connections, and waits until the server has read it. The server
+// must run, and accept the user postgres on its socket.
 func (s *Server) Hosts(lines ...string) {
 	s.t.Helper()
 	text := strings.Join(lines, "\n") + "\n"
@@ -127,7 +127,7 @@ func (s *Server) ready() bool {
 // Kill ends all processes of the server as a crash of the machine does.
 func (s *Server) Kill() { s.end(syscall.SIGKILL) }
 
-// Shutdown ends the server in order: it ends each session and says why.
+// Shutdown ends the server in order: it ends each session with a reason.
 func (s *Server) Shutdown() { s.end(syscall.SIGINT) }
 
 // Restart is Shutdown and Start.
@@ -194,15 +194,15 @@ var template struct {
 	err  error
 }
 
-// Main runs the tests of a package, and removes what servers have shared.
+// Main runs the tests of a package, and removes the files that servers share.
 func Main(m *testing.M) {
 	code := m.Run()
 	Clean()
 	os.Exit(code)
 }
 
-// Clean removes what servers have shared, for packages whose tests Main doesn't run. No server
-// can be started afterwards.
+// Clean removes the files that servers share, for packages that don't run their tests by Main. No server can
+// be started afterwards.
 func Clean() {
 	if template.dir != "" {
 		_ = os.RemoveAll(template.dir)
@@ -247,7 +247,7 @@ func open(pattern string) (string, error) {
 func program(name string) string {
 	found, _ := filepath.Glob(filepath.Join("/usr/lib/postgresql/*/bin", name))
 	if len(found) == 0 {
-		return name // which isn't found, as the error says
+		return name // an error of exec then names it
 	}
 	return slices.MaxFunc(found, func(a, b string) int { return release(a) - release(b) })
 }
@@ -277,8 +277,8 @@ func command(name string, args ...string) *exec.Cmd {
 	return c
 }
 
-// tree returns a process and its children. A server's process for a session is a child, in a
-// process group of its own.
+// tree returns a process and its children. A server runs each session in a child, which has its own process
+// group.
 func tree(pid int) []int {
 	all := []int{pid}
 	entries, _ := os.ReadDir("/proc")

@@ -126,8 +126,8 @@ type response struct {
 	body   []byte
 }
 
-// forward sends a request on. It isn't withdrawn when the client gives up: a
-// request that has arrived is applied.
+// forward sends a request to the store. It continues when the client gives up: a request that has arrived is
+// applied.
 func (p *Proxy) forward(r *http.Request, q Request, b *Behaviour) (*response, error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), time.Minute)
 	defer cancel()

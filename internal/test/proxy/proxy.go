@@ -1,7 +1,6 @@
-// Package proxy is an HTTP proxy in front of an object store that misbehaves as it
-// is told: it delays, loses, repeats and cuts off what passes, shifts the store's
-// clock, strips conditions, and counts. It speaks of keys, for any S3 server and
-// for B2's native API. It serves tests, and runs of the real command on bad days.
+// Package proxy is an HTTP proxy in front of an object store. It misbehaves on request: it delays, loses,
+// repeats and cuts off requests, shifts the store's clock, strips conditions, and counts. It knows the keys of
+// requests to any S3 server and to B2's native API.
 //
 //	p, err := proxy.New("http://127.0.0.1:9000")
 //	p.Behave(proxy.Behaviour{Decide: func(r proxy.Request) proxy.Fault {
@@ -39,7 +38,7 @@ type Proxy struct {
 	server   *http.Server // nil while it is stopped
 	listener net.Listener // of server
 	counts   map[string]int
-	markers  map[string]bool // keys whose last change was a deletion
+	markers  map[string]bool // keys that were deleted last
 	puts     atomic.Int64    // that were taken
 	log      Log
 	pending  int // requests that are under way or put off
@@ -114,8 +113,7 @@ func (p *Proxy) Close() {
 	p.Settle()
 }
 
-// Settle waits until no request is under way, nor put off. After it no request is applied any
-// more that a client has given up.
+// Settle waits until no request is under way or put off. Then no abandoned request can still be applied.
 func (p *Proxy) Settle() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -137,8 +135,7 @@ func (p *Proxy) begin() (end func()) {
 	}
 }
 
-// Behaviour is what a proxy does to the requests that pass. The zero value passes them on
-// unchanged.
+// Behaviour decides how requests pass. The zero value passes them on unchanged.
 type Behaviour struct {
 	// Decide, if set, returns the fault of each request. Requests call it concurrently.
 	Decide func(Request) Fault
@@ -152,17 +149,17 @@ type Behaviour struct {
 	// StripConditions removes If-Match and If-None-Match from forwarded requests, as if the
 	// server ignored them. It needs Sign.
 	StripConditions bool
-	// Sign, if set, replaces the signature of an S3 request, so that the server takes a
-	// request that was changed, or signed by a wrong clock.
+	// Sign, if set, replaces the signature of an S3 request, so that the server accepts a request that the
+	// proxy has changed or a wrong clock has signed.
 	Sign *Credentials
-	// Quirks are those of a particular server.
+	// Quirks imitates a particular server.
 	Quirks Quirks
 }
 
 // Credentials sign requests to an S3 server.
 type Credentials struct{ User, Password string }
 
-// Fault is what happens to one request. The zero value is nothing.
+// Fault is what happens to one request. The zero value is no fault.
 type Fault struct {
 	// Before and After are delays, before the request is forwarded and before it
 	// is answered.
@@ -170,7 +167,7 @@ type Fault struct {
 
 	// Of the following, which forward nothing, the first that is set counts.
 
-	// Hang answers nothing until the client gives up.
+	// Hang never answers.
 	Hang bool
 	// Reset resets the connection.
 	Reset bool
@@ -220,8 +217,8 @@ func (p *Proxy) Take() Log {
 	return l
 }
 
-// Trips returns the number of round trips in sequence: the longest row of requests each of
-// which began after the one before it had ended.
+// Trips returns the number of round trips in sequence: the length of the longest chain of requests in which
+// each begins after the one before has ended.
 func (l Log) Trips() int {
 	byEnd := slices.SortedFunc(slices.Values(l), func(a, b Entry) int { return a.End.Compare(b.End) })
 	trips, last := 0, time.Time{}

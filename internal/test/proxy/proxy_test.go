@@ -71,12 +71,12 @@ func (f *fixture) arrived() int {
 	return len(f.got)
 }
 
-// always gives each request the same fault.
+// always returns the behaviour in which each request has this fault.
 func always(f Fault) Behaviour {
 	return Behaviour{Decide: func(Request) Fault { return f }}
 }
 
-// TestFaults: a fault shows to the client as its name says, and the server gets the request so many times.
+// TestFaults: what each fault shows the client, and how often the server gets the request.
 func TestFaults(t *testing.T) {
 	whole := strings.Repeat("answer", 1000)
 	for name, c := range map[string]struct {

@@ -21,8 +21,8 @@ type Quirks struct {
 	Markers bool
 	// Refuses is the answer to each put that has a condition.
 	Refuses Fault
-	// Twice lists each key twice, first as it was and then as it is, as rclone does while it
-	// is overwritten.
+	// Twice lists each key twice, first with its previous state, as rclone does while the object is
+	// overwritten.
 	Twice bool
 	// Disordered lists a prefix backwards the third time, and each sixteenth time from there,
 	// as a gateway might that merges listings.

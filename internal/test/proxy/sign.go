@@ -12,8 +12,8 @@ import (
 	"github.com/minio/minio-go/v7/pkg/signer"
 )
 
-// sign signs a request anew, with the time that it really is, for the region that MinIO has unless it is
-// set. One that isn't signed so stays as it is.
+// sign replaces the signature of a request by one with the present time, for MinIO's default region. It leaves
+// requests alone that have no such signature.
 func sign(r *http.Request, body []byte, c Credentials) error {
 	if !strings.HasPrefix(r.Header.Get("Authorization"), "AWS4-") {
 		return nil

@@ -16,7 +16,7 @@ func Fewer[T any](all, few T) T {
 	return all
 }
 
-// Long ends a test here with -short. The reason says what the test takes that long for.
+// Long skips the test with -short. The reason names what takes so long.
 func Long(t testing.TB, reason string) {
 	t.Helper()
 	if testing.Short() {

@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// client takes one lock after another, in one process after another.
+// client acquires one lock after another. If its process dies, another one continues.
 type client struct {
 	w       *world
 	number  int
@@ -91,8 +91,7 @@ func (c *client) attend(ctx context.Context, h *holding) {
 	c.meddle(ctx, h)
 }
 
-// meddle makes others ask for a lock while it is held, and at about the time when it is
-// released.
+// meddle calls Renew or Check while the lock is held, and around its release.
 func (c *client) meddle(ctx context.Context, h *holding) {
 	for n := range uint64(h.step.meddles) {
 		d := c.w.plan.dice.named(h.step.name).named("meddle").of(uint64(h.began.UnixNano()), n)
@@ -224,8 +223,7 @@ func (p *process) join(id which) Participant {
 	})
 }
 
-// random returns the same bytes to all readers at one time, so that their order doesn't
-// matter.
+// random returns the same bytes to all readers at one time: their order must not matter.
 type random struct{ dice dice }
 
 func (r *random) Read(b []byte) (int, error) {
@@ -334,7 +332,7 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 		if look.due && h.lock.Context().Err() == nil {
 			asked := time.Now()
 			err := look.look(ctx)
-			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // of two reasons either can be given
+			w.trace(c, "=== %s its lock: %t", look.text, err == nil) // there can be two reasons, and either can be returned
 			w.checked(h, asked, err)
 			if look.text == "confirms" && err == nil {
 				w.unnoticed(h, asked)
@@ -390,7 +388,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	}
 }
 
-// Protocol is what the clients follow.
+// Protocol is the protocol of the clients.
 type Protocol interface {
 	Join(store.Store, Member) Participant
 }
@@ -412,9 +410,9 @@ func (m Member) Process() (io.Reader, identity.Process) { return m.Rand, m.Self 
 
 // Participant is a process that can take locks.
 type Participant interface {
-	// Lock takes a lock, and waits up to that long while another client holds it.
+	// Lock acquires a lock. It waits this long while another client holds it.
 	Lock(ctx context.Context, mode replock.Mode, operation string, wait time.Duration) (Held, error)
-	// Break deletes all locks, or only those that it considers stale.
+	// Break deletes all locks, or only the ones that are stale by its own judgement.
 	Break(ctx context.Context, stale bool) error
 }
 
@@ -469,8 +467,8 @@ func (l locker) Break(ctx context.Context, stale bool) error {
 	return err
 }
 
-// lock is a lock from its acquire, or its resume, to its loss or its release. The monitor follows each
-// such time by itself, and the Lock is the same in all.
+// lock is a replock.Lock between an acquire or a resume and the next loss or release. The monitor follows each
+// of these terms, while the replock.Lock stays the same.
 type lock struct {
 	*replock.Lock
 	ctx     context.Context
@@ -501,7 +499,7 @@ func (k lock) Seen() clock.Reading {
 	return lease.Of(k.ctx).Seen()
 }
 
-// Resume notes what the lost lock shows, which is fixed: it has ended.
+// Resume keeps the deadline and the last sighting of the term that has ended.
 func (k lock) Resume(ctx context.Context) (Held, error) {
 	end, seen := lease.Of(k.ctx).Deadline(), lease.Of(k.ctx).Seen()
 	k.end.Store(int64(end))

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// machine is what the clients that run on it share.
+// machine is a machine, which several clients can share.
 type machine struct {
 	host    string
 	mu      sync.Mutex
@@ -39,8 +39,8 @@ func (m *machine) wall() time.Time {
 	return time.Now().Add(m.skew - missed + m.lag.stepped)
 }
 
-// clientClock is a client's. Its timers don't run while the client is stopped, as those
-// of a process don't; its Elapsed does.
+// clientClock is the clock of one client. While the client is stopped, its timers stand still and its Elapsed
+// counts on, as for a real process.
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
@@ -61,8 +61,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// awake returns once the client runs. Each caller goes on at a time of its own, which the
-// dice give.
+// awake returns once the client runs. The dice give each caller another time.
 func (c *clientClock) awake(d dice) {
 	for {
 		_, left := c.Stopped(time.Now())
@@ -73,19 +72,19 @@ func (c *clientClock) awake(d dice) {
 	}
 }
 
-// After fires once the client has run for so long, and at no time at which a timer of it fires
-// that another package has set.
+// After fires once the client has run for d. It never fires at the time of a timer that another package has
+// set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 
-// waiter is a hash of the name of the package that waits. The refresher and the watch of a lock
-// begin to wait at one time, and for as long, and must not go on at one time. The order in which
-// they come depends on the scheduler, so only the caller distinguishes them. Its function would
-// do, but then a new name would change all histories. Two waiters of one package can go on at one
-// time: each sends another request next, and send sets these apart.
+// waiter is a hash of the name of the package that waits. The refresher and the watch of a lock begin to wait
+// at the same time, for the same duration, and must not continue at the same time. The scheduler decides which
+// comes first, so only the caller can distinguish them. (The name of the function would do, but then a rename
+// would change all histories.) Two waiters of one package may continue at the same time: each sends another
+// request next, and send separates these.
 func waiter() uint64 {
 	var callers [4]uintptr
 	n := runtime.Callers(3, callers[:])
@@ -119,8 +118,8 @@ type freezing struct {
 	stepped time.Duration // by how much, in all
 }
 
-// freeze is a hypervisor's pause: nothing on the machine runs, and none of its clocks
-// counts the time. If set isn't 0, the wall clock is set right so long after it.
+// freeze is a hypervisor's pause: nothing on the machine runs, and none of its clocks counts the time. If set
+// isn't 0, the wall clock is corrected that long after the pause.
 func (w *world) freeze(m *machine, d, set time.Duration) {
 	m.mu.Lock()
 	m.frozen.Stop(d)
@@ -178,9 +177,8 @@ const lookInterval = replock.DefaultLook
 // that the two clocks have parted.
 const beat = 500 * time.Millisecond
 
-// passing is how long a holder can go on beside another one that has deleted its flag just while it
-// refreshed that: it pauses for 0.6 s at most, looks, reads a body, and lists its flag. With small
-// pages it reads others first.
+// passing is how long a holder can act beside a holder that has deleted its flag during its refresh: it pauses
+// for 0.6 s at most, looks, reads a body, and lists its flag. With small pages it reads others first.
 func (p *plan) passing() time.Duration {
 	trips := 4
 	if p.store.PageSize < 1000 {
@@ -189,12 +187,11 @@ func (p *plan) passing() time.Duration {
 	return time.Second + time.Duration(trips)*p.roundTrip()
 }
 
-// adrift reports whether a lock can be live beside another one because its machine was paused
-// by the hypervisor: until the machine goes on, and then until the next look is answered or
-// the guard has noticed. The time counts from when the other holder was let in if that was
-// after the look, which found the lock as it was. That happens on a store that doesn't return
-// its time, or if the other's delete of the lock was decided before and arrives late. Without a
-// fault a delete arrives so soon that the looks after the refresh find it.
+// adrift reports whether a lock can be live beside another one because the hypervisor paused its machine:
+// until the machine continues, and then until the next look is answered or the guard has noticed the pause.
+// The time counts from the other's acquire if that came after the look, which found the lock unchanged. That
+// happens on a store that doesn't return its time, or if the other has decided to delete the lock before, and
+// its delete arrives late. Without a fault a delete arrives so soon that the looks after the refresh find it.
 func (w *world) adrift(h, other *holding) bool {
 	c := h.p.client
 	lag, now := c.machine.lags(), time.Now()
@@ -218,9 +215,9 @@ func (w *world) adrift(h, other *holding) bool {
 	}
 }
 
-// straddle notes a put of a paused machine that puts back objects that others have deleted
-// when they passed: one that was under way, or, if If-Match isn't kept and the store doesn't
-// return its time, any whose look was before that.
+// straddle marks a lock of a paused machine when a put brings back objects that others have deleted while they
+// passed it: a put that was under way, or, if If-Match isn't kept and the store doesn't return its time, any
+// put whose look came before.
 func (w *world) straddle(p *process, r *request) {
 	lag := p.client.machine.lags()
 	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
@@ -291,8 +288,8 @@ type rebooting struct {
 	machine      int
 }
 
-// drawReboots draws the reboots of machines, each of which ends all processes there. by are the
-// steps of a wall clock to choose from.
+// drawReboots draws the reboots of machines. A reboot ends all processes of a machine, and steps its wall
+// clock by one of these.
 func (p *plan) drawReboots(config *Config, d dice, share float64, by ...time.Duration) {
 	if !config.has(Reboot) || p.mild || !d.of(1).chance(share) {
 		return
@@ -362,8 +359,8 @@ func (m *machine) since(began time.Time) time.Duration {
 	return time.Since(began) - missed
 }
 
-// processClock is the clock of one process. It goes on as if its machine hadn't been booted since,
-// so that what is left of a process that was killed ends.
+// processClock is the clock of one process. It continues after a reboot of its machine, so that goroutines of
+// a killed process end.
 type processClock struct {
 	*clientClock
 	booted time.Time
@@ -375,7 +372,7 @@ func (c *processClock) Elapsed() time.Duration { return c.since(c.booted) + c.sh
 // namespace is the name of a time namespace.
 func namespace(n int) string { return fmt.Sprintf("time:[%d]", n+1) }
 
-// contain puts a client into a time namespace of its own, whose clock since boot is ahead.
+// contain puts a client into its own time namespace, whose clock since boot is ahead.
 func (c *clientPlan) contain(n int, d dice) {
 	c.namespace, c.shift = n+1, pick(d.of(1), d.of(2).between(time.Minute, time.Hour), d.of(2).between(0, 24*time.Hour))
 }

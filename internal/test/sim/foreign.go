@@ -20,8 +20,8 @@ const never = time.Duration(math.MaxInt64)
 
 var errNoResume = errors.New("knows no resuming")
 
-// original is the wire format's own protocol, as it was first published. The names of its shared locks,
-// which any client can choose, begin with prefix.
+// original is the wire format's own protocol, as it was first published. The names of its shared locks begin
+// with prefix: a client may choose any name.
 type original struct{ prefix string }
 
 func (o original) Join(s store.Store, m Member) Participant {
@@ -66,7 +66,7 @@ func (originalLock) Renew(context.Context) error          { return nil }
 func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 
-// late is a prefix of the names of shared locks, with which they come after ours.
+// late is a prefix for names of shared locks, so that they sort after ours.
 const late = "z"
 
 func named(key, prefix string) string {
@@ -76,7 +76,7 @@ func named(key, prefix string) string {
 // foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 
-// foreignTimeout is when it gives up a request, as an HTTP client does.
+// foreignTimeout is the time after which it gives up a request, as an HTTP client does.
 const foreignTimeout = 20 * time.Second
 
 // presence is an object that has existed, without a gap, as one client's.
@@ -163,9 +163,8 @@ func (w *world) lookOf(h *holding) (look time.Time) {
 	return look
 }
 
-// shown reports whether a lock's object that other clients look at has existed since before a
-// time, and since before the lock was granted. A third client, whose look was earlier, can
-// have overwritten it.
+// shown reports whether the object of g that other clients read has existed since before this time and before
+// g was granted. A third client with an earlier look can have overwritten it.
 func (w *world) shown(g *holding, before time.Time) bool {
 	key := g.lock.Key()
 	if g.step.mode == replock.Exclusive {
@@ -175,11 +174,10 @@ func (w *world) shown(g *holding, before time.Time) bool {
 	return g.began.Before(before) && p.client == g.p.client && !p.since.After(g.began)
 }
 
-// trespass returns what is wrong with a client's removal of another client's lock.exclusive, if the
-// store carries it out. A live one of another kind of client must not be removed for a shared lock,
-// which doesn't concern that key. None must be removed unless the client's earlier look at the key
-// has shown it that body. (Without conditions, a body that comes between the look and the delete can
-// be hit.)
+// trespass returns why a client must not remove another client's lock.exclusive. A live one of another kind of
+// client must not be removed for a shared lock, which doesn't concern that key. And no client may remove a
+// body that its earlier look hasn't shown. (Without conditions, the delete can hit a body that was written
+// after the look.)
 func (w *world) trespass(p *process, r *request) (wrong string) {
 	if r.step == nil || p.client.plan.foreign {
 		return ""
@@ -221,8 +219,8 @@ func (r *request) turn(p *process, key string) string {
 	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
 }
 
-// answered tracks each request whose answer, an error or not, has reached its sender. Another of the
-// step's requests can be on its way meanwhile: a holder's first look, while the ticket is deleted.
+// answered tracks each request whose answer, an error or not, has reached its sender. Another request of the
+// step can be under way: a holder's first look, while the ticket is deleted.
 func (w *world) answered(p *process, r *request, err error) {
 	if r.step == nil {
 		return
@@ -237,18 +235,17 @@ func (w *world) answered(p *process, r *request, err error) {
 	}
 }
 
-// settles is how long a holder takes a lock of another kind of client for one that is about to be
-// withdrawn.
+// settles is how long a holder expects a foreign lock beside its own to be withdrawn.
 const settles = 3 * time.Second
 
-// undoubted reports whether the clocks by which locks are judged are right.
+// undoubted reports whether all clocks that date locks are right.
 func (p *plan) undoubted() bool {
 	return p.spread == 0 && p.rates[Jump] == 0 && p.storeJump == 0 && !p.store.NoStoreClock && !p.local
 }
 
-// alongside checks a lock of ours that is live beside one of another kind of client: a look must
-// have shown it, and that ends ours. The other's object has stood there all the time, and
-// expires later; and no clock that they are judged by is wrong.
+// alongside checks a lock of ours that is live beside a foreign one: a look must show that, and end ours. This
+// holds if the foreign object has existed all the time, isn't expired, and all clocks that date the two are
+// right.
 func (w *world) alongside(ours, theirs *holding) {
 	p := w.plan
 	if !ours.live() || w.wasBroken(ours) || w.wasBroken(theirs) || !p.undoubted() || p.freezing() {
@@ -268,13 +265,13 @@ func (w *world) alongside(ours, theirs *holding) {
 	}
 }
 
-// A client of the original protocol can encrypt the bodies of its locks. The engine understands
-// no more of them than their first byte, so these here are encrypted in name only.
+// A client of the original protocol can encrypt the bodies of its locks. The engine reads no more of them than
+// the first byte, so here only that byte is set.
 const sealedByte = 0x01
 
 func seal(body []byte) []byte { return append([]byte{sealedByte}, body...) }
 
-// sealing is the store as such a client uses it.
+// sealing is the store of a client that encrypts.
 type sealing struct{ store.Store }
 
 // Put encrypts.

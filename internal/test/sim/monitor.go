@@ -55,7 +55,7 @@ import (
 //     soon as the last lock has expired, and leaves nothing.
 type monitor struct {
 	all    []*holding
-	active []*holding           // whose contexts might be live
+	active []*holding           // their contexts might be live
 	broken map[string]time.Time // when a break-lock removed an object
 	owner  map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
@@ -65,19 +65,19 @@ type monitor struct {
 	seen      map[string]sighting
 	present   map[string]presence
 	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
-	looks     map[string][]time.Time // when each look was sent whose answer a step has had
+	looks     map[string][]time.Time // when each answered look of a step was sent
 	grants    map[string]time.Time   // when the lock of an id was granted
-	over      map[string]time.Time   // when a step had no more use for its lock
+	over      map[string]time.Time   // when a step no longer needed its lock
 	pointers  map[string]*pointer    // by their bodies
 	waiting   map[string]waiting     // by the names of the steps
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	fences    fences
 	staleOnly bool   // the break-lock that is under way
-	scope     string // with which the keys of its locks begin
+	scope     string // the prefix of its keys
 }
 
-// pointer is what a lock.exclusive says.
+// pointer is the body of a lock.exclusive.
 type pointer struct {
 	ID      string    `json:"id"`
 	Expires time.Time `json:"expires_at"`
@@ -160,7 +160,7 @@ func (w *world) check() {
 				if g.began.Before(h.began) {
 					first, second = g, h
 				}
-				if w.stood(first) && !w.stood(second) && w.adrift(second, first) { // it was let in by a flag that was stale
+				if w.stood(first) && !w.stood(second) && w.adrift(second, first) { // it was granted because a flag was stale
 					first, second = second, first
 				}
 				if w.adrift(first, second) {
@@ -195,7 +195,7 @@ func (w *world) checkSeen(h *holding) {
 		_ = json.Unmarshal(raw, b)
 		w.pointers[string(raw)] = b
 	}
-	if b.ID == h.lock.ID() && !b.Expires.After(h.p.client.machine.wall()) { // another id: a late delete or put of another client
+	if b.ID == h.lock.ID() && !b.Expires.After(h.p.client.machine.wall()) { // another id comes from a late delete or put of another client
 		w.violate("unseen", fmt.Sprintf("%v is live, and its lock.exclusive says that it expired at %v", h, b.Expires))
 	}
 }
@@ -231,13 +231,13 @@ func (w *world) checkOne(h *holding) {
 	}
 }
 
-// handed follows each request that is handed to the link. It reports whether a break-lock is
-// under way that must remove stale locks alone, with what the keys begin that it can remove, and
-// whose lock.exclusive the sender has seen, with no other request to it since.
+// handed follows each request that is handed to the link. It returns whether a running break-lock must remove
+// only stale locks, the prefix of the keys that it can remove, and the client whose lock.exclusive the sender
+// has seen without another request since.
 func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if r.step != nil && isExclusive(r.key) && (r.op != "put" || len(r.body) == 0) { // a refresh keeps what was seen
+	if r.step != nil && isExclusive(r.key) && (r.op != "put" || len(r.body) == 0) { // a refresh doesn't change what the step has seen
 		saw = w.turns[r.turn(p, r.key)]
 		delete(w.turns, r.turn(p, r.key))
 	}
@@ -264,20 +264,19 @@ type holding struct {
 	lock Held
 	// objects of the lock, as the maps of the monitor name them.
 	objects [2]string
-	first   *holding // the lock that this one was resumed from, and so on
+	first   *holding // the lock before the resume
 	asked   time.Time
 	began   time.Time
 	ended   bool // was released
 	// stopped: the guard has stopped the protected command.
 	stopped bool
-	// paused: the hypervisor paused its machine while it was taken, so that another
-	// client can have passed its flag by then.
+	// paused: the hypervisor paused the machine during the acquire, so another client can have passed the flag.
 	paused bool
-	// passers were let in while its machine was paused by the hypervisor.
+	// passers were granted while the hypervisor paused its machine.
 	passers map[*holding]bool
-	// straddled: a put of it can have put back objects that its passers have deleted.
+	// straddled: a put can have brought back objects that its passers have deleted.
 	straddled bool
-	// expired is set once its deadline was seen to have passed.
+	// expired is set once its deadline has passed.
 	expired bool
 }
 
@@ -430,7 +429,7 @@ func (w *world) end(h *holding) {
 	h.ended = true
 }
 
-// lost tracks a lock whose context ended without a release.
+// lost tracks a lock whose context has ended without a release.
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -515,9 +514,9 @@ func (w *world) breaking(p *process, r *request) {
 	}
 }
 
-// stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key,
-// as it does just before it deletes what is stale. One that had ended can be refreshed after that: the
-// delete has no condition, and its holder should have been gone.
+// stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key, just
+// before its delete. An expired one can be refreshed in between: the delete has no condition, and a holder
+// must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
 	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
 	return listed.IsZero() || p.client != c || listed.Sub(p.writtenBefore(listed)) < foreignTTL-time.Second
@@ -536,9 +535,8 @@ func (w *world) overslept(h *holding, r *request) bool {
 	return lag.over.After(written) || looked && !lag.over.IsZero() && written.After(look.handed)
 }
 
-// undo notes an object that was broken while a put of it was under way, which has brought it
-// back. For lock.exclusive that includes a put of another lock of the same client, since a
-// client recognizes all its ids.
+// undo notes an object that was broken while a put of it was under way, and that the put has brought back. For
+// lock.exclusive a put of another lock of the same client counts, too, since a client recognizes all its ids.
 func (w *world) undo(c *client, r *request) {
 	w.owner[objectName(r.key, r.body)] = c
 	for o, at := range w.broken {

@@ -17,7 +17,7 @@ type link struct {
 	p *process
 }
 
-// request is what is sent.
+// request is a request to the store.
 type request struct {
 	op, key, cursor string
 	keys            []string // of a request to delete many
@@ -28,9 +28,9 @@ type request struct {
 	after           time.Time // of a put: when the sender's last look at its key was sent
 	step            *step     // the step that it is sent for
 	staleOnly       bool      // by a break-lock that must remove stale locks alone
-	scope           string    // with which the keys begin that a break-lock can remove
-	saw             *client   // whose lock.exclusive the answer before it showed, to the same step
-	shows           **client  // whose this one finds there
+	scope           string    // the prefix of the keys that a break-lock can remove
+	saw             *client   // the owner of the lock.exclusive that the answer before showed to the same step
+	shows           **client  // the owner that this one finds
 }
 
 func (r *request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -57,7 +57,7 @@ func (l *link) send(ctx context.Context, r *request, apply func() (any, error)) 
 	return l.sendSteps(ctx, r, func(f *mishap) (any, error) { return l.atStore(r, f, apply) })
 }
 
-// sendSteps is send for a request whose steps call atStore.
+// sendSteps is send for a request that the store applies in several steps, by atStore.
 func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (any, error) {
 	if l.p.gone() {
 		return nil, errGone
@@ -79,7 +79,7 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
 	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks())
-	time.Sleep(nanoseconds(d.of(24)) / 10) // requests that goroutines send at one time are sent one after another
+	time.Sleep(nanoseconds(d.of(24)) / 10) // goroutines that send at one time send one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
 		return nil, errGone
@@ -110,8 +110,7 @@ func (l *link) await(ctx context.Context, r *request, f *mishap, answered <-chan
 	c := l.p.client
 	var late <-chan time.Time
 	if deadline, ok := ctx.Deadline(); ok {
-		// A moment before the context ends: another waiter for it mustn't be woken
-		// at the same time.
+		// A moment before the context ends, so that this and another waiter for it don't wake at the same time.
 		timer := time.NewTimer(time.Until(deadline) - nanoseconds(f.dice.of(10)) - 1)
 		defer timer.Stop()
 		late = timer.C
@@ -261,7 +260,7 @@ func (l *link) named(key string) string {
 // forStep is the key of a context's value: the step that a request is sent for.
 type forStep struct{}
 
-// content is what a Get gives.
+// content is the result of a Get.
 type content struct {
 	raw    []byte
 	object store.Object
@@ -350,11 +349,11 @@ const (
 	Gateways   // the store's clocks disagree a little
 	Conditions // conditional puts are ignored, refused, or not to be relied on
 	NoDelete   // a client has no right to delete
-	Pages      // a page of a listing has few objects, and others write between two pages
-	Leftovers  // others have left locks behind
+	Pages      // a page of a listing has few objects, and other clients write between two pages
+	Leftovers  // dead clients have left locks
 	Break      // a break-lock runs
-	Poor       // the store has no time, or rounds it, or has no clock of its own
-	Namespaces // processes of one machine have clocks since boot of their own
+	Poor       // the store reports no time, rounds it, or has no clock
+	Namespaces // processes of one machine have different clocks since boot
 	Reboot     // a machine reboots
 
 	Freeze // as None to Jump: the hypervisor pauses its sender's machine
@@ -368,7 +367,7 @@ const (
 	Foreign // live clients of the original protocol
 	Several // locks of one process
 	Brink   // outages that end shortly before the deadline
-	Local   // one machine's wall clock stamps what the store keeps
+	Local   // the wall clock of one machine dates all objects
 	Evict   // a client deletes the tickets of the waiters
 	Unclock // no clock of the store shows whether a lock was passed
 	Sealed  // other clients encrypt their bodies
@@ -396,11 +395,10 @@ func Kinds() []Kind {
 	return all
 }
 
-// ofRequests are those that befall single requests.
+// ofRequests are the faults of single requests.
 var ofRequests = []Kind{Lost, Unanswered, Late, Twice, Busy, Broken, Conflict, Slow, Pause, Suspend, Crash, Jump, Freeze}
 
-// unheard are those after which the sender has had no answer. It gets an error, or is left
-// waiting.
+// unheard are the faults after which the sender has no answer: it gets an error, or keeps waiting.
 var unheard = []Kind{Lost, Outage, Late, Unanswered}
 
 // mishap is the fault of one request. The zero value is an undisturbed request.

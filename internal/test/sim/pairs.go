@@ -8,8 +8,8 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// Feature is a circumstance of a lock. It changes the plan of a scene: the store, what the holder does,
-// or who comes beside it. Features are applied in the order of their table.
+// Feature is a circumstance of a lock. It changes the plan of a scene: the store, the holder, or the other
+// clients. Features are applied in the order of their table.
 type Feature struct {
 	Name string
 	add  func(*plan)
@@ -23,7 +23,7 @@ type Pair struct {
 
 const pairTTL = 30 * time.Second
 
-// plan returns the scene: a holder, alone at first, and what the features make of it.
+// plan returns the scene: one holder, changed by the features.
 func (x *Pair) plan(d dice) *plan {
 	p := &plan{dice: d, latency: 5 * time.Millisecond, store: mem.Options{PageSize: 1000}, pair: x}
 	p.come(x.Mode, 0, step{hold: 28 * time.Second})
@@ -34,7 +34,7 @@ func (x *Pair) plan(d dice) *plan {
 	return p
 }
 
-// come adds a client on a machine of its own, which takes one lock.
+// come adds a client on another machine, which acquires one lock.
 func (p *plan) come(mode replock.Mode, at time.Duration, s step) *clientPlan {
 	n := len(p.clients)
 	s.name, s.mode, s.wait, s.confirm = fmt.Sprintf("c%d.1", n+1), mode, at, true
@@ -45,7 +45,7 @@ func (p *plan) come(mode replock.Mode, at time.Duration, s step) *clientPlan {
 // holder is the step of the scene's first lock.
 func (p *plan) holder() *step { return &p.clients[0].steps[0] }
 
-// waiters come while the lock is held, one after another. Each waits for some seconds after its end.
+// waiters begin one after another while the lock is held. Each waits until some seconds after its end.
 func waiters(n int, modes ...replock.Mode) func(*plan) {
 	return func(p *plan) {
 		for i := range n {
@@ -55,8 +55,8 @@ func waiters(n int, modes ...replock.Mode) func(*plan) {
 	}
 }
 
-// crowd is seventeen waiters, one more than a holder or an acquirer reads at once. They come after a third
-// of the time for which the lock is held, and wait until three seconds after its end.
+// crowd is seventeen waiters, one more than a holder or an acquirer reads at once. They begin after a third of
+// the time for which the lock is held, and wait until three seconds after its end.
 func crowd(mode replock.Mode) func(*plan) {
 	return func(p *plan) {
 		for i := range 17 {
@@ -66,8 +66,8 @@ func crowd(mode replock.Mode) func(*plan) {
 	}
 }
 
-// comers don't wait. They come one after another, from a little before a time of the holder's to a
-// little after it.
+// comers try once. They begin one after another, from a little before a time of the holder's to a little after
+// it.
 func comers(mode replock.Mode, hold time.Duration, at func(*plan) time.Duration) func(*plan) {
 	return func(p *plan) {
 		for i := range 5 {

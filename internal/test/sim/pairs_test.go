@@ -18,8 +18,8 @@ var faults = []struct {
 	{replock.Exclusive, "pages of two", "a shared lock of another client, with a late name", "beside", "the same"},
 }
 
-// TestPairs: no pair of features breaks a rule, but for the known faults. A fault that is mended
-// must leave the table.
+// TestPairs: no pair of features breaks a rule, except for the known faults. A mended fault must leave the
+// table.
 func TestPairs(t *testing.T) {
 	for _, x := range Pairs() {
 		known := ""

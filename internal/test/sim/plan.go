@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// Config says which history to run.
+// Config selects a history.
 type Config struct {
 	// Seed decides everything that the other fields leave open.
 	Seed uint64
@@ -22,12 +22,12 @@ type Config struct {
 	Without []string
 	// Only leaves out every kind but these, unless it is nil.
 	Only []Kind
-	// Apart has the first client take its lock well before the others do, and hold
-	// it for long, so that none of them races with another.
+	// Apart: the first client acquires its lock well before the others, and holds it for long, so that no two
+	// race.
 	Apart bool
-	// Scene is what the history is about, in place of what its seed says.
+	// Scene replaces the subject that the seed selects.
 	Scene Kind
-	// Pair is where two features of a lock meet, in place of what the seed says.
+	// Pair replaces the seed's history by two features of a lock.
 	Pair *Pair
 	// Trace writes the timeline.
 	Trace bool
@@ -42,7 +42,7 @@ type plan struct {
 	dice    dice
 	latency time.Duration
 	store   mem.Options
-	// rates are those of faults of requests.
+	// rates are the rates of the faults of requests.
 	rates [kinds]float64
 	// mild: a client has at most one failed request in half a ttl.
 	mild bool
@@ -66,8 +66,7 @@ type plan struct {
 	// ill is the share of objects that a request to delete many doesn't delete as it should.
 	ill  float64
 	pair *Pair
-	// stale: a mod time that a client's clock stamps says when the request was sent, as
-	// opposed to when it was applied.
+	// stale: a mod time by a client's clock is the time when the request was sent, not when it was applied.
 	stale bool
 }
 
@@ -81,7 +80,7 @@ type clientPlan struct {
 	outage    span
 	brink     brink
 	foreign   bool // follows the original protocol
-	intrudes  bool // it has looked before all others came: it sees only its own locks
+	intrudes  bool // it looked before all others began, and sees only its own locks
 	behind    bool // the names of its shared locks come after ours
 	steps     []step
 }
@@ -94,24 +93,22 @@ type step struct {
 	hold time.Duration
 	// resume, if it is lost; check or confirm, before it is released.
 	resume, check, confirm bool
-	// patience is for how long to try again while another client holds it, every now
-	// and then.
+	// patience is how long to try again while another client holds the lock, with pauses.
 	patience, pause time.Duration
 	// queues: the engine waits, in place of the client.
 	queues bool
-	// thread of the process that takes the lock, with which of its Lockers, and the
-	// lock's name.
+	// thread is the goroutine that acquires the lock, locker its Locker, and lock the lock's name.
 	thread, locker int
 	lock           string
-	// meddles is how often others ask for the lock while it is held; quits: it is released
-	// while it is being resumed.
+	// meddles is how often Renew or Check is called while the lock is held; quits: it is released during a
+	// resume.
 	meddles int
 	quits   bool
 	fence   bool // it takes a fencing number, if it is exclusive
 }
 
-// breaking is a break-lock: of everything, of what is stale, of the tickets of the
-// waiters, or that of another client of the wire format, which deletes lock.exclusive alone.
+// breaking is a break-lock: of all locks, of the stale ones, of the waiters' tickets, or one of another client
+// of the wire format, which deletes lock.exclusive alone.
 type breaking struct {
 	at                      time.Duration
 	stale, foreign, tickets bool
@@ -190,13 +187,13 @@ func (p *plan) ttl() (ttl time.Duration) {
 	return ttl
 }
 
-// survivable reports whether so few faults are planned that no client can lose a lock, or be
-// refused a free one.
+// survivable reports whether the plan has so few faults that no client can lose a lock, or fail to acquire a
+// free one.
 func (p *plan) survivable() bool {
 	return (p.mild || p.undisturbed()) && !p.has(func(c *clientPlan) bool { return c.foreign })
 }
 
-// has reports whether there is such a client.
+// has reports whether a client fulfils the condition.
 func (p *plan) has(such func(*clientPlan) bool) bool {
 	for n := range p.clients {
 		if such(&p.clients[n]) {
@@ -209,7 +206,7 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 // freezing reports whether a hypervisor pauses machines.
 func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
 
-// timeless reports whether the store doesn't return the time of its own clock.
+// timeless reports whether the store doesn't return the time of its clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
 
 // roundTrip is the longest time that a request takes if it has no fault, with some slack.
@@ -253,19 +250,19 @@ func (p *plan) drawStore(config *Config, d dice) {
 	}
 }
 
-// deceptive reports whether the store's clock can be ahead. Two witnesses show when a lock is
-// stale, and the engine doesn't survive it if both are wrong. The second is the body, and a
-// late or repeated put makes it older than it is: so there are no such puts. (A directory
-// writes nothing once the request's time is over.)
+// deceptive reports whether the store's clock can be ahead. The engine judges a lock by two clocks, and
+// doesn't survive if both are wrong. The second one is in the body, and a late or repeated put makes the body
+// older than it is: so such a plan has no late or repeated puts. (A directory writes nothing once the
+// request's time is over.)
 func (p *plan) deceptive() bool { return p.storeJump > 0 || p.local }
 
-// common is what the clients of a history have in common.
+// common are the properties that all clients of a history share.
 type common struct {
 	ttl    time.Duration
 	mixed  bool // each client has its own ttl
 	walls  bool // wall clocks are wrong
 	queues bool // the engine waits, in place of the client
-	// comeback: the first client comes back from an outage when others can pass its lock.
+	// comeback: the outage of the first client ends when others can pass its lock.
 	comeback bool
 }
 
@@ -284,7 +281,7 @@ func (p *plan) drawClients(config *Config, d dice) {
 	if !all.walls {
 		p.rates[Jump] = 0
 	}
-	if all.comeback && config.has(Slow) { // the client that passes must meet the one that comes back
+	if all.comeback && config.has(Slow) { // the requests of the passer and of the returning holder must overlap
 		p.rates[Slow] = .1
 	}
 	machines := 0
@@ -370,8 +367,7 @@ func drawStep(name string, ttl time.Duration, d dice) step {
 	}
 }
 
-// apart has the first client hold its lock from the beginning, and the others try
-// a while later.
+// apart makes the first client hold its lock from the beginning, and the others try later.
 func (s *step) apart(client, nth uint64) {
 	switch {
 	case client == 0 && nth == 0:
@@ -382,13 +378,12 @@ func (s *step) apart(client, nth uint64) {
 	}
 }
 
-// comeback ends the first client's outage just when the others, which wait for its lock, can
-// pass it.
+// comeback ends the first client's outage just when the waiting others can pass its lock.
 func (c *clientPlan) comeback(client uint64, s *step, latency time.Duration, d dice) {
 	if client == 0 {
 		// Before the first refresh, or in the middle of it: then its requests arrive late.
 		c.outage.from = pick(d.of(1), d.of(5).between(c.ttl/20, c.ttl*2/5), c.ttl/2+d.of(5).between(latency, 4*latency))
-		// When others can just pass, 2 s after the ttl; or when they have.
+		// When others can just pass, 2 s after the ttl, or after they have passed.
 		c.outage.to = c.ttl + pick(d.of(2), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond), d.of(6).between(1900*time.Millisecond, 3200*time.Millisecond),
 			d.of(6).between(4*time.Second, 7*time.Second))
 		s.wait, s.hold, s.resume = 0, 4*c.ttl, true
@@ -416,8 +411,8 @@ func drawLeftover(config *Config, d dice) leftover {
 	return l
 }
 
-// dice is a hash that serves as a source of randomness. A draw depends on the seed and on its
-// purpose, and not on earlier draws.
+// dice is a hash that serves as a source of randomness. A draw depends on the seed and on its purpose, not on
+// earlier draws.
 type dice uint64
 
 // of returns the dice for a thing.

@@ -20,7 +20,7 @@ type life struct {
 	client *client
 	step   string    // that the client put it for; none of a leftover
 	handed time.Time // when that put was sent
-	to     time.Time // when it was deleted or emptied, or replaced by another step; zero until then
+	to     time.Time // when it was deleted, emptied or replaced by another step; zero until then
 	dead   bool      // it was certainly stale from the beginning
 }
 
@@ -45,14 +45,14 @@ func (w *world) lived(c *client, r *request) {
 	}
 }
 
-// isLock reports whether a key is that of a lock's object.
+// isLock reports whether a key belongs to a lock.
 func isLock(key string) bool {
 	return strings.Contains(key, "/lock.exclusive") || strings.Contains(key, "/lock.intent/") || strings.Contains(key, "/lock.shared/")
 }
 
-// hindered reports whether anything can have kept a step from its lock since it asked: a
-// conflicting object of another client or step, or of its own from before. Dead ones count if
-// they might have been taken for others.
+// hindered reports whether an object can have kept a step from its lock since it asked: a conflicting object
+// of another client or step, or an older one of its own. Dead ones count if dead is set, since an acquirer
+// might have thought them live.
 func (w *world) hindered(c *client, s step, asked time.Time, dead bool) bool {
 	for key, lives := range w.lives {
 		if !s.meets(key) {
@@ -68,8 +68,8 @@ func (w *world) hindered(c *client, s step, asked time.Time, dead bool) bool {
 	return false
 }
 
-// keptOut checks a refusal: something stored was in the way. That can be the step's own
-// lock.exclusive, if the put of it had no answer and then it couldn't be read.
+// keptOut checks that a conflicting object was stored when a lock was refused. It can be the step's own
+// lock.exclusive, if its put had no answer and it couldn't be read then.
 func (w *world) keptOut(c *client, s step, asked time.Time, err error) {
 	held, _ := errors.AsType[*replock.HeldError](err)
 	unread := held != nil && slices.ContainsFunc(held.Holders, func(i replock.Info) bool {
@@ -84,7 +84,7 @@ func (w *world) keptOut(c *client, s step, asked time.Time, err error) {
 // wrong.
 const patience = 30 * time.Second
 
-// detained checks a lock that was granted: nothing but locks that were dead has delayed it.
+// detained checks that dead locks alone haven't delayed a lock that was granted.
 func (w *world) detained(h *holding) {
 	if w.config.Protocol != nil || h.foreign() || !w.plan.undisturbed() || w.plan.store.NoStoreClock || w.plan.slow.rtt > 0 {
 		return
@@ -160,8 +160,7 @@ func (w *world) checkQueue() {
 	}
 }
 
-// overtaken checks that no lock was granted before another one for which a client was
-// already waiting.
+// overtaken checks that a lock wasn't granted before a client that was already waiting.
 func (w *world) overtaken(h *holding, asked time.Time) {
 	for key, t := range w.queue {
 		if t.shared && h.step.mode == replock.Shared {
@@ -192,8 +191,7 @@ func (p *plan) blindFor(c *client) time.Duration {
 	return c.plan.ttl + tick
 }
 
-// done notes that a step has no more use for its lock. The lock.exclusive of one that was lost stays until
-// it expires.
+// done notes that a step no longer needs its lock. The lock.exclusive of a lost lock stays until it expires.
 func (w *world) done(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -211,8 +209,8 @@ func (p *plan) ending() time.Duration {
 	return 6 * p.roundTrip()
 }
 
-// prompt checks that a release takes no longer than its requests. A lock of another kind of client
-// that has just come is looked at again.
+// prompt checks that a release takes no longer than its requests. A foreign lock that was just written is
+// looked at again.
 func (w *world) prompt(h *holding) {
 	over, held := w.over[h.step.name]
 	if !held || w.config.Protocol != nil || h.foreign() || !w.plan.answering() || w.besideOthers(h) {
@@ -223,7 +221,7 @@ func (w *world) prompt(h *holding) {
 	}
 }
 
-// besideOthers reports whether a lock of another kind of client was there while this one was held.
+// besideOthers reports whether a foreign lock existed while this one was held.
 func (w *world) besideOthers(h *holding) bool {
 	for _, g := range w.all {
 		if g.foreign() && g.conflicts(h) && (!g.ended || w.over[g.step.name].After(h.began)) {
@@ -233,8 +231,7 @@ func (w *world) besideOthers(h *holding) bool {
 	return false
 }
 
-// unnoticed checks that a look at a lock, whose answer confirmed it, has seen each lock of another kind of
-// client that stood beside it before.
+// unnoticed checks that a look which confirmed a lock has shown each foreign lock that existed before it.
 func (w *world) unnoticed(h *holding, asked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -260,7 +257,7 @@ func (s step) meets(key string) bool {
 	return strings.HasPrefix(key, prefix(s.lock)+"lock.") && !(s.mode == replock.Shared && strings.Contains(key, "/lock.shared/"))
 }
 
-// unreaped checks, when a lock is granted, that each flag in its way that was certainly stale was deleted.
+// unreaped checks that a granted lock has deleted each conflicting flag that was certainly stale.
 func (w *world) unreaped(h *holding) {
 	for key, lives := range w.lives {
 		if last := lives[len(lives)-1]; w.config.Protocol == nil && !h.foreign() && h.step.meets(key) && !isExclusive(key) && last.dead && last.to.IsZero() {
@@ -284,8 +281,8 @@ func (w *world) emptied() {
 	}
 }
 
-// stalled checks a waiter that has waited in vain: another one has held a lock until then, or a lock was
-// left behind. Otherwise the waiters wait for each other.
+// stalled checks a waiter that has waited in vain: another client has held a lock until then, or a dead lock
+// was stored. Otherwise the waiters wait for each other.
 func (w *world) stalled(c *client, s step) {
 	if w.plan.pair == nil || !s.queues || !w.plan.answering() {
 		return
@@ -331,8 +328,8 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 	}
 }
 
-// unresumed checks a lock that couldn't be resumed: another client has passed it or broken it, or a late
-// refresh has put its flag back, so that nobody can tell (rule 32).
+// unresumed checks a lock that couldn't be resumed: another client has passed or broken it, or a late refresh
+// has put its flag back, so that its holder can't know (rule 32).
 func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -347,9 +344,9 @@ func (w *world) unresumed(h *holding, err error) {
 	w.violate("unresumed", fmt.Sprintf("%v wasn't resumed, and no other lock was granted meanwhile: %v", h, err))
 }
 
-// inTheWay returns when the last object was deleted that conflicts with a step, or now if one is there.
-// Those of steps that had no more use for them by a time don't count, nor does what is dead, unless that must be
-// watched.
+// inTheWay returns when the last object that conflicts with a step was deleted, or now if one exists. Objects
+// of steps that no longer needed them by this time don't count, nor do dead ones, unless the step had to watch
+// those.
 func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 	for key, lives := range w.lives {
 		if !s.meets(key) {
@@ -372,8 +369,8 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 // stays reports whether a client's lock is left to expire: it neither deletes it nor empties it.
 func (c *client) stays() bool { return c != nil && c.plan.foreign && c.plan.noDelete }
 
-// keptOutInVain checks a refusal: a lock was there by then that was still of use. A refresh can put a broken
-// lock.exclusive back, which is of use to nobody.
+// keptOutInVain checks that a lock was refused because of a lock that its step still needed. A refresh can put
+// a broken lock.exclusive back, which no step needs.
 func (w *world) keptOutInVain(c *client, s step) {
 	limit := time.Now().Add(-w.plan.ending())
 	if w.config.Protocol == nil && len(w.plan.breaks) == 0 && !c.plan.foreign && w.plan.answering() && !w.plan.store.NoStoreClock && w.inTheWay(c, s, limit).Before(limit) {
@@ -381,11 +378,11 @@ func (w *world) keptOutInVain(c *client, s step) {
 	}
 }
 
-// soon is how soon a waiter sees that the way is free, if it has just come.
+// soon is the time within which a waiter that has just begun sees that the lock is free.
 const soon = time.Second
 
-// behind is by how much longer a waiter sees that the way is free if others had their turns just before: it reads
-// less often for each that came first, until its next poll.
+// behind is how much longer a waiter takes to see that the lock is free if others were just granted theirs: it
+// reads less often for each of them, until its next poll.
 func (w *world) behind(free time.Time) (longer time.Duration) {
 	for _, at := range w.grants {
 		if at.Before(free) && at.After(free.Add(-soon)) {
@@ -395,8 +392,8 @@ func (w *world) behind(free time.Time) (longer time.Duration) {
 	return longer
 }
 
-// idle checks that a waiter gets its lock soon after the way is free. One whose ticket was broken needs
-// longer.
+// idle checks that a waiter is granted its lock soon after the lock is free. A waiter whose ticket was broken
+// needs longer.
 func (w *world) idle(h *holding) {
 	if w.config.Protocol != nil || h.foreign() || !h.step.queues || w.plan.store.Markers || len(w.plan.breaks) > 0 || !w.plan.answering() {
 		return
@@ -448,7 +445,8 @@ func (h *holding) fence() uint64 {
 	return 0
 }
 
-// fit reports whether the store keeps what a fence needs, as the client knows from the beginning.
+// fit reports whether the store keeps the conditions that a fence needs, as the client knows from the
+// beginning.
 func (p *plan) fit(c *clientPlan) bool {
 	s := p.store
 	return s.IfAbsent == mem.Kept && s.IfMatch == mem.Kept && !s.IfMatchCreates && !s.Markers && !p.refuses && !(p.local && c.machine != 0)
@@ -534,7 +532,7 @@ type leftover struct {
 	age     time.Duration
 	ttl     time.Duration
 	skew    time.Duration // of its holder's wall clock
-	foreign bool          // written by another client of the wire format
+	foreign bool          // written by a client of the original protocol
 	empty   bool          // released by a client without the right to delete
 	here    bool          // its holder was a process of the first machine, since its last boot
 }
@@ -609,7 +607,7 @@ func (w *world) haunts(l leftover) time.Duration {
 	case l.empty:
 		return 0
 	case w.plan.sealedLeftover(l) && l.age < sealedDead:
-		return l.ttl // each acquirer must watch it for so long
+		return l.ttl // each acquirer must watch it for its ttl
 	case w.plan.sealedLeftover(l):
 		return 0
 	case l.here && len(w.plan.reboots) > 0: // which its holder doesn't survive

@@ -34,7 +34,7 @@ var scenes = []struct {
 	{Unclock, .02, (*plan).stageUnclock},
 	{Sealed, .03, (*plan).stageSealed},
 	{Fenced, .03, (*plan).stageFenced},
-	{Crowd, 0, (*plan).stageCrowd}, // each takes as many requests as four others: make histories
+	{Crowd, 0, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.
@@ -71,7 +71,7 @@ func (p *plan) quiet() {
 	}
 }
 
-// cast gives a history some clients, each on a machine of its own, with one step.
+// cast replaces the clients of a history by clients on different machines, with one step each.
 func (p *plan) cast(config *Config, ttl time.Duration, steps ...step) {
 	p.clients, p.reboots = nil, nil
 	p.breaks = slices.DeleteFunc(p.breaks, func(b breaking) bool { return b.at > 4*ttl })
@@ -192,7 +192,7 @@ func (p *plan) stageForeign(_ *Config, d dice) {
 func (p *plan) stageEvict(config *Config, d dice) {
 	p.quiet()
 	ttl := pick(d.of(1), time.Minute, 3*time.Minute)
-	p.latency = 300 * time.Millisecond // so that two make their attempts at one time
+	p.latency = 300 * time.Millisecond // so that two tries overlap
 	s := make([]step, 3+d.of(2).below(3))
 	for n := range s {
 		s[n] = drawStep("", ttl, d.of(3, uint64(n)))
@@ -211,9 +211,8 @@ func (p *plan) stageEvict(config *Config, d dice) {
 	slices.SortFunc(p.breaks, func(a, b breaking) int { return int(a.at - b.at) })
 }
 
-// stageUnclock: the holder comes back from an outage when others can just have passed it. The
-// store has no clock of its own, so they watch the lock before. Requests from meanwhile arrive
-// late, with the mod time of when they were sent.
+// stageUnclock: the holder's outage ends when others can just have passed its lock. The store has no clock, so
+// they watch the lock before. Requests from the outage arrive late, with the mod time of their send.
 func (p *plan) stageUnclock(config *Config, d dice) {
 	if d.of(1).chance(.8) {
 		p.quiet()
@@ -329,7 +328,7 @@ func (l *link) deleteEach(r *request, f *mishap) ([]bool, error) {
 		if i == fails {
 			return nil, errBroken
 		}
-		if d.of(1).chance(.2) { // others act meanwhile
+		if d.of(1).chance(.2) { // other clients act in between
 			time.Sleep(d.of(2).within(p.latency) + nanoseconds(d.of(3)))
 		}
 		one := *r
@@ -348,9 +347,9 @@ func (l *link) deleteEach(r *request, f *mishap) ([]bool, error) {
 	return deleted, nil
 }
 
-// stageCrowd: many holders have crashed, so that an exclusive acquirer deletes many flags by one
-// request. In most histories the first client's lock is among them, and it comes back from an
-// outage when the others can just have passed it.
+// stageCrowd: many holders have crashed, so an exclusive acquirer deletes many flags by one request. In most
+// histories the first client's flag is among them, and its outage ends when the others can just have passed
+// it.
 func (p *plan) stageCrowd(config *Config, d dice) {
 	if d.of(1).chance(.6) {
 		p.quiet()
@@ -380,10 +379,9 @@ func (p *plan) stageCrowd(config *Config, d dice) {
 	}
 }
 
-// stageLocal: the store is a directory of the one machine that all clients run on. Its
-// wall clock is the store's, and steps. Some clients are in containers with a time namespace of
-// their own, others on machines that it serves the directory to, or of the original protocol. The
-// machine is paused, or reboots.
+// stageLocal: the store is a directory on the machine that all clients run on, whose wall clock is the
+// store's, and steps. Some clients are in containers with time namespaces, on other machines that use the
+// directory over the network, or of the original protocol. The machine is paused, or reboots.
 func (p *plan) stageLocal(config *Config, d dice) {
 	p.local = true
 	p.leftovers, p.freezes, p.reboots, p.storeJump, p.gateways, p.spread = nil, nil, nil, 0, 0, 0
@@ -433,8 +431,8 @@ func (p *plan) stageLocal(config *Config, d dice) {
 	}
 }
 
-// properties are those that a directory has for a client. On a machine that it is served to, the
-// backend can't know whose clock stamps its files.
+// properties are a directory's properties for a client. Over the network a client can't know which clock dates
+// the files.
 func (p *plan) properties(c *clientPlan, all store.Properties) store.Properties {
 	if p.local && c.machine != 0 {
 		all.StoreClock, all.MachineClock = false, false
@@ -490,14 +488,14 @@ func (p *plan) stageSeveral(config *Config, d dice) {
 	}
 }
 
-// strays checks that a break-lock of one lock removes nothing of another.
+// strays checks that break-lock of one lock removes no object of another lock.
 func (w *world) strays(p *process, r *request) {
 	if w.config.Protocol == nil && p.client == w.janitor && r.scope != "" && !strings.HasPrefix(r.key, r.scope) {
 		w.violate("overbroken", fmt.Sprintf("break-lock of %s removes %s", r.scope, w.name(r.key)))
 	}
 }
 
-// slowness is how long a round trip takes, and from some time on another one; or 0.
+// slowness is the duration of a round trip, and another one from some time on; or 0.
 type slowness struct {
 	rtt, then time.Duration
 	change    time.Duration
@@ -510,7 +508,7 @@ func (s slowness) at(t time.Duration) time.Duration {
 	return s.rtt
 }
 
-// near reports whether round trips are so long that a lock can be refused for it.
+// near reports whether round trips are long enough for an acquire to fail.
 func (s slowness) near(ttl time.Duration) bool { return max(s.rtt, s.then) > ttl/60 }
 
 // crawl draws round trips from a tenth of a second to more than a lease survives, and the

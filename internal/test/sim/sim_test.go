@@ -119,7 +119,7 @@ func again(config Config) string {
 	return s
 }
 
-// scene is that of -scene.
+// scene returns the scene of -scene.
 func scene() Kind {
 	for k := None; k < kinds; k++ {
 		if k.String() == *sceneFlag {
@@ -154,16 +154,16 @@ func same(t *testing.T, config Config) {
 	t.Fatalf("seed %d, scene %v: %d lines and %d", config.Seed, config.Scene, len(a), len(b))
 }
 
-// lines of a timeline. What one client does at one time, in goroutines of its own,
-// it does in any order: nothing comes of it before another time.
+// lines returns the lines of a timeline, sorted: actions of one client at one time can happen in any order,
+// without consequences.
 func lines(r Result) []string {
 	l := strings.Split(r.Timeline, "\n")
 	slices.Sort(l)
 	return l
 }
 
-// TestHolesOfOtherProtocolsAreFound: the simulator finds each known hole of other protocols by
-// itself, in histories with only the fault that opens the hole.
+// TestHolesOfOtherProtocolsAreFound: the simulator finds each known hole of other protocols in histories with
+// only the fault that opens it.
 func TestHolesOfOtherProtocolsAreFound(t *testing.T) {
 	const within = 1000
 	for _, hole := range []struct {

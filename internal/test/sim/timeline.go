@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// timeline is the history's events, for people.
+// timeline is the text of a history's events.
 type timeline struct {
 	on    bool
 	text  strings.Builder
@@ -56,7 +56,7 @@ func (w *world) say(c *client, format string, args ...any) {
 	fmt.Fprintf(&w.text, "%14.9f  %-7s  %s\n", time.Since(w.start).Seconds(), name, fmt.Sprintf(format, args...))
 }
 
-// said, asked and got return a request as it is sent, its meaning, and its answer.
+// said is a request that is sent, asked its meaning, and got its answer.
 type (
 	said struct {
 		r *request
@@ -107,7 +107,7 @@ func (w *world) baptize(c *client, key string) {
 	w.names[key] = fmt.Sprintf("%s(%s#%d)", kind, c.name, w.count[c.name])
 }
 
-// name of a key for people.
+// name returns a readable name of a key.
 func (w *world) name(key string) string {
 	if name := w.names[key]; name != "" {
 		return name
@@ -249,8 +249,7 @@ func Shrink(t *testing.T, config Config) (Config, Result) {
 		return config, result
 	}
 	tries := 0
-	// without reports whether the violation also happens without these parts, and if so leaves
-	// them out.
+	// without leaves these parts out if the violation happens without them, and reports whether it does.
 	without := func(names ...string) bool {
 		if tries++; tries > maxShrinks {
 			return false
@@ -276,7 +275,7 @@ func Shrink(t *testing.T, config Config) (Config, Result) {
 			for from := 0; from < len(result.Fired); {
 				some := result.Fired[from:min(from+n, len(result.Fired))]
 				if without(some...) {
-					again = true // and Fired is another
+					again = true // Fired has changed
 				} else {
 					from += n
 				}
@@ -306,7 +305,7 @@ func parts(config Config) (names []string) {
 	return names
 }
 
-// needed returns Without, without the entries that another one implies.
+// needed returns Without, less the entries that another entry implies.
 func needed(config Config) []string {
 	return slices.DeleteFunc(slices.Clone(config.Without), func(name string) bool {
 		for _, other := range config.Without {

@@ -1,18 +1,15 @@
-// Package sim runs the lock's real engine through histories that never happened:
-// two to five clients on a simulated store, in simulated time, where requests
-// are lost, late, doubled or refused, clocks are wrong, and processes stop or
-// die at the worst moment. One seed decides a whole history, and the same seed
-// gives the same one again.
+// Package sim runs the lock's real engine through simulated histories: two to five clients on a simulated
+// store, in simulated time, where requests are lost, late, doubled or refused, clocks are wrong, and processes
+// stop or die at the worst moment. One seed decides a whole history, and the same seed always produces the same
+// history.
 //
-// It runs in a testing/synctest bubble, whose time passes only when all
-// goroutines wait. The bubble doesn't order what happens at the same time; so nothing does:
-// each request's delays come from a hash of the seed and of what is requested, and
-// are different from those of any other down to the nanosecond. What a
-// goroutine draws depends on what it draws for and when, not on which came first.
+// It runs in a testing/synctest bubble, whose time passes only when all goroutines wait. The bubble doesn't
+// order events at the same time, so no two events may have the same time: the delays of a request come from a
+// hash of the seed and of the request, and differ from all others by nanoseconds. A draw depends on its purpose
+// and its time, not on earlier draws.
 //
-// What is asserted, at every request: see monitor. What a history is made of:
-// see plan. The engine isn't told that it is simulated: it has a store, a clock
-// and a source of randomness, as always.
+// See monitor for the rules that are checked at every request, and plan for the contents of a history. The
+// engine doesn't know that it is simulated: it has a store, a clock and a source of randomness, as always.
 package sim
 
 import (
@@ -42,7 +39,7 @@ type world struct {
 	mem      *mem.Store
 	machines map[int]*machine
 	janitor  *client
-	calm     atomic.Bool  // no more faults
+	calm     atomic.Bool  // faults have ended
 	flying   atomic.Int64 // requests under way
 
 	mu      sync.Mutex
@@ -230,7 +227,7 @@ func (w *world) play() {
 	wg.Wait()
 }
 
-// another is a machine that is no client.
+// another returns a machine without clients.
 func (w *world) another(host string) *machine {
 	if w.plan.local {
 		return w.machines[0]
@@ -353,7 +350,7 @@ func (w *world) enterAlone(name string) {
 	if p.store.NoTime { // only the ticket's mod time shows the time, and that is as old as the last poll
 		limit = limit.Add(10 * time.Second)
 	}
-	// It polls, and an attempt of those that come too early takes some round trips for each page.
+	// It polls, and its early tries take some round trips for each page.
 	limit = limit.Add(max(p.storeJump, -p.storeJump) + 20*time.Second + 60*p.latency)
 
 	proc := last.living()

@@ -25,8 +25,8 @@ func Ended(group int) bool {
 	return !slices.ContainsFunc(processes(), func(p process) bool { return p.group == group && p.state != "Z" })
 }
 
-// Stopped reports whether a signal has stopped a process group. One stopped process is enough: a
-// shell that is stopped while it starts another program waits for that one.
+// Stopped reports whether a process of a group is stopped by a signal. One is enough: a shell that is stopped
+// while it starts another program waits for that program.
 func Stopped(group int) bool {
 	return slices.ContainsFunc(processes(), func(p process) bool { return p.group == group && p.state == "T" })
 }

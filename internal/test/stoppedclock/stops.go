@@ -16,7 +16,7 @@ type Stops struct {
 
 type span struct{ from, to time.Time }
 
-// Stop begins a stop, or prolongs the one that goes on.
+// Stop begins a stop, or prolongs the present one.
 func (s *Stops) Stop(d time.Duration) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,4 +1,4 @@
-// Package timens is for tests: it starts processes in time namespaces of their own.
+// Package timens starts processes in time namespaces, for tests.
 package timens
 
 import (
@@ -10,10 +10,9 @@ import (
 	"time"
 )
 
-// Command returns the beginning of a command line. The rest of it is run in a new time
-// namespace, whose time since boot is ahead by this much, and is killed with its parent. The
-// test is skipped if the system allows that neither to this user nor in a user namespace; for
-// root it must work.
+// Command returns the beginning of a command line. It runs the rest in a new time namespace, whose time since
+// boot is ahead by this much, and kills it with its parent. It skips the test if the system allows neither
+// this user nor a user namespace to do that; for root it must work.
 func Command(t *testing.T, ahead time.Duration) []string {
 	t.Helper()
 	command := []string{"unshare", "--time", "--boottime", strconv.Itoa(int(ahead.Seconds())), "--fork", "--kill-child"}

@@ -19,7 +19,7 @@ import (
 	"strings"
 )
 
-// systems are those that there are packages for: .goreleaser.yaml.
+// systems are the targets of the packages in .goreleaser.yaml.
 var systems = []string{
 	"linux/amd64", "linux/arm64", "darwin/amd64", "darwin/arm64",
 	"freebsd/amd64", "freebsd/arm64", "windows/amd64", "windows/arm64",
@@ -77,7 +77,7 @@ func list(root, system string, places map[string][]string) error {
 		case p.Standard:
 			add(places, "Go", p.Root)
 		case !p.Module.Main:
-			for dir := p.Dir; ; dir = filepath.Dir(dir) { // some code of others has a license beside it
+			for dir := p.Dir; ; dir = filepath.Dir(dir) { // vendored code has its license beside it
 				add(places, p.Module.Path, dir)
 				if dir == p.Module.Dir {
 					break

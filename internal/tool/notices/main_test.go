@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestSystems: the systems are those that packages are built for.
+// TestSystems: the systems are the targets of the packages.
 func TestSystems(t *testing.T) {
 	raw, err := os.ReadFile("../../../.goreleaser.yaml")
 	assert.OK(t, err)
