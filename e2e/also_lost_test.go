@@ -64,20 +64,22 @@ func TestAlsoKilled(t *testing.T) {
 	p := s.hold("run", "work", append(s.also(allKinds...), "--ttl", ttl.String())...)
 	pid := s.pidIn("pid-work")
 	assert.Equal(t, s.heldKinds(), allKinds, "held")
-	guard := childNamed(t, p.Process.Pid, "lock-guard")
-	deliver(t, guard, syscall.SIGSTOP)
+	guard, err := strconv.Atoi(strings.TrimSpace(in(t, ".", fmt.Sprintf("pgrep -P %d -x lock-guard", p.Process.Pid))))
+	assert.OK(t, err)
+	assert.OK(t, syscall.Kill(guard, syscall.SIGSTOP))
 	s.until("the guard to be stopped", func() bool { return states.AllStopped(guard) })
 	killed := time.Now()
-	deliver(t, p.Process.Pid, syscall.SIGKILL)
+	p.signal(syscall.SIGKILL)
 	p.exits(-int(syscall.SIGKILL))
-	left := s.redisLeft()
+	left, err := time.ParseDuration(s.redis.CLI("pttl", "bext:lock:nightly") + "ms")
+	assert.OK(t, err)
 	for _, kind := range []string{kindRedis, kindRepo, kindFleet, kindPostgres, kindBeads} {
 		code := s.try(kind, pid)
 		if kind == kindPostgres || time.Since(killed) < ttl {
 			assert.That(t, (code == 75) != (kind == kindBeads), "%s, while the guard is stopped: exit code %d", kind, code)
 		}
 	}
-	deliver(t, guard, syscall.SIGCONT)
+	assert.OK(t, syscall.Kill(guard, syscall.SIGCONT))
 	s.until("the command to be dead", func() bool { return ended(pid) })
 	for _, kind := range allKinds {
 		s.until(kind+" to be free", func() bool {
@@ -106,27 +108,6 @@ func (s *systems) try(kind string, command int) int {
 	}
 	assert.Equal(s.t, run(), 75, "tower-fleet without --force-lock")
 	return run("--force-lock")
-}
-
-func deliver(t *testing.T, pid int, sig syscall.Signal) {
-	t.Helper()
-	assert.OK(t, syscall.Kill(pid, sig))
-}
-
-// childNamed returns the child of a process by the name of its first thread.
-func childNamed(t *testing.T, parent int, name string) int {
-	t.Helper()
-	pid, err := strconv.Atoi(strings.TrimSpace(in(t, ".", fmt.Sprintf("pgrep -P %d -x %s", parent, name))))
-	assert.OK(t, err)
-	return pid
-}
-
-// redisLeft is how long the lock in redis lasts unless it is renewed.
-func (s *systems) redisLeft() time.Duration {
-	s.t.Helper()
-	ms, err := strconv.Atoi(s.redis.CLI("pttl", "bext:lock:nightly"))
-	assert.OK(s.t, err)
-	return time.Duration(ms) * time.Millisecond
 }
 
 // TestAlsoServerGone: a server is killed, restarted or stopped while its lock is held. The

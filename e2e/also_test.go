@@ -302,9 +302,7 @@ func (s *systems) keepsSecrets(t *testing.T, env []string, urls map[string]strin
 	out := s.said(slices.Concat(acquire, flags)...)
 	hasNone(t, "acquire --json", out)
 	var holding struct{ Token string }
-	if err := json.Unmarshal([]byte(out), &holding); err != nil {
-		t.Fatalf("acquire: %v: %s", err, out)
-	}
+	assert.OK(t, json.Unmarshal([]byte(out), &holding))
 	inArguments(t) // of the keeper
 	s.env = append(s.env, "REPOLOCK_TOKEN="+holding.Token)
 	for _, command := range []string{"check", "renew", "release"} {

@@ -9,7 +9,6 @@ import (
 	"maps"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -197,25 +196,25 @@ func (b *bench) refreshing() {
 	})
 	b.say("they are held for %v, and another lock is acquired", window)
 	counting.Count()
-	begin, client, server := time.Now(), cpu(), minioCPU(at)
+	begin, used := time.Now(), cpu()
 	for end := begin.Add(window); time.Now().Before(end) || beside.n < least; {
 		beside.measure(b.B, p, other, engine, replock.Shared, false)
 	}
 	took := time.Since(begin)
 	_, by := counting.Count()
 	perSecond := func(d time.Duration) string { return ms(time.Duration(float64(d) / took.Seconds())) }
-	b.notes = append(b.notes, fmt.Sprintf("%d shared holders, ttl %v, for %v: %s; CPU in each second %s ms of the holders' process, with the proxy and the other lock, %s ms of MinIO; another lock's acquire: p50 %s ms, p99 %s ms, n %d (alone: %s, %s)",
-		n, replock.DefaultTTL, took.Round(time.Second), rates(by, took), perSecond(cpu()-client), perSecond(minioCPU(at)-server),
+	b.notes = append(b.notes, fmt.Sprintf("%d shared holders, ttl %v, for %v: %s; CPU in each second %s ms of the holders' process, with the proxy and the other lock; another lock's acquire: p50 %s ms, p99 %s ms, n %d (alone: %s, %s)",
+		n, replock.DefaultTTL, took.Round(time.Second), rates(by, took), perSecond(cpu()-used),
 		ms(beside.took.median()), ms(beside.took.quantile(99)), beside.n, ms(alone.took.median()), ms(alone.took.quantile(99))))
 	b.table = append(b.table, group{"shared lock on MinIO, beside shared holders that refresh", []row{alone, beside}})
-	b.refreshAll(at, counting, locks)
+	b.refreshAll(counting, locks)
 	eachOf(b.B, connections, n, func(i int) error { return release(locks[i]) })
 }
 
 // refreshAll measures a refresh of all locks at one time, as after an outage.
-func (b *bench) refreshAll(at place, counting *hookstore.Store, locks []*replock.Lock) {
+func (b *bench) refreshAll(counting *hookstore.Store, locks []*replock.Lock) {
 	each := make(times, len(locks))
-	client, server, begin := cpu(), minioCPU(at), time.Now()
+	used, begin := cpu(), time.Now()
 	counting.Count()
 	eachOf(b.B, len(locks), len(locks), func(i int) error {
 		start := time.Now()
@@ -224,8 +223,8 @@ func (b *bench) refreshAll(at place, counting *hookstore.Store, locks []*replock
 	})
 	took := time.Since(begin)
 	_, by := counting.Count()
-	b.notes = append(b.notes, fmt.Sprintf("all %d refreshed at once: %s ms until the last, p50 %s ms, p99 %s ms; %s; CPU %s ms of the holders' process, %s ms of MinIO",
-		len(locks), ms(took), ms(each.median()), ms(each.quantile(99)), rates(by, took), ms(cpu()-client), ms(minioCPU(at)-server)))
+	b.notes = append(b.notes, fmt.Sprintf("all %d refreshed at once: %s ms until the last, p50 %s ms, p99 %s ms; %s; CPU %s ms of the holders' process",
+		len(locks), ms(took), ms(each.median()), ms(each.quantile(99)), rates(by, took), ms(cpu()-used)))
 }
 
 // eachOf is parallel.Each, of calls that must succeed.
@@ -246,26 +245,4 @@ func rates(by map[string]int, took time.Duration) string {
 		all = append(all, fmt.Sprintf("%.1f %s", float64(by[op])/took.Seconds(), op))
 	}
 	return strings.Join(all, ", ") + " requests in each second"
-}
-
-// minioCPU returns the time that MinIO has used, or 0 if it isn't a process of this machine that
-// REPOLOCK_E2E_MINIO_BIN names.
-func minioCPU(at place) time.Duration {
-	exes, _ := filepath.Glob("/proc/[0-9]*/exe")
-	for _, exe := range exes {
-		if program, err := os.Readlink(exe); err != nil || program != os.Getenv("REPOLOCK_E2E_MINIO_BIN") {
-			continue
-		}
-		dir := filepath.Dir(exe)
-		line, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		stat, err := os.ReadFile(filepath.Join(dir, "stat"))
-		if err != nil || !strings.Contains(string(line), at.host()) {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		user, _ := strconv.Atoi(fields[11])
-		system, _ := strconv.Atoi(fields[12])
-		return time.Duration(user+system) * 10 * time.Millisecond // a tick
-	}
-	return 0
 }

@@ -207,7 +207,5 @@ func TestLockPart(t *testing.T) {
 		entry("list", "restic/locks/", 24, 25),
 	}, "restic/locks/")
 	assert.That(t, len(acquire) == 3 && lasted(acquire) == 7*time.Second, "acquire: %v, %v", lasted(acquire), acquire)
-	if len(release) != 2 || lasted(release) != 4*time.Second {
-		t.Errorf("release: %v, %v", lasted(release), release)
-	}
+	assert.That(t, len(release) == 2 && lasted(release) == 4*time.Second, "release: %v, %v", lasted(release), release)
 }

@@ -260,9 +260,7 @@ func (c *command) timed(b *testing.B, args []string) time.Duration {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Env = append(os.Environ(), c.env...)
 	start := time.Now()
-	if out, err := cmd.CombinedOutput(); err != nil {
-		b.Fatalf("%v: %v: %s", args, err, out)
-	}
+	assert.Output(b, cmd)
 	return time.Since(start)
 }
 

@@ -21,7 +21,10 @@ import (
 // TestCloudstic runs docs/cloudstic.md with a stand-in for the program.
 func TestCloudstic(t *testing.T) {
 	p := newPage(t, "cloudstic.md")
-	p.standIn("cloudstic")
+	self, err := os.Executable() // which is a cloudstic if it is called so
+	assert.OK(t, err)
+	p.mkdir("bin")
+	assert.OK(t, os.Symlink(self, p.path("bin/cloudstic")))
 	out := p.sh(p.Script())
 	p.contains(out, "Cloudstic refuses to back up: 1", "Cloudstic refuses to prune: 1", "it is in its own way: 1", "cloudstic restore -output")
 	for command, n := range map[string]int{"cloudstic backup -": 2, "cloudstic prune\n": 1, "cloudstic forget -": 1} {
@@ -86,13 +89,4 @@ func cloudstic(args []string) error {
 	}
 	fmt.Println("ran cloudstic", line)
 	return nil
-}
-
-// standIn puts a program of that name into the page's PATH. The program is this test binary.
-func (p *page) standIn(name string) {
-	p.t.Helper()
-	self, err := os.Executable()
-	assert.OK(p.t, err)
-	p.mkdir("bin")
-	assert.OK(p.t, os.Symlink(self, p.path("bin/"+name)))
 }

@@ -233,9 +233,7 @@ func script(t testing.TB, dir, text string, env []string) (out string, err error
 func in(t testing.TB, dir, text string, env ...string) string {
 	t.Helper()
 	out, err := script(t, dir, text, append(os.Environ(), env...))
-	if err != nil {
-		t.Fatalf("%s: %v\n%s", text, err, out)
-	}
+	assert.Need(t, err == nil, "%s: %v\n%s", text, err, out)
 	return out
 }
 
@@ -281,9 +279,7 @@ func recipe(t *testing.T, targets string) []string {
 	t.Helper()
 	env := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "MAKE") || strings.HasPrefix(v, "MFLAGS") })
 	out, err := script(t, "..", "make --no-print-directory -n "+targets, env)
-	if err != nil {
-		t.Fatalf("make %s: %v\n%s", targets, err, out)
-	}
+	assert.Need(t, err == nil, "make %s: %v\n%s", targets, err, out)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	for i, l := range lines {
 		lines[i] = strings.TrimSpace(l)
@@ -342,9 +338,7 @@ func (p *page) sh(text string) string {
 	p.t.Helper()
 	env := []string{"HOME=" + p.dir, "PATH=" + p.path("bin") + ":" + bin + ":/usr/local/bin:/usr/bin:/bin", "TMPDIR=" + p.dir, "LC_ALL=C.UTF-8"}
 	out, err := script(p.t, p.dir, text, append(env, p.env...))
-	if err != nil {
-		p.t.Fatalf("%v\n%s\n%s", err, text, out)
-	}
+	assert.Need(p.t, err == nil, "%v\n%s\n%s", err, text, out)
 	return out
 }
 
@@ -365,9 +359,7 @@ func (p *page) unlocked() {
 // each runs the blocks of a page one by one. What each prints must match.
 func (p *page) each(blocks []string, wants ...string) {
 	p.t.Helper()
-	if len(blocks) != len(wants) {
-		p.t.Fatalf("%d blocks, and %d are tested", len(blocks), len(wants))
-	}
+	assert.Need(p.t, len(blocks) == len(wants), "%d blocks, and %d are tested", len(blocks), len(wants))
 	for i, want := range wants {
 		out := p.sh(blocks[i])
 		assert.That(p.t, regexp.MustCompile("(?s)"+want).MatchString(out), "%q isn't in the output of\n%s\n%s", want, blocks[i], out)

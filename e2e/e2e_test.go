@@ -212,9 +212,8 @@ func (s *site) hold(operation, name string, flags ...string) *process {
 			return p
 		}
 		// The time for an answer is short if the ttl is.
-		if code := p.code(); code != 69 || time.Since(start) > hang {
-			s.t.Fatalf("%s has exit code %d before %s has ticked", operation, code, name)
-		}
+		code := p.code()
+		assert.Need(s.t, code == 69 && time.Since(start) <= hang, "%s has exit code %d before %s has ticked", operation, code, name)
 	}
 }
 
@@ -347,9 +346,7 @@ while [ ! -e stop-` + name + ` ]; do date +%s%N >>` + name + `; sleep 0.2; done`
 func (s *site) times(name string) (times []time.Time) {
 	s.t.Helper()
 	raw, err := os.ReadFile(s.path(name))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		s.t.Fatal(err)
-	}
+	assert.Need(s.t, err == nil || errors.Is(err, os.ErrNotExist), "%v", err)
 	for line := range strings.Lines(string(raw)) {
 		ns, err := strconv.ParseInt(strings.TrimSpace(line), 10, 64)
 		if err == nil {
@@ -426,11 +423,6 @@ func (p *process) signal(sig syscall.Signal) {
 	assert.OK(p.s.t, p.Process.Signal(sig))
 }
 
-func (p *process) signalGroup(sig syscall.Signal) {
-	p.s.t.Helper()
-	assert.OK(p.s.t, syscall.Kill(-p.Process.Pid, sig))
-}
-
 // leased returns when the lease of the one holder ends, by its object in the store.
 func (s *site) leased() time.Time {
 	s.t.Helper()
@@ -441,9 +433,8 @@ func (s *site) leased() time.Time {
 			TTL       float64   `json:"ttl_seconds"`
 		}
 	}
-	if code := p.code(); code != 0 {
-		s.t.Fatalf("status: exit code %d: %s", code, p.stderr.String())
-	}
+	code := p.code()
+	assert.Need(s.t, code == 0, "status: exit code %d: %s", code, p.stderr.String())
 	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
 		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
 	}

@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -74,16 +75,8 @@ func TestPausedGuest(t *testing.T) {
 	})
 }
 
-// guestTTL is the ttl of the guest's lock. At the default of 60 s, the refresh comes 20 s
-// after the look.
-func guestTTL(t *testing.T) string {
-	t.Helper()
-	text := os.Getenv("REPOLOCK_GUEST_TTL")
-	if text == "" {
-		text = "60s"
-	}
-	return text
-}
+// guestTTL is the ttl of the guest's lock. By default the refresh comes 20 s after the look.
+var guestTTL = cmp.Or(os.Getenv("REPOLOCK_GUEST_TTL"), "60s")
 
 // pausedGuest is a guest whose command holds a shared lock and writes.
 type pausedGuest struct {
@@ -109,7 +102,7 @@ func newPausedGuest(t *testing.T) *pausedGuest {
 		env = append(env, name+"="+value)
 	}
 	p := &pausedGuest{s: at.site(t), client: server.Client(), bucket: at.bucket, front: front}
-	p.guest = startGuest(t, env, "/repolock", "backup", "--ttl", guestTTL(t), "--", "/init", "write")
+	p.guest = startGuest(t, env, "/repolock", "backup", "--ttl", guestTTL, "--", "/init", "write")
 	p.until("the guest's first write", func() bool { return len(p.heard("write")) > 0 })
 	t.Logf("the guest is up after %.1f s, and writes after %.1f s",
 		p.heard("up")[0].at.Sub(p.begun).Seconds(), p.heard("write")[0].at.Sub(p.begun).Seconds())
@@ -185,9 +178,7 @@ func (p *pausedGuest) lock() (text string) {
 	p.t.Helper()
 	opts := minio.ListObjectsOptions{Recursive: true, Prefix: "some/prefix/index/lock.shared/"}
 	for o := range p.client.ListObjects(p.t.Context(), p.bucket, opts) {
-		if o.Err != nil {
-			p.t.Fatal(o.Err)
-		}
+		assert.OK(p.t, o.Err)
 		text += o.Key + " " + o.ETag + "\n"
 	}
 	return text
@@ -332,14 +323,11 @@ func (g *guest) read(out io.Reader, wait func() error) {
 // order makes qemu execute a command, and waits until it has.
 func (g *guest) order(command string) {
 	g.t.Helper()
-	if _, err := fmt.Fprintf(g.in, `{"execute":%q}`+"\n", command); err != nil {
-		g.t.Fatalf("qemu: %v", err)
-	}
+	_, err := fmt.Fprintf(g.in, `{"execute":%q}`+"\n", command)
+	assert.Need(g.t, err == nil, "qemu: %v", err)
 	select {
 	case a := <-g.answers:
-		if a.Error != nil {
-			g.t.Fatalf("qemu: %s: %s", command, a.Error)
-		}
+		assert.Need(g.t, a.Error == nil, "qemu: %s: %s", command, a.Error)
 	case <-g.ended:
 		g.t.Fatalf("qemu ended before: %s", command)
 	case <-time.After(hang):

@@ -73,9 +73,8 @@ var complaint = regexp.MustCompile(`(?m)^.*(level=error|inconsistent|failed|coll
 func (e *exporter) scrape() (series []string, body string) {
 	e.s.t.Helper()
 	code, body, err := e.get()
-	if err != nil || code != http.StatusOK || !strings.Contains(body, "\nnode_textfile_scrape_error 0\n") {
-		e.s.t.Fatalf("%d %v\n%s", code, err, body)
-	}
+	assert.Need(e.s.t, err == nil && code == http.StatusOK, "%d %v\n%s", code, err, body)
+	assert.Need(e.s.t, strings.Contains(body, "\nnode_textfile_scrape_error 0\n"), "%s", body)
 	body = strings.ReplaceAll(body, noJob, "")
 	assert.Equal(e.s.t, complaint.FindString(e.stderr.String()), "", "node_exporter says")
 	for line := range strings.Lines(body) {
@@ -166,9 +165,7 @@ func TestMetricsPage(t *testing.T) {
 	assert.OK(t, os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")))
 	blocks := p.at("/var/lib/prometheus/node-exporter", p.path("collected"))
 	const prune, serve, scrape, jobs, rules = 0, 1, 2, 3, 4
-	if len(blocks) != 5 {
-		t.Fatalf("%d blocks", len(blocks))
-	}
+	assert.Need(t, len(blocks) == 5, "%d blocks", len(blocks))
 	p.each([]string{blocks[prune], blocks[jobs], blocks[rules]},
 		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`)
 	address := exporterAddress(t)

@@ -73,9 +73,8 @@ func isVersion(t *testing.T, printed string) {
 
 // TestPackagesDocument: the commands of docs/packages.md do what the page promises.
 func TestPackagesDocument(t *testing.T) {
-	if out, err := exec.Command("dpkg-query", "-W", "repolock").Output(); err == nil {
-		t.Fatalf("%s is installed here, and these tests would remove it", out)
-	}
+	out, err := exec.Command("dpkg-query", "-W", "repolock").Output()
+	assert.Need(t, err != nil, "%s is installed here, and these tests would remove it", out)
 	commands := blocks(t, "../docs/packages.md")
 	const make, check, twice, deb, rpm, tar, version, status, restic = 0, 1, 2, 3, 4, 5, 6, 7, 8
 	if want := []string{"make packages", "make packages-twice", "docker run --rm repolock version"}; len(commands) != 9 ||
@@ -102,9 +101,8 @@ func TestPackagesDocument(t *testing.T) {
 		in(t, dir, "dpkg --verify repolock")
 		day, page := in(t, dir, "TZ=UTC git log -1 --date=format-local:%F --format=%cd"), in(t, dir, "cat /usr/share/man/man1/repolock.1")
 		assert.That(t, strings.Contains(page, strings.TrimSpace(day)), "the manual page isn't of %s: %.300s", day, page)
-		if got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock"); got != "755 root root\n700 root root\n" {
-			t.Error(got)
-		}
+		got := in(t, dir, "stat -c '%a %U %G' /usr/bin/repolock /etc/repolock")
+		assert.That(t, got == "755 root root\n700 root root\n", "%v", got)
 		in(t, dir, "diff -r docs /usr/share/doc/repolock/docs; diff LICENSE /usr/share/doc/repolock/copyright; diff NOTICES /usr/share/doc/repolock/NOTICES; diff README.md /usr/share/doc/repolock/README.md")
 	})
 	t.Run("rpm", func(t *testing.T) {
@@ -138,9 +136,8 @@ func TestPackagesDocument(t *testing.T) {
 		c.restic(t, c.with(commands[restic]))
 		same := blocks(t, "../docs/kubernetes.md")
 		assert.That(t, len(same) == 2 && same[0] == commands[restic], "docs/kubernetes.md builds the image by %q", same)
-		if user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both); user != "65532:65532\n65532:65532\n" {
-			t.Errorf("it runs as %s", user)
-		}
+		user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both)
+		assert.That(t, user == "65532:65532\n65532:65532\n", "it runs as %s", user)
 		in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; for f in LICENSE NOTICES; do docker cp $box:/usr/share/doc/repolock/$f - | tar -xO | diff $f -; done")
 		pem := in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; docker cp $box:/etc/ssl/certs/ca-certificates.crt - | tar -xO")
 		pool := x509.NewCertPool()

@@ -155,9 +155,7 @@ func (s *site) passes(operation string, within time.Duration, flags ...string) {
 			assert.That(s.t, !strings.Contains(out, "warning"), "%q: %s", args, out)
 			return
 		}
-		if code != 75 || began.After(end) {
-			s.t.Fatalf("%q: exit code %d: %s", args, code, p.stderr.String())
-		}
+		assert.Need(s.t, code == 75 && !began.After(end), "%q: exit code %d: %s", args, code, p.stderr.String())
 	}
 }
 
@@ -256,9 +254,7 @@ func TestLackingPermission(t *testing.T) {
 		p := k.on(k.shared(t))
 		all := policy(t, "exclusive", p)
 		most := bytes.ReplaceAll(all, []byte(`"s3:ListBucket"`), []byte(`"s3:ListBucketVersions"`))
-		if bytes.Equal(all, most) {
-			t.Fatalf("the policy doesn't mention it: %s", all)
-		}
+		assert.Need(t, !bytes.Equal(all, most), "the policy doesn't mention it: %s", all)
 		s := p.site(t)
 		s.env = newAccount(t, p, most).env
 		for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {

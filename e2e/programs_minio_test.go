@@ -20,9 +20,7 @@ func TestPrograms(t *testing.T) {
 		p := newPage(t, "rclone.md")
 		p.env = env
 		in, script := strings.CutPrefix(p.Script(), "cat >\"$HOME/backup.env\"")
-		if !script {
-			t.Fatal("the script doesn't begin with its environment")
-		}
+		assert.Need(t, script, "the script doesn't begin with its environment")
 		// The page's own variable for a bucket has the other bucket's name.
 		in = "cat >\"$HOME/directory.env\"" + strings.Replace(in, "bucket.env", "backup.env", 1)
 		p.rclone(in)

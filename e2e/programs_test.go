@@ -52,9 +52,7 @@ func (p *page) killedElsewhere() {
 		code   int
 	}{{"restic unlock &&", 1}, {"restic unlock --remove-all &&", 0}} {
 		i := slices.IndexFunc(p.Lines(), func(l string) bool { return strings.Contains(l, c.unlock) })
-		if i < 0 {
-			p.t.Fatalf("the page has no line with %q", c.unlock)
-		}
+		assert.Need(p.t, i >= 0, "the page has no line with %q", c.unlock)
 		p.contains(p.sh(`. "$HOME/backup.env"; `+p.Lines()[i]+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
 	}
 }
@@ -143,9 +141,7 @@ func TestKopia(t *testing.T) {
 // run runs all blocks in one shell, and then the crontab entries; it returns their output.
 func (p *page) run(script string) string {
 	p.t.Helper()
-	if len(script) == 0 || len(p.Crontab()) == 0 {
-		p.t.Fatal("the page has nothing to run")
-	}
+	assert.Need(p.t, len(script) != 0 && len(p.Crontab()) != 0, "the page has nothing to run")
 	out := p.sh(script)
 	for _, command := range p.Crontab() {
 		out += p.sh(command)
@@ -172,9 +168,7 @@ func TestRedisPage(t *testing.T) {
 	p.program("redis-cli", `PATH=${PATH#*:} exec redis-cli -p `+port+` "$@"`)
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
 	blocks := p.at("127.0.0.1:6379", server.Addr())
-	if len(blocks) != 5 {
-		t.Fatalf("%d blocks", len(blocks))
-	}
+	assert.Need(t, len(blocks) == 5, "%d blocks", len(blocks))
 	p.with("repo").each(blocks[:1], `restic prune exclusive\n`)
 	p.each(blocks[1:], `^$`, `^OK\n1\n$`, `^no locks\n.*nothing to break\n`, `eviction .*persistence .*fit for locks`)
 	// Beside a holder, the other program gets nothing, and break-lock ends it.
@@ -250,21 +244,16 @@ func TestOthersPage(t *testing.T) {
 		names = append(names, name)
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			judged(t, name, want)
+			args := []string{"sh", "peers/torture.sh", name, "--json", "--rounds", "1", "--clients", "2", "--faults", want.fault}
+			if want.lease != "" {
+				args = append(args, "--lease", want.lease)
+			}
+			verdict(t, want, args...)
 		})
 	}
 	script := read(t, "peers/torture.sh")
 	assert.That(t, strings.Contains(script, "\nnames=\""+strings.Join(names, " ")+"\"\n") && len(names) == len(others), "%s judges other locks than %v", all, names)
 	assert.That(t, strings.Contains(read(t, "../Makefile"), "\n\t@sh e2e/peers/torture.sh all "), "%s does something else", all)
-}
-
-// judged runs the judge of one lock.
-func judged(t *testing.T, name string, want outcome) {
-	args := []string{"sh", "peers/torture.sh", name, "--json", "--rounds", "1", "--clients", "2", "--faults", want.fault}
-	if want.lease != "" {
-		args = append(args, "--lease", want.lease)
-	}
-	verdict(t, want, args...)
 }
 
 // verdict runs a judge of one lock, which must have this outcome.
@@ -285,9 +274,8 @@ func verdict(t *testing.T, want outcome, args ...string) {
 		Pictures []string
 	}
 	_, text, _ := strings.Cut("\n"+string(out), "\n{") // after the name
-	if bad := json.Unmarshal([]byte("{"+text), &result); bad != nil {
-		t.Fatalf("%v %v\n%s%s", err, bad, out, stderr.String())
-	}
+	bad := json.Unmarshal([]byte("{"+text), &result)
+	assert.Need(t, bad == nil, "%v %v\n%s%s", err, bad, out, stderr.String())
 	code, wantCode := cmd.ProcessState.ExitCode(), 0
 	if want.twoIn+want.blocked > 0 {
 		wantCode = 78

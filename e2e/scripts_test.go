@@ -72,7 +72,7 @@ func TestAloud(t *testing.T) {
 			t.Cleanup(func() { _ = syscall.Kill(-p.Process.Pid, syscall.SIGKILL) })
 			p.says(c.says)
 			if c.signal != 0 {
-				p.signalGroup(c.signal)
+				assert.OK(t, syscall.Kill(-p.Process.Pid, c.signal))
 			}
 			s.touch("done")
 			p.exits(c.code)

@@ -99,7 +99,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 	return func(step string, want cost) {
 		t.Helper()
 		p.Take()
-		p.Behave(proxy.Behaviour{Decide: newSluice(t, want).decide})
+		p.Behave(proxy.Behaviour{Decide: (&sluice{t: t, left: want, all: make(chan struct{})}).decide})
 		var err error
 		switch step {
 		case "acquire":
@@ -109,9 +109,7 @@ func liveOnce(t *testing.T, p *proxy.Proxy, l *replock.Locker, mode replock.Mode
 		case "release":
 			err = k.Release(t.Context())
 		}
-		if err != nil {
-			t.Fatalf("%s: %v", step, err)
-		}
+		assert.Need(t, err == nil, "%s: %v", step, err)
 		log := p.Take()
 		t.Logf("%s:\n%v", step, log)
 		assert.Equal(t, []int{log.Trips(), len(log)}, []int{len(want), want.requests()}, "%s: round trips and requests", step)
@@ -126,10 +124,6 @@ type sluice struct {
 	left cost          // of the coming round trips
 	came int           // of the next one
 	all  chan struct{} // closed when they are all there
-}
-
-func newSluice(t *testing.T, want cost) *sluice {
-	return &sluice{t: t, left: want, all: make(chan struct{})}
 }
 
 func (s *sluice) decide(r proxy.Request) proxy.Fault {
@@ -209,9 +203,8 @@ func diagnose(s *site, code int, fitness string) (d diagnosis) {
 	var out, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &stderr
 	err := cmd.Run()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
-		s.t.Fatal(err)
-	}
+	exit := new(exec.ExitError)
+	assert.Need(s.t, err == nil || errors.As(err, &exit), "%v", err)
 	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out.Bytes(), stderr.Bytes())
 	}

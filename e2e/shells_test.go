@@ -113,11 +113,7 @@ func TestFish(t *testing.T) {
 		t.Helper()
 		cmd := exec.Command("fish", "-N", "-c", `repolock completion fish | source; complete -C $argv[1]`, line)
 		cmd.Dir, cmd.Env = s.dir, s.environ()
-		out, err := cmd.CombinedOutput()
-		if err != nil {
-			t.Fatalf("%v: %s", err, out)
-		}
-		return string(out)
+		return assert.Output(t, cmd)
 	}
 	for _, c := range described {
 		out := asked(c.line)

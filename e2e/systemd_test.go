@@ -33,9 +33,7 @@ const (
 // real systemd, in a Debian container.
 func TestSystemd(t *testing.T) {
 	commands := blocks(t, "../docs/systemd.md")
-	if len(commands) != 5 {
-		t.Fatalf("the document's commands are %q", commands)
-	}
+	assert.Need(t, len(commands) == 5, "the document's commands are %q", commands)
 	t.Parallel()
 	b := newBox(t, commands)
 	b.followPage()
@@ -174,9 +172,7 @@ func (b *box) try(script string) (string, error) {
 func (b *box) sh(script string) string {
 	b.t.Helper()
 	out, err := b.try(script)
-	if err != nil {
-		b.t.Fatalf("%s: %v\n%s", script, err, out)
-	}
+	assert.Need(b.t, err == nil, "%s: %v\n%s", script, err, out)
 	return out
 }
 

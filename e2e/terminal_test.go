@@ -55,9 +55,7 @@ func (s *site) terminal(name string, columns, rows int, argv []string, env ...st
 	new.Dir = s.dir
 	new.Env = append(s.environ(), "PS1="+ready+" ", "HISTFILE=", "LESS=", "LESSHISTFILE=-", "WINDOW="+name)
 	new.Env = append(new.Env, env...)
-	if out, err := new.CombinedOutput(); err != nil {
-		s.t.Fatalf("%v: %s", err, out)
-	}
+	assert.Output(s.t, new)
 	s.t.Cleanup(func() {
 		if s.t.Failed() {
 			s.t.Logf("the screen of %s:\n%s", name, w.screen())
@@ -74,11 +72,7 @@ func (w *window) command(args ...string) *exec.Cmd {
 
 func (w *window) tmux(args ...string) string {
 	w.s.t.Helper()
-	out, err := w.command(args...).CombinedOutput()
-	if err != nil {
-		w.s.t.Fatalf("tmux %q: %v: %s", args, err, out)
-	}
-	return string(out)
+	return assert.Output(w.s.t, w.command(args...))
 }
 
 // screen returns the text on the screen, with wrapped lines joined.
@@ -342,9 +336,7 @@ func TestNoEscapes(t *testing.T) {
 			w.key("C-c")
 			w.shows(ready + "$")
 			raw := shown()
-			if !strings.Contains(raw, "done") {
-				t.Fatalf("recorded: %q", raw)
-			}
+			assert.Need(t, strings.Contains(raw, "done"), "recorded: %q", raw)
 			assert.That(t, strings.Contains(raw, "\x1b") == c.erases, "escape sequences: %v: %q", !c.erases, raw)
 			assert.Equal(t, regexp.MustCompile("\x1b\\[[0-9;]*m").FindString(raw), "", "colours")
 		})
@@ -466,9 +458,7 @@ func TestJobControl(t *testing.T) {
 						continue
 					}
 					for end := time.Now().Add(30 * time.Second); !equal(); time.Sleep(20 * time.Millisecond) {
-						if time.Now().After(end) {
-							t.Fatalf("after %+v the screen is\n%s\n--- and without repolock\n%s", st, got, want)
-						}
+						assert.Need(t, time.Now().Before(end), "after %+v the screen is\n%s\n--- and without repolock\n%s", st, got, want)
 					}
 				}
 				s.until("the lock to be released", func() bool { return len(s.locks()) == 0 })

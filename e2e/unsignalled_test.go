@@ -50,9 +50,7 @@ type rootsProcess struct {
 
 func newRootsProcess(t *testing.T) *rootsProcess {
 	t.Helper()
-	if os.Getuid() != 0 {
-		t.Fatal("this test must be run as root: it makes a setuid program")
-	}
+	assert.Need(t, os.Getuid() == 0, "this test must be run as root: it makes a setuid program")
 	s := newSite(t)
 	nobody, err := user.Lookup("nobody")
 	assert.OK(t, err)

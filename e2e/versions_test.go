@@ -24,9 +24,7 @@ func (p place) history(t testing.TB) bucketVersions {
 	t.Helper()
 	h := bucketVersions{}
 	for o := range rootOf(t).ListObjects(t.Context(), p.bucket, minio.ListObjectsOptions{Recursive: true, WithVersions: true}) {
-		if o.Err != nil {
-			t.Fatal(o.Err)
-		}
+		assert.OK(t, o.Err)
 		h[o.Key] = append(h[o.Key], o)
 	}
 	return h
@@ -137,9 +135,7 @@ func TestVersionPermissions(t *testing.T) {
 				}
 				plain := string(policy(t, "exclusive", p))
 				changed := strings.ReplaceAll(c.change.Replace(plain), "BUCKET", p.bucket)
-				if changed == plain {
-					t.Fatalf("the policy isn't changed: %s", plain)
-				}
+				assert.Need(t, changed != plain, "the policy isn't changed: %s", plain)
 				s := p.site(t)
 				s.env = newAccount(t, p, []byte(changed)).env
 				s.holdsOn("prune")

@@ -4,6 +4,7 @@ package assert
 import (
 	"errors"
 	"fmt"
+	"os/exec"
 	"strings"
 	"testing"
 
@@ -55,6 +56,22 @@ func That(t testing.TB, ok bool, format string, args ...any) {
 	if !ok {
 		t.Errorf(format, args...)
 	}
+}
+
+// Need ends the test with this text unless the condition is true. Only the test's own goroutine may call it.
+func Need(t testing.TB, ok bool, format string, args ...any) {
+	t.Helper()
+	if !ok {
+		t.Fatalf(format, args...)
+	}
+}
+
+// Output returns the output of a command. It ends the test unless the command succeeds.
+func Output(t testing.TB, cmd *exec.Cmd) string {
+	t.Helper()
+	out, err := cmd.CombinedOutput()
+	Need(t, err == nil, "%v: %v\n%s", cmd.Args, err, out)
+	return string(out)
 }
 
 // Err returns the error of a call that has another result.

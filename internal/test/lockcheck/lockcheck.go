@@ -13,9 +13,7 @@ import (
 func Acquire(t testing.TB, b locking.Backend, key string, ttl time.Duration) locking.Handle {
 	t.Helper()
 	h, ok, err := b.TryLock(t.Context(), key, ttl)
-	if !ok || err != nil {
-		t.Fatalf("%q must be free: acquired %v, %v", key, ok, err)
-	}
+	assert.Need(t, ok && err == nil, "%q must be free: acquired %v, %v", key, ok, err)
 	return h
 }
 
@@ -48,9 +46,7 @@ func Lost(t testing.TB, what string, err error) {
 func Seen(t testing.TB, b locking.Inspector, key string) *locking.Info {
 	t.Helper()
 	info, err := b.Inspect(t.Context(), key)
-	if err != nil || info == nil {
-		t.Fatalf("inspect %q: %+v, %v", key, info, err)
-	}
+	assert.Need(t, err == nil && info != nil, "inspect %q: %+v, %v", key, info, err)
 	return info
 }
 

@@ -66,9 +66,7 @@ func (s *Server) Standby(settings ...string) *Server {
 	standby := prepare(s.t, settings)
 	backup := command(program("pg_basebackup"), "--pgdata", standby.data(), "--host", s.Socket(),
 		"--port", fmt.Sprint(s.port), "--username=postgres", "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
-	if out, err := backup.CombinedOutput(); err != nil {
-		s.t.Fatalf("pg_basebackup: %v\n%s", err, out)
-	}
+	assert.Output(s.t, backup)
 	standby.Start()
 	return standby
 }
@@ -94,9 +92,7 @@ func (s *Server) Hosts(lines ...string) {
 	before := s.PSQL(loaded)
 	signal([]int{s.process.Pid()}, syscall.SIGHUP)
 	for end := time.Now().Add(hang); s.PSQL(loaded) == before; time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			s.t.Fatal("PostgreSQL doesn't read pg_hba.conf")
-		}
+		assert.Need(s.t, time.Now().Before(end), "PostgreSQL doesn't read pg_hba.conf")
 	}
 }
 
@@ -113,9 +109,8 @@ func (s *Server) Start() {
 		var err error
 		s.process, err = server.Start(command(program("postgres"), args...), s.ready)
 		// After a crash a process of the old server can still have its shared memory.
-		if err != nil && (!strings.Contains(err.Error(), "shared memory") || time.Now().After(end)) {
-			s.t.Fatal(err)
-		}
+		again := err != nil && strings.Contains(err.Error(), "shared memory") && time.Now().Before(end)
+		assert.Need(s.t, err == nil || again, "%v", err)
 	}
 }
 
@@ -161,9 +156,7 @@ func (s *Server) Cont() { signal(tree(s.process.Pid()), syscall.SIGCONT) }
 func (s *Server) PSQL(sql string) string {
 	s.t.Helper()
 	out, err := s.psql(sql)
-	if err != nil {
-		s.t.Fatalf("psql: %v\n%s", err, out)
-	}
+	assert.Need(s.t, err == nil, "psql: %v\n%s", err, out)
 	return out
 }
 
@@ -213,12 +206,8 @@ func Clean() {
 func data(t testing.TB, dir string) {
 	t.Helper()
 	template.once.Do(initialize)
-	if template.err != nil {
-		t.Fatal(template.err)
-	}
-	if out, err := command("cp", "-a", filepath.Join(template.dir, "data"), dir).CombinedOutput(); err != nil {
-		t.Fatalf("cp: %v\n%s", err, out)
-	}
+	assert.OK(t, template.err)
+	assert.Output(t, command("cp", "-a", filepath.Join(template.dir, "data"), dir))
 }
 
 func initialize() {

@@ -81,11 +81,7 @@ func (s *Server) Kill() {
 func (s *Server) CLI(args ...string) string {
 	s.t.Helper()
 	cmd := exec.Command("redis-cli", append([]string{"-p", strconv.Itoa(s.port)}, args...)...)
-	out, err := cmd.CombinedOutput()
-	if err != nil {
-		s.t.Fatalf("redis-cli %q: %v: %s", args, err, out)
-	}
-	return strings.TrimSuffix(string(out), "\n")
+	return strings.TrimSuffix(assert.Output(s.t, cmd), "\n")
 }
 
 // Stop stops the server with SIGSTOP. The kernel still accepts connections for it.

@@ -147,9 +147,7 @@ func same(t *testing.T, config Config) {
 		return
 	}
 	for i := range min(len(a), len(b)) {
-		if a[i] != b[i] {
-			t.Fatalf("seed %d, scene %v, line %d:\n%s\n%s", config.Seed, config.Scene, i, a[i], b[i])
-		}
+		assert.Need(t, a[i] == b[i], "seed %d, scene %v, line %d:\n%s\n%s", config.Seed, config.Scene, i, a[i], b[i])
 	}
 	t.Fatalf("seed %d, scene %v: %d lines and %d", config.Seed, config.Scene, len(a), len(b))
 }
