@@ -33,15 +33,6 @@ type wrapCmd struct {
 	anyMode   bool // the command line has no mode: mode is only that of the locks of --also
 }
 
-// policyFlags is session.Policy with the tags of its flags.
-type policyFlags struct {
-	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
-	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
-	Hint          string `rare:"" brief:"--if-held and --if-unreachable in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"--if-held and --if-unreachable in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
-}
-
-func (f *policyFlags) policy() *session.Policy { return (*session.Policy)(f) }
-
 // args returns the command to run, with its arguments. Kong leaves the -- in them.
 func (c wrapCmd) args(of string) ([]string, error) {
 	args := c.Command
@@ -84,7 +75,7 @@ func (c wrapCmd) wrapped(r *reporter, g global) (int, error) {
 	if c.anyMode {
 		needs = replock.Shared
 	}
-	if err := c.policy().Settle(needs); err != nil {
+	if err := c.settle(needs); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
 	if c.IfHeld == "wait" && c.Wait == 0 {
@@ -98,7 +89,7 @@ func (c wrapCmd) wrapped(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	none, why := c.policy().NeedsNone(g.Repo != "" || len(c.Also) > 0)
+	none, why := c.needsNone(g.Repo != "" || len(c.Also) > 0)
 	none = none || c.mode == 0
 	switch {
 	case c.DryRun:
@@ -141,20 +132,6 @@ func newSurvey(r *reporter, g global) *session.Survey {
 		return nil
 	}
 	return session.NewSurvey(g.place(), g.store, r.Say)
-}
-
-// without decides what happens to a command after a failed acquire: it is skipped, or runs without a lock,
-// or err is returned.
-func (c wrapCmd) without(r *reporter, args []string, err error) (int, error) {
-	switch {
-	case c.policy().Skips(err):
-		r.skipped(err)
-		return 0, nil
-	case c.policy().RunsUnlocked(err):
-		return runUnlocked(r, args, session.Words(err, ""))
-	default:
-		return 0, err
-	}
 }
 
 // become replaces this process by a command that runs without a lock. Tests replace become.

@@ -94,7 +94,7 @@ var (
 	ServerUnfit       = &Class{says: "unfit to keep a lock", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
 )
 
-// The classes of a store. Package store documents what they mean for what was stored.
+// The classes of a store. Package store documents their meaning for the stored objects.
 var (
 	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: "see repolock help urls"}
 	Precondition         = &Class{says: "precondition failed", Permanent: true}

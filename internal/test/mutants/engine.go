@@ -27,7 +27,7 @@ const (
 	trip      = "replock/trips.go"
 	names     = "replock/keys.go"
 	finite    = "store/finite.go"
-	policy    = "cmd/internal/session/policy.go"
+	policy    = "cmd/repolock/policy.go"
 	exit      = "cmd/repolock/error.go"
 	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"

@@ -1,0 +1,66 @@
+package main
+
+import (
+	"errors"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// policyFlags are about a command whose lock can't be acquired. A scheduler runs the command again later.
+type policyFlags struct {
+	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits as --wait forever, or as --wait says."`
+	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
+	Hint          string `rare:"" brief:"--if-held and --if-unreachable in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"--if-held and --if-unreachable in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
+}
+
+// settle replaces the hint by its meaning.
+func (f *policyFlags) settle(mode replock.Mode) error {
+	if f.Hint != "" && (f.IfHeld != "" || f.IfUnreachable != "") {
+		return errors.New("--hint says what --if-held and --if-unreachable say: give either")
+	}
+	switch f.Hint {
+	case "require-global":
+		f.IfHeld = "skip"
+	case "prefer-global":
+		f.IfHeld, f.IfUnreachable = "skip", "run"
+	}
+	if mode == replock.Exclusive && (f.IfUnreachable == "run" || f.Hint == "node-local") {
+		return errors.New("a command that deletes needs the exclusive lock: it can't be done without (--if-unreachable run, --hint prefer-global, --hint node-local)")
+	}
+	return nil
+}
+
+// needsNone reports whether the hint lets a command run without a lock: node-local does, and prefer-global if no
+// lock is given. The user must hear why, unless why is empty.
+func (f policyFlags) needsNone(given bool) (none bool, why string) {
+	if !given && f.Hint == "prefer-global" {
+		return true, "no repository is given"
+	}
+	return f.Hint == "node-local", ""
+}
+
+// without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
+func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
+	switch {
+	case f.skips(err):
+		r.skipped(err)
+		return 0, nil
+	case f.runsUnlocked(err):
+		return runUnlocked(r, args, session.Words(err, ""))
+	default:
+		return 0, err
+	}
+}
+
+// skips reports whether a command is skipped, because another holder has its lock.
+func (f policyFlags) skips(err error) bool {
+	return f.IfHeld == "skip" && errors.Is(err, fault.NotAcquired) && errors.Is(err, replock.ErrHeld)
+}
+
+// runsUnlocked reports whether a command runs although its lock was not acquired.
+func (f policyFlags) runsUnlocked(err error) bool {
+	return f.IfUnreachable == "run" && errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)
+}

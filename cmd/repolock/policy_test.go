@@ -1,0 +1,49 @@
+package main
+
+import (
+	"testing"
+
+	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// TestPolicy: a command is skipped if its lock is held, and runs without its lock if the store has
+// said nothing, if the policy says so; never one that needs the exclusive lock.
+func TestPolicy(t *testing.T) {
+	held := session.NotAcquired(&replock.HeldError{}, true)
+	silent, answered := session.NotAcquired(store.ErrUnreachable, false), session.NotAcquired(store.ErrUnreachable, true)
+	for _, c := range []struct {
+		policy      policyFlags
+		mode        replock.Mode
+		refused     bool // by settle
+		skips, runs bool
+		none, bare  bool // no lock is needed: with a repository, and without one
+	}{
+		{policyFlags{}, replock.Exclusive, false, false, false, false, false},
+		{policyFlags{IfHeld: "wait"}, replock.Shared, false, false, false, false, false},
+		{policyFlags{IfHeld: "skip"}, replock.Exclusive, false, true, false, false, false},
+		{policyFlags{IfUnreachable: "run"}, replock.Shared, false, false, true, false, false},
+		{policyFlags{IfUnreachable: "fail"}, replock.Shared, false, false, false, false, false},
+		{policyFlags{IfUnreachable: "run"}, replock.Exclusive, true, false, true, false, false},
+		{policyFlags{Hint: "require-global"}, replock.Exclusive, false, true, false, false, false},
+		{policyFlags{Hint: "prefer-global"}, replock.Shared, false, true, true, false, true},
+		{policyFlags{Hint: "prefer-global"}, replock.Exclusive, true, true, true, false, true},
+		{policyFlags{Hint: "node-local"}, replock.Shared, false, false, false, true, true},
+		{policyFlags{Hint: "node-local"}, replock.Exclusive, true, false, false, true, true},
+		{policyFlags{Hint: "require-global", IfHeld: "skip"}, replock.Shared, true, true, false, false, false},
+		{policyFlags{Hint: "require-global", IfUnreachable: "fail"}, replock.Shared, true, false, false, false, false},
+	} {
+		p := c.policy
+		err := p.settle(c.mode)
+		assert.That(t, (err != nil) == c.refused, "%+v of %v: %v", c.policy, c.mode, err)
+		assert.That(t, p.skips(held) == c.skips && p.runsUnlocked(silent) == c.runs && !p.skips(silent) && !p.skips(replock.ErrHeld),
+			"%+v skips: %t, runs: %t", c.policy, p.skips(held), p.runsUnlocked(silent))
+		assert.That(t, !p.runsUnlocked(answered) && !p.runsUnlocked(held) && !p.runsUnlocked(store.ErrUnreachable),
+			"%+v runs although the store has answered, or the command had its lock", c.policy)
+		none, why := p.needsNone(true)
+		bare, _ := p.needsNone(false)
+		assert.That(t, none == c.none && bare == c.bare && why == "", "%+v needs no lock: %t, %t, %s", c.policy, none, bare, why)
+	}
+}
