@@ -124,7 +124,7 @@ func Waits(i replock.Info) bool {
 func (h *holder) release() {
 	done := h.waitingFor("releasing the lock")
 	if err := h.lock.Release(context.Background()); errors.Is(err, replock.ErrLost) {
-		h.passed.Add(func() { h.Console.Say("%s", Words(err, "")) })
+		h.say("%s", Words(err, ""))
 	}
 	done()
 	h.flush()
@@ -135,6 +135,11 @@ func (h *holder) release() {
 func (h *holder) waitingFor(what string) (done func()) {
 	h.passed.Add(func() { h.Console.BeginWait(what) })
 	return func() { h.passed.Add(h.Console.EndWait) }
+}
+
+// say shows a line after the events so far. It doesn't block.
+func (h *holder) say(format string, args ...any) {
+	h.passed.Add(func() { h.Console.Say(format, args...) })
 }
 
 // maxFlush bounds the wait for slow sinks, and for a terminal that hangs.

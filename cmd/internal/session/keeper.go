@@ -132,22 +132,9 @@ func (k *keeper) report(e replock.Event) {
 	_ = k.Line.Tell(n)
 }
 
-// say writes into the log. It gives up after a second: a log that hangs must not delay the release.
-func (k *keeper) say(format string, args ...any) {
-	said := make(chan struct{})
-	go func() {
-		defer close(said)
-		k.Console.Say(format, args...)
-	}()
-	select {
-	case <-said:
-	case <-time.After(time.Second):
-	}
-}
-
 // onLost obeys --on-lost. It doesn't resume the lock, because the script has run on.
 func (k *keeper) onLost(loss error) {
-	defer func() { k.say("%s", Words(loss, "")) }() // after the signal: the log can hang
+	defer k.say("%s", Words(loss, ""))
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
 	if !ok || k.owner == nil {
 		return

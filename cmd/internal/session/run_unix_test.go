@@ -386,6 +386,7 @@ func TestOwnerOfALostLock(t *testing.T) {
 		s, k := newKeeper(t, onLost)
 		k.Owner, k.owner = &p, daemon.Watch(p)
 		k.onLost(&replock.LostError{Mode: replock.Shared, Reason: "it is gone"})
+		k.flush()
 		said := s.said[len(s.said)-1]
 		assert.That(t, said == "shared lock lost: it is gone" && (len(s.said) == 2) == (want != 0), "%s: %q", onLost, s.said)
 		if want == 0 {
