@@ -137,23 +137,16 @@ func TestOneLock(t *testing.T) {
 // TestRepositoryURL: the name is behind the last #, and the URL before it keeps its parameters.
 func TestRepositoryURL(t *testing.T) {
 	t.Chdir(t.TempDir())
-	for url, want := range map[string][2]string{
-		"repo:s3://bucket/path#photos":               {"s3://bucket/path", "photos"},
-		"repo:s3://bucket/path?conditions=kept#mail": {"s3://bucket/path?conditions=kept", "mail"},
-		"repo:a#b#c":    {"a#b", "c"},
-		"REPO:/srv/x#n": {"/srv/x", "n"},
+	for url, want := range map[string]session.Place{
+		"repo:s3://bucket/path?conditions=kept#mail": {Repo: "s3://bucket/path?conditions=kept", Name: "mail"},
+		"repo:a#b#c":    {Repo: "a#b", Name: "c"},
+		"REPO:/srv/x#n": {Repo: "/srv/x", Name: "n"},
 	} {
-		targets, err := Parse([]string{url})
-		if err != nil {
-			t.Errorf("%s: %v", url, err)
-			continue
-		}
-		p := targets[0].Place
-		assert.That(t, p.Repo == want[0] && p.Name == want[1] && targets[0].Repository(), "%s: %+v", url, p)
+		p := place(t, url)
+		assert.That(t, p.Repo == want.Repo && p.Name == want.Name, "%s: %+v", url, p)
 	}
 	for _, url := range []string{"repo:", "repo:x", "repo:x#", "repo:#", "repo:x#Bad", "repo:x#a/b", "repo:gopher://h/x#n", "repo:#n"} {
-		targets, err := Parse([]string{url})
-		assert.That(t, err != nil, "%s: %+v", url, targets)
+		assert.Is(t, assert.Err(Parse([]string{url})), fault.URL, url)
 	}
 }
 

@@ -249,35 +249,17 @@ func TestAnsweredIsOfTheFailure(t *testing.T) {
 	})
 }
 
-// TestSettle: all locks are held, and renewed, for the time of --settle before Acquire returns.
+// TestSettle: all locks are held, and renewed, for the time of --settle before Acquire returns. A signal or a loss
+// in that time releases them, also a loss that no renewal has noticed. It is no silence in which the command could run.
 func TestSettle(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		s := f.set(0, "ab")
-		s.settle = 5 * time.Minute
-		for at := time.Second; at < s.settle; at += 10 * time.Second {
-			time.AfterFunc(at, func() {
-				assert.That(t, !f.free(t, "a") && !f.free(t, "b"), "not held at %v", at)
-			})
-		}
-		_, err := s.Acquire(t.Context(), (&record{}).observe)
-		if err != nil || f.clock.Elapsed() != s.settle || len(f.asked("renew")) < 20 {
-			t.Fatalf("at %v: %v, %d renewals", f.clock.Elapsed(), err, len(f.asked("renew")))
-		}
-	})
-}
-
-// TestSettleFails: a signal or a loss during --settle gives the locks back. A lock that is removed
-// is missed before Acquire returns, also if no renewal came in between. It is no silence in which
-// the command could run.
-func TestSettleFails(t *testing.T) {
 	signal := errors.New("a signal")
 	for name, c := range map[string]struct {
-		settle, at time.Duration
-		broken     string
-		want       error
-		least      time.Duration
-		most       time.Duration
+		settle, at  time.Duration // at: of the signal, or the loss
+		broken      string
+		want        error
+		least, most time.Duration
 	}{
+		"held":          {5 * time.Minute, 0, "", nil, 5 * time.Minute, 5 * time.Minute},
 		"signal":        {5 * time.Minute, time.Minute, "", signal, time.Minute, time.Minute},
 		"renewal":       {5 * time.Minute, time.Minute, "a", replock.ErrLost, time.Minute, 90 * time.Second},
 		"look, the 1st": {5 * time.Second, 4 * time.Second, "a", replock.ErrLost, 5 * time.Second, 5 * time.Second},
@@ -287,18 +269,24 @@ func TestSettleFails(t *testing.T) {
 			s := f.set(0, "ab")
 			s.settle = c.settle
 			ctx, cancel := context.WithCancelCause(t.Context())
+			for at := time.Second; at < c.least; at += 10 * time.Second {
+				time.AfterFunc(at, func() { assert.That(t, !f.free(t, "a") && !f.free(t, "b"), "%s: not held at %v", name, at) })
+			}
 			time.AfterFunc(c.at, func() {
-				if c.broken == "" {
+				switch {
+				case c.broken != "":
+					f.breakLock(t, c.broken)
+				case c.want != nil:
 					cancel(signal)
-					return
 				}
-				f.breakLock(t, c.broken)
 			})
 			l, err := s.Acquire(ctx, (&record{}).observe)
 			now := f.clock.Elapsed()
-			assert.That(t, l == nil && errors.Is(err, c.want) && now >= c.least && now <= c.most && s.Answered(),
+			assert.That(t, (l != nil) == (c.want == nil) && errors.Is(err, c.want) && now >= c.least && now <= c.most && s.Answered(),
 				"%s: at %v: %v, %v, answered %t", name, now, l, err, s.Answered())
-			assert.That(t, f.keys("release") == "ba" && f.free(t, "ab"), "%s: released %s", name, f.keys("release"))
+			assert.That(t, c.want == nil || f.keys("release") == "ba" && f.free(t, "ab"), "%s: released %s", name, f.keys("release"))
+			assert.That(t, c.want != nil || len(f.asked("renew")) >= 20, "%s: %d renewals", name, len(f.asked("renew")))
+			cancel(nil)
 		})
 	}
 }

@@ -57,16 +57,6 @@ func TestCancelled(t *testing.T) {
 	}
 }
 
-// TestCancelledWhileItFails: an examination can be cancelled between two tries.
-func TestCancelledWhileItFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-		s.Before(func(context.Context, hookstore.Request) error { return errReset })
-		ctx, cancel := context.WithCancelCause(t.Context())
-		time.AfterFunc(50*time.Millisecond, func() { cancel(errStop) })
-		assert.Is(t, assert.Err(examine(ctx, s, opts)), errStop)
-	})
-}
-
 // TestUnreachable: doctor reports an unreachable store within 15 s, and has written nothing.
 func TestUnreachable(t *testing.T) {
 	for name, err := range map[string]error{

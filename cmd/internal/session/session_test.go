@@ -273,13 +273,6 @@ func TestNoPasswordInEnviron(t *testing.T) {
 	assert.That(t, os.Getenv(Passwords[0]) != "", "our own is gone")
 }
 
-// TestPlaces: the repository's place is the first, if there is one.
-func TestPlaces(t *testing.T) {
-	repo, others := Place{Repo: "/srv/a"}, []Place{{URL: "beads:/b/.beads"}, {URL: "redis://h:6379/0?key=k"}}
-	assert.Equal(t, (Request{Others: others}).Places(), others, "alone")
-	assert.Equal(t, (Request{Place: repo, Others: others}).Places(), append([]Place{repo}, others...), "together")
-}
-
 // TestOuterLocks: the innermost lock around this process names the lock of a repository. A lock is our own
 // if this process runs under it, or if its holder waits for the lock that we run under.
 func TestOuterLocks(t *testing.T) {
