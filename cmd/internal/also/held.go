@@ -2,9 +2,9 @@ package also
 
 import (
 	"context"
-	"crypto/rand"
-	"encoding/hex"
 	"errors"
+	"fmt"
+	"math/rand/v2"
 	"syscall"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -25,7 +25,7 @@ type held struct {
 
 // hold starts to renew a lock. began is a reading from before the request that acquired it.
 func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.Event)) *held {
-	l := &held{other: o, handle: h, id: newID(), observe: observe}
+	l := &held{other: o, handle: h, id: fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), observe: observe}
 	terms := lease.Terms{
 		Schedule: o.schedule, Clock: o.clock, Sent: began.Elapsed, Seen: began, Parent: context.Background(), Drain: o.schedule.Timeout,
 		Renewal: func(ctx context.Context) error { return o.Backend.Renew(ctx, h) },
@@ -40,14 +40,7 @@ func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.
 	return l
 }
 
-// newID returns 128 random bits in hex, as the ids of replock.
-func newID() string {
-	var id [16]byte
-	_, _ = rand.Read(id[:]) // it never fails
-	return hex.EncodeToString(id[:])
-}
-
-// loss is lease.Terms' Loss.
+// loss is the field Loss of lease.Terms.
 func (l *held) loss(expired bool, err error) lease.Loss {
 	if !expired {
 		return l.broken(err)
@@ -114,7 +107,7 @@ func (l *held) Free(context.Context) error {
 	switch lost := l.Lost(); {
 	case lost != nil && errors.Is(err, locking.ErrLost):
 		return nil // the loss is known
-	case lost == nil && errors.Is(err, locking.ErrLost): // since the last look
+	case lost == nil && errors.Is(err, locking.ErrLost): // the release has found the loss
 		loss := l.broken(err)
 		l.Lose(loss)
 		l.tell(replock.EventLost, 0, loss.Err)

@@ -43,7 +43,7 @@ const maxInterval = 30 * time.Second
 
 func (o *other) place() session.Place { return o.Place }
 
-func (o *other) flush(context.Context) {} // observe has got all events
+func (o *other) flush(context.Context) {} // observe gets events at once
 
 // answered reports whether the system has answered a request to lock. Then another holder can have
 // the lock, even if the system has been silent since.
@@ -101,7 +101,7 @@ func (o *other) acquire(ctx context.Context, wait time.Duration, observe func(ev
 	}
 }
 
-// tryLock returns nil if another holder has the lock.
+// tryLock returns no lease and no error if another holder has the lock.
 func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease.Lease, error) {
 	var began clock.Reading
 	var handle locking.Handle
@@ -136,7 +136,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 const maxTry = 15 * time.Second
 
 // try sends a request again until the system answers, for half of the ttl at most. A lock of files has no
-// such bound: to acquire it takes a second or two, and must not fail if the machine stands still meanwhile.
+// such bound: its acquire takes a second or two, and must not fail if the machine stands still meanwhile.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
 	if o.files {
 		return send(ctx)
@@ -174,7 +174,7 @@ func (o *other) holder(ctx context.Context) replock.Info {
 // refused is the error for a lock that another holder has.
 func (o *other) refused(info replock.Info, waited time.Duration, why error) error {
 	if waited < poll/2 {
-		waited = 0 // one try
+		waited = 0 // a single try is no wait
 	}
 	return session.HeldError{Place: o.Place, HeldError: &replock.HeldError{
 		Mode: replock.Exclusive, Holders: []replock.Info{info}, Waited: waited, Err: why,

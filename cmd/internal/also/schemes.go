@@ -21,7 +21,7 @@ type scheme struct {
 	names   []string // before the colon, in lower case
 	example string
 	parse   func(raw string) (Target, error)
-	// held is advice about a lock that another holder has, and stale about one that stays although it is stale.
+	// held and stale are advice about a lock that blocks us: a live one, and a stale one.
 	held, stale string
 }
 
@@ -155,9 +155,9 @@ type Purpose int
 
 // The purposes.
 const (
-	Hold  Purpose = iota
-	Look          // inspect a lock
-	Break         // a lock
+	Hold  Purpose = iota // acquire the lock
+	Look                 // inspect the lock
+	Break                // remove the lock
 )
 
 // Parse parses URLs, and returns their locks in the order in which a set tries them. It refuses

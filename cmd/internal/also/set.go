@@ -92,7 +92,7 @@ func (s *Set) Flush(ctx context.Context) {
 }
 
 // Answered reports whether the system that ended Acquire has answered. If a lock was lost during settle, all
-// have.
+// systems have answered.
 func (s *Set) Answered() bool { return s.held || s.failed != nil && s.failed.answered() }
 
 // Acquire implements session.Locker.
@@ -115,8 +115,8 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (*lease.S
 	}
 }
 
-// settled waits for --settle, in which older work ends. Then it returns the lock, unless a part of it was lost
-// since it was acquired.
+// settled waits for --settle, in which older work ends. Then it returns the set, unless one of its
+// locks was lost since its acquire.
 func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -207,7 +207,7 @@ func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed 
 	return nil
 }
 
-// revision returns the id by which others see a lock.
+// revision returns the id that a refusal reports for this lock.
 func revision(ctx context.Context, l *lease.Lease) string {
 	h, ok := l.Owner().(*held)
 	if !ok {

@@ -77,7 +77,7 @@ func observes(dir string, p Purpose) bool {
 	return p == Look || p == Break && errors.Is(err, fs.ErrNotExist)
 }
 
-// fleet is a tower-fleet lock, whose release records the result of the work (section 8).
+// fleet is a tower-fleet lock, whose release records the result of the work (section 8 of its specification).
 type fleet struct {
 	*towerfleet.Backend
 	step   string // the work's name, for its failure

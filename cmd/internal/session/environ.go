@@ -29,7 +29,7 @@ func Environ(places []Place, ids []string, mode string, fence uint64, token stri
 	}
 	p := places[0]
 	env := []string{"REPOLOCK_HELD=1"}
-	if p.URL == "" { // a repolock in the command takes this repository
+	if p.URL == "" { // a repolock in the command uses the same repository
 		env = append(env, "REPOLOCK_REPO="+p.Where())
 	}
 	env = append(env, "REPOLOCK_MODE="+mode, "REPOLOCK_ID="+ids[0], outerVariable+"="+strings.Join(outer, " "))

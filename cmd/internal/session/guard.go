@@ -27,7 +27,7 @@ func (s *session) allowance(moment time.Duration) procgroup.Allowance {
 	if s.inner {
 		soon := clock.System{}.Elapsed() + moment
 		if s.OnLost == "warn" {
-			return procgroup.Allow(soon) // whatever the clocks show
+			return procgroup.Allow(soon) // without a look at the clocks
 		}
 		end = min(end, soon)
 	}
@@ -59,7 +59,7 @@ func (s *session) mayContinue(g *procgroup.Group) bool {
 		return false
 	}
 	if s.inner {
-		g.Allow(s.allowance(2 * breath)) // supervise was stopped, too
+		g.Allow(s.allowance(2 * breath)) // enough until the next beat
 	}
 	return true
 }

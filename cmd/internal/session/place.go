@@ -58,7 +58,7 @@ func (p Place) repository() string {
 	return where
 }
 
-// Where returns the repository with an absolute path, without credentials.
+// Where names the repository or the system, with an absolute path and without credentials.
 func (p Place) Where() string {
 	if p.other() {
 		return p.URL

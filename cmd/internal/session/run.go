@@ -180,7 +180,7 @@ func (s *session) supervise() {
 	}
 }
 
-// interrupted ends this process as Ctrl-C has ended the command. It is called after the release.
+// interrupted ends this process by the same signal, if Ctrl-C has ended the command. It is called after the release.
 func (s *session) interrupted() {
 	if sig := s.group.Typed(); sig != 0 {
 		Interrupt(sig, true)
