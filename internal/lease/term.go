@@ -34,7 +34,8 @@ type Terms struct {
 	Renewal func(context.Context) error
 	// Gone is closed when the lock's system reports a loss. The lease then renews the lock at once.
 	Gone <-chan struct{}
-	// Watch runs beside the renewals, until its context ends.
+	// Watch runs beside the renewals, until its context ends. Nil renews the lock at once when the machine's clocks
+	// part: the machine stood still, perhaps.
 	Watch func(context.Context)
 	// Extended is called after each renewal.
 	Extended func()
@@ -113,9 +114,10 @@ func (t *Term) run(ctx context.Context) {
 	if t.Gone != nil {
 		go t.renewIfGone(watching)
 	}
-	if t.Watch != nil {
-		go t.Watch(watching)
+	if t.Watch == nil {
+		t.Watch = t.renewIfParted
 	}
+	go t.Watch(watching)
 	expired, err := t.refresher.Run(ctx)
 	unwatch()
 	if err == errStopped {
@@ -134,6 +136,14 @@ func (t *Term) renewIfGone(ctx context.Context) {
 	case <-t.Gone:
 		_ = t.Renew(ctx)
 	case <-ctx.Done():
+	}
+}
+
+func (t *Term) renewIfParted(ctx context.Context) {
+	for clock.Sleep(ctx, t.Clock, clock.Tick) == nil {
+		if clock.Read(t.Clock).Parted(t.Seen()) {
+			_ = t.Renew(ctx)
+		}
 	}
 }
 

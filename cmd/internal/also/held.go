@@ -29,7 +29,7 @@ func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.
 	terms := lease.Terms{
 		Schedule: o.schedule, Clock: o.clock, Sent: began.Elapsed, Seen: began, Parent: context.Background(), Drain: o.schedule.Timeout,
 		Renewal: func(ctx context.Context) error { return o.Backend.Renew(ctx, h) },
-		Watch:   l.watch, Failed: l.failed, Extended: func() { l.tell(replock.EventRefreshed, 0, nil) },
+		Failed:  l.failed, Extended: func() { l.tell(replock.EventRefreshed, 0, nil) },
 		Loss: l.loss, Lost: func(err error) { l.tell(replock.EventLost, 0, err) },
 	}
 	if w, ok := o.Backend.(locking.Watcher); ok {
@@ -55,16 +55,6 @@ func (l *held) loss(expired bool, err error) lease.Loss {
 // broken returns a loss that the backend has reported.
 func (l *held) broken(err error) lease.Loss {
 	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: plain(err), Definite: true}, Definite: true}
-}
-
-// watch renews the lock at once when the machine's clocks part. The machine stood still, perhaps, and
-// the guard continues the command only after a look at the lock.
-func (l *held) watch(ctx context.Context) {
-	for clock.Sleep(ctx, l.clock, clock.Tick) == nil {
-		if clock.Read(l.clock).Parted(l.Seen()) {
-			_ = l.Renew(ctx)
-		}
-	}
 }
 
 func (l *held) failed(n int, gaveUp bool, err error) {

@@ -15,7 +15,7 @@ var lockingMutants = []mutant{
 	{"Guard runs without a lock if the backend that is preferred is broken", "locking/guard.go",
 		"	if !ok || err != nil {\n		return false, err\n	}", "	if err != nil && hint == PreferGlobal {\n		return true, f(ctx)\n	}\n	if !ok || err != nil {\n		return false, err\n	}", test("./locking", "^TestHints$")},
 	{"Guard takes the watcher's word for a loss", "internal/lease/term.go",
-		`_ = t.Renew(ctx)`, `t.stop(fault.HandleLost)`, test("./locking", "^TestWatcher$")},
+		"	case <-t.Gone:\n		_ = t.Renew(ctx)\n", "	case <-t.Gone:\n		t.stop(fault.HandleLost)\n", test("./locking", "^TestWatcher$")},
 	{"a lock in memory is over an instant later than its ttl", "locking/memory/memory.go",
 		`if now >= l.deadline {`, `if now > l.deadline+time.Second {`, test("./locking/memory", "^TestTimes$")},
 	{"a renewal in memory lets the lock last for a ttl more, not from now", "locking/memory/memory.go",

@@ -105,7 +105,7 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/also", "^TestSlowAcquire$")},
 	{"a backend that says that a lock is lost is asked again", "internal/lease/term.go", "return refresh.Renewal{}, refresh.Stop(err)", "return refresh.Renewal{}, err",
 		test("./cmd/internal/also", "^TestErrLostIsDefinite$")},
-	{"a machine that stood still doesn't look at its other locks", "cmd/internal/also/held.go", "if clock.Read(l.clock).Parted(l.Seen()) {", "if clock.Read(l.clock).Parted(clock.Read(l.clock)) {",
+	{"a machine that stood still doesn't look at its other locks", "internal/lease/term.go", "if clock.Read(t.Clock).Parted(t.Seen()) {", "if clock.Read(t.Clock).Parted(clock.Read(t.Clock)) {",
 		test("./cmd/internal/also", "^TestPartedClocks$")},
 	{"a look that was resumed by is that of the loss", "cmd/internal/also/held.go", "return l.hold(l.handle, began, l.observe), nil", "_ = began\n	return l.hold(l.handle, l.Seen(), l.observe), nil",
 		test("./cmd/internal/also", "^TestResume$")},
