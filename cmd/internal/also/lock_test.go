@@ -58,8 +58,8 @@ func TestOneOrder(t *testing.T) {
 	}
 }
 
-// TestOneLock: URLs of one lock are refused together, however they are written, and are one place for
-// a repolock under that lock. Those of two locks are neither. A place is shown as it was named.
+// TestOneLock: two URLs of one lock are refused, however they are written, and are one place for
+// a repolock under that lock. URLs of two locks are neither. A place is shown as the user wrote it.
 func TestOneLock(t *testing.T) {
 	dir := t.TempDir()
 	t.Chdir(dir)
@@ -101,7 +101,7 @@ func TestOneLock(t *testing.T) {
 		{"repo:s3://b/p#n", "repo:s3://b/p/#n", true},
 		{"repo:s3://b/p#n", "repo:s3://b/q#n", false},
 		{"repo:x#n", "beads:x", false},
-		{"beads:p", "beads:p2", true}, // p2 is a link, and what is in it is there or not
+		{"beads:p", "beads:p2", true}, // p2 is a link; the rest of the path exists or not
 		{"beads:p", "beads:p2/.beads", true},
 		{"beads:p/none", "beads:p2/none", true},
 		{"beads:p/one", "beads:p2/two", false},
@@ -164,7 +164,7 @@ func TestNoSecretIsRepeated(t *testing.T) {
 	}
 }
 
-// TestKnown: what doctor takes for another system is what Parse knows.
+// TestKnown: Known knows the schemes of Parse, and no others.
 func TestKnown(t *testing.T) {
 	for url, want := range map[string]bool{
 		"redis://h?key=k": true, "REDISS://h": true, "postgresql:": true, "tower-fleet:x": true, "beads:.": true, "repo:x#n": true,
@@ -196,7 +196,7 @@ func (s *shelf) Break(_ context.Context, seen *locking.Info, stale bool) (bool, 
 
 func (s *shelf) Examine(context.Context) ([]locking.Finding, error) { return s.findings, s.err }
 
-// TestPasswordFileOfAll: a person hears that other users can read the password, at an acquire and from doctor.
+// TestPasswordFileOfAll: an acquire and doctor warn that other users can read the password.
 func TestPasswordFileOfAll(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("the modes of files don't say there who can read them")
@@ -236,7 +236,7 @@ func TestObserves(t *testing.T) {
 	}
 }
 
-// TestVerdicts: a holder is shown as one of a repository's lock is.
+// TestVerdicts: a holder is shown as a repository's holder is.
 func TestVerdicts(t *testing.T) {
 	now := time.Now()
 	for _, c := range []struct {
@@ -259,8 +259,8 @@ func TestVerdicts(t *testing.T) {
 	assert.That(t, late.Left <= -58*time.Minute && late.Age >= time.Hour, "age %v, left %v", late.Age, late.Left)
 }
 
-// TestBreakChooses: break-lock removes what its flags choose, and tells the backend if only a
-// stale lock is meant.
+// TestBreakChooses: break-lock removes the lock if its flags choose it, and asks the backend for a stale lock with
+// --stale.
 func TestBreakChooses(t *testing.T) {
 	live := &locking.Info{Revision: "1", TTL: time.Minute, Renewed: time.Now()}
 	stale := &locking.Info{Revision: "1", TTL: time.Minute, Stale: true}

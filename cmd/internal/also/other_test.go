@@ -45,7 +45,7 @@ func TestSilenceIsRetried(t *testing.T) {
 	})
 }
 
-// TestAnswersAreFinal: an answer that isn't silence isn't asked for again.
+// TestAnswersAreFinal: only a silent system is asked again.
 func TestAnswersAreFinal(t *testing.T) {
 	for _, answer := range []error{locking.ErrPermission, locking.ErrUnfit, locking.ErrKey, errors.New("another")} {
 		inBubble(t, func(t *testing.T, f *fake) {
@@ -57,8 +57,7 @@ func TestAnswersAreFinal(t *testing.T) {
 	}
 }
 
-// TestAnswered: after an answer a silence is no reason to run without the lock: another holder
-// has it, perhaps.
+// TestAnswered: a silence after an answer still counts as answered: another holder might have the lock.
 func TestAnswered(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		o := f.other("k")
@@ -94,7 +93,7 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestWaitEnds: a wait ends with its context, for the reason that this has.
+// TestWaitEnds: a wait ends with its context, and returns its cause.
 func TestWaitEnds(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", 24*time.Hour)
@@ -112,8 +111,7 @@ func TestWaitEnds(t *testing.T) {
 	})
 }
 
-// TestNextHolder: each holder that a wait meets is reported once, and the wait ends when the
-// lock is free.
+// TestNextHolder: a wait reports each holder once, and ends when the lock is free.
 func TestNextHolder(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", 10*time.Second)
@@ -146,7 +144,7 @@ func TestFilesAreNotTimed(t *testing.T) {
 	})
 }
 
-// TestSlowAcquire: a lock whose acquisition has taken its ttl isn't held, and no event says so.
+// TestSlowAcquire: a lock whose acquire has taken its whole ttl isn't held, and there is no event of it.
 func TestSlowAcquire(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.disturb(func(what, _ string) error {
@@ -172,8 +170,7 @@ func (failingInspector) Inspect(context.Context, string) (*locking.Info, error) 
 	return nil, errors.New("the table is gone")
 }
 
-// TestHolderUnknown: a refusal says nothing about a holder that has gone since, or can't be
-// asked for.
+// TestHolderUnknown: a refusal leaves out a holder that has just released the lock, or that can't be inspected.
 func TestHolderUnknown(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.take(t, "k", time.Hour)
@@ -276,8 +273,7 @@ func TestSilence(t *testing.T) {
 	})
 }
 
-// TestErrLostIsDefinite: a backend that says that the lock is lost ends it at once, also one
-// whose locks can be resumed.
+// TestErrLostIsDefinite: ErrLost of a backend ends the lock at once, also if its locks can be resumed.
 func TestErrLostIsDefinite(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := acquired(t, f.other("K"))
@@ -352,7 +348,7 @@ func TestPartedClocks(t *testing.T) {
 	})
 }
 
-// TestResume: a lock that no other holder can have had goes on, under a new id, and is renewed
+// TestResume: a resumed lock has a new id, and is renewed
 // and released as before. A lock that is held isn't resumed.
 func TestResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
@@ -383,7 +379,7 @@ func TestResume(t *testing.T) {
 	})
 }
 
-// TestResumeFails: a lock that another holder can have had is lost for good. After another
+// TestResumeFails: a lock that another holder has taken is lost for good. After any other
 // error a resume can be tried again.
 func TestResumeFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
@@ -443,8 +439,7 @@ func TestReleaseFails(t *testing.T) {
 	})
 }
 
-// TestReleaseOfABrokenLock: a lock that was broken since the last look is lost. Nothing is left of it to
-// expire.
+// TestReleaseOfABrokenLock: the release of a lock that was broken since the last look reports the loss.
 func TestReleaseOfABrokenLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := acquired(t, f.other("k"))

@@ -30,7 +30,7 @@ func reverse(s string) string {
 }
 
 // TestAllInOrder: the locks are acquired in their order, and released in reverse. The set is named
-// as its first lock, and each event says of which lock it is.
+// as its first lock, and each event has the place of its lock.
 func TestAllInOrder(t *testing.T) {
 	for _, order := range orders {
 		inBubble(t, func(t *testing.T, f *fake) {
@@ -55,8 +55,8 @@ func TestAllInOrder(t *testing.T) {
 	}
 }
 
-// TestAllOrNothing: whichever lock is refused, and whatever the order, those that were taken
-// are released, the last one first, and one event reports which was refused.
+// TestAllOrNothing: whichever lock is refused, and whatever the order, the acquired locks
+// are released, the last one first, and one event reports the refused lock.
 func TestAllOrNothing(t *testing.T) {
 	for _, order := range orders {
 		for theirs := range strings.SplitSeq("abc", "") {
@@ -106,7 +106,7 @@ func TestKnownHolderBehindASilentSystem(t *testing.T) {
 	}
 }
 
-// TestTwoNamesOfOneLock: a set that is in its own way doesn't wait for itself.
+// TestTwoNamesOfOneLock: a set that names one lock twice doesn't wait for itself.
 func TestTwoNamesOfOneLock(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, err := f.set(replock.Forever, "aba").Acquire(t.Context(), (&record{}).observe)
@@ -114,7 +114,7 @@ func TestTwoNamesOfOneLock(t *testing.T) {
 	})
 }
 
-// TestNothingIsHeldDuringAWait: while one lock is refused, the others are free for others.
+// TestNothingIsHeldDuringAWait: a set that waits for one lock holds none of the others.
 func TestNothingIsHeldDuringAWait(t *testing.T) {
 	for theirs, others := range map[string]string{"a": "bc", "b": "ac", "c": "ab"} {
 		inBubble(t, func(t *testing.T, f *fake) {
@@ -198,7 +198,7 @@ func TestWaitIsOfTheWholeSet(t *testing.T) {
 	})
 }
 
-// stub is a member of a set that fails. If it teases, it can be had while it is waited for alone.
+// stub is a member of a set that fails. With teases, it succeeds if it may wait.
 type stub struct {
 	err    error
 	yes    bool
@@ -232,8 +232,7 @@ func TestPausesAreInTheWait(t *testing.T) {
 	})
 }
 
-// TestAnsweredIsOfTheFailure: a set has an answer if the lock at which it failed has one. A
-// set that was held has one, too.
+// TestAnsweredIsOfTheFailure: a set has answered if the member that failed has answered. A held set has answered, too.
 func TestAnsweredIsOfTheFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		for _, yes := range []bool{true, false} {
@@ -313,8 +312,8 @@ func TestLostWhileOthersAreAcquired(t *testing.T) {
 	}
 }
 
-// TestEventsOfRepositories: the events of repositories' locks come in the order of the locks, with the place
-// of each, though those of one are slow.
+// TestEventsOfRepositories: the events of repositories' locks come in the order of the locks, with their places,
+// even if the observer is slow.
 func TestEventsOfRepositories(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		s, r := f.set(0, ""), &record{}
@@ -394,7 +393,7 @@ func (f *fake) lose(l *lease.Set, lost string) {
 	f.disturb(nil)
 }
 
-// TestResumeOfASet: only the locks that are lost are resumed, and then all are held l.
+// TestResumeOfASet: only the lost locks are resumed, and then all are held.
 func TestResumeOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.suspended(t, "aBCd", "BC")
@@ -435,7 +434,7 @@ func TestResumeOfASetFails(t *testing.T) {
 	})
 }
 
-// TestLossEndsAResume: a lock that is lost for good while another is resumed ends that.
+// TestLossEndsAResume: the definite loss of a lock ends the resume of another one.
 func TestLossEndsAResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		s := f.set(0, "Bc")
@@ -444,7 +443,7 @@ func TestLossEndsAResume(t *testing.T) {
 		f.lose(l, "B")
 		f.breakLock(t, "c")
 		f.slow = time.Hour
-		s.members[0].(*other).files = true // which bound their waits themselves
+		s.members[0].(*other).files = true // so that only the loss can end the resume
 		began := f.clock.Elapsed()
 		err = l.Resume(t.Context())
 		lost := loss(l)

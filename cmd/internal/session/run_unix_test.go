@@ -28,7 +28,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// stage is a command under a lock, and what happens to them.
+// stage is a command under a lock, with a record of their events.
 type stage struct {
 	Command
 	locker      fakeLocker
@@ -37,10 +37,10 @@ type stage struct {
 	mu           sync.Mutex
 	events, said []string
 	pid          int               // of the command, which has written it into begun
-	heard        func(what string) // is called with all that is said
+	heard        func(what string) // gets each message
 }
 
-// say notes what repolock does or says, in order.
+// say records an action or a message of repolock.
 func (s *stage) say(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -48,7 +48,7 @@ func (s *stage) say(what string) {
 	s.heard(what)
 }
 
-// goOn lets a command read the FIFO go once this has been said.
+// goOn lets a command read the FIFO go after a message that contains this text.
 func (s *stage) goOn(after string) {
 	s.heard = func(what string) {
 		if strings.Contains(what, after) {
@@ -119,8 +119,8 @@ func (s *stage) run() (int, error) {
 	return code, err
 }
 
-// TestLoss: what happens to a command whose lock is lost is what --on-lost says. A lock that is lost
-// for good isn't resumed, and a command goes on only under a lock that was.
+// TestLoss: --on-lost decides what happens to a command whose lock is lost. A lock that is lost
+// for good isn't resumed, and a stopped command goes on only under a resumed lock.
 func TestLoss(t *testing.T) {
 	const (
 		waits   = "echo $$ > begun; read x < go; exit 3"
@@ -198,9 +198,9 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestNotAcquired: a command isn't begun without its lock, and no lock is acquired for a command that
-// can't be. A lock that a signal comes too late for is released. The error says whether a store has
-// answered.
+// TestNotAcquired: a command isn't started without its lock, and no lock is acquired for a command that
+// can't be started. A lock that is acquired just after a signal is released. The class of the error shows whether a
+// store has answered.
 func TestNotAcquired(t *testing.T) {
 	for _, answered := range []bool{true, false} {
 		s := newStage(t, "pause", "echo > ran")
@@ -234,8 +234,7 @@ func TestNotAcquired(t *testing.T) {
 	assert.That(t, err != nil, "it ran after a signal")
 }
 
-// TestSignalsReachTheCommand: a signal for repolock is the command's, also one that came before the
-// command was begun.
+// TestSignalsReachTheCommand: the command gets the signals for repolock, also a signal from before its start.
 func TestSignalsReachTheCommand(t *testing.T) {
 	const command = "exec 2> /dev/null; trap 'exit 9' USR1; trap 'exit 8' USR2; echo > begun; for i in $(seq 3000); do sleep 0.01; done"
 	for _, early := range []bool{false, true} {
@@ -260,7 +259,7 @@ func TestSignalsReachTheCommand(t *testing.T) {
 	}
 }
 
-// TestAllowance: under an outer lock a command can run for a moment at a time, whatever --on-lost says.
+// TestAllowance: under an outer lock an allowance lasts for a moment, whatever --on-lost is.
 func TestAllowance(t *testing.T) {
 	lock := newLock("id")
 	for _, c := range []struct {
@@ -323,9 +322,9 @@ func newKeeper(t *testing.T, onLost string) (*stage, *keeper) {
 	return s, k
 }
 
-// TestKeeperAnswers: as long as its lease lasts a lock is held, though the store is silent. It is
-// released once it is asked for, and the work under it counts as a success if it was held until then.
-// If release can't delete the lock, it fails.
+// TestKeeperAnswers: a lock is held as long as its lease lasts, even if the store is silent. The script's request
+// releases it, and the work counts as a success if the lock was held until then. A release that can't delete
+// the lock fails.
 func TestKeeperAnswers(t *testing.T) {
 	late := func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed(), true) }
 	for _, c := range []struct {
@@ -377,7 +376,7 @@ type sink func(events.Event)
 
 func (f sink) Handle(e events.Event) { f(e) }
 
-// TestOwnerOfALostLock: the process that a lock was for is signalled as --on-lost says.
+// TestOwnerOfALostLock: --on-lost decides which signal the owner of a lost lock gets.
 func TestOwnerOfALostLock(t *testing.T) {
 	for onLost, want := range map[string]syscall.Signal{"warn": 0, "term": syscall.SIGTERM, "kill": syscall.SIGKILL} {
 		owner := exec.Command("sleep", "1000")
@@ -390,7 +389,7 @@ func TestOwnerOfALostLock(t *testing.T) {
 		said := s.said[len(s.said)-1]
 		assert.That(t, said == "shared lock lost: it is gone" && (len(s.said) == 2) == (want != 0), "%s: %q", onLost, s.said)
 		if want == 0 {
-			_ = owner.Process.Signal(syscall.SIGUSR2) // which nohup doesn't ignore
+			_ = owner.Process.Signal(syscall.SIGUSR2) // nohup doesn't ignore it
 			want = syscall.SIGUSR2
 		}
 		_ = owner.Wait()

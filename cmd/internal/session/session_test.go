@@ -56,7 +56,7 @@ func (f *fakeLocker) Acquire(ctx context.Context, observe func(events.Event)) (*
 func (f *fakeLocker) Flush(ctx context.Context) { f.queue.Flush(ctx) }
 func (f *fakeLocker) Answered() bool            { return f.answered }
 
-// fakeLock is a lock of another kind than replock's, which does what a test says.
+// fakeLock is a lock that a test controls.
 type fakeLock struct {
 	*lease.Term
 	id         string
@@ -137,8 +137,8 @@ func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
 	return h
 }
 
-// TestOrder: a pause is recorded behind the loss of its lock, and ahead of what comes after. What is
-// noted after catchUp comes behind the lock's events. These arrive late, and the record is slow.
+// TestOrder: a pause is recorded after the loss of its lock, and before the later events. A note after catchUp comes
+// after the lock's events, even if these arrive late, and the record is slow.
 func TestOrder(t *testing.T) {
 	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
 	h := newHolder(t, l, r)
@@ -156,13 +156,13 @@ func TestOrder(t *testing.T) {
 	assert.That(t, slices.Equal(r.kinds, want), "recorded: %v", r.kinds)
 }
 
-// TestNoteDoesNotWait: neither a locker nor a record that hangs delays the session when it
-// records something, and what it records comes before the lock's next event.
+// TestNoteDoesNotWait: note returns at once, even if the locker or a record hangs. Its event comes before the lock's
+// next event.
 func TestNoteDoesNotWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l, r := &fakeLocker{}, &recorder{hang: time.Hour}
 		h := newHolder(t, l, r)
-		_ = h.acquire(t.Context()) // which waits for maxFlush
+		_ = h.acquire(t.Context()) // it waits for maxFlush
 		l.queue.Add(func() { time.Sleep(time.Hour) })
 		start := time.Now()
 		h.note(events.WorkEnded, events.Event{})
@@ -196,8 +196,7 @@ func TestOwnLockInTheWay(t *testing.T) {
 		"%+v", err)
 }
 
-// TestRefusalNamesItsPlace: of several locks, the refusal names the place of the one that is
-// held.
+// TestRefusalNamesItsPlace: a refusal of several locks names the place of the held one.
 func TestRefusalNamesItsPlace(t *testing.T) {
 	first, second := Place{Repo: "/srv/a"}, Place{URL: "beads:/srv/b/.beads"}
 	held := &replock.HeldError{Mode: replock.Exclusive, Holders: []replock.Info{{Keys: []string{"key"}}}}
@@ -217,8 +216,8 @@ func TestRefusalNamesItsPlace(t *testing.T) {
 	}
 }
 
-// TestEnvironOfSeveral: a command gets the repository that its lock is of, and all places are
-// outer ones for a repolock in it, that of the repository innermost.
+// TestEnvironOfSeveral: a command gets the repository of its lock. For a repolock in it all places are outer ones, and
+// the repository's is the innermost.
 func TestEnvironOfSeveral(t *testing.T) {
 	repo, redis, beads := Place{Repo: "s3://bucket/x"}, Place{URL: "redis://host:6379/0?key=k", Name: "k"}, Place{URL: "beads:/b/.beads"}
 	env := Environ([]Place{repo, redis, beads}, []string{"aa", "bb", "cc"}, "exclusive", 7, "")
@@ -237,19 +236,6 @@ func TestEnvironOfSeveral(t *testing.T) {
 	env = Environ([]Place{redis}, []string{"aa"}, "exclusive", 0, "token")
 	want := outerVariable + "=bb:place aa:" + redis.ID() + ":token"
 	assert.That(t, slices.Contains(env, want), "under another lock: %q", env)
-}
-
-// TestOwnLocksOfASet: each lock that this process runs under is known as its own.
-func TestOwnLocksOfASet(t *testing.T) {
-	repo, redis, beads := Place{Repo: "/srv/a"}, Place{URL: "redis://host:6379/0?key=k"}, Place{URL: "beads:/b/.beads"}
-	for _, v := range Environ([]Place{repo, redis}, []string{"aa", "bb"}, "exclusive", 0, "") {
-		if text, ok := strings.CutPrefix(v, outerVariable+"="); ok {
-			t.Setenv(outerVariable, text)
-		}
-	}
-	strange := []replock.Info{{ID: "another system's id"}}
-	assert.That(t, redis.anyOwn(strange) && !beads.anyOwn(strange) && !repo.anyOwn(strange) && repo.anyOwn([]replock.Info{{ID: "aa"}}),
-		"redis %t, beads %t, repository %t", redis.anyOwn(strange), beads.anyOwn(strange), repo.anyOwn(strange))
 }
 
 // TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one. Without one
@@ -276,8 +262,8 @@ func TestNoPasswordInEnviron(t *testing.T) {
 // TestOuterLocks: the innermost lock around this process names the lock of a repository. A lock is our own
 // if this process runs under it, or if its holder waits for the lock that we run under.
 func TestOuterLocks(t *testing.T) {
-	outer, inner := Place{Repo: "/q", Name: "n"}, Place{Repo: "/r", Name: "n"}
-	t.Setenv(outerVariable, "aa:"+outer.ID()+" bb:"+inner.ID())
+	outer, redis, inner := Place{Repo: "/q", Name: "n"}, Place{URL: "redis://host:6379/0?key=k"}, Place{Repo: "/r", Name: "n"}
+	t.Setenv(outerVariable, "aa:"+outer.ID()+" dd:"+redis.ID()+" bb:"+inner.ID())
 	t.Setenv(nameVariable, "n")
 	assert.That(t, NameOfOuter("/r") == "n" && NameOfOuter("/q") == "", "%q and %q", NameOfOuter("/r"), NameOfOuter("/q"))
 	for _, c := range []struct {
@@ -291,6 +277,8 @@ func TestOuterLocks(t *testing.T) {
 		{inner, replock.Info{ID: "cc", State: replock.StateWaiting}, true},
 		{Place{Repo: "/other"}, replock.Info{ID: "cc", State: replock.StateWaiting}, false},
 		{inner, replock.Info{}, false},
+		{redis, replock.Info{ID: "another system's id"}, true},
+		{Place{URL: "beads:/b/.beads"}, replock.Info{ID: "another system's id"}, false},
 	} {
 		assert.That(t, c.place.anyOwn([]replock.Info{c.holder}) == c.own, "%s, %+v: own %t", c.place.Repo, c.holder, !c.own)
 	}
@@ -306,8 +294,8 @@ func TestRedact(t *testing.T) {
 	}
 }
 
-// TestSurvey: a repository that contains only locks is reported once. It isn't if its listing has more
-// pages, or can't be had; then the next lock looks again, unless it isn't allowed to.
+// TestSurvey: a repository that contains only locks is reported once. It isn't reported if its listing has more
+// pages, or fails; then the next acquire looks again, unless listing isn't allowed.
 func TestSurvey(t *testing.T) {
 	for name, c := range map[string]struct {
 		keys        []string
@@ -345,7 +333,7 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
-// TestAnsweredRepository: a repository has answered when its store has said anything.
+// TestAnsweredRepository: any answer of its store is an answer of the repository.
 func TestAnsweredRepository(t *testing.T) {
 	for _, answer := range []error{store.ErrUnreachable, store.ErrPermission} {
 		synctest.Test(t, func(t *testing.T) {
@@ -359,8 +347,8 @@ func TestAnsweredRepository(t *testing.T) {
 	}
 }
 
-// TestLockOutlivesItsAcquire: the context that bounds the acquire of a repository's lock, which a signal ends, isn't
-// that of the lock: only a loss, or the release, ends the work.
+// TestLockOutlivesItsAcquire: the end of the acquire's context, by a signal, doesn't end the context of the lock. Only
+// a loss or the release does.
 func TestLockOutlivesItsAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := mem.New(mem.Options{})
@@ -402,8 +390,8 @@ func TestNoFailureInAnswer(t *testing.T) {
 	}
 }
 
-// TestCauseFirst: people read the cause and the server first, then what was not done, and the
-// request and its key last, without the words of Go.
+// TestCauseFirst: people read the cause and the server first, then the consequence, and the
+// request and its key last, without the words of Go's packages.
 func TestCauseFirst(t *testing.T) {
 	put := func(err error) error { return &store.Error{Op: "put", Key: "index/k", Err: err} }
 	late := func(err error) error { return fault.With(err, func(e *fault.Error) { e.Within = 3 * time.Second }) }
