@@ -55,7 +55,7 @@ const (
 	unknown = doctor.Unknown
 )
 
-// expect compares results by name. Those that it doesn't name must be ok or unknown.
+// expect compares results by name. Unnamed checks must be ok or unknown.
 func expect(t *testing.T, r doctor.Report, want results) {
 	t.Helper()
 	for _, c := range r.Checks {
@@ -77,7 +77,7 @@ func fitness(t *testing.T, r doctor.Report, want doctor.Fitness) {
 	assert.That(t, (r.Plan != nil) == (want == doctor.Fit), "plan: %+v", r.Plan)
 }
 
-// left returns the keys of all objects. Those of them that the report doesn't name are an error.
+// left returns the keys of all objects. The report must name each of them.
 func left(t *testing.T, m *mem.Store, r doctor.Report) []string {
 	t.Helper()
 	keys, err := store.Keys(t.Context(), m, "")
@@ -101,7 +101,7 @@ func tapped() (*hookstore.Store, *mem.Store) {
 	return &hookstore.Store{Store: m}, m
 }
 
-// flawed is a store that breaks the contract, as far as its fields are set.
+// flawed is a store that breaks the contract as its fields say.
 type flawed struct {
 	*mem.Store
 	amend   func(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error // before each put
@@ -109,7 +109,7 @@ type flawed struct {
 	untags  bool                                                                              // the answer to a put has no ETag
 	garbles bool
 	shows   func(*store.Page)
-	keeps   bool // what is deleted
+	keeps   bool // deleted objects
 }
 
 func (s *flawed) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
@@ -160,7 +160,7 @@ func missing(ctx context.Context, m *mem.Store, key string) bool {
 	return errors.Is(err, store.ErrNotFound)
 }
 
-// dawdle gives the others time for a race that must not happen, as each request does.
+// dawdle takes time, as a request does, in which the others can race.
 func dawdle() { time.Sleep(time.Millisecond) }
 
 // lagging answers a put before a listing shows it: it hides every tenth new object from the next
@@ -188,7 +188,7 @@ func lagging() flawed {
 	}
 }
 
-// gap deletes what is to be overwritten first.
+// gap deletes an object before it is overwritten.
 func gap(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
 	if *opts != (store.PutOptions{}) {
 		return nil
@@ -197,7 +197,7 @@ func gap(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) 
 	return m.Delete(ctx, key)
 }
 
-// racy looks whether a condition is met, and then writes.
+// racy checks a condition, and then writes.
 func racy(absent, match bool) flawed {
 	return flawed{amend: func(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
 		if !(opts.IfAbsent && absent || opts.IfMatch != "" && match) {
@@ -219,7 +219,7 @@ func deaf(_ context.Context, _ *mem.Store, _ string, opts *store.PutOptions) err
 	return nil
 }
 
-// answers has one answer to each condition, met or not.
+// answers gives one answer to all conditional puts.
 func answers(err error) flawed {
 	return flawed{amend: func(_ context.Context, _ *mem.Store, _ string, opts *store.PutOptions) error {
 		if *opts == (store.PutOptions{}) {
@@ -239,7 +239,7 @@ func creates(ctx context.Context, m *mem.Store, key string, opts *store.PutOptio
 
 // revives takes If-Match with the ETag of a deleted object.
 func revives(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
-	if strings.Trim(opts.IfMatch, "0") == "" { // the ETag of none
+	if strings.Trim(opts.IfMatch, "0") == "" { // the ETag of no object
 		return nil
 	}
 	return creates(ctx, m, key, opts)
@@ -253,13 +253,12 @@ func noSuchKey(ctx context.Context, m *mem.Store, key string, opts *store.PutOpt
 	return nil
 }
 
-// clockAhead has listings with a time that isn't that of the objects.
+// clockAhead dates listings by another clock than objects.
 func clockAhead(by time.Duration) flawed {
 	return flawed{shows: func(page *store.Page) { page.Now = page.Now.Add(by) }}
 }
 
-// TestStores: doctor finds what a store lacks, and each fault, and reports no other. Its text agrees
-// with repolock's behaviour.
+// TestStores: doctor finds each fault of a store, and reports no other. Its text agrees with repolock's behaviour.
 func TestStores(t *testing.T) {
 	claimed := mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
 	relied := doctor.Plan{Shared: 2, Exclusive: 2, Renewal: "if_match", Release: "delete", Fence: true, Conditions: doctor.Relied}
@@ -359,8 +358,8 @@ func TestStores(t *testing.T) {
 	}
 }
 
-// TestHandles: an object that is written through one handle must be there through the other. That it
-// isn't outranks a lacking permission.
+// TestHandles: an object that is written through one handle must be visible through the other. A failure of this
+// wins over a lacking permission.
 func TestHandles(t *testing.T) {
 	s, _ := tapped()
 	for _, want := range []results{{doctor.Read: fail, doctor.ListAfterWrite: fail}, {doctor.Reachable: fail, doctor.Read: fail, doctor.ListAfterWrite: fail}} {
@@ -376,8 +375,7 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestReport: every check is reported, in order, and JSON has the names that
-// scripts rely on.
+// TestReport: every check is reported, in order, and JSON has the names that scripts use.
 func TestReport(t *testing.T) {
 	report := run(t, mem.New(mem.Options{}), doctor.Options{})
 	counts := check(t, report, doctor.IfNoneMatchRace).Counts
@@ -423,7 +421,7 @@ func TestReport(t *testing.T) {
 	assert.That(t, got.Store == "mem" && got.Verdict.Fitness == "fit" && got.Verdict.Summary != "", "%s", raw)
 }
 
-// TestNoLock: none of doctor's objects can be taken for a lock.
+// TestNoLock: no object of doctor looks like a lock.
 func TestNoLock(t *testing.T) {
 	s, _ := tapped()
 	var mu sync.Mutex
@@ -496,8 +494,7 @@ func TestConditionalDelete(t *testing.T) {
 	})
 }
 
-// TestDescription: the report has the server's description, and the verdict doesn't depend on
-// it.
+// TestDescription: the report has the server's description, and the verdict doesn't depend on it.
 func TestDescription(t *testing.T) {
 	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 		for _, test := range []struct {
@@ -573,7 +570,7 @@ func both(ctx context.Context, a, b store.Store, opts doctor.Options) (doctor.Re
 // TestBoth: doctor detects a caching gateway from either side, and leaves nothing behind.
 func TestBoth(t *testing.T) {
 	for name, test := range map[string]struct {
-		first, second bool // whether it caches
+		first, second bool // the way caches
 		there, back   doctor.Result
 	}{
 		"none":       {false, false, ok, ok},
@@ -607,8 +604,8 @@ func TestBoth(t *testing.T) {
 	}
 }
 
-// TestPermissions: doctor finds each lacking permission by its name, and reports the request
-// that was refused. It names what it can't delete.
+// TestPermissions: doctor finds each lacking permission by its name, and reports the refused request. It names
+// the objects that it can't delete.
 func TestPermissions(t *testing.T) {
 	type request = hookstore.Request
 	ops := func(all ...string) func(request, bool) bool {
@@ -617,10 +614,10 @@ func TestPermissions(t *testing.T) {
 	overwrites := func(r request, there bool) bool { return r.Op == "put" && there && r.Opts == (store.PutOptions{}) }
 	for name, test := range map[string]struct {
 		opts    mem.Options
-		refused func(r request, there bool) bool // there: the object is
+		refused func(r request, there bool) bool // there: the object exists
 		want    results
 		fit     doctor.Fitness
-		says    string // of the first that isn't granted
+		says    string // the detail of the first refused check
 	}{
 		"list": {mem.Options{}, ops("list"), results{doctor.List: fail, doctor.ListAfterWrite: unknown, doctor.IfMatchRace: ok},
 			doctor.LacksPermission, `list "index/locks/doctor-`},

@@ -32,9 +32,9 @@ func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *mem.S
 	})
 }
 
-// TestCancelled: wherever it is interrupted, nothing is left, and it says why it
-// ended. Requests are counted without the overwriting, which goes on for as long as the
-// listings take. Then each examination sends at least 645; more only if racers try again.
+// TestCancelled: an interruption at any request leaves nothing, and is the error. The count leaves out
+// the overwriting, which goes on during the listings. Each examination sends at least 645 other requests; more only
+// if racers try again.
 func TestCancelled(t *testing.T) {
 	for _, at := range []int64{1, 2, 4, 7, 20, 100, 300, 600, 640, 645} {
 		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
@@ -84,8 +84,7 @@ func TestUnreachable(t *testing.T) {
 	}
 }
 
-// TestOutage: after an outage in the middle doctor names the objects that are left, and ends
-// in time.
+// TestOutage: after an outage in the middle doctor names the remaining objects, and ends in time.
 func TestOutage(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -106,8 +105,7 @@ func TestOutage(t *testing.T) {
 	})
 }
 
-// TestSlowCleanup: a store that deletes slowly is cleaned up to the end, and the progress
-// shows it.
+// TestSlowCleanup: a slow cleanup goes on to the end, and shows its progress.
 func TestSlowCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var said []string
@@ -130,8 +128,7 @@ func TestSlowCleanup(t *testing.T) {
 	})
 }
 
-// TestStuckCleanup: a cleanup that no longer advances ends. Objects that are left although
-// they could be deleted are an error.
+// TestStuckCleanup: a cleanup without progress ends. Remaining objects that doctor is allowed to delete are an error.
 func TestStuckCleanup(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var deletions atomic.Int64
@@ -150,8 +147,8 @@ func TestStuckCleanup(t *testing.T) {
 	})
 }
 
-// TestFaults: failures of the store now and then, before or after it has applied a request,
-// don't make it unfit, and no object is left.
+// TestFaults: occasional failures of the store, before or after it has applied a request,
+// don't make it unfit, and leave no object.
 func TestFaults(t *testing.T) {
 	for _, every := range []int64{7, 13, 50} {
 		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
@@ -175,7 +172,7 @@ func TestFaults(t *testing.T) {
 	}
 }
 
-// TestLatePut: an object whose put is applied after doctor gave it up is deleted too.
+// TestLatePut: a put that the store applies after doctor has given it up is deleted, too.
 func TestLatePut(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
 		var held atomic.Bool
@@ -248,7 +245,7 @@ func TestClockOffset(t *testing.T) {
 	}
 }
 
-// TestClocksDisagree: the gateways of one store disagree, or this machine's clock was set.
+// TestClocksDisagree: a store whose own times contradict each other is a warning, and has no offset.
 func TestClocksDisagree(t *testing.T) {
 	var n atomic.Int64
 	m := mem.New(mem.Options{Now: func() time.Time { return time.Now().Add(time.Duration(n.Add(1)%2) * time.Minute) }})
@@ -258,7 +255,7 @@ func TestClocksDisagree(t *testing.T) {
 	fitness(t, r, doctor.Fit)
 }
 
-// TestTakesSeconds on a store that is 20 ms away.
+// TestTakesSeconds: with round trips of 20 ms, doctor takes less than 20 s and sends at most 9 requests at once.
 func TestTakesSeconds(t *testing.T) {
 	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
 		var under, most atomic.Int64
@@ -282,8 +279,8 @@ func TestTakesSeconds(t *testing.T) {
 	})
 }
 
-// TestLastWords: if a store says, within a moment of a request's end, why it failed, doctor
-// reports that reason. It doesn't wait for a store that says nothing.
+// TestLastWords: doctor reports the reason of a store that returns one just after the request's end. It doesn't wait
+// longer for a silent store.
 func TestLastWords(t *testing.T) {
 	words := errors.New("the disk is asleep")
 	for late, says := range map[time.Duration]bool{100 * time.Millisecond: true, time.Hour: false} {
@@ -303,8 +300,7 @@ func TestLastWords(t *testing.T) {
 	}
 }
 
-// TestListingsEnd: a store whose listings have no end is unfit, and doctor doesn't ask it for
-// ever.
+// TestListingsEnd: a store whose listings have no end is unfit, and doctor stops.
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		t.Run(how, func(t *testing.T) {

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// TestKinds: each declared kind of event is in the table of kinds, so that the records can't
-// lack a new one. Each counter of the table is in the file of metrics.
+// TestKinds: each declared kind of event is in the table of kinds, so that no record can lack a new kind. Each counter
+// of the table is in the metrics file.
 func TestKinds(t *testing.T) {
 	var all []replock.EventKind
 	for _, file := range []string{"event.go", filepath.Join("..", "..", "..", "replock", "event.go")} {
@@ -78,8 +78,7 @@ func of(kind replock.EventKind, place, name, id string) Event {
 	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock"}}
 }
 
-// TestLogOfSeveral: each record is of its own lock: its name, its place, its id, and how long
-// that one was held.
+// TestLogOfSeveral: each record has the name, the place, the id and the duration of its own lock.
 func TestLogOfSeveral(t *testing.T) {
 	const place = "beads:/b/.beads"
 	a, _ := auditor(t)
@@ -110,8 +109,8 @@ func TestLogOfSeveral(t *testing.T) {
 	assert.That(t, r.ResumedFrom == "cc", "%+v", r)
 }
 
-// TestRemovals: each lock that was removed is a record of its own, with the hash of its body. One that
-// couldn't be removed has to be by hand.
+// TestRemovals: each removed lock has a record of its own, with the hash of its body. A lock that
+// couldn't be removed is marked for a cleanup by hand.
 func TestRemovals(t *testing.T) {
 	a, _ := auditor(t)
 	a.repo = "s3://bucket/p?region=r"
@@ -131,8 +130,8 @@ func TestRemovals(t *testing.T) {
 	}
 }
 
-// TestForeignRecords: a record in another system's form is in the log as it is, and only the
-// events that it stands for are left out.
+// TestForeignRecords: the log has a record in another system's form unchanged, and leaves out only the events
+// that it replaces.
 func TestForeignRecords(t *testing.T) {
 	const place = "tower-fleet:/locks/a"
 	foreign := struct {
@@ -152,7 +151,7 @@ func TestForeignRecords(t *testing.T) {
 	assert.That(t, err == nil && lost.Held != nil && *lost.Held <= 3600, "held for %v, %v", lost.Held, err)
 }
 
-// TestPlaceOfRefusal: the record of a refusal is of the lock that was refused.
+// TestPlaceOfRefusal: the record of a refusal has the place and the holder of the refused lock.
 func TestPlaceOfRefusal(t *testing.T) {
 	e := of(replock.EventBlocked, "redis://host:6379/0?key=k", "k", "")
 	e.Waited, e.Holders = 2*time.Second, []replock.Info{{Holder: "another", Mode: replock.Exclusive}}

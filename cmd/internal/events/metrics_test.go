@@ -77,8 +77,7 @@ func TestOneFileForSeveralJobs(t *testing.T) {
 	assert.Equal(t, lines(t, file, "repolock_held{"), want)
 }
 
-// TestLastSuccess: the time of the last success stays until the next one, whatever happens in
-// between, and is that of its own job.
+// TestLastSuccess: each job keeps the time of its last success until its next one.
 func TestLastSuccess(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	prune := MetricsOptions{Lock: "repository", Mode: replock.Exclusive, Operation: "prune"}
@@ -103,7 +102,7 @@ func TestLastSuccess(t *testing.T) {
 	last(lastSuccess+prune.labels()+" 6000", lastSuccess+backup.labels()+" 4000")
 }
 
-// TestNotAcquired: a job waits until it has the lock, or until it has failed to get it.
+// TestNotAcquired: repolock_waiting ends with a failed acquire.
 func TestNotAcquired(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	m := job(t, file, MetricsOptions{})
@@ -127,8 +126,7 @@ func TestManyJobs(t *testing.T) {
 	assert.That(t, len(x) == maxJobs && newest && !oldest, "%d jobs are kept, the newest %t, the oldest %t", len(x), newest, oldest)
 }
 
-// TestForeignLines: no line that a collector could choke on is kept, nor a series without all
-// labels.
+// TestForeignLines: the file loses lines that would break a collector, and series without all labels.
 func TestForeignLines(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	l := MetricsOptions{Repository: "/r", Lock: "l", Mode: replock.Shared, Operation: "o"}
@@ -162,7 +160,7 @@ func TestWritersAtOnce(t *testing.T) {
 	const jobs, changes = 8, 20
 	for i := range jobs {
 		all.Go(func() {
-			m := metricsFile{file, 10 * time.Minute} // which only a hang reaches
+			m := metricsFile{file, 10 * time.Minute} // only a hang takes so long
 			for n := range changes {
 				assert.Is(t, m.put(MetricsOptions{Operation: fmt.Sprint(i)}.labels(), map[string]float64{"repolock_held": float64(n + 1)}), nil)
 			}
@@ -174,8 +172,7 @@ func TestWritersAtOnce(t *testing.T) {
 	assert.That(t, len(full) == jobs, "%q", got)
 }
 
-// TestWriterThatIsStopped: another writer that keeps the directory doesn't keep a job from its
-// work, and costs it one wait.
+// TestWriterThatIsStopped: a stopped writer that holds the flock delays a job once, and doesn't stop it.
 func TestWriterThatIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		dir := t.TempDir()
@@ -189,8 +186,7 @@ func TestWriterThatIsStopped(t *testing.T) {
 	})
 }
 
-// TestMetricsOfSeveral: several locks are held when all are, and no longer when one isn't.
-// Each loss of one counts.
+// TestMetricsOfSeveral: several locks count as held only while all are held. Each loss of one counts.
 func TestMetricsOfSeveral(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "m.prom")
 	l := MetricsOptions{Repository: "/srv/repo", Lock: "n,k", Mode: replock.Exclusive, Operation: "run"}
@@ -212,7 +208,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 		{replock.EventResumed, b, 1},
 		{replock.EventLost, a, 0},
 		{replock.EventLost, b, 0},
-		{replock.EventLost, b, 0},    // a resume that fails reports the loss again
+		{replock.EventLost, b, 0},    // a failed resume reports the loss again
 		{replock.EventResumed, a, 0}, // the other isn't yet
 		{replock.EventResumed, b, 1},
 		{replock.EventReleased, b, 0},
@@ -232,7 +228,7 @@ func TestMetricsOfSeveral(t *testing.T) {
 	assert.That(t, slices.Contains(got, "repolock_held"+l.labels()+" 0") && slices.Contains(got, "repolock_lost_total"+l.labels()+" 3"), "%q", got)
 }
 
-// TestMetricsThroughLink: the file that a link leads to is written, and the link stays.
+// TestMetricsThroughLink: repolock writes the target of a link, and the link stays.
 func TestMetricsThroughLink(t *testing.T) {
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "collected", "repolock.prom"), filepath.Join(dir, "link.prom")
