@@ -59,12 +59,9 @@ func verdict(findings []locking.Finding) doctor.Verdict {
 	for _, f := range findings {
 		worst = max(worst, f.Verdict)
 	}
-	switch worst {
-	case locking.Good:
-		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"}
-	case locking.Doubtful:
-		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"}
-	default:
-		return doctor.Verdict{Fitness: doctor.Unfit, Summary: "unfit for locks"}
-	}
+	return map[locking.Verdict]doctor.Verdict{
+		locking.Good:     {Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"},
+		locking.Doubtful: {Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"},
+		locking.Bad:      {Fitness: doctor.Unfit, Summary: "unfit for locks"},
+	}[worst]
 }

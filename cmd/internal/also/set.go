@@ -193,30 +193,23 @@ func (s *Set) take(ctx context.Context, first member, wait time.Duration, observ
 // twice returns an error if one of the acquired locks is the refused one: two URLs can name one lock in
 // ways that Parse doesn't see.
 func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed error) error {
-	var held *replock.HeldError
-	if !errors.As(failed, &held) {
+	refusal, ok := errors.AsType[*replock.HeldError](failed)
+	if !ok {
 		return nil
 	}
 	for _, l := range taken {
-		for _, h := range held.Holders {
-			if h.ID != "" && h.ID == revision(ctx, l) {
-				return fault.New(fault.URL, "%s is the same lock as %s", m.place().Where(), l.About().Key)
+		id := l.About().ID
+		if h, ok := l.Owner().(*held); ok { // others see the system's id
+			id = ""
+			if info, err := h.Inspect(ctx); err == nil && info != nil {
+				id = info.ID
 			}
+		}
+		if slices.ContainsFunc(refusal.Holders, func(h replock.Info) bool { return h.ID != "" && h.ID == id }) {
+			return fault.New(fault.URL, "%s is the same lock as %s", m.place().Where(), l.About().Key)
 		}
 	}
 	return nil
-}
-
-// revision returns the id that a refusal reports for this lock.
-func revision(ctx context.Context, l *lease.Lease) string {
-	h, ok := l.Owner().(*held)
-	if !ok {
-		return l.About().ID
-	}
-	if info, err := h.Inspect(ctx); err == nil && info != nil {
-		return info.ID
-	}
-	return ""
 }
 
 // inOrder waits until the events so far have been observed, so that the next lock's events come later.
@@ -237,10 +230,11 @@ func quiet(observe func(events.Event)) func(events.Event) {
 
 // report sends the event of a refusal, and returns its error with the place of the lock.
 func (s *Set) report(m member, err error, waited time.Duration, observe func(events.Event)) error {
-	at, held := m.place(), (*replock.HeldError)(nil)
-	if !errors.As(err, &held) {
+	held, ok := errors.AsType[*replock.HeldError](err)
+	if !ok {
 		return err
 	}
+	at := m.place()
 	if s.wait > 0 {
 		held.Waited = waited
 	}

@@ -242,7 +242,8 @@ func (x *exam) latency() []Latency {
 			continue
 		}
 		slices.Sort(took)
-		summary = append(summary, Latency{kind, len(took), milliseconds(rank(took, 50)), milliseconds(rank(took, 99))})
+		milliseconds := func(percent int) float64 { return float64(rank(took, percent).Microseconds()) / 1000 }
+		summary = append(summary, Latency{kind, len(took), milliseconds(50), milliseconds(99)})
 	}
 	return summary
 }
@@ -251,5 +252,3 @@ func (x *exam) latency() []Latency {
 func rank(sorted []time.Duration, percent int) time.Duration {
 	return sorted[(len(sorted)*percent+99)/100-1]
 }
-
-func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

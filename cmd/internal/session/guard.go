@@ -104,25 +104,23 @@ const maxPIDs = 10
 // runsOn reports the processes of the command that can't be stopped, or killed.
 func (s *session) runsOn(pids []int, killed bool) {
 	s.note(events.CommandRunsOn, events.Event{PIDs: pids, Killed: killed})
-	what, who, they := "stopped", "processes", "they run on"
+	what, who, they, which := "stopped", fmt.Sprintf("%d processes", len(pids)), "they run on", ""
 	if killed {
 		what = "killed"
 	}
 	switch len(pids) {
 	case 0:
+		who = "processes"
 	case 1:
 		who, they = "1 process", "it runs on"
-	default:
-		who = fmt.Sprintf("%d processes", len(pids))
 	}
-	message := fmt.Sprintf("%s of the command can't be %s", who, what)
 	for i, pid := range pids[:min(len(pids), maxPIDs)] {
-		message += []string{": pid ", ", "}[min(i, 1)] + strconv.Itoa(pid)
+		which += []string{": pid ", ", "}[min(i, 1)] + strconv.Itoa(pid)
 	}
 	if len(pids) > maxPIDs {
-		message += ", …"
+		which += ", …"
 	}
-	message += "; " + they
+	message := fmt.Sprintf("%s of the command can't be %s%s; %s", who, what, which, they)
 	if s.lock.Lost() != nil {
 		message += " without the lock"
 	}

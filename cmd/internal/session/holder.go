@@ -84,16 +84,16 @@ func (h *holder) acquire(ctx context.Context) (err error) {
 	if err != nil {
 		h.notAcquired(err)
 	}
-	place, held := h.Place, (*replock.HeldError)(nil)
-	var placed HeldError
 	if e := h.own.Load(); e != nil && errors.Is(err, errOwn) {
-		place, held = h.at(e.Place), &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
-	} else if errors.As(err, &placed) {
-		place, held = h.at(placed.Place.URL), placed.HeldError
-	} else if !errors.As(err, &held) {
+		held := &replock.HeldError{Mode: e.Mode, Holders: e.Holders, Waited: e.Waited}
+		return NewHeldError(held, h.at(e.Place), h.HeldCode)
+	}
+	held, ok := errors.AsType[*replock.HeldError](err)
+	if !ok {
 		return err
 	}
-	return NewHeldError(held, place, h.HeldCode)
+	placed, _ := errors.AsType[HeldError](err) // the zero Place is Request.Place
+	return NewHeldError(held, h.at(placed.Place.URL), h.HeldCode)
 }
 
 // at returns the place with a URL, or Request.Place.
@@ -161,7 +161,7 @@ func (h *holder) say(format string, args ...any) {
 // maxFlush bounds the wait for slow sinks, and for a terminal that hangs.
 const maxFlush = time.Second
 
-// flush waits until the sinks have got all events so far.
+// flush waits until the sinks have got all events so far, those of the lock first.
 func (h *holder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
@@ -210,15 +210,8 @@ func (h *holder) finish(e events.Event) {
 
 // notePause records that the command was stopped. The record comes after the one of the loss.
 func (h *holder) notePause() {
-	h.catchUp()
+	h.flush()
 	h.note(events.CommandPaused, events.Event{})
-}
-
-// catchUp returns when observe has got the lock's events so far, so that the next note comes after them.
-func (h *holder) catchUp() {
-	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
-	defer cancel()
-	h.Locker.Flush(ctx)
 }
 
 func (h *holder) handle(e events.Event) {

@@ -73,7 +73,7 @@ func (s *session) resume() error {
 		if err != nil {
 			return err
 		}
-		s.catchUp() // the record of the resume comes before the command goes on
+		s.flush() // the record of the resume comes before the command goes on
 		for err = s.proceed(); errors.Is(err, procgroup.ErrExpired) && s.leased(); err = s.proceed() {
 			if ctx.Err() != nil {
 				return err
@@ -155,17 +155,13 @@ func (s *session) result(status procgroup.Status) (int, error) {
 		s.lost = s.lossUnseen()
 	}
 	if s.lost != nil && (s.killed || status.Signal != 0 && s.OnLost == "term" || status.ExitCode() == 0) {
-		return 0, fmt.Errorf("%w; %s", s.lost, s.ended(status))
+		end := "the command: " + status.String()
+		if s.killed && status.Signal == syscall.SIGKILL {
+			end = "repolock killed the command"
+		}
+		return 0, fmt.Errorf("%w; %s", s.lost, end)
 	}
 	return status.ExitCode(), nil
-}
-
-// ended describes the end of the command after a loss.
-func (s *session) ended(status procgroup.Status) string {
-	if s.killed && status.Signal == syscall.SIGKILL {
-		return "repolock killed the command"
-	}
-	return "the command: " + status.String()
 }
 
 // lossUnseen returns a loss without an effect: the lock was broken after the last look, or lost with --on-lost

@@ -18,15 +18,10 @@ func RunUnlocked(args []string) (int, error) {
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	cmd.Env = bareEnviron()
 	err := cmd.Run()
-	var exit *exec.ExitError
-	switch {
-	case err == nil:
-		return 0, nil
-	case errors.As(err, &exit):
-		return exit.ExitCode(), nil
-	default:
-		return 0, procgroup.CommandError(args[0], err)
+	if _, failed := errors.AsType[*exec.ExitError](err); failed || err == nil {
+		return cmd.ProcessState.ExitCode(), nil
 	}
+	return 0, procgroup.CommandError(args[0], err)
 }
 
 // Interrupt does nothing: each process on the console gets Ctrl-C.

@@ -137,7 +137,7 @@ func newHolder(t *testing.T, l Locker, sink events.Sink) *holder {
 	return h
 }
 
-// TestOrder: a pause is recorded after the loss of its lock, and before the later events. A note after catchUp comes
+// TestOrder: a pause is recorded after the loss of its lock, and before the later events. A note after flush comes
 // after the lock's events, even if these arrive late, and the record is slow.
 func TestOrder(t *testing.T) {
 	l, r := &fakeLocker{}, &recorder{hang: 2 * time.Millisecond}
@@ -148,7 +148,7 @@ func TestOrder(t *testing.T) {
 		l.happen(replock.EventLost)
 		h.notePause()
 		l.happen(replock.EventResumed)
-		h.catchUp()
+		h.flush()
 		h.note(events.CommandContinued, events.Event{})
 		want = append(want, replock.EventLost, events.CommandPaused, replock.EventResumed, events.CommandContinued)
 	}

@@ -61,7 +61,7 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/session", "^TestOwnerOfALostLock$")},
 	{"a wait for a lock that this process runs under goes on", "cmd/internal/session/holder.go", "			h.cancel(errOwn)\n", "",
 		test("./cmd/internal/session", "^TestOwnLockInTheWay$")},
-	{"a pause is recorded before the loss", "cmd/internal/session/holder.go", "	h.catchUp()\n	h.note(events.CommandPaused", "	h.note(events.CommandPaused",
+	{"a pause is recorded before the loss", "cmd/internal/session/holder.go", "	h.flush()\n	h.note(events.CommandPaused", "	h.note(events.CommandPaused",
 		test("./cmd/internal/session", "^TestOrder$")},
 	{"one password of a lock reaches the command", "cmd/internal/session/environ.go", "slices.Concat(claims, Passwords, []string{\"REPOLOCK_TOKEN\"})", "slices.Concat(claims, Passwords[1:], []string{\"REPOLOCK_TOKEN\"})",
 		test("./cmd/internal/session", "^TestNoPasswordInEnviron$")},
