@@ -1,6 +1,6 @@
 package fault
 
-// Class is a kind of failure. It is an error, so that errors.Is finds it.
+// Class is a kind of failure. It is an error, so that errors.Is can find it.
 type Class struct {
 	says string
 	of   *Class // the class that this one is a kind of, or nil
@@ -11,7 +11,7 @@ type Class struct {
 	Exit int
 	// Permanent is set if the same request would fail again.
 	Permanent bool
-	// Nothing is set if repolock has changed nothing when it fails so. The message adds that.
+	// Nothing is set if the failure comes before repolock has changed anything. repolock then says so.
 	Nothing bool
 	// Advice is what to do.
 	Advice string
@@ -87,7 +87,7 @@ var (
 
 // The classes of another system that keeps locks. Its own messages contain the advice.
 var (
-	HandleLost        = &Class{says: "lock lost"} // by a backend; its holder gets Lost
+	HandleLost        = &Class{says: "lock lost"} // returned by a backend; the holder of the lock gets Lost
 	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true}
 	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true}
@@ -118,8 +118,8 @@ var (
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
 )
 
-// Unknown is the class of an error that has no other. It isn't Unreachable, because --if-unreachable
-// can run a command without its lock.
+// Unknown is the class of an error that has no other. It isn't Unreachable, or --if-unreachable
+// could run a command without its lock.
 var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true}
 
 // classes are the classes that decide something. The first one that fits an error counts.

@@ -158,7 +158,7 @@ func (x *exam) verdict(failure error) Verdict {
 	case errors.Is(failure, store.ErrListing):
 		return Verdict{Unfit, "this store is not fit to hold locks: " + failure.Error()}
 	case failure != nil:
-		return Verdict{NotKnown, "whether this store is fit isn't known: the examination ended early"}
+		return Verdict{NotKnown, "it isn't known whether this store is fit: the examination ended early"}
 	case len(forbidden) > 0:
 		return Verdict{LacksPermission, "locks need permissions that are lacking here: " + strings.Join(forbidden, ", ")}
 	default:

@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Kinds of events beside those of package replock.
+// Kinds of events that package replock doesn't have.
 const (
 	// WorkEnded: the protected work has ended. Success and ExitCode are its result.
 	WorkEnded replock.EventKind = "work_ended"
@@ -30,7 +30,7 @@ const (
 	CommandRunsOn replock.EventKind = "command_runs_on"
 	// CommandSuspended: a person stopped the command and repolock (Ctrl-Z).
 	CommandSuspended replock.EventKind = "command_suspended"
-	// CommandContinued: the stop by CommandSuspended is over.
+	// CommandContinued: the command goes on after CommandSuspended.
 	CommandContinued replock.EventKind = "command_continued"
 	// NotAcquired: the lock wasn't acquired, whatever the reason.
 	NotAcquired replock.EventKind = "not_acquired"
