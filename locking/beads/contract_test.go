@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -181,22 +180,6 @@ func TestCleanup(t *testing.T) {
 	}
 	assert.OK(t, client(t, dir, Options{}).Cleanup(t.Context()))
 	left(t, dir, Key+".repolock-new")
-}
-
-// TestFlockIsWaitedFor: while another process has the flock of the directory, TryLock waits
-// until its context ends, and holds nothing.
-func TestFlockIsWaitedFor(t *testing.T) {
-	dir := t.TempDir()
-	f, err := os.Open(dir)
-	assert.OK(t, err)
-	defer f.Close()
-	assert.OK(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
-	defer cancel()
-	_, ok, err := client(t, dir, Options{}).TryLock(ctx, Key, ttl)
-	if ok || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), dir) {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
 }
 
 // TestStuckFlock: if another process keeps the flock for ever, TryLock gives its file back all

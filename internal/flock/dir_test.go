@@ -1,0 +1,62 @@
+//go:build linux
+
+package flock_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+// TestDir: Dir waits while another process has the flock, for Patience or until its context ends. Then its
+// error names the directory. Its flock is free again although a process that is being started has a copy of
+// the descriptor. On a file system without flock it waits for nothing.
+func TestDir(t *testing.T) {
+	dir := t.TempDir()
+	take := func(ctx context.Context) (func(), bool, error) { return flock.Dir(ctx, clock.System{}, dir, flock.Try) }
+	synctest.Test(t, func(t *testing.T) {
+		unlock, locked, err := take(t.Context())
+		assert.That(t, locked && err == nil, "%v, %v", locked, err)
+		for _, limit := range []time.Duration{time.Second, 2 * flock.Patience} {
+			ctx, cancel := context.WithTimeout(t.Context(), limit)
+			defer cancel()
+			began := time.Now()
+			_, locked, err := take(ctx)
+			if locked || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), dir) || time.Since(began) > flock.Patience+clock.Tick {
+				t.Errorf("%v, %v after %v", locked, err, time.Since(began))
+			}
+		}
+		fds, err := filepath.Glob("/dev/fd/*")
+		assert.OK(t, err)
+		copies := 0
+		for _, path := range fds {
+			if at, _ := os.Readlink(path); at == dir {
+				fd, err := strconv.Atoi(filepath.Base(path))
+				assert.OK(t, err)
+				dup, err := syscall.Dup(fd)
+				assert.OK(t, err)
+				defer syscall.Close(dup)
+				copies++
+			}
+		}
+		assert.That(t, copies == 1, "%d copies", copies)
+		time.AfterFunc(flock.Patience/2, unlock)
+		unlock, locked, err = take(t.Context())
+		assert.That(t, locked && err == nil, "%v, %v", locked, err)
+		unlock()
+		unlock, locked, err = flock.Dir(t.Context(), clock.System{}, dir, func(*os.File) (bool, error) { return false, errors.ErrUnsupported })
+		assert.That(t, !locked && err == nil, "without flock: %v, %v", locked, err)
+		unlock()
+	})
+}
