@@ -8,7 +8,7 @@ import (
 	"os"
 )
 
-// No backend supports these systems, because they lack flock. So these only have to compile.
+// No backend supports these systems, because they lack flock. So the functions below only have to compile.
 
 const noFollow = 0
 

@@ -17,7 +17,6 @@ import (
 	"github.com/repolock/repolock/internal/test/beadsdaemon"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/internal/test/lockcheck"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -120,55 +119,4 @@ func TestDaemonRemovesTheNewLock(t *testing.T) {
 			lockcheck.Renew(t, b, h)
 		})
 	}
-}
-
-// TestStaleRace: two of ours and two daemons meet a stale lock, many times. Never do both of ours
-// have the lock, the lock stays, and the daemon skips the database then.
-func TestStaleRace(t *testing.T) {
-	dir := t.TempDir()
-	dead := ended(t)
-	acquired := 0
-	for round := range rounds.Fewer(500, 50) {
-		put(t, dir, func(m map[string]any) { m["pid"] = dead })
-		begin := make(chan struct{})
-		var all, daemons sync.WaitGroup
-		for range 2 {
-			daemons.Go(func() {
-				<-begin
-				if _, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); err != nil {
-					t.Errorf("the daemon: %v", err)
-				}
-			})
-		}
-		var won [2]locking.Handle
-		var ours [2]*Backend
-		for i := range ours {
-			ours[i] = client(t, dir, Options{Clock: &leap{until: daemons.Wait}})
-			all.Go(func() {
-				<-begin
-				h, ok, err := ours[i].TryLock(t.Context(), Key, ttl)
-				assert.Is(t, err, nil, "round %d", round)
-				if ok {
-					won[i] = h
-				}
-			})
-		}
-		close(begin)
-		all.Wait()
-		daemons.Wait()
-		var zero locking.Handle
-		if won[0] != zero && won[1] != zero {
-			t.Fatalf("round %d: both hold the lock", round)
-		}
-		for i, h := range won {
-			if h == zero {
-				continue
-			}
-			acquired++
-			assert.Is(t, ours[i].Renew(t.Context(), h), nil, "round %d: the daemon has removed a held lock", round)
-			skips(t, dir, "repolock")
-			assert.Is(t, ours[i].Release(t.Context(), h), nil, "round %d: release", round)
-		}
-	}
-	assert.That(t, acquired != 0, "no round had a holder")
 }

@@ -260,18 +260,3 @@ func TestServerWithoutLocks(t *testing.T) {
 		t.Errorf("%v, %v", ok, err)
 	}
 }
-
-// TestTwoKeysOfOneHash: two keys with one hash are one lock.
-func TestTwoKeysOfOneHash(t *testing.T) {
-	s, b, _ := connected(t)
-	pair := strings.Split(s.PSQL(`select min(k), max(k) from (select 'key' || n as k from generate_series(1, 300000) as n) as keys
-		group by hashtext(k) having count(*) > 1 limit 1`), "|")
-	if len(pair) != 2 {
-		t.Fatalf("no two of 300,000 keys have one hash: %q", pair)
-	}
-	h := lockcheck.Acquire(t, b, pair[0], time.Minute)
-	if _, ok, err := b.TryLock(t.Context(), pair[1], time.Minute); ok || err != nil {
-		t.Errorf("%q beside %q: %v, %v", pair[1], pair[0], ok, err)
-	}
-	lockcheck.Release(t, b, h)
-}

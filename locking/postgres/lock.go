@@ -143,15 +143,15 @@ func (c *conn) holds(ctx context.Context, key string) (pid uint32, held bool, er
 	return number(row[0]), row[1] == "t", nil
 }
 
-// What a pooler does that doesn't keep sessions.
+// Results of poolMode.
 const (
 	lendsTransactions = "lends a session for a transaction"
 	lendsStatements   = "lends a session for a statement"
 )
 
-// poolMode returns what the pooler does wrong, or "" if it finds nothing. It makes a second connection,
-// and checks whether that gets the session of the first one, or makes the first one get another
-// session. "" proves nothing: the second connection can fail, or get no session within grace.
+// poolMode returns how the pooler lends sessions, if that keeps no lock, or "". It makes a second
+// connection, and checks whether that gets the session of the first one, or makes the first one get
+// another session. "" proves nothing: the second connection can fail, or get no session within grace.
 func (b *Backend) poolMode(ctx context.Context, first *conn) (string, error) {
 	trying, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()

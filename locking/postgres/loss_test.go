@@ -248,18 +248,3 @@ func TestLostReply(t *testing.T) {
 		})
 	}
 }
-
-// TestLostReplyOfRelease: the lock is free although Release doesn't know.
-func TestLostReplyOfRelease(t *testing.T) {
-	s := pgtest.New(t)
-	p := newProxy(t, s.Address())
-	a, b := at(t, p.address()), at(t, s.Address())
-	h := lockcheck.Acquire(t, a, key, ttl)
-	p.dropAfter("pg_advisory_unlock")
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
-	defer cancel()
-	if err := a.Release(ctx, h); err == nil || errors.Is(err, locking.ErrLost) {
-		t.Errorf("release: %v", err)
-	}
-	lockcheck.Release(t, b, becomesFree(t, b))
-}

@@ -31,9 +31,9 @@ type Backend struct {
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	users  sync.WaitGroup // of connections
+	users  sync.WaitGroup // calls and sessions with a connection; Close waits for them
 
-	mu       sync.Mutex          // of ctx, while users or sessions grows, and of sessions
+	mu       sync.Mutex          // guards sessions, and Close against new users
 	sessions map[string]*session // by the handle's token
 }
 

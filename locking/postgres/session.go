@@ -60,7 +60,7 @@ func (s *session) serve() bool {
 	case r = <-s.requests:
 		wake()
 		if err = <-read; !s.conn.pg.IsClosed() {
-			err = nil // we have ended the read
+			err = nil // wake has ended the read, and the connection goes on
 		}
 	}
 	switch {

@@ -34,7 +34,7 @@ type Backend struct {
 
 	calls sync.WaitGroup // start adds to it while it holds mu
 
-	mu      sync.Mutex       // of calls and orphans
+	mu      sync.Mutex       // guards orphans, and Close against new calls
 	orphans []locking.Handle // see addOrphan
 }
 

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Results of the scripts. A script passes an error of Redis on, unless it is about the key's type: it
-// means nothing for the lock.
+// Results of the scripts. A script returns an error of Redis as it is, because it shows nothing about the
+// lock, unless the error is about the key's type.
 const (
 	absent  = 0 // the key doesn't exist
 	done    = 1
@@ -93,8 +93,8 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 	return c.value, c.err
 }
 
-// send sends a command for the lock of a handle and, in the same packet, noteScript for its note. It
-// ignores errors of the note.
+// send sends a command for the lock of a handle and, in the same packet, noteScript with the argument
+// note. It ignores errors of noteScript.
 func (b *Backend) send(ctx context.Context, h locking.Handle, note string, command ...any) *call[any] {
 	return start(ctx, b, func(ctx context.Context) (any, error) {
 		pipe, name := b.client.Pipeline(), b.prefix+h.Key()
@@ -133,7 +133,7 @@ func run(ctx context.Context, pipe goredis.Pipeliner) error {
 	return err
 }
 
-// script sends a script for the lock of a handle, and noteScript with an argument.
+// script sends a script for the lock of a handle, and noteScript with the argument note.
 func (b *Backend) script(ctx context.Context, h locking.Handle, note, script string, args ...any) (code int64, err error) {
 	command := append([]any{"EVAL", script, 1, b.prefix + h.Key()}, args...)
 	value, err := b.send(ctx, h, note, command...).wait(ctx)

@@ -151,22 +151,6 @@ func TestNeverTwo(t *testing.T) {
 	})
 }
 
-// TestBlocked: a live lock is refused even with Force, and a stale one without it. The lock is left as it
-// is.
-func TestBlocked(t *testing.T) {
-	in(t, func(w *world) {
-		for ago, force := range map[time.Duration]bool{0: true, 30 * time.Minute: false} {
-			b := w.backend(Options{Force: force})
-			text := foreign("n", "req_1", time.Now().Add(-ago), 900)
-			w.write("n.lock", text)
-			if held := w.refused(b, "n"); held.Stale == force || held.Request != "req_1" || w.read("n.lock") != text {
-				t.Errorf("%s ago: %+v", ago, held)
-			}
-			w.left(0, "n.lock")
-		}
-	})
-}
-
 // TestSettle: while an acquirer settles, a script believes that it has the lock, and gets it: its mv
 // has replaced ours, or has moved nothing, or its heartbeat of another request is about to replace ours, and its mv
 // must find that. One that can't be read might be a live request's. A script that gives up, and a

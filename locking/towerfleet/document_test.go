@@ -8,8 +8,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
-	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -152,83 +150,5 @@ func TestDocument(t *testing.T) {
 	got := fmt.Sprintf("%x", sha256.Sum256([]byte(document(t))))
 	if want := "54759cc519811e235b8393aabf7dc30df46bd6c1a49f96718ecc087062fa35ee"; got != want {
 		t.Errorf("the document has SHA-256 %s, want %s", got, want)
-	}
-}
-
-// musts maps the beginning of each line of the document that demands, recommends or allows something to
-// the tests that show it. A line without a test concerns whoever chooses the lock of an intent, or nothing.
-var musts = map[string]string{
-	"The key words":                        "",
-	"1. Prevent concurrent mutation":       "TestNeverTwo TestCreationIsAtomic TestConformance TestScriptRaces TestMethods",
-	"2. Survive crashes":                   "TestKilledHolder TestDocumentsJSON TestBreak TestCleanup",
-	"3. Be diagnosable":                    "TestInspect TestBlocked TestDocumentsJSON",
-	"4. Support timeouts":                  "TestStaleByHeartbeat",
-	"Lock names MUST:":                     "TestNames",
-	"Lock names MUST NOT:":                 "TestNames",
-	"Lock files MUST contain":              "TestDocumentsJSON TestMalformedIsHeld",
-	"lock_version string":                  "TestDocumentsJSON TestMalformedIsHeld",
-	"lock_name string":                     "TestDocumentsJSON TestMalformedIsHeld",
-	"request_id string":                    "TestDocumentsJSON TestOptions TestMalformedIsHeld",
-	"actor string":                         "TestDocumentsJSON TestMalformedIsHeld",
-	"intent string":                        "TestDocumentsJSON TestMalformedIsHeld",
-	"intent_version string":                "TestDocumentsJSON TestMalformedIsHeld",
-	"host_id string":                       "TestDocumentsJSON TestMalformedIsHeld",
-	"pid integer":                          "TestDocumentsJSON TestMalformedIsHeld",
-	"created_at string":                    "TestDocumentsJSON TestMalformedIsHeld",
-	"last_heartbeat_at string":             "TestDocumentsJSON TestMalformedIsHeld",
-	"ttl_seconds integer":                  "TestDocumentsJSON TestTTL TestMalformedIsHeld",
-	"metadata object":                      "TestDocumentsJSON TestMalformedIsHeld",
-	"Intents MAY override via":             "TestTTL",
-	"Lock creation MUST be atomic":         "TestCreationIsAtomic TestNeverTwo TestMethods",
-	"When blocked by an active lock":       "TestBlocked TestInspect",
-	"1. NOT proceed with execution":        "TestBlocked TestMalformedIsHeld",
-	"The executor MUST update":             "TestTTL TestRenewAfterTTL",
-	"RECOMMENDED: Use shorter interval":    "TestTTL",
-	"Heartbeat updates MUST:":              "TestHeartbeat TestRaces",
-	"Lock stealing is ONLY allowed":        "TestDocumentsJSON TestBlocked TestRaces",
-	"Lock stealing is NEVER allowed":       "TestBlocked TestBreak TestRaces",
-	"observe MUST NOT lock":                "TestObserve",
-	"mutate MUST lock if":                  "",
-	"reconcile SHOULD lock":                "",
-	"Intents with mode: observe:":          "TestObserve",
-	"For mode: mutate intents without":     "",
-	"The lock directory SHOULD:":           "TestDirectory TestDirectoryOfAnother TestDirectoryWithoutParent",
-	"Lock files: - SHOULD be validated on": "TestMalformedIsHeld TestIrregularIsHeld",
-	"The pid field is informational only":  "TestStaleByHeartbeat TestKilledHolder",
-}
-
-// TestMusts: each line of the document that demands, recommends or allows something has its
-// tests, and they exist.
-func TestMusts(t *testing.T) {
-	var source strings.Builder
-	files, err := filepath.Glob("*_test.go")
-	assert.OK(t, err)
-	for _, f := range files {
-		text, err := os.ReadFile(f)
-		assert.OK(t, err)
-		source.Write(text)
-	}
-	demands := regexp.MustCompile(`\b(MUST|ONLY|NEVER|NOT|SHALL|SHOULD|REQUIRED|RECOMMENDED|MAY|OPTIONAL)\b`)
-	seen := map[string]bool{}
-	for line := range strings.Lines(document(t)) {
-		line = strings.TrimSpace(line)
-		if !demands.MatchString(line) {
-			continue
-		}
-		found := false
-		for start := range musts {
-			if strings.HasPrefix(line, start) {
-				found, seen[start] = true, true
-			}
-		}
-		assert.That(t, found, "no test shows: %s", line)
-	}
-	for start, tests := range musts {
-		assert.That(t, seen[start], "the document has no line %q", start)
-		for _, name := range strings.Fields(tests) {
-			if !strings.Contains(source.String(), "\nfunc "+name+"(t *testing.T) {") {
-				t.Errorf("%s: there is no %s", start, name)
-			}
-		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the holder that a client without Force meets, also for an observing intent. Acquired
-// and Renewed are the holder's wall clock. No PID makes a lock stale (section 12.3).
+// Inspect returns the holder that excludes a client without Force. It works for an observing intent too.
+// Acquired and Renewed are the holder's wall clock. No PID makes a lock stale (section 12.3).
 func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(key, false); err != nil {
