@@ -29,7 +29,7 @@ const (
 	lastPause  = 5 * time.Second
 )
 
-// errSilent is why there is no guard if one starts and ends again.
+// errSilent is the reason for ErrUnguarded if each guard ends without an answer.
 var errSilent = errors.New("it ends without an answer")
 
 // guardClient is our side of a guard process. We write orders to out, and read answers from in.

@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leader is the first process of a group. Until reap it stays a zombie after its end: while the zombie
-// exists, no other process and no other group gets its number.
+// leader is the first process of a group. After its end it stays a zombie until reap. So no other process
+// and no other group gets its number.
 type leader struct {
 	pid    int
 	ended  bool

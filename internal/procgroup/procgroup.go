@@ -36,8 +36,8 @@ type Command struct {
 
 	Expiry Expiry
 
-	// Aftermath are arguments for our own program, without line feeds. If our process ends before the
-	// group, the guard kills the group, and executes our program with them. nil: it executes nothing.
+	// Aftermath are arguments for our own program, without line feeds. If our process dies, the guard
+	// kills the group, and then executes our program with them. nil: it executes nothing.
 	Aftermath []string
 
 	// BeforeContinue is called before the group continues because the shell has continued us (fg, bg)

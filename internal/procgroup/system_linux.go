@@ -56,8 +56,8 @@ func notifyStop() chan os.Signal {
 	return notify(unix.SIGTSTP)
 }
 
-// ignored reports whether a signal was ignored when we were started. It must be called before the first
-// Notify: os/signal knows this only of SIGHUP and SIGINT, and SigIgn shows it of others until then.
+// ignored reports whether a signal was ignored when we were started. os/signal knows this only of SIGHUP
+// and SIGINT. SigIgn shows it of others, but only before the first Notify.
 func ignored(sig unix.Signal) bool {
 	if signal.Ignored(sig) {
 		return true

@@ -8,11 +8,13 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"syscall"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // socketDir returns the directory for keepers' sockets, which only this user can use. It makes the
@@ -110,3 +112,16 @@ func private(dir string, uid int) error {
 }
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
+
+// Supported returns nil: this system can have keepers.
+func Supported() error { return nil }
+
+func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
+
+// inherited returns the pipe to the starter, and closes all other inherited files. Otherwise the reader
+// of a pipe, such as a shell in $(…), would wait for the end of the keeper.
+func inherited() (*os.File, error) {
+	guard.CloseInherited(4)
+	syscall.CloseOnExec(3)
+	return os.NewFile(3, "news"), nil
+}
