@@ -94,7 +94,7 @@ func (c wrapCmd) wrapped(r *reporter, g global) (int, error) {
 	switch {
 	case c.DryRun:
 		return c.dryRun(r, p, args, none)
-	case why != "":
+	case why != "" && c.mode != 0:
 		return runUnlocked(r, args, why)
 	case none:
 		return become(args)
