@@ -40,7 +40,7 @@ var commandMutants = []mutant{
 	{"an empty --also is none", "cmd/repolock/parse.go",
 		`case !f.Tag.Has("emptiable") && blank(f.Target):`, `case !f.Tag.Has("emptiable") && f.Target.Kind() != reflect.Slice && blank(f.Target):`, test(ofCommand, "^TestEmptyValue$")},
 	{"a fence of another system's lock is accepted", "cmd/repolock/lockflags.go",
-		"case p.alone && f.Fence:", "case p.alone && f.Fence && f.Settle > 0:", test(ofCommand, "^TestBadInput$")},
+		"case p.alone && f.Fence:", "case p.alone && f.Fence && f.Settle > 0:", test(ofCommand, "^TestMistakes$")},
 	{"--look is longer than the ttl", "cmd/repolock/lockflags.go",
 		"f.Look < replock.MinLook || f.Look > f.TTL", "f.Look < replock.MinLook", test(ofCommand, "^TestMistakes$")},
 	{"acquire exits with 0 if the lock is held", "cmd/repolock/acquire.go",
