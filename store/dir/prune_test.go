@@ -89,17 +89,6 @@ func TestSweep(t *testing.T) {
 	}
 }
 
-// TestLinkedLeftover: an object is intact although a process has died between its link and the removal
-// of its temporary name.
-func TestLinkedLeftover(t *testing.T) {
-	s, path := fresh(t)
-	put(t, s, "index/k", "body")
-	assert.OK(t, os.Link(filepath.Join(path, "index/k"), filepath.Join(path, "index/.repolock-x.tmp")))
-	put(t, s, "index/k", "new")
-	got := listed(t, s, "")
-	assert.That(t, got == "index/k" && read(t, s, "index/k") == "new", "listed %q", got)
-}
-
 // TestFoldersOfOthersStay: an empty directory of another program stays, unless it is below index.
 func TestFoldersOfOthersStay(t *testing.T) {
 	s, path := fresh(t)

@@ -168,18 +168,3 @@ func TestHugeAnswers(t *testing.T) {
 		})
 	}
 }
-
-// TestLargeObject: an object that is larger than the limit is an error, even if the limit is 0.
-func TestLargeObject(t *testing.T) {
-	both(t, func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Etag", `"e"`)
-		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
-		fmt.Fprint(w, "body")
-	}, func(t *testing.T, s store.Store) {
-		for limit, want := range map[int64]error{0: store.ErrTooLarge, 3: store.ErrTooLarge, 4: nil, 5: nil} {
-			body, _, err := s.Get(t.Context(), "index/k", limit)
-			assert.Is(t, err, want, "limit %d", limit)
-			assert.That(t, err != nil || string(body) == "body", "limit %d: %q", limit, body)
-		}
-	})
-}

@@ -139,19 +139,6 @@ func TestNewRefuses(t *testing.T) {
 	}
 }
 
-type failing struct{}
-
-func (failing) Do(*http.Request) (*http.Response, error) { return nil, context.DeadlineExceeded }
-
-// TestNewTakesNoAnswerForSilence: if a program's HTTP client returns a timeout, it might have had an answer,
-// and the server isn't unreachable.
-func TestNewTakesNoAnswerForSilence(t *testing.T) {
-	s, err := onS3(failing{})
-	assert.OK(t, err)
-	err = requests["list"](t.Context(), s)
-	assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)
-}
-
 // TestUnquoted: an ETag in If-Match has quotes, unless UnquotedIfMatch is set.
 func TestUnquoted(t *testing.T) {
 	for want, unquoted := range map[string]bool{`"e"`: false, "e": true} {
