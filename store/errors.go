@@ -31,8 +31,8 @@ var (
 	// ErrConflict is returned if the store refuses a Put or a deletion because of a concurrent one of
 	// the same object (409). Nothing was written. The next try might succeed.
 	ErrConflict error = fault.Conflict
-	// ErrPermission is returned if the store refuses the sender of a request. Nothing
-	// was written or deleted.
+	// ErrPermission is returned if the store doesn't permit a request. Nothing was written
+	// or deleted.
 	ErrPermission error = fault.Permission
 	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials,
 	// or no longer accepts them. Other permissions wouldn't help.

@@ -38,7 +38,7 @@ func follow(path string, see func(path string) error) (string, error) {
 		if err := see(path); err != nil {
 			return "", err
 		}
-		in, name := filepath.Split(path) // Dir would take .. of a link away
+		in, name := filepath.Split(path) // filepath.Dir would resolve .. before the links
 		dir, err := filepath.EvalSymlinks(cmp.Or(in, "."))
 		if err != nil {
 			return "", err

@@ -60,7 +60,7 @@ var (
 	errHidden    = errors.New("there is nothing to hide")
 )
 
-// missing returns one of them, or nil.
+// missing returns the error of a refusal because something doesn't exist, or nil.
 func (r refusal) missing() error {
 	switch {
 	case r.is(http.StatusNotFound):

@@ -55,7 +55,7 @@ func verify(body []byte, want string) error {
 	want = strings.TrimPrefix(want, "unverified:")
 	expected, err := hex.DecodeString(want)
 	if got := sha1.Sum(body); err == nil && len(expected) == len(got) && !bytes.Equal(expected, got[:]) {
-		return errors.New("the body isn't what was stored: its checksum is wrong")
+		return errors.New("the body isn't the stored one: its checksum is wrong")
 	}
 	return nil
 }

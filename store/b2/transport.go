@@ -86,7 +86,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	n.host, n.token = r.URL.Host, r.Header.Get("Authorization")
 	switch {
 	case !secure(r.URL):
-		n.err = fmt.Errorf("%w: the server wants the application key to be sent in the clear", store.ErrConfig)
+		n.err = fmt.Errorf("%w: the server names a URL without TLS: the application key would be sent in the clear", store.ErrConfig)
 		return nil, n.err
 	case n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets"):
 		body, err := json.Marshal(map[string]any{"buckets": []any{n.bucket}})
@@ -116,7 +116,7 @@ func (n *note) authorized() error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: it doesn't answer as B2 does (%d %s)", store.ErrConfig, n.host, status, http.StatusText(status))
+	return fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: its answer doesn't have B2's form (%d %s)", store.ErrConfig, n.host, status, http.StatusText(status))
 }
 
 // post makes a call for which blazer has no function, inside an exchange. It parses the answer into

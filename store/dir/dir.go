@@ -98,7 +98,7 @@ func (s *Store) Properties() store.Properties {
 	case s.flock && s.local:
 		p.IfMatch = store.Kept
 	case s.flock:
-		p.IfMatch = store.Claimed // it might bind this machine only
+		p.IfMatch = store.Claimed // the flock might bind only this machine
 	}
 	p.DeleteIfMatch = p.IfMatch
 	return p

@@ -155,7 +155,7 @@ func (s *Store) mkdirOwned(parent *directory, name string) error {
 	return nil
 }
 
-// descend opens a directory below the root, each element by enter.
+// descend opens a directory below the root. It opens each element of the path by enter.
 func descend(root *directory, dir string, enter func(parent *directory, name string) (*directory, error)) (*directory, error) {
 	at, err := root.OpenRoot(".")
 	if err != nil || dir == "" {

@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// tick is longer than the lag of the kernel's clock for file times behind the clock that
-// programs read: the former moves with the timer interrupt, at least every 10 ms.
+// tick is longer than the lag of file times behind the clock that programs read. The kernel advances
+// file times with the timer interrupt, at least every 10 ms.
 const tick = 20 * time.Millisecond
 
 // List reads the directories that the prefix can be in, and the files under the prefix. It returns
@@ -53,7 +53,8 @@ type listing struct {
 	page   store.Page
 }
 
-// enter walks through a directory below another one, whose keys begin with at. The directory can be missing.
+// enter walks through the directory at path below parent. The keys in parent begin with at. The directory
+// can be missing.
 func (l *listing) enter(parent *directory, path, at string) error {
 	if path == "" {
 		return l.walk(parent, at)
@@ -74,8 +75,8 @@ func (l *listing) enter(parent *directory, path, at string) error {
 	return l.enter(d, rest, at+name+"/")
 }
 
-// walk adds the entries of a directory, whose keys begin with at. A directory's name ends with a
-// slash, so that the names sort as the keys below them do: "a-b" < "a/b" < "a0".
+// walk adds the objects in and below a directory. Their keys begin with at. The name of a directory ends
+// with a slash, so that the names have the order of the keys below them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
 	names, err := l.names(l.ctx, d, func(name string) bool { return l.wants(at + name) })
 	if err != nil {

@@ -47,7 +47,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		}
 	}
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Doing == inability("write into", s.path) {
-		// No process removes the root, and it isn't gone.
+		// The root exists, so its file system has refused the new file.
 		err = fault.While(e.Doing, fmt.Errorf("its file system takes no new files: %w", e.Err))
 	}
 	return obj, err

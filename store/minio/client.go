@@ -34,7 +34,7 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	return err
 }
 
-// Get uses the library's core, which sends one request at once.
+// Get uses the library's Core, whose GetObject sends one request before it returns.
 func (c *client) Get(ctx context.Context, key string) (io.ReadCloser, error) {
 	body, _, _, err := minio.Core{Client: c.api}.GetObject(ctx, c.bucket, key, minio.GetObjectOptions{})
 	return body, err

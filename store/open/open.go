@@ -38,7 +38,7 @@ func Store(ctx context.Context, rawURL string) (store.Store, error) {
 	scheme, _ := lookup(location.Scheme)
 	s, err := scheme.open(ctx, location)
 	if err != nil {
-		return nil, err // without s, which can be a nil pointer
+		return nil, err // s might be a nil pointer
 	}
 	return s, nil
 }

@@ -36,7 +36,7 @@ type client struct {
 
 var _ s3api.Client = (*client)(nil)
 
-// once sets up a request that is sent once.
+// once has the SDK send a request once, without the retries of the program's client.
 func (c *client) once(o *s3.Options) {
 	o.HTTPClient = c.http
 	o.Retryer = aws.NopRetryer{}

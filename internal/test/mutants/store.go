@@ -298,5 +298,5 @@ var storeMutants = []mutant{
 	{"a translated URL shows a secret", "store/open/parse.go",
 		"if !strings.ContainsAny(rest, \"@?#%\") {", "if !strings.ContainsAny(rest, \"?#%\") {", test("./store/open", "^TestParseErrors$")},
 	{"a store that can't be opened isn't nil", "store/open/open.go",
-		`return nil, err // without s, which can be a nil pointer`, `return s, err`, test("./store/open", "^TestStoreErrors$")},
+		`return nil, err // s might be a nil pointer`, `return s, err`, test("./store/open", "^TestStoreErrors$")},
 }

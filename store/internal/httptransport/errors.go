@@ -74,11 +74,11 @@ func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 	case strings.Contains(err.Error(), tlsAlert):
 		return fmt.Errorf("%w: %s wants TLS: write https:// in endpoint=, or leave out tls=false", store.ErrConfig, host)
 	case errors.As(err, &authority):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s: %s", store.ErrConfig, host, Innermost(err), trust)
+		return fmt.Errorf("%w: the certificate of %s isn't trusted: %s: %s", store.ErrConfig, host, Innermost(err), trust)
 	case errors.As(err, &certificate):
-		return fmt.Errorf("%w: the certificate of %s isn't to be trusted: %s", store.ErrConfig, host, Innermost(err))
+		return fmt.Errorf("%w: the certificate of %s isn't trusted: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
-		return fmt.Errorf("%w: no TLS with %s: %s", store.ErrConfig, host, Innermost(err))
+		return fmt.Errorf("%w: TLS with %s fails: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		host = dns.Name
 		if errors.Is(err, ErrProxy) {

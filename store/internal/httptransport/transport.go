@@ -67,7 +67,7 @@ func Watched(next http.RoundTripper) http.RoundTripper {
 	if t, ok := next.(*http.Transport); ok {
 		own := t.Clone()
 		http1(own)
-		if own.TLSClientConfig.ClientSessionCache == nil { // with TLS 1.2 another connection then takes a round trip less
+		if own.TLSClientConfig.ClientSessionCache == nil { // with TLS 1.2 a resumed session saves a round trip
 			own.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 		refusals(own)
@@ -131,7 +131,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 // errSentTwice is returned instead of the answer to a write that a decorator of the transport has
 // repeated. That answer is for the last attempt only. The server might have applied another one, or
 // might apply it later. An *http.Transport repeats a write only if the server can't have seen it.
-var errSentTwice = errors.New("the HTTP client has repeated the request by itself, and must not")
+var errSentTwice = errors.New("the HTTP client has repeated the request, so it might have been applied twice")
 
 // send sends a request on a connection that wasn't left, and also returns the connection. After a
 // failure on a kept connection it uses no kept one for a while.

@@ -136,7 +136,7 @@ func (r *request) success() (got document, err error) {
 	case r.op == "get" && r.answer.Header("Etag") == "":
 		return got, unfit("it answers with an object without an ETag")
 	case r.op == "get" && r.answer.Endless(): // an empty body means that the lock was released
-		return got, errors.New("the object comes without a length, and may be cut off")
+		return got, errors.New("the object has no length, so it might be cut off")
 	case r.op != "get" && len(body) > maxAnswer:
 		return got, unfit(fmt.Sprintf("it answers with more than %d MiB", maxAnswer>>20))
 	case r.root != "":
@@ -155,7 +155,7 @@ func (r *request) isPage() bool {
 
 // unfit returns the store.ErrConfig for a server that can't be an object store.
 func unfit(why string) error {
-	return fault.New(store.ErrConfig, "what answers there isn't an object store: %s", why)
+	return fault.New(store.ErrConfig, "the server there isn't an object store: %s", why)
 }
 
 // broken returns the meaning of a success that can't be used.
@@ -232,7 +232,7 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
-		return fmt.Errorf("%w: this machine's clock is %s, too far for the server to take its signature: set it right",
+		return fmt.Errorf("%w: this machine's clock is %s, so the server refuses its signatures: set the clock",
 			store.ErrConfig, s.offset(r.answer))
 	case "PermanentRedirect", "AuthorizationHeaderMalformed", "TemporaryRedirect", "IllegalLocationConstraintException", "InvalidRegion":
 		return s.wrongRegion(r, refusal, said)
@@ -273,7 +273,7 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 	case status == 401, status == 403:
 		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
 	case status == 400 && refusal.Code == "":
-		return fmt.Errorf("%w: %s, and not as an object store does: is it the endpoint, and does it want TLS?", store.ErrConfig, said)
+		return fmt.Errorf("%w: %s, which isn't an object store's answer: check the endpoint, and whether it needs TLS", store.ErrConfig, said)
 	}
 	return nil
 }

@@ -103,11 +103,11 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	n := len(page.Objects)
 	switch {
 	case !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }):
-		return page, fmt.Errorf("%w: it is in no order", store.ErrListing)
+		return page, fmt.Errorf("%w: it isn't in order", store.ErrListing)
 	case goesOn && d.NextContinuationToken == "":
 		return page, errors.New("a listing goes on, and the server doesn't say where")
 	case goesOn && s.place.KeyCursor && n == 0:
-		return page, fmt.Errorf("%w: a page is empty, and says that the listing goes on", store.ErrListing)
+		return page, fmt.Errorf("%w: a page is empty, although the listing goes on", store.ErrListing)
 	case goesOn && s.place.KeyCursor:
 		page.Next = s.place.Prefix + page.Objects[n-1].Key
 	case goesOn:

@@ -69,7 +69,7 @@ func CredentialsLater(status int, guessed bool, err error) error {
 func Options(path, conditions string, byDefault store.Condition) (prefix string, _ store.Condition, err error) {
 	if prefix = strings.Trim(path, "/"); prefix != "" {
 		if err := store.CheckKey(prefix); err != nil {
-			return "", 0, fmt.Errorf("%w: the prefix in it is no key: %w", store.ErrURL, err)
+			return "", 0, fmt.Errorf("%w: its prefix isn't a valid key: %w", store.ErrURL, err)
 		}
 		prefix += "/"
 	}
