@@ -39,6 +39,9 @@ func inMounts(t *testing.T, test func(path string)) {
 	inChild(t, attr, test)
 }
 
+// childEnv is set to the directory in a process of inChild.
+const childEnv = "REPOLOCK_TEST_CHILD"
+
 // inChild runs a test in another process, in a new directory.
 func inChild(t *testing.T, attr *syscall.SysProcAttr, test func(path string)) {
 	t.Helper()
@@ -46,8 +49,8 @@ func inChild(t *testing.T, attr *syscall.SysProcAttr, test func(path string)) {
 		test(path)
 		return
 	}
-	cmd := child(t, t.TempDir())
-	cmd.SysProcAttr = attr
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
+	cmd.Env, cmd.SysProcAttr = append(os.Environ(), childEnv+"="+t.TempDir()), attr
 	out, err := cmd.CombinedOutput()
 	assert.That(t, err == nil, "%v: %s", err, out)
 }
@@ -100,7 +103,10 @@ func TestFileSizeLimit(t *testing.T) {
 		s := at(t, path)
 		put(t, s, "index/lock.exclusive", "body")
 		signal.Ignore(syscall.SIGXFSZ)
-		assert.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: 1000}))
+		var old unix.Rlimit
+		assert.OK(t, unix.Getrlimit(unix.RLIMIT_FSIZE, &old))
+		assert.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1000, Max: old.Max}))
+		defer func() { assert.OK(t, unix.Setrlimit(unix.RLIMIT_FSIZE, &old)) }() // -cover writes a file at the end
 		refuses(t, s, path, 5000, "new", "can't write into %q: file too large", unix.EFBIG)
 	})
 }

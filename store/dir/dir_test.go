@@ -3,16 +3,13 @@ package dir_test
 import (
 	"errors"
 	"fmt"
-	"hash/crc32"
 	"io/fs"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 )
@@ -134,63 +131,4 @@ func TestOpenIsAbsolute(t *testing.T) {
 	t.Chdir(t.TempDir())
 	put(t, s, "k", "")
 	has(t, path, "k")
-}
-
-// childEnv is set to the repository in a process of child.
-const childEnv = "REPOLOCK_TEST_CHILD"
-
-// child returns a process, not started yet, that runs the same test on this repository.
-func child(t *testing.T, path string) *exec.Cmd {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), childEnv+"="+path)
-	return cmd
-}
-
-// overwrite puts bodies of many sizes under a few keys, until it is killed. After 20 puts it prints a
-// line.
-func overwrite(t *testing.T, s store.Store) {
-	for n := 0; ; n++ {
-		key := fmt.Sprintf("index/lock.shared/%d", n%7)
-		body := strings.Repeat(fmt.Sprintf("%08d", n), 1+n%20_000)
-		body = fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body))) + body
-		_, err := s.Put(t.Context(), key, []byte(body), store.PutOptions{IfAbsent: n%11 == 0})
-		if !errors.Is(err, store.ErrPrecondition) {
-			assert.OK(t, err)
-		}
-		if n == 20 {
-			fmt.Println("going")
-		}
-		if n%13 == 0 {
-			remove(t, s, key)
-		}
-	}
-}
-
-// TestKilled: after a process is killed between its puts, no listed object is torn, and the files
-// that the process has left don't delay the next one.
-func TestKilled(t *testing.T) {
-	if path := os.Getenv(childEnv); path != "" {
-		overwrite(t, at(t, path))
-	}
-	s, path := fresh(t)
-	for range rounds.Fewer(20, 5) {
-		p := child(t, path)
-		p.Stderr = os.Stderr
-		out, err := p.StdoutPipe()
-		assert.OK(t, err)
-		assert.OK(t, p.Start())
-		assert.OK(t, assert.Err(out.Read(make([]byte, 1))))
-		assert.OK(t, p.Process.Kill())
-		_ = p.Wait() // its error is that it was killed
-		page, err := s.List(t.Context(), "", "")
-		assert.OK(t, err)
-		for _, obj := range page.Objects {
-			body := read(t, s, obj.Key)
-			whole := len(body) >= 8 && body[:8] == fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:])))
-			assert.That(t, whole, "%s is torn: %d bytes", obj.Key, len(body))
-		}
-		put(t, s, "index/lock.exclusive", "next")
-		remove(t, s, "index/lock.exclusive")
-	}
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"net/http/httptrace"
 	"os/exec"
 	"strconv"
@@ -282,19 +281,6 @@ func TestSkewedAndLost(t *testing.T) {
 			assert.That(t, err != nil && !store.Permanent(err) && n.Load() == 2, "%s: %v, %d requests", of, err, n.Load())
 		}
 	})
-}
-
-// TestRetriesByTheEnvironment: settings for Amazon's own tools don't make the SDK repeat a request.
-func TestRetriesByTheEnvironment(t *testing.T) {
-	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { n.Add(1); say(503, "SlowDown")(w, r) }))
-	t.Cleanup(server.Close)
-	s := openStore(t, "s3://bucket/a/prefix?endpoint="+server.URL, "AWS_MAX_ATTEMPTS=5", "AWS_RETRY_MODE=adaptive")
-	for of, send := range requests {
-		n.Store(0)
-		err := send(t.Context(), s)
-		assert.That(t, err != nil && n.Load() == 1, "%s: %v, %d requests", of, err, n.Load())
-	}
 }
 
 // TestPutBesideDelete: a put that isn't permitted is sent once more, because MinIO refuses puts so while
