@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"runtime"
 	"slices"
@@ -103,43 +102,35 @@ func (s choosy) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 
 // TestManyStaleAreDeletedFirst: each of many stale locks is deleted before the acquirer passes, or the acquire fails.
 func TestManyStaleAreDeletedFirst(t *testing.T) {
-	for name, c := range map[string]struct {
-		hook   hookstore.Before
-		choosy bool
-	}{
-		"good":                  {},
-		"some are left out":     {choosy: true},
-		"the request is denied": {hook: fails("delete all", "", store.ErrPermission)},
-		"… isn't known":         {hook: fails("delete all", "", store.ErrBatchUnsupported)},
-		"… always fails":        {hook: fails("delete all", "", errOutage)},
-		"deletes are denied":    {hook: mayNotDelete},
+	for name, hook := range map[string]hookstore.Before{
+		"good":                  nil,
+		"some are left out":     nil,
+		"the request is denied": fails("delete all", "", store.ErrPermission),
+		"… isn't known":         fails("delete all", "", store.ErrBatchUnsupported),
+		"… always fails":        fails("delete all", "", errOutage),
+		"deletes are denied":    mayNotDelete,
 	} {
-		for _, undeletable := range []bool{false, true} {
+		for _, undeletable := range yesNo {
 			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
 				w.flags(300)
 				key := w.keys()[3]
 				time.Sleep(2 * DefaultTTL)
 				m := w.machine()
-				m.hooks.Before(c.hook)
-				if c.choosy || undeletable {
+				if strings.HasPrefix(name, "some") || undeletable {
 					m.hooks.Store = choosy{w.mem}
 				}
+				m.hooks.Before(hook)
 				if undeletable {
-					m.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission), c.hook))
-				}
-				k, err := m.Exclusive(t.Context(), "prune")
-				if undeletable {
-					assert.That(t, k == nil && errors.Is(err, ErrUnsure) && strings.Contains(err.Error(), key),
-						"one can't be deleted: %v, %v", k, err)
+					m.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission), hook))
+					assert.Says(t, m.fails(t, Exclusive, ErrUnsure), ErrUnsure, key)
 					return
 				}
-				mustLock(t, k, err)
+				m.takes(t, Exclusive)
 				page, err := w.mem.List(t.Context(), "index/lock.shared/", "")
 				assert.OK(t, err)
 				for _, o := range page.Objects {
 					assert.That(t, o.Size == 0, "%s was passed, and is there", o.Key)
 				}
-				k.Release(t.Context())
 			})
 		}
 	}
@@ -168,45 +159,31 @@ func TestLiveAmongManyStale(t *testing.T) {
 // of locks sends no more requests than those that are under way, with their repetitions. None of
 // the locks counts as read: when the store is back the next look reads them.
 func TestFailingStoreEndsManyRequests(t *testing.T) {
-	for _, op := range []string{"get", "delete"} {
-		do(t, func(t *testing.T, w *world) {
-			w.flags(1500)
-			time.Sleep(2 * DefaultTTL)
-			m := w.machine()
-			m.hooks.Before(fails(op, "lock.shared/", errOutage))
-			k, err := m.Exclusive(t.Context(), "prune")
-			assert.That(t, k == nil && errors.Is(err, errOutage), "%s: %v", op, err)
-			_, by := m.hooks.Count()
-			assert.That(t, by[op] <= 16*atOnce, "%s: %v", op, by)
-			m.hooks.Before(nil)
-			w.leavesNothing(m.takes(t, Exclusive))
-		})
-	}
-}
-
-// TestUnreadIsReadAgain: a body that couldn't be read isn't taken for read by the next look.
-func TestUnreadIsReadAgain(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.flags(200)
+	eachOf(t, []string{"get", "delete"}, func(t *testing.T, w *world, op string) {
+		w.flags(1500)
 		time.Sleep(2 * DefaultTTL)
 		m := w.machine()
+		m.hooks.Before(fails(op, "lock.shared/", errOutage))
 		own, known := m.try(Exclusive), memory{}
-		m.hooks.Before(fails("get", "", errOutage))
-		if _, err := m.look(t.Context(), own, known); !errors.Is(err, errOutage) {
-			t.Fatalf("%v", err)
+		if op == "get" {
+			_, err := m.look(t.Context(), own, known)
+			isAll(t, err, errOutage)
+		} else {
+			m.fails(t, Exclusive, errOutage)
 		}
+		m.sent(t, between{op: {1, 16 * atOnce}})
 		m.hooks.Before(nil)
 		f, err := m.look(t.Context(), own, known)
-		assert.That(t, err == nil && len(f.stale) == 200, "%d are stale, %v", len(f.stale), err)
+		assert.OK(t, err)
+		assert.That(t, op == "delete" || len(f.stale) == 1500, "%d are stale", len(f.stale))
+		w.leavesNothing(m.takes(t, Exclusive))
 	})
 }
 
 // TestProgress: an acquirer that reads and removes many stale locks reports its progress, and each removed lock.
 func TestProgress(t *testing.T) {
 	for _, n := range []int{manyLocks - 2, 2500} {
-		for _, noBatch := range []bool{false, true} {
-			bubble(t, mem.Options{NoBatch: noBatch}, func(t *testing.T, w *world) { progresses(t, w, n) })
-		}
+		kinds{"": {}, "no batch": {NoBatch: true}}.each(t, func(t *testing.T, w *world) { progresses(t, w, n) })
 	}
 }
 
@@ -250,9 +227,7 @@ func progresses(t *testing.T, w *world, n int) {
 
 // TestOddObjects: an object in the place of a lock, or of the locks' folder, is an unreadable lock until break-lock.
 func TestOddObjects(t *testing.T) {
-	for _, key := range []string{
-		"index/lock.shared", "index/lock.intent", "index/lock.exclusive/x", "index/lock.exclusive/x/y",
-	} {
+	for _, key := range []string{"index/lock.shared", "index/lock.intent", "index/lock.exclusive/x", "index/lock.exclusive/x/y"} {
 		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			w.put(key, []byte("anything"))
 			w.put("index/lock.exclusive.bak", []byte("not a lock"))
@@ -265,17 +240,21 @@ func TestOddObjects(t *testing.T) {
 // isOdd checks that one unreadable lock keeps acquirers out, and then breaks it.
 func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
 	t.Helper()
-	if infos, err := m.Status(t.Context()); err != nil || len(infos) != 1 || infos[0].Verdict != Unreadable || infos[0].Key() != key {
-		t.Errorf("%s: status: %+v, %v", key, infos, err)
-	}
+	i := m.only(t)
+	assert.That(t, i.Verdict == Unreadable && i.Key() == key, "%s: status: %+v", key, i)
 	held := m.refused(t, mode)
 	assert.That(t, len(held.Holders) == 1 && held.Holders[0].Verdict == Unreadable, "%s: held by %+v", key, held.Holders)
-	n := m.saw(EventReleaseFailed)
-	assert.That(t, n == 0, "%s: %d objects are reported as left", key, n)
-	if broken, err := m.Break(t.Context(), BreakOptions{}); err != nil || len(broken) != 1 {
-		t.Errorf("%s: broken: %+v, %v", key, broken, err)
-	}
+	equal(t, key+": release failed", m.saw(EventReleaseFailed), 0)
+	m.breaks(t, BreakOptions{}, 1)
 	m.takes(t, mode).Release(t.Context())
+}
+
+// breaks breaks the chosen locks, of which there are n.
+func (m *machine) breaks(t *testing.T, opts BreakOptions, n int) []Broken {
+	t.Helper()
+	broken, err := m.Break(t.Context(), opts)
+	assert.That(t, err == nil && len(broken) == n, "%+v: broken: %v %v", opts, broken, err)
+	return broken
 }
 
 // oddFolders is a store with empty folders, as a directory can have.
@@ -320,7 +299,7 @@ func TestOddFolders(t *testing.T) {
 
 // TestTempsOfOthersStay: an empty file that another program is about to rename isn't swept before it is a day old.
 func TestTempsOfOthersStay(t *testing.T) {
-	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
+	stores.each(t, func(t *testing.T, w *world) {
 		m := w.machine()
 		prune := func(left ...string) {
 			t.Helper()
@@ -332,8 +311,7 @@ func TestTempsOfOthersStay(t *testing.T) {
 		w.put(pointer, nil)
 		prune("index/lock.shared/x.tmp")
 		time.Sleep(23 * time.Hour)
-		broken, err := m.Break(t.Context(), BreakOptions{Stale: true})
-		assert.That(t, err == nil && len(broken) == 0, "broken as stale: %+v, %v", broken, err)
+		m.breaks(t, BreakOptions{Stale: true}, 0)
 		prune("index/lock.shared/x.tmp")
 		time.Sleep(2 * time.Hour)
 		prune()
@@ -361,11 +339,10 @@ func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 
 // TestLeftProbeIsRemoved: the next exclusive acquirer removes the probe of a break-lock --stale that was killed.
 func TestLeftProbeIsRemoved(t *testing.T) {
-	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
-		b, k := w.machine(), w.machine().takes(t, Shared)
+	holding(t, mem.Options{NoTime: true}, Shared, func(t *testing.T, w *world, _ *machine, k *Lock) {
+		b := w.machine()
 		b.hooks.Before(fails("delete", "", errOutage))
-		_, err := b.Break(t.Context(), BreakOptions{Stale: true})
-		assert.That(t, err != nil, "no error")
+		isAll(t, assert.Err(b.Break(t.Context(), BreakOptions{Stale: true})), errOutage)
 		k.Release(t.Context())
 		w.leavesNothing(w.machine().takes(t, Exclusive))
 	})
@@ -375,13 +352,10 @@ func TestLeftProbeIsRemoved(t *testing.T) {
 func TestSweepIsBounded(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
-		for i := range 300 {
-			w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
-		}
+		w.emptied(300)
 		a.hooks.Before(mayNotDelete)
 		k := a.takes(t, Exclusive)
-		n, by := a.hooks.Count()
-		assert.That(t, n <= 4, "a client without the right to delete sends %v", by)
+		a.sentJust(t, map[string]int{"put": 2, "list": 1, "delete": 1})
 		k.Release(t.Context())
 
 		b.hooks.Before(hangs("delete", ""))
@@ -393,20 +367,16 @@ func TestSweepIsBounded(t *testing.T) {
 
 // TestManyEmptiedFlags: thousands of emptied flags go in a few requests, or, one by one, within bounds.
 func TestManyEmptiedFlags(t *testing.T) {
-	const n = 3001
 	for noBatch, want := range map[bool]map[string]int{
 		false: {"put": 2, "list": 4, "delete": 1, "delete all": 3},
 		true:  {"put": 2, "list": 4, "delete": 1 + maxSwept, "delete all": 1},
 	} {
 		bubble(t, mem.Options{NoBatch: noBatch}, func(t *testing.T, w *world) {
-			for i := range n {
-				w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
-			}
+			w.emptied(3001)
 			m, k := w.holder(t, Exclusive)
 			m.sentJust(t, want)
 			k.Release(t.Context())
-			left := len(w.keys())
-			assert.That(t, (left > 0) == noBatch, "%d are left", left)
+			equal(t, "some are left", len(w.keys()) > 0, noBatch)
 		})
 	}
 }

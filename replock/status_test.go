@@ -2,14 +2,11 @@ package replock
 
 import (
 	"context"
-	"errors"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -25,49 +22,35 @@ func TestStatus(t *testing.T) {
 		time.Sleep(2 * time.Second)
 
 		m := w.machine()
-		m.hooks.Before(on("", "", func(r hookstore.Request) {
-			assert.That(t, r.Op != "put" && r.Op != "delete", "status writes: %s %s", r.Op, r.Key)
-		}))
 		infos, err := m.Status(t.Context())
 		if err != nil || len(infos) != 3 {
 			t.Fatalf("%d locks: %v %v", len(infos), infos, err)
 		}
+		m.sent(t, between{"put": {0, 0}, "delete": {0, 0}})
 		x := infos[0]
-		assert.That(t, x.Mode == Exclusive && len(x.Keys) == 2 && x.ID == k.ID() && x.Operation == "x" && x.Holder == "m1 (pid 101)" && x.Verdict == Live && x.StoreClock && x.TTL == 2*time.Minute && x.Metadata["job"] == "nightly",
-			"exclusive: %+v", x)
-		assert.That(t, x.Age == 46*time.Second && x.Left == 74*time.Second, "age %v, left %v", x.Age, x.Left)
-		if f := infos[1]; f.Verdict != Live { // expired by its own clock, not by the store's
-			t.Errorf("foreign: %+v", f)
-		}
-		u := infos[2]
-		assert.That(t, u.Verdict == Unreadable, "unreadable: %+v", u)
+		assert.That(t, x.Mode == Exclusive && len(x.Keys) == 2 && x.ID == k.ID() && x.Operation == "x" && x.Holder == "m1 (pid 101)" &&
+			x.Verdict == Live && x.StoreClock && x.TTL == 2*time.Minute && x.Metadata["job"] == "nightly", "exclusive: %+v", x)
+		equal(t, "age", x.Age, 46*time.Second)
+		equal(t, "left", x.Left, 74*time.Second)
+		equal(t, "one that has expired by its own clock, not by the store's", infos[1].Verdict, Live)
+		equal(t, "one that can't be read", infos[2].Verdict, Unreadable)
 	})
 }
 
 func TestBreak(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
-		breaks := func(opts BreakOptions, want int) (broken []Broken) {
-			t.Helper()
-			broken, err := m.Break(t.Context(), opts)
-			if err != nil || len(broken) != want {
-				t.Fatalf("%+v: broken: %v %v", opts, broken, err)
-			}
-			return broken
-		}
-		breaks(BreakOptions{}, 0)
+		m.breaks(t, BreakOptions{}, 0)
 		k := w.machine().takes(t, mode)
 		w.put("index/lock.shared/garbage", []byte("?"))
 		w.put("index/lock.shared/empty", nil)
 		w.put("index/data", []byte("not a lock"))
-		breaks(BreakOptions{ID: "another"}, 0)
-		broken := breaks(BreakOptions{ID: k.ID()}, 1)
-		assert.That(t, len(broken[0].Keys) == int(mode), "broken by id: %v", broken)
-		breaks(BreakOptions{}, 2)
+		m.breaks(t, BreakOptions{ID: "another"}, 0)
+		equal(t, "keys", len(m.breaks(t, BreakOptions{ID: k.ID()}, 1)[0].Keys), int(mode))
+		m.breaks(t, BreakOptions{}, 2)
 		w.stores("index/data")
 		ends(t, k, 30*time.Second)
-		cause := context.Cause(k.Context())
-		assert.That(t, errors.Is(cause, ErrLost), "%v", cause)
+		isAll(t, context.Cause(k.Context()), ErrLost)
 	})
 }
 
@@ -78,12 +61,11 @@ func TestBreakStale(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		w.put("index/lock.shared/live", foreign(time.Now(), true))
 		w.put("index/lock.shared/garbage", []byte("?"))
-		broken, err := w.machine().Break(t.Context(), BreakOptions{Stale: true})
 		if w.clockless { // without watching, nothing is certain there
-			assert.That(t, err == nil && len(broken) == 0, "break --stale: %v %v", broken, err)
+			w.machine().breaks(t, BreakOptions{Stale: true}, 0)
 			return
 		}
-		assert.That(t, err == nil && len(broken) == 1 && broken[0].ID == k.ID(), "break --stale: %v %v", broken, err)
+		equal(t, "broken", w.machine().breaks(t, BreakOptions{Stale: true}, 1)[0].ID, k.ID())
 		w.stores("index/lock.shared/garbage", "index/lock.shared/live")
 	})
 }
@@ -97,7 +79,8 @@ func TestBreakFails(t *testing.T) {
 		m := w.machine()
 		m.hooks.Before(inTurn(fails("delete", a, store.ErrPermission), fails("put", a, store.ErrPermission)))
 		broken, err := m.Break(t.Context(), BreakOptions{})
-		assert.That(t, errors.Is(err, store.ErrPermission) && strings.Contains(err.Error(), a) && len(broken) == 2, "%v %v", broken, err)
+		assert.Says(t, err, store.ErrPermission, a)
+		equal(t, "broken", len(broken), 2)
 		w.stores(a)
 	})
 }
@@ -113,26 +96,20 @@ func TestProcessGone(t *testing.T) {
 		"no time namespace in the body": func(p *identity.Process) { p.TimeNamespace = "" },
 	} {
 		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
-			m := w.machine()
+			m, gone := w.machine(), 0
 			self := m.self
 			m.self.PID = 1 << 30
 			change(&m.self)
 			m.takes(t, Shared)
 			m.self = self
-			i := m.only(t)
-			assert.That(t, i.ProcessGone == (name == "gone"), "%+v", i)
-			broken, err := m.Break(t.Context(), BreakOptions{Dead: true})
-			removed := len(w.keys()) == 0
-			assert.That(t, err == nil && (len(broken) == 1) == removed && removed == (name == "gone"), "break --dead: %v %v", broken, err)
+			if name == "gone" {
+				gone = 1
+			}
+			equal(t, "gone", m.only(t).ProcessGone, gone == 1)
+			m.breaks(t, BreakOptions{Dead: true}, gone)
+			equal(t, "locks left", len(w.keys()), 1-gone)
 		})
 	}
-}
-
-// breaksNone breaks the locks that are chosen, of which there are none.
-func (m *machine) breaksNone(t *testing.T, opts BreakOptions) {
-	t.Helper()
-	broken, err := m.Break(t.Context(), opts)
-	assert.That(t, err == nil && len(broken) == 0, "broken: %v %v", broken, err)
 }
 
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
@@ -143,7 +120,7 @@ func TestStaleAsOfTheListing(t *testing.T) {
 		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
 		b.hooks.Before(slow("put", "", 7*time.Second))
 		b.hooks.After(lateAnswer("list", "lock.shared", 7*time.Second)) // of the probe
-		b.breaksNone(t, BreakOptions{Stale: true})
+		b.breaks(t, BreakOptions{Stale: true}, 0)
 		time.Sleep(time.Minute)
 		lives(t, k)
 	})
@@ -160,7 +137,7 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 		time.Sleep(pause - time.Second)
 		// Of the probe for the store's time.
 		b.hooks.Before(inTurn(slow("put", "", 7*time.Second), slow("delete", "", 7*time.Second)))
-		b.breaksNone(t, BreakOptions{Stale: true})
+		b.breaks(t, BreakOptions{Stale: true}, 0)
 		time.Sleep(time.Minute)
 		lives(t, k)
 	})
@@ -168,13 +145,12 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 
 // TestBreakTouchesOnlyShownLocks: Break with Shown leaves a lock alone that was not shown.
 func TestBreakTouchesOnlyShownLocks(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m, k := w.machine(), w.machine().takes(t, Exclusive)
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+		m := w.machine()
 		shown := m.only(t)
 		k.Release(t.Context())
 		other := w.machine().takes(t, Exclusive)
-		broken, err := m.Break(t.Context(), BreakOptions{Shown: []Broken{{Info: shown}}})
-		assert.That(t, len(broken) == 0, "broke %v, which wasn't shown; %v", broken, err)
+		m.breaks(t, BreakOptions{Shown: []Broken{{Info: shown}}}, 0)
 		w.lasts(other)
 	})
 }
@@ -189,6 +165,6 @@ func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
 		a.hooks.Before(outage)
 		time.Sleep(54500 * time.Millisecond)
 		b.hooks.Before(inTurn(w.delaysFirst(7900*time.Millisecond), slowFirst("list", "lock.shared", 7950*time.Millisecond)))
-		b.breaksNone(t, BreakOptions{Stale: true, DryRun: true})
+		b.breaks(t, BreakOptions{Stale: true, DryRun: true}, 0)
 	})
 }

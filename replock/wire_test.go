@@ -137,7 +137,7 @@ func TestUnreadable(t *testing.T) {
 					assert.That(t, !strings.ContainsAny(s, "\n\x1b\x00") && len(s) <= 1000, "the error is not one clean line: %q", s)
 					time.Sleep(24 * time.Hour)
 				}
-				m.breaksNone(t, BreakOptions{Stale: true})
+				m.breaks(t, BreakOptions{Stale: true}, 0)
 				w.isOdd(t, m, Exclusive, key)
 			})
 		}

@@ -454,7 +454,7 @@ var engineMutants = []mutant{
 	{"another program's temporary file is swept after an hour", reap,
 		"(!ok || age <= abandoned)", "(!ok || age <= abandoned/24)", test("./replock", "^TestTempsOfOthersStay$")},
 	{"a fence's number is read after another holder's put", count,
-		"return last.Fence, nil // our put was applied, and its answer was lost", "return last.Fence + 1, nil", test("./replock", "^TestFenceNeedsConditions$")},
+		"return last.Fence, nil // our put was applied, and its answer was lost", "return last.Fence + 1, nil", test("./replock", "^TestFenceGrows$")},
 
 	// internal/refresh and internal/retry.
 	{"a renewal that Now asks for counts as a failure if it hangs", runs,
