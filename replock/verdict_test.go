@@ -2,7 +2,6 @@ package replock
 
 import (
 	"fmt"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -25,7 +24,8 @@ func (m *machine) only(t *testing.T) Info {
 }
 
 // TestEncryptedWithoutStoreClock: an encrypted body shows only when it changes. On a store without a clock of its
-// own it is watched for a whole ttl. It is taken neither for live, as if it were refreshed, nor for stale.
+// own it is watched for a whole ttl from the answer of the first look. It is taken neither for live, as if it were
+// refreshed, nor for stale.
 func TestEncryptedWithoutStoreClock(t *testing.T) {
 	for _, key := range []string{pointer, "index/lock.intent/x", "index/lock.shared/x"} {
 		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
@@ -33,29 +33,18 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 			m := w.machine()
 			for _, age := range []time.Duration{0, 10 * time.Minute} {
 				time.Sleep(age)
-				if i := m.only(t); i.Verdict != Doubtful || i.Why != "its body is encrypted, and the store has no clock of its own" {
-					t.Errorf("%s, %v old: %v, %q", key, age, i.Verdict, i.Why)
-				}
+				i := m.only(t)
+				assert.That(t, i.Verdict == Doubtful && i.Why == "its body is encrypted, and the store has no clock of its own",
+					"%s, %v old: %v, %q", key, age, i.Verdict, i.Why)
 			}
+			const late = 7 * time.Second
+			m.hooks.After(firstAnswered("list", "", func(hookstore.Request) { time.Sleep(late) }))
 			start := time.Now()
 			k := m.takes(t, Exclusive)
-			took(t, start, foreignTTL, foreignTTL+20*time.Second)
+			took(t, start, late+foreignTTL, late+foreignTTL+time.Second)
 			w.leavesNothing(k)
 		})
 	}
-}
-
-// TestWatchedFromTheAnswer: a lock that no clock dates is watched for its ttl from the answer of the first look.
-func TestWatchedFromTheAnswer(t *testing.T) {
-	bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
-		const late = 7 * time.Second
-		w.put("index/lock.shared/x", []byte("\x01 this is ciphertext"))
-		m := w.machine()
-		m.hooks.After(firstAnswered("list", "", func(hookstore.Request) { time.Sleep(late) }))
-		start := time.Now()
-		m.takes(t, Exclusive)
-		took(t, start, late+foreignTTL, late+foreignTTL+time.Second)
-	})
 }
 
 // TestChangedIsLive: a lock that is refreshed while it is watched is live, although both clocks call it stale.
@@ -110,13 +99,14 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 // TestMergedVerdictIsTheLessCertain: an exclusive lock has the less certain verdict of its two objects.
 func TestMergedVerdictIsTheLessCertain(t *testing.T) {
 	out := merge([]Info{
-		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.exclusive"}, Verdict: Stale},
+		{Mode: Exclusive, ID: "x", Keys: []string{pointer}, Verdict: Stale},
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.intent/x"}, Verdict: Doubtful, Why: "?"},
 	})
-	assert.That(t, out[0].Verdict != Stale, "stale and doubtful merged to %v: break --stale deletes %v", out[0].Verdict, out[0].Keys)
+	equal(t, "stale and doubtful", out[0].Verdict, Doubtful)
 }
 
-// TestVerdictMargin: the store's clock has to be 2 s past the lease's end.
+// TestVerdictMargin: the store's clock has to be 2 s past the lease's end. A store without mod times is no witness, and
+// no lock is stale by the other one only.
 func TestVerdictMargin(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		a := w.machine()
@@ -124,13 +114,14 @@ func TestVerdictMargin(t *testing.T) {
 		e := &entry{Object: store.Object{Key: "index/lock.shared/x", ModTime: wrote}, kind: kindShared, since: a.clock.Elapsed(), read: true}
 		e.lease, e.err = decode(foreign(wrote, true))
 		a.clock.setSkew(time.Hour)
-		for age, want := range map[time.Duration]Verdict{
-			60 * time.Second: Live, 62 * time.Second: Live, 62*time.Second + 1: Stale,
-		} {
-			now := a.clock.Elapsed()
+		now := a.clock.Elapsed()
+		for age, want := range map[time.Duration]Verdict{60 * time.Second: Live, 62 * time.Second: Live, 62*time.Second + 1: Stale} {
 			a.judge(e, storeTime{wrote.Add(age), now}, now)
-			assert.That(t, e.verdict == want, "%v old: %v, want %v", age, e.verdict, want)
+			equal(t, fmt.Sprint(age, " old"), e.verdict, want)
 		}
+		e.ModTime = time.Time{}
+		a.judge(e, storeTime{wrote.Add(time.Hour), now}, now)
+		assert.That(t, e.verdict != Stale, "stale by one clock")
 	})
 }
 
@@ -140,53 +131,45 @@ func TestWrongClocks(t *testing.T) {
 	const hour = time.Hour
 	skews := []struct{ holder, other, store time.Duration }{
 		{hour, -hour, 0}, {-hour, -hour, hour}, {-hour, hour, 0}, {hour, hour, -hour},
-		{hour, 0, 0}, {-hour, 0, 0}, {0, hour, 0}, {0, -hour, 0}, {0, 0, hour}, {0, 0, -hour},
-		{0, 0, 0},
+		{hour, 0, 0}, {-hour, 0, 0}, {0, hour, 0}, {0, -hour, 0}, {0, 0, hour}, {0, 0, -hour}, {0, 0, 0},
 	}
 	for _, skew := range rounds.Fewer(skews, skews[:2]) {
-		for _, jump := range []bool{false, true} {
-			for _, opts := range []mem.Options{{}, {NoTime: true, Precision: time.Second}, {NoStoreClock: true}} {
-				bothModes(t, opts, func(t *testing.T, w *world, mode Mode) {
-					a, b := w.machine(), w.machine()
-					set := func() {
-						a.clock.setSkew(skew.holder)
-						b.clock.setSkew(skew.other)
-						w.skew.Store(int64(skew.store))
-					}
-					if !jump {
-						set()
-					}
-					k := a.takes(t, mode)
-					time.Sleep(29 * time.Second)
+		for _, jump := range yesNo {
+			stores.modes(t, func(t *testing.T, w *world, mode Mode) {
+				a, b := w.machine(), w.machine()
+				set := func() {
+					a.clock.setSkew(skew.holder)
+					b.clock.setSkew(skew.other)
+					w.skew.Store(int64(skew.store))
+				}
+				if !jump {
 					set()
-					for range rounds.Fewer(20, 6) {
-						b.refused(t, Exclusive)
-						time.Sleep(29 * time.Second)
-					}
-					if !alive(k) {
-						t.Fatalf("%+v %v: lost: %v", skew, jump, k.Lost())
-					}
+				}
+				k := a.takes(t, mode)
+				time.Sleep(29 * time.Second)
+				set()
+				for range rounds.Fewer(20, 6) {
+					b.refused(t, Exclusive)
+					time.Sleep(29 * time.Second)
+				}
+				lives(t, k)
 
-					a.hooks.Before(outage)
-					refreshed := k.lease.Owner().(*term).sent()
-					pause := time.Second
-					if w.clockless {
-						pause = 5 * time.Second // for hours
-					}
-					b.untilFree(t, Exclusive, pause)
-					assert.That(t, !alive(k), "%+v %v: passed while it was held", skew, jump)
-					took := a.clock.Elapsed() - refreshed
-					limit := 65 * time.Second
-					if w.clockless || skew.holder > 0 || skew.other < 0 || skew.holder > skew.other {
-						limit += 62 * time.Second // watched
-					}
-					if w.clockless {
-						limit += max(0, skew.holder-skew.other) // there is but one witness
-					}
-					assert.That(t, took >= DefaultTTL && took <= limit,
-						"%+v %v: passed %v after the last refresh, want 60s to %v", skew, jump, took, limit)
-				})
-			}
+				a.hooks.Before(outage)
+				refreshed := k.lease.Owner().(*term).sent()
+				pause, limit := time.Second, 65*time.Second
+				if w.clockless || skew.holder > 0 || skew.other < 0 || skew.holder > skew.other {
+					limit += 62 * time.Second // watched
+				}
+				if w.clockless {
+					pause = 5 * time.Second                 // for hours
+					limit += max(0, skew.holder-skew.other) // there is but one witness
+				}
+				b.untilFree(t, Exclusive, pause)
+				assert.That(t, !alive(k), "%+v %v: passed while it was held", skew, jump)
+				took := a.clock.Elapsed() - refreshed
+				assert.That(t, took >= DefaultTTL && took <= limit,
+					"%+v %v: passed %v after the last refresh, want 60s to %v", skew, jump, took, limit)
+			})
 		}
 	}
 }
@@ -306,8 +289,7 @@ func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 				w.put(diskKey, body(a))
 				w.skew.Store(int64(by))
 				a.clock.setSkew(by)
-				i := a.only(t)
-				assert.That(t, i.Verdict == Doubtful, "%s, %v: %v", name, by, i.Verdict)
+				equal(t, fmt.Sprint(name, " ", by), a.only(t).Verdict, Doubtful)
 				time.AfterFunc(30*time.Second, func() { w.put(diskKey, body(a)) }) // its refresh
 				a.refused(t, Exclusive)
 			})
@@ -330,8 +312,7 @@ func TestLocalDiskAfterABoot(t *testing.T) {
 			w.put(diskKey, onThisBoot(change)(a))
 			time.Sleep(2 * DefaultTTL)
 			a.self.BootID = boot
-			i := a.only(t)
-			assert.That(t, i.Verdict == Stale, "%s: %v: %s", boot, i.Verdict, i.Why)
+			equal(t, boot, a.only(t).Verdict, Stale)
 		})
 	}
 }
@@ -344,8 +325,7 @@ func TestLocalDiskWithoutBoots(t *testing.T) {
 			a.self.BootID, a.self.TimeNamespace = "", "none"
 			w.put(diskKey, onThisBoot(inAnotherNamespace)(a))
 			time.Sleep(age)
-			i := a.only(t)
-			assert.That(t, i.Verdict == want, "%v old: %v: %s", age, i.Verdict, i.Why)
+			equal(t, fmt.Sprint(age, " old"), a.only(t).Verdict, want)
 		})
 	}
 }
@@ -426,17 +406,6 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 	}
 }
 
-// TestNoModTimeIsNoWitness: a store without mod times is no witness, and no lock is stale by the other one only.
-func TestNoModTimeIsNoWitness(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		e := &entry{kind: kindShared, since: a.clock.Elapsed(), read: true}
-		e.lease, e.err = decode(foreign(time.Now().Add(-time.Hour), true))
-		a.judge(e, storeTime{time.Now(), a.clock.Elapsed()}, a.clock.Elapsed())
-		assert.That(t, e.verdict != Stale, "stale by one clock")
-	})
-}
-
 // crashed leaves the exclusive lock of a crashed holder, long after its ttl.
 func (w *world) crashed(t *testing.T, ttl time.Duration) {
 	t.Helper()
@@ -465,16 +434,15 @@ func TestWatchingIsBounded(t *testing.T) {
 		bothModes(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
 			w.crashed(t, c.ttl)
 			start := time.Now()
-			k, err := w.machine().acquire(t.Context(), mode, "x", Wait(c.wait))
-			if c.held {
-				took(t, start, c.wait, c.most)
-				held := mustHeld(t, k, err)
-				assert.That(t, held.Holders[0].Verdict == Doubtful && strings.Contains(err.Error(), "m1 (pid 101), operation x, since 2000-01-01"),
-					"%v", err)
+			if !c.held {
+				w.machine().takes(t, mode, Wait(c.wait))
+				took(t, start, 0, c.most)
 				return
 			}
-			took(t, start, 0, c.most)
-			mustLock(t, k, err).Release(t.Context())
+			held := w.machine().refused(t, mode, Wait(c.wait))
+			took(t, start, c.wait, c.most)
+			equal(t, "verdict", held.Holders[0].Verdict, Doubtful)
+			assert.Says(t, held, ErrHeld, "m1 (pid 101), operation x, since 2000-01-01")
 		})
 	}
 }
@@ -486,9 +454,8 @@ func TestBreakDoubtful(t *testing.T) {
 		w.crashed(t, 10*time.Minute)
 		w.put("index/lock.shared/encrypted", []byte{1, 2, 3})
 		w.put("index/lock.shared/live", foreign(time.Now(), true))
-		for doubtful, left := range []int{4, 2} {
-			_, err := w.machine().Break(t.Context(), BreakOptions{Stale: true, Doubtful: doubtful > 0})
-			assert.That(t, err == nil && len(w.keys()) == left, "doubtful %d: left %v, %v", doubtful, w.keys(), err)
-		}
+		w.machine().breaks(t, BreakOptions{Stale: true}, 0)
+		w.machine().breaks(t, BreakOptions{Stale: true, Doubtful: true}, 1)
+		w.stores("index/lock.shared/encrypted", "index/lock.shared/live")
 	})
 }

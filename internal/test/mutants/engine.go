@@ -364,7 +364,7 @@ var engineMutants = []mutant{
 	{"a look of Check counts from its answer", beside,
 		"k.shown.Store(int64(began.Elapsed))", "k.shown.Store(int64(answered))", test("./replock", "^TestLookBeforeReleaseCounts$")},
 	{"a lock is watched from the send of the first look", look,
-		"others = append(others, s.see(o, k, answered))", "_ = answered\n\t\tothers = append(others, s.see(o, k, t.seen.Elapsed))", test("./replock", "^TestWatchedFromTheAnswer$")},
+		"others = append(others, s.see(o, k, answered))", "_ = answered\n\t\tothers = append(others, s.see(o, k, t.seen.Elapsed))", test("./replock", "^TestEncryptedWithoutStoreClock$")},
 	{"a lock is watched until the answer of the last look", look,
 		"f.now = sent\n", "f.now = l.opts.Clock.Elapsed()\n", test("./replock", "^TestStoreTimeIsALowerBound$")},
 	{"an earlier put that was applied late dates the store's time by its answer", look,
