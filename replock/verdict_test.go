@@ -135,7 +135,8 @@ func TestWrongClocks(t *testing.T) {
 	}
 	for _, skew := range rounds.Fewer(skews, skews[:2]) {
 		for _, jump := range yesNo {
-			stores.modes(t, func(t *testing.T, w *world, mode Mode) {
+			conditions := kinds{"kept": {}, "second": stores["second"], "clockless": stores["clockless"]} // without, a step is a pause
+			conditions.modes(t, func(t *testing.T, w *world, mode Mode) {
 				a, b := w.machine(), w.machine()
 				set := func() {
 					a.clock.setSkew(skew.holder)
