@@ -175,10 +175,19 @@ func (m *machine) trips(f func()) (trips time.Duration, requests int, by map[str
 	return time.Since(start), requests, by
 }
 
+// cost is what a step takes: round trips and requests.
+type cost struct{ trips, requests int }
+
+// costs fails unless a step has this cost.
+func (m *machine) costs(t *testing.T, what string, want cost, f func()) {
+	t.Helper()
+	trips, requests, by := m.trips(f)
+	equal(t, fmt.Sprint(what, ": ", by), cost{int(trips / time.Second), requests}, want)
+}
+
 // TestRequestCounts: each step of a lock's life takes these round trips and requests. Without If-Match a renewal
 // takes a look before its puts, and a release one before its deletes unless the lock was looked at just before.
 func TestRequestCounts(t *testing.T) {
-	type cost struct{ trips, requests int }
 	for _, c := range []struct {
 		name                              string
 		mode                              Mode
@@ -197,21 +206,16 @@ func TestRequestCounts(t *testing.T) {
 			sub(t, fmt.Sprintf("%s, %d flags", c.name, n), c.opts, func(t *testing.T, w *world) {
 				w.flags(n)
 				m := w.machine()
-				check := func(what string, want cost, f func()) {
-					t.Helper()
-					trips, requests, by := m.trips(f)
-					equal(t, fmt.Sprint(what, ": ", by), cost{int(trips / time.Second), requests}, want)
-				}
 				var k *Lock
-				check("acquire", c.acquire, func() { k = m.takes(t, c.mode) })
+				m.costs(t, "acquire", c.acquire, func() { k = m.takes(t, c.mode) })
 				time.Sleep(4 * time.Second) // the first look is over
-				check("renew", c.renew, func() { assert.OK(t, k.Renew(t.Context())) })
+				m.costs(t, "renew", c.renew, func() { assert.OK(t, k.Renew(t.Context())) })
 				pages := min(1+n/1000, 2) // our own flag is on the second page
-				check("check", cost{pages, pages}, func() { assert.OK(t, k.Check(t.Context())) })
-				check("release", c.release, func() { mustRelease(t, k) })
+				m.costs(t, "check", cost{pages, pages}, func() { assert.OK(t, k.Check(t.Context())) })
+				m.costs(t, "release", c.release, func() { mustRelease(t, k) })
 				k = m.takes(t, c.mode)
 				time.Sleep(8 * time.Second) // between two looks
-				check("release without a look", c.unlooked, func() { mustRelease(t, k) })
+				m.costs(t, "release without a look", c.unlooked, func() { mustRelease(t, k) })
 			})
 		}
 	}
@@ -219,16 +223,14 @@ func TestRequestCounts(t *testing.T) {
 
 // TestRequestCountsRefused: the cost of a refused exclusive acquire doesn't grow with the number of holders.
 func TestRequestCountsRefused(t *testing.T) {
-	for _, n := range []int{1, 1000, 10_000} {
-		sub(t, fmt.Sprint(n), mem.Options{}, func(t *testing.T, w *world) {
-			w.flags(n)
-			time.Sleep(10 * time.Second) // older than those of acquirers about to withdraw
-			m := w.machine()
-			held := m.refused(t, Exclusive)
-			equal(t, "holders that are named or counted", len(held.Holders)+held.More, min(n, 998)) // of the page's flags two are our own
-			m.sentJust(t, map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2})
-		})
-	}
+	eachOf(t, []int{1, 1000, 10_000}, func(t *testing.T, w *world, n int) {
+		w.flags(n)
+		time.Sleep(10 * time.Second) // older than those of acquirers about to withdraw
+		m := w.machine()
+		held := m.refused(t, Exclusive)
+		equal(t, "holders that are named or counted", len(held.Holders)+held.More, min(n, 998)) // of the page's flags two are our own
+		m.sentJust(t, map[string]int{"put": 2, "list": 1, "get": min(n, maxReported), "delete": 2})
+	})
 }
 
 // TestRequestCountsStale: leftovers cost one LIST and one deletion of many objects per 1,000 of
@@ -264,21 +266,19 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 		a.refused(t, mode)
 		a.sentJust(t, map[string]int{"put": int(mode), "list": 1, "get": 2, "delete": 1})
 	})
-	for name, f := range map[string]func(w *world){
-		"another client has no intent": func(w *world) { w.put(pointer, foreign(time.Now(), false)) },
-		"a flag that was refreshed just now isn't a new one": func(w *world) {
+	eachOf(t, []func(w *world){
+		func(w *world) { w.put(pointer, foreign(time.Now(), false)) }, // another client has no intent
+		func(w *world) { // a flag that was refreshed just now isn't a new one
 			k := w.machine().takes(w.t, Shared)
 			time.Sleep(10 * time.Second)
 			assert.OK(w.t, k.Renew(w.t.Context()))
 		},
-	} {
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
-			f(w)
-			a := w.machine()
-			a.refused(t, Exclusive)
-			a.sent(t, between{"list": {1, 1}})
-		})
-	}
+	}, func(t *testing.T, w *world, f func(*world)) {
+		f(w)
+		a := w.machine()
+		a.refused(t, Exclusive)
+		a.sent(t, between{"list": {1, 1}})
+	})
 }
 
 // sentJust fails unless the machine has sent exactly these requests.

@@ -204,24 +204,18 @@ func TestUnfitIsNotHeld(t *testing.T) {
 // finds out, when it puts its flag, whether the server keeps it. If it doesn't, this acquire and
 // the next ones look before they write lock.exclusive.
 func TestProveAbsent(t *testing.T) {
-	type cost struct{ trips, requests int }
-	for _, c := range []struct {
-		name        string
-		absent      mem.Condition
-		first, next cost
-	}{
-		{"kept", mem.Kept, cost{2, 3}, cost{2, 3}},
-		{"claimed", mem.Claimed, cost{3, 5}, cost{2, 3}},
-		{"ignored", mem.Ignored, cost{4, 6}, cost{4, 4}},
-		{"lacked", mem.Lacked, cost{4, 4}, cost{4, 4}},
+	for absent, c := range map[mem.Condition]struct{ first, next cost }{
+		mem.Kept:    {cost{2, 3}, cost{2, 3}},
+		mem.Claimed: {cost{3, 5}, cost{2, 3}},
+		mem.Ignored: {cost{4, 6}, cost{4, 4}},
+		mem.Lacked:  {cost{4, 4}, cost{4, 4}},
 	} {
-		sub(t, c.name, mem.Options{IfAbsent: c.absent}, func(t *testing.T, w *world) {
+		bubble(t, mem.Options{IfAbsent: absent}, func(t *testing.T, w *world) {
 			m := w.machine()
 			for i, want := range []cost{c.first, c.next, c.next} {
 				var k *Lock
-				trips, requests, by := m.trips(func() { k = m.takes(t, Exclusive) })
+				m.costs(t, fmt.Sprint(absent, ", acquire ", i), want, func() { k = m.takes(t, Exclusive) })
 				k.Release(t.Context())
-				equal(t, fmt.Sprint("acquire ", i, ": ", by), cost{int(trips / time.Second), requests}, want)
 			}
 		})
 	}
