@@ -278,7 +278,7 @@ func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began ti
 		c.w.waits(*s, began, true)
 		defer c.w.waits(*s, began, false)
 	}
-	c.w.trace(c, "=== wants the %v lock%s%s [%s]", s.mode, flags("with a fence", s.fence), upTo(wait), s.name)
+	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, flags("with a fence", s.fence, fmt.Sprintf("and waits up to %v for it", wait), wait > 0), s.name)
 	k, err = locker.Lock(ctx, s.mode, s.name, wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
@@ -362,13 +362,6 @@ func (c *client) notResumed(ctx context.Context, h *holding, next Held, released
 	}
 }
 
-func upTo(wait time.Duration) string {
-	if wait == 0 {
-		return ""
-	}
-	return fmt.Sprintf(", and waits up to %v for it", wait)
-}
-
 // refused follows a lock that wasn't granted.
 func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	w.mu.Lock()
@@ -383,7 +376,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 		return
 	}
 	w.result.Failed++
-	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !w.plan.unfenced(c.plan, err) {
+	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !(errors.Is(err, replock.ErrFence) && !w.plan.fit(c.plan)) {
 		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although next to nothing had gone wrong: %v", c.name, s.name, err))
 	}
 }

@@ -94,7 +94,8 @@ func waiter() uint64 {
 	frames := runtime.CallersFrames(callers[:n])
 	for {
 		frame, more := frames.Next()
-		if pkg := packageOf(frame.Function); pkg != "clock" || !more {
+		// The last element of the import path of the function's package.
+		if pkg, _, _ := strings.Cut(path.Base(frame.Function), "."); pkg != "clock" || !more {
 			hash := uint64(dice(0).named(pkg))
 			callersOf.Store(callers, hash)
 			return hash
@@ -104,12 +105,6 @@ func waiter() uint64 {
 
 // callersOf has the hashes of the callers that have been looked up.
 var callersOf sync.Map
-
-// packageOf returns the last element of the import path of a function's package.
-func packageOf(function string) string {
-	pkg, _, _ := strings.Cut(path.Base(function), ".")
-	return pkg
-}
 
 // freezing is the effect of a hypervisor's pauses on a machine.
 type freezing struct {

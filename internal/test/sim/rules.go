@@ -411,11 +411,9 @@ type fences struct {
 	taken map[string]uint64 // by the key and the lock's id
 }
 
-func isFence(key string) bool { return strings.HasSuffix(key, "/lock-fence") }
-
 // counted tracks each number that is stored. Each must be larger than the one before.
 func (w *world) counted(r *request) {
-	if !isFence(r.key) {
+	if !strings.HasSuffix(r.key, "/lock-fence") {
 		return
 	}
 	var b struct {
@@ -450,11 +448,6 @@ func (h *holding) fence() uint64 {
 func (p *plan) fit(c *clientPlan) bool {
 	s := p.store
 	return s.IfAbsent == mem.Kept && s.IfMatch == mem.Kept && !s.IfMatchCreates && !s.Markers && !p.refuses && !(p.local && c.machine != 0)
-}
-
-// unfenced reports whether a lock was refused because the store isn't fit for a fence.
-func (p *plan) unfenced(c *clientPlan, err error) bool {
-	return errors.Is(err, replock.ErrFence) && !p.fit(c)
 }
 
 // fenced checks the number of a lock that was granted or resumed.

@@ -120,14 +120,7 @@ func again(config Config) string {
 }
 
 // scene returns the scene of -scene.
-func scene() Kind {
-	for k := None; k < kinds; k++ {
-		if k.String() == *sceneFlag {
-			return k
-		}
-	}
-	return None
-}
+func scene() Kind { return Kind(max(0, slices.Index(kindNames[:], *sceneFlag))) }
 
 // TestSame: a seed gives the same history each time, down to the last request.
 func TestSame(t *testing.T) {

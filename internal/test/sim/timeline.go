@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -157,20 +158,13 @@ func (w *world) got(g got) string {
 		if v.Next != "" {
 			names = append(names, "…")
 		}
-		return "sees " + orNothing(strings.Join(names, ", "))
+		return "sees " + cmp.Or(strings.Join(names, ", "), "nothing")
 	case content:
 		if len(v.raw) == 0 {
 			return "empty"
 		}
 	}
 	return "ok"
-}
-
-func orNothing(s string) string {
-	if s == "" {
-		return "nothing"
-	}
-	return s
 }
 
 // describe returns the plan as text.

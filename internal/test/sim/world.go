@@ -338,7 +338,7 @@ func (w *world) enterAlone(name string) {
 	// A lock is stale when its ttl is over on the store's clock, and at most 2 s later because
 	// of rounding. If the clocks don't agree, it is stale when it was watched for a ttl.
 	limit := later(w.changed.Add(p.ttl()+3*time.Second), time.Now())
-	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || w.skewedLeftovers() || p.freezing() || p.sealed || len(p.reboots) > 0 {
+	if p.spread != 0 || p.rates[Jump] > 0 || p.storeJump != 0 || p.store.NoStoreClock || slices.ContainsFunc(p.leftovers, func(l leftover) bool { return l.skew != 0 }) || p.freezing() || p.sealed || len(p.reboots) > 0 {
 		limit = limit.Add(p.ttl() + 5*time.Second)
 	}
 	if p.store.NoStoreClock || p.local { // mod times come from some client's clock
@@ -399,13 +399,4 @@ func (w *world) checkLeft(name, place string) {
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}
-}
-
-func (w *world) skewedLeftovers() bool {
-	for _, l := range w.plan.leftovers {
-		if l.skew != 0 {
-			return true
-		}
-	}
-	return false
 }
