@@ -248,8 +248,8 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 }
 
 // TestSuspended: if fg comes too late after Ctrl-Z, because another client has acquired the lock, the command
-// never runs again. (In TestAuditSuspended fg comes in time, and in TestAuditSuspendedAndLost the lock is
-// resumed.) dash isn't tested: it starts programs by vfork, and doesn't stop if Ctrl-Z stops one before its
+// never runs again. (In TestAuditSuspended fg comes in time, or the lock is resumed.)
+// dash isn't tested: it starts programs by vfork, and doesn't stop if Ctrl-Z stops one before its
 // exec.
 func TestSuspended(t *testing.T) {
 	s := newSite(t)
