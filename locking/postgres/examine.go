@@ -53,7 +53,7 @@ func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	return server.Judge(settings), nil
 }
 
-func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Setting, error) {
+func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) {
 	row, err := c.query(ctx, examineSQL)
 	if err != nil {
 		return nil, err
@@ -79,34 +79,24 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Setting, erro
 			return nil, err
 		}
 	}
-	all := []server.Setting{
-		{"version", []server.Case{{true, locking.Good, version, ""}}},
-		{"role", []server.Case{
-			{row[1] == "t", locking.Bad, "standby, whose locks the primary doesn't know", "name the primary in the URL"},
-			{true, locking.Good, "primary", ""},
-		}},
-		{"sessions", []server.Case{
-			{free < fewSessions, locking.Doubtful, sessions,
-				"raise max_connections or the limit: a lock can't be acquired without a session"},
-			{true, locking.Good, sessions, ""},
-		}},
-		{"failover", []server.Case{
-			{row[3] == "0", locking.Good, "no standby is connected", ""},
-			{true, locking.Doubtful, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
-				"ends the old primary first: a holder that still reaches it keeps its lock there"},
-		}},
-		{"clock", []server.Case{
-			{true, locking.Good, fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it", ahead), ""},
-		}},
-		{"pooler", []server.Case{
-			{!pooled, locking.Good, "none: statements run in the announced session", ""},
-			{mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
-			{b.sessionPooler, locking.Doubtful,
-				"declared to keep sessions; two connections have shown nothing else",
-				"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
-			{true, locking.Bad, "its mode isn't known",
-				"connect to PostgreSQL itself; if the pool is in session mode, add pooler=session to the URL"},
-		}},
+	all := []server.Case{
+		{"version", true, locking.Good, version, ""},
+		{"role", row[1] == "t", locking.Bad, "standby, whose locks the primary doesn't know", "name the primary in the URL"},
+		{"role", true, locking.Good, "primary", ""},
+		{"sessions", free < fewSessions, locking.Doubtful, sessions,
+			"raise max_connections or the limit: a lock can't be acquired without a session"},
+		{"sessions", true, locking.Good, sessions, ""},
+		{"failover", row[3] == "0", locking.Good, "no standby is connected", ""},
+		{"failover", true, locking.Doubtful, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
+			"ends the old primary first: a holder that still reaches it keeps its lock there"},
+		{"clock", true, locking.Good, fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it", ahead), ""},
+		{"pooler", !pooled, locking.Good, "none: statements run in the announced session", ""},
+		{"pooler", mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
+		{"pooler", b.sessionPooler, locking.Doubtful,
+			"declared to keep sessions; two connections have shown nothing else",
+			"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
+		{"pooler", true, locking.Bad, "its mode isn't known",
+			"connect to PostgreSQL itself; if the pool is in session mode, add pooler=session to the URL"},
 	}
 	if pooled && (mode != "" || !b.sessionPooler) {
 		return all, nil
@@ -116,7 +106,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Setting, erro
 }
 
 // timeouts gives the session the settings of a session with a lock, and reads them back.
-func (c *conn) timeouts(ctx context.Context) ([]server.Setting, error) {
+func (c *conn) timeouts(ctx context.Context) ([]server.Case, error) {
 	before, err := c.query(ctx, timeoutsSQL)
 	if err == nil {
 		err = c.set(ctx, sessionSettings(examinedTTL))
@@ -132,20 +122,16 @@ func (c *conn) timeouts(ctx context.Context) ([]server.Setting, error) {
 	if err != nil {
 		return nil, err
 	}
-	return []server.Setting{
-		{"timeouts", []server.Case{
-			{after[0] != "", locking.Doubtful, before[0] + ", and a session can't turn them off",
-				"set them to 0 for this user: ALTER ROLE … SET …"},
-			{before[0] != "", locking.Good, before[0] + "; the session of a lock turns them off", ""},
-			{true, locking.Good, "none", ""},
-		}},
-		{"silent peers", []server.Case{
-			{c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a Unix socket ends with its processes", ""},
-			{tcp[0] == "0", locking.Doubtful, "the server can't set TCP timeouts for a session",
-				"set those of its system: until they pass, it keeps the lock of a holder whose machine vanishes"},
-			{strings.TrimRight(tcp[1], "mins ") == "0", locking.Good,
-				"the server begins to probe them after half of the ttl (tcp_keepalives_idle)", ""},
-			{true, locking.Good, "the server ends a session whose peer is silent for the ttl (tcp_user_timeout)", ""},
-		}},
+	return []server.Case{
+		{"timeouts", after[0] != "", locking.Doubtful, before[0] + ", and a session can't turn them off",
+			"set them to 0 for this user: ALTER ROLE … SET …"},
+		{"timeouts", before[0] != "", locking.Good, before[0] + "; the session of a lock turns them off", ""},
+		{"timeouts", true, locking.Good, "none", ""},
+		{"silent peers", c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a Unix socket ends with its processes", ""},
+		{"silent peers", tcp[0] == "0", locking.Doubtful, "the server can't set TCP timeouts for a session",
+			"set those of its system: until they pass, it keeps the lock of a holder whose machine vanishes"},
+		{"silent peers", strings.TrimRight(tcp[1], "mins ") == "0", locking.Good,
+			"the server begins to probe them after half of the ttl (tcp_keepalives_idle)", ""},
+		{"silent peers", true, locking.Good, "the server ends a session whose peer is silent for the ttl (tcp_user_timeout)", ""},
 	}, nil
 }

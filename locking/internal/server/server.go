@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"net"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -58,28 +59,19 @@ func (c Conn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }
 
-// Setting is a server's setting with all states that it can be in.
-type Setting = struct {
-	What  string
-	Cases []Case
-}
-
 // Case is a possible state of a setting.
 type Case = struct {
-	Is            bool // whether the server is in this state
+	What          string // the setting
+	Is            bool   // whether the server is in this state
 	Verdict       locking.Verdict
 	Found, Advice string
 }
 
-// Judge returns a finding for each setting, from its first case that applies. A setting without such
-// a case has no finding.
-func Judge(settings []Setting) (all []locking.Finding) {
-	for _, s := range settings {
-		for _, c := range s.Cases {
-			if c.Is {
-				all = append(all, locking.Finding{What: s.What, Found: c.Found, Verdict: c.Verdict, Advice: c.Advice})
-				break
-			}
+// Judge returns a finding for each setting, from its first case that applies.
+func Judge(cases []Case) (all []locking.Finding) {
+	for _, c := range cases {
+		if c.Is && !slices.ContainsFunc(all, func(f locking.Finding) bool { return f.What == c.What }) {
+			all = append(all, locking.Finding{What: c.What, Found: c.Found, Verdict: c.Verdict, Advice: c.Advice})
 		}
 	}
 	return all
