@@ -65,7 +65,7 @@ func (b *Backend) check(name string, writes bool) error {
 	if writes && b.opts.Observe {
 		return ErrObserve
 	}
-	return CheckName(name)
+	return checkName(name)
 }
 
 // take creates or steals the lock file. It returns when the lease began. ok is false if another holder

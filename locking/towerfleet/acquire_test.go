@@ -64,7 +64,7 @@ func TestKilledHolder(t *testing.T) {
 		assert.OK(t, killed.Run())
 		holder := w.backend(Options{RequestID: "req_killed"})
 		h := lockcheck.Acquire(w, holder, "n", ttl)
-		time.Sleep(Interval(ttl))
+		time.Sleep(interval(ttl))
 		lockcheck.Renew(w, holder, h)
 		text := strings.Replace(w.read("n.lock"), fmt.Sprint(os.Getpid(), ","), fmt.Sprint(killed.Process.Pid, ","), 1)
 		w.write("n.lock", text)

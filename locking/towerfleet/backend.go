@@ -113,6 +113,6 @@ func New(dir string, opts Options) (b *Backend, err error) {
 
 func (b *Backend) path(name string) string { return filepath.Join(b.dir, name+".lock") }
 
-// Interval returns the interval of heartbeats: a third of the ttl (section 5.2), but at most the 30
+// interval returns the interval of heartbeats: a third of the ttl (section 5.2), but at most the 30
 // seconds that the specification recommends.
-func Interval(ttl time.Duration) time.Duration { return min(ttl/3, 30*time.Second) }
+func interval(ttl time.Duration) time.Duration { return min(ttl/3, 30*time.Second) }

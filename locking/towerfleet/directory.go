@@ -92,7 +92,7 @@ func lockIn(dir string) string {
 	entries, _ := os.ReadDir(dir)
 	for _, e := range entries {
 		name, ok := strings.CutSuffix(e.Name(), ".lock")
-		if !ok || CheckName(name) != nil {
+		if !ok || checkName(name) != nil {
 			continue
 		}
 		if f, err := read(filepath.Join(dir, e.Name()), name); err == nil && f != nil && f.record != nil {

@@ -50,7 +50,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 		state.renewed, state.failures = start, 0
 	case errors.Is(err, locking.ErrLost):
 		state.lost = true
-	case state.failures == 0 || start-state.failed >= Interval(h.TTL()): // otherwise it is a retry
+	case state.failures == 0 || start-state.failed >= interval(h.TTL()): // otherwise it is a retry
 		state.failures, state.failed = state.failures+1, start
 		if state.failures == heartbeatFailures {
 			b.emit(audit.HeartbeatFailed, h.Key(), audit.Record{LockPath: b.path(h.Key()), Failures: state.failures, Error: reason(err)})

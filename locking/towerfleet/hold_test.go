@@ -32,7 +32,7 @@ func TestHeartbeat(t *testing.T) {
 				text := strings.Replace(w.read("n.lock"), "{", `{ "x":[12345678901234567890.10,{"last_heartbeat_at":"x"}],`, 1)
 				w.write("n.lock", text)
 				before, _ := os.Stat(w.path("n.lock"))
-				time.Sleep(Interval(h.TTL()))
+				time.Sleep(interval(h.TTL()))
 				lockcheck.Renew(w, b, h)
 				want := strings.Replace(text, `"last_heartbeat_at": "`+began, `"last_heartbeat_at": "`+formatTime(time.Now()), 1)
 				if got := w.read("n.lock"); got != want || got == text {
@@ -91,7 +91,7 @@ func TestShortTTL(t *testing.T) {
 		time.Sleep(999 * time.Millisecond)
 		h := lockcheck.Acquire(w, b, "n", time.Second)
 		for range 20 {
-			time.Sleep(Interval(h.TTL()))
+			time.Sleep(interval(h.TTL()))
 			lockcheck.Renew(w, b, h)
 		}
 	})
@@ -117,7 +117,7 @@ func TestHeartbeatFails(t *testing.T) {
 			for range 3 {
 				err := b.Renew(w.Context(), h)
 				assert.That(t, (err != nil) == fail && !errors.Is(err, locking.ErrLost), "%d: %v", i, err)
-				time.Sleep(Interval(h.TTL()) / 3)
+				time.Sleep(interval(h.TTL()) / 3)
 			}
 			assert.That(t, len(w.events) == want, "after %d: %v", i, w.events)
 		}
@@ -138,7 +138,7 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 		beat := func() {
 			t.Helper()
 			lockcheck.Renew(w, b, h)
-			time.Sleep(Interval(h.TTL()))
+			time.Sleep(interval(h.TTL()))
 		}
 		other := foreign("n", "req_1", time.Now().Add(time.Minute), 900)
 		for name, text := range map[string]string{"n.lock.req_1.tmp": other, "n.lock.req_2.tmp": "", "n.lock.heartbeat.tmp": other} {

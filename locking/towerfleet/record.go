@@ -28,8 +28,8 @@ var (
 	requestFormat = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 )
 
-// CheckName returns an error that wraps locking.ErrKey unless a lock can have this name (section 2.2).
-func CheckName(name string) error {
+// checkName returns an error that wraps locking.ErrKey unless a lock can have this name (section 2.2).
+func checkName(name string) error {
 	if nameFormat.MatchString(name) {
 		return nil
 	}

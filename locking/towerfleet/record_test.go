@@ -60,8 +60,8 @@ func TestTTL(t *testing.T) {
 			{9 * time.Second, 9, 3 * time.Second}, {90 * time.Second, 90, 30 * time.Second}, {time.Hour, 3600, 30 * time.Second},
 		} {
 			name := fmt.Sprint("n", i)
-			if h := lockcheck.Acquire(w, b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second || Interval(h.TTL()) != c.interval {
-				t.Errorf("%s: %s, heartbeats each %s", c.ttl, h.TTL(), Interval(h.TTL()))
+			if h := lockcheck.Acquire(w, b, name, c.ttl); h.TTL() != time.Duration(c.seconds)*time.Second || interval(h.TTL()) != c.interval {
+				t.Errorf("%s: %s, heartbeats each %s", c.ttl, h.TTL(), interval(h.TTL()))
 			}
 			if !strings.Contains(w.read(name+".lock"), fmt.Sprintf(`"ttl_seconds": %d,`, c.seconds)) {
 				t.Errorf("%s: %s", c.ttl, w.read(name+".lock"))

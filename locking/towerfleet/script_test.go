@@ -253,7 +253,7 @@ func TestScriptSlowerThanSettle(t *testing.T) {
 			both := theirs.end()
 			assert.That(t, both == (mv != newerMv), "both have it: %v", both)
 			first := b.Renew(t.Context(), h)
-			c.elapsed += Interval(h.TTL())
+			c.elapsed += interval(h.TTL())
 			second := b.Renew(t.Context(), h)
 			assert.That(t, first == nil && errors.Is(second, locking.ErrLost) == both, "%v, %v", first, second)
 			err := b.Release(t.Context(), h)

@@ -42,10 +42,10 @@ func Parse(raw string) (Target, error) {
 		return refuse("it has no directory: write ./ for the working directory")
 	}
 	dir, name := path[:slash+1], path[slash+1:]
-	if strings.HasSuffix(name, ".lock") && CheckName(strings.TrimSuffix(name, ".lock")) == nil {
+	if strings.HasSuffix(name, ".lock") && checkName(strings.TrimSuffix(name, ".lock")) == nil {
 		return Target{}, fmt.Errorf("%w: lock name %q: leave out .lock", locking.ErrKey, name)
 	}
-	if err := CheckName(name); err != nil {
+	if err := checkName(name); err != nil {
 		return Target{}, err
 	}
 	dir, err := filepath.Abs(filepath.FromSlash(dir))

@@ -72,7 +72,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		again, err := Parse(got.String())
-		if err != nil || again != got || CheckName(got.Name) != nil || !filepath.IsAbs(got.Dir) {
+		if err != nil || again != got || checkName(got.Name) != nil || !filepath.IsAbs(got.Dir) {
 			t.Errorf("%q: %+v, again %+v %v", raw, got, again, err)
 		}
 	})
