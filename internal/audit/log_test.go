@@ -58,16 +58,12 @@ func TestAppend(t *testing.T) {
 	}
 	processes.Wait()
 	info, err := os.Stat(path)
-	if err != nil || info.Mode().Perm()&0o077 != 0 {
-		t.Errorf("%v: %v", info.Mode(), err)
-	}
+	assert.That(t, err == nil && info.Mode().Perm()&0o077 == 0, "%v: %v", info.Mode(), err)
 	file, err := os.Open(path)
 	assert.OK(t, err)
 	defer file.Close()
 	records, skipped, err := Read(file)
-	if err != nil || skipped > 0 || len(records) != writers*lines {
-		t.Fatalf("%d records, %d skipped: %v", len(records), skipped, err)
-	}
+	assert.Need(t, err == nil && skipped == 0 && len(records) == writers*lines, "%d records, %d skipped: %v", len(records), skipped, err)
 	next := map[string]int{}
 	for _, r := range records {
 		if r.PID != next[r.RequestID] || len(r.PreviousLock) != r.PID*200+2 {
@@ -101,15 +97,11 @@ func TestLinesStayReadable(t *testing.T) {
 	text, err := os.ReadFile(path)
 	assert.OK(t, err)
 	records, skipped, err := Read(bytes.NewReader(text))
-	if err != nil || skipped > 0 || len(records) != 2 {
-		t.Fatalf("%d records, %d skipped: %v", len(records), skipped, err)
-	}
-	if n := len(records[0].HeldBy); n+records[0].HeldByMore != len(many) {
-		t.Errorf("%d holders and %d more", n, records[0].HeldByMore)
-	}
-	if intent := records[1].HeldBy[0].Intent; !strings.HasSuffix(intent, "…") || !utf8.ValidString(intent) || len(intent) > maxText+len("…") {
-		t.Errorf("%d bytes: %.20q", len(intent), intent)
-	}
+	assert.Need(t, err == nil && skipped == 0 && len(records) == 2, "%d records, %d skipped: %v", len(records), skipped, err)
+	assert.Equal(t, len(records[0].HeldBy)+records[0].HeldByMore, len(many), "holders")
+	intent := records[1].HeldBy[0].Intent
+	cut := strings.HasSuffix(intent, "…") && utf8.ValidString(intent) && len(intent) <= maxText+len("…")
+	assert.That(t, cut, "%d bytes: %.20q", len(intent), intent)
 	assert.That(t, bytes.Equal(records[1].PreviousLock, body), "the removed lock isn't whole")
 	assert.That(t, len(many[0].Intent) == len(long), "the caller's record was changed")
 }

@@ -68,12 +68,8 @@ exclusive asked 00 end 02 until 02: refused: held by h (pid 1), backup
 shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
 exclusive asked 06 held 26 end 30 until 30: lost: broken
 shared asked 32 held 32 until 42: `
-	if strings.Join(got, "\n") != want {
-		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
-	}
-	if len(h.Removals) != 2 || h.Removals[0].Of != "h, backup" {
-		t.Errorf("removals: %+v", h.Removals)
-	}
+	assert.That(t, strings.Join(got, "\n") == want, "got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
+	assert.That(t, len(h.Removals) == 2 && h.Removals[0].Of == "h, backup", "removals: %+v", h.Removals)
 }
 
 // TestSVG: a drawing is well-formed, even of few records and of texts that XML forbids. No text becomes
@@ -96,15 +92,11 @@ func TestSVG(t *testing.T) {
 				t.Fatalf("%v, %v\n%s", token, err, text)
 			}
 		}
-		if strings.Contains(text, "NaN") || strings.Contains(text, "Inf") {
-			t.Errorf("%d records: %s", len(records), text)
-		}
+		assert.That(t, !strings.Contains(text, "NaN") && !strings.Contains(text, "Inf"), "%d records: %s", len(records), text)
 	}
 	drawn := svg(t, NewHistory(log))
 	for what, n := range map[string]int{`class="shared unknown"`: 1, "&lt;&amp;\ufffd\ufffd": 2} { // name and title
-		if got := strings.Count(drawn, what); got != n {
-			t.Errorf("%d times %s, want %d", got, what, n)
-		}
+		assert.Equal(t, strings.Count(drawn, what), n, what)
 	}
 }
 
@@ -137,8 +129,6 @@ func TestStops(t *testing.T) {
 			t.Errorf("%s: stopped for %d s, %+v", name, got, s.Stops)
 		}
 		since := s.StoppedSince()
-		if test.since == 0 && !since.IsZero() || test.since > 0 && since.Second() != test.since {
-			t.Errorf("%s: stopped since %v", name, since)
-		}
+		assert.That(t, since.IsZero() == (test.since == 0) && (test.since == 0 || since.Second() == test.since), "%s: stopped since %v", name, since)
 	}
 }

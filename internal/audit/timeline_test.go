@@ -54,9 +54,7 @@ func TestGolden(t *testing.T) {
 	}
 	want, err := os.ReadFile(golden)
 	assert.OK(t, err)
-	if got != string(want) {
-		t.Errorf("it isn't %s: read the difference, and run go test ./internal/audit -run Golden -update\n%s", golden, got)
-	}
+	assert.That(t, got == string(want), "it isn't %s: read the difference, and run go test ./internal/audit -run Golden -update\n%s", golden, got)
 }
 
 // load returns the log of n locks, which lock defines: a record, and when the lock was acquired and
@@ -112,24 +110,17 @@ func TestBounded(t *testing.T) {
 		for _, m := range timeline.bars {
 			drawn += m.count
 		}
-		if drawn+timeline.Left != locks || drawn == 0 {
-			t.Errorf("%s: %d locks are drawn, %d left out", name, drawn, timeline.Left)
-		}
+		assert.That(t, drawn+timeline.Left == locks && drawn > 0, "%s: %d locks are drawn, %d left out", name, drawn, timeline.Left)
 		newest := h.Spans[locks-1].Until()
-		if !slices.ContainsFunc(timeline.bars, func(m *mark) bool { return m.until.Equal(newest) }) {
-			t.Errorf("%s: no lock until %v is drawn", name, newest)
-		}
-		if timeline.shapes() > maxShapes || len(timeline.groups) > maxLanes {
-			t.Errorf("%s: %d shapes, %d places", name, timeline.shapes(), len(timeline.groups))
-		}
+		assert.That(t, slices.ContainsFunc(timeline.bars, func(m *mark) bool { return m.until.Equal(newest) }), "%s: no lock until %v is drawn", name, newest)
+		assert.That(t, timeline.shapes() <= maxShapes && len(timeline.groups) <= maxLanes, "%s: %d shapes, %d places", name, timeline.shapes(), len(timeline.groups))
 		text := svg(t, h)
 		height, err := strconv.Atoi(pixels.FindStringSubmatch(text)[1])
 		if headings := heading * (len(timeline.groups) - 1); err != nil || height > maxHeight+headings || len(text) > maxBytes {
 			t.Errorf("%s: %d bytes, %d pixels high", name, len(text), height)
 		}
-		if left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left)); left != (timeline.Left > 0) {
-			t.Errorf("%s: the drawing has the number of the %d locks that are left out: %t", name, timeline.Left, left)
-		}
+		left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left))
+		assert.Equal(t, left, timeline.Left > 0, "%s: the drawing has the number of locks that are left out", name)
 	}
 }
 
@@ -156,9 +147,7 @@ func TestManyEvents(t *testing.T) {
 func TestLeftOut(t *testing.T) {
 	h := busy(5000, loads["another host each time"])
 	timeline := h.Timeline()
-	if timeline.Left == 0 || timeline.bars[0].Asked != timeline.Begin {
-		t.Fatalf("%d are left out before %v", timeline.Left, timeline.Begin)
-	}
+	assert.Need(t, timeline.Left > 0 && timeline.bars[0].Asked == timeline.Begin, "%d are left out before %v", timeline.Left, timeline.Begin)
 	assert.Equal(t, len(h.Between(time.Time{}, timeline.Begin).Spans), timeline.Left, "older locks")
 }
 
@@ -194,9 +183,9 @@ func TestBetween(t *testing.T) {
 		{nine(26), nine(34), 2, 1},
 		{nine(50), time.Time{}, 0, 0},
 	} {
-		if part := h.Between(test.since, test.until); len(part.Spans) != test.spans || len(part.Removals) != test.removals {
-			t.Errorf("%v to %v: %d locks, %d removals", test.since, test.until, len(part.Spans), len(part.Removals))
-		}
+		part := h.Between(test.since, test.until)
+		got := []int{len(part.Spans), len(part.Removals)}
+		assert.Equal(t, got, []int{test.spans, test.removals}, "locks and removals from %v to %v", test.since, test.until)
 	}
 }
 
@@ -213,9 +202,7 @@ func TestPlace(t *testing.T) {
 		{"nightly", "redis://host/0?key=nightly", "redis://host/0?key=nightly"},
 		{"n", "", ""},
 	} {
-		if got := (Record{LockName: c.name, LockPath: c.path}).place(); got != c.want {
-			t.Errorf("%s: %q, want %q", c.path, got, c.want)
-		}
+		assert.Equal(t, (Record{LockName: c.name, LockPath: c.path}).place(), c.want, c.path)
 	}
 }
 
@@ -234,9 +221,8 @@ func TestPlaces(t *testing.T) {
 	for _, g := range timeline.groups {
 		got = append(got, fmt.Sprintf("%s %s %d", g.place, g.mode, len(g.lanes)))
 	}
-	if want := []string{"/a shared 2", "/b exclusive 1"}; !two.Several() || !slices.Equal(got, want) {
-		t.Fatalf("%t: %q", two.Several(), got)
-	}
+	assert.That(t, two.Several(), "one place")
+	assert.Equal(t, got, []string{"/a shared 2", "/b exclusive 1"})
 	drawn := svg(t, two)
 	if a, b := strings.Index(drawn, ">/a<"), strings.Index(drawn, ">/b<"); a < 0 || b < a {
 		t.Errorf("the names are at %d and %d", a, b)
@@ -245,9 +231,7 @@ func TestPlaces(t *testing.T) {
 	if a, b := timeline.groups[0], timeline.groups[1]; b.y < a.y+len(a.lanes)*lane+heading {
 		t.Errorf("%s begins at %d, and %s at %d", a.place, a.y, b.place, b.y)
 	}
-	if svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y")) != svg(t, locks("", "")) {
-		t.Error("the drawings with one place and without any differ")
-	}
+	assert.That(t, svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y")) == svg(t, locks("", "")), "the drawings with one place and without any differ")
 }
 
 // TestLongPlaceKeepsItsEnd: long places that differ only at their ends have different names in a drawing.

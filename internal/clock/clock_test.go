@@ -6,8 +6,11 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
+// TestSystemElapsed: Elapsed advances as fast as Go's monotonic clock.
 func TestSystemElapsed(t *testing.T) {
 	var c System
 	before := time.Now()
@@ -19,34 +22,25 @@ func TestSystemElapsed(t *testing.T) {
 	after := time.Now()
 	const ticks = 20 * time.Millisecond // Windows has one each 16 ms
 	least, most := ended.Sub(began)-ticks, after.Sub(before)+ticks
-	if passed := b - a; passed <= 0 || passed < least || passed > most {
-		t.Errorf("%v to %v passed, and the clock shows %v", least, most, passed)
-	}
+	assert.That(t, b > a && b-a >= least && b-a <= most, "%v to %v passed, and the clock shows %v", least, most, b-a)
 }
 
-// TestSystemInABubble: in a bubble of testing/synctest all of the clock is the bubble's, to the nanosecond, and
-// no time is 0.
+// TestSystemInABubble: in a bubble of testing/synctest, System is the bubble's clock, to the nanosecond, and
+// Elapsed begins at an hour.
 func TestSystemInABubble(t *testing.T) {
 	outside := System{}.Elapsed()
 	synctest.Test(t, func(t *testing.T) {
 		var c System
 		before := Read(c)
-		if before.Elapsed != time.Hour {
-			t.Errorf("starts at %v", before.Elapsed)
-		}
-		if err := Sleep(t.Context(), c, 24*time.Hour); err != nil {
-			t.Error(err)
-		}
-		if after := Read(c); after.Elapsed-before.Elapsed != 24*time.Hour || after.Wall-before.Wall != 24*time.Hour {
-			t.Errorf("of 24h, %v passed since boot, and %v by the wall clock", after.Elapsed-before.Elapsed, after.Wall-before.Wall)
-		}
+		assert.That(t, before.Elapsed == time.Hour, "starts at %v", before.Elapsed)
+		assert.OK(t, Sleep(t.Context(), c, 24*time.Hour))
+		assert.Equal(t, Read(c), Reading{before.Wall + 24*time.Hour, before.Elapsed + 24*time.Hour})
 	})
-	if passed := (System{}).Elapsed() - outside; passed < 0 || passed > time.Hour {
-		t.Errorf("%v passed outside", passed)
-	}
+	passed := (System{}).Elapsed() - outside
+	assert.That(t, passed >= 0 && passed <= time.Hour, "%v passed outside", passed)
 }
 
-// TestNoBubble: a machine's time is never taken for a bubble's, even if its wall clock is so wrong that
+// TestNoBubble: the time of a machine isn't taken for a bubble's, even if its wall clock is so wrong that
 // time.Now has no monotonic reading.
 func TestNoBubble(t *testing.T) {
 	for _, c := range []struct {
@@ -59,9 +53,7 @@ func TestNoBubble(t *testing.T) {
 		{time.Unix(-1<<33, 0), false},
 		{time.Time{}, false},
 	} {
-		if got := ofBubble(c.now); got != c.want {
-			t.Errorf("%v: %v", c.now, got)
-		}
+		assert.Equal(t, ofBubble(c.now), c.want, "%v", c.now)
 	}
 }
 
@@ -73,8 +65,8 @@ type leaping struct {
 
 func (l leaping) Elapsed() time.Duration { return time.Since(l.start) + time.Duration(l.leap.Load()) }
 
-// TestParted: a wall clock that was set by more than 2 s, ahead or back, has parted from the time since boot.
-// One that is slewed by 1000 ppm at most hasn't.
+// TestParted: the clocks have parted if the wall clock was set by more than 2 s, ahead or back. Slewing by up
+// to 1000 ppm doesn't part them.
 func TestParted(t *testing.T) {
 	for _, c := range []struct {
 		wall, elapsed time.Duration
@@ -87,9 +79,7 @@ func TestParted(t *testing.T) {
 	} {
 		earlier := Reading{Wall: 24 * time.Hour, Elapsed: time.Hour}
 		later := Reading{earlier.Wall + c.wall, earlier.Elapsed + c.elapsed}
-		if got := later.Parted(earlier); got != c.parted {
-			t.Errorf("%v passed by the wall clock, and %v since boot: parted %t", c.wall, c.elapsed, got)
-		}
+		assert.Equal(t, later.Parted(earlier), c.parted, "%v passed by the wall clock, and %v since boot", c.wall, c.elapsed)
 	}
 }
 
@@ -102,18 +92,16 @@ func (s stopped) Now() time.Time {
 	return now
 }
 
-// TestReadIsOneMoment: a suspend between the readings of the two clocks doesn't part them.
+// TestReadIsOneMoment: Read repeats its readings if the machine is suspended between them.
 func TestReadIsOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := stopped{leaping{start: time.Now(), leap: new(atomic.Int64)}}
-		if r := Read(c); r.Elapsed != time.Hour || r.Wall-time.Duration(c.start.UnixNano()) != time.Hour {
-			t.Errorf("%v since boot, %v by the wall clock", r.Elapsed, r.Wall-time.Duration(c.start.UnixNano()))
-		}
+		assert.Equal(t, Read(c), Reading{time.Duration(c.start.UnixNano()) + time.Hour, time.Hour})
 	})
 }
 
-// TestSleep: Sleep returns when its time has come, even by a suspend that no timer counted, or
-// when its context ends.
+// TestSleep: Sleep returns when d has passed, even if a part of it is a suspend, which no timer counts, or when
+// its context ends.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := leaping{start: time.Now(), leap: new(atomic.Int64)}
@@ -127,8 +115,6 @@ func TestSleep(t *testing.T) {
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
-		if err := Sleep(ctx, c, time.Hour); err != context.DeadlineExceeded {
-			t.Errorf("after its context: %v", err)
-		}
+		assert.Is(t, Sleep(ctx, c, time.Hour), context.DeadlineExceeded)
 	})
 }

@@ -91,19 +91,13 @@ func TestForeign(t *testing.T) {
 // TestToken: no other text than a token names a socket, and no error quotes it.
 func TestToken(t *testing.T) {
 	a, b := NewToken(), NewToken()
-	if a == b || CheckToken(a) != nil {
-		t.Errorf("%s %s %v", a, b, CheckToken(a))
-	}
+	assert.That(t, a != b && CheckToken(a) == nil, "%s %s %v", a, b, CheckToken(a))
 	for _, bad := range []string{"", ".", "..", a + "/", "/" + a[1:], a[1:], a + "A", strings.ToLower(a), a[:25] + "\n", a + "\n", a + ".", a + "." + a[:9], a + "." + a[:11], a + "./" + a[:9], a + "/" + a[:10], "../" + a[3:], a[:25] + "\x00"} {
 		if err := CheckToken(bad); err == nil || len(bad) > 2 && strings.Contains(err.Error(), bad) {
 			t.Errorf("%q: %v", bad, err)
 		}
-		if _, err := Listen(bad); err == nil {
-			t.Errorf("%q: listens", bad)
-		}
-		if err := Ask(bad, "check", new(string), false); err == nil {
-			t.Errorf("%q: is asked", bad)
-		}
+		assert.That(t, assert.Err(Listen(bad)) != nil, "%q: listens", bad)
+		assert.That(t, Ask(bad, "check", new(string), false) != nil, "%q: is asked", bad)
 	}
 }
 
@@ -133,9 +127,9 @@ func TestDirElsewhere(t *testing.T) {
 	} {
 		t.Setenv("XDG_RUNTIME_DIR", test.runtime)
 		t.Setenv("TMPDIR", test.tmp)
-		if dir, err := socketDir("", true); err != nil || dir != test.want {
-			t.Errorf("%s %v, want %s", dir, err, test.want)
-		}
+		dir, err := socketDir("", true)
+		assert.Is(t, err, nil)
+		assert.Equal(t, dir, test.want)
 		l, err := Listen(NewToken())
 		assert.OK(t, err)
 		assert.OK(t, l.Close())
@@ -157,9 +151,8 @@ func TestAsk(t *testing.T) {
 	}()
 	for _, do := range []string{"a", "b"} {
 		var answer string
-		if err := Ask(token, do, &answer, false); err != nil || answer != "did "+do {
-			t.Errorf("%q %v", answer, err)
-		}
+		assert.OK(t, Ask(token, do, &answer, false))
+		assert.Equal(t, answer, "did "+do)
 	}
 	l.Close()
 	<-over
@@ -207,9 +200,7 @@ func TestKilled(t *testing.T) {
 	for _, left := range []bool{true, false} {
 		assert.Is(t, Ask(token, "check", new(string), false), ErrGone)
 		l.Close()
-		if _, err := os.Lstat(path); os.IsNotExist(err) == left {
-			t.Errorf("the socket is left, which must be %t: %v", left, err)
-		}
+		assert.Equal(t, os.IsNotExist(assert.Err(os.Lstat(path))), !left, "the socket is removed")
 	}
 }
 
@@ -232,9 +223,7 @@ func TestOwner(t *testing.T) {
 	assert.OK(t, sleeper.Start())
 	defer func() { _, _ = sleeper.Process.Kill(), sleeper.Wait() }()
 	p, ok := identity.Of(sleeper.Process.Pid)
-	if !ok {
-		t.Fatal("there is no such process")
-	}
+	assert.Need(t, ok, "there is no such process")
 	polled := func(p identity.Process) *Owner { // an owner on a system without pidfds
 		return &Owner{process: p, handle: &os.Process{Pid: p.PID}, ended: make(chan struct{})}
 	}
@@ -243,25 +232,19 @@ func TestOwner(t *testing.T) {
 		recycled.PIDStart--
 		o := Watch(recycled)
 		assert.That(t, ended(o, hang), "the later process is watched")
-		if o.Signal(syscall.SIGKILL) == nil || polled(recycled).Signal(syscall.SIGKILL) == nil {
-			t.Error("the later process is signalled")
-		}
+		assert.That(t, o.Signal(syscall.SIGKILL) != nil && polled(recycled).Signal(syscall.SIGKILL) != nil, "the later process is signalled")
 	}
 	o, poll := Watch(p), polled(p)
-	if err := poll.handle.WithHandle(func(uintptr) {}); err == nil {
-		t.Fatal("it has a handle, and is to be polled")
-	}
+	assert.Need(t, poll.handle.WithHandle(func(uintptr) {}) != nil, "it has a pidfd, and must be polled")
 	go poll.watch()
 	assert.That(t, !ended(poll, interval+interval/4) && !ended(o, 0), "ended, and runs")
 	assert.OK(t, o.Signal(syscall.SIGKILL))
 	assert.That(t, ended(o, hang) && ended(poll, hang), "a zombie hasn't ended")
-	if late := Watch(p); !ended(late, hang) {
-		t.Error("the end isn't seen afterwards")
-	}
+	assert.That(t, ended(Watch(p), hang), "the end isn't seen afterwards")
 	_ = sleeper.Wait()
-	if late := Watch(p); !ended(late, hang) || late.Signal(syscall.SIGTERM) == nil || o.Signal(syscall.SIGTERM) == nil {
-		t.Error("the end isn't seen when nothing is left")
-	}
+	late := Watch(p)
+	seen := ended(late, hang) && late.Signal(syscall.SIGTERM) != nil && o.Signal(syscall.SIGTERM) != nil
+	assert.That(t, seen, "the end isn't seen when nothing is left")
 }
 
 // TestTaken: if another user has taken the directory for temporary files' sockets, a keeper listens in a
@@ -284,16 +267,13 @@ func TestTaken(t *testing.T) {
 			assert.OK(t, take(filepath.Join(tmp, "repolock-"+strconv.Itoa(os.Geteuid()))))
 			token := NewToken()
 			assert.OK(t, CheckToken(token))
-			if again := NewToken(); again[26:] == token[26:] {
-				t.Error("the place can be foreseen")
-			}
+			assert.That(t, NewToken()[26:] != token[26:], "the place can be foreseen")
 			l, err := Listen(token)
 			assert.OK(t, err)
 			go l.Serve(func(context.Context, string) (any, func()) { return "held", nil })
 			var answer string
-			if err := Ask(token, "check", &answer, false); err != nil || answer != "held" || Over(token) {
-				t.Errorf("%q %v", answer, err)
-			}
+			assert.OK(t, Ask(token, "check", &answer, false))
+			assert.That(t, answer == "held" && !Over(token), "%q", answer)
 			assert.OK(t, l.Close())
 			assert.Is(t, Ask(token, "check", &answer, false), ErrGone)
 			assert.That(t, Over(token), "its keeper hasn't ended")

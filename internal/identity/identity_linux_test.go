@@ -18,9 +18,7 @@ func TestSelf(t *testing.T) {
 		p.TimeNamespace == "" || p.PIDStart == 0 || p.User == "" {
 		t.Errorf("%+v", p)
 	}
-	if p.HostID != "" && (len(p.HostID) != 32 || p.HostID == machineID()) {
-		t.Errorf("the host id must be a hash: %q", p.HostID)
-	}
+	assert.That(t, p.HostID == "" || len(p.HostID) == 32 && p.HostID != machineID(), "the host id must be a hash: %q", p.HostID)
 	assert.That(t, p == Self(), "another one at the second look")
 }
 
@@ -33,9 +31,7 @@ func TestGone(t *testing.T) {
 	other := self
 	other.PID = sleeper.Process.Pid
 	running, ok := readStat(other.PID)
-	if !ok || running.Ended {
-		t.Fatalf("of a process that runs: %+v, %v", running, ok)
-	}
+	assert.Need(t, ok && !running.Ended, "of a process that runs: %+v, %v", running, ok)
 	other.PIDStart = running.Start
 	change := func(f func(*Process)) Process { p := other; f(&p); return p }
 	const never = 1 << 30 // no process has this pid
@@ -94,12 +90,10 @@ func TestUnknownStartIsNoEnd(t *testing.T) {
 func TestOf(t *testing.T) {
 	self := Self()
 	self.User = ""
-	if p, ok := Of(self.PID); !ok || p != self || p.Ended() {
-		t.Errorf("%+v %v, want %+v", p, ok, self)
-	}
-	if p, ok := Of(1); !ok || p.PIDStart == self.PIDStart {
-		t.Errorf("process 1: %+v %v", p, ok)
-	}
+	p, ok := Of(self.PID)
+	assert.That(t, ok && p == self && !p.Ended(), "%+v %v, want %+v", p, ok, self)
+	p, ok = Of(1)
+	assert.That(t, ok && p.PIDStart != self.PIDStart, "process 1: %+v %v", p, ok)
 	zombie := exec.Command("true")
 	assert.OK(t, zombie.Start())
 	ends(t, zombie.Process.Pid)

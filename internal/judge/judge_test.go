@@ -86,22 +86,18 @@ func TestTwoJudges(t *testing.T) {
 			s.Acts[0].Return = max(s.Acts[0].Return, s.Last-shift)
 		}
 		ok := porcupine.CheckOperations(model, operations(sections))
-		if found := overlaps(sections); ok != (len(found) == 0) {
-			t.Fatalf("porcupine: %v, overlaps: %v", ok, found)
-		}
+		found := overlaps(sections)
+		assert.Need(t, ok == (len(found) == 0), "porcupine: %v, overlaps: %v", ok, found)
 		verdicts[ok]++
 	}
-	if verdicts[true] < 50 || verdicts[false] < 50 {
-		t.Errorf("%d in order and %d not: the test needs both kinds", verdicts[true], verdicts[false])
-	}
+	assert.That(t, verdicts[true] >= 50 && verdicts[false] >= 50, "%d in order and %d not: the test needs both kinds", verdicts[true], verdicts[false])
 }
 
 // TestLongHistory: a history of hours is judged, drawn, and its one violation found.
 func TestLongHistory(t *testing.T) {
 	sections := crowd(rand.New(rand.NewPCG(3, 4)), 10, 1500, 4)
-	if v := Judge(sections, patience); v.Result != NotFound {
-		t.Errorf("%s: %s %v", v.Result, v.Why, v.Violations)
-	}
+	v := Judge(sections, patience)
+	assert.That(t, v.Result == NotFound, "%s: %s %v", v.Result, v.Why, v.Violations)
 	for i, s := range sections {
 		if i > len(sections)/2 && s.Mode == Exclusive {
 			sections[i-1].Last = s.In + 1
@@ -109,12 +105,12 @@ func TestLongHistory(t *testing.T) {
 			break
 		}
 	}
-	v := Judge(sections, patience)
+	v = Judge(sections, patience)
 	assert.That(t, v.Result == Violated && len(v.Violations) == 1, "%s: %s %v", v.Result, v.Why, v.Violations)
 	var picture strings.Builder
-	if err := v.Picture(&picture); err != nil || !strings.Contains(picture.String(), "<html") || !strings.Contains(picture.String(), v.Violations[0].Sections[1]+" takes") {
-		t.Errorf("a picture of %d bytes, %v", picture.Len(), err)
-	}
+	assert.OK(t, v.Picture(&picture))
+	drawn := strings.Contains(picture.String(), "<html") && strings.Contains(picture.String(), v.Violations[0].Sections[1]+" takes")
+	assert.That(t, drawn, "a picture of %d bytes", picture.Len())
 	t.Logf("%d operations, a picture of %d bytes", len(operations(sections)), picture.Len())
 }
 

@@ -75,8 +75,7 @@ func TestReadNonsense(t *testing.T) {
 		"more after ended":    func(l []Event) []Event { return append(l, Event{At: 9, Kind: Call, ID: "a", Op: "put"}) },
 		"fault of no section": func(l []Event) []Event { return l[4:5] },
 	} {
-		if s, err := Read(spoil(whole())); err == nil {
-			t.Errorf("%s: %+v", name, s)
-		}
+		s, err := Read(spoil(whole()))
+		assert.That(t, err != nil, "%s: %+v", name, s)
 	}
 }

@@ -6,10 +6,12 @@ import (
 	"strconv"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
+// TestParse: parse finds the fields although the name can contain anything. A missing field is zero.
 func TestParse(t *testing.T) {
 	const rest = " 1 7 7 0 -1 4194368 1 2 3 4 5 6 7 8 20 0 1 0 99 100"
 	for _, c := range []struct {
@@ -25,32 +27,23 @@ func TestParse(t *testing.T) {
 		{"no number of threads", "5 (sh) Z 1 7 7 0 -1 4194368", Stat{State: "Z", Parent: 1, Group: 7, Forked: true}},
 		{"empty", "", Stat{Forked: true}},
 	} {
-		if diff := cmp.Diff(c.want, parse(c.line)); diff != "" {
-			t.Errorf("%s: %s", c.name, diff)
-		}
+		assert.Equal(t, parse(c.line), c.want, c.name)
 	}
 }
 
 func TestReadSelf(t *testing.T) {
 	s, ok := Read(strconv.Itoa(os.Getpid()))
-	if !ok || s.Parent != os.Getppid() || s.Group != unix.Getpgrp() || s.Start == 0 || s.Ended {
-		t.Errorf("%t %+v", ok, s)
-	}
-	if s, ok := Read("0"); ok {
-		t.Errorf("process 0: %+v", s)
-	}
+	assert.That(t, ok && s.Parent == os.Getppid() && s.Group == unix.Getpgrp() && s.Start != 0 && !s.Ended, "%t %+v", ok, s)
+	s, ok = Read("0")
+	assert.That(t, !ok, "process 0: %+v", s)
 }
 
 // TestDoubtIsNoEnd: Read reports false only of a process that certainly doesn't exist.
 func TestDoubtIsNoEnd(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "stat"), 0o700); err != nil { // can't be read as a file
-		t.Fatal(err)
-	}
-	if s, ok := Read(".." + dir); !ok || s.Ended {
-		t.Errorf("unreadable: %t %+v", ok, s)
-	}
-	if s, ok := Read(".." + filepath.Join(dir, "absent")); ok {
-		t.Errorf("absent: %+v", s)
-	}
+	assert.OK(t, os.Mkdir(filepath.Join(dir, "stat"), 0o700)) // can't be read as a file
+	s, ok := Read(".." + dir)
+	assert.That(t, ok && !s.Ended, "unreadable: %t %+v", ok, s)
+	s, ok = Read(".." + filepath.Join(dir, "absent"))
+	assert.That(t, !ok, "absent: %+v", s)
 }

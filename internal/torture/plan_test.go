@@ -31,9 +31,7 @@ func TestPlan(t *testing.T) {
 			if p.Hold > shortHold {
 				got["long"]++
 			}
-			if p.stopFor < ttl*55/60 {
-				t.Fatalf("%+v", p)
-			}
+			assert.Need(t, p.stopFor >= ttl*55/60, "%+v", p)
 			if p.fault == stop && p.stopFor <= ttl && p.Hold > p.stopFor {
 				got["brief"]++
 			}

@@ -95,9 +95,7 @@ func TestHolds(t *testing.T) {
 			in++
 		}
 	}
-	if in != c.Acquisitions() {
-		t.Errorf("%d of %d acquisitions are in the log", in, c.Acquisitions())
-	}
+	assert.That(t, in == c.Acquisitions(), "%d of %d acquisitions are in the log", in, c.Acquisitions())
 }
 
 // TestFinds: violations are found without a lock, and with a lock that has a hole.
@@ -114,9 +112,8 @@ func TestFinds(t *testing.T) {
 				t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 			}
 			var picture bytes.Buffer
-			if err := r.Verdict.Picture(&picture); err != nil || !bytes.Contains(picture.Bytes(), []byte("takes exclusive")) {
-				t.Errorf("%v: a picture of %d bytes", err, picture.Len())
-			}
+			assert.OK(t, r.Verdict.Picture(&picture))
+			assert.That(t, strings.Contains(picture.String(), "takes exclusive"), "a picture of %d bytes", picture.Len())
 		})
 	}
 }
@@ -160,11 +157,7 @@ func TestInterrupted(t *testing.T) {
 	var does []string
 	o.Ending = func(what string) { does = append(does, what) }
 	r, err := a.run(o, func(c Counts) bool { return c.Shared == 3 })
-	if err != nil || r.Verdict.Result != judge.NotFound || r.Counts.Shared != 3 {
-		t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
-	}
-	if want := []string{"waiting for the clients to release their locks", "judging what they did", "deleting the objects, for a minute at most"}; !slices.Equal(does, want) {
-		t.Errorf("%q", does)
-	}
+	assert.That(t, err == nil && r.Verdict.Result == judge.NotFound && r.Counts.Shared == 3, "%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
+	assert.Equal(t, does, []string{"waiting for the clients to release their locks", "judging what they did", "deleting the objects, for a minute at most"})
 	a.nothingLeft(r)
 }

@@ -30,9 +30,8 @@ func place(t *testing.T, name string) {
 	t.Setenv("TMPDIR", dir)
 	t.Cleanup(func() {
 		assert.Equal(t, procstat.Marked(mark+"="+dir), nil, "processes that are left")
-		if files, err := os.ReadDir(dir); err != nil || len(files) > 0 {
-			t.Errorf("left: %v %v", files, err)
-		}
+		files, err := os.ReadDir(dir)
+		assert.That(t, err == nil && len(files) == 0, "left: %v %v", files, err)
 	})
 }
 
@@ -54,9 +53,7 @@ func (tr Trial) run(t *testing.T) TrialReport {
 	t.Helper()
 	assert.OK(t, tr.Check())
 	r, err := tr.Run(t.Context())
-	if err != nil {
-		t.Errorf("%v\n%s", err, strings.Join(r.Pictures, "\n"))
-	}
+	assert.That(t, err == nil, "%v\n%s", err, strings.Join(r.Pictures, "\n"))
 	return r
 }
 
@@ -89,9 +86,8 @@ func TestTrialHolds(t *testing.T) {
 		if r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations)+len(r.Pictures)+len(r.Left) > 0 {
 			t.Errorf("%s %s %v\n%s", r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations, strings.Join(r.Pictures, "\n"))
 		}
-		if got := r.Faults[0]; got.Fault != f || got.Rounds != 1 || got.Locks < 2 || got.TwoIn+got.Blocked > 0 {
-			t.Errorf("%+v", got)
-		}
+		got := r.Faults[0]
+		assert.That(t, got.Fault == f && got.Rounds == 1 && got.Locks >= 2 && got.TwoIn+got.Blocked == 0, "%+v", got)
 		if f != Calm && f != Outlast {
 			inflicted(t, &log, f, tr.Lease)
 		}
@@ -167,9 +163,8 @@ func TestTrialFinds(t *testing.T) {
 		if v.Result != judge.Violated || len(v.Violations) == 0 || v.Violations[0].Name != c.name || !slices.Contains(holders, v.Violations[0].Sections[0]) {
 			t.Errorf("%s %s %v", v.Result, v.Why, v.Violations)
 		}
-		if f := *r.Faults[0]; f.Rounds != 1 || f.TwoIn != two || (f.WentOn > 0) != (f.TwoIn > 0) || f.Blocked != blocked {
-			t.Errorf("%+v", f)
-		}
+		f := *r.Faults[0]
+		assert.That(t, f.Rounds == 1 && f.TwoIn == two && (f.WentOn > 0) == (f.TwoIn > 0) && f.Blocked == blocked, "%+v", f)
 		if len(r.Pictures) != 1 || !strings.HasPrefix(r.Pictures[0], string(c.fault)+": ") || !slices.ContainsFunc(holders, func(id string) bool { return strings.Contains(r.Pictures[0], "\n"+id+" exclusive ") }) {
 			t.Errorf("%q", r.Pictures)
 		}
@@ -186,20 +181,15 @@ func TestTrialCleans(t *testing.T) {
 	tr.Clean = "sh -c 'echo >>" + dir + "/cleaned; rm -rf " + dir + "/lock'"
 	tr.Rounds = 2
 	r = tr.run(t)
-	if r.Faults[0].Blocked != 2 || r.Faults[1].Blocked != 2 {
-		t.Errorf("%+v %+v", r.Faults[0], r.Faults[1])
-	}
-	if text, err := os.ReadFile(filepath.Join(dir, "cleaned")); err != nil || len(text) != 4 {
-		t.Errorf("it ran %d times: %v", len(text), err)
-	}
+	assert.That(t, r.Faults[0].Blocked == 2 && r.Faults[1].Blocked == 2, "%+v %+v", r.Faults[0], r.Faults[1])
+	text, err := os.ReadFile(filepath.Join(dir, "cleaned"))
+	assert.That(t, err == nil && len(text) == 4, "it ran %d times: %v", len(text), err)
 	for clean, says := range map[string]string{
 		"sh -c 'echo no such table >&2; exit 3'": "failed: exit status 3: no such table",
 		"false":                                  "failed: exit status 1",
 	} {
 		tr.Clean = clean
-		if _, err := tr.Run(t.Context()); !errors.Is(err, ErrUnjudged) || !strings.HasSuffix(err.Error(), says) {
-			t.Error(err)
-		}
+		assert.Says(t, assert.Err(tr.Run(t.Context())), ErrUnjudged, says)
 	}
 }
 
@@ -267,7 +257,6 @@ func (f writerFunc) Write(p []byte) (int, error) { return f(p) }
 func TestTrialPlace(t *testing.T) {
 	place(t, "it's here")
 	tr, _ := newTrial(t, "flock PLACE/lock {}", time.Second, Calm)
-	if _, err := tr.Run(t.Context()); err == nil || !strings.Contains(err.Error(), "TMPDIR") {
-		t.Error(err)
-	}
+	err := assert.Err(tr.Run(t.Context()))
+	assert.That(t, err != nil && strings.Contains(err.Error(), "TMPDIR"), "%v", err)
 }

@@ -2,7 +2,6 @@ package torture
 
 import (
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -21,9 +20,9 @@ func TestAround(t *testing.T) {
 		`a\ b '' {}`:                      {"a b", "", "/tmp/x/child", "torture-witness", "c0-1"},
 		`env --split-string='"x y" {}'  `: {"env", `--split-string="x y" /tmp/x/child torture-witness c0-1`},
 	} {
-		if got, err := around(line, of); err != nil || !slices.Equal(got, want) {
-			t.Errorf("%s: %q %v, want %q", line, got, err, want)
-		}
+		got, err := around(line, of)
+		assert.Is(t, err, nil, line)
+		assert.Equal(t, got, want, line)
 	}
 }
 
@@ -39,9 +38,8 @@ func TestTrialCheck(t *testing.T) {
 		"an open quote":     {Exclusive: "sh -c '{}"},
 		"nothing but space": {Exclusive: "flock /l {}", Clean: "  "},
 	} {
-		if err := trial.Check(); err == nil || strings.Contains(err.Error(), "\n") {
-			t.Errorf("%s: %v", name, err)
-		}
+		err := trial.Check()
+		assert.That(t, err != nil && !strings.Contains(err.Error(), "\n"), "%s: %v", name, err)
 	}
 	assert.OK(t, (Trial{Exclusive: "sh -c 'mkdir /l && {}; rmdir /l'", Shared: "env {}", Clean: "sh -c 'true; rmdir /l'"}).Check())
 }
@@ -72,9 +70,8 @@ c1-2 exclusive |                             ..#################################
 	got := strings.Replace(picture(StopChild, v, events), ">", "#", 1)
 	assert.That(t, got == want, "%s\nwant\n%s", got, want)
 	v = judge.Violation{Name: NeverFreed, Sections: []string{"c0-1"}, Text: "blocked"}
-	if got := picture(KillAll, v, events); !strings.Contains(got, "\nothers         |") || !strings.HasPrefix(got, "kill-all: blocked\n") {
-		t.Error(got)
-	}
+	got = picture(KillAll, v, events)
+	assert.That(t, strings.Contains(got, "\nothers         |") && strings.HasPrefix(got, "kill-all: blocked\n"), "%s", got)
 }
 
 // TestWitness: a witness logs its begin, beats and its end. The last beat comes after the hold.

@@ -80,9 +80,7 @@ func TestWork(t *testing.T) {
 			for i := range s.Changes {
 				s.Changes[i].At = 0
 			}
-			if err != nil || !slices.Equal(s.Changes, test.want) {
-				t.Errorf("%v: %+v, want %+v", err, s.Changes, test.want)
-			}
+			assert.That(t, err == nil && slices.Equal(s.Changes, test.want), "%v: %+v, want %+v", err, s.Changes, test.want)
 			deletes := 0
 			for _, a := range s.Acts {
 				if a.Op == "delete" {
@@ -101,9 +99,7 @@ func TestWorkUnanswered(t *testing.T) {
 	var log bytes.Buffer
 	err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }}, &log)
 	s, _ := section(t, log.Bytes(), "me", judge.Shared)
-	if !errors.Is(err, broken) || len(s.Acts) != 1 || s.Acts[0].Answered || s.Acts[0].Key != "data/me/1" {
-		t.Errorf("%v: %+v", err, s.Acts)
-	}
+	assert.That(t, errors.Is(err, broken) && len(s.Acts) == 1 && !s.Acts[0].Answered && s.Acts[0].Key == "data/me/1", "%v: %+v", err, s.Acts)
 }
 
 // TestWorkUnlogged: a child sends no request that it can't log.
@@ -113,9 +109,7 @@ func TestWorkUnlogged(t *testing.T) {
 		log := &lines{left: n}
 		assert.Is(t, doWork(t, judge.Exclusive, m, log), ErrUnjudged, "after %d lines", n)
 		keys, err := store.Keys(t.Context(), m, "")
-		if err != nil || (len(keys) > 0) != bytes.Contains(log.got.Bytes(), []byte(`"op":"put"`)) {
-			t.Errorf("after %d lines: %v, %v", n, keys, err)
-		}
+		assert.That(t, err == nil && (len(keys) > 0) == bytes.Contains(log.got.Bytes(), []byte(`"op":"put"`)), "after %d lines: %v, %v", n, keys, err)
 	}
 }
 
