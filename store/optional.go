@@ -107,15 +107,3 @@ const (
 	No
 	Yes
 )
-
-// String returns "yes", "no" or "unknown".
-func (a Answer) String() string {
-	switch a {
-	case No:
-		return "no"
-	case Yes:
-		return "yes"
-	default:
-		return "unknown"
-	}
-}

@@ -169,10 +169,11 @@ func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 // DeleteAll removes objects, unless Options.NoBatch is set.
 func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted := make([]bool, len(keys))
+	err := ctx.Err()
 	if s.opts.NoBatch {
-		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), store.ErrBatchUnsupported)
+		err = store.ErrBatchUnsupported
 	}
-	if err := ctx.Err(); err != nil {
+	if err != nil {
 		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), err)
 	}
 	for i, key := range keys[:min(len(keys), store.MaxBatch)] {

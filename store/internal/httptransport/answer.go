@@ -93,7 +93,7 @@ func (a *Answer) fail(err error) {
 	a.facts.err = err
 }
 
-// maxRefusal is where the body of a refusal is cut off.
+// maxRefusal bounds the body of a refusal, in bytes.
 const maxRefusal = 64 << 10
 
 // read notes an answer, with the body of a refusal, and of a success if Whole was called. The client

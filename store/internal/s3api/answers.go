@@ -78,8 +78,8 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	return got, nil
 }
 
-// passing reports whether the same request might be accepted the next time. A refusal of the time in
-// the signature has taught the library the server's time. MinIO refuses a put with AccessDenied while
+// passing reports whether the same request might be accepted the next time. After a refusal of the
+// time in the signature, the library knows the server's time. MinIO refuses a put with AccessDenied while
 // the last other object below the same prefix is being deleted
 // (github.com/minio/minio/issues/12914).
 func (r *request) passing() bool {
