@@ -5,7 +5,6 @@ package e2e
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
@@ -426,20 +425,10 @@ func (p *process) signal(sig syscall.Signal) {
 // leased returns when the lease of the one holder ends, by its object in the store.
 func (s *site) leased() time.Time {
 	s.t.Helper()
-	p := s.start("--json", "status")
-	var status struct {
-		Locks []struct {
-			Heartbeat time.Time `json:"last_heartbeat_at"`
-			TTL       float64   `json:"ttl_seconds"`
-		}
-	}
-	code := p.code()
-	assert.Need(s.t, code == 0, "status: exit code %d: %s", code, p.stderr.String())
-	if err := json.Unmarshal([]byte(p.stderr.String()), &status); err != nil || len(status.Locks) != 1 {
-		s.t.Fatalf("status: %v: %s", err, p.stderr.String())
-	}
-	l := status.Locks[0]
-	return l.Heartbeat.Add(time.Duration(l.TTL * float64(time.Second)))
+	locks, err := newLocker(s.t, s.repo, "").Status(s.t.Context())
+	assert.OK(s.t, err)
+	assert.Need(s.t, len(locks) == 1, "locks: %v", locks)
+	return locks[0].ModTime.Add(locks[0].TTL)
 }
 
 // stops waits until a ticking command is stopped, and checks that it doesn't tick any more.

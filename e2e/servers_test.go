@@ -3,13 +3,9 @@
 package e2e
 
 import (
-	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -198,17 +194,10 @@ type diagnosis struct {
 // diagnose runs repolock doctor, which must leave nothing.
 func diagnose(s *site, code int, fitness string) (d diagnosis) {
 	s.t.Helper()
-	cmd := exec.Command(filepath.Join(bin, "repolock"), "--json", "doctor")
-	cmd.Env = s.environ()
-	var out, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &out, &stderr
-	err := cmd.Run()
-	exit := new(exec.ExitError)
-	assert.Need(s.t, err == nil || errors.As(err, &exit), "%v", err)
-	if err := json.Unmarshal(out.Bytes(), &d); err != nil {
-		s.t.Fatalf("%v: %s%s", err, out.Bytes(), stderr.Bytes())
-	}
-	assert.That(s.t, cmd.ProcessState.ExitCode() == code && d.Verdict.Fitness == fitness && len(d.Left) == 0, "%v\n%s%s", cmd.ProcessState, out.Bytes(), stderr.Bytes())
+	p := s.start("--json", "doctor")
+	p.exits(code)
+	assert.OK(s.t, json.Unmarshal([]byte(p.stderr.String()), &d))
+	assert.That(s.t, d.Verdict.Fitness == fitness && len(d.Left) == 0, "%+v", d)
 	s.nothingLeft()
 	return d
 }
