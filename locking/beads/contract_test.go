@@ -47,9 +47,8 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestStale: a lock is stale if its host is this one without regard to case and its process
-// doesn't exist here, even if it runs in another pid namespace with the same hostname. Every other
-// lock is held, stays as it is, and isn't broken as stale: also that of a living process that began long after the lock.
+// TestStale: a lock is stale if its host is this one, ignoring case, and its process doesn't exist here. Every
+// other lock is held, stays as it is, and isn't broken as stale, even if its process began long after it.
 func TestStale(t *testing.T) {
 	dead := ended(t)
 	host, _ := os.Hostname()

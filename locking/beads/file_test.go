@@ -125,8 +125,8 @@ func TestParse(t *testing.T) {
 	left(t, ".")
 }
 
-// malformed are files that are no lock, and what Inspect says of each. DEAD, HOST and TIME are
-// those of a lock that would be stale.
+// malformed are files that aren't valid locks, and Inspect's trouble. DEAD, HOST and TIME become values with
+// which a valid lock would be stale.
 var malformed = []struct{ body, trouble string }{
 	{"", "unexpected end of JSON input"},
 	{" \n\t", "unexpected end of JSON input"},

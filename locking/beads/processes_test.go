@@ -96,8 +96,8 @@ func contender(t *testing.T, dir string) (killAfter func(lines int)) {
 	}
 }
 
-// TestProcesses: two processes contend for the lock, and are killed at any point, beside this one. Never do two
-// hold it, nor does a holder lose it. The next acquires the lock of those that were killed, and nothing is left.
+// TestProcesses: two processes contend for the lock beside this one, and are killed at any point. Never do two
+// processes hold it, and no holder loses it. The next one acquires a killed process' lock. Nothing is left.
 func TestProcesses(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), ".beads")
 	assert.OK(t, os.Mkdir(dir, 0o700))

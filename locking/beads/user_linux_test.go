@@ -18,9 +18,8 @@ import (
 
 const nobody, root = 65534, 0
 
-// asNobody runs f in a thread that has another user than root: its processes are those of
-// nobody, and if files is set, its access to files too. If this process isn't root's, f runs as
-// it is.
+// asNobody runs f in a thread that belongs to the user nobody: for kill(2), and if files is set, for files
+// too. If this process isn't root's, f runs as this user.
 func asNobody(t *testing.T, files bool, f func()) {
 	t.Helper()
 	done := make(chan struct{})
@@ -94,8 +93,8 @@ func refusal(t *testing.T, what, path string, err error) {
 	}
 }
 
-// TestPermission: a user that can't write in the directory holds nothing, and is told so. A
-// holder that can't any more still has the lock.
+// TestPermission: a user that can't write in the directory holds nothing, and gets an error that says so. A
+// holder that can't write there any more still has the lock.
 func TestPermission(t *testing.T) {
 	dir := reachable(t)
 	b := client(t, dir, Options{})

@@ -148,7 +148,7 @@ func config(bug string) lockingtest.Config {
 	return c
 }
 
-// served returns a client that is served as one in another process is.
+// served returns a client of b by way of Serve, as if b were in another process.
 func served(t *testing.T, b locking.Backend) locking.Backend {
 	requests, in := io.Pipe()
 	answers, out := io.Pipe()

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// classes are those of an error of TryLock.
+// classes are the classes of TryLock's errors.
 var classes = map[string]error{
 	"unreachable": locking.ErrUnreachable, "permission": locking.ErrPermission, "unfit": locking.ErrUnfit, "key": locking.ErrKey,
 }

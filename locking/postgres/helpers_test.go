@@ -97,7 +97,7 @@ func nothingLeft(t *testing.T, s *pgtest.Server) {
 	}
 }
 
-// isLost checks that a lock is lost, and that its holder is told why.
+// isLost checks that an error is ErrLost, and names the cause.
 func isLost(t *testing.T, err error, why string) {
 	t.Helper()
 	if !errors.Is(err, locking.ErrLost) || !strings.Contains(err.Error(), why) {

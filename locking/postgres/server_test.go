@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// examined checks the findings of a server: those that aren't named are good.
+// examined checks the verdicts of a server's findings. A finding without a verdict in want must be good.
 func examined(t *testing.T, b *Backend, want map[string]locking.Verdict) map[string]locking.Finding {
 	t.Helper()
 	findings, err := b.Examine(t.Context())

@@ -36,8 +36,7 @@ func TestConformanceOfServers(t *testing.T) {
 	}
 }
 
-// TestPrefixAndDatabase: the prefix, the key and the database are those of the URL, and the value
-// is the token alone.
+// TestPrefixAndDatabase: the URL decides the prefix, the key and the database. The value is the token alone.
 func TestPrefixAndDatabase(t *testing.T) {
 	s := redistest.New(t)
 	for raw, where := range map[string][2]string{
@@ -146,7 +145,7 @@ func TestRefusedNotes(t *testing.T) {
 	}
 }
 
-// TestPassword: the password is that of the environment or of the file, and no error has it.
+// TestPassword: the password comes from the environment, or else from the file. No error has it.
 func TestPassword(t *testing.T) {
 	s := redistest.New(t, "--requirepass", "right one")
 	dir := t.TempDir()
@@ -266,7 +265,7 @@ func TestServerKilled(t *testing.T) {
 	lockcheck.Acquire(t, b, "k", ttl)
 }
 
-// TestFullServer: a server that is full and doesn't evict has no more locks, and keeps those that it has.
+// TestFullServer: a full server without eviction grants no lock, but renews and releases a held one.
 func TestFullServer(t *testing.T) {
 	s := redistest.New(t, "--maxmemory-policy", "noeviction")
 	b := client(t, s.Addr())

@@ -37,7 +37,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: Parse refuses what it doesn't know, in one line that repeats nothing.
+// TestParseRefuses: Parse refuses each wrong URL, in one line that quotes nothing of it.
 func TestParseRefuses(t *testing.T) {
 	for _, raw := range []string{
 		"", "topsecret", "redis:", "redis://", "redis:h/0?key=k", "redis:///0?key=k", "http://h/0?key=k",

@@ -89,7 +89,7 @@ func TestInspectFails(t *testing.T) {
 	})
 }
 
-// TestOptions: what is out of bounds is refused before a request is sent.
+// TestOptions: options and ttls out of bounds are refused before a request is sent.
 func TestOptions(t *testing.T) {
 	if _, err := repository.New(nil, repository.Options{}); err == nil {
 		t.Error("no store is accepted")

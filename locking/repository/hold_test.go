@@ -93,8 +93,8 @@ func TestLate(t *testing.T) {
 	}
 }
 
-// TestOutage: a holder that can't reach the store loses its lock in time, and another gets in no
-// earlier.
+// TestOutage: a holder that can't reach the store loses its lock in time, before another client can acquire
+// it.
 func TestOutage(t *testing.T) {
 	in(t, func(t *testing.T, a, b *client) {
 		h := lockcheck.Acquire(t, a, key, ttl)

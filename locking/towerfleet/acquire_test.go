@@ -232,7 +232,7 @@ func TestAcquisitionFails(t *testing.T) {
 }
 
 // TestRivals: a temporary file of a request that isn't stale refuses an acquirer before it writes
-// anything. A stale one, an old one that can't be read, and those of other names don't.
+// anything. A stale file, an old file that can't be read, and another lock's file don't.
 func TestRivals(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})

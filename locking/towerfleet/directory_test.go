@@ -24,8 +24,8 @@ func isUnfit(t *testing.T, dir string, err error, says string) {
 	}
 }
 
-// TestDirectory: a missing directory is created with mode 0700, and one with another mode, or
-// what is no directory, is refused in one line and left as it is.
+// TestDirectory: a missing directory is created with mode 0700. A directory with another mode, and a file,
+// is refused in one line and left as it is.
 func TestDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "locks")

@@ -167,8 +167,8 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 	})
 }
 
-// TestRenewGivesTime: a temporary file that is there for less than Settle is that of a script
-// that may give up.
+// TestRenewGivesTime: a temporary file that is there for less than Settle loses nothing, because its script
+// can still give up.
 func TestRenewGivesTime(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
@@ -304,9 +304,9 @@ func TestRaces(t *testing.T) {
 	}
 }
 
-// TestSwapsEnd: while another's lock is being put back, its holder removes what it takes for its
-// lock, and a third program creates one; or a script writes a heartbeat into ours. The other program's lock is in
-// place at the end.
+// TestSwapsEnd: before another program's lock is put back, that program removes the lock file and a third one
+// creates its own, or a script writes a heartbeat into our file. At the end the lock file is the third
+// program's, or the other program's.
 func TestSwapsEnd(t *testing.T) {
 	second, third := foreign("n", "req_2", time.Now(), 900), foreign("n", "req_3", time.Now(), 900)
 	for name, c := range map[string]struct {
@@ -374,8 +374,8 @@ func TestBreak(t *testing.T) {
 	})
 }
 
-// TestBreakTemporary: a temporary file that can't be read holds a lock, and can be broken as one.
-// That of a live request can't.
+// TestBreakTemporary: a temporary file that can't be read holds a lock, and can be broken like a lock file. The
+// temporary file of a live request can't.
 func TestBreakTemporary(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})

@@ -173,7 +173,7 @@ func TestMalformedIsHeld(t *testing.T) {
 
 func sum(text string) string { return fmt.Sprintf("sha256:%x", sha256.Sum256([]byte(text))) }
 
-// TestIrregularIsHeld: what is no regular file is held and not broken, and no symbolic link is followed.
+// TestIrregularIsHeld: a file that isn't regular holds the lock and isn't broken. No symbolic link is followed.
 func TestIrregularIsHeld(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{Force: true})

@@ -271,18 +271,18 @@ const suspended = 15
 // the test enforces: no race depends on speed. The orders come from a seed.
 const races = 500
 
-// commands is about the number of commands of the script's acquisition, and calls that of our
-// looks at the clock from an acquisition to its release.
+// commands is roughly how many commands the script's acquisition has, and calls is how often we read the clock
+// from an acquisition to its release.
 const commands, calls = 30, 20
 
 // The kinds of mv -n that the script meets. A shell function stands in for those that aren't
 // installed.
 const (
-	// installedMv is that of this machine. GNU mv 8.30 to 9.1 replaces nothing, and succeeds.
+	// installedMv is this machine's. GNU mv 8.30 to 9.1 replaces nothing, and succeeds.
 	installedMv = ""
-	// olderMv is that before 8.30: it looks, and then renames over what has appeared meanwhile.
+	// olderMv is mv before 8.30: it looks, and then renames over a file that has appeared meanwhile.
 	olderMv = `mv() { [[ -e "$3" ]] && return; command mv -f "$2" "$3"; }; `
-	// newerMv is that of 9.2 to 9.4, which fails if -n has kept it from moving:
+	// newerMv is mv of 9.2 to 9.4, which fails if -n has kept it from moving:
 	// https://bugs.gnu.org/62572.
 	newerMv = `mv() { command mv "$@" && [[ ! -e "$2" ]]; }; `
 )
