@@ -67,7 +67,7 @@ func New(dir string, opts Options) (b *Backend, err error) {
 	case err != nil:
 		return nil, err
 	case !info.IsDir():
-		return nil, fmt.Errorf("%w: %s is no directory: %s", locking.ErrUnfit, dir, advice)
+		return nil, fmt.Errorf("%w: %s isn't a directory: %s", locking.ErrUnfit, dir, advice)
 	}
 	host, err := os.Hostname()
 	if err != nil || host == "" {

@@ -51,7 +51,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 				b.path, os.Getpid(), stays, err)
 		}
 		if !errors.Is(err, locking.ErrLost) {
-			return h, false, fmt.Errorf("the lock %s was removed again, nothing is held: %w", b.path, err)
+			return h, false, fmt.Errorf("the lock %s was created and removed again, nothing is held: %w", b.path, err)
 		}
 	}
 	return h, false, fmt.Errorf("another program has removed %s %d times, nothing is held: end that program", b.path, maxTries)
@@ -82,7 +82,7 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 // settle waits, and returns ErrLost if the file isn't ours afterwards.
 func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
 	if err := clock.Sleep(ctx, b.opts.Clock, settling); err != nil {
-		return fmt.Errorf("it was there for less than %v: %w", settling, err)
+		return fmt.Errorf("the wait of %v was interrupted: %w", settling, err)
 	}
 	if mine.changed, err = lockfile.Changed(mine.Open); err != nil {
 		return err

@@ -85,9 +85,9 @@ func (c *content) parse() string {
 	case errors.As(err, &kind) && kind.Field != "":
 		err = fmt.Errorf("its %s is a JSON %s", kind.Field, kind.Value)
 	case errors.As(err, &kind):
-		err = fmt.Errorf("it is a JSON %s, and no object", kind.Value)
+		err = fmt.Errorf("it is a JSON %s, not an object", kind.Value)
 	case json.Valid(c.Body): // encoding/json doesn't name the field
-		err = fmt.Errorf("its started_at is no time of RFC 3339")
+		err = fmt.Errorf("its started_at isn't a time of RFC 3339")
 	}
 	if err == nil {
 		return ""

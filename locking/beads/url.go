@@ -26,7 +26,7 @@ func Parse(raw string) (Target, error) {
 	case !ok || !strings.EqualFold(scheme, Scheme):
 		return Target{}, invalid("it must begin with beads:")
 	case dir == "":
-		return Target{}, invalid("it names no directory: beads:.beads is one")
+		return Target{}, invalid("it has no directory: write beads:DIR")
 	case strings.HasPrefix(dir, "//"):
 		return Target{}, invalid("it has no host: write beads:/DIR")
 	}

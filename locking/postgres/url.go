@@ -61,7 +61,7 @@ func Parse(raw string) (Target, error) {
 	if err == nil {
 		err = checkKey(t.Key)
 	} else {
-		err = fmt.Errorf("no URL of a lock in PostgreSQL: %w", err)
+		err = fmt.Errorf("postgres URL: %w", err)
 	}
 	if err != nil {
 		return Target{}, err
@@ -87,13 +87,13 @@ func parse(raw string) (t Target, err error) {
 	case err != nil:
 		return t, err
 	case t.Database == "":
-		return t, errors.New("one database must follow the host: " + syntax.Form)
+		return t, errors.New("it has no database: write " + syntax.Form)
 	case p["host"] == "" && p["port"] != "":
 		return t, errors.New("port is for sockets (host=/DIR): write HOST:PORT")
 	case p["host"] != "" && (u.Host != "" || u.Port != 0):
-		return t, errors.New("host=/DIR is a socket: write nothing but a user between // and the next slash")
+		return t, errors.New("host=/DIR is a Unix socket: only a user can be between // and the next slash")
 	case p["host"] != "" && !t.socket():
-		return t, errors.New("host is the absolute path of a socket's directory; write another host behind //")
+		return t, errors.New("host must be the absolute path of a socket's directory: write any other host after //")
 	case t.Host == "" || strings.Contains(t.Host, ","):
 		return t, errors.New("it must have exactly one host")
 	case !slices.Contains(sslModes, t.SSLMode):

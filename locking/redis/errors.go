@@ -75,9 +75,9 @@ var answers = []server.Answer{
 	{"READONLY", locking.ErrUnfit, "it is a replica: name the master"},
 	{"MOVED", locking.ErrUnfit, noCluster},
 	{"ASK", locking.ErrUnfit, noCluster},
-	{"ERR unknown command", locking.ErrUnfit, "locks need SET, GET, PTTL, PEXPIRE, DEL and EVAL"},
-	{"ERR DB index", locking.ErrUnfit, "the server has fewer databases"},
-	{"ERR invalid DB index", locking.ErrUnfit, "the server has fewer databases"},
+	{"ERR unknown command", locking.ErrUnfit, "use a server that has SET, GET, PTTL, PEXPIRE, DEL and EVAL"},
+	{"ERR DB index", locking.ErrUnfit, "the server has fewer databases: name another one"},
+	{"ERR invalid DB index", locking.ErrUnfit, "the server has fewer databases: name another one"},
 	{"ERR SELECT is not allowed in cluster mode", locking.ErrUnfit, "use a server that isn't a cluster"},
 }
 

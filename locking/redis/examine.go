@@ -58,7 +58,7 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 	all = append(all, []server.Case{
 		{"scripts", script.Err() == nil, locking.Good, "EVAL works", ""},
 		{"scripts", true, locking.Bad, "the server refuses EVAL" + b.refusal(script),
-			"locks can't be renewed or released without: allow the user EVAL on the key"},
+			"without it locks can't be renewed or released: allow the user EVAL on the key"},
 		// Only the server's clock counts a ttl.
 		{"clock", at.Err() != nil, locking.Good, "the server refuses TIME; locks don't depend on it", ""},
 		{"clock", true, locking.Good, fmt.Sprintf("the server's clock is %v ahead of this machine's; locks don't depend on it", ahead), ""},

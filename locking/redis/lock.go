@@ -223,7 +223,7 @@ func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
 
 func (b *Backend) checkHandle(ctx context.Context, h locking.Handle) error {
 	if h == (locking.Handle{}) || b.check(context.Background(), h.Key()) != nil {
-		return fmt.Errorf("lock %q: no handle of this backend: %w", h.Key(), locking.ErrLost)
+		return fmt.Errorf("lock %q: the handle isn't this backend's: %w", h.Key(), locking.ErrLost)
 	}
 	return ctx.Err()
 }

@@ -142,7 +142,7 @@ func (b *Backend) script(ctx context.Context, h locking.Handle, note, script str
 	}
 	code, ok := value.(int64)
 	if !ok {
-		return 0, fmt.Errorf("%w: the answer to a script is no number", errOdd)
+		return 0, fmt.Errorf("%w: the answer to a script isn't a number", errOdd)
 	}
 	return code, nil
 }

@@ -99,7 +99,7 @@ func New(dir string, opts Options) (b *Backend, err error) {
 			"with a letter or digit first", text.Cut(opts.RequestID, 140))
 	}
 	if _, err := json.Marshal(opts.Metadata); err != nil {
-		return nil, fmt.Errorf("the metadata of the lock is no JSON: %w", err)
+		return nil, fmt.Errorf("the metadata of the lock can't be written as JSON: %w", err)
 	}
 	if _, ours := opts.Metadata[HandleField]; ours {
 		return nil, fmt.Errorf("the metadata of the lock has the field %s, which repolock writes itself: rename it", HandleField)

@@ -30,7 +30,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	}
 	defer state.mu.Unlock()
 	if state.lost {
-		return lost(h, "an earlier heartbeat has failed for good")
+		return lost(h, "an earlier heartbeat noticed it")
 	}
 	start := b.opts.Clock.Elapsed()
 	err = b.own(ctx, h, state, func(now *file, left time.Duration) error {
@@ -120,9 +120,9 @@ func (b *Backend) beside(h locking.Handle, state *holding) error {
 	request := rivals[i].record.RequestID
 	switch given, err := b.yield(h, rivals[i]); {
 	case err != nil:
-		return fault.Join(lost(h, "request "+request+" believes that it has it"), err)
+		return fault.Join(lost(h, "request "+request+" believes that it has the lock"), err)
 	case given:
-		return lost(h, "request "+request+" believed that it has it, and got it")
+		return lost(h, "request "+request+" believed that it had the lock, and got it")
 	}
 	return nil
 }

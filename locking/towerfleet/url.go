@@ -25,7 +25,7 @@ type Target struct {
 // wraps locking.ErrKey if only the name is wrong.
 func Parse(raw string) (Target, error) {
 	refuse := func(why string) (Target, error) {
-		return Target{}, fmt.Errorf("%q is no lock: %s: write %s:DIR/NAME", text.Cut(raw, 200), why, Scheme)
+		return Target{}, fmt.Errorf("%q isn't a lock's URL: %s: write %s:DIR/NAME", text.Cut(raw, 200), why, Scheme)
 	}
 	scheme, path, ok := strings.Cut(raw, ":")
 	slash := strings.LastIndexByte(path, '/')
@@ -37,9 +37,9 @@ func Parse(raw string) (Target, error) {
 	case strings.HasPrefix(path, "//"):
 		return refuse("it has a host")
 	case path == "~" || strings.HasPrefix(path, "~/"):
-		return refuse("the shell doesn't expand ~ there: use $HOME")
+		return refuse("the shell doesn't expand ~ there, so use $HOME")
 	case slash < 0:
-		return refuse("it has no directory: write ./ for the working directory")
+		return refuse("it has no directory, such as ./")
 	}
 	dir, name := path[:slash+1], path[slash+1:]
 	if strings.HasSuffix(name, ".lock") && checkName(strings.TrimSuffix(name, ".lock")) == nil {
