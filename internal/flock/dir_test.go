@@ -52,8 +52,9 @@ func TestDir(t *testing.T) {
 		}
 		assert.That(t, copies > 0, "no copy: %q", fds) // a copy can have a number of the list, and is copied too
 		time.AfterFunc(flock.Patience/2, unlock)
-		unlock, locked, err = take(t.Context())
-		assert.That(t, locked && err == nil, "%v, %v", locked, err)
+		if unlock, locked, err = take(t.Context()); !locked || err != nil {
+			t.Fatal(locked, err)
+		}
 		unlock()
 		unlock, locked, err = flock.Dir(t.Context(), clock.System{}, dir, func(*os.File) (bool, error) { return false, errors.ErrUnsupported })
 		assert.That(t, !locked && err == nil, "without flock: %v, %v", locked, err)
