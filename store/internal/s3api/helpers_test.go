@@ -7,6 +7,7 @@ import (
 	"log"
 	"net"
 	"net/http"
+	"net/http/httptest"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -100,6 +101,13 @@ func on(t *testing.T, open client, h http.HandlerFunc, test func(*testing.T, sto
 		assert.OK(t, err)
 		test(t, s)
 	})
+}
+
+// served returns the URL of a server that answers by a handler, on a port of this machine.
+func served(t *testing.T, h http.HandlerFunc) string {
+	server := httptest.NewServer(h)
+	t.Cleanup(server.Close)
+	return server.URL
 }
 
 // turns answers by the handler that was set last, so that the rows of a table share a server and a store.

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -240,33 +239,31 @@ func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credent
 // TestProvidersUseTheTransport: a provider of credentials can use minio-go's transport. Its requests don't
 // count as the store's, and its answers don't need the form of S3's.
 func TestProvidersUseTheTransport(t *testing.T) {
-	imds := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	imds := served(t, func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case "/latest/meta-data/iam/security-credentials/":
 			_, _ = io.WriteString(w, "role")
 		default:
 			_, _ = io.WriteString(w, `{"Code":"Success","AccessKeyId":"key","SecretAccessKey":"topsecret","Expiration":"2999-01-01T00:00:00Z"}`)
 		}
-	}))
-	t.Cleanup(imds.Close)
+	})
 	var puts atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := served(t, func(w http.ResponseWriter, r *http.Request) {
 		puts.Add(1)
 		assert.That(t, strings.Contains(r.Header.Get("Authorization"), "Credential=key/"), "%v", r.Header)
 		w.Header().Set("Etag", `"e"`)
-	}))
-	t.Cleanup(server.Close)
+	})
 	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
 		t.Setenv(name, "")
 	}
 	for name, creds := range map[string]*credentials.Credentials{
-		"the machine's role": credentials.NewIAM(imds.URL),
-		"uncached":           credentials.New(&uncached{url: imds.URL}),
+		"the machine's role": credentials.NewIAM(imds),
+		"uncached":           credentials.New(&uncached{url: imds}),
 	} {
 		puts.Store(0)
 		o := &miniogo.Options{Creds: creds}
 		minio.Configure(o)
-		client, err := miniogo.New(strings.TrimPrefix(server.URL, "http://"), o)
+		client, err := miniogo.New(strings.TrimPrefix(server, "http://"), o)
 		assert.OK(t, err)
 		s, err := minio.New(client, "bucket", minio.Options{})
 		assert.OK(t, err)

@@ -135,9 +135,8 @@ func TestPrivateAuthority(t *testing.T) {
 // TestAlias: an alias has the same credentials as for mc. If they are missing, the error shows why, and
 // shows no credentials.
 func TestAlias(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(lists))
-	t.Cleanup(server.Close)
-	raw := "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false&alias=store"
+	server := served(t, lists)
+	raw := "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false&alias=store"
 	const file = `{"version":"10","aliases":{"store":{"url":"http://h","accessKey":"key","secretKey":"topsecret","api":"s3v4"},"none":{"url":"http://h"}}}`
 	for _, c := range []struct {
 		name, file, env, alias string
@@ -181,9 +180,8 @@ func TestAlias(t *testing.T) {
 // TestNoHome: without a home directory, mc's configuration isn't read from the working directory. A pipe
 // among mc's authorities is ignored.
 func TestNoHome(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(lists))
-	t.Cleanup(server.Close)
-	raw := "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false"
+	server := served(t, lists)
+	raw := "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false"
 	settled(t)
 	t.Setenv("HOME", "")
 	here := t.TempDir()
@@ -220,17 +218,16 @@ func TestEndpointOfTheEnvironment(t *testing.T) {
 // TestOpenAsksOnceForCredentials: for each request of the lock, the service of credentials is asked once.
 func TestOpenAsksOnceForCredentials(t *testing.T) {
 	var n atomic.Int32
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	server := served(t, func(w http.ResponseWriter, _ *http.Request) {
 		n.Add(1)
 		w.WriteHeader(http.StatusInternalServerError)
-	}))
-	t.Cleanup(server.Close)
+	})
 	for name, most := range map[string]int32{
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI": 1,
 		"AWS_EC2_METADATA_SERVICE_ENDPOINT":  2, // a token, and the role
 	} {
 		t.Run(name, func(t *testing.T) {
-			settled(t, name+"="+server.URL)
+			settled(t, name+"="+server)
 			t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
 			n.Store(0)
 			err := listed(t, "s3://bucket?endpoint=http://127.0.0.1:1")
@@ -243,13 +240,11 @@ func TestOpenAsksOnceForCredentials(t *testing.T) {
 // request can succeed. If it refuses, or the machine has no service, that is a wrong configuration.
 func TestCredentialServiceFails(t *testing.T) {
 	var answer turns
-	service := httptest.NewServer(http.HandlerFunc(answer.answer))
-	t.Cleanup(service.Close)
+	service := served(t, answer.answer)
 	gives := as("application/json", 200, `{"AccessKeyId":"key","SecretAccessKey":"topsecret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`)
-	server := httptest.NewServer(http.HandlerFunc(lists))
-	t.Cleanup(server.Close)
+	server := served(t, lists)
 	for name, repo := range map[string]string{
-		"s3": "s3://bucket?endpoint=" + server.URL, "minio": "minio://" + strings.TrimPrefix(server.URL, "http://") + "/bucket?tls=false",
+		"s3": "s3://bucket?endpoint=" + server, "minio": "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false",
 	} {
 		for _, c := range []struct {
 			name   string
@@ -258,14 +253,14 @@ func TestCredentialServiceFails(t *testing.T) {
 			says   string
 			passes bool
 		}{
-			{"throttles", text(429, ""), service.URL, "429", true},
-			{"throttles in JSON", as("application/json", 429, "{}"), service.URL, "429", true},
-			{"is down", text(503, ""), service.URL, "503", true},
-			{"fails", text(500, "oops"), service.URL, "500", true},
-			{"breaks off", raw(""), service.URL, "EOF", true},
+			{"throttles", text(429, ""), service, "429", true},
+			{"throttles in JSON", as("application/json", 429, "{}"), service, "429", true},
+			{"is down", text(503, ""), service, "503", true},
+			{"fails", text(500, "oops"), service, "500", true},
+			{"breaks off", raw(""), service, "EOF", true},
 			{"isn't up", nil, "http://127.0.0.1:1", "connection refused", true},
-			{"refuses", text(403, ""), service.URL, "no ", false},
-			{"isn't one", text(404, ""), service.URL, "no ", false},
+			{"refuses", text(403, ""), service, "no ", false},
+			{"isn't one", text(404, ""), service, "no ", false},
 		} {
 			t.Run(name+"/"+c.name, func(t *testing.T) {
 				settled(t, "AWS_CONTAINER_CREDENTIALS_FULL_URI="+c.url)
@@ -286,7 +281,7 @@ func TestCredentialServiceFails(t *testing.T) {
 	}
 	settled(t, "AWS_EC2_METADATA_SERVICE_ENDPOINT=http://127.0.0.1:1")
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "false")
-	assert.Says(t, listed(t, "s3://bucket?endpoint="+server.URL), store.ErrConfig, "no AWS credentials", "a machine without a service")
+	assert.Says(t, listed(t, "s3://bucket?endpoint="+server), store.ErrConfig, "no AWS credentials", "a machine without a service")
 }
 
 // TestCredentialServiceIsSlow: the search for credentials ends after 5 s, and the next one can succeed.
