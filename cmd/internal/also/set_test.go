@@ -345,7 +345,7 @@ func TestEventsOfRepositories(t *testing.T) {
 }
 
 // TestContextOfASet: the loss of one lock ends the set's context with its cause, and the others
-// are held until the release. A lock that is lost for good isn't asked for again.
+// are held until the release.
 func TestContextOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := f.holds(t, "aBc")
@@ -355,9 +355,6 @@ func TestContextOfASet(t *testing.T) {
 		lost := loss(l)
 		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && lost != nil && lost.Key == "fake:B" && !f.free(t, "a") && !f.free(t, "c"),
 			"%v, %v", context.Cause(l.Context()), lost)
-		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) || len(f.asked("resume")) > 0 {
-			t.Errorf("resumed: %v", err)
-		}
 		err := l.Release(t.Context())
 		assert.That(t, err == nil && f.keys("release") == "cBa" && f.free(t, "ac"), "%v, %v", err, f.keys("release"))
 	})

@@ -38,9 +38,9 @@ func (o outcome) verdict(declared store.Condition) Result {
 
 // worst returns the worst outcome of all checks of a condition, IfNoneMatch or IfMatch.
 func (x *exam) worst(of string) (worst outcome) {
-	for name, o := range x.tried {
-		if strings.HasPrefix(name, of) {
-			worst = max(worst, o)
+	for _, c := range x.report.Checks {
+		if strings.HasPrefix(c.Name, of) {
+			worst = max(worst, c.outcome)
 		}
 	}
 	return worst
@@ -52,8 +52,7 @@ func (x *exam) conditional(name string, o outcome, detail string, counts map[str
 	if strings.HasPrefix(name, IfNoneMatch) {
 		declared = x.writer().Properties().IfAbsent
 	}
-	x.tried[name] = o
-	c := Check{Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts}
+	c := Check{Result: o.verdict(declared), Detail: detail, Refused: o == forbidden, Counts: counts, outcome: o}
 	switch {
 	case c.Result == Warn:
 		c.Detail += "; repolock doesn't rely on it"
@@ -304,8 +303,8 @@ func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions
 
 // ifNoneMatchRace lets several racers create the same object.
 func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
-	alone := x.tried[IfNoneMatch]
-	if alone != kept && alone != ignored {
+	alone, _ := x.report.Check(IfNoneMatch)
+	if alone.outcome != kept && alone.outcome != ignored {
 		return Check{}, nil
 	}
 	var won, unanswered, over, under int
@@ -331,7 +330,7 @@ func (x *exam) ifNoneMatchRace(ctx context.Context) (Check, error) {
 	o, detail := kept, fmt.Sprintf("one winner in each of %d rounds of %d", rounds, racers)
 	if over+under > 0 {
 		word := "ignored"
-		if o = alone; o == kept {
+		if o = alone.outcome; o == kept {
 			o, word = racy, "racy"
 		}
 		detail = fmt.Sprintf("%s: %d of %d won, but only one in each of %d rounds should have", word, won, rounds*racers, rounds)

@@ -123,7 +123,6 @@ type exam struct {
 	scratch string
 	report  Report
 	is      store.Description
-	tried   map[string]outcome // outcomes of conditions, by the names of their checks
 
 	mu       sync.Mutex                 // guards the rest while requests run in parallel
 	took     map[string][]time.Duration // round trips, by kind of request
@@ -144,7 +143,7 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 		opts:   opts,
 		// The time is in small letters, because the prefix must have the form of a lock's name.
 		scratch: fmt.Sprintf("%sdoctor-%s-%016x/", opts.Prefix, opts.Clock.Now().UTC().Format("20060102t150405z"), rand.Uint64()),
-		tried:   map[string]outcome{}, took: map[string][]time.Duration{}, puts: map[string]int{},
+		took:    map[string][]time.Duration{}, puts: map[string]int{},
 	}
 	if err := store.CheckKey(x.scratch + "x"); err != nil {
 		return nil, fmt.Errorf("the scratch prefix %q: %w", opts.Prefix, err)

@@ -471,52 +471,35 @@ func (s *able) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	}
 }
 
-// TestConditionalDelete: the report names the ability, and the verdict doesn't depend on it.
-func TestConditionalDelete(t *testing.T) {
+// TestAbilities: the report describes the optional abilities of a backend, and the verdict doesn't depend on them.
+func TestAbilities(t *testing.T) {
+	described := store.Description{Server: "x/1", Versioning: store.Yes, ObjectLock: store.No}
 	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-		for deletes, want := range map[string]struct {
+		for _, c := range []struct {
+			able
+			check  string
 			result doctor.Result
 			says   string
 		}{
-			"keeps":   {doctor.OK, "a wrong ETag was refused"},
-			"ignores": {doctor.Warn, "ignored"},
-			"lacks":   {doctor.Warn, "no such condition"},
-			"refuses": {doctor.Warn, "permission denied"},
+			{able{deletes: "keeps"}, doctor.ConditionalDelete, doctor.OK, "a wrong ETag was refused"},
+			{able{deletes: "ignores"}, doctor.ConditionalDelete, doctor.Warn, "ignored"},
+			{able{deletes: "lacks"}, doctor.ConditionalDelete, doctor.Warn, "no such condition"},
+			{able{deletes: "refuses"}, doctor.ConditionalDelete, doctor.Warn, "permission denied"},
+			{able{deletes: "keeps", is: described}, doctor.Versioning, doctor.OK, "on"},
+			{able{deletes: "keeps", is: described}, doctor.ObjectLock, doctor.OK, "off"},
+			{able{deletes: "keeps", is: store.Description{Versioning: store.No}}, doctor.Versioning, doctor.OK, "off"},
+			{able{deletes: "keeps", err: store.ErrPermission}, doctor.ObjectLock, doctor.Unknown, "doesn't say"},
 		} {
-			s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: deletes}
+			s := &c.able
+			s.Store = mem.New(mem.Options{})
 			r := run(t, s, opts)
-			expect(t, r, map[string]doctor.Result{doctor.ConditionalDelete: want.result})
-			c := check(t, r, doctor.ConditionalDelete)
-			assert.That(t, strings.Contains(c.Detail, want.says), "%s: %s", deletes, c.Detail)
+			expect(t, r, results{c.check: c.result})
+			got := check(t, r, c.check)
+			assert.That(t, strings.Contains(got.Detail, c.says) && r.Server == s.is.Server, "%+v of server %q, want %s", got, r.Server, c.says)
 			fitness(t, r, doctor.Fit)
 			clean(t, s.Store, r)
 		}
-	})
-}
-
-// TestDescription: the report has the server's description, and the verdict doesn't depend on it.
-func TestDescription(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-		for _, test := range []struct {
-			is         store.Description
-			err        error
-			versioning doctor.Result
-			lock       doctor.Result
-			says       string
-		}{
-			{store.Description{Server: "x/1", Versioning: store.Yes, ObjectLock: store.No}, nil, doctor.OK, doctor.OK, "on"},
-			{store.Description{Versioning: store.No}, nil, doctor.OK, doctor.Unknown, "off"},
-			{store.Description{}, &store.Error{Op: "describe", Err: store.ErrPermission}, doctor.Unknown, doctor.Unknown, "doesn't say"},
-		} {
-			s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: "keeps", is: test.is, err: test.err}
-			r := run(t, s, opts)
-			expect(t, r, map[string]doctor.Result{doctor.Versioning: test.versioning, doctor.ObjectLock: test.lock})
-			c := check(t, r, doctor.Versioning)
-			assert.That(t, strings.Contains(c.Detail, test.says), "%+v: %s", test.is, c.Detail)
-			assert.That(t, r.Server == test.is.Server, "server %q", r.Server)
-			fitness(t, r, doctor.Fit)
-		}
-		s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, deletes: "keeps", err: &store.Error{Op: "describe", Err: store.ErrConfig}}
+		s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, err: store.ErrConfig}
 		r, err := examine(t.Context(), s, opts)
 		assert.Is(t, err, store.ErrConfig)
 		clean(t, s.Store, r)

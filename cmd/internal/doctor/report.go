@@ -65,6 +65,8 @@ type Check struct {
 	Detail  string         `json:"detail"`
 	Refused bool           `json:"refused,omitempty"` // a permission is lacking
 	Counts  map[string]int `json:"counts,omitempty"`  // the numbers of the detail
+
+	outcome outcome // if it is about a condition of a put
 }
 
 // Result of a check.

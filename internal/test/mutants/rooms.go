@@ -133,7 +133,7 @@ var roomsMutants = []mutant{
 		test("./cmd/internal/doctor", "^TestListingsEnd$")},
 	{"a claimed condition that is ignored is a failure", "cmd/internal/doctor/conditions.go", "case o == forbidden, declared == store.Kept:", "case o == forbidden, declared >= store.Claimed:",
 		test("./cmd/internal/doctor", "^TestStores$")},
-	{"a condition is relied on although it is racy", "cmd/internal/doctor/conditions.go", "		if strings.HasPrefix(name, of) {\n", "		if strings.HasPrefix(name, of[:0]) && name == of {\n",
+	{"a condition is relied on although it is racy", "cmd/internal/doctor/conditions.go", "		if strings.HasPrefix(c.Name, of) {\n", "		if strings.HasPrefix(c.Name, of[:0]) && c.Name == of {\n",
 		test("./cmd/internal/doctor", "^TestStores$")},
 	{"a server that takes If-Match on a missing key passes", "cmd/internal/doctor/conditions.go", "	return c.try(x, ctx)\n}\n", "	return Check{}, nil\n}\n",
 		test("./cmd/internal/doctor", "^TestStores$")},
