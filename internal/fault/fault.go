@@ -77,7 +77,7 @@ func Advise(err error, advice string) error { return With(err, func(e *Error) { 
 // While returns err with the purpose of the request, or nil for nil.
 func While(doing string, err error) error { return With(err, func(e *Error) { e.Doing = doing }) }
 
-// With returns err with the fields that set sets, or nil for nil.
+// With wraps err in an Error whose further fields set sets. It returns nil for nil.
 func With(err error, set func(*Error)) error {
 	if err == nil {
 		return nil

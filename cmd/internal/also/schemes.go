@@ -143,7 +143,7 @@ type Request struct {
 	Force bool
 	// Purpose is Hold, unless no lock is acquired: then nothing is created.
 	Purpose Purpose
-	// Repository returns the acquirer of a repository's lock.
+	// Repository returns the Locker of a repository's lock.
 	Repository func(session.Place) *session.Repository
 
 	created func(dir string) // called if the lock's directory was created

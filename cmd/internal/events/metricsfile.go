@@ -80,8 +80,8 @@ func readMetrics(file string) ([]byte, error) {
 	return text, err
 }
 
-// alone locks the directory against other writers until the returned function is called, by a flock. It goes on
-// without the flock if it can't get it; then the other writer's last change can get lost.
+// alone locks the directory against other writers until the returned function is called, by a flock. After
+// m.patience it goes on without the flock; then a change of the other writer can get lost.
 func (m *metricsFile) alone(dir string) func() {
 	d, err := os.Open(dir)
 	if err != nil {
