@@ -128,7 +128,7 @@ var badInputs = []struct {
 	{"very long key", "run --also redis://host?key=LONG --", "", 64, "key"},
 	{"very long name", "run --also tower-fleet:TMP/LONG --", "", 64, "lock name"},
 	{"NUL", "run --also beads:a\x00b --", "", 64, "printable"},
-	{"newline", "run --also tower-fleet:TMP/a\nb/c --", "", 64, "aren't printable"},
+	{"newline", "run --also tower-fleet:TMP/a\nb/c --", "", 64, "printable"},
 	{"escape", "run --also \x1b[2J --", "", 64, "no such kind"},
 }
 
