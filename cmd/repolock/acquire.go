@@ -105,7 +105,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	case c.OnLost != "warn" && runtime.GOOS != "linux":
 		err = fmt.Errorf("--on-lost %s: works on Linux only; elsewhere a later process can have the same pid", c.OnLost)
 	case sameFile(c.Log, c.Metrics):
-		err = errors.New("--metrics-file: is the file of --log, which it would replace: name another")
+		err = errors.New("--metrics-file: would replace the file of --log: name another file")
 	case c.Metrics != "": // the keeper writes it in another directory
 		if c.Metrics, err = filepath.Abs(c.Metrics); err != nil {
 			err = fmt.Errorf("--metrics-file: %w", err)

@@ -2,7 +2,6 @@ package main
 
 import (
 	"embed"
-	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -39,12 +38,11 @@ func (c completeCmd) run(r *reporter, _ global) (int, error) {
 	if len(c.Words) < 2 {
 		return 0, nil
 	}
+	lines := ""
 	for _, word := range completions(joined(c.Words[1:])) { // after --
-		if _, err := fmt.Fprintln(r.stdout, word); err != nil {
-			return 0, err
-		}
+		lines += word + "\n"
 	}
-	return 0, nil
+	return r.print(lines)
 }
 
 // joined joins --flag=value, which bash splits into three words.

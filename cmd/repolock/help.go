@@ -113,10 +113,7 @@ func commandHelp(node *kong.Node) string {
 	}
 	if node.Detail != "" {
 		for paragraph := range strings.SplitSeq(node.Detail, "\n\n") {
-			if !strings.HasPrefix(paragraph, " ") { // a command line
-				paragraph = text.Wrap(paragraph, helpWidth, "")
-			}
-			fmt.Fprintf(&b, "\n%s\n", paragraph)
+			fmt.Fprintf(&b, "\n%s\n", text.Wrap(paragraph, helpWidth, ""))
 		}
 	}
 	var own, shared string

@@ -52,7 +52,7 @@ func (f lockFlags) check() error {
 	case f.HeldCode < 0 || f.HeldCode > 255:
 		return fault.New(fault.Usage, "--held-exit-code %d: must be from 0 to 255", f.HeldCode)
 	case sameFile(f.Audit, f.Metrics):
-		return fault.New(fault.Usage, "--metrics-file: is the file of --audit, which it would replace: name another")
+		return fault.New(fault.Usage, "--metrics-file: would replace the file of --audit: name another file")
 	}
 	return nil
 }

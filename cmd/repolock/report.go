@@ -163,9 +163,6 @@ func (r *reporter) named(i replock.Info) string {
 	return holder(i, 0)
 }
 
-// stamp formats a time for people.
-func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
-
 // result prints a result on stdout: v with --json, or else words.
 func (r *reporter) result(v any, words string) error {
 	if r.JSON {

@@ -185,5 +185,5 @@ func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 }
 
 func (w *statusWatch) heading() string {
-	return fmt.Sprintf("%s  %s\n", stamp(clock.System{}.Now()), text.Brief(session.Redact(w.r.Repo)))
+	return fmt.Sprintf("%s  %s\n", clock.System{}.Now().UTC().Format(time.DateTime+"Z"), text.Brief(session.Redact(w.r.Repo)))
 }

@@ -104,7 +104,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 func (c tortureCmd) check(g global) error {
 	switch with := c.With != ""; {
 	case sameFile(c.HTML, c.Log):
-		return errors.New("--html: is the file of --log, which it would replace: name another")
+		return errors.New("--html: would replace the file of --log: name another file")
 	case c.Rounds != nil && *c.Rounds < 1:
 		return fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)
 	case !with && (c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil):
