@@ -125,55 +125,38 @@ func TestWaitingExclusiveComesNext(t *testing.T) {
 	})
 }
 
-// service notes in which order waiters get the lock. Each holds it for a minute.
-type service struct {
-	order notes[string]
-	all   sync.WaitGroup
-}
-
-func (s *service) of(t *testing.T, name string, p *pendingAcquire) {
-	s.all.Go(func() {
-		lock := p.got(t)
-		s.order.add(name)
-		time.Sleep(time.Minute)
-		lock.Release(t.Context())
-	})
-}
-
-// was fails unless all have been served in this order.
-func (s *service) was(t *testing.T, want string) {
-	t.Helper()
-	s.all.Wait()
-	equal(t, "served in the order", strings.Join(s.order.got(), " "), want)
-}
-
-// TestQueue: waiters of both modes are served as they came, and shared ones that come together hold together.
+// TestQueue: waiters of both modes are served as they came, before all later acquirers, and shared ones that come
+// together hold together.
 func TestQueue(t *testing.T) {
 	const s, x = Shared, Exclusive
-	for _, c := range []struct {
-		modes []Mode
-		want  string
-	}{
-		{slices.Repeat([]Mode{x}, 20), "1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20"},
-		{[]Mode{s, s, x, s, x, x, s}, "1 1 2 3 4 5 6"},
-	} {
-		do(t, func(t *testing.T, w *world) {
-			k := w.machine().takes(t, Exclusive)
-			time.Sleep(10 * time.Second) // it can't be about to withdraw
-			var served service
-			turn := 0
-			for i, mode := range c.modes {
-				if i == 0 || mode == Exclusive || c.modes[i-1] == Exclusive {
-					turn++
-				}
-				served.of(t, fmt.Sprint(turn), w.machine().wants(t, mode, Forever))
-				time.Sleep(time.Second) // their wall clocks agree to within that
+	eachOf(t, [][]Mode{slices.Repeat([]Mode{x}, 20), {s, s, x, s, x, x, s}, {x, s, x, x, x, x, x}}, func(t *testing.T, w *world, modes []Mode) {
+		k := w.machine().takes(t, Exclusive)
+		time.Sleep(10 * time.Second) // it can't be about to withdraw
+		var want []int
+		var served notes[int]
+		var all sync.WaitGroup
+		turn := 0
+		for i, mode := range modes {
+			if i == 0 || mode == Exclusive || modes[i-1] == Exclusive {
+				turn++
 			}
-			k.Release(t.Context())
-			served.was(t, c.want)
-			w.empty()
-		})
-	}
+			p, turn := w.machine().wants(t, mode, Forever), turn
+			want = append(want, turn)
+			all.Go(func() {
+				lock := p.got(t)
+				served.add(turn)
+				time.Sleep(time.Minute)
+				lock.Release(t.Context())
+			})
+			time.Sleep(time.Second) // their wall clocks agree to within that
+		}
+		k.Release(t.Context())
+		time.Sleep(30 * time.Second)
+		w.machine().refused(t, Exclusive)
+		all.Wait()
+		assert.Equal(t, served.got(), want, "served in the order")
+		w.empty()
+	})
 }
 
 // TestWaitEnds: a wait that has ended leaves nothing, however it ends.
@@ -568,26 +551,6 @@ func (w *world) intent(s State, came time.Time) (key string) {
 	key = m.keys.flag(Exclusive, came, tr.id)
 	w.put(key, tr.body.encode())
 	return key
-}
-
-// TestWaitingSharedComesNext: a waiting shared acquirer comes before all exclusive ones that came later.
-func TestWaitingSharedComesNext(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Exclusive)
-		var s service
-		s.of(t, "first", w.machine().wants(t, Exclusive, Forever))
-		time.Sleep(10 * time.Second)
-		s.of(t, "shared", w.machine().wants(t, Shared, Forever))
-		for range 5 {
-			time.Sleep(5 * time.Second)
-			s.of(t, "later", w.machine().wants(t, Exclusive, Forever))
-		}
-		k.Release(t.Context())
-		time.Sleep(30 * time.Second)
-		w.machine().refused(t, Exclusive)
-		s.was(t, "first shared later later later later later")
-		w.empty()
-	})
 }
 
 // TestSharedTicketIsNoLockToOthers: to clients of the original protocol a shared waiter's ticket has expired.
