@@ -23,21 +23,19 @@ var errWork = errors.New("the work failed")
 
 // TestDo: Do runs the work under the lock, releases the lock, and returns the work's error.
 func TestDo(t *testing.T) {
-	for _, want := range []error{nil, errWork} {
-		do(t, func(t *testing.T, w *world) {
-			ctx := context.WithValue(t.Context(), valueKey{}, "value")
-			ran := 0
-			err := w.machine().Do(ctx, Exclusive, "prune", func(ctx context.Context) error {
-				ran++
-				assert.That(t, ctx.Err() == nil && ctx.Value(valueKey{}) == "value",
-					"the work's context: %v, %v", ctx.Err(), ctx.Value(valueKey{}))
-				w.machine().refused(t, Shared)
-				return want
-			})
-			assert.That(t, err == want && ran == 1, "got %v, and the work was done %d times", err, ran)
-			w.empty()
+	eachOf(t, []error{nil, errWork}, func(t *testing.T, w *world, want error) {
+		ctx := context.WithValue(t.Context(), valueKey{}, "value")
+		ran := 0
+		err := w.machine().Do(ctx, Exclusive, "prune", func(ctx context.Context) error {
+			ran++
+			assert.That(t, ctx.Err() == nil && ctx.Value(valueKey{}) == "value",
+				"the work's context: %v, %v", ctx.Err(), ctx.Value(valueKey{}))
+			w.machine().refused(t, Shared)
+			return want
 		})
-	}
+		assert.That(t, err == want && ran == 1, "got %v, and the work was done %d times", err, ran)
+		w.empty()
+	})
 }
 
 // TestDoWithoutTheLock: Do doesn't run the work without the lock.

@@ -234,22 +234,19 @@ func TestProgressIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
 		var begun []bool
-		committed := 0
+		var committed atomic.Int32
 		h.Attempt = func(_ context.Context, anew bool) (Renewal, error) {
 			mu.Lock()
 			defer mu.Unlock()
 			begun = append(begun, anew)
-			return Renewal{Commit: func() { mu.Lock(); defer mu.Unlock(); committed++ }}, errDown
+			return Renewal{Commit: func() { committed.Add(1) }}, errDown
 		}
 		h.start(t.Context())
 		time.Sleep(33 * time.Second)
-		mu.Lock()
-		assert.That(t, committed == 4 && slices.Equal(begun, []bool{true, false, false, false}),
-			"%d committed, begun anew: %v", committed, begun)
-		mu.Unlock()
+		assert.Equal(t, committed.Load(), 4, "committed")
 		_ = h.now(t)
 		mu.Lock()
-		assert.Equal(t, begun[4:], []bool{true}, "asked for: begun anew")
+		assert.Equal(t, begun[:5], []bool{true, false, false, false, true}, "begun anew; the last one was asked for")
 		mu.Unlock()
 		<-h.ended
 	})
@@ -258,12 +255,9 @@ func TestProgressIsKept(t *testing.T) {
 // TestFailedAttemptThatExtends: a failed attempt can find that an earlier one was applied. The
 // lease lasts longer then, and the caller gets the failure.
 func TestFailedAttemptThatExtends(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, h *harness) {
 		const applied = 20 * time.Second
-		h := newHarness(nil)
-		h.Attempt = func(context.Context, bool) (Renewal, error) {
-			return Renewal{Sent: applied}, errDown
-		}
+		h.Attempt = func(context.Context, bool) (Renewal, error) { return Renewal{Sent: applied}, errDown }
 		h.start(t.Context())
 		time.Sleep(25 * time.Second)
 		assert.Is(t, h.now(t), errDown, "the caller")
