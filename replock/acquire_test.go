@@ -58,7 +58,7 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 }
 
 // TestTriesAreCounted: three tries in a row that are too late end an acquire, or two on a store that is too
-// slow. A lock in the way, for which it waits, begins the count anew.
+// slow. A conflicting lock, for which it waits, resets the count.
 func TestTriesAreCounted(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, errs := range [][]error{{errLate, errLate, errLate}, {errLate, ErrSlow}, {errLate, errLate, ErrHeld, errLate, errLate, errLate}, {ErrSlow, errDoubt, ErrSlow, ErrSlow}} {
@@ -285,7 +285,7 @@ func TestOneOfManyWins(t *testing.T) {
 	}
 }
 
-// TestSharedNeverBlockEachOther: shared acquirers at one time all get in.
+// TestSharedNeverBlockEachOther: shared acquirers at one time all acquire their locks.
 func TestSharedNeverBlockEachOther(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		var wg sync.WaitGroup
@@ -342,7 +342,7 @@ func (m *machine) delayed(trip time.Duration) {
 	m.paces(func() time.Duration { return trip / 2 })
 }
 
-// TestRefusedExclusiveHindersNoShared: shared acquirers get in beside an exclusive one that a shared holder refuses.
+// TestRefusedExclusiveHindersNoShared: shared acquirers acquire beside an exclusive one that a shared holder blocks.
 func TestRefusedExclusiveHindersNoShared(t *testing.T) {
 	const backups = 8
 	for _, trip := range []time.Duration{time.Millisecond, 40 * time.Millisecond, 300 * time.Millisecond, time.Second} {
@@ -462,7 +462,7 @@ func alike(trips ...time.Duration) (both [][2]time.Duration) {
 	return both
 }
 
-// TestOneWinsOnABusyMachine: one of two acquirers gets in although some requests take hundreds of times as long as
+// TestOneWinsOnABusyMachine: one of two acquirers succeeds although some requests take hundreds of times as long as
 // others, and up to six seconds.
 func TestOneWinsOnABusyMachine(t *testing.T) {
 	for _, mode := range []Mode{Shared, Exclusive} {
@@ -484,7 +484,7 @@ func TestOneWinsOnABusyMachine(t *testing.T) {
 	}
 }
 
-// TestOneOfExclusiveAndSharedWins: one of the two gets in at any distance from the store.
+// TestOneOfExclusiveAndSharedWins: one of the two succeeds at any distance from the store.
 func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 	trips := append(alike(time.Millisecond, 200*time.Millisecond, time.Second, 2*time.Second),
 		[][2]time.Duration{{time.Second, 1500 * time.Millisecond}, {1500 * time.Millisecond, time.Second}}...)
@@ -496,7 +496,7 @@ func TestOneOfExclusiveAndSharedWins(t *testing.T) {
 	})
 }
 
-// TestOneOfTwoContendersWins: one of two exclusive contenders gets in at any distance from the store.
+// TestOneOfTwoContendersWins: one of two exclusive contenders succeeds at any distance from the store.
 func TestOneOfTwoContendersWins(t *testing.T) {
 	trips := append(alike(10*time.Millisecond, 200*time.Millisecond, time.Second, 2*time.Second, 3300*time.Millisecond),
 		[][2]time.Duration{{time.Second, 1500 * time.Millisecond}, {2 * time.Second, 3 * time.Second}}...)

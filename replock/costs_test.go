@@ -78,7 +78,7 @@ type priced struct {
 
 var onS3, onB2 = priced{"S3", mem.Options{}}, priced{"B2", mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}}
 
-// price is that of so many such locks in one day, in dollars. B2 has some calls free each day.
+// price returns the price of that many such locks in one day, in dollars. B2 has some calls free each day.
 func (p priced) price(s sent, locks, free float64) float64 {
 	if p.name == "S3" {
 		return locks * s.s3()

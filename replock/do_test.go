@@ -420,7 +420,7 @@ func TestFenceGrows(t *testing.T) {
 	})
 }
 
-// TestLastWords: if the store says within a moment of a context's end why a request failed, the caller gets that
+// TestLastWords: if the store reports within a moment after a context's end why a request failed, the caller gets that
 // error. A store that ignores the context delays the caller for no longer than that.
 func TestLastWords(t *testing.T) {
 	const timeout, soon = time.Second, retry.LastWords / 2

@@ -63,7 +63,7 @@ func TestHeldForAnHour(t *testing.T) {
 }
 
 // TestLostAtDeadline: without an answer the lock is lost 55 s after its last refresh was sent,
-// after three failures, and no other holder gets in before.
+// after three failures, and no other acquirer enters before.
 func TestLostAtDeadline(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()

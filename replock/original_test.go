@@ -129,7 +129,7 @@ func TestExclusiveLooksAgainAfterItsPut(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Shared) })
 }
 
-// TestOneOfTwoExclusivesIsIn: of two exclusive acquirers one is in, although the second looked before the first
+// TestOneOfTwoExclusivesIsIn: only one of two exclusive acquirers enters, although the second looked before the first
 // wrote, and wrote after the first verified. Hole 2 of the original protocol: docs/protocol.md.
 func TestOneOfTwoExclusivesIsIn(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Exclusive) })
@@ -279,7 +279,7 @@ func (w *world) comesBesideFor(mode Mode, d time.Duration) {
 	w.delete(theirs)
 }
 
-// TestLooksSoonAfterAcquiring: a client of the original protocol that was let in while ours acquired is a loss
+// TestLooksSoonAfterAcquiring: a client of the original protocol that has entered while ours acquired is a loss
 // within seconds, however seldom the holder looks. A lock with a name has no such clients.
 func TestLooksSoonAfterAcquiring(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
@@ -353,7 +353,7 @@ func TestReplacedBeforeItIsRead(t *testing.T) {
 }
 
 // TestWhatWasPutBesideIsHeldInDoubt: what stands beside a held lock, and wasn't there when it was
-// taken, ends it unless it is certainly stale: an encrypted body, whose age no clock tells, too, and
+// taken, ends it unless it is certainly stale: an encrypted body, whose age no clock shows, too, and
 // one that this machine's clock alone calls expired.
 func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 	encrypted := func(bool) []byte { return []byte{1, 2, 3} }
@@ -377,7 +377,7 @@ func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 }
 
 // TestWhatWasPassedIsNotHeld: the stale lock.exclusive that a shared lock has passed, and left, is
-// no conflict later, although a clock that was corrected a little says so.
+// no conflict later, although it is by a clock that was corrected a little.
 func TestWhatWasPassedIsNotHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		w.put(pointer, foreign(time.Now(), false))
@@ -404,7 +404,7 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 	}
 }
 
-// expire fails unless all locks expire within so much time, as clients of the original protocol read them.
+// expire fails unless all locks expire after least to most, as clients of the original protocol read them.
 func (w *world) expire(t *testing.T, least, most time.Duration) {
 	t.Helper()
 	for _, key := range w.keys() {
@@ -458,7 +458,7 @@ func TestLongDeadEncrypted(t *testing.T) {
 }
 
 // TestBesideTheOriginal: if two conflicting clients come at one time, one of ours and one of the original
-// protocol, and both were let in, ours knows within seconds. Two of the original protocol never know.
+// protocol, and both enter, ours notices within seconds. Two of the original protocol never notice.
 func TestBesideTheOriginal(t *testing.T) {
 	n := rounds.Fewer(1000, 50)
 	for _, trip := range []time.Duration{0, 40 * time.Millisecond} {
@@ -484,7 +484,7 @@ func TestBesideTheOriginal(t *testing.T) {
 	}
 }
 
-// race makes two clients take a lock at almost one time. It reports whether both were let in,
+// race makes two clients take a lock at almost one time. It reports whether both entered,
 // and whether both believe that they hold it 6 s later.
 func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]client, modes [2]Mode) (was, is bool) {
 	var locks [2]held

@@ -101,7 +101,7 @@ func TestClaimReplacesWhatItSaw(t *testing.T) {
 }
 
 // TestRefusalOfAnUnconditionalClaimEndsTheAcquire: lock.exclusive that is put without a condition,
-// after the store has refused to keep one, says nothing about other acquirers if it is refused. The
+// after the store has refused to keep one, shows nothing of other acquirers if it is refused. The
 // acquire ends at once with that error, and takes down what the put might have stored.
 func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
 	for _, refusal := range []error{store.ErrPrecondition, store.ErrConditionUnsupported} {
@@ -304,7 +304,7 @@ func (a answer) String() string {
 	return [...]string{"heeded", "ignored", "lost", "dropped", "late", "429", "409", "501", "403"}[a]
 }
 
-// put applies the put in that way, and returns what the client is told.
+// put applies the put in that way, and returns the client's answer.
 func (a answer) put(ctx context.Context, s store.Store, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	unanswered := errors.New("no answer")
 	switch a {

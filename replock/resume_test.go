@@ -205,7 +205,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 }
 
 // TestAcquirerYieldsToAResume: an acquirer doesn't outlast a holder that resumes its lock: the new flag is only acquiring,
-// and the pointer says held.
+// and the pointer has the state held.
 func TestAcquirerYieldsToAResume(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a, k := w.holder(t, Exclusive)
@@ -221,7 +221,7 @@ func TestAcquirerYieldsToAResume(t *testing.T) {
 	})
 }
 
-// TestSuspendAlone: if no other holder was in, the lock is resumed. It was held until its deadline.
+// TestSuspendAlone: if no other holder has entered, the lock is resumed. It was held until its deadline.
 func TestSuspendAlone(t *testing.T) {
 	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
 		since := a.clock.Elapsed()
@@ -304,7 +304,7 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 	}
 }
 
-// TestNoResumeWhenPassedMeanwhile: a lock isn't resumed if another holder was in and out during the resume.
+// TestNoResumeWhenPassedMeanwhile: a lock isn't resumed if another holder entered and left during the resume.
 func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
@@ -385,7 +385,7 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 	})
 }
 
-// TestLostUntilItIsResumed: while a resume waits for the store, the Lock is lost in all that it says. A second
+// TestLostUntilItIsResumed: while a resume waits for the store, all methods show the Lock as lost. A second
 // loss is resumed as the first one was. A context that has ended stays so, and Release ends the last one.
 func TestLostUntilItIsResumed(t *testing.T) {
 	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {

@@ -82,8 +82,8 @@ func (w *world) tickets() []string {
 	})
 }
 
-// TestReleaseLetsAWaiterIn: a waiter gets in within 2 s of the release, or within 10 s after a long wait. So does one
-// whose hints fail to come. A store's hint lets a waiter in at the release, however long it has waited.
+// TestReleaseLetsAWaiterIn: a waiter acquires within 2 s of the release, or within 10 s after a long wait. So does one
+// whose hints fail to come. With a store's hint a waiter acquires at the release, however long it has waited.
 func TestReleaseLetsAWaiterIn(t *testing.T) {
 	for _, c := range []struct {
 		hints      func(*machine)
@@ -203,7 +203,7 @@ func TestWaitIsNotNegative(t *testing.T) {
 	})
 }
 
-// TestWaiterLooksWhenALockIsStale: a waiter whose polls are far apart gets in as soon as a dead holder's lock is stale.
+// TestWaiterLooksWhenALockIsStale: a waiter whose polls are far apart acquires as soon as a dead holder's lock is stale.
 func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 	for range 3 {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
@@ -275,7 +275,7 @@ func TestWaitOutage(t *testing.T) {
 	})
 }
 
-// TestTicketIsNoFlag: an object that says "waiting" never says "held": an earlier put of it can come at any time.
+// TestTicketIsNoFlag: an object with the state "waiting" never gets the state "held": an earlier put of it can come at any time.
 func TestTicketIsNoFlag(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
@@ -603,7 +603,7 @@ func TestReleasedBeforeTheHints(t *testing.T) {
 }
 
 // TestHintsAreBounded: in a storm of hints a waiter sends a get per second, beside its polls, and a few at first. If a
-// read doesn't find the lock, it looks. It isn't let in while a listing shows the lock.
+// read doesn't find the lock, it looks. It acquires nothing while a listing shows the lock.
 func TestHintsAreBounded(t *testing.T) {
 	for _, c := range []struct {
 		gets error

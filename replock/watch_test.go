@@ -340,7 +340,7 @@ func TestVanishedIsNoConflict(t *testing.T) {
 	})
 }
 
-// TestPausedBeyondTheLease: on a store that tells the time, a machine that stood still beyond its lease
+// TestPausedBeyondTheLease: on a store that reports its time, a machine that stood still beyond its lease
 // puts nothing back without If-Match: an acquirer that is about to pass could delete the flag between the
 // look and the put of the refresh, and be gone before the next look. The lock is lost, and is resumed if
 // no other holder has passed.
@@ -404,7 +404,7 @@ func TestShortPauseIsNoLoss(t *testing.T) {
 	})
 }
 
-// TestSeenOnceReassured: after the clocks have parted neither a refresh nor a look that fails says that the
+// TestSeenOnceReassured: after the clocks have parted neither a refresh nor a look that fails shows that the
 // lock was seen. A look that has found no other holder does, as of its begin.
 func TestSeenOnceReassured(t *testing.T) {
 	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -511,7 +511,7 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 	})
 }
 
-// crowd leaves so many locks that a look must not list them all.
+// crowd puts more locks than a look may list.
 func (w *world) crowd() { w.emptied(crowd + 1) }
 
 // emptied leaves n flags that were emptied.

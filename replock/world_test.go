@@ -329,7 +329,7 @@ type between map[string][2]int
 
 const many = math.MaxInt
 
-// sent fails unless the machine has sent so many requests since they were last counted.
+// sent fails unless the numbers of requests since the last count are within these bounds.
 func (m *machine) sent(t *testing.T, want between) {
 	t.Helper()
 	_, by := m.hooks.Count()
@@ -338,7 +338,7 @@ func (m *machine) sent(t *testing.T, want between) {
 	}
 }
 
-// took fails unless so much time has passed since start.
+// took fails unless the time since start is from least to most.
 func took(t *testing.T, start time.Time, least, most time.Duration) {
 	t.Helper()
 	d := time.Since(start)
