@@ -39,7 +39,7 @@ step() {
 cpu_of() { sed '1d; s/[ms]/ /g' "$1" | awk '{ printf "%d", $1 * 60 + $2 + $3 * 60 + $4 }'; } # the first line is the shell's own
 
 # counted returns the last line of an output that says how much was done.
-counted() { grep -E '[0-9]+ (passed|mutants|histories|states|files|runs)|[0-9] of [0-9]|[0-9] violations|^PASS|^ok ' "$1" | tail -n 1 | cut -c 1-100 | tr '\t' ' ' || true; }
+counted() { grep -E '[0-9]+ (passed|tests|mutants|histories|states|files|runs)|[0-9] of [0-9]|[0-9] violations|^PASS|^ok ' "$1" | tail -n 1 | cut -c 1-100 | tr '\t' ' ' || true; }
 
 beside() {
 	set -m # a process group of its own
