@@ -222,7 +222,7 @@ func TestWatch(t *testing.T) {
 func TestSilentStoreIsSaid(t *testing.T) {
 	t.Parallel()
 	const prefix = "repository s3://bucket/prefix"
-	repo := silentStore(t)
+	silent := silentStore(t)
 	for _, c := range []struct {
 		term, args string
 		says       []string // Ctrl-C is typed after each
@@ -244,14 +244,41 @@ func TestSilentStoreIsSaid(t *testing.T) {
 		t.Run(c.args+" "+c.term, func(t *testing.T) {
 			t.Parallel()
 			env := []string{"TERM=" + c.term, "XDG_RUNTIME_DIR=" + t.TempDir(), "TMPDIR=" + t.TempDir()}
+			repo, put := silent, make(chan struct{}, 1)
+			if len(c.says) > 1 {
+				repo = silentOnPuts(t, put)
+			}
 			s := onScreen(t, 24, 120, env, append([]string{"-r", repo}, strings.Fields(c.args)...)...)
-			for _, text := range c.says {
+			for i, text := range c.says {
 				s.until(text)
+				if i < len(c.says)-1 {
+					<-put
+				}
 				s.types(ctrlC)
 			}
 			assert.That(t, c.term == "xterm" || !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
 		})
 	}
+}
+
+// silentOnPuts returns a repository on a server that lists no objects, and answers nothing else. The server sends
+// to put when a put has come.
+func silentOnPuts(t *testing.T, put chan<- struct{}) (repo string) {
+	t.Helper()
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodGet {
+			_, _ = io.WriteString(w, "<ListBucketResult><Name>bucket</Name><IsTruncated>false</IsTruncated></ListBucketResult>")
+			return
+		}
+		select {
+		case put <- struct{}{}:
+		default:
+		}
+		_, _ = io.Copy(io.Discard, r.Body) // the context of a request ends with its connection once the body is read
+		<-r.Context().Done()
+	}))
+	t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
+	return "s3://bucket/prefix?region=us-east-1&endpoint=" + server.URL
 }
 
 // silentStore returns a repository on a server that takes connections, and never answers.
