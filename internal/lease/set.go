@@ -130,9 +130,12 @@ func (s *Set) Finish(success bool) {
 // Patience bounds the time that the release of a lease holds up the next one.
 const Patience = time.Second
 
-// Release releases all leases, the last one first. After Patience it doesn't wait for a silent system before it
+// Release ends the context, and releases all leases, the last one first. After Patience it doesn't wait for a silent system before it
 // releases the next lease.
 func (s *Set) Release(ctx context.Context) error {
+	s.mu.Lock()
+	s.cancel(fault.Released) // at once: the leases end it in goroutines of their own
+	s.mu.Unlock()
 	for _, l := range s.leases {
 		l.Owner().term().stop(errStopped) // or it is lost while it waits for its turn
 	}

@@ -8,18 +8,20 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // stub is a lock whose looks and renewals return an error.
 type stub struct {
 	*Term
-	err error
+	err   error
+	freed func() error
 }
 
 func (s stub) About() About                         { return About{Key: "stub"} }
 func (s stub) Check(context.Context) error          { return s.err }
-func (s stub) Free(context.Context) error           { return nil }
+func (s stub) Free(context.Context) error           { return s.freed() }
 func (s stub) Again(context.Context) (Owner, error) { return nil, errDown }
 func (s stub) Resumed()                             {}
 
@@ -31,7 +33,7 @@ func hold(sent, seen time.Duration, lost *Loss, err error) *Lease {
 	if lost != nil {
 		term.Lose(*lost)
 	}
-	return Hold(stub{term, err})
+	return Hold(stub{term, err, func() error { return nil }})
 }
 
 // TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
@@ -54,5 +56,21 @@ func TestOfAll(t *testing.T) {
 		assert.That(t, held.Lost() == nil && held.Check(t.Context()) == nil && held.Renew(t.Context()) == nil, "held: %v", held.Lost())
 		assert.Is(t, Join(nil, a, b, c).Release(t.Context()), nil)
 		assert.Is(t, held.Release(t.Context()), nil)
+	})
+}
+
+// TestSetEndsBeforeItsLocksAreFree: the context of a set has ended when the first of its locks is freed, so that no
+// work goes on beside the next holder.
+func TestSetEndsBeforeItsLocksAreFree(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var s *Set
+		freed := func() error {
+			assert.Is(t, context.Cause(s.Context()), fault.Released)
+			return nil
+		}
+		never := func(context.Context) error { return nil }
+		s = Join(nil, Hold(stub{begun(terms(never)), nil, freed}), Hold(stub{begun(terms(never)), nil, freed}))
+		assert.OK(t, s.Context().Err())
+		assert.OK(t, s.Release(t.Context()))
 	})
 }
