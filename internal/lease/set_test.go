@@ -63,14 +63,16 @@ func TestOfAll(t *testing.T) {
 // work goes on beside the next holder.
 func TestSetEndsBeforeItsLocksAreFree(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var s *Set
-		freed := func() error {
-			assert.Is(t, context.Cause(s.Context()), fault.Released)
-			return nil
-		}
 		never := func(context.Context) error { return nil }
-		s = Join(nil, Hold(stub{begun(terms(never)), nil, freed}), Hold(stub{begun(terms(never)), nil, freed}))
-		assert.OK(t, s.Context().Err())
-		assert.OK(t, s.Release(t.Context()))
+		for range 100 { // goroutines that end the context are late in one case of three
+			var s *Set
+			freed := func() error {
+				assert.Is(t, context.Cause(s.Context()), fault.Released)
+				return nil
+			}
+			s = Join(nil, Hold(stub{begun(terms(never)), nil, freed}), Hold(stub{begun(terms(never)), nil, freed}))
+			assert.OK(t, s.Context().Err())
+			assert.OK(t, s.Release(t.Context()))
+		}
 	})
 }
