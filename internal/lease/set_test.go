@@ -15,13 +15,12 @@ import (
 // stub is a lock whose looks and renewals return an error.
 type stub struct {
 	*Term
-	err   error
-	freed func() error
+	err error
 }
 
 func (s stub) About() About                         { return About{Key: "stub"} }
 func (s stub) Check(context.Context) error          { return s.err }
-func (s stub) Free(context.Context) error           { return s.freed() }
+func (s stub) Free(context.Context) error           { return nil }
 func (s stub) Again(context.Context) (Owner, error) { return nil, errDown }
 func (s stub) Resumed()                             {}
 
@@ -33,7 +32,7 @@ func hold(sent, seen time.Duration, lost *Loss, err error) *Lease {
 	if lost != nil {
 		term.Lose(*lost)
 	}
-	return Hold(stub{term, err, func() error { return nil }})
+	return Hold(stub{term, err})
 }
 
 // TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
@@ -59,20 +58,22 @@ func TestOfAll(t *testing.T) {
 	})
 }
 
-// TestSetEndsBeforeItsLocksAreFree: the context of a set has ended when the first of its locks is freed, so that no
-// work goes on beside the next holder.
-func TestSetEndsBeforeItsLocksAreFree(t *testing.T) {
+// touched is a lock that reports each use of its Term.
+type touched struct {
+	stub
+	touch func()
+}
+
+func (o touched) term() *Term { o.touch(); return o.stub.term() }
+
+// TestSetEndsFirst: the release of a set ends its context before it touches a lock, so that no work goes on beside the
+// next holder.
+func TestSetEndsFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		never := func(context.Context) error { return nil }
-		for range 100 { // goroutines that end the context are late in one case of three
-			var s *Set
-			freed := func() error {
-				assert.Is(t, context.Cause(s.Context()), fault.Released)
-				return nil
-			}
-			s = Join(nil, Hold(stub{begun(terms(never)), nil, freed}), Hold(stub{begun(terms(never)), nil, freed}))
-			assert.OK(t, s.Context().Err())
-			assert.OK(t, s.Release(t.Context()))
-		}
+		touch := func() {}
+		o := touched{stub{begun(terms(func(context.Context) error { return nil })), nil}, func() { touch() }}
+		s := Join(nil, Hold(o), hold(0, 0, nil, nil))
+		touch = func() { assert.Is(t, context.Cause(s.Context()), fault.Released) }
+		assert.OK(t, s.Release(t.Context()))
 	})
 }

@@ -92,7 +92,7 @@ var roomsMutants = []mutant{
 	{"a lock is lost while it waits for its turn to be released", "internal/lease/set.go", "		l.Owner().term().stop(errStopped) // or it is lost while it waits for its turn\n", "		_ = l\n",
 		test("./cmd/internal/also", "^TestSilentReleaseHoldsUpNoOther$")},
 	{"the context of a set outlives the release of its first lock", "internal/lease/set.go", "	s.cancel(fault.Released) // at once: the leases end it in goroutines of their own\n", "",
-		test("./internal/lease", "^TestSetEndsBeforeItsLocksAreFree$")},
+		test("./internal/lease", "^TestSetEndsFirst$")},
 	{"a set lasts as long as its last lock", "internal/lease/set.go", "return slices.Min(ends)", "return slices.Max(ends)",
 		test("./internal/lease", "^TestOfAll$")},
 	{"a set resumes a lock beside one that is lost for good", "internal/lease/set.go", "		case lost.Definite:\n", "		case lost.Definite && false:\n",
