@@ -15,12 +15,12 @@ trap 'exit 143' TERM HUP
 # More packages at a time than there are processors: most tests wait for other processes, and for time.
 beside=$((3 * $(getconf _NPROCESSORS_ONLN)))
 go=${GO:-go}
-gotestsum="$go tool -modfile=$here/../tools/go.mod gotestsum"
+gotestsum() { "$go" tool -modfile="$here/../tools/go.mod" gotestsum "$@"; }
 echo "go test $*"
 aloud testing
-{ $gotestsum --raw-command --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary output --jsonfile "$dir/json" -- \
+{ gotestsum --raw-command --format pkgname-and-test-fails --format-icons text --format-hide-empty-pkg --hide-summary output --jsonfile "$dir/json" -- \
 	"$go" test -json -p "$beside" "$@" 2>&1 && : >"$dir/passed"; } | tee "$dir/out"
 quiet
-$gotestsum tool slowest --jsonfile "$dir/json" --num 10
+gotestsum tool slowest --jsonfile "$dir/json" --num 10
 sed -nE 's/^=== FAIL: ([^ ]+ )?([^ ]+).*/failed: \2/p' "$dir/out"
 [ -e "$dir/passed" ]
