@@ -80,7 +80,7 @@ func (l *Locker) overwrite(ctx context.Context, t *try) error {
 func (l *Locker) putExclusive(ctx context.Context, t *try, opts store.PutOptions) (o store.Object, again bool, err error) {
 	var sends atomic.Int32
 	send := l.send(t, t.exclusive.key, opts)
-	o, err = repeat(ctx, l, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
+	o, err = repeat(ctx, l, l.times.Timeout, "put "+t.exclusive.key, func(ctx context.Context) (store.Object, error) {
 		sends.Add(1)
 		return send(ctx)
 	})

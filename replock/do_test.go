@@ -451,11 +451,11 @@ func TestLastWords(t *testing.T) {
 				time.AfterFunc(ends, func() { cancel(why) })
 			}
 			start := time.Now()
-			_, err := once(ctx, timeout, "put k", func(ctx context.Context) (nothing, error) {
+			_, err := once(ctx, "put k", func(ctx context.Context) (nothing, error) {
 				<-ctx.Done()
 				time.Sleep(c.late)
 				return nothing{}, c.says(ctx)
-			})
+			})(timeout)
 			ends += min(c.late, retry.LastWords)
 			took(t, start, ends, ends)
 			assert.That(t, (err == nil) == (len(c.want) == 0), "%s: %v, want %v", name, err, c.want)
@@ -471,10 +471,10 @@ func TestNothingSentAfterTheEnd(t *testing.T) {
 	why := errors.New("interrupted")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(why)
-	_, err := once(ctx, time.Second, "put k", func(context.Context) (nothing, error) {
+	_, err := once(ctx, "put k", func(context.Context) (nothing, error) {
 		t.Error("sent")
 		return nothing{}, nil
-	})
+	})(time.Second)
 	assert.That(t, err == why, "%v, want %v", err, why)
 }
 
@@ -483,7 +483,7 @@ func TestHangingRequestLeavesTimeForAnother(t *testing.T) {
 	eachOf(t, []time.Duration{MinTTL, DefaultTTL, MaxTTL}, func(t *testing.T, w *world, ttl time.Duration) {
 		m := w.machine(func(o *Options) { o.TTL = ttl })
 		sends := 0
-		_, err := repeat(t.Context(), m.Locker, "put k", func(ctx context.Context) (nothing, error) {
+		_, err := repeat(t.Context(), m.Locker, m.times.Timeout, "put k", func(ctx context.Context) (nothing, error) {
 			if sends++; sends == 1 {
 				<-ctx.Done()
 			}

@@ -148,7 +148,7 @@ func (e *entry) isTicket() bool {
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or
 // replaced by another one. A read that fails shows nothing.
 func (q *queue) isGone(ctx context.Context, e *entry, limit time.Duration) bool {
-	c, err := once(ctx, min(limit, q.l.times.Timeout), "get "+e.Key, q.l.fetch(e.Key))
+	c, err := once(ctx, "get "+e.Key, q.l.fetch(e.Key))(min(limit, q.l.times.Timeout))
 	gone := errors.Is(err, store.ErrNotFound)
 	if err == nil {
 		now, err := decode(c.raw)

@@ -50,7 +50,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *try) error {
 		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: n < 2})
 		unanswered++
 		go func() {
-			o, err := once(ctx, l.times.Timeout, "put "+t.flag.key, send)
+			o, err := once(ctx, "put "+t.flag.key, send)(l.times.Timeout)
 			answers <- answer{n, o, err}
 		}()
 	}

@@ -31,7 +31,7 @@ func (l *Locker) raise(ctx context.Context, t *try) error {
 
 func (l *Locker) putFlag(ctx context.Context, t *try) error {
 	t.flag.maybe = true
-	o, err := repeat(ctx, l, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
+	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
 	if err != nil {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false

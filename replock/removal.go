@@ -55,7 +55,7 @@ func (r *removal) remove(ctx context.Context, entries []*entry) (gone []*entry) 
 // each has its own answer: those that the answer doesn't name, or all if the request failed.
 func (r *removal) batch(ctx context.Context, entries []*entry) (gone, left []*entry) {
 	what := fmt.Sprintf("delete %d locks", len(entries))
-	deleted, err := repeat(ctx, r.l, what, r.l.deleteAll(entries))
+	deleted, err := repeat(ctx, r.l, r.l.times.Timeout, what, r.l.deleteAll(entries))
 	if err != nil {
 		r.singly = true
 		return nil, entries

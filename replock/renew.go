@@ -156,7 +156,7 @@ func (r *renewer) timeout() time.Duration {
 
 // ask sends one request of a held lock, once.
 func ask[T any](ctx context.Context, r *renewer, what string, send func(context.Context) (T, error)) (T, error) {
-	return once(ctx, r.timeout(), what, send)
+	return once(ctx, what, send)(r.timeout())
 }
 
 // write puts once. It sends nothing once Release has begun, because a put must not come after the

@@ -26,7 +26,7 @@ type nothing = struct{}
 // list returns one page of a listing. It adds an empty folder in place of lock.exclusive, which no
 // key shows, as the first object.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := repeat(ctx, l, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	page, err := repeat(ctx, l, l.times.Timeout, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
 	if err == nil {
 		l.reached.Store(true)
 	}
@@ -50,7 +50,7 @@ func (l *Locker) exists(ctx context.Context) error {
 
 // find returns the object of a key from a listing, or nil.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
-	page, err := repeat(ctx, l, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })
+	page, err := repeat(ctx, l, l.times.Timeout, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })
 	seen, _ := inPage(page, key)
 	return seen, err
 }
@@ -74,7 +74,7 @@ type content struct {
 }
 
 func (l *Locker) get(ctx context.Context, key string) (content, error) {
-	return repeat(ctx, l, "get "+key, l.fetch(key))
+	return repeat(ctx, l, l.times.Timeout, "get "+key, l.fetch(key))
 }
 
 // fetch returns a get for repeat and once.
@@ -86,7 +86,7 @@ func (l *Locker) fetch(key string) func(context.Context) (content, error) {
 }
 
 func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	return repeat(ctx, l, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
+	return repeat(ctx, l, l.times.Timeout, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
 // delete returns a delete for repeat and once.
@@ -104,7 +104,7 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 // that sends the request, which it can skip, or call with an ETag for If-Match.
 func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, condition func(context.Context, func(etag string) error) error) error {
 	request := func(what string, send func(ctx context.Context, key, etag string) error) error {
-		_, err := repeatEach(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
+		_, err := repeat(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
 			return nothing{}, condition(ctx, func(etag string) error { return send(ctx, key, etag) })
 		})
 		return err

@@ -23,7 +23,7 @@ func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
 	remove := func(e *entry) error {
-		_, err := once(ctx, hastyTime, "delete "+e.Key, l.delete(e.Key))
+		_, err := once(ctx, "delete "+e.Key, l.delete(e.Key))(hastyTime)
 		return err
 	}
 	if len(released) == 0 || remove(released[0]) != nil {
@@ -49,7 +49,7 @@ func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entr
 			return released, false
 		}
 		chunk := released[:min(len(released), store.MaxBatch)]
-		deleted, err := once(ctx, hastyTime, "delete emptied locks", l.deleteAll(chunk))
+		deleted, err := once(ctx, "delete emptied locks", l.deleteAll(chunk))(hastyTime)
 		switch {
 		case errors.Is(err, store.ErrBatchUnsupported):
 			return released, false

@@ -51,9 +51,9 @@ func (l *Locker) stepBack(ctx context.Context, t *try) bool {
 		return true
 	}
 	key := t.exclusive.key
-	_, err := once(ctx, l.times.Timeout+2*t.trips.slowest(), "delete "+key, func(ctx context.Context) (nothing, error) {
+	_, err := once(ctx, "delete "+key, func(ctx context.Context) (nothing, error) {
 		return nothing{}, l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
-	})
+	})(l.times.Timeout + 2*t.trips.slowest())
 	if err != nil || !t.exclusive.put {
 		return false
 	}

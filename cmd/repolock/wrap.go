@@ -62,12 +62,8 @@ func (c wrapCmd) check() error {
 	return nil
 }
 
-func (c wrapCmd) run(r *reporter, g global) (int, error) {
-	code, err := c.wrapped(r, g)
-	return code, unrunnable(c.Command, err)
-}
-
-func (c wrapCmd) wrapped(r *reporter, g global) (int, error) {
+func (c wrapCmd) run(r *reporter, g global) (code int, err error) {
+	defer func() { err = unrunnable(c.Command, err) }()
 	if err := c.check(); err != nil {
 		return 0, err
 	}
@@ -104,8 +100,7 @@ func (c wrapCmd) wrapped(r *reporter, g global) (int, error) {
 	}
 	request := p.request(r)
 	command := session.Command{Request: request, Args: args, OnLost: c.OnLost, ResumeFor: c.ResumeFor, Survey: newSurvey(r, g), Aftermath: aftermath(request.Others)}
-	code, err := command.Run()
-	if err != nil {
+	if code, err = command.Run(); err != nil {
 		return c.without(r, args, err)
 	}
 	return code, nil
