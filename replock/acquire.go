@@ -8,8 +8,8 @@ import (
 )
 
 // acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, until another
-// holder certainly has it, or until the store can't show which. After each try, again decides what
-// follows.
+// holder certainly has it, or until the store can't show which. A try that fails withdraws all its
+// objects. Its findings name the locks that conflict. After each try, again decides what follows.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
@@ -26,9 +26,16 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 		if err != nil {
 			return nil, err
 		}
-		held, f, err := l.attempt(ctx, t, q)
+		f, err := l.enter(ctx, t, q)
+		if err == nil {
+			err = l.settle(ctx, t)
+		}
+		if err != nil {
+			l.withdraw(ctx, t, err)
+		}
 		switch {
 		case err == nil:
+			held := l.hold(t)
 			e := held.event(EventAcquired, nil)
 			e.Waited = q.waitedFor()
 			l.tell(e)
@@ -50,27 +57,12 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 // errDoubt is the error of a look in which every conflicting lock is doubtful.
 var errDoubt = errors.New("perhaps stale")
 
-// attempt runs the protocol once. If it fails, it withdraws all objects of the try. The findings
-// name the locks that conflict.
-func (l *Locker) attempt(ctx context.Context, t *try, q *queue) (lock *term, f findings, err error) {
-	if f, err = l.enter(ctx, t, q); err == nil {
-		lock, err = l.settle(ctx, t)
-	}
-	if err != nil {
-		l.withdraw(ctx, t, err)
-	}
-	return lock, f, err
-}
-
-// settle makes a held lock of a try whose last look found no conflict.
-func (l *Locker) settle(ctx context.Context, t *try) (*term, error) {
+// settle returns nil if a try whose last look found no conflict can be held.
+func (l *Locker) settle(ctx context.Context, t *try) error {
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	if err := l.holdable(t); err != nil {
-		return nil, err
-	}
-	return l.hold(t), nil
+	return l.holdable(t)
 }
 
 // heldError returns the error that names the conflicting locks.
