@@ -177,11 +177,15 @@ bench-disk: ## measure what a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. ./store/dir
 
 .PHONY: lint
-lint: fmt vet static dead types imports clock legal api ## run all checks of the text
+lint: fmt sizes vet static dead types imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
 fmt: ## check that gofmt changes nothing
 	@files=$$(gofmt -l .); test -z "$$files" || { echo "gofmt -w $$files"; exit 1; }
+
+.PHONY: sizes
+sizes: ## check that no large file, such as a binary, is committed
+	@large=$$(git ls-files -z | xargs -0 ls -ln | awk '$$5 > 500000 { print $$9 }'); test -z "$$large" || { echo "too large for the tree: $$large"; exit 1; }
 
 # Both tags together show every file of this system.
 TAGS = -tags 'minio programs'
