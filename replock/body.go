@@ -38,15 +38,12 @@ type body struct {
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. It can't
 	// be set. Processes with the same boot id and time namespace can compare it.
-	RefreshedBoot    int64  `json:"refreshed_boot_ns,omitempty"`
-	Seq              uint64 `json:"seq,omitempty"`
-	State            State  `json:"state,omitempty"`
-	identity.Process        // TimeNamespace is also the namespace of RefreshedBoot
-	Version          string `json:"version,omitempty"`
-	// PassesTickets is set in the ticket of an exclusive waiter of this version, which passes the
-	// tickets of shared waiters that came later. Older versions take such a ticket for a lock.
-	PassesTickets bool              `json:"passes_tickets,omitempty"`
-	Metadata      map[string]string `json:"metadata,omitempty"`
+	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
+	Seq              uint64            `json:"seq,omitempty"`
+	State            State             `json:"state,omitempty"`
+	identity.Process                   // TimeNamespace is also the namespace of RefreshedBoot
+	Version          string            `json:"version,omitempty"`
+	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
 // State is the stage of the lock that its body names: docs/protocol.md, The body of a lock. It is

@@ -118,7 +118,7 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
 		}
 		was, before = f, now
-		at, err := q.ticketTry(ctx, t, f)
+		at, err := q.ticketTry(ctx, t)
 		if serr := q.sleep(ctx, q.untilPoll(pause, f), f); serr == nil && err == nil {
 			f, err = q.l.look(ctx, at, q.memory)
 		}
@@ -141,12 +141,10 @@ func (q *queue) wait(ctx context.Context, t *try, f findings) error {
 }
 
 // ticketTry keeps the ticket live, and returns the try for which the polls look: the ticket, or the
-// last try if there is no ticket. A shared waiter has none while the ticket of an older version
-// comes before it, because that version would wait for the shared ticket as for a lock.
-func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error) {
-	if q.maxWait == 0 || q.mode == Shared && f.older() {
-		q.leave(ctx)
-		q.ticket, t.polls = nil, true
+// last try of an acquirer that only watches doubtful locks.
+func (q *queue) ticketTry(ctx context.Context, t *try) (*try, error) {
+	if q.maxWait == 0 {
+		t.polls = true
 		return t, nil
 	}
 	if q.ticket == nil {
@@ -155,8 +153,7 @@ func (q *queue) ticketTry(ctx context.Context, t *try, f findings) (*try, error)
 			return nil, err
 		}
 		ticket.body.State, ticket.polls, ticket.st = StateWaiting, true, t.st
-		ticket.body.AcquiredAt, ticket.body.PassesTickets = t.body.AcquiredAt, q.mode == Exclusive
-		ticket.place = place(ticket.flag.key)
+		ticket.body.AcquiredAt, ticket.place = t.body.AcquiredAt, place(ticket.flag.key)
 		q.ticket = ticket
 	}
 	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.refreshAt() {
@@ -239,11 +236,6 @@ func (q *queue) held(t *try, f findings, why error) error {
 	e.Holders, e.Waited, e.Err = err.Holders, err.Waited, why
 	q.l.tell(e)
 	return err
-}
-
-// older reports whether the ticket of an older version conflicts.
-func (f findings) older() bool {
-	return slices.ContainsFunc(f.live, func(e *entry) bool { return e.isTicket() && !e.lease.PassesTickets })
 }
 
 // leave removes the ticket.

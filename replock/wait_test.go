@@ -568,26 +568,6 @@ func TestSharedTicketIsNoLockToOthers(t *testing.T) {
 	})
 }
 
-// TestOlderTicketsComeFirst: a shared waiter has no ticket while that of an older version is before
-// it, which takes it for a lock. Otherwise each would wait for the other.
-func TestOlderTicketsComeFirst(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		k := w.machine().takes(t, Exclusive)
-		wait := w.machine().wants(t, Shared, Forever)
-		time.Sleep(time.Minute)
-		equal(t, "tickets", len(w.tickets()), 1)
-		key := w.intent(StateWaiting, time.Now().Add(-time.Hour))
-		time.Sleep(30 * time.Second)
-		assert.Equal(t, w.tickets(), []string{key}, "beside an older one")
-		w.delete(key)
-		time.Sleep(30 * time.Second)
-		now := w.tickets()
-		assert.That(t, len(now) == 1 && now[0] != key, "afterwards: %v", now)
-		k.Release(t.Context())
-		w.leavesNothing(wait.got(t))
-	})
-}
-
 // TestReleasedBeforeTheHints: a release between a waiter's look and the begin of the hints is noticed at once.
 func TestReleasedBeforeTheHints(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {

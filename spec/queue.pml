@@ -11,16 +11,12 @@
 #ifndef MODES                 /* of the clients: bit i is set where i is exclusive */
 #define MODES 5
 #endif
-#ifndef OLD                   /* bit i is set where i takes a shared one's ticket for a lock */
-#define OLD 0
-#endif
 #ifndef N
 #define N 3
 #endif
 #define LATEST 255            /* the place of a shared client without a ticket */
 
 #define exclusive(i) ((MODES >> (i)) & 1)
-#define old(i) ((OLD >> (i)) & 1)
 #define conflict(i, j) ((i) != (j) && (exclusive(i) || exclusive(j)))
 
 bit flag[N];                  /* the flag is stored */
@@ -39,13 +35,10 @@ byte done = 0;
 #ifdef YIELDS_TO_ALL          /* a shared waiter yields to tickets behind its own, too */
 #define before(i, j) (!exclusive(i) || place[j] < place[i])
 #else
-#define before(i, j) (place[j] < place[i] || (old(i) && !exclusive(j)))
+#define before(i, j) (place[j] < place[i])
 #endif
 #endif
 #define barred(i, j) (conflict(i, j) && (flag[j] || (ticket[j] && before(i, j))))
-
-/* A ticket of an older version is before that of the shared client i. */
-#define oldBefore(i, j) (old(j) && ticket[j] && place[j] < place[i])
 
 inline come(i) {              /* those that wait by now come first */
 	waited[i] = 0;
@@ -62,9 +55,7 @@ inline enter(i) {
 	do
 	:: k < N ->
 		assert(!(conflict(i, k) && live[k]));
-#if OLD == 0                  /* one without a ticket can be overtaken */
 		assert(!(exclusive(i) && waits[k] && ((waited[i] >> k) & 1)));
-#endif
 		k++
 	:: else -> break
 	od;
@@ -73,10 +64,8 @@ inline enter(i) {
 
 #if N == 3
 #define free(i) (!barred(i, 0) && !barred(i, 1) && !barred(i, 2))
-#define mixed(i) (oldBefore(i, 0) || oldBefore(i, 1) || oldBefore(i, 2))
 #else
 #define free(i) (!barred(i, 0) && !barred(i, 1) && !barred(i, 2) && !barred(i, 3))
-#define mixed(i) (oldBefore(i, 0) || oldBefore(i, 1) || oldBefore(i, 2) || oldBefore(i, 3))
 #endif
 
 proctype Client(byte i) {
@@ -102,10 +91,6 @@ refused:
 	fi;
 poll:	do
 	:: free(i) -> goto try
-#ifndef KEEPS_ITS_TICKET
-	:: atomic { !exclusive(i) && ticket[i] && mixed(i) -> ticket[i] = 0; place[i] = LATEST }
-	:: atomic { !exclusive(i) && !ticket[i] && !mixed(i) -> ticket[i] = 1; place[i] = next; next++ }
-#endif
 	od;
 gone:	skip
 }

@@ -76,7 +76,6 @@ check lone-among-crashed-who-waited safe lock.pml -DTICKETS -DLONE=1
 
 # The queue: a shared waiter isn't overtaken, and none wait for each other.
 check queue safe queue.pml
-check queue-with-an-older-version safe queue.pml -DOLD=4
 # More keys have too many states, unless the number of requests that fail is bounded.
 check three-clients-one-resumes safe lock.pml -DN=3 -DRESUMERS=1 -DFAULTS=0
 check two-who-wait-and-resume safe lock.pml -DTICKETS -DRESUMES -DG=3 -DFAULTS=1
@@ -130,7 +129,6 @@ check three-resume-without-the-old-flag unsafe lock.pml -DN=3 -DFAULTS=0 -DNO_UN
 check held-under-the-tickets-key unsafe lock.pml -DPROMOTE
 check queue-shared-leave-no-ticket unsafe queue.pml -DNO_SHARED_TICKET
 check queue-shared-yield-to-all unsafe queue.pml -DYIELDS_TO_ALL
-check queue-beside-an-older-ticket unsafe queue.pml -DOLD=4 -DKEEPS_ITS_TICKET
 check resumed-under-the-tickets-key unsafe lock.pml -DTICKETS -DRESUMES -DFAULTS=1
 
 check look-under-the-same-key unsafe lock.pml -DWATCHED -DSAME_KEY

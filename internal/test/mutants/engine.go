@@ -74,7 +74,7 @@ var engineMutants = []mutant{
 	{"an exclusive one doesn't queue behind a shared waiter", sorts,
 		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && (e.kind == kindShared || place(e.Key) > t.place)", seed(415)},
 	{"a shared waiter leaves no ticket", wait,
-		"q.mode == Shared && f.older()", "q.mode == Shared", test("./replock", "^TestQueue$")},
+		"if q.maxWait == 0 {", "if q.maxWait == 0 || q.mode == Shared {", test("./replock", "^TestQueue$")},
 
 	// Live or stale.
 	{"stale after half a ttl", judge,
