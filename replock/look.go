@@ -33,11 +33,6 @@ func (l *Locker) look(ctx context.Context, t *try, s memory) (findings, error) {
 		t.page = pageTime{page.Now, sent, t.sent, len(page.Objects)}
 		t.learn(page, cursor != "", answered)
 		t.noteExclusive(page)
-		if t.returns {
-			if err := t.listedAsPromised(page); err != nil {
-				return f, err
-			}
-		}
 		s.forget(page, last)
 		if n := len(page.Objects); n > 0 {
 			last = page.Objects[n-1].Key

@@ -166,7 +166,6 @@ func (k *term) reclaim(ctx context.Context, t *try) error {
 func (k *term) lookAgain(ctx context.Context, t *try) error {
 	l := k.l
 	s := memory{}
-	t.returns = true
 	var first time.Duration
 	for n := 1; ; n++ {
 		f, err := l.look(ctx, t, s)

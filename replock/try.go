@@ -36,7 +36,6 @@ type try struct {
 	exclusive object // lock.exclusive
 	place     string // in the queue: tickets with a later place are behind us
 	polls     bool   // its looks are polls, and grant nothing
-	returns   bool   // its lock is being resumed or reassured: see lookAgain
 
 	sent     time.Duration // when the flag's first put was sent, which begins the lease
 	deadline time.Duration
