@@ -66,9 +66,7 @@ func TestAppend(t *testing.T) {
 	assert.Need(t, err == nil && skipped == 0 && len(records) == writers*lines, "%d records, %d skipped: %v", len(records), skipped, err)
 	next := map[string]int{}
 	for _, r := range records {
-		if r.PID != next[r.RequestID] || len(r.PreviousLock) != r.PID*200+2 {
-			t.Fatalf("after %d records of a process: %d, of %d bytes", next[r.RequestID], r.PID, len(r.PreviousLock))
-		}
+		assert.Need(t, r.PID == next[r.RequestID] && len(r.PreviousLock) == r.PID*200+2, "after %d records of a process: %d, of %d bytes", next[r.RequestID], r.PID, len(r.PreviousLock))
 		next[r.RequestID]++
 	}
 }
@@ -122,8 +120,6 @@ func TestRead(t *testing.T) {
 		good + "\n{}\n" + endless + "\n{\n": {1, 3},
 	} {
 		records, skipped, err := Read(strings.NewReader(text))
-		if err != nil || len(records) != want[0] || skipped != want[1] {
-			t.Errorf("%.100q: %d records, %d skipped, %v; want %v", text, len(records), skipped, err, want)
-		}
+		assert.That(t, err == nil && len(records) == want[0] && skipped == want[1], "%.100q: %d records, %d skipped, %v; want %v", text, len(records), skipped, err, want)
 	}
 }

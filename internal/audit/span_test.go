@@ -125,9 +125,8 @@ func TestStops(t *testing.T) {
 	} {
 		h := NewHistory(append([]Record{at(0, Acquired, "a", Record{TTLSeconds: 60})}, test.events...))
 		s := h.Spans[0]
-		if got := int(s.StoppedFor() / time.Second); got != test.stopped || len(s.Stops) != test.stops {
-			t.Errorf("%s: stopped for %d s, %+v", name, got, s.Stops)
-		}
+		got := int(s.StoppedFor() / time.Second)
+		assert.That(t, got == test.stopped && len(s.Stops) == test.stops, "%s: stopped for %d s, %+v", name, got, s.Stops)
 		since := s.StoppedSince()
 		assert.That(t, since.IsZero() == (test.since == 0) && (test.since == 0 || since.Second() == test.since), "%s: stopped since %v", name, since)
 	}

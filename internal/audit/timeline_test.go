@@ -116,9 +116,8 @@ func TestBounded(t *testing.T) {
 		assert.That(t, timeline.shapes() <= maxShapes && len(timeline.groups) <= maxLanes, "%s: %d shapes, %d places", name, timeline.shapes(), len(timeline.groups))
 		text := svg(t, h)
 		height, err := strconv.Atoi(pixels.FindStringSubmatch(text)[1])
-		if headings := heading * (len(timeline.groups) - 1); err != nil || height > maxHeight+headings || len(text) > maxBytes {
-			t.Errorf("%s: %d bytes, %d pixels high", name, len(text), height)
-		}
+		most := maxHeight + heading*(len(timeline.groups)-1)
+		assert.That(t, err == nil && height <= most && len(text) <= maxBytes, "%s: %d bytes, %d pixels high", name, len(text), height)
 		left := strings.Contains(text, fmt.Sprintf("%d older locks aren't drawn", timeline.Left))
 		assert.Equal(t, left, timeline.Left > 0, "%s: the drawing has the number of locks that are left out", name)
 	}
@@ -137,9 +136,8 @@ func TestManyEvents(t *testing.T) {
 		least, most int
 	}{{"<circle", removals, 50, 200}, {`class="stop"`, stops, 1, width / 2}} {
 		text := svg(t, NewHistory(c.log))
-		if n := strings.Count(text, c.shape); n < c.least || n > c.most || len(text) > 1<<20 {
-			t.Errorf("%d times %s, %d bytes", n, c.shape, len(text))
-		}
+		n := strings.Count(text, c.shape)
+		assert.That(t, n >= c.least && n <= c.most && len(text) <= 1<<20, "%d times %s, %d bytes", n, c.shape, len(text))
 	}
 }
 
@@ -165,9 +163,8 @@ func TestBarsThatTouch(t *testing.T) {
 	for _, m := range timeline.bars {
 		counts[m.count]++
 	}
-	if lanes := len(timeline.groups[0].lanes); counts[1] != 4 || counts[996] != 1 || lanes != 2 {
-		t.Errorf("bars by their numbers of locks: %v, in %d lanes", counts, lanes)
-	}
+	assert.Equal(t, counts, map[int]int{1: 4, 996: 1}, "bars by their numbers of locks")
+	assert.Equal(t, len(timeline.groups[0].lanes), 2, "lanes")
 }
 
 // TestBetween: a part of a history has each lock that was held or waited for in it.
@@ -224,20 +221,17 @@ func TestPlaces(t *testing.T) {
 	assert.That(t, two.Several(), "one place")
 	assert.Equal(t, got, []string{"/a shared 2", "/b exclusive 1"})
 	drawn := svg(t, two)
-	if a, b := strings.Index(drawn, ">/a<"), strings.Index(drawn, ">/b<"); a < 0 || b < a {
-		t.Errorf("the names are at %d and %d", a, b)
-	}
+	_, below, named := strings.Cut(drawn, ">/a<")
+	assert.That(t, named && strings.Contains(below, ">/b<"), "the names, one below the other: %s", drawn)
 	timeline.stack()
-	if a, b := timeline.groups[0], timeline.groups[1]; b.y < a.y+len(a.lanes)*lane+heading {
-		t.Errorf("%s begins at %d, and %s at %d", a.place, a.y, b.place, b.y)
-	}
+	a, b := timeline.groups[0], timeline.groups[1]
+	assert.That(t, b.y >= a.y+len(a.lanes)*lane+heading, "%s begins at %d, and %s at %d", a.place, a.y, b.place, b.y)
 	assert.That(t, svg(t, locks("/a/index/lock.shared/x", "/a/index/lock.shared/y")) == svg(t, locks("", "")), "the drawings with one place and without any differ")
 }
 
 // TestLongPlaceKeepsItsEnd: long places that differ only at their ends have different names in a drawing.
 func TestLongPlaceKeepsItsEnd(t *testing.T) {
 	long := "/" + strings.Repeat("ä/", 100)
-	if a, b := tail(long+"one"), tail(long+"two"); a == b || !strings.HasSuffix(a, "/one") || len(a) > maxTitle+len("…") {
-		t.Errorf("%q and %q", a, b)
-	}
+	a, b := tail(long+"one"), tail(long+"two")
+	assert.That(t, a != b && strings.HasSuffix(a, "/one") && len(a) <= maxTitle+len("…"), "%q and %q", a, b)
 }

@@ -1,11 +1,12 @@
 package complete
 
 import (
-	"slices"
 	"strings"
 	"testing"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestWords: the completion knows commands, flags and values as kong parses them, in any
@@ -27,9 +28,7 @@ func TestWords(t *testing.T) {
 		Hide struct{} `cmd:"" hidden:""`
 	}
 	app, err := kong.New(&cli)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	values := func(kind string) []string { return []string{":" + kind, "known"} }
 	for line, want := range map[string]string{
 		"":                     "do exec",
@@ -69,9 +68,7 @@ func TestWords(t *testing.T) {
 		for i, word := range got {
 			got[i], _, _ = strings.Cut(word, "\t")
 		}
-		if !slices.Equal(got, strings.Fields(want)) {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
+		assert.Equal(t, got, strings.Fields(want), "%q", line)
 	}
 }
 
@@ -86,9 +83,7 @@ func TestDescribed(t *testing.T) {
 		Mute  struct{} `cmd:""`
 	}
 	app, err := kong.New(&cli)
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	for line, want := range map[string][]string{
 		"":         {"do\tDo it", "mute"},
 		"--p":      {"--plain\tA plain flag"},
@@ -97,8 +92,6 @@ func TestDescribed(t *testing.T) {
 		"--lev":    {"--level\tHow much"},
 		"--level ": {"high", "low"},
 	} {
-		if got := Words(app, strings.Split(line, " "), nil); !slices.Equal(got, want) {
-			t.Errorf("%q: %q, want %q", line, got, want)
-		}
+		assert.Equal(t, Words(app, strings.Split(line, " "), nil), want, "%q", line)
 	}
 }

@@ -1,12 +1,11 @@
 package config
 
 import (
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -33,16 +32,11 @@ wait = "15m"
 url = "/srv/home"
 `))
 	assert.OK(t, err)
-	if diff := cmp.Diff(map[string]any{"ttl": "2m", "held-exit-code": int64(0), "metadata": map[string]any{"rack": "7"}}, got.Defaults.Values()); diff != "" {
-		t.Error(diff)
-	}
+	assert.Equal(t, got.Defaults.Values(), map[string]any{"ttl": "2m", "held-exit-code": int64(0), "metadata": map[string]any{"rack": "7"}})
 	prod := got.Repositories["prod"]
-	if diff := cmp.Diff(map[string]any{"wait": "15m"}, prod.Flags.Values()); diff != "" || prod.URL != "s3://bucket/prefix" || prod.Name != "photos" {
-		t.Errorf("%+v %s", prod, diff)
-	}
-	if got.Repo != "prod" || len(got.Repositories) != 2 || got.Repositories["home.old"].URL != "/srv/home" {
-		t.Errorf("%+v", got)
-	}
+	assert.Equal(t, prod.Flags.Values(), map[string]any{"wait": "15m"})
+	assert.That(t, prod.URL == "s3://bucket/prefix" && prod.Name == "photos", "%+v", prod)
+	assert.That(t, got.Repo == "prod" && len(got.Repositories) == 2 && got.Repositories["home.old"].URL == "/srv/home", "%+v", got)
 }
 
 // TestLoadErrors: Load refuses a line that it doesn't understand. The error has its place, and
@@ -76,16 +70,10 @@ func TestLoadErrors(t *testing.T) {
 	} {
 		_, err := Load(file(t, text))
 		assert.That(t, err != nil && strings.Contains(err.Error(), says), "%.60q: %v, want %s", text, err, says)
-		if err != nil && (strings.Contains(err.Error(), "topsecret") || strings.Contains(err.Error(), "\n")) {
-			t.Errorf("%q: shows it: %v", text, err)
-		}
+		assert.That(t, err == nil || !strings.Contains(err.Error(), "topsecret") && !strings.Contains(err.Error(), "\n"), "%q: shows it: %v", text, err)
 	}
-	if _, err := Load(filepath.Join(t.TempDir(), "missing")); !os.IsNotExist(err) {
-		t.Error(err)
-	}
-	if _, err := Load(t.TempDir()); err == nil {
-		t.Error("a directory was read")
-	}
+	assert.Is(t, assert.Err(Load(filepath.Join(t.TempDir(), "missing"))), fs.ErrNotExist)
+	assert.That(t, assert.Err(Load(t.TempDir())) != nil, "a directory was read")
 }
 
 func TestSecret(t *testing.T) {
@@ -93,8 +81,6 @@ func TestSecret(t *testing.T) {
 		"secret_access_key": true, "AWS_SESSION_TOKEN": true, "password": true, "b2-application-key": true, "apiKey": true,
 		"credentials": true, "private": true, "rack": false, "keyboard": false, "ttl": false,
 	} {
-		if Secret(name) != want {
-			t.Errorf("%s: %v", name, !want)
-		}
+		assert.That(t, Secret(name) == want, "%s: %v", name, !want)
 	}
 }

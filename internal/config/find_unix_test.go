@@ -3,6 +3,7 @@
 package config
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -19,9 +20,7 @@ func home(t *testing.T) string {
 	t.Setenv("HOME", dir)
 	t.Setenv("XDG_CONFIG_HOME", "")
 	places := Places()
-	if len(places) != 2 || !strings.HasPrefix(places[0], dir) {
-		t.Fatalf("places: %q", places)
-	}
+	assert.Need(t, len(places) == 2 && strings.HasPrefix(places[0], dir), "places: %q", places)
 	others := system
 	system = []string{filepath.Join(dir, "etc", "config.toml")}
 	t.Cleanup(func() { system = others })
@@ -33,9 +32,7 @@ func TestFind(t *testing.T) {
 	dir := home(t)
 	want := func(path string) {
 		t.Helper()
-		if got := Find(); got != path {
-			t.Errorf("found %q, want %q", got, path)
-		}
+		assert.Equal(t, Find(), path)
 	}
 	want("")
 	for _, d := range []string{dir, filepath.Dir(system[0])} {
@@ -45,17 +42,20 @@ func TestFind(t *testing.T) {
 	want(system[0])
 	assert.OK(t, os.Symlink("nowhere", filepath.Join(dir, "config.toml")))
 	want(filepath.Join(dir, "config.toml"))
-	if _, err := Load(Find()); err == nil {
-		t.Error("a link that leads nowhere was read")
-	}
+	assert.That(t, assert.Err(Load(Find())) != nil, "a link that leads nowhere was read")
 	// Root can read any file.
-	if closed := fs.ErrPermission; missing(filepath.Join(dir, "config.toml"), closed) || !missing(system[0], closed) {
-		t.Error("our own settings that are closed to us are there, and the system's aren't")
-	}
+	seen := !missing(filepath.Join(dir, "config.toml"), fs.ErrPermission) && missing(system[0], fs.ErrPermission)
+	assert.That(t, seen, "our own settings that are closed to us are there, and the system's aren't")
 	t.Setenv("HOME", os.DevNull)
 	want(system[0])
 	t.Setenv("HOME", "")
 	want(system[0])
+}
+
+// says checks an error's words; "" wants no error.
+func says(t *testing.T, err error, words, name string) {
+	t.Helper()
+	assert.That(t, (err == nil) == (words == "") && strings.Contains(fmt.Sprint(err), words), "%s: %v, want %q", name, err, words)
 }
 
 // TestTrusted: a file that other users can change isn't read.
@@ -69,19 +69,12 @@ func TestTrusted(t *testing.T) {
 		{0o664, 7, 7, "mode 0664"}, {0o646, 0, 7, "mode 0646"}, {0o622, 0, 0, "mode 0622"},
 		{0o644, 8, 7, "user 8"}, {0o600, 8, 0, "user 8"},
 	} {
-		err := checkFile(c.mode, c.owner, c.self)
-		if (err == nil) != (c.says == "") || err != nil && !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%+v: %v", c, err)
-		}
+		says(t, checkFile(c.mode, c.owner, c.self), c.says, fmt.Sprintf("%+v", c))
 	}
 	path := file(t, "repo = '/x'")
-	if _, err := Load(path); err != nil {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(Load(path)), nil)
 	assert.OK(t, os.Chmod(path, 0o602))
-	if _, err := Load(path); err == nil || !strings.Contains(err.Error(), path+": others may write to it (mode 0602)") {
-		t.Error(err)
-	}
+	says(t, assert.Err(Load(path)), path+": others may write to it (mode 0602)", path)
 }
 
 // TestWayTrusted: a file isn't read if other users can replace it: by a folder above it, or
@@ -121,25 +114,18 @@ func TestWayTrusted(t *testing.T) {
 		{"through an open folder and back", link("../open/below/../../good/config.toml", "links/5"), "the folder " + filepath.Dir(open) + " "},
 		{"a link to a link", link("1", "links/6"), ""},
 	} {
-		_, err := Load(c.path)
-		if (err == nil) != (c.says == "") || err != nil && (!strings.Contains(err.Error(), c.says) || !strings.HasPrefix(err.Error(), c.path+": ")) {
-			t.Errorf("%s: %v", c.name, err)
-		}
+		err := assert.Err(Load(c.path))
+		says(t, err, c.says, c.name)
+		assert.That(t, err == nil || strings.HasPrefix(err.Error(), c.path+": "), "%s: %v", c.name, err)
 	}
 	t.Chdir(filepath.Dir(open))
-	if _, err := Load("config.toml"); err == nil || !strings.Contains(err.Error(), filepath.Dir(open)) {
-		t.Errorf("relative: %v", err)
-	}
+	says(t, assert.Err(Load("config.toml")), filepath.Dir(open), "relative")
 	if os.Geteuid() != 0 {
 		return // none but root can give files away
 	}
 	theirs := link(good, "links/7")
 	assert.OK(t, os.Lchown(theirs, 4711, -1))
-	if _, err := Load(theirs); err == nil || !strings.Contains(err.Error(), "the link "+theirs+" on the way to it belongs to user 4711") {
-		t.Errorf("their link: %v", err)
-	}
+	says(t, assert.Err(Load(theirs)), "the link "+theirs+" on the way to it belongs to user 4711", "their link")
 	assert.OK(t, os.Chown(filepath.Dir(good), 4711, -1))
-	if _, err := Load(good); err == nil || !strings.Contains(err.Error(), "the folder "+filepath.Dir(good)+" on the way to it belongs to user 4711") {
-		t.Errorf("their folder: %v", err)
-	}
+	says(t, assert.Err(Load(good)), "the folder "+filepath.Dir(good)+" on the way to it belongs to user 4711", "their folder")
 }

@@ -59,9 +59,8 @@ func TestDir(t *testing.T) {
 			assert.OK(t, test.prepare(runtime, dir))
 			got, err := socketDir("", true)
 			if test.says == "" {
-				if info, serr := os.Lstat(dir); err != nil || got != dir || serr != nil || info.Mode() != os.ModeDir|0o700 {
-					t.Errorf("%s %v %v", got, err, serr)
-				}
+				info, serr := os.Lstat(dir)
+				assert.That(t, err == nil && got == dir && serr == nil && info.Mode() == os.ModeDir|0o700, "%s %v %v", got, err, serr)
 			} else {
 				assert.Says(t, err, ErrDir, test.says)
 			}
@@ -93,9 +92,8 @@ func TestToken(t *testing.T) {
 	a, b := NewToken(), NewToken()
 	assert.That(t, a != b && CheckToken(a) == nil, "%s %s %v", a, b, CheckToken(a))
 	for _, bad := range []string{"", ".", "..", a + "/", "/" + a[1:], a[1:], a + "A", strings.ToLower(a), a[:25] + "\n", a + "\n", a + ".", a + "." + a[:9], a + "." + a[:11], a + "./" + a[:9], a + "/" + a[:10], "../" + a[3:], a[:25] + "\x00"} {
-		if err := CheckToken(bad); err == nil || len(bad) > 2 && strings.Contains(err.Error(), bad) {
-			t.Errorf("%q: %v", bad, err)
-		}
+		err := CheckToken(bad)
+		assert.That(t, err != nil && (len(bad) <= 2 || !strings.Contains(err.Error(), bad)), "%q: %v", bad, err)
 		assert.That(t, assert.Err(Listen(bad)) != nil, "%q: listens", bad)
 		assert.That(t, Ask(bad, "check", new(string), false) != nil, "%q: is asked", bad)
 	}

@@ -15,16 +15,9 @@ import (
 
 // TestJoin: several errors are one line, and are each of them.
 func TestJoin(t *testing.T) {
-	if err := fault.Join(nil, nil); err != nil {
-		t.Errorf("of none: %v", err)
-	}
-	if err := fault.Join(nil, io.EOF, nil); err != io.EOF {
-		t.Errorf("of one: %v", err)
-	}
+	assert.That(t, fault.Join(nil, nil) == nil && fault.Join(nil, io.EOF, nil) == io.EOF, "of none, and of one")
 	err := fault.Join(fmt.Errorf("first: %w", io.EOF), nil, fs.ErrNotExist)
-	if err.Error() != "first: EOF; file does not exist" || !errors.Is(err, io.EOF) || !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("of two: %q", err)
-	}
+	assert.That(t, err.Error() == "first: EOF; file does not exist" && errors.Is(err, io.EOF) && errors.Is(err, fs.ErrNotExist), "of two: %q", err)
 }
 
 // TestFields: each layer adds its field, and the text has them in the order in which a reader needs them. Every

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"strings"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -33,9 +32,8 @@ func TestDir(t *testing.T) {
 			defer cancel()
 			began := time.Now()
 			_, locked, err := take(ctx)
-			if locked || !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), dir) || time.Since(began) > flock.Patience+clock.Tick {
-				t.Errorf("%v, %v after %v", locked, err, time.Since(began))
-			}
+			assert.Says(t, err, context.DeadlineExceeded, dir)
+			assert.That(t, !locked && time.Since(began) <= flock.Patience+clock.Tick, "%v after %v", locked, time.Since(began))
 		}
 		fds, err := filepath.Glob("/dev/fd/*")
 		assert.OK(t, err)
@@ -52,9 +50,8 @@ func TestDir(t *testing.T) {
 		}
 		assert.That(t, copies > 0, "no copy: %q", fds) // a copy can have a number of the list, and is copied too
 		time.AfterFunc(flock.Patience/2, unlock)
-		if unlock, locked, err = take(t.Context()); !locked || err != nil {
-			t.Fatal(locked, err)
-		}
+		unlock, locked, err = take(t.Context())
+		assert.Need(t, locked && err == nil, "%v, %v", locked, err)
 		unlock()
 		unlock, locked, err = flock.Dir(t.Context(), clock.System{}, dir, func(*os.File) (bool, error) { return false, errors.ErrUnsupported })
 		assert.That(t, !locked && err == nil, "without flock: %v, %v", locked, err)

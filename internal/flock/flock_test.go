@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestTry: one open file of a directory has the flock, until it is unlocked or closed. Any number
@@ -14,48 +15,37 @@ func TestTry(t *testing.T) {
 	dir := t.TempDir()
 	open := func() *os.File {
 		f, err := os.Open(dir)
-		if err != nil {
-			t.Fatal(err)
-		}
+		assert.OK(t, err)
 		t.Cleanup(func() { f.Close() })
 		return f
 	}
 	a, b := open(), open()
 	if !flock.Supported {
-		if ok, err := flock.Try(a); ok || !errors.Is(err, errors.ErrUnsupported) {
-			t.Errorf("%v, %v", ok, err)
-		}
+		assert.Is(t, assert.Err(flock.Try(a)), errors.ErrUnsupported)
 		return
 	}
-	try := func(f *os.File, want bool) {
+	try := func(how func(*os.File) (bool, error), f *os.File, want bool) {
 		t.Helper()
-		if ok, err := flock.Try(f); ok != want || err != nil {
-			t.Errorf("%v, %v, want %v", ok, err, want)
-		}
+		ok, err := how(f)
+		assert.That(t, ok == want && err == nil, "%v, %v, want %v", ok, err, want)
 	}
-	try(a, true)
-	try(b, false)
+	try(flock.Try, a, true)
+	try(flock.Try, b, false)
 	flock.Unlock(a)
-	try(b, true)
-	try(a, false)
+	try(flock.Try, b, true)
+	try(flock.Try, a, false)
 	b.Close()
-	try(a, true)
+	try(flock.Try, a, true)
 	c, d := open(), open()
 	flock.Unlock(a)
-	for _, f := range []*os.File{c, d} {
-		if ok, err := flock.TryShared(f); !ok || err != nil {
-			t.Errorf("shared: %v, %v", ok, err)
-		}
-	}
-	try(a, false)
+	try(flock.TryShared, c, true)
+	try(flock.TryShared, d, true)
+	try(flock.Try, a, false)
 	flock.Close(c)
 	flock.Close(d)
-	try(a, true)
-	if ok, err := flock.TryShared(open()); ok || err != nil {
-		t.Errorf("shared beside one that isn't: %v, %v", ok, err)
-	}
+	try(flock.Try, a, true)
+	try(flock.TryShared, open(), false)
 	a.Close()
-	if ok, err := flock.Try(a); ok || err == nil {
-		t.Errorf("a closed file: %v, %v", ok, err)
-	}
+	ok, err := flock.Try(a)
+	assert.That(t, !ok && err != nil, "a closed file: %v, %v", ok, err)
 }

@@ -14,10 +14,7 @@ import (
 // TestSelf: all fields are known, and don't change.
 func TestSelf(t *testing.T) {
 	p := Self()
-	if p.Hostname == "" || p.PID <= 1 || len(p.BootID) != 36 || !strings.HasPrefix(p.PIDNamespace, "pid:[") ||
-		p.TimeNamespace == "" || p.PIDStart == 0 || p.User == "" {
-		t.Errorf("%+v", p)
-	}
+	assert.That(t, p.Hostname != "" && p.PID > 1 && len(p.BootID) == 36 && strings.HasPrefix(p.PIDNamespace, "pid:[") && p.TimeNamespace != "" && p.PIDStart != 0 && p.User != "", "%+v", p)
 	assert.That(t, p.HostID == "" || len(p.HostID) == 32 && p.HostID != machineID(), "the host id must be a hash: %q", p.HostID)
 	assert.That(t, p == Self(), "another one at the second look")
 }

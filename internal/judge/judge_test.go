@@ -65,9 +65,7 @@ func TestJudge(t *testing.T) {
 			if len(test.names) > 0 {
 				want = Violated
 			}
-			if v.Result != want || !slices.Equal(names, test.names) || v.Late != test.late {
-				t.Errorf("%s %v, %d late, want %s %v, %d late", v.Result, v.Violations, v.Late, want, test.names, test.late)
-			}
+			assert.That(t, v.Result == want && slices.Equal(names, test.names) && v.Late == test.late, "%s %v, %d late, want %s %v, %d late", v.Result, v.Violations, v.Late, want, test.names, test.late)
 		})
 	}
 }

@@ -45,9 +45,8 @@ func TestReadKilled(t *testing.T) {
 	for n := 1; n < len(log); n++ {
 		s, err := Read(append(slices.Clone(log[:n]), log[len(log)-1]))
 		assert.That(t, err == nil && s.Entered == (n > 1) && s.Ended == 9, "after %d: %+v, %v", n, s, err)
-		if last := len(s.Acts) - 1; last >= 0 && s.Acts[last].Answered != (n > 3 && n < 6) {
-			t.Errorf("after %d: %+v", n, s.Acts)
-		}
+		last := len(s.Acts) - 1
+		assert.That(t, last < 0 || s.Acts[last].Answered == (n > 3 && n < 6), "after %d: %+v", n, s.Acts)
 		assert.That(t, assert.Err(Read(log[:n])) != nil, "without an end, after %d: no error", n)
 	}
 }

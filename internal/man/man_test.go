@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 // TestPage: a whole page is rendered. Text that roff would read as a request is printed
@@ -24,9 +26,7 @@ func TestPage(t *testing.T) {
 		Hide struct{} `cmd:"" hidden:""`
 	}
 	app, err := kong.New(&cli, kong.Name("prog"), kong.Description("A program."))
-	if err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, err)
 	got := Page{
 		App:         app.Model,
 		Date:        time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC),
@@ -79,7 +79,5 @@ other(1)
 .IP \(bu 3
 \&.profile
 `
-	if got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
+	assert.That(t, got == want, "got\n%s\nwant\n%s", got, want)
 }

@@ -5,6 +5,7 @@ package regular
 import (
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"net"
 	"os"
@@ -26,9 +27,7 @@ func TestRefused(t *testing.T) {
 	l, err := net.Listen("unix", at("socket"))
 	assert.OK(t, err)
 	defer l.Close()
-	if err := errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link")), os.Mkdir(at("directory"), 0o700)); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link")), os.Mkdir(at("directory"), 0o700)))
 	target := func(path string) (*os.File, error) { _, err := Target(path); return nil, err }
 	writable := func(path string) (*os.File, error) { return nil, Writable(path) }
 	for path, kind := range map[string]string{
@@ -40,9 +39,7 @@ func TestRefused(t *testing.T) {
 				assert.Is(t, err, nil, "%s %s", name, path)
 				continue
 			}
-			if !errors.Is(err, ErrRefused) || !strings.HasPrefix(err.Error(), path+" is "+kind) {
-				t.Errorf("%s %s: %v, want that it is %s", name, path, err, kind)
-			}
+			assert.That(t, errors.Is(err, ErrRefused) && strings.HasPrefix(err.Error(), path+" is "+kind), "%s %s: %v, want that it is %s", name, path, err, kind)
 		}
 	}
 }
@@ -59,14 +56,10 @@ func TestOwnDescriptor(t *testing.T) {
 		_, err = f.WriteString("x")
 		assert.Is(t, errors.Join(err, f.Close()), nil)
 	}
-	if _, err := w.WriteString("y"); err != nil {
-		t.Error(err)
-	}
-	w.Close()
-	text := make([]byte, 10)
-	if n, _ := r.Read(text); string(text[:n]) != "xxy" {
-		t.Errorf("%q", text[:n])
-	}
+	_, err = w.WriteString("y")
+	assert.Is(t, errors.Join(err, w.Close()), nil)
+	text, _ := io.ReadAll(r)
+	assert.Equal(t, string(text), "xxy")
 }
 
 // TestTarget: Target follows links to the regular file, even to a missing one.
@@ -74,35 +67,26 @@ func TestTarget(t *testing.T) {
 	dir, err := filepath.EvalSymlinks(t.TempDir())
 	assert.OK(t, err)
 	at := func(name string) string { return filepath.Join(dir, name) }
-	if err := errors.Join(
+	assert.OK(t, errors.Join(
 		os.MkdirAll(at("far/away"), 0o700), os.WriteFile(at("file"), nil, 0o600),
 		os.Symlink("file", at("link")), os.Symlink(at("link"), at("twice")), os.Symlink("none", at("dangling")),
 		os.Symlink("far/away", at("dir")), os.Symlink("dir/../up", at("above")), os.Symlink("loop", at("loop")),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	for name, want := range map[string]string{
 		"file": "file", "link": "file", "twice": "file", "dangling": "none", "new": "new", "dir/new": "far/away/new", "above": "far/up",
 	} {
-		if got, err := Target(at(name)); err != nil || got != at(want) {
-			t.Errorf("%s: %s, %v, want %s", name, got, err, want)
-		}
+		got, err := Target(at(name))
+		assert.That(t, err == nil && got == at(want), "%s: %s, %v, want %s", name, got, err, want)
 	}
-	if _, err := Target(at("loop")); err == nil {
-		t.Error("a loop has a target")
-	}
-	if _, err := Target(at("none/file")); !errors.Is(err, fs.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.That(t, assert.Err(Target(at("loop"))) != nil, "a loop has a target")
+	assert.Is(t, assert.Err(Target(at("none/file"))), fs.ErrNotExist)
 }
 
 // TestSame: a path leads to the same file as its links, hard or symbolic, and as its other spellings, even
 // if the file is missing. A device isn't the same file, because a second use overwrites nothing.
 func TestSame(t *testing.T) {
 	t.Chdir(t.TempDir())
-	if err := errors.Join(os.WriteFile("file", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("file", "link"), os.Link("file", "hard"), os.Symlink("none", "dangling")); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, errors.Join(os.WriteFile("file", nil, 0o600), os.WriteFile("other", nil, 0o600), os.Symlink("file", "link"), os.Link("file", "hard"), os.Symlink("none", "dangling")))
 	here, err := os.Getwd()
 	assert.OK(t, err)
 	for _, c := range []struct {
@@ -121,9 +105,7 @@ func TestSame(t *testing.T) {
 		{"no/file", "no/file", false},
 		{os.DevNull, os.DevNull, false},
 	} {
-		if Same(c.a, c.b) != c.same || Same(c.b, c.a) != c.same {
-			t.Errorf("%s and %s: %t", c.a, c.b, !c.same)
-		}
+		assert.That(t, Same(c.a, c.b) == c.same && Same(c.b, c.a) == c.same, "%s and %s: %t", c.a, c.b, !c.same)
 	}
 }
 
@@ -138,9 +120,8 @@ func TestCreate(t *testing.T) {
 		assert.OK(t, err)
 		_, err = f.WriteString("x")
 		assert.Is(t, errors.Join(err, f.Close()), nil)
-		if text, err := os.ReadFile(path); string(text) != c.want || err != nil {
-			t.Errorf("%q %v", text, err)
-		}
+		text, err := os.ReadFile(path)
+		assert.That(t, string(text) == c.want && err == nil, "%q %v", text, err)
 	}
 }
 
@@ -149,15 +130,13 @@ func TestCreate(t *testing.T) {
 func TestOutside(t *testing.T) {
 	top := t.TempDir()
 	t.Chdir(top)
-	if err := errors.Join(
+	assert.OK(t, errors.Join(
 		os.MkdirAll("repo/index/lock.shared", 0o700), os.MkdirAll("repo/index/locks/photos", 0o700), os.Mkdir("other", 0o700),
 		os.WriteFile("repo/index/lock.exclusive", []byte("a lock"), 0o600),
 		os.Symlink("repo/index/lock.exclusive", "link"), os.Symlink("link", "twice"), os.Symlink("repo/index/lock.shared/new", "dangling"),
 		os.Symlink("repo/index/lock.shared", "dir"), os.Symlink("repo/index/lock.shared", "here"),
 		os.MkdirAll("fast", 0o700), os.Mkdir("moved", 0o700), os.Symlink("../fast", "moved/index"),
-	); err != nil {
-		t.Fatal(err)
-	}
+	))
 	uses := map[string]func(string) error{
 		"append":   func(path string) error { f, err := Append(path); return errors.Join(err, closed(f)) },
 		"create":   func(path string) error { f, err := Create(path); return errors.Join(err, closed(f)) },
@@ -171,13 +150,9 @@ func TestOutside(t *testing.T) {
 		for _, path := range paths {
 			_, before := os.Lstat(path)
 			for name, use := range uses {
-				if err := use(path); !errors.Is(err, ErrRefused) {
-					t.Errorf("%s %s in %q: %v", name, path, in, err)
-				}
+				assert.Is(t, use(path), ErrRefused, "%s %s in %q", name, path, in)
 			}
-			if _, err := os.Lstat(path); (err == nil) != (before == nil) {
-				t.Errorf("%s was created", path)
-			}
+			assert.That(t, (assert.Err(os.Lstat(path)) == nil) == (before == nil), "%s was created", path)
 		}
 	}
 	refused("", "repo/index/lock.exclusive", "repo/index/lock.shared/x", "repo/index/lock.intent/x", "repo/index/lock.intent", "repo/index/lock-fence",
@@ -193,14 +168,10 @@ func TestOutside(t *testing.T) {
 			assert.Is(t, use(path), nil, "%s %s", name, path)
 		}
 	}
-	if f, err := Open("repo/index/lock.exclusive"); err != nil {
-		t.Errorf("reading: %v", err)
-	} else {
-		f.Close()
-	}
-	if text, err := os.ReadFile("repo/index/lock.exclusive"); err != nil || string(text) != "a lock" {
-		t.Errorf("the lock is %q, %v", text, err)
-	}
+	f, err := Open("repo/index/lock.exclusive")
+	assert.Is(t, errors.Join(err, closed(f)), nil, "reading")
+	text, err := os.ReadFile("repo/index/lock.exclusive")
+	assert.That(t, err == nil && string(text) == "a lock", "the lock is %q, %v", text, err)
 }
 
 func closed(f *os.File) error {

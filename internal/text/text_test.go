@@ -7,6 +7,8 @@ import (
 	"time"
 	"unicode"
 	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func TestEscapes(t *testing.T) {
@@ -26,10 +28,12 @@ func TestEscapes(t *testing.T) {
 		{"ShellWord", ShellWord("it's"), `'it'\''s'`},
 		{"ShellWord of control characters", ShellWord("a\x1b'é"), `$'a\x1b\x27\xc3\xa9'`},
 	} {
-		if c.got != c.want {
-			t.Errorf("%s: %q, want %q", c.name, c.got, c.want)
-		}
+		assert.Equal(t, c.got, c.want, c.name)
 	}
+}
+
+func printable(s string) bool {
+	return !strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) })
 }
 
 func FuzzPrintable(f *testing.F) {
@@ -38,9 +42,7 @@ func FuzzPrintable(f *testing.F) {
 		for name, shown := range map[string]string{
 			"Escape": Escape(s), "Brief": Brief(s), "Line": Line(s), "ShellWord": ShellWord(s),
 		} {
-			if strings.ContainsFunc(shown, func(r rune) bool { return !unicode.IsPrint(r) }) || !utf8.ValidString(shown) {
-				t.Errorf("%s of %q has a character that isn't printable: %q", name, s, shown)
-			}
+			assert.That(t, printable(shown) && utf8.ValidString(shown), "%s of %q has a character that isn't printable: %q", name, s, shown)
 		}
 	})
 }
@@ -60,9 +62,7 @@ func TestWrap(t *testing.T) {
 		{" spaces \n and\tlines ", 80, "", "spaces and lines"},
 		{"ü ü", 3, "", "ü ü"},
 	} {
-		if got := Wrap(c.text, c.width, c.indent); got != c.want {
-			t.Errorf("Wrap(%q, %d, %q) = %q, want %q", c.text, c.width, c.indent, got, c.want)
-		}
+		assert.Equal(t, Wrap(c.text, c.width, c.indent), c.want, "Wrap(%q, %d, %q)", c.text, c.width, c.indent)
 	}
 }
 
@@ -83,13 +83,9 @@ func TestDuration(t *testing.T) {
 		76*time.Hour + 3*time.Minute:          "3d4h",
 		1000 * 24 * time.Hour:                 "1000d",
 	} {
-		if got := Duration(d); got != want {
-			t.Errorf("Duration(%v) is %q, want %q", d, got, want)
-		}
+		assert.Equal(t, Duration(d), want, d)
 	}
-	if got := Ago(3 * time.Second); got != "3s ago" {
-		t.Errorf("Ago is %q", got)
-	}
+	assert.Equal(t, Ago(3*time.Second), "3s ago")
 }
 
 // TestMarshal: the text has only printable characters, and its value stays the same.
@@ -100,23 +96,14 @@ func TestMarshal(t *testing.T) {
 		"indent": func(v any) ([]byte, error) { return MarshalIndent(v, "", "  ") },
 	} {
 		text, err := marshal(map[string]any{s: []string{s}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if strings.ContainsFunc(strings.ReplaceAll(string(text), "\n", ""), func(r rune) bool { return !unicode.IsPrint(r) }) {
-			t.Errorf("%s: %q", name, text)
-		}
-		if !strings.Contains(string(text), "é 日 🙂") {
-			t.Errorf("%s: a printable character was escaped: %s", name, text)
-		}
+		assert.OK(t, err)
+		assert.That(t, printable(strings.ReplaceAll(string(text), "\n", "")), "%s: %q", name, text)
+		assert.That(t, strings.Contains(string(text), "é 日 🙂"), "%s: a printable character was escaped: %s", name, text)
 		var got map[string][]string
-		if err := json.Unmarshal(text, &got); err != nil || len(got[s]) != 1 || got[s][0] != s {
-			t.Errorf("%s: %v\n%s", name, err, text)
-		}
+		assert.Is(t, json.Unmarshal(text, &got), nil, name)
+		assert.Equal(t, got, map[string][]string{s: {s}}, name)
 	}
 	// Nor does it have bytes that are no characters, as a raw message can.
 	text, err := Marshal(json.RawMessage("\"\x9b2J\""))
-	if err != nil || string(text) != "\"\ufffd2J\"" {
-		t.Errorf("%q %v", text, err)
-	}
+	assert.That(t, err == nil && string(text) == "\"\ufffd2J\"", "%q %v", text, err)
 }

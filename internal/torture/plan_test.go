@@ -37,9 +37,8 @@ func TestPlan(t *testing.T) {
 			}
 		}
 		for what, least := range map[any]int{judge.Exclusive: test.exclusive, kill: test.kill, stop: test.stop, term: test.term, "long": test.long, "brief": test.brief} {
-			if got[what] < least || least == 0 && got[what] > 0 || least > 0 && least < n && got[what] > 2*least {
-				t.Errorf("%s: %v %d times of %d, want %d", name, what, got[what], n, least)
-			}
+			most := 2 * least // of 0: 0
+			assert.That(t, got[what] >= least && (least == n || got[what] <= most), "%s: %v %d times of %d, want %d", name, what, got[what], n, least)
 		}
 	}
 }

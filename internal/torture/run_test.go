@@ -52,9 +52,7 @@ func (a *arena) options(lock string) Options {
 func (a *arena) nothingLeft(r Report) {
 	a.t.Helper()
 	keys, err := a.store.Keys(a.t.Context(), "")
-	if err != nil || len(keys) > 0 || len(r.Left) > 0 || r.LeftBecause != nil {
-		a.t.Errorf("left: %v %v %v %v", keys, err, r.Left, r.LeftBecause)
-	}
+	assert.That(a.t, err == nil && len(keys)+len(r.Left) == 0 && r.LeftBecause == nil, "left: %v %v %v %v", keys, err, r.Left, r.LeftBecause)
 }
 
 // run runs the clients until enough reports true.
@@ -81,9 +79,7 @@ func TestHolds(t *testing.T) {
 		return c.Acquisitions() >= 20 && c.Shared > 0 && c.Exclusive > 0 && c.Held > 0 && c.Killed > 0 && c.Stopped > 0 && c.Terminated > 0 && c.Writes > 20
 	}
 	r, err := a.run(o, all)
-	if err != nil || r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations) > 0 {
-		t.Errorf("%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
-	}
+	assert.That(t, err == nil && r.Verdict.Result == judge.NotFound && len(r.Verdict.Violations) == 0, "%v: %s %s %v", err, r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations)
 	c := r.Counts
 	assert.That(t, all(c), "%+v", c)
 	a.nothingLeft(r)
@@ -108,9 +104,7 @@ func TestFinds(t *testing.T) {
 			o.Chances = Chances{Exclusive: 0.5}
 			o.Clients = slices.Repeat(o.Clients, 2)
 			r, err := a.run(o, func(c Counts) bool { return c.Violations > 0 })
-			if err != nil || r.Verdict.Result != judge.Violated || r.Counts.Violations == 0 {
-				t.Errorf("%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
-			}
+			assert.That(t, err == nil && r.Verdict.Result == judge.Violated && r.Counts.Violations > 0, "%v: %s %s %+v", err, r.Verdict.Result, r.Verdict.Why, r.Counts)
 			var picture bytes.Buffer
 			assert.OK(t, r.Verdict.Picture(&picture))
 			assert.That(t, strings.Contains(picture.String(), "takes exclusive"), "a picture of %d bytes", picture.Len())
@@ -138,12 +132,8 @@ func TestUnjudged(t *testing.T) {
 		o := a.options(lock)
 		o.Log, o.Duration = c.log, c.duration
 		r, err := a.run(o, func(Counts) bool { return false })
-		if errors.Is(err, ErrUnjudged) != c.unjudged || errors.Is(err, fault.TortureFailed) == c.unjudged || !strings.Contains(err.Error(), c.says) {
-			t.Errorf("%s: %v", lock, err)
-		}
-		if !slices.Contains(c.results, r.Verdict.Result) || lock == "refused" && (fault.Exit(err) != 77 || r.Counts.Failed < maxFailures) {
-			t.Errorf("%s: %s %+v", lock, r.Verdict.Result, r.Counts)
-		}
+		assert.That(t, errors.Is(err, ErrUnjudged) == c.unjudged && errors.Is(err, fault.TortureFailed) != c.unjudged && strings.Contains(err.Error(), c.says), "%s: %v", lock, err)
+		assert.That(t, slices.Contains(c.results, r.Verdict.Result) && (lock != "refused" || fault.Exit(err) == 77 && r.Counts.Failed >= maxFailures), "%s: %s %+v", lock, r.Verdict.Result, r.Counts)
 		a.nothingLeft(r)
 	}
 }

@@ -83,9 +83,8 @@ func TestTrialHolds(t *testing.T) {
 		var log bytes.Buffer
 		tr.Log = &log
 		r := tr.run(t)
-		if r.Verdict.Result != judge.NotFound || len(r.Verdict.Violations)+len(r.Pictures)+len(r.Left) > 0 {
-			t.Errorf("%s %s %v\n%s", r.Verdict.Result, r.Verdict.Why, r.Verdict.Violations, strings.Join(r.Pictures, "\n"))
-		}
+		v := r.Verdict
+		assert.That(t, v.Result == judge.NotFound && len(v.Violations)+len(r.Pictures)+len(r.Left) == 0, "%s %s %v\n%s", v.Result, v.Why, v.Violations, strings.Join(r.Pictures, "\n"))
 		got := r.Faults[0]
 		assert.That(t, got.Fault == f && got.Rounds == 1 && got.Locks >= 2 && got.TwoIn+got.Blocked == 0, "%+v", got)
 		if f != Calm && f != Outlast {
@@ -116,9 +115,7 @@ func inflicted(t *testing.T, log *bytes.Buffer, f Fault, lease time.Duration) {
 		}
 	}
 	stopped := f == StopChild || f == StopBoth || f == StopAll
-	if holder == "" || left[holder] != (f != KillAll) || stopped && gap[holder] < lease {
-		t.Errorf("%q has left: %v; it wrote nothing for %v", holder, left[holder], gap[holder])
-	}
+	assert.That(t, holder != "" && left[holder] == (f != KillAll) && (!stopped || gap[holder] >= lease), "%q has left: %v; it wrote nothing for %v", holder, left[holder], gap[holder])
 }
 
 // TestTrialFinds: each kind of violation is found and drawn.
@@ -216,9 +213,7 @@ func TestTrialUnjudged(t *testing.T) {
 		tr, _ := newTrial(t, c.lock, 100*time.Millisecond, c.fault)
 		tr.freeLimit, tr.startLimit = time.Millisecond, 3*time.Second
 		r, err := tr.Run(t.Context())
-		if err == nil || !strings.Contains(err.Error(), c.says) || strings.HasSuffix(err.Error(), ": ") || r.Verdict.Result == judge.NotFound {
-			t.Errorf("%v: %s", err, r.Verdict.Result)
-		}
+		assert.That(t, err != nil && strings.Contains(err.Error(), c.says) && !strings.HasSuffix(err.Error(), ": ") && r.Verdict.Result != judge.NotFound, "%v: %s", err, r.Verdict.Result)
 	})
 }
 
@@ -244,9 +239,7 @@ func TestTrialInterrupted(t *testing.T) {
 		return len(p), nil
 	})
 	r, err := tr.Run(ctx)
-	if err != nil || r.Verdict.Result != judge.NotFound || r.Faults[0].Rounds != 0 || r.Acquisitions() == 0 {
-		t.Errorf("%v: %s %+v", err, r.Verdict.Result, r.Faults[0])
-	}
+	assert.That(t, err == nil && r.Verdict.Result == judge.NotFound && r.Faults[0].Rounds == 0 && r.Acquisitions() > 0, "%v: %s %+v", err, r.Verdict.Result, r.Faults[0])
 }
 
 type writerFunc func([]byte) (int, error)
