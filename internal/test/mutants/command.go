@@ -7,8 +7,6 @@ var commandMutants = []mutant{
 	{"a lock can have the name that the repository's own is shown by", "replock/keys.go",
 		`if name == "repository" {`, `if name == "" {`, test(ofCommand, "^TestMistakes$")},
 	// Exit codes and errors.
-	{"an unknown error counts as a silent store", ofClasses,
-		`Name: "failed", Exit: ExitFailed`, `Name: "failed", Exit: ExitUnavailable`, test(ofCommand, "^TestDescribe$")},
 	{"--held-exit-code isn't heeded", exit,
 		`return name, held.ExitCode, heldHint(held)`, `return name, fault.ExitHeld, heldHint(held)`, test(ofCommand, "^TestScripts$/^held$")},
 	{"break-lock --dead is recommended beside a holder that lives", exit,

@@ -10,16 +10,10 @@ func process(run string) finder { return test("./e2e", run) }
 
 // e2eMutants are bugs that only real processes find: of what a session does with its command.
 var e2eMutants = []mutant{
-	{"a signal doesn't reach the command", supervises,
-		"s.passed = sig\n\t\t\t_ = s.group.Signal(sig)", "s.passed = sig", test("./cmd/internal/session", "^TestSignalsReachTheCommand$")},
-	{"a signal that comes while the lock is acquired is dropped", supervises,
-		"s.pending = append(s.pending, sig)", "_ = s.pending", test("./cmd/internal/session", "^TestSignalsReachTheCommand$")},
 	{"a signal that ends a command doesn't end the acquire", supervises,
 		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", test("./cmd/internal/session", "^TestNotAcquired$")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", process("^TestOnDirectory$/^broken_backup$")},
-	{"the command of a broken lock runs on", afterLoss,
-		"s.lost, s.killed = loss.Err, true\n\t_ = s.group.Kill()", "s.lost, s.killed = loss.Err, true", process("^TestOnDirectory$/^broken_prune$")},
 	{"a command is killed although --on-lost says pause", afterLoss,
 		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, process("^TestOnDirectory$/^long_outage_of_a_backup$")},
 	{"the guard isn't told that the lock was resumed", afterLoss,

@@ -54,8 +54,6 @@ var pairsMutants = []mutant{
 	{"of many stale locks sixteen are deleted", "replock/reap.go", `range slices.Chunk(dead, store.MaxBatch)`, `range slices.Chunk(dead[:min(len(dead), atOnce)], store.MaxBatch)`, pair("exclusive", "seventeen dead locks", "")},
 	{"a shared acquirer is behind no ticket", "replock/try.go", `		at = lastPlace`, `		at = firstPlace`, pair("shared", "an exclusive waiter", "shared acquirers at its end")},
 	{"a resumed lock is behind the waiters", "replock/resume.go", `t.place, t.fence = firstPlace`, `t.place, t.fence = lastPlace`, pair("exclusive", "it is lost and resumed", "an exclusive waiter")},
-	{"the deadline of a release is that of the acquire", "replock/release.go", `	k.t.deadline = k.end()
-`, ``, pair("exclusive", "a slow store", "")},
 }
 
 // pair is the scene of TestPairs in which two features meet, or one alone.
