@@ -128,16 +128,6 @@ func TestHang(t *testing.T) {
 	}
 }
 
-// TestClose: a request that was put off is not forwarded after Close.
-func TestClose(t *testing.T) {
-	f := newFixture(t, "answer")
-	f.Behave(always(Fault{Late: time.Hour}))
-	_, _, err := f.do("PUT", "/bucket/key", "x")
-	assert.Need(t, err != nil, "it was answered")
-	f.Close()
-	assert.That(t, f.arrived() == 0, "it was forwarded")
-}
-
 func TestNames(t *testing.T) {
 	for _, c := range []struct{ method, path, body, name, op, key string }{
 		{"PUT", "/bucket/index/lock.exclusive", "x", "", "put", "index/lock.exclusive"},
