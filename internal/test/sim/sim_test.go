@@ -22,9 +22,8 @@ import (
 var (
 	seedFlag    = flag.Uint64("seed", 0, "run this history alone, and print it")
 	withoutFlag = flag.String("without", "", "what to leave out of it: see Config.Without")
-	seedsFlag   = flag.Uint64("seeds", 400, "how many histories to run; 0: until stopped, or -for is over")
+	seedsFlag   = flag.Uint64("seeds", 400, "how many histories to run; 0: until stopped")
 	fromFlag    = flag.Uint64("from", 1, "the first one")
-	forFlag     = flag.Duration("for", 0, "for how long to run histories")
 	briefFlag   = flag.Bool("brief", false, "say no more of a violation than its seed and kind")
 	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
 	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
@@ -50,13 +49,12 @@ func TestSeeds(t *testing.T) {
 		return
 	}
 	var (
-		began   = time.Now()
 		next    atomic.Uint64
 		mu      sync.Mutex
 		total   Totals
 		failed  []Config
 		found   = map[uint64]*Violation{}
-		said    = began
+		said    = time.Now()
 		workers = runtime.GOMAXPROCS(0)
 	)
 	last := uint64(math.MaxUint64)
@@ -71,7 +69,7 @@ func TestSeeds(t *testing.T) {
 			said = now
 			fmt.Println(total.String())
 		}
-		return len(failed) > 0 || *forFlag > 0 && time.Since(began) >= *forFlag
+		return len(failed) > 0
 	}
 	t.Run("histories", func(t *testing.T) {
 		for n := range workers {

@@ -103,17 +103,13 @@ func newWorld(config Config, r *Result) *world {
 	w.plan.store.Now = w.storeTime
 	for k, is := range map[Kind]bool{
 		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
-		Poor: w.plan.store.Precision > 0 || w.plan.store.NoTime || w.plan.store.NoStoreClock,
+		Poor:         w.plan.store.Precision > 0 || w.plan.timeless(),
+		Namespaces:   w.plan.has(func(c *clientPlan) bool { return c.namespace > 0 }),
+		w.plan.scene: w.plan.scene != None,
 	} {
 		if is {
 			r.Faults[k]++
 		}
-	}
-	if w.plan.has(func(c *clientPlan) bool { return c.namespace > 0 }) {
-		r.Faults[Namespaces]++
-	}
-	if w.plan.scene != None {
-		r.Faults[w.plan.scene]++
 	}
 	w.mem = mem.New(w.plan.store)
 	for n := range w.plan.clients {
