@@ -202,9 +202,6 @@ func TestKilled(t *testing.T) {
 	}
 }
 
-// hang is the longest wait for the end of a process. Only a hang reaches it, however busy the machine is.
-const hang = 10 * time.Minute
-
 func ended(o *Owner, within time.Duration) bool {
 	select {
 	case <-o.Ended():
@@ -229,7 +226,7 @@ func TestOwner(t *testing.T) {
 		recycled := p
 		recycled.PIDStart--
 		o := Watch(recycled)
-		assert.That(t, ended(o, hang), "the later process is watched")
+		assert.That(t, ended(o, assert.Hang), "the later process is watched")
 		assert.That(t, o.Signal(syscall.SIGKILL) != nil && polled(recycled).Signal(syscall.SIGKILL) != nil, "the later process is signalled")
 	}
 	o, poll := Watch(p), polled(p)
@@ -237,11 +234,11 @@ func TestOwner(t *testing.T) {
 	go poll.watch()
 	assert.That(t, !ended(poll, interval+interval/4) && !ended(o, 0), "ended, and runs")
 	assert.OK(t, o.Signal(syscall.SIGKILL))
-	assert.That(t, ended(o, hang) && ended(poll, hang), "a zombie hasn't ended")
-	assert.That(t, ended(Watch(p), hang), "the end isn't seen afterwards")
+	assert.That(t, ended(o, assert.Hang) && ended(poll, assert.Hang), "a zombie hasn't ended")
+	assert.That(t, ended(Watch(p), assert.Hang), "the end isn't seen afterwards")
 	_ = sleeper.Wait()
 	late := Watch(p)
-	seen := ended(late, hang) && late.Signal(syscall.SIGTERM) != nil && o.Signal(syscall.SIGTERM) != nil
+	seen := ended(late, assert.Hang) && late.Signal(syscall.SIGTERM) != nil && o.Signal(syscall.SIGTERM) != nil
 	assert.That(t, seen, "the end isn't seen when nothing is left")
 }
 

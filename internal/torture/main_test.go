@@ -16,6 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/store"
@@ -30,7 +31,7 @@ var locks = map[string]func(repo string, w Work) int{
 	"original": withOriginal,
 	"garbage":  func(string, Work) int { fmt.Println("what a child says"); return 0 },
 	"panics":   func(repo string, w Work) int { _ = work(repo, w); panic("a bug") },
-	"hangs":    func(string, Work) int { time.Sleep(hang); return 0 },
+	"hangs":    func(string, Work) int { time.Sleep(assert.Hang); return 0 },
 	"refused":  func(string, Work) int { fmt.Fprintln(os.Stderr, "you may not"); return 77 },
 }
 
@@ -52,9 +53,6 @@ func TestMain(m *testing.M) {
 	os.Setenv("GORACE", "atexit_sleep_ms=0") // or every program ends a second late
 	os.Exit(m.Run())
 }
-
-// hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
-const hang = 10 * time.Minute
 
 // command returns a client that takes one of the locks.
 func command(lock, repo string) func(Work) []string {

@@ -43,8 +43,8 @@ func newArena(t *testing.T) *arena {
 func (a *arena) options(lock string) Options {
 	c := command(lock, a.repo)
 	return Options{
-		Clients: []func(Work) []string{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: hang, Seed: 1,
-		Log: &a.log, JudgeFor: hang,
+		Clients: []func(Work) []string{c, c, c}, Prefix: "scratch/", TTL: time.Second, Duration: assert.Hang, Seed: 1,
+		Log: &a.log, JudgeFor: assert.Hang,
 	}
 }
 

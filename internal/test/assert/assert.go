@@ -7,10 +7,14 @@ import (
 	"os/exec"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 )
+
+// Hang is the longest wait for an event. Only a hang reaches it, however busy the machine is.
+const Hang = 10 * time.Minute
 
 // OK ends the test if there is an error. Only the test's own goroutine may call it.
 func OK(t testing.TB, err error) {

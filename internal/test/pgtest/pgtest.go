@@ -33,9 +33,6 @@ type Server struct {
 	process  *server.Process // nil while it is down
 }
 
-// hang is the longest wait for a server. Only a hang reaches it, however busy the machine is.
-const hang = 10 * time.Minute
-
 // New starts a server with settings as "name=value" added. The server ends with the test.
 func New(t testing.TB, settings ...string) *Server {
 	t.Helper()
@@ -91,7 +88,7 @@ func (s *Server) Hosts(lines ...string) {
 	const loaded = "select pg_conf_load_time()"
 	before := s.PSQL(loaded)
 	signal([]int{s.process.Pid()}, syscall.SIGHUP)
-	for end := time.Now().Add(hang); s.PSQL(loaded) == before; time.Sleep(20 * time.Millisecond) {
+	for end := time.Now().Add(assert.Hang); s.PSQL(loaded) == before; time.Sleep(20 * time.Millisecond) {
 		assert.Need(s.t, time.Now().Before(end), "PostgreSQL doesn't read pg_hba.conf")
 	}
 }
@@ -105,7 +102,7 @@ func (s *Server) Start() {
 	for _, setting := range s.settings {
 		args = append(args, "-c", setting)
 	}
-	for end := time.Now().Add(hang); s.process == nil; {
+	for end := time.Now().Add(assert.Hang); s.process == nil; {
 		var err error
 		s.process, err = server.Start(command(program("postgres"), args...), s.ready)
 		// After a crash a process of the old server can still have its shared memory.

@@ -19,9 +19,6 @@ type Process struct {
 	ended chan struct{}
 }
 
-// hang is the longest wait for a server. Only a hang reaches it, however busy the machine is.
-const hang = 10 * time.Minute
-
 // Start starts a program, and returns once it is ready. An error has the program's output.
 func Start(cmd *exec.Cmd, ready func() bool) (*Process, error) {
 	p := &Process{cmd, make(chan struct{})}
@@ -35,13 +32,13 @@ func Start(cmd *exec.Cmd, ready func() bool) (*Process, error) {
 		defer close(p.ended)
 		_ = cmd.Wait()
 	}()
-	for limit := time.After(hang); ; {
+	for limit := time.After(assert.Hang); ; {
 		select {
 		case <-p.ended:
 			return nil, fmt.Errorf("%s has ended:\n%s", cmd.Path, &log)
 		case <-limit:
 			p.End(os.Kill)
-			return nil, fmt.Errorf("%s isn't ready after %v:\n%s", cmd.Path, hang, &log)
+			return nil, fmt.Errorf("%s isn't ready after %v:\n%s", cmd.Path, assert.Hang, &log)
 		case <-time.After(5 * time.Millisecond):
 		}
 		if ready() {
