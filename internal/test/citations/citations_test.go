@@ -254,7 +254,7 @@ func readTree(t *testing.T) tree {
 		return nil
 	})
 	assert.OK(t, err)
-	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+,$`).FindAllStringSubmatch(read(t, root+"/internal/test/mutants/engine.go"), -1) {
+	for _, m := range regexp.MustCompile(`(?m)^\t\{"([^"]+)", \w+,`).FindAllStringSubmatch(read(t, root+"/internal/test/mutants/engine.go"), -1) {
 		r.mutants[m[1]] = true
 	}
 	for _, m := range regexp.MustCompile(`(?m)^check (\S+) (safe|unsafe) `).FindAllStringSubmatch(read(t, root+"/spec/run.sh"), -1) {

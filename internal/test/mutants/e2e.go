@@ -6,20 +6,18 @@ const (
 	guarded    = "cmd/internal/session/guard.go"
 )
 
-func process(run string) finder { return test("./e2e", run) }
-
 // e2eMutants are bugs that only real processes find: of what a session does with its command.
 var e2eMutants = []mutant{
 	{"a signal that ends a command doesn't end the acquire", supervises,
-		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", test("./cmd/internal/session", "^TestNotAcquired$")},
+		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", own("TestNotAcquired")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
-		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", process("^TestOnDirectory$/^broken_backup$")},
+		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
 	{"a command is killed although --on-lost says pause", afterLoss,
-		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, process("^TestOnDirectory$/^long_outage_of_a_backup$")},
+		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, test("./e2e", "TestOnDirectory/long_outage_of_a_backup")},
 	{"the guard isn't told that the lock was resumed", afterLoss,
-		"s.group.Allow(s.allowed)\n\terr := s.group.Unpause()", "err := s.group.Unpause()", process("^TestOnDirectory$/^stopped_alone$")},
+		"s.group.Allow(s.allowed)\n\terr := s.group.Unpause()", "err := s.group.Unpause()", test("./e2e", "TestOnDirectory/stopped_alone")},
 	{"the guard lets a command run on after the lease", guarded,
-		`"pause": procgroup.Stop,`, `"pause": procgroup.Nothing,`, process("^TestOnDirectory$/^stopped$")},
+		`"pause": procgroup.Stop,`, `"pause": procgroup.Nothing,`, test("./e2e", "TestOnDirectory/stopped")},
 	{"the guard isn't told that the lock was refreshed", guarded,
-		"if a := s.allowance(breath); a != s.allowed {", "if a := s.allowance(breath); s.allowed == (procgroup.Allowance{}) {", process("^TestOnDirectory$/^held_on$")},
+		"if a := s.allowance(breath); a != s.allowed {", "if a := s.allowance(breath); s.allowed == (procgroup.Allowance{}) {", test("./e2e", "TestOnDirectory/held_on")},
 }

@@ -11,6 +11,7 @@
 package main
 
 import (
+	"cmp"
 	"flag"
 	"fmt"
 	"os"
@@ -41,9 +42,14 @@ func scene(name string, n int) finder {
 	return finder{seed: n, scene: name, pkg: "./internal/test/sim", run: "^TestSeeds$"}
 }
 
-func test(pkg, run string, tags ...string) finder {
+// test finds by tests of a package, whose names are an expression: "TestSeeds", "TestScripts/held".
+func test(pkg, names string, tags ...string) finder {
+	run := "^(" + strings.ReplaceAll(names, "/", ")$/^(") + ")$"
 	return finder{pkg: pkg, run: run, tags: strings.Join(tags, ",")}
 }
+
+// own finds by tests of the package of the mutant's file.
+func own(names string, tags ...string) finder { return test("", names, tags...) }
 
 func (f finder) String() string {
 	switch {
@@ -58,7 +64,11 @@ func (f finder) String() string {
 
 // all returns every mutant. Its number is its index and 1.
 func all() []mutant {
-	return slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, processMutants, roomsMutants, commandMutants, e2eMutants)
+	list := slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, processMutants, roomsMutants, commandMutants, e2eMutants)
+	for i := range list {
+		list[i].by.pkg = cmp.Or(list[i].by.pkg, "./"+path.Dir(list[i].file))
+	}
+	return list
 }
 
 func main() {
