@@ -16,15 +16,11 @@ const (
 var processMutants = []mutant{
 	// The guard.
 	{"the guard leaves the group alone when we are gone", guards,
-		`				w.signal(syscall.SIGKILL)
-				w.await()`, `				w.await()`, own("TestWatchStops")},
+		"w.signal(syscall.SIGKILL)\n\t\t\t\tw.await()", "w.await()", own("TestWatchStops")},
 	{"the guard stops the group when we are gone, and kills nothing", guards,
-		`				w.signal(syscall.SIGKILL)
-				w.await()`, `				w.signal(syscall.SIGSTOP)
-				w.await()`, own("TestWatchDoesNothing")},
+		"w.signal(syscall.SIGKILL)\n\t\t\t\tw.await()", "w.signal(syscall.SIGSTOP)\n\t\t\t\tw.await()", own("TestWatchDoesNothing")},
 	{"a guard that keeps a lock's connection ends before the group does", guards,
-		`				w.signal(syscall.SIGKILL)
-				w.await()`, `				w.signal(syscall.SIGKILL)`, own("TestWatchWaitsForTheEnd")},
+		"w.signal(syscall.SIGKILL)\n\t\t\t\tw.await()", "w.signal(syscall.SIGKILL)", own("TestWatchWaitsForTheEnd")},
 	{"the guard signals the leader alone", guards, `_ = w.kill(-w.order.Pgid, sig)`, `_ = w.kill(w.order.Pgid, sig)`, own("TestWatchStops")},
 	{"the guard kills a group when its clocks part", guards,
 		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, own("TestWatchKills")},
@@ -60,8 +56,7 @@ var processMutants = []mutant{
 	{"the guard's word that it had stopped the group is not heeded", follows,
 		`g.due = g.due || a.Stopped`, `g.due = g.due || a.Parted`, own("TestDue")},
 	{"a group that was stopped without a guard stays stopped", follows,
-		`		g.due = true
-		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, own("TestUnguardedIsStopped")},
+		"g.due = true\n\t\t_ = g.signalLocked(unix.SIGSTOP)", "_ = g.signalLocked(unix.SIGSTOP)", own("TestUnguardedIsStopped")},
 	{"a group without a guard is stopped whatever its expiry is", follows,
 		`	if g.cmd.Expiry != Nothing {`, `	if g.cmd.Expiry != Kill {`, own("TestUnguardedIsStopped")},
 	{"a group runs on for five seconds without a guard", follows,
@@ -69,12 +64,9 @@ var processMutants = []mutant{
 	{"a group without a guard is stopped once, and another process continues it", follows,
 		`now, wait := time.Now(), guard.StopInterval`, `now, wait := time.Now(), time.Hour`, own("TestUnguardedIsStopped")},
 	{"each order gives a silent guard more time", follows,
-		`	if g.answered == g.seq {
-		g.overdue.Reset`, `	if g.answered <= g.seq {
-		g.overdue.Reset`, own("TestSilentGuardIsReplaced")},
+		"if g.answered == g.seq {\n\t\tg.overdue.Reset", "if g.answered <= g.seq {\n\t\tg.overdue.Reset", own("TestSilentGuardIsReplaced")},
 	{"the next guard has no order", follows,
-		`	g.guard = p
-	_ = g.resendOrder()`, `	g.guard = p`, own("TestUnguardedIsStopped")},
+		"g.guard = p\n\t_ = g.resendOrder()", "g.guard = p", own("TestUnguardedIsStopped")},
 	{"the next guard doesn't keep the connection of the lock", follows,
 		`return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)`, `return startGuard(g.backstop.kept, g.cmd.Aftermath)`, own("TestKeptConnection")},
 	{"Unpause continues the group before the guard follows its order", follows,
@@ -88,9 +80,7 @@ var processMutants = []mutant{
 	{"a command begins although its guard ends at its start", groupRuns,
 		`if err := g.awaitGuard(nil); err == os.ErrProcessDone {`, `if err := error(nil); err == os.ErrProcessDone {`, own("TestDiesAtItsStart")},
 	{"a starter that ends at its start is the command", starts,
-		`		return errStarter
-`, `		return nil
-`, own("TestDiesAtItsStart")},
+		"return errStarter\n", "return nil\n", own("TestDiesAtItsStart")},
 
 	// The group.
 	{"an answer of the guard continues what the terminal has stopped", groups,
@@ -101,8 +91,7 @@ var processMutants = []mutant{
 		return err`, `	if err := g.mayRun(); err != nil {
 		return err`, own("TestDue")},
 	{"a group that we continued too late runs on", groups,
-		`		_ = g.signalLocked(unix.SIGSTOP)
-		return err`, `		return err`, own("TestLooksAtClockAfterContinuing")},
+		"_ = g.signalLocked(unix.SIGSTOP)\n\t\treturn err", "return err", own("TestLooksAtClockAfterContinuing")},
 	{"a SIGCONT ends a pause", groups,
 		`		g.unsuspendLocked()
 		return g.continueLocked()`, `		g.unsuspendLocked()
@@ -111,20 +100,13 @@ var processMutants = []mutant{
 	{"a signal reaches the leader alone", groups, `err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, own("TestPause")},
 	{"a SIGINT that we passed on counts as typed", groups, `!g.atTerminal || g.sent[s]`, `!g.atTerminal`, own("TestTerminals")},
 	{"the command outlives us while its guard is stopped", groupRuns,
-		`	dieWithThread(attr.Sys)
-`, ``, own("TestThreadsComeAndGo")},
+		"\tdieWithThread(attr.Sys)\n", "", own("TestThreadsComeAndGo")},
 	{"the command inherits our signal mask", groupRuns,
-		`	defer emptySignalMask()()
-`, ``, own("TestSignalState")},
+		"\tdefer emptySignalMask()()\n", "", own("TestSignalState")},
 	{"the guard of a command that isn't started lives on", groupRuns,
-		`	if guard != nil {
-		guard.end()
-	}
-	leaveOrphans()`, `	leaveOrphans()`, own("TestNoLeaks")},
+		"if guard != nil {\n\t\tguard.end()\n\t}\n\tleaveOrphans()", "leaveOrphans()", own("TestNoLeaks")},
 	{"a lock's connection lives as long as we do", groupRuns,
-		`		_ = unix.Close(int(fd))
-`, `		_ = fd
-`, own("TestNoLeaks")},
+		"_ = unix.Close(int(fd))\n", "_ = fd\n", own("TestNoLeaks")},
 	{"a command that has ended keeps the terminal", groupRuns,
 		`		g.atTerminal = g.tty.foreground() == g.pgid
 		g.tty.takeBack(g.pgid)`, `		g.atTerminal = g.tty.foreground() == g.pgid`, own("TestTerminals")},
@@ -133,8 +115,7 @@ var processMutants = []mutant{
 	{"the lock is resumed after fg, and the group continues although it may not", jobs,
 		`ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)`, `ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g) || true`, own("TestDue")},
 	{"Ctrl-Z stops us and not the command", jobs,
-		`	_ = g.signalLocked(unix.SIGTSTP)
-`, ``, own("TestTerminals")},
+		"\t_ = g.signalLocked(unix.SIGTSTP)\n", "", own("TestTerminals")},
 	{"a process that can't be killed is never reported", runsOn,
 		`>= stopTime || r.denied(pid)`, `>= stopTime && r.denied(pid)`, own("TestReminders")},
 	{"a process that survives a kill is reported as late as one that survived the stop before", runsOn,
@@ -147,22 +128,17 @@ var processMutants = []mutant{
 	{"a zombie of another parent keeps its group alive", sweeps,
 		`ok && !p.Ended {`, `ok && p.State != "" {`, own("TestMemberOfAnotherParent")},
 	{"a process in a disk wait counts as one that runs on", "internal/procgroup/awake_linux.go",
-		`		return denied(pid)
-`, `		return true
-`, own("TestActive")},
+		"return denied(pid)\n", "return true\n", own("TestActive")},
 	{"the starter takes half a message for the whole", "internal/procgroup/starter/starter.go",
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},
 	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
-		`	syscall.CloseOnExec(gate)
-`, ``, test("./internal/procgroup", "TestGuardIsAlone")},
+		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
 
 	// The judge of torture.
 	{"torture misses an object that vanished beside a prune", "internal/torture/work.go",
 		`if must && strings.HasPrefix(key, prefix) {`, `if must && strings.HasPrefix(key, c.own) {`, own("TestWork")},
 	{"torture misses a backup that wrote beside a prune", "internal/torture/work.go",
-		`		prefix = c.Data
-`, `		prefix = c.own
-`, own("TestWork")},
+		"prefix = c.Data\n", "prefix = c.own\n", own("TestWork")},
 	{"torture takes a run in which no client got the lock for one without violations", "internal/torture/run.go",
 		`	if err == nil && r.counts.Acquisitions() == 0 {`, `	if err == nil && r.counts.Acquisitions() < 0 {`, own("TestUnjudged")},
 	{"torture takes a run without a verdict for one without violations", "internal/torture/contest.go",

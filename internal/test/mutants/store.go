@@ -35,8 +35,7 @@ var storeMutants = []mutant{
 		return obj, err // the disk might have been slow`, `if err := ctx.Err(); err != nil && w.durable {
 		return obj, err // the disk might have been slow`, own("TestEndedWhileWriting")},
 	{"a failed put leaves its temporary file", "store/dir/put.go",
-		`			_ = d.Remove(temp)
-			w.prune`, `			w.prune`, own("TestFileSizeLimit")},
+		"_ = d.Remove(temp)\n\t\t\tw.prune", "w.prune", own("TestFileSizeLimit")},
 	{"the flock is released before the rename", "store/dir/put.go",
 		`	defer unlock()
 	if err := w.matches(ctx, d, w.name, w.opts.IfMatch)`, `	unlock()
@@ -66,9 +65,7 @@ var storeMutants = []mutant{
 	{"this machine's clock counts as a network file system's", "store/dir/list.go", `if s.local {`, `if s.scan != nil {`, own("TestNow")},
 	{"conditions are kept on a network file system", "store/dir/dir.go", `case s.flock && s.local:`, `case s.flock:`, own("TestProperties")},
 	{"if absent is kept on a network file system", "store/dir/dir.go",
-		`if s.local {
-		p.IfAbsent`, `if s.flock {
-		p.IfAbsent`, own("TestProperties")},
+		"if s.local {\n\t\tp.IfAbsent", "if s.flock {\n\t\tp.IfAbsent", own("TestProperties")},
 	{"names that an earlier scan has shown are forgotten", "store/dir/list.go",
 		`set(slices.Concat(all, next)), next`, `set(slices.Clone(next)), next`, own("TestNames")},
 	{"one scan is enough", "store/dir/list.go",
@@ -84,9 +81,7 @@ var storeMutants = []mutant{
 	{"an unreadable lock fails the listing", "store/dir/list.go",
 		`(errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission))`, `errors.Is(err, errIrregular)`, own("TestUnreadableFile")},
 	{"a directory that can't be read counts as empty", "store/dir/list.go",
-		`if absent(err) {
-		return nil // it was never`, `if err != nil {
-		return nil // it was never`, own("TestUnreadableDirectory")},
+		"if absent(err) {\n\t\treturn nil // it was never", "if err != nil {\n\t\treturn nil // it was never", own("TestUnreadableDirectory")},
 	{"a directory that other programs need is removed", "store/dir/delete.go",
 		`if dir == "" || slices.Contains(kept, dir) {`, `if dir == "" {`, own("TestDeletePrunes")},
 	{"a living process's temporary file is removed", "store/dir/delete.go", `<= abandoned`, `<= abandoned/48`, own("TestSweep")},
@@ -98,9 +93,7 @@ var storeMutants = []mutant{
 	{"root's lock belongs to root in a user's repository", "store/dir/system_unix.go",
 		`if ok && ok1 && is.Uid == 0 && above.Uid != 0 && os.Geteuid() == 0 {`, `if ok && ok1 && is.Uid != 0 && above.Uid != 0 && os.Geteuid() == 0 {`, own("TestRootLeavesItToTheOwner")},
 	{"a link in place of a directory is followed", "store/dir/directory.go",
-		`case !info.IsDir():
-		return nil, fmt`, `case info.Mode()&fs.ModeNamedPipe != 0:
-		return nil, fmt`, own("TestLinkedDirectory")},
+		"case !info.IsDir():\n\t\treturn nil, fmt", "case info.Mode()&fs.ModeNamedPipe != 0:\n\t\treturn nil, fmt", own("TestLinkedDirectory")},
 	{"a holder's refresh is a hint of a release", "store/dir/watch_linux.go",
 		`case isTemp(name), top`, `case top`, own("TestWatchHeedsRemovals")},
 	{"a network file system promises hints", "store/dir/watch_linux.go", `if !s.local {`, `if s.scan == nil {`, own("TestWatchIsLocal")},
@@ -231,11 +224,7 @@ var storeMutants = []mutant{
 	{"a transport around the store's is taken", "store/minio/minio.go",
 		`if !httptransport.IsWatched(c.CredContext().Client.Transport) {`, `if c.CredContext().Client.Transport == nil {`, test("./store/internal/s3api", "TestNewRefuses")},
 	{"mc's authorities aren't trusted", "store/minio/mc.go",
-		`pool.AppendCertsFromPEM(text)
-	}
-	return`, `_ = text
-	}
-	return`, test("./store/internal/s3api", "TestPrivateAuthority")},
+		"pool.AppendCertsFromPEM(text)\n\t}\n\treturn", "_ = text\n\t}\n\treturn", test("./store/internal/s3api", "TestPrivateAuthority")},
 
 	// B2.
 	{"a put that came after a deletion stays", "store/b2/replace.go",
@@ -257,12 +246,9 @@ var storeMutants = []mutant{
 			return s.hideInstead`, `if errors.Is(err, store.ErrInvalidKey) {
 			return s.hideInstead`, own("TestRetained")},
 	{"an expired upload URL is tried again", "store/b2/put.go",
-		`in.uploads.empty()
-	}`, `in.uploads.put(u)
-	}`, own("TestManyExpiredURLs")},
+		"in.uploads.empty()\n\t}", "in.uploads.put(u)\n\t}", own("TestManyExpiredURLs")},
 	{"an upload URL is used after an error", "store/b2/put.go",
-		`if again || !n.refusal().expired() {`, `if again || !n.refusal().expired() {
-			in.uploads.put(u)`, own("TestUploadURLs")},
+		"if again || !n.refusal().expired() {", "if again || !n.refusal().expired() {\n\t\t\tin.uploads.put(u)", own("TestUploadURLs")},
 	{"a changed body is what was stored", "store/b2/read.go",
 		`if got := sha1.Sum(body); err == nil &&`, `if got := sha1.Sum(body); err != nil &&`, own("TestBrokenDownloads")},
 	{"an error shows the token", "store/b2/errors.go", `if token != "" {`, `if token == "" {`, own("TestNoSecrets")},
