@@ -248,7 +248,7 @@ func (p *plan) undoubted() bool {
 // right.
 func (w *world) alongside(ours, theirs *holding) {
 	p := w.plan
-	if !ours.live() || w.wasBroken(ours) || w.wasBroken(theirs) || !p.undoubted() || p.freezing() {
+	if ours.foreign() || !theirs.foreign() || !ours.conflicts(theirs) || !ours.live() || w.wasBroken(ours) || w.wasBroken(theirs) || !p.undoubted() || p.freezing() {
 		return
 	}
 	if p.pair == nil && p.store.PageSize < 1000 && ours.step.mode == replock.Exclusive {
@@ -294,9 +294,6 @@ const sealedDead = 27 * time.Hour
 
 // stageSealed: the other clients, live and dead, encrypt their bodies.
 func (p *plan) stageSealed(config *Config, d dice) {
-	if d.of(1).chance(.5) {
-		p.quiet()
-	}
 	p.sealed = true
 	if d.of(2).chance(.6) {
 		p.stageForeign(config, d.of(3))

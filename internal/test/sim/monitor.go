@@ -143,13 +143,8 @@ func (w *world) check() {
 	for i, h := range live {
 		w.checkOne(h)
 		for _, g := range live[:i] {
-			if h.foreign() != g.foreign() && h.conflicts(g) {
-				ours, theirs := h, g
-				if h.foreign() {
-					ours, theirs = g, h
-				}
-				w.alongside(ours, theirs)
-			}
+			w.alongside(h, g)
+			w.alongside(g, h)
 			if !h.conflicts(g) || h.foreign() || g.foreign() || !h.live() || !g.live() {
 				continue
 			}

@@ -491,9 +491,6 @@ func (w *world) fenced(h *holding) {
 // stageFenced: exclusive locks with numbers, one after another, and requests that are late,
 // repeated or not answered.
 func (p *plan) stageFenced(config *Config, d dice) {
-	if d.of(1).chance(.3) {
-		p.quiet()
-	}
 	p.latency = min(p.latency, 80*time.Millisecond)
 	if d.of(2).chance(.8) {
 		p.store.IfAbsent, p.store.IfMatch, p.store.Versions = mem.Kept, mem.Kept, false

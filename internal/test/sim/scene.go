@@ -15,26 +15,26 @@ import (
 
 // scenes are the subjects of some histories: circumstances that are too rare to arise by
 // themselves. Each is drawn with its share; most histories have none. With -scene each history
-// has that one.
+// has that one. The share quiet of these histories has no other fault.
 var scenes = []struct {
-	kind  Kind
-	share float64
-	stage func(p *plan, config *Config, d dice)
+	kind         Kind
+	share, quiet float64
+	stage        func(p *plan, config *Config, d dice)
 }{
-	{Frozen, .04, (*plan).stageFrozen},
-	{Creates, .03, (*plan).stageCreates},
-	{Refuses, .02, (*plan).stageRefuses},
-	{Crawl, .06, (*plan).stageCrawl},
-	{Duel, .04, (*plan).stageDuel},
-	{Foreign, .05, (*plan).stageForeign},
-	{Several, .06, (*plan).stageSeveral},
-	{Brink, .015, (*plan).stageBrink},
-	{Local, .03, (*plan).stageLocal},
-	{Evict, .02, (*plan).stageEvict},
-	{Unclock, .02, (*plan).stageUnclock},
-	{Sealed, .03, (*plan).stageSealed},
-	{Fenced, .03, (*plan).stageFenced},
-	{Crowd, 0, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
+	{Frozen, .04, .5, (*plan).stageFrozen},
+	{Creates, .03, .5, (*plan).stageCreates},
+	{Refuses, .02, .5, (*plan).stageRefuses},
+	{Crawl, .06, 0, (*plan).stageCrawl},
+	{Duel, .04, 1, (*plan).stageDuel},
+	{Foreign, .05, 0, (*plan).stageForeign},
+	{Several, .06, 0, (*plan).stageSeveral},
+	{Brink, .015, 1, (*plan).stageBrink},
+	{Local, .03, 0, (*plan).stageLocal},
+	{Evict, .02, 1, (*plan).stageEvict},
+	{Unclock, .02, .8, (*plan).stageUnclock},
+	{Sealed, .03, .5, (*plan).stageSealed},
+	{Fenced, .03, .3, (*plan).stageFenced},
+	{Crowd, 0, .6, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.
@@ -50,6 +50,9 @@ func (p *plan) stage(config *Config, d dice) {
 				p.scene = s.kind
 				if s.kind != Several {
 					p.mild = false
+				}
+				if d.of(2, 1).chance(s.quiet) {
+					p.quiet()
 				}
 				s.stage(p, config, d.of(2))
 			}
@@ -95,9 +98,6 @@ type planned struct {
 // stageFrozen: the first client's machine is paused for about as long as its lock lives,
 // while others want it.
 func (p *plan) stageFrozen(config *Config, d dice) {
-	if d.of(1).chance(.5) {
-		p.quiet()
-	}
 	p.storeJump = 0 // otherwise both witnesses are wrong for a client with a wall clock that is behind
 	ttl := p.clients[0].ttl
 	s := make([]step, 2+d.of(2).below(2))
@@ -126,9 +126,6 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 // stageCreates: a store that makes an object where If-Match finds none, as MinIO did until
 // September 2025, and a client that breaks locks.
 func (p *plan) stageCreates(config *Config, d dice) {
-	if d.of(1).chance(.5) {
-		p.quiet()
-	}
 	p.store.IfMatch, p.store.IfMatchCreates, p.store.Versions = mem.Claimed, true, false
 	p.clients[0].hold(d.of(2))
 	if config.has(Break) {
@@ -149,16 +146,12 @@ func (c *clientPlan) hold(d dice) {
 
 // stageRefuses: a store that claims If-Match and refuses each.
 func (p *plan) stageRefuses(_ *Config, d dice) {
-	if d.of(1).chance(.5) {
-		p.quiet()
-	}
 	p.store.IfMatch, p.store.Versions, p.refuses = mem.Claimed, false, true
 	p.clients[0].hold(d.of(2))
 }
 
 // stageDuel: two clients come at almost one time, and don't wait.
 func (p *plan) stageDuel(config *Config, d dice) {
-	p.quiet()
 	ttl := pick(d.of(1), 30*time.Second, time.Minute, time.Minute, 3*time.Minute)
 	p.crawl(config, ttl, d.of(2))
 	p.slow.rtt = min(p.slow.rtt, ttl/20)
@@ -190,7 +183,6 @@ func (p *plan) stageForeign(_ *Config, d dice) {
 
 // stageEvict: one holds the lock, others wait for it, and a client deletes their tickets.
 func (p *plan) stageEvict(config *Config, d dice) {
-	p.quiet()
 	ttl := pick(d.of(1), time.Minute, 3*time.Minute)
 	p.latency = 300 * time.Millisecond // so that two tries overlap
 	s := make([]step, 3+d.of(2).below(3))
@@ -214,9 +206,6 @@ func (p *plan) stageEvict(config *Config, d dice) {
 // stageUnclock: the holder's outage ends when others can just have passed its lock. The store has no clock, so
 // they watch the lock before. Requests from the outage arrive late, with the mod time of their send.
 func (p *plan) stageUnclock(config *Config, d dice) {
-	if d.of(1).chance(.8) {
-		p.quiet()
-	}
 	p.latency = min(p.latency, 80*time.Millisecond)
 	p.store.NoStoreClock, p.stale = true, d.of(2).chance(.8)
 	if config.has(Conditions) { // if the store keeps If-Match, no put brings an object back
@@ -252,7 +241,6 @@ type brink struct {
 
 // stageBrink: the holder is cut off until shortly before its deadline.
 func (p *plan) stageBrink(config *Config, d dice) {
-	p.quiet()
 	p.latency = min(p.latency, 80*time.Millisecond)
 	ttl := pick(d.of(1), time.Minute, time.Minute, time.Minute, 3*time.Minute)
 	switch at := d.of(2).unit(); {
@@ -351,9 +339,6 @@ func (l *link) deleteEach(r *request, f *mishap) ([]bool, error) {
 // histories the first client's flag is among them, and its outage ends when the others can just have passed
 // it.
 func (p *plan) stageCrowd(config *Config, d dice) {
-	if d.of(1).chance(.6) {
-		p.quiet()
-	}
 	p.latency, p.store.PageSize = min(p.latency, 80*time.Millisecond), 1000
 	p.store.NoBatch, p.ill = d.of(2).chance(.1), pick(d.of(3), 0, .05, .3)
 	ttl := pick(d.of(4), 10*time.Second, 10*time.Second, time.Minute)
