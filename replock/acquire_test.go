@@ -7,7 +7,6 @@ import (
 	"io"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -127,25 +125,11 @@ func TestFailedAcquireLeavesNothing(t *testing.T) {
 	})
 }
 
-// TestWhichModesConflict: a refusal names the holder, and a released lock is free.
-func TestWhichModesConflict(t *testing.T) {
-	conflicts(t, func(t *testing.T, w *world, first, second Mode) {
-		b := w.machine()
-		k, err := w.machine().acquire(t.Context(), first, "one")
-		mustLock(t, k, err)
-		held := b.refused(t, second)
-		assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "one" && strings.Contains(held.Error(), "m2 (pid 102)"),
-			"the error doesn't name the holder: %v", held)
-		assert.That(t, errors.Is(held, ErrHeld) && !errors.Is(held, ErrLost), "errors.Is: %v", held)
-		mustRelease(t, k)
-		w.leavesNothing(b.takes(t, second))
-	})
-}
-
 func TestEachNameIsItsOwnLock(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, name := range []string{"", "a", "b"} {
-			w.machine(func(o *Options) { o.Name = name }).takes(t, Exclusive)
+			m, _ := w.holder(t, Exclusive, func(o *Options) { o.Name = name })
+			m.refused(t, Shared) // also in the holder's own process
 		}
 		w.machine(func(o *Options) { o.Name = "a" }).refused(t, Shared)
 	})
@@ -262,40 +246,6 @@ func (m *machine) paces(d func() time.Duration) {
 	m.hooks.After(func(_ context.Context, _ hookstore.Request, err error) error { time.Sleep(d()); return err })
 }
 
-// TestOneOfManyWins: of exclusive acquirers that start at one time, one gets the lock.
-func TestOneOfManyWins(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"kept": {}, "lacked": lacking, "ignored": ignoring} {
-		won, n := 0, rounds.Fewer(200, 50)
-		for range n {
-			bubble(t, opts, func(t *testing.T, w *world) {
-				var all []contender
-				for range 8 {
-					m := w.machine()
-					m.varied(10 * time.Millisecond)
-					all = append(all, contender{m, Exclusive, 0})
-				}
-				in := winners(t, heldOrSlow, all...)
-				if in > 1 {
-					t.Fatalf("%s: %d exclusives are in", name, in)
-				}
-				won += in
-			})
-		}
-		assert.That(t, won >= n*9/10, "%s: one of 8 won in only %d of %d rounds", name, won, n)
-	}
-}
-
-// TestSharedNeverBlockEachOther: shared acquirers at one time all acquire their locks.
-func TestSharedNeverBlockEachOther(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		var wg sync.WaitGroup
-		for range 50 {
-			wg.Go(w.machine().backup(t, time.Minute))
-		}
-		wg.Wait()
-	})
-}
-
 // backup is work under a shared lock, which must be acquired.
 func (m *machine) backup(t *testing.T, takes time.Duration) func() {
 	return func() {
@@ -380,18 +330,6 @@ func TestPointerIsTakenDownAtOnce(t *testing.T) {
 		a.refused(t, Exclusive)
 		want := "[put put list get delete list list list list delete]" // the holder's body
 		equal(t, "requests", fmt.Sprint(requests.got()), want)
-	})
-}
-
-// TestPointerComesBack: a lock.exclusive that was taken down for a shared acquirer is back before the lock is held.
-func TestPointerComesBack(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		key := "index/lock.shared/2026-03-07T09:00:00Z"
-		w.put(key, foreign(time.Now(), true))
-		time.AfterFunc(200*time.Millisecond, func() { w.delete(key) })
-		k := w.machine().takes(t, Exclusive)
-		assert.That(t, len(w.keys()) == 2, "held with %v", w.keys())
-		w.leavesNothing(k)
 	})
 }
 
@@ -504,28 +442,5 @@ func TestOneOfTwoContendersWins(t *testing.T) {
 		a.varied(trips[0])
 		b.varied(trips[1])
 		return contender{a, Exclusive, 0}, contender{b, Exclusive, time.Duration(i) * 2 * trips[0] / 100}
-	})
-}
-
-// TestLocksOfOneLocker: locks that one Locker has taken know nothing of each other. They exclude
-// each other as those of two processes do; one is released while the other is refreshed; one that
-// was lost is resumed while the other is held.
-func TestLocksOfOneLocker(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		first, second := m.takes(t, Shared), m.takes(t, Shared)
-		m.refused(t, Exclusive)
-
-		mustRelease(t, first)
-		time.Sleep(2 * DefaultTTL)
-		lives(t, second)
-		m.refused(t, Exclusive)
-
-		m.outlives(t, second)
-		third := m.takes(t, Shared)
-		mustResume(t, second)
-		lives(t, third)
-		mustRelease(t, second)
-		w.leavesNothing(third)
 	})
 }

@@ -121,21 +121,6 @@ func TestNoStore(t *testing.T) {
 	assert.That(t, err != nil && l == nil, "got %v, %v", l, err)
 }
 
-// TestLeftIsTheLease: Left returns for how long the lock is held without another refresh.
-func TestLeftIsTheLease(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
-		equal(t, "left after it was acquired", k.Left(), 55*time.Second)
-		m.hooks.Before(outage)
-		time.Sleep(50 * time.Second)
-		equal(t, "left 5 s before the loss", k.Left(), 5*time.Second)
-		time.Sleep(time.Minute)
-		isAll(t, k.Lost(), ErrLost)
-		equal(t, "left of a lost lock", k.Left(), 0)
-		k.Release(t.Context())
-		equal(t, "left of a released lock", k.Left(), 0)
-	})
-}
-
 // TestEventsNameTheLock: an event has the lock's name and its time held, which ends with a loss, whenever the lock is
 // released, and begins anew with a resumed lock.
 func TestEventsNameTheLock(t *testing.T) {

@@ -13,7 +13,6 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
 )
 
 var errOutage = errors.New("503 service unavailable")
@@ -27,24 +26,6 @@ func outage(context.Context, hookstore.Request) error { return errOutage }
 
 func mayNotDelete(ctx context.Context, r hookstore.Request) error {
 	return fails("delete", "", store.ErrPermission)(ctx, r)
-}
-
-// TestDefaultClockInABubble: a program that leaves Options.Clock alone can test its code in a
-// testing/synctest bubble. There a lock is held for as long as the store answers, and lost at its deadline.
-func TestDefaultClockInABubble(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		m := w.machine(func(o *Options) { o.Clock = nil })
-		k := m.takes(t, mode)
-		time.Sleep(time.Hour)
-		assert.OK(t, k.Renew(t.Context()))
-		equal(t, "left", k.Left(), 55*time.Second)
-		n := m.saw(EventRefreshed)
-		assert.That(t, n >= 100, "%d refreshes in an hour", n)
-		m.hooks.Before(outage)
-		start := time.Now()
-		<-k.Context().Done()
-		took(t, start, 55*time.Second, 55*time.Second)
-	})
 }
 
 func TestHeldForAnHour(t *testing.T) {
@@ -108,20 +89,6 @@ func TestFailuresThenRecovery(t *testing.T) {
 	})
 }
 
-// TestHangingRequests: the lock's context ends even if the store answers nothing and ignores contexts.
-func TestHangingRequests(t *testing.T) {
-	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-		start := time.Now()
-		a, k := w.holder(t, mode)
-		a.hooks.Before(inTurn(slow("", "", time.Hour), outage))
-		<-k.Context().Done()
-		took(t, start, 55*time.Second, 55*time.Second)
-		a.hooks.Before(nil)
-		k.Release(t.Context())
-		time.Sleep(2 * time.Hour) // for the hanging ones to end
-	})
-}
-
 // TestBroken: a holder whose flag is deleted, emptied or replaced loses its lock for good at
 // the next refresh. For an exclusive lock, so does one whose lock.exclusive is.
 func TestBroken(t *testing.T) {
@@ -142,42 +109,6 @@ func TestBroken(t *testing.T) {
 			})
 		})
 	}
-}
-
-// TestLostAnswers: the id in the body shows that a refresh without an answer was applied.
-func TestLostAnswers(t *testing.T) {
-	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		var puts atomic.Int64
-		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && puts.Add(1)%2 == 1 && err == nil {
-				return errOutage
-			}
-			return err
-		})
-		k := a.takes(t, mode)
-		time.Sleep(10 * time.Minute)
-		lives(t, k)
-		w.leavesNothing(k)
-	})
-}
-
-func TestRenew(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
-		time.Sleep(20 * time.Second)
-		before := k.lease.Deadline()
-		assert.OK(t, k.Renew(t.Context()))
-		equal(t, "the deadline is later by", k.lease.Deadline()-before, 20*time.Second)
-		a.hooks.Before(outage)
-		for range 10 {
-			isAll(t, k.Renew(t.Context()), errOutage)
-		}
-		a.hooks.Before(nil)
-		assert.That(t, alive(k) && a.saw(EventGaveUp) == 0, "failed renewals count as failed refreshes")
-		w.delete(k.Key())
-		isAll(t, k.Renew(t.Context()), ErrLost)
-		assert.That(t, !alive(k), "a broken lock is alive")
-	})
 }
 
 // TestCheck: Check detects a change of any of a lock's objects, writes nothing, and fails if a listing does.
@@ -252,16 +183,6 @@ func TestReleaseWithoutDelete(t *testing.T) {
 		assert.That(t, err == nil && (mode != Exclusive || len(infos) == 1), "status: %v %v", infos, err)
 		w.machine().untilFree(t, Exclusive, time.Second)
 		w.empty()
-	})
-}
-
-// TestReleaseFails: a release that fails returns the store's error, and ends in time.
-func TestReleaseFails(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.hooks.Before(outage)
-		start := time.Now()
-		isAll(t, k.Release(t.Context()), errOutage)
-		took(t, start, 0, 30*time.Second)
 	})
 }
 
@@ -360,20 +281,6 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		<-k.Context().Done()
 		d := time.Since(start)
 		assert.That(t, slices.Contains(sends.got(), d-55*time.Second), "lost after %v, want 55 s after a send", d)
-	})
-}
-
-// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't put back.
-func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
-			w.put(r.Key, r.Body)
-			return errOutage // applied: the next one finds another ETag
-		}))
-		a.hooks.After(firstAnswered("get", "", func(hookstore.Request) { w.delete(k.Key()) }))
-		time.Sleep(45 * time.Second)
-		w.empty()
-		<-k.Context().Done()
 	})
 }
 

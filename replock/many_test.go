@@ -87,55 +87,6 @@ func TestStatusAsOfEachPage(t *testing.T) {
 	})
 }
 
-// choosy deletes two of three keys in one request, and reports which.
-type choosy struct{ *mem.Store }
-
-func (s choosy) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
-	deleted := make([]bool, len(keys))
-	for i, key := range keys {
-		if i%3 > 0 {
-			deleted[i] = s.Delete(ctx, key) == nil
-		}
-	}
-	return deleted, nil
-}
-
-// TestManyStaleAreDeletedFirst: each of many stale locks is deleted before the acquirer passes, or the acquire fails.
-func TestManyStaleAreDeletedFirst(t *testing.T) {
-	for name, hook := range map[string]hookstore.Before{
-		"good":                  nil,
-		"some are left out":     nil,
-		"the request is denied": fails("delete all", "", store.ErrPermission),
-		"… isn't known":         fails("delete all", "", store.ErrBatchUnsupported),
-		"… always fails":        fails("delete all", "", errOutage),
-		"deletes are denied":    mayNotDelete,
-	} {
-		for _, undeletable := range yesNo {
-			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
-				w.flags(300)
-				key := w.keys()[3]
-				time.Sleep(2 * DefaultTTL)
-				m := w.machine()
-				if strings.HasPrefix(name, "some") || undeletable {
-					m.hooks.Store = choosy{w.mem}
-				}
-				m.hooks.Before(hook)
-				if undeletable {
-					m.hooks.Before(inTurn(fails("delete", key, store.ErrPermission), fails("put", key, store.ErrPermission), hook))
-					assert.Says(t, m.fails(t, Exclusive, ErrUnsure), ErrUnsure, key)
-					return
-				}
-				m.takes(t, Exclusive)
-				page, err := w.mem.List(t.Context(), "index/lock.shared/", "")
-				assert.OK(t, err)
-				for _, o := range page.Objects {
-					assert.That(t, o.Size == 0, "%s was passed, and is there", o.Key)
-				}
-			})
-		}
-	}
-}
-
 // TestLiveAmongManyStale: a live lock among thousands of stale ones keeps an acquirer out, which removes none. HeldError.More
 // doesn't count them.
 func TestLiveAmongManyStale(t *testing.T) {

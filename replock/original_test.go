@@ -214,55 +214,6 @@ func TestPausedHolderEndsWhenItWakes(t *testing.T) {
 	})
 }
 
-// versioned keeps versions as B2 does: a delete that names only the newest uncovers the one before it, as
-// that of the original's driver does.
-type versioned struct {
-	store.Store
-	newest bool
-	mu     sync.Mutex // held while a request is carried out
-	old    map[string][][]byte
-}
-
-func (v *versioned) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	before, _, berr := v.Store.Get(ctx, key, 1<<20)
-	o, err := v.Store.Put(ctx, key, body, opts)
-	if err == nil && berr == nil {
-		v.old[key] = append(v.old[key], before)
-	}
-	return o, err
-}
-
-func (v *versioned) Delete(ctx context.Context, key string) error {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	n := len(v.old[key])
-	if n == 0 || !v.newest {
-		delete(v.old, key)
-		return v.Store.Delete(ctx, key)
-	}
-	_, err := v.Store.Put(ctx, key, v.old[key][n-1], store.PutOptions{})
-	v.old[key] = v.old[key][:n-1]
-	return err
-}
-
-// TestDeleteUncoversNoOldVersion: on a store that keeps versions a released lock isn't uncovered again, because
-// the driver deletes the whole key. Hole 7 of the original protocol: docs/protocol.md.
-func TestDeleteUncoversNoOldVersion(t *testing.T) {
-	hole(t, func(t *testing.T, w *world, a, b client) bool {
-		v := &versioned{Store: w.mem, newest: strings.HasSuffix(t.Name(), "/original"), old: map[string][][]byte{}}
-		a.hooks.Store, b.hooks.Store = v, v
-		s, err := a.lock(t.Context(), Shared)
-		assert.OK(t, err)
-		time.Sleep(95 * time.Second)
-		end(s)
-		x, err := b.lock(t.Context(), Exclusive)
-		defer end(x)
-		return err != nil // the released lock is there again
-	})
-}
-
 // comesBeside puts a lock of a client of the original protocol, which has passed ours.
 func (w *world) comesBeside(mode Mode) (key string) {
 	if key = pointer; mode == Exclusive {
@@ -294,15 +245,6 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		m.hooks.Count()
 		time.Sleep(5 * time.Second)
 		m.sentJust(t, nil)
-	})
-}
-
-// TestCheckWaitsForYoungConflicts: Check doesn't confirm a lock beside another client's that is too young to be judged.
-func TestCheckWaitsForYoungConflicts(t *testing.T) {
-	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-		k := w.machine().takes(t, mode)
-		w.comesBeside(mode)
-		isAll(t, k.Check(t.Context()), ErrLost)
 	})
 }
 
@@ -373,20 +315,6 @@ func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 	holding(t, mem.Options{NoStoreClock: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		w.put("index/lock.shared/theirs", encrypted(true))
 		ends(t, k, 3*DefaultLook)
-	})
-}
-
-// TestWhatWasPassedIsNotHeld: the stale lock.exclusive that a shared lock has passed, and left, is
-// no conflict later, although it is by a clock that was corrected a little.
-func TestWhatWasPassedIsNotHeld(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.put(pointer, foreign(time.Now(), false))
-		m := w.machine()
-		m.clock.setSkew(-margin)
-		time.Sleep(foreignTTL + margin + time.Millisecond)
-		k := m.takes(t, Shared)
-		m.clock.setSkew(-2*margin + 100*time.Millisecond)
-		assert.OK(t, k.Check(t.Context()))
 	})
 }
 

@@ -6,54 +6,32 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
 // TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and leaves it as it is. A
-// client of the original protocol can have put a live one there since it was read.
+// client of the original protocol can have put a live one there since it was read. An exclusive acquirer overwrites
+// it, and deletes only its own, because a late delete would remove a successor's.
 func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.afterStalePointer()
-		a.hooks.Before(on("", pointer, func(r hookstore.Request) {
-			assert.That(t, r.Op == "get", "%s of %s", r.Op, r.Key)
-		}))
-		k := a.takes(t, Shared)
-		time.Sleep(5 * time.Minute)
-		lives(t, k)
-		k.Release(t.Context())
-		w.stores(pointer)
-	})
-}
-
-// TestStaleExclusiveIsOverwritten: an exclusive acquirer overwrites a stale lock.exclusive and
-// never deletes it, because a late delete would remove its own, or a successor's.
-func TestStaleExclusiveIsOverwritten(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		a := w.afterStalePointer()
-		deletes := a.counts("delete", pointer)
-		a.takes(t, mode)
-		equal(t, "deletes of lock.exclusive", deletes.Load(), 0)
-	})
-}
-
-// TestRefusedClaimLeavesOthersAlone: a claim that was lost, and then refused, withdraws no object of a faster acquirer.
-func TestRefusedClaimLeavesOthersAlone(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		b.takes(t, Exclusive)
-		a.hooks.Before(first("put", "lock.exclusive", func(hookstore.Request) error { return errOutage }))
-		a.refused(t, Exclusive)
-		assert.That(t, len(w.keys()) == 2, "left of the holder's: %v", w.keys())
+		a.hooks.Before(on("", pointer, func(r hookstore.Request) {
+			assert.That(t, r.Op == "get" || mode == Exclusive && r.Op != "delete", "%s of %s", r.Op, r.Key)
+		}))
+		k := a.takes(t, mode)
+		if mode == Shared {
+			time.Sleep(5 * time.Minute)
+			lives(t, k)
+			k.Release(t.Context())
+			w.stores(pointer)
+		}
 	})
 }
 
@@ -84,70 +62,8 @@ func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	})
 }
 
-// TestClaimReplacesWhatItSaw: a stale lock.exclusive is replaced only in the version that was seen.
-func TestClaimReplacesWhatItSaw(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.afterStalePointer()
-		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
-			a.hooks.Before(first("put", pointer, func(hookstore.Request) error {
-				w.put(pointer, foreign(time.Now(), false)) // its holder is back
-				return nil
-			}))
-		}))
-		held := a.refused(t, Exclusive)
-		assert.That(t, held.Holders[0].Holder == "laptop (pid 4711)", "%v", held)
-		w.stores(pointer)
-	})
-}
-
-// TestRefusalOfAnUnconditionalClaimEndsTheAcquire: lock.exclusive that is put without a condition,
-// after the store has refused to keep one, shows nothing of other acquirers if it is refused. The
-// acquire ends at once with that error, and takes down what the put might have stored.
-func TestRefusalOfAnUnconditionalClaimEndsTheAcquire(t *testing.T) {
-	for _, refusal := range []error{store.ErrPrecondition, store.ErrConditionUnsupported} {
-		sub(t, refusal.Error(), mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
-			a := w.machine()
-			var sent atomic.Int32
-			a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
-				switch {
-				case r.Op != "put" || r.Key != pointer:
-					return err
-				case r.Opts.IfAbsent:
-					w.delete(r.Key)
-					return store.ErrConditionUnsupported
-				case sent.Add(1) == 1:
-					return errOutage // its answer is lost
-				}
-				return refusal
-			})
-			start := time.Now()
-			a.fails(t, Exclusive, refusal)
-			took(t, start, 0, 5*time.Second)
-			w.empty()
-		})
-	}
-}
-
-// TestDeleteMarker: a server that refuses If-None-Match for a key whose object was deleted locks no exclusive
-// acquirer out, in this process or another.
-func TestDeleteMarker(t *testing.T) {
-	for _, condition := range []mem.Condition{mem.Kept, mem.Claimed} {
-		bubble(t, mem.Options{IfAbsent: condition, IfMatch: condition, Markers: true}, func(t *testing.T, w *world) {
-			first, second := w.machine(), w.machine()
-			for i, m := range []*machine{first, second, second, first} {
-				var k *Lock
-				trips, _, _ := m.trips(func() { k = m.takes(t, Exclusive) })
-				assert.That(t, slices.Contains(w.keys(), pointer), "acquire %d: held without lock.exclusive", i)
-				assert.That(t, trips <= 12*time.Second, "acquire %d: %v round trips", i, trips)
-				k.Release(t.Context())
-			}
-			w.empty()
-		})
-	}
-}
-
 // TestKeptConditionIsNeverGivenUp: where the backend itself keeps If-None-Match, no refusal makes an acquirer write
-// without it. If LIST shows nothing, it pauses between its puts.
+// without it. If LIST shows nothing, it pauses between its puts. Its error names the refusals.
 func TestKeptConditionIsNeverGivenUp(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
@@ -157,7 +73,7 @@ func TestKeptConditionIsNeverGivenUp(t *testing.T) {
 			n.Add(1)
 			return store.ErrPrecondition
 		})))
-		m.fails(t, Exclusive, ErrUnsure)
+		assert.Says(t, m.fails(t, Exclusive, ErrUnsure), ErrUnsure, `"index/lock.exclusive" with If-None-Match (412)`)
 		assert.That(t, n.Load() <= 100, "%d puts of lock.exclusive, without a pause", n.Load())
 	})
 }
@@ -169,21 +85,6 @@ func TestRefusedThoughListed(t *testing.T) {
 			w.machine().refused(t, Exclusive)
 		}
 		equal(t, "lock.exclusive is of", w.body(pointer).ID, k.ID())
-	})
-}
-
-// TestRefusalsAreNamed: an acquire that ends too late because of refusals names them.
-func TestRefusalsAreNamed(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		m := w.machine()
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			time.Sleep(7 * time.Second)
-			if r.Op == "put" && r.Opts.IfAbsent {
-				return store.ErrPrecondition
-			}
-			return nil
-		})
-		assert.Says(t, m.fails(t, Exclusive, ErrUnsure), ErrUnsure, `"index/lock.exclusive" with If-None-Match (412)`)
 	})
 }
 
@@ -284,135 +185,28 @@ func TestProofRevivesNoBrokenLock(t *testing.T) {
 	})
 }
 
-// answer is what happens to one put of the flag.
-type answer int
-
-const (
-	heeded      answer = iota // the store heeds the condition, and answers
-	ignored                   // it writes whatever the condition, and answers
-	lost                      // it heeds the condition, and its answer is lost
-	dropped                   // the request is lost
-	late                      // the client gives up, and the store heeds the condition half a minute later
-	throttled                 // refused for now, as with 429 or 503
-	conflict                  // 409
-	unsupported               // 501
-	forbidden                 // 403
-	answers
-)
-
-func (a answer) String() string {
-	return [...]string{"heeded", "ignored", "lost", "dropped", "late", "429", "409", "501", "403"}[a]
-}
-
-// put applies the put in that way, and returns the client's answer.
-func (a answer) put(ctx context.Context, s store.Store, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	unanswered := errors.New("no answer")
-	switch a {
-	case ignored:
-		return s.Put(ctx, key, body, store.PutOptions{})
-	case lost:
-		_, _ = s.Put(ctx, key, body, opts)
-		return store.Object{}, unanswered
-	case late:
-		time.AfterFunc(30*time.Second, func() { _, _ = s.Put(context.Background(), key, body, opts) })
-		return store.Object{}, unanswered
-	case dropped, throttled:
-		return store.Object{}, unanswered
-	case conflict:
-		return store.Object{}, store.ErrConflict
-	case unsupported:
-		return store.Object{}, store.ErrConditionUnsupported
-	case forbidden:
-		return store.Object{}, store.ErrPermission
-	default:
-		return s.Put(ctx, key, body, opts)
-	}
-}
-
-// proving answers the first puts of an intent: two with If-None-Match, and perhaps one without a condition.
-type proving struct {
-	store.Store
-	mu    sync.Mutex
-	plain []answer
-	other []answer // of the two with If-None-Match
-	turn  func() time.Duration
-}
-
-func (p *proving) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	p.mu.Lock()
-	left := &p.plain
-	if opts.IfAbsent {
-		left = &p.other
-	}
-	if !strings.Contains(key, "/lock.intent/") || len(*left) == 0 {
-		p.mu.Unlock()
-		return p.Store.Put(ctx, key, body, opts)
-	}
-	how, pause := (*left)[0], p.turn()
-	*left = (*left)[1:]
-	p.mu.Unlock()
-	time.Sleep(pause)
-	return how.put(ctx, p.Store, key, body, opts)
-}
-
-// TestProofByTwoPuts: whatever becomes of the three puts of a proof, in whatever order the store applies them,
-// If-None-Match is relied on only if the server was seen to refuse one of the two that have it, and not to take
-// both. Only then lock.exclusive is put before a look. The lock is acquired in any case.
+// TestProofByTwoPuts: If-None-Match is relied on only if the server was seen to refuse one of two puts of one new key, and
+// not to take both. It is refuted if both were taken, if it isn't supported, or if only puts without it are allowed.
 func TestProofByTwoPuts(t *testing.T) {
-	for a := range answers {
-		for b := range answers {
-			for _, plain := range []answer{heeded, lost, dropped, late, throttled} {
-				for range rounds.Fewer(3, 1) {
-					proveByTwo(t, 20*time.Millisecond, plain, a, b)
-				}
-				proveByTwo(t, 0, plain, a, b) // each is answered before the next is sent
-			}
+	refused, unsupported := store.ErrPrecondition, store.ErrConditionUnsupported
+	for _, c := range []struct {
+		a, b         error
+		plain        bool
+		holds, fails bool
+	}{
+		{nil, refused, false, true, false}, {refused, refused, true, true, false}, {refused, errOutage, true, true, false},
+		{refused, store.ErrConflict, true, true, false}, {nil, nil, false, false, true},
+		{nil, unsupported, false, false, true}, {refused, unsupported, true, false, true},
+		{store.ErrConflict, store.ErrPermission, true, false, true}, {store.ErrConflict, store.ErrPermission, false, false, false},
+		{nil, errOutage, false, false, false}, {nil, store.ErrConflict, false, false, false}, {errOutage, errOutage, true, false, false},
+	} {
+		for _, errs := range [][2]error{{c.a, c.b}, {c.b, c.a}} {
+			var p proof
+			p.state.Store(unproven)
+			p.learnFromTwo(errs[0], errs[1], c.plain)
+			assert.That(t, p.holds() == c.holds && p.fails() == c.fails, "%v, without it taken %t: holds %t, fails %t", errs, c.plain, p.holds(), p.fails())
 		}
 	}
-}
-
-func proveByTwo(t *testing.T, most time.Duration, plain, a, b answer) {
-	bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
-		m := w.machine()
-		m.hooks.Store = &proving{Store: w.mem, plain: []answer{plain}, other: []answer{a, b}, turn: func() time.Duration { return m.jitter(most) }}
-		absent := &m.conditions.absent
-		wrong := func(what string) { t.Errorf("plain %s, %s and %s: %s", plain, a, b, what) }
-		var looked atomic.Bool
-		m.hooks.Before(func(_ context.Context, r hookstore.Request) error {
-			if r.Op == "list" {
-				looked.Store(true)
-			}
-			if r.Op == "put" && r.Key == pointer && !looked.Load() && !absent.holds() {
-				wrong("lock.exclusive is put before a look")
-			}
-			return nil
-		})
-		k := m.takes(t, Exclusive)
-		switch {
-		case a == unsupported || b == unsupported:
-			if !absent.fails() {
-				wrong("a condition that isn't supported isn't refuted")
-			}
-		case plain == heeded && (a == conflict || a == forbidden) && (b == conflict || b == forbidden):
-			if !absent.fails() {
-				wrong("a condition with which no put is taken isn't refuted")
-			}
-		case a == heeded && b == heeded:
-			if !absent.holds() {
-				wrong("it heeds the condition, and that isn't proven")
-			}
-		case a != heeded && b != heeded && absent.holds():
-			wrong("nothing was refused, and the condition counts as proven")
-		case a == ignored && b == ignored && !absent.fails():
-			wrong("both were taken, and the condition isn't refuted")
-		}
-		w.machine().refused(t, Shared)
-		time.Sleep(time.Minute) // late puts have come
-		if err := k.Check(t.Context()); err != nil {
-			wrong(err.Error())
-		}
-		w.leavesNothing(k)
-	})
 }
 
 // TestPutsOfAProofAreApart: no put of a proof meets one before at a server that answers soon, and one
@@ -531,7 +325,8 @@ func (w *world) has(key string, body []byte) {
 }
 
 // TestLatePointerIsTakenDown: a put of lock.exclusive that is applied after another put of it
-// was answered, and deleted, leaves nothing, whether the lock is granted or refused.
+// was answered, and deleted, leaves nothing, whether the lock is granted or refused. A lock.exclusive that was
+// taken down for a shared holder is back before the lock is held.
 func TestLatePointerIsTakenDown(t *testing.T) {
 	eachOf(t, yesNo, func(t *testing.T, w *world, granted bool) {
 		a, s := w.machine(), w.machine().takes(t, Shared)
@@ -544,7 +339,9 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 			}
 		}))
 		if granted {
-			mustRelease(t, a.takes(t, Exclusive))
+			k := a.takes(t, Exclusive)
+			assert.That(t, slices.Contains(w.keys(), pointer), "held without lock.exclusive")
+			mustRelease(t, k)
 		} else {
 			a.refused(t, Exclusive)
 			w.stores(s.Key())

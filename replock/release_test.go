@@ -61,20 +61,6 @@ func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 	}
 }
 
-// TestReleaseWaitsForTheRefresh: Release waits for a refresh under way, which would put the flag back.
-func TestReleaseWaitsForTheRefresh(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.hooks.Before(slow("put", "", 3*time.Second))
-		time.Sleep(31 * time.Second)
-		time.AfterFunc(time.Second, func() {
-			assert.That(t, !alive(k), "the work goes on while Release waits")
-		})
-		mustRelease(t, k)
-		time.Sleep(10 * time.Second)
-		w.empty()
-	})
-}
-
 // TestReleaseSendsNoPut: a refresh whose look is answered after Release was called sends no put, which could
 // come after the deletions.
 func TestReleaseSendsNoPut(t *testing.T) {
@@ -122,29 +108,6 @@ func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 			}
 			k.Release(t.Context())
 			w.lasts(other)
-		})
-	}
-}
-
-// TestHalfReleasedIsHeld: Release deletes lock.exclusive and the flag at once. Until both are
-// deleted, the one that is left keeps all others out.
-func TestHalfReleasedIsHeld(t *testing.T) {
-	for _, key := range []string{pointer, "index/lock.intent/"} {
-		threeKinds.each(t, func(t *testing.T, w *world) {
-			a, k := w.holder(t, Exclusive)
-			time.Sleep(10 * time.Second)
-			a.hooks.Before(slow("delete", key, 4*time.Second))
-			done := make(chan error, 1)
-			go func() { done <- k.Release(t.Context()) }()
-			for range 3 {
-				time.Sleep(time.Second)
-				w.machine().refused(t, Shared)
-				w.machine().refused(t, Exclusive)
-				keys := w.keys()
-				assert.That(t, len(keys) == 1 && strings.HasPrefix(keys[0], key), "half released: %v", keys)
-			}
-			assert.OK(t, <-done)
-			w.empty()
 		})
 	}
 }

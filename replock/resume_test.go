@@ -36,7 +36,13 @@ func TestResumeAfterOutage(t *testing.T) {
 		for _, outage := range []time.Duration{0, 3 * time.Second, 5 * time.Minute} {
 			a, k := w.holder(t, mode)
 			a.lose(t, k)
-			time.AfterFunc(outage, func() { a.hooks.Before(nil) })
+			time.AfterFunc(outage, func() {
+				for _, ask := range []func(context.Context) error{k.Renew, k.Check} {
+					isAll(t, ask(t.Context()), ErrLost)
+				}
+				assert.That(t, !alive(k) && k.Left() == 0 && k.Lost() != nil, "held before it is resumed: %v left", k.Left())
+				a.hooks.Before(nil)
+			})
 			work, key, id := k.Context(), k.Key(), k.ID()
 			mustResume(t, k)
 			assert.That(t, errors.Is(context.Cause(work), ErrLost), "the context that ended with the loss lives again")
@@ -237,24 +243,6 @@ func TestSuspendAlone(t *testing.T) {
 	})
 }
 
-// TestNoResumeOfAnotherVersionWithoutAClock: if mod times can be a client's, only the version of the last answer
-// is known to have existed before others could pass. A refresh that was applied late isn't.
-func TestNoResumeOfAnotherVersionWithoutAClock(t *testing.T) {
-	for _, late := range []bool{false, true} {
-		bothHolders(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, a *machine, k *Lock) {
-			refreshed := a.unheard(k)
-			<-k.Context().Done()
-			a.hooks.Before(nil)
-			if late {
-				w.put(k.Key(), refreshed.Load().([]byte))
-				mustNotResume(t, k)
-			} else {
-				mustResume(t, k)
-			}
-		})
-	}
-}
-
 // TestReleasedWhileItIsResumed: a release at any moment of a resume leaves no lock and no object.
 func TestReleasedWhileItIsResumed(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
@@ -335,31 +323,6 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 	})
 }
 
-// TestResumeStoppedMidway: a resume that was stopped for longer than a lease hasn't resumed by the flag before that.
-func TestResumeStoppedMidway(t *testing.T) {
-	for _, kind := range [][2]string{{"list", allLocks}, {"delete", ""}} {
-		bothHolders(t, mem.Options{}, func(t *testing.T, w *world, a *machine, k *Lock) {
-			a.outlives(t, k)
-			a.hooks.After(firstAnswered(kind[0], kind[1], func(hookstore.Request) { a.clock.jump(2 * time.Minute) }))
-			err := k.Resume(t.Context())
-			assert.That(t, errors.Is(err, ErrLost) || err == nil && k.lease.Deadline() >= a.clock.Elapsed(), "stopped at %s: %v", kind[0], err)
-		})
-	}
-}
-
-// TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
-func TestResumeTriesAgain(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.lose(t, k)
-		a.hooks.Before(fails("list", allLocks, errOutage))
-		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
-		mustResume(t, k)
-		time.Sleep(5 * time.Minute)
-		lives(t, k)
-		w.leavesNothing(k)
-	})
-}
-
 // TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which a break deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
 	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
@@ -382,50 +345,6 @@ func TestResumesAtOnceGiveOneLock(t *testing.T) {
 		assert.That(t, <-resumed != nil && <-resumed == nil, "not one of two has resumed")
 		lives(t, k)
 		w.leavesNothing(k)
-	})
-}
-
-// TestLostUntilItIsResumed: while a resume waits for the store, all methods show the Lock as lost. A second
-// loss is resumed as the first one was. A context that has ended stays so, and Release ends the last one.
-func TestLostUntilItIsResumed(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		var ended []context.Context
-		for range 2 {
-			a.lose(t, k)
-			ended = append(ended, k.Context())
-			done := make(chan error, 1)
-			go func() { done <- k.Resume(t.Context()) }()
-			for range 90 {
-				time.Sleep(time.Second)
-				isAll(t, k.Renew(t.Context()), ErrLost)
-				isAll(t, k.Check(t.Context()), ErrLost)
-				assert.That(t, !alive(k) && k.Left() == 0 && k.Lost() != nil, "held before it is resumed: %v left", k.Left())
-			}
-			a.hooks.Before(nil)
-			assert.OK(t, <-done)
-			assert.OK(t, k.Check(t.Context()))
-			assert.OK(t, k.Renew(t.Context()))
-			w.machine().refused(t, Exclusive)
-		}
-		last := k.Context()
-		w.leavesNothing(k)
-		isAll(t, context.Cause(ended[0]), ErrLost)
-		isAll(t, context.Cause(ended[1]), ErrLost)
-		isAll(t, context.Cause(last), ErrReleased)
-	})
-}
-
-// TestReleaseEndsAResume: a release doesn't wait for a resume that waits for the store.
-func TestReleaseEndsAResume(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.lose(t, k)
-		done := make(chan error, 1)
-		go func() { done <- k.Resume(t.Context()) }()
-		time.Sleep(time.Hour)
-		start := time.Now()
-		_ = k.Release(t.Context()) // the store is away
-		isAll(t, <-done, ErrReleased)
-		took(t, start, 0, time.Minute)
 	})
 }
 

@@ -109,22 +109,6 @@ func TestReleaseLetsAWaiterIn(t *testing.T) {
 	}
 }
 
-// TestWaitingExclusiveComesNext: a waiting exclusive acquirer comes before all later ones, shared ones too.
-func TestWaitingExclusiveComesNext(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		c := w.machine()
-		k, _, prune := w.queued(t, Forever)
-		for range 100 {
-			time.Sleep(11 * time.Second)
-			held := c.refused(t, Shared)
-			assert.That(t, held.Holders[0].State == StateWaiting, "held by %v", held)
-			c.refused(t, Exclusive)
-		}
-		k.Release(t.Context())
-		w.leavesNothing(prune.got(t))
-	})
-}
-
 // TestQueue: waiters of both modes are served as they came, before all later acquirers, and shared ones that come
 // together hold together.
 func TestQueue(t *testing.T) {
@@ -240,21 +224,6 @@ func TestWaitCosts(t *testing.T) {
 	})
 }
 
-// TestWaiterIsGone: a waiter that was killed blocks no acquirer for longer than its ttl.
-func TestWaiterIsGone(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		c := w.machine()
-		k, b, wait := w.queued(t, Forever)
-		time.Sleep(10 * time.Second)
-		b.hooks.Before(hangs("", ""))
-		wait.ends(nil)
-		k.Release(t.Context())
-		c.refused(t, Shared)
-		time.Sleep(DefaultTTL)
-		w.leavesNothing(c.takes(t, Shared))
-	})
-}
-
 // TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer ones.
 func TestWaitOutage(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
@@ -312,23 +281,6 @@ func TestTicketIsNoFlag(t *testing.T) {
 		for key, said := range states {
 			assert.That(t, !said[StateWaiting] || len(said) == 1, "%s had the states %v", key, said)
 		}
-	})
-}
-
-// TestResumeBeforeThoseWhoWait: a holder that has lost its lock for a while resumes it although others wait.
-func TestResumeBeforeThoseWhoWait(t *testing.T) {
-	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-		a, b := w.machine(), w.machine()
-		k := a.takes(t, mode)
-		time.Sleep(time.Second)
-		wait := b.wants(t, Exclusive, Forever)
-		a.hooks.Before(outage)
-		<-k.Context().Done()
-		a.hooks.Before(nil)
-		mustResume(t, k)
-		wait.waits(t)
-		k.Release(t.Context())
-		w.leavesNothing(wait.got(t))
 	})
 }
 

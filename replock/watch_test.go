@@ -1,14 +1,12 @@
 package replock
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -185,36 +183,6 @@ func TestSlowAnswersAreNoPause(t *testing.T) {
 			a.sent(t, between{"put": {2, 2}, "list": {2, 2}})
 		})
 	}
-}
-
-// TestStandStillOfTwoAcquires: if a machine is paused while two acquires of one Locker are between their puts and their
-// first looks, neither is granted by its old flag.
-func TestStandStillOfTwoAcquires(t *testing.T) {
-	const pause = 5 * time.Second
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		var lists atomic.Int32
-		a.hooks.Before(on("list", "", func(hookstore.Request) {
-			switch lists.Add(1) {
-			case 1:
-				a.stands(pause, false)
-			case 2:
-				time.Sleep(pause)
-			default: // the first acquire starts again, and the second isn't over yet
-				time.Sleep(time.Second)
-			}
-		}))
-		var wg sync.WaitGroup
-		for range 2 {
-			wg.Go(func() {
-				k, err := a.Shared(t.Context(), "x")
-				assert.OK(t, err)
-				w.younger(t, k, pause)
-				mustRelease(t, k)
-			})
-		}
-		wg.Wait()
-	})
 }
 
 // TestClocksApart: a store whose answers have another clock than its mod times makes no acquire start again.
@@ -518,37 +486,6 @@ func (w *world) crowd() { w.emptied(crowd + 1) }
 func (w *world) emptied(n int) {
 	for i := range n {
 		w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
-	}
-}
-
-// TestLookInACrowd: among many locks, a shared holder's look lists only its own, and notices breaks and intruders.
-func TestLookInACrowd(t *testing.T) {
-	for name, spoil := range map[string]func(*world, *Lock){
-		"deleted":  func(w *world, k *Lock) { w.delete(k.Key()) },
-		"emptied":  func(w *world, k *Lock) { w.put(k.Key(), nil) },
-		"replaced": func(w *world, k *Lock) { w.put(k.Key(), bytes.Repeat([]byte("x"), maxBody+1)) },
-		"passed":   func(w *world, _ *Lock) { w.put(pointer, foreign(time.Now(), false)) },
-	} {
-		for _, before := range []bool{true, false} {
-			sub(t, fmt.Sprintf("%s, the crowd comes before %t", name, before), mem.Options{}, func(t *testing.T, w *world) {
-				if before {
-					w.crowd()
-				}
-				a, k := w.holder(t, Shared)
-				looks := a.counts("list", "")
-				var all atomic.Int32
-				a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
-				if !before {
-					w.crowd()
-					all.Add(-1) // this one finds it out
-				}
-				time.Sleep(5*time.Minute + time.Second) // and no refresh
-				assert.That(t, alive(k) && all.Load() == 0 && looks.Load() >= 30,
-					"lost: %v; all locks were listed %d times of %d", k.Lost(), all.Load(), looks.Load())
-				spoil(w, k)
-				endsForGood(t, k, DefaultLook+transient)
-			})
-		}
 	}
 }
 

@@ -320,20 +320,6 @@ func (w *world) body(key string) decoded {
 	return l
 }
 
-// TestExpiresAheadAfterAPause: after a hypervisor's pause, the locks of a machine that is behind don't look expired.
-func TestExpiresAheadAfterAPause(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
-		time.Sleep(5 * time.Second)
-		a.clock.pause(10 * time.Minute)
-		time.Sleep(10*time.Minute + 20*time.Second)
-		for range 20 {
-			lives(t, k)
-			w.expire(t, time.Minute, Forever)
-			time.Sleep(10 * time.Second)
-		}
-	})
-}
-
 // TestMisdatedLockIsRefreshedSoon: a lock that a slow wall clock has dated is refreshed as soon as the store allows.
 func TestMisdatedLockIsRefreshedSoon(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {

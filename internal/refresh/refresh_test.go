@@ -196,38 +196,6 @@ func TestSchedule(t *testing.T) {
 	}
 }
 
-// TestTriedUntilTheDeadline: for every ttl, a store that comes back about 5 s before the
-// deadline is not too late. Until then it is tried at least each 10 s.
-func TestTriedUntilTheDeadline(t *testing.T) {
-	for _, ttl := range ttls {
-		n := 50
-		if ttl > time.Minute {
-			n = 5 // each takes thousands of tries
-		}
-		for i := range n {
-			synctest.Test(t, func(t *testing.T) {
-				s := ForTTL(ttl)
-				back := s.Deadline - min(5*time.Second, s.Failure) + time.Duration(i)*time.Second/time.Duration(n)
-				var h *harness
-				h = newHarness(func(*harness, context.Context) error {
-					if h.clock.Elapsed() < back {
-						return errDown
-					}
-					return nil
-				})
-				h.Schedule = s
-				ctx, cancel := context.WithCancel(t.Context())
-				time.AfterFunc(s.Deadline+time.Second, cancel)
-				assert.Is(t, h.run(ctx), context.Canceled, "ttl %v, back at %v", ttl, back)
-				all := h.sent()
-				for i, at := range all[1:] {
-					assert.That(t, at-all[i] <= longestPause || all[i] >= back, "ttl %v: no try from %v to %v", ttl, all[i], at)
-				}
-			})
-		}
-	}
-}
-
 // TestProgressIsKept: the progress of an attempt that failed half-way is committed, and the
 // next attempt continues from there. A requested renewal begins anew.
 func TestProgressIsKept(t *testing.T) {
