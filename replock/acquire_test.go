@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"sync"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -105,23 +104,6 @@ func TestLeaseIsDatedFromTheSend(t *testing.T) {
 		start := a.clock.Elapsed()
 		k := a.takes(t, mode)
 		equal(t, "the deadline after the first send", k.lease.Deadline()-start, 55*time.Second)
-	})
-}
-
-// TestFailedAcquireLeavesNothing: a caller that cancels at the last moment gets no lock, nor does one whose puts got
-// no answer. Nothing is left of them.
-func TestFailedAcquireLeavesNothing(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		a := w.machine()
-		a.hooks.After(unanswered("put", ""))
-		a.fails(t, mode, errOutage)
-		w.empty()
-
-		ctx, cancel := context.WithCancel(t.Context())
-		a.hooks.After(answered("list", "", func(hookstore.Request) { cancel() }))
-		k, err := a.acquire(ctx, mode, "x")
-		assert.That(t, k == nil && errors.Is(err, context.Canceled), "%v %v", k, err)
-		w.empty()
 	})
 }
 
@@ -250,40 +232,6 @@ func (m *machine) paces(d func() time.Duration) {
 func (m *machine) backup(t *testing.T, takes time.Duration) func() {
 	return func() {
 		assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(takes); return nil }))
-	}
-}
-
-// TestAcquireAfterItsDeadline: an acquirer that was stopped for longer than its lease, after its look or while
-// it deleted a stale lock, doesn't hold the lock by that lease. It leaves nothing of that attempt and starts
-// again. Objects that it couldn't delete don't keep it out.
-func TestAcquireAfterItsDeadline(t *testing.T) {
-	for name, c := range map[string]struct {
-		at      string
-		deletes bool
-	}{"look": {"list", true}, "look, and deletes fail": {"list", false}, "deletion": {"delete", true}} {
-		t.Run(name, func(t *testing.T) {
-			bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-				w.put("index/lock.intent/x", foreign(time.Now(), false))
-				time.Sleep(3 * time.Minute)
-				a := w.machine()
-				var stopped atomic.Bool
-				a.hooks.After(firstAnswered(c.at, "", func(hookstore.Request) {
-					a.clock.jump(2 * time.Minute)
-					stopped.Store(true)
-					if !c.deletes { // until it tries again
-						a.hooks.Before(inTurn(on("put", "", func(hookstore.Request) { a.hooks.Before(nil) }), fails("delete", "", errOutage)))
-					}
-				}))
-				k := a.takes(t, mode)
-				left := k.lease.Deadline() - a.clock.Elapsed()
-				assert.That(t, left >= 50*time.Second && stopped.Load(), "acquired with a lease of which %v is left", left)
-				if n := len(w.keys()); c.deletes && n != int(mode) { // one flag, and lock.exclusive
-					t.Errorf("%d objects: %v", n, w.keys())
-				}
-				time.Sleep(2 * time.Minute)
-				lives(t, k)
-			})
-		})
 	}
 }
 

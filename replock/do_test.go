@@ -15,7 +15,6 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
 
@@ -303,18 +302,6 @@ func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 		time.Sleep(65 * time.Second)
 		w.machine().takes(t, Exclusive)
 		assert.That(t, !alive(k), "both in: the context outlives its deadline while the logger blocks")
-	})
-}
-
-// TestFenceNeedsConditions: a fence needs conditions that are kept.
-func TestFenceNeedsConditions(t *testing.T) {
-	stores.each(t, func(t *testing.T, w *world) {
-		p := w.mem.Properties()
-		if p.IfAbsent == store.Kept && p.IfMatch == store.Kept {
-			w.machine().takes(t, Exclusive, Fence())
-		} else {
-			w.machine().fails(t, Exclusive, ErrFence, Fence())
-		}
 	})
 }
 

@@ -69,26 +69,6 @@ func TestLostAtDeadline(t *testing.T) {
 	})
 }
 
-// TestFailuresThenRecovery: one or two failures don't lose the lock, nor do looks that fail, and the next success resets
-// their count.
-func TestFailuresThenRecovery(t *testing.T) {
-	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
-		for range 5 {
-			refreshed := a.saw(EventRefreshed)
-			a.hooks.Before(outage)
-			time.Sleep(40 * time.Second) // the attempts at 30 s and 38 s
-			a.hooks.Before(nil)
-			time.Sleep(8 * time.Second) // the one at 46 s
-			if !alive(k) || a.saw(EventRefreshed) != refreshed+1 {
-				t.Fatalf("lost %v, refreshed %d", k.Lost(), a.saw(EventRefreshed)-refreshed)
-			}
-			// Come back to the moment of a refresh.
-			time.Sleep(28*time.Second + time.Millisecond)
-		}
-		w.leavesNothing(k)
-	})
-}
-
 // TestBroken: a holder whose flag is deleted, emptied or replaced loses its lock for good at
 // the next refresh. For an exclusive lock, so does one whose lock.exclusive is.
 func TestBroken(t *testing.T) {

@@ -2,8 +2,9 @@ package replock
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
+	"os"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strings"
@@ -13,38 +14,32 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/dir"
 	"github.com/repolock/repolock/store/mem"
 )
-
-// large is a store whose objects have bodies of 60 KB, made when they are read.
-type large struct{ *mem.Store }
-
-func (s large) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	_, o, err := s.Store.Get(ctx, key, limit)
-	b := body{ExpiresAt: "2026-01-01T00:00:00Z", IsShared: true, ID: key}
-	long := strings.Repeat("x", 60_000)
-	switch o.ETag[0] % 4 {
-	case 0:
-		b.Operation = long
-	case 1:
-		b.Holder = long
-	case 2:
-		b.Metadata = map[string]string{"k": long}
-	default:
-		return []byte(`{"is_shared":` + strings.Repeat("1", 60_000) + "}"), o, err
-	}
-	raw, _ := json.Marshal(b)
-	return raw, o, err
-}
 
 // TestManyLargeLocks: Status and Break read every page, and keep little of a lock, however large its body is.
 func TestManyLargeLocks(t *testing.T) {
 	const n = 200
 	w := &world{t: t, mem: mem.New(mem.Options{PageSize: 30})}
+	long := strings.Repeat("x", 60_000)
 	for i := range n {
-		w.put(fmt.Sprintf("index/lock.shared/%04d", i), fmt.Append(nil, i))
+		b := body{ExpiresAt: "2026-01-01T00:00:00Z", IsShared: true, ID: fmt.Sprint(i)}
+		raw := []byte(`{"is_shared":` + strings.Repeat("1", len(long)) + "}")
+		switch i % 4 {
+		case 0:
+			b.Operation = long
+		case 1:
+			b.Holder = long
+		case 2:
+			b.Metadata = map[string]string{"k": long}
+		}
+		if i%4 < 3 {
+			raw = b.encode()
+		}
+		w.put(fmt.Sprintf("index/lock.shared/%04d", i), raw)
 	}
-	l, err := New(large{w.mem}, Options{})
+	l, err := New(w.mem, Options{})
 	assert.OK(t, err)
 	heap := func() int {
 		runtime.GC()
@@ -182,14 +177,14 @@ func TestOddObjects(t *testing.T) {
 		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 			w.put(key, []byte("anything"))
 			w.put("index/lock.exclusive.bak", []byte("not a lock"))
-			w.isOdd(t, w.machine(), mode, key)
+			w.machine().isOdd(t, mode, key)
 			w.stores("index/lock.exclusive.bak")
 		})
 	}
 }
 
 // isOdd checks that one unreadable lock keeps acquirers out, and then breaks it.
-func (w *world) isOdd(t *testing.T, m *machine, mode Mode, key string) {
+func (m *machine) isOdd(t *testing.T, mode Mode, key string) {
 	t.Helper()
 	i := m.only(t)
 	assert.That(t, i.Verdict == Unreadable && i.Key() == key, "%s: status: %+v", key, i)
@@ -208,43 +203,22 @@ func (m *machine) breaks(t *testing.T, opts BreakOptions, n int) []Broken {
 	return broken
 }
 
-// oddFolders is a store with empty folders, as a directory can have.
-type oddFolders struct {
-	store.Store
-	folders []string
-}
-
-func (s *oddFolders) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := s.Store.List(ctx, prefix, cursor)
-	page.Folders = s.folders
-	return page, err
-}
-
-func (s *oddFolders) Delete(ctx context.Context, key string) error {
-	if i := slices.Index(s.folders, key); i >= 0 {
-		s.folders = slices.Delete(s.folders, i, i+1)
-		return nil
-	}
-	return s.Store.Delete(ctx, key)
-}
-
-// Put fails under the name of a folder.
-func (s *oddFolders) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	if slices.Contains(s.folders, key+"/") {
-		return store.Object{}, store.ErrIrregular
-	}
-	return s.Store.Put(ctx, key, body, opts)
-}
-
 // TestOddFolders: so is an empty folder in the place of lock.exclusive. The folders of the flags can be empty.
 func TestOddFolders(t *testing.T) {
-	for _, key := range []string{"index/lock.exclusive/", "index/lock.exclusive/x/"} {
-		stores.modes(t, func(t *testing.T, w *world, mode Mode) {
-			m := w.machine()
-			m.hooks.Store = &oddFolders{m.hooks.Store, []string{"index/lock.bak/", key, "index/lock.intent/", "index/lock.shared/", "index/lock.shared/laptop/"}}
-			w.isOdd(t, m, mode, key)
-			w.empty()
-		})
+	for _, odd := range []string{"lock.exclusive", "lock.exclusive/x"} {
+		root := t.TempDir()
+		for _, name := range []string{"lock.bak", odd, "lock.intent", "lock.shared/laptop"} {
+			assert.OK(t, os.MkdirAll(filepath.Join(root, "index", name), 0o700))
+		}
+		s, err := dir.Open(t.Context(), root)
+		assert.OK(t, err)
+		l, err := New(s, Options{})
+		assert.OK(t, err)
+		m := &machine{Locker: l, hooks: &hookstore.Store{Store: s}}
+		for _, mode := range []Mode{Shared, Exclusive} {
+			m.isOdd(t, mode, "index/"+odd+"/")
+			assert.OK(t, os.MkdirAll(filepath.Join(root, "index", odd), 0o700))
+		}
 	}
 }
 

@@ -35,23 +35,6 @@ func TestOnlyExclusiveAcquirersTouchLockExclusive(t *testing.T) {
 	})
 }
 
-// TestLateWithdrawLeavesOthersAlone: after its lease an acquirer deletes no lock.exclusive: it can be a successor's.
-func TestLateWithdrawLeavesOthersAlone(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a, b := w.machine(), w.machine()
-		deletes := a.counts("delete", pointer)
-		a.hooks.After(firstAnswered("list", "", func(hookstore.Request) {
-			time.Sleep(7 * time.Second)
-			a.clock.jump(2 * time.Minute) // stopped; b finds its objects expired
-			w.breakAll()
-			b.takes(t, Exclusive)
-		}))
-		a.refused(t, Exclusive)
-		equal(t, "deletes of lock.exclusive", deletes.Load(), 0)
-		equal(t, "objects of the successor", len(w.keys()), 2)
-	})
-}
-
 // TestExclusiveIsSeenBeforeItIsHeld: the last look has seen lock.exclusive before the lock is held.
 func TestExclusiveIsSeenBeforeItIsHeld(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
@@ -244,19 +227,6 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 			})
 		}
 	}
-}
-
-// TestWithdrawLeavesAnothersPointer: a refused acquirer deletes lock.exclusive only if the body there is its own.
-func TestWithdrawLeavesAnothersPointer(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		w.put("index/lock.shared/2026-03-07T09:00:00Z", foreign(time.Now(), true))
-		time.Sleep(10 * time.Second)
-		a := w.machine()
-		another := foreign(time.Now(), false)
-		a.hooks.Before(first("list", "", func(hookstore.Request) error { w.put(pointer, another); return nil }))
-		a.refused(t, Exclusive)
-		w.has(pointer, another)
-	})
 }
 
 // TestReleaseDeletesWhatItSaw: if the store keeps conditions, a release neither deletes nor

@@ -363,16 +363,3 @@ func TestHeldLockIsNotResumed(t *testing.T) {
 		w.leavesNothing(k)
 	})
 }
-
-// TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
-func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
-		a.lose(t, k)
-		time.Sleep(20 * time.Second)
-		ctx, cancel := context.WithCancel(t.Context())
-		a.hooks.Before(on("list", allLocks, func(hookstore.Request) { cancel() }))
-		isAll(t, k.Resume(ctx), context.Canceled)
-		mustRelease(t, k)
-		w.machine().takes(t, Exclusive)
-	})
-}

