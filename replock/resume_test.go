@@ -90,13 +90,6 @@ func TestNoResume(t *testing.T) {
 	}
 }
 
-// unheard makes the machine's requests fail, and returns the last refresh of a lock's flag that it sends.
-func (m *machine) unheard(k *Lock) *atomic.Value {
-	var refreshed atomic.Value
-	m.hooks.Before(inTurn(on("put", k.Key(), func(r hookstore.Request) { refreshed.Store(r.Body) }), outage))
-	return &refreshed
-}
-
 // mustNotResume fails if a lock is resumed, or could be later.
 func mustNotResume(t *testing.T, k *Lock) {
 	t.Helper()
@@ -281,7 +274,8 @@ func TestResumeAllowsForRoundedTimes(t *testing.T) {
 				time.Sleep(time.Duration(phase) * 100 * time.Millisecond)
 				a, k := w.holder(t, Shared)
 				reapable := time.Now().Add(DefaultTTL)
-				refreshed := a.unheard(k)
+				var refreshed atomic.Value // the last refresh of the flag, which fails
+				a.hooks.Before(inTurn(on("put", k.Key(), func(r hookstore.Request) { refreshed.Store(r.Body) }), outage))
 				time.Sleep(time.Until(reapable) + time.Duration(late)*100*time.Millisecond + time.Millisecond)
 				w.put(k.Key(), refreshed.Load().([]byte))
 				a.hooks.Before(nil)

@@ -627,12 +627,6 @@ func handOver(t *testing.T, p pace, mode Mode, holds []time.Duration) (delays []
 	return delays, float64(requests) / waited.Hours()
 }
 
-// quantiles returns the median and the 90th percentile.
-func quantiles(d []time.Duration) (median, p90 time.Duration) {
-	d = slices.Sorted(slices.Values(d))
-	return d[len(d)/2], d[len(d)*9/10]
-}
-
 // paces makes TestHandOver measure other paces, too: go test -run TestHandOver -v ./replock -paces
 var paces = flag.Bool("paces", false, "measure the hand-over at other paces, too")
 
@@ -689,7 +683,8 @@ func TestHandOverOfWhatCannotBeRead(t *testing.T) {
 }
 
 func logPace(t *testing.T, p pace, mode Mode, delays []time.Duration, perHour float64) {
-	median, p90 := quantiles(delays)
+	d := slices.Sorted(slices.Values(delays))
+	median, p90 := d[len(d)/2], d[len(d)*9/10]
 	t.Logf("%g of the wait, from %v to %v, %s: median %.2f s, p90 %.2f s, %.0f requests per hour", p.share, p.first, p.last, mode, median.Seconds(), p90.Seconds(), perHour)
 }
 

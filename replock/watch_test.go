@@ -128,7 +128,7 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 	} {
 		bubble(t, c.opts, func(t *testing.T, w *world) {
 			if c.crowded {
-				w.crowd()
+				w.emptied(crowd + 1) // more locks than a look may list
 			}
 			a, k := w.holder(t, c.mode)
 			time.Sleep(25 * time.Second)
@@ -154,7 +154,9 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 				}
 			}))
 			k := a.takes(t, Exclusive)
-			w.younger(t, k, pause)
+			_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+			age := time.Since(o.ModTime)
+			assert.That(t, err == nil && age < pause, "the lock was granted when its flag was %v old", age)
 			k.Release(t.Context())
 
 			lists.Store(0)
@@ -162,14 +164,6 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 			assert.Says(t, a.fails(t, Exclusive, ErrUnsure), ErrUnsure, "this machine stood still")
 		})
 	}
-}
-
-// younger fails unless the lock's flag was put so recently.
-func (w *world) younger(t *testing.T, k *Lock, most time.Duration) {
-	t.Helper()
-	_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
-	age := time.Since(o.ModTime)
-	assert.That(t, err == nil && age < most, "the lock was granted when its flag was %v old", age)
 }
 
 // TestSlowAnswersAreNoPause: the time for which an answer is on its way isn't taken for a pause of the machine.
@@ -478,9 +472,6 @@ func TestLockThatIsGoneIsForgotten(t *testing.T) {
 		assert.That(t, len(others.memory) <= 1, "remembers %d", len(others.memory))
 	})
 }
-
-// crowd puts more locks than a look may list.
-func (w *world) crowd() { w.emptied(crowd + 1) }
 
 // emptied leaves n flags that were emptied.
 func (w *world) emptied(n int) {

@@ -530,13 +530,6 @@ func unanswered(op, key string) hookstore.After {
 	}
 }
 
-// counts counts the requests of a kind from now on.
-func (m *machine) counts(op, key string) *atomic.Int32 {
-	var n atomic.Int32
-	m.hooks.Before(on(op, key, func(hookstore.Request) { n.Add(1) }))
-	return &n
-}
-
 // inTurn runs hooks until one fails.
 func inTurn(hooks ...hookstore.Before) hookstore.Before {
 	return func(ctx context.Context, r hookstore.Request) error {
