@@ -15,18 +15,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-var errOutage = errors.New("503 service unavailable")
-
-func takesASecond(context.Context, hookstore.Request) error {
-	time.Sleep(time.Second)
-	return nil
-}
-
-func outage(context.Context, hookstore.Request) error { return errOutage }
-
-func mayNotDelete(ctx context.Context, r hookstore.Request) error {
-	return fails("delete", "", store.ErrPermission)(ctx, r)
-}
+var (
+	errOutage    = errors.New("503 service unavailable")
+	outage       = fails("", "", errOutage)
+	takesASecond = slow("", "", time.Second)
+	mayNotDelete = fails("delete", "", store.ErrPermission)
+)
 
 func TestHeldForAnHour(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {

@@ -457,23 +457,20 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 
 // TestWaitersPassInTheirOrder: a ticket keeps out later exclusive acquirers, and every shared one.
 func TestWaitersPassInTheirOrder(t *testing.T) {
+	const before, after = -time.Hour, time.Hour
 	type row struct {
-		state  State
-		before bool
-		mode   Mode
-		held   bool
+		state State
+		came  time.Duration
+		mode  Mode
+		held  bool
 	}
 	eachOf(t, []row{
-		{StateWaiting, true, Exclusive, true}, {StateWaiting, false, Exclusive, false},
-		{StateAcquiring, true, Exclusive, true}, {StateAcquiring, false, Exclusive, true},
-		{StateHeld, false, Exclusive, true},
-		{StateWaiting, true, Shared, true}, {StateWaiting, false, Shared, true},
+		{StateWaiting, before, Exclusive, true}, {StateWaiting, after, Exclusive, false},
+		{StateAcquiring, before, Exclusive, true}, {StateAcquiring, after, Exclusive, true},
+		{StateHeld, after, Exclusive, true},
+		{StateWaiting, before, Shared, true}, {StateWaiting, after, Shared, true},
 	}, func(t *testing.T, w *world, c row) {
-		at := time.Now().Add(time.Hour)
-		if c.before {
-			at = time.Now().Add(-time.Hour)
-		}
-		w.intent(c.state, at)
+		w.intent(c.state, time.Now().Add(c.came))
 		time.Sleep(5 * time.Second)
 		if c.held {
 			w.machine().refused(t, c.mode)

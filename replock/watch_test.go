@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -478,6 +479,19 @@ func (w *world) emptied(n int) {
 	for i := range n {
 		w.put(fmt.Sprintf("index/lock.shared/%04d", i), nil)
 	}
+}
+
+// TestLookInACrowd: among many locks, a shared holder's look lists only its own, and notices that its flag was replaced.
+func TestLookInACrowd(t *testing.T) {
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+		w.emptied(crowd + 1)
+		var all atomic.Int32
+		a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
+		time.Sleep(5*time.Minute + time.Second) // and no refresh
+		assert.That(t, alive(k) && all.Load() == 1, "lost: %v; all locks were listed %d times", k.Lost(), all.Load())
+		w.put(k.Key(), bytes.Repeat([]byte("x"), maxBody+1))
+		endsForGood(t, k, DefaultLook+transient)
+	})
 }
 
 // TestBrokenLockStaysBroken: a refresh puts no deleted flag back, also on a server that creates one with If-Match.

@@ -103,12 +103,10 @@ func seconds(s ...float64) (d []time.Duration) {
 	return d
 }
 
-var ttls = []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour}
-
 // TestThreeFailuresEndAtTheDeadline: for every ttl, three failures end the lease at its
 // deadline, and the requests of an acquire end well before.
 func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
-	for _, ttl := range ttls {
+	for _, ttl := range []time.Duration{10 * time.Second, 17 * time.Second, time.Minute, time.Hour, 24 * time.Hour} {
 		s := ForTTL(ttl)
 		end := s.Interval + time.Duration(s.Failures)*s.Failure
 		assert.That(t, s.Failures == 3 && end <= s.Deadline && s.Deadline-end <= 3 && s.Deadline < ttl,

@@ -164,6 +164,8 @@ var engineMutants = []mutant{
 		"return nil, entries\n\t}\n\tfor", "return entries, nil\n\t}\n\tfor", scene("crowd", 34)},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {", seed(30)},
+	{"resumed by a look at the old flag that comes before the look for others", resume,
+		"k.reclaim, k.lookAgain, k.unpassed}", "k.reclaim, k.unpassed, k.lookAgain}", test("./replock", "^TestNoResumeWhenPassedMeanwhile$")},
 	{"resumed although a late refresh has put the old flag back", resume,
 		"written > reapable {", "written > reapable && false {", own("TestResumeAllowsForRoundedTimes")},
 	{"resumed although others might hold", resume,

@@ -40,6 +40,7 @@ var pairsMutants = []mutant{
 `, pair("exclusive", "pages of two", "seventeen dead locks")},
 	{"the own flag counts as missing where its time isn't told", "replock/look.go", `t.flag.listed = o.Size > 0`, `t.flag.listed = o.Size > 0 && !page.Now.IsZero()`, pair("exclusive", "no time in listings", "")},
 	{"a waiter loses its place with each attempt", "replock/wait.go", `t.place, q.ticket.ownTries = q.ticket.place, t.ownTries`, `q.ticket.ownTries = t.ownTries`, pair("exclusive", "waiters of both modes", "")},
+	{"in a crowd a flag that is too large is a look that fails", "replock/heldlook.go", `flag, err = content{}, nil //`, `_ = flag //`, test("./replock", "^TestLookInACrowd$")},
 	{"in a crowd a flag that is gone is a look that fails", "replock/heldlook.go", `	case errors.Is(err, store.ErrNotFound):
 		return page, nil`, `	case errors.Is(err, store.ErrNotFound):
 		return page, err`, pair("shared", "break-lock", "a hundred shared locks")},
