@@ -21,7 +21,7 @@ type run struct{ tags, only string }
 // built, and the tests without a tag, which need no variable; both with -short. All others are steps of make
 // proof.
 var runs = map[string]run{
-	"minio-short":    {"minio", "^Test(OnStores|Doctor|RequestCounts)$"},
+	"minio-short":    {"minio", "^Test(OnStores|Doctor)$"},
 	"minio":          {"minio", ""},
 	"old-minio":      {"minio", "^Test(IfMatchOnAbsentKey|Doctor)$"},
 	"chaos":          {"minio", "^TestChaos"},

@@ -198,6 +198,9 @@ func TestRequestCounts(t *testing.T) {
 		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{1, 2}, cost{1, 2}},
 		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
 		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{1, 2}, cost{2, 3}},
+		// The first renewal of a shared lock proves If-Match; an exclusive one has proved it before.
+		{"shared, conditions claimed", Shared, claiming, cost{2, 2}, cost{3, 4}, cost{1, 1}, cost{1, 1}},
+		{"exclusive, conditions claimed", Exclusive, claiming, cost{3, 5}, cost{2, 4}, cost{1, 2}, cost{2, 3}},
 	} {
 		for _, n := range []int{0, 1, 1000, 10_000} {
 			if c.mode == Exclusive && n > 0 {
