@@ -7,10 +7,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/proxy"
 )
 
@@ -188,24 +186,4 @@ func lasted(l proxy.Log) time.Duration {
 	first := slices.MinFunc(l, func(a, b proxy.Entry) int { return a.Start.Compare(b.Start) })
 	last := slices.MaxFunc(l, func(a, b proxy.Entry) int { return a.End.Compare(b.End) })
 	return last.End.Sub(first.Start)
-}
-
-// TestLockPart: restic's lock ends with the first deletion under locks/, and requests
-// elsewhere are no part of it.
-func TestLockPart(t *testing.T) {
-	at := func(s int) time.Time { return time.Unix(int64(s), 0) }
-	entry := func(op, key string, start, end int) proxy.Entry {
-		return proxy.Entry{Request: proxy.Request{Op: op, Key: key}, Start: at(start), End: at(end)}
-	}
-	acquire, release := lockPart(proxy.Log{
-		entry("get", "restic/config", 0, 1),
-		entry("list", "restic/locks/", 2, 3),
-		entry("put", "restic/locks/1", 4, 9),
-		entry("get", "restic/locks/2", 5, 6),
-		entry("get", "restic/index/1", 10, 20),
-		entry("delete", "restic/locks/1", 21, 24),
-		entry("list", "restic/locks/", 24, 25),
-	}, "restic/locks/")
-	assert.That(t, len(acquire) == 3 && lasted(acquire) == 7*time.Second, "acquire: %v, %v", lasted(acquire), acquire)
-	assert.That(t, len(release) == 2 && lasted(release) == 4*time.Second, "release: %v, %v", lasted(release), release)
 }

@@ -19,12 +19,6 @@ func Of(pid int) string {
 	return ""
 }
 
-// Ended reports whether all processes of a group have ended. On a system without an init, as in a container,
-// they can stay as zombies.
-func Ended(group int) bool {
-	return !slices.ContainsFunc(processes(), func(p process) bool { return p.group == group && p.state != "Z" })
-}
-
 // Stopped reports whether a process of a group is stopped by a signal. One is enough: a shell that is stopped
 // while it starts another program waits for that program.
 func Stopped(group int) bool {
