@@ -4,7 +4,6 @@ package e2e
 
 import (
 	"bytes"
-	"cmp"
 	"encoding/xml"
 	"errors"
 	"flag"
@@ -14,9 +13,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -89,26 +88,27 @@ func host(name string, command ...string) []string {
 // terminals draws two terminals: a backup, a prune that is refused and then waits, and a backup that is
 // killed.
 func (d demo) terminals() []byte {
-	web, store := d.record("web", 7), d.record("store", 32)
+	web, store := d.shell("web", 7), d.shell("store", 32)
+	f := d.record(web, store)
 	const prune = "-- rclone delete remote:old"
 	web.enter("repolock backup -- rclone copy " + limit + " documents remote:documents")
 	d.has("lock.shared")
-	store.run("repolock status")
-	store.run("repolock prune " + prune + "; echo \"exit code $?\"")
-	store.joins("exit code 75")
+	store.enter("repolock status")
+	store.reads(`looked in .*\nstore\$$`)
+	store.enter("repolock prune " + prune + "; echo \"exit code $?\"")
+	store.reads(`\nexit code 75\nstore\$$`)
 	store.enter("repolock prune --wait 15m " + prune + " && echo pruned")
-	store.joins("waiting ")
-	web.ends()
-	store.ends()
-	store.joins("pruned" + prompt("store"))
+	store.reads(`\nwaiting `)
+	web.reads(`documents\nweb\$$`)
+	store.reads(`\npruned\nstore\$$`)
 	web.enter("repolock backup --ttl 10s -- rclone copy " + limit + " mail remote:mail")
 	d.has("lock.shared")
 	web.kill()
-	web.joins("Killed")
+	web.reads(`\nKilled`)
 	store.enter("repolock prune --wait 15m " + prune + " && echo free")
-	store.joins("waiting ")
-	store.joins("free" + prompt("store"))
-	return animation(&web.film, &store.film)
+	store.reads(`\nwaiting `)
+	store.reads(`\nfree\nstore\$$`)
+	return f.animation()
 }
 
 // has waits until there is an object of a kind.
@@ -165,122 +165,84 @@ func (d demo) night() []byte {
 	return []byte(read(d.t, d.path("night.svg")))
 }
 
-// recorded is a shell on a host, in a terminal that is recorded.
-type recorded struct {
+// hostShell is a shell on a host, in a terminal.
+type hostShell struct {
 	*window
-	film
+	rows int
 }
 
-func (d demo) record(on string, rows int) *recorded {
+func (d demo) shell(on string, rows int) hostShell {
 	d.t.Helper()
-	r := &recorded{window: d.terminal(on, columns, rows+1, host(on, "bash", "--norc", "--noprofile", "-i")), film: film{host: on}}
-	go r.record()
-	r.joins(prompt(on))
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.pictures = r.pictures[len(r.pictures)-1:] // which begins with the prompt
-	return r
-}
-
-// record notes each change of the screen, until the terminal is closed.
-func (r *recorded) record() {
-	for ; ; time.Sleep(20 * time.Millisecond) {
-		out, err := r.command("capture-pane", "-p").Output()
-		if err != nil {
-			return
-		}
-		rows := strings.Split(strings.TrimSuffix(string(out), "\n"), "\n")
-		for i, row := range rows {
-			rows[i] = strings.TrimRight(row, " ")
-		}
-		r.mu.Lock()
-		if len(r.pictures) == 0 || !slices.Equal(rows, r.pictures[len(r.pictures)-1].rows) {
-			r.pictures = append(r.pictures, picture{time.Now(), rows})
-		}
-		r.mu.Unlock()
-	}
+	h := hostShell{d.terminal(on, columns, rows+1, host(on, "bash", "--norc", "--noprofile", "-i")), rows}
+	h.reads("^" + on + `\$$`)
+	return h
 }
 
 // enter types a command, a few letters at a time.
-func (r *recorded) enter(command string) {
-	r.s.t.Helper()
+func (h hostShell) enter(command string) {
+	h.s.t.Helper()
 	for typed := range slices.Chunk([]byte(command), 12) {
 		if last := len(typed) - 1; typed[last] == ';' { // tmux would end its own command there
 			typed = append(typed[:last:last], `\;`...)
 		}
-		r.tmux("send-keys", "-l", "--", string(typed))
+		h.tmux("send-keys", "-l", "--", string(typed))
 		time.Sleep(120 * time.Millisecond)
 	}
-	r.key("Enter")
+	h.key("Enter")
 }
 
-// run types a command, and waits for the next prompt.
-func (r *recorded) run(command string) {
-	r.s.t.Helper()
-	before := r.prompts()
-	r.enter(command)
-	r.s.until("the prompt after "+command, func() bool { return r.idle() && r.prompts() > before })
-}
-
-// joins waits for a text on the screen. A text that wraps is found, too.
-func (r *recorded) joins(text string) {
-	r.s.t.Helper()
-	r.s.until(text, func() bool { return strings.Contains(strings.Join(r.now(), ""), strings.TrimSpace(text)) })
-}
-
-// ends waits for the next prompt.
-func (r *recorded) ends() { r.s.t.Helper(); r.s.until("the prompt of "+r.host, r.idle) }
-
-// prompts counts the prompts on the screen.
-func (r *recorded) prompts() (n int) {
-	for _, row := range r.now() {
-		if strings.HasPrefix(row, strings.TrimSpace(prompt(r.host))) {
-			n++
-		}
-	}
-	return n
-}
-
-// idle reports whether the last row is an empty prompt.
-func (r *recorded) idle() bool {
-	rows := slices.DeleteFunc(slices.Clone(r.now()), func(row string) bool { return row == "" })
-	return len(rows) > 0 && rows[len(rows)-1] == strings.TrimSpace(prompt(r.host))
+// reads waits until the screen matches.
+func (h hostShell) reads(pattern string) {
+	h.s.t.Helper()
+	h.s.until(fmt.Sprintf("%q on the screen of %s", pattern, h.name), func() bool { return regexp.MustCompile(pattern).MatchString(h.screen()) })
 }
 
 // kill kills the command that the shell runs, and nothing else, as kill -9 does.
-func (r *recorded) kill() {
-	r.s.t.Helper()
-	shell := strings.TrimSpace(r.tmux("display-message", "-p", "#{pane_pid}"))
-	children := strings.Fields(read(r.s.t, "/proc/"+shell+"/task/"+shell+"/children"))
-	assert.Equal(r.s.t, len(children), 1, "processes of %s", r.host)
-	assert.OK(r.s.t, exec.Command("kill", "-9", children[0]).Run())
+func (h hostShell) kill() {
+	h.s.t.Helper()
+	shell := strings.TrimSpace(h.tmux("display-message", "-p", "#{pane_pid}"))
+	children := strings.Fields(read(h.s.t, "/proc/"+shell+"/task/"+shell+"/children"))
+	assert.Equal(h.s.t, len(children), 1, "processes of %s", h.name)
+	assert.OK(h.s.t, exec.Command("kill", "-9", children[0]).Run())
 }
 
-// film is a recording of a host's terminal.
+// film is a recording of shells.
 type film struct {
-	host     string
-	mu       sync.Mutex
+	shells   []hostShell
 	pictures []picture
+	end      chan struct{} // closed to end the recording
+	ended    chan struct{}
 }
 
-// picture is the screen of a terminal from a time on.
+// picture is the rows of all screens from a time on.
 type picture struct {
 	at   time.Time
 	rows []string
 }
 
-// now returns the rows of the screen.
-func (f *film) now() []string {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.pictures) == 0 {
-		return nil
-	}
-	return f.pictures[len(f.pictures)-1].rows
+// record notes each change of the screens, until animation.
+func (d demo) record(shells ...hostShell) *film {
+	f := &film{shells: shells, end: make(chan struct{}), ended: make(chan struct{})}
+	go func() {
+		defer close(f.ended)
+		for ; !closed(f.end); time.Sleep(20 * time.Millisecond) {
+			var rows []string
+			for _, h := range shells {
+				out, err := h.command("capture-pane", "-p").Output()
+				if err != nil { // the test has failed
+					return
+				}
+				for row := range strings.SplitSeq(strings.TrimSuffix(string(out), "\n"), "\n") {
+					rows = append(rows, strings.TrimRight(row, " "))
+				}
+			}
+			if n := len(f.pictures); n == 0 || !slices.Equal(rows, f.pictures[n-1].rows) {
+				f.pictures = append(f.pictures, picture{time.Now(), rows})
+			}
+		}
+	}()
+	return f
 }
-
-// prompt returns the prompt of a host's shell.
-func prompt(host string) string { return host + "$ " }
 
 const columns = 80
 
@@ -299,34 +261,47 @@ const pause = 900 * time.Millisecond
 // lastStay is how long the last screens stay.
 const lastStay = 5 * time.Second
 
-// shown is a row of the drawing with a text that it has for a time.
-type shown struct {
-	y        int
-	text     string
-	from, to time.Duration
-}
-
 // animation draws the terminals one below the other, as they were. It begins anew at its end. A
 // program that doesn't animate shows the last screens.
-func animation(films ...*film) []byte {
-	clock := newReel(films)
-	var b bytes.Buffer
-	body, y := &bytes.Buffer{}, 0
-	for _, t := range films {
+func (f *film) animation() []byte {
+	close(f.end)
+	<-f.ended
+	last := len(f.pictures) - 1
+	times := make([]time.Duration, last+2) // of the drawing, by picture; then its length
+	for i := range last {
+		times[i+1] = times[i] + min(f.pictures[i+1].at.Sub(f.pictures[i].at), pause)
+	}
+	total := times[last] + lastStay
+	times[last+1] = total
+	var body, drawing bytes.Buffer
+	var words []string // for readers who don't see the drawing
+	y, above := 0, 0
+	for _, h := range f.shells {
 		y += caption
-		fmt.Fprintf(body, "<text class=\"c\" x=\"%d\" y=\"%d\">%s</text>\n", margin, y-8, t.host)
-		rows := 0
-		for _, p := range t.pictures {
-			rows = max(rows, len(slices.DeleteFunc(slices.Clone(p.rows), func(r string) bool { return r == "" })))
+		fmt.Fprintf(&body, "<text class=\"c\" x=\"%d\" y=\"%d\">%s</text>\n", margin, y-8, h.name)
+		rows := h.rows
+		for !slices.ContainsFunc(f.pictures, func(p picture) bool { return p.rows[above+rows-1] != "" }) {
+			rows--
 		}
-		fmt.Fprintf(body, "<rect x=\"1\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"6\" fill=\"#f6f8fa\"/>\n", y, width-2, rows*height+margin)
-		for _, s := range t.shown(clock, y) {
-			s.draw(body, clock.total, prompt(t.host))
+		fmt.Fprintf(&body, "<rect x=\"1\" y=\"%d\" width=\"%.0f\" height=\"%d\" rx=\"6\" fill=\"#f6f8fa\"/>\n", y, width-2, rows*height+margin)
+		for row := range rows {
+			is := func(picture int) string { return f.pictures[picture].rows[above+row] }
+			if text := is(last); text != "" && text != h.name+"$" {
+				words = append(words, text)
+			}
+			for from, to := 0, 0; from <= last; from = to {
+				for to = from + 1; to <= last && is(to) == is(from); to++ {
+				}
+				// What is shown for less than a twentieth of a second was being drawn.
+				if is(from) != "" && times[to]-times[from] >= 50*time.Millisecond {
+					draw(&body, y+(row+1)*height, is(from), h.name+"$ ", times[from], times[to], total)
+				}
+			}
 		}
-		y += rows*height + margin
+		y, above = y+rows*height+margin, above+h.rows
 	}
 	y += margin
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" fill="#1f2328" font-family="monospace" font-size="14" xml:space="preserve">
+	fmt.Fprintf(&drawing, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %.0f %d" width="%.0f" height="%d" fill="#1f2328" font-family="monospace" font-size="14" xml:space="preserve">
 <title>Two terminals under repolock</title>
 <desc>%s</desc>
 <style>
@@ -334,90 +309,24 @@ svg{font:14px ui-monospace,SFMono-Regular,Menlo,Consolas,"DejaVu Sans Mono",mono
 text{white-space:pre;fill:#1f2328}rect{fill:#f6f8fa;stroke:#d1d9e0}.c{fill:#59636e}.p{fill:#1a7f37}
 @media(prefers-color-scheme:dark){text{fill:#e6edf3}rect{fill:#161b22;stroke:#3d444d}.c{fill:#9198a1}.p{fill:#3fb950}}
 </style>
-`, width, y, width, y, html.EscapeString(words(films)))
-	b.Write(body.Bytes())
-	b.WriteString("</svg>\n")
-	return b.Bytes()
+%s</svg>
+`, width, y, width, y, html.EscapeString(strings.Join(words, "\n")), body.String())
+	return drawing.Bytes()
 }
 
-// words are the commands of the terminals, for readers who don't see the drawing.
-func words(films []*film) string {
-	var said []string
-	for _, t := range films {
-		for _, row := range t.now() {
-			if row != "" && row != strings.TrimSpace(prompt(t.host)) {
-				said = append(said, row)
-			}
-		}
-	}
-	return strings.Join(said, "\n")
-}
-
-// reel converts times of the recording to times of the drawing, in which long pauses are cut.
-type reel struct {
-	ticks []time.Time
-	total time.Duration
-}
-
-func newReel(films []*film) reel {
-	var c reel
-	for _, t := range films {
-		for _, p := range t.pictures {
-			c.ticks = append(c.ticks, p.at)
-		}
-	}
-	slices.SortFunc(c.ticks, time.Time.Compare)
-	c.total = c.at(c.ticks[len(c.ticks)-1]) + lastStay
-	return c
-}
-
-// at converts one time.
-func (c reel) at(t time.Time) (d time.Duration) {
-	for i, tick := range c.ticks[1:] {
-		if tick.After(t) {
-			break
-		}
-		d += min(tick.Sub(c.ticks[i]), pause)
-	}
-	return d
-}
-
-// shown returns the rows of a terminal, in their order in time.
-func (t *film) shown(c reel, top int) []shown {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	var all []shown
-	for i := range t.pictures[0].rows {
-		begun := shown{}
-		for _, p := range t.pictures {
-			if p.rows[i] == begun.text {
-				continue
-			}
-			begun.to = c.at(p.at)
-			all = append(all, begun)
-			begun = shown{y: top + (i+1)*height, text: p.rows[i], from: begun.to}
-		}
-		begun.to = c.total
-		all = append(all, begun)
-	}
-	// What is shown for less than a twentieth of a second was being drawn.
-	all = slices.DeleteFunc(all, func(s shown) bool { return s.text == "" || s.to-s.from < 50*time.Millisecond })
-	slices.SortStableFunc(all, func(a, b shown) int { return cmp.Compare(a.from, b.from) })
-	return all
-}
-
-func (s shown) draw(b *bytes.Buffer, total time.Duration, prompt string) {
+// draw draws a row that is shown for a time.
+func draw(b *bytes.Buffer, y int, row, prompt string, from, to, total time.Duration) {
 	at := func(d time.Duration) string {
 		return strings.TrimPrefix(fmt.Sprintf("%.4f", d.Seconds()/total.Seconds()), "0")
 	}
-	text := html.EscapeString(s.text)
-	if after, is := strings.CutPrefix(s.text+" ", prompt); is {
+	text := html.EscapeString(row)
+	if after, is := strings.CutPrefix(row+" ", prompt); is {
 		text = `<tspan class="p">` + prompt + `</tspan>` + html.EscapeString(strings.TrimSpace(after))
 	}
 	hidden := ` visibility="hidden"`
-	if s.to == total { // a program that doesn't animate shows it
+	if to == total { // a program that doesn't animate shows it
 		hidden = ""
 	}
 	fmt.Fprintf(b, "<text x=\"%d\" y=\"%d\"%s>%s<animate attributeName=\"visibility\" dur=\"%.1fs\" repeatCount=\"indefinite\" calcMode=\"discrete\" values=\"hidden;visible;hidden\" keyTimes=\"0;%s;%s\"/></text>\n",
-		margin, s.y, hidden, text, total.Seconds(), at(s.from), at(s.to))
+		margin, y, hidden, text, total.Seconds(), at(from), at(to))
 }
