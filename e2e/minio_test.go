@@ -3,10 +3,6 @@
 package e2e
 
 import (
-	"io"
-	"log"
-	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -54,8 +50,8 @@ func TestPartition(t *testing.T) {
 }
 
 // TestUnusableStoreIsNamed: a store that cannot be used is reported in one line, soon, with the
-// right exit code, and the command is not run. (TestOnlySilenceIsUnreachable has servers that answer
-// something else.)
+// right exit code, and the command is not run. (TestOnlySilenceIsUnreachable has certificates, and servers that
+// answer something else.)
 func TestUnusableStoreIsNamed(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct {
@@ -71,9 +67,6 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 		{"wrong secret", kinds, asItIs, wrong("AWS_SECRET_ACCESS_KEY", "MINIO_SECRET_KEY", "B2_APPLICATION_KEY"), 77, "permission denied"},
 		{"wrong user", kinds, asItIs, wrong("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "B2_APPLICATION_KEY_ID"), 77, "permission denied"},
 		{"no credentials", kinds, asItIs, none, 78, "wrong configuration"},
-		{"TLS to a plain port", kinds, useTLS, nil, 78, "TLS"},
-		{"unknown certificate", kinds, unknownCertificate, nil, 78, "certificate"},
-		{"no such host", onMinIOs, noHost, nil, 69, "no-such-host.invalid"},
 	} {
 		for _, k := range c.kinds {
 			t.Run(c.name+", "+k.name, func(t *testing.T) {
@@ -139,22 +132,6 @@ func wrongRegion(t *testing.T, _ place) (string, []string) {
 	})
 	return strings.TrimPrefix(s.Endpoint(), "http://"), nil
 }
-
-func useTLS(_ *testing.T, p place) (string, []string) {
-	return p.host(), []string{"http://", "https://", "tls=false", "tls=true"}
-}
-
-// unknownCertificate is a server with TLS.
-func unknownCertificate(t *testing.T, p place) (string, []string) {
-	s := httptest.NewUnstartedServer(http.NotFoundHandler())
-	s.Config.ErrorLog = log.New(io.Discard, "", 0)
-	s.StartTLS()
-	t.Cleanup(s.Close)
-	_, replace := useTLS(t, p)
-	return strings.TrimPrefix(s.URL, "https://"), replace
-}
-
-func noHost(*testing.T, place) (string, []string) { return "no-such-host.invalid:9000", nil }
 
 const wrongValue = "nobody-has-this-value"
 
