@@ -1,7 +1,7 @@
 // Cloudstic runs a command under the lock of Cloudstic's format as it was first published, of
 // which internal/test/cloudsticlock is a copy: a fixture, and no program of Cloudstic's.
 //
-//	cloudstic shared|exclusive URL COMMAND…
+//	cloudstic shared|exclusive DIRECTORY COMMAND…
 //
 // It exits with 75 if the lock is held.
 package main
@@ -18,7 +18,7 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
-	"github.com/repolock/repolock/store/open"
+	"github.com/repolock/repolock/store/dir"
 )
 
 func main() {
@@ -32,10 +32,10 @@ func main() {
 
 func run(args []string) (code int, err error) {
 	if len(args) < 3 || args[0] != "shared" && args[0] != "exclusive" {
-		return 64, errors.New("usage: cloudstic shared|exclusive URL COMMAND…")
+		return 64, errors.New("usage: cloudstic shared|exclusive DIRECTORY COMMAND…")
 	}
 	ctx := context.Background()
-	s, err := open.Store(ctx, args[1])
+	s, err := dir.Open(ctx, args[1])
 	if err != nil {
 		return 0, err
 	}
