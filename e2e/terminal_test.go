@@ -309,40 +309,6 @@ func TestWatchOnAScreen(t *testing.T) {
 	w.shows(sane)
 }
 
-// TestNoEscapes: repolock prints only text if the terminal doesn't understand escape
-// sequences, or if the output is no terminal. It never prints colours.
-func TestNoEscapes(t *testing.T) {
-	for _, c := range []struct {
-		name, prefix, suffix string
-		erases               bool
-	}{
-		{"terminal", "", "", true},
-		{"dumb", "TERM=dumb ", "", false},
-		{"pipe", "", " 2>&1 | cat", false},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			s := newSite(t)
-			holder := s.hold("backup", "a")
-			w := s.window("bytes", "dash")
-			shown := w.record()
-			w.run(c.prefix + waits + c.suffix)
-			w.shows("waiting .*backup on ")
-			time.Sleep(2 * time.Second)
-			holder.end("a")
-			w.shows("done\n" + ready + "$")
-			w.run(c.prefix + "repolock status --watch --interval 100ms" + c.suffix)
-			w.shows("no locks")
-			time.Sleep(time.Second)
-			w.key("C-c")
-			w.shows(ready + "$")
-			raw := shown()
-			assert.Need(t, strings.Contains(raw, "done"), "recorded: %q", raw)
-			assert.That(t, strings.Contains(raw, "\x1b") == c.erases, "escape sequences: %v: %q", !c.erases, raw)
-			assert.Equal(t, regexp.MustCompile("\x1b\\[[0-9;]*m").FindString(raw), "", "colours")
-		})
-	}
-}
-
 // step is one action at a terminal, and a pattern of the output that follows. The action is a line for the
 // shell, a line for the running program, a key, or a kill of the program. With stops the program stops by
 // itself.

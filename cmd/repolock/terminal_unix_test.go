@@ -193,10 +193,16 @@ func TestWaitingLine(t *testing.T) {
 }
 
 // TestWatch: status --watch redraws the locks in place, no wider or longer than the terminal, and a
-// failure with its cause first.
+// failure with its cause first. A terminal that can't erase a line gets no escape sequence.
 func TestWatch(t *testing.T) {
 	repo := t.TempDir()
-	s := onScreen(t, 6, 60, []string{"TERM=xterm"}, "-r", repo, "status", "--watch", "--interval", "100ms")
+	s := onScreen(t, 6, 60, []string{"TERM=dumb"}, "-r", repo, "status", "--watch", "--interval", "100ms")
+	s.until("no locks")
+	write(t, filepath.Join(repo, "index", "lock.shared", "a"), "garbage")
+	s.until("unreadable")
+	assert.That(t, !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
+	assert.OK(t, os.RemoveAll(filepath.Join(repo, "index")))
+	s = onScreen(t, 6, 60, []string{"TERM=xterm"}, "-r", repo, "status", "--watch", "--interval", "100ms")
 	s.until("no locks\r\n\x1b[2A" + erase + "20")
 	for i := range 5 {
 		write(t, filepath.Join(repo, "index", "lock.shared", string(rune('a'+i))), "garbage")
