@@ -116,42 +116,37 @@ func TestWait(t *testing.T) {
 	}
 }
 
-// TestBrokenBetweenBatches: a prune whose lock was broken doesn't begin another batch.
-func TestBrokenBetweenBatches(t *testing.T) {
-	dir, st := repository(t, 100)
-	h := before(10, st, func(context.Context) { breakAll(t, st) })
-	deleted, err := pruner{progress: &bytes.Buffer{}, batch: 10}.prune(t.Context(), h)
-	if !errors.Is(err, replock.ErrLost) || deleted != 10 || packs(t, dir) != 90 {
-		t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
-	}
-}
-
-// TestBrokenWithinABatch: a request that is under way when the lock's loss is seen ends with
-// the lock's context.
-func TestBrokenWithinABatch(t *testing.T) {
-	dir, st := repository(t, 100)
-	h := before(5, st, func(ctx context.Context) {
-		breakAll(t, st)
-		<-ctx.Done() // a slow request
-	})
-	p := pruner{progress: &bytes.Buffer{}, batch: 100, opts: replock.Options{Look: replock.MinLook}}
-	deleted, err := p.prune(t.Context(), h)
-	if lost := (*replock.LostError)(nil); !errors.As(err, &lost) || deleted != 4 || packs(t, dir) != 96 {
-		t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
-	}
-}
-
-// TestInterrupted: a prune that is interrupted stops, and releases its lock.
-func TestInterrupted(t *testing.T) {
-	dir, st := repository(t, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	h := before(5, st, func(context.Context) { cancel() })
-	_, err := pruner{progress: &bytes.Buffer{}, batch: 100}.prune(ctx, h)
-	if !errors.Is(err, context.Canceled) || errors.Is(err, replock.ErrLost) || packs(t, dir) < 95 {
-		t.Errorf("%d are left: %v", packs(t, dir), err)
-	}
-	if held, err := locker(t, st).Status(t.Context()); err != nil || len(held) > 0 {
-		t.Errorf("%v, %v", held, err)
+// TestEnds: a prune whose lock was broken doesn't begin another batch. A request that is under way when the
+// lock's loss is seen, or the prune is interrupted, ends with the lock's context. No lock is left.
+func TestEnds(t *testing.T) {
+	for name, c := range map[string]struct {
+		batch  int
+		before int32
+		event  func(ctx context.Context, st store.Store, interrupt func())
+		want   error
+		left   int
+	}{
+		"broken between batches": {10, 10, func(_ context.Context, st store.Store, _ func()) { breakAll(t, st) }, replock.ErrLost, 90},
+		"broken within a batch": {100, 5, func(ctx context.Context, st store.Store, _ func()) {
+			breakAll(t, st)
+			<-ctx.Done() // a slow request
+		}, replock.ErrLost, 96},
+		"interrupted": {100, 5, func(_ context.Context, _ store.Store, interrupt func()) { interrupt() }, context.Canceled, 95},
+	} {
+		t.Run(name, func(t *testing.T) {
+			dir, st := repository(t, 100)
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			h := before(c.before, st, func(ctx context.Context) { c.event(ctx, st, cancel) })
+			p := pruner{progress: &bytes.Buffer{}, batch: c.batch, opts: replock.Options{Look: replock.MinLook}}
+			deleted, err := p.prune(ctx, h)
+			if !errors.Is(err, c.want) || errors.Is(err, replock.ErrLost) && name == "interrupted" || deleted > 100-c.left || packs(t, dir) < c.left {
+				t.Errorf("%d are deleted, %d are left: %v", deleted, packs(t, dir), err)
+			}
+			if held, err := locker(t, st).Status(t.Context()); err != nil || len(held) > 0 {
+				t.Errorf("%v, %v", held, err)
+			}
+		})
 	}
 }
 
