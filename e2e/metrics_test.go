@@ -11,48 +11,38 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/freeport"
+	running "github.com/repolock/repolock/internal/test/server"
 )
 
 // exporter is a real node_exporter of one test, with the textfile collector alone.
 type exporter struct {
-	s      *site
-	url    string
-	stderr lockedBuffer
+	s   *site
+	url string
 }
 
 // exporterFlags leave out what doesn't concern these tests.
 const exporterFlags = " --collector.disable-defaults --collector.textfile --web.disable-exporter-metrics --web.listen-address "
 
-func newExporter(s *site, dir string) *exporter {
+func newExporter(s *site) *exporter {
 	s.t.Helper()
-	address := exporterAddress(s.t)
-	e := &exporter{s: s, url: "http://" + address + "/metrics"}
-	args := strings.Fields(exporterFlags + address)
-	cmd := exec.Command("prometheus-node-exporter", append(args, "--collector.textfile.directory", dir)...)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	cmd.Stderr = &e.stderr
-	assert.OK(s.t, cmd.Start())
-	s.t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if s.t.Failed() {
-			s.t.Logf("node_exporter: %s", e.stderr.String())
-		}
-	})
-	s.until("node_exporter to answer", func() bool { _, _, err := e.get(); return err == nil })
+	address := fmt.Sprintf("127.0.0.1:%d", running.Port(s.t))
+	e := &exporter{s, "http://" + address + "/metrics"}
+	s.mkdir("collected")
+	cmd := exec.Command("sh", "-c", "exec prometheus-node-exporter --collector.textfile.directory collected"+exporterFlags+address+" 2>exporter.log")
+	cmd.Dir = s.dir
+	process, err := running.Start(cmd, func() bool { _, _, err := e.get(); return err == nil })
+	assert.OK(s.t, err)
+	s.t.Cleanup(func() { process.End(os.Kill) })
 	return e
 }
 
-func exporterAddress(t *testing.T) string {
-	t.Helper()
-	port, err := freeport.Free()
-	assert.OK(t, err)
-	return fmt.Sprintf("127.0.0.1:%d", port)
+// complaint returns what node_exporter logs about files that contradict each other. (It also logs that it runs
+// as root.)
+func (e *exporter) complaint() string {
+	return regexp.MustCompile(`(?m)^.*(level=error|inconsistent|failed|collector=textfile .*err=).*$`).FindString(read(e.s.t, e.s.path("exporter.log")))
 }
 
 func (e *exporter) get() (code int, body string, err error) {
@@ -65,10 +55,6 @@ func (e *exporter) get() (code int, body string, err error) {
 	return answer.StatusCode, string(raw), err
 }
 
-// complaint matches what node_exporter logs about files that contradict each other. (It also logs that it runs
-// as root.)
-var complaint = regexp.MustCompile(`(?m)^.*(level=error|inconsistent|failed|collector=textfile .*err=).*$`)
-
 // scrape returns the series of a scrape that has succeeded, without their values.
 func (e *exporter) scrape() (series []string, body string) {
 	e.s.t.Helper()
@@ -76,7 +62,7 @@ func (e *exporter) scrape() (series []string, body string) {
 	assert.Need(e.s.t, err == nil && code == http.StatusOK, "%d %v\n%s", code, err, body)
 	assert.Need(e.s.t, strings.Contains(body, "\nnode_textfile_scrape_error 0\n"), "%s", body)
 	body = strings.ReplaceAll(body, noJob, "")
-	assert.Equal(e.s.t, complaint.FindString(e.stderr.String()), "", "node_exporter says")
+	assert.Equal(e.s.t, e.complaint(), "", "node_exporter says")
 	for line := range strings.Lines(body) {
 		if name, _, ok := strings.Cut(line, "} "); ok && strings.HasPrefix(line, "repolock_") {
 			series = append(series, name+"}")
@@ -106,8 +92,8 @@ func TestNodeExporter(t *testing.T) {
 	for name, file := range map[string]string{"files of their own": "REPO-OPERATION.prom", "one file": "repolock.prom", "files by operation": "OPERATION.prom"} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			s.mkdir("collected", "one", "two")
-			exporter := newExporter(s, s.path("collected"))
+			s.mkdir("one", "two")
+			exporter := newExporter(s)
 			// run runs each job, and checks how many metrics node_exporter shows of it.
 			run := func(job string, code, metrics int) {
 				t.Helper()
@@ -145,14 +131,14 @@ func TestNodeExporter(t *testing.T) {
 // docs/metrics.md says.
 func TestJobNames(t *testing.T) {
 	s := newSite(t)
-	s.mkdir("collected", "one")
-	exporter := newExporter(s, s.path("collected"))
+	s.mkdir("one")
+	exporter := newExporter(s)
 	for _, file := range []string{"home", "etc"} {
 		s.recorded("one", "backup", s.path("collected/"+file+".prom"), "", "true").exits(0)
 	}
 	_, body, err := exporter.get()
 	assert.That(t, err == nil && strings.Count(body, "\nrepolock_held{") == 1, "%v\n%s", err, body)
-	s.until("a complaint", func() bool { return complaint.MatchString(exporter.stderr.String()) })
+	s.until("a complaint", func() bool { return exporter.complaint() != "" })
 }
 
 // TestMetricsPage: the commands of the page do what it says, and promtool accepts the rules. The
@@ -168,7 +154,7 @@ func TestMetricsPage(t *testing.T) {
 	assert.Need(t, len(blocks) == 5, "%d blocks", len(blocks))
 	p.each([]string{blocks[prune], blocks[jobs], blocks[rules]},
 		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`)
-	address := exporterAddress(t)
+	address := fmt.Sprintf("127.0.0.1:%d", running.Port(t))
 	const answers = "until curl -sf http://ADDRESS/ >/dev/null; do sleep 0.05; done\n"
 	server := strings.TrimSuffix(blocks[serve], "\n") + exporterFlags + "ADDRESS 2>/dev/null &\ntrap \"kill $!\" EXIT\n"
 	script := strings.ReplaceAll(server+answers+blocks[scrape], "127.0.0.1:9100", "ADDRESS")
