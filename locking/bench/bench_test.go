@@ -14,6 +14,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	goredislib "github.com/redis/go-redis/v9"
 
+	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/locking"
@@ -25,16 +26,12 @@ import (
 func sample(b *testing.B, f func() error) {
 	b.Helper()
 	for range 200 { // connections, scripts, caches
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
+		assert.OK(b, f())
 	}
 	took := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		begin := time.Now()
-		if err := f(); err != nil {
-			b.Fatal(err)
-		}
+		assert.OK(b, f())
 		took = append(took, time.Since(begin))
 	}
 	slices.Sort(took)
@@ -55,51 +52,39 @@ func repolock(b *testing.B, backend locking.Backend) {
 
 const ttl = time.Minute
 
-// BenchmarkRedis acquires and releases one lock on one server.
+var errHeld = errors.New("not acquired")
+
+// BenchmarkRedis acquires and releases one lock on one server. The plain lock is SET and DEL without a token: a
+// holder whose lock has expired deletes another's.
 func BenchmarkRedis(b *testing.B) {
 	s := redistest.New(b)
-	b.Run("repolock", func(b *testing.B) { ours(b, s.Addr()) })
-	b.Run("redsync", func(b *testing.B) { theirs(b, s.Addr()) })
-	b.Run("plain", func(b *testing.B) { plain(b, s.Addr()) })
-}
-
-func ours(b *testing.B, address string) {
-	target, err := redis.Parse("redis://" + address + "/0?key=ours")
-	if err != nil {
-		b.Fatal(err)
-	}
-	backend, err := redis.Open(target, redis.Options{})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer backend.Close()
-	repolock(b, backend)
-}
-
-// theirs is redsync with one server.
-func theirs(b *testing.B, address string) {
-	c := goredislib.NewClient(&goredislib.Options{Addr: address})
+	c := goredislib.NewClient(&goredislib.Options{Addr: s.Addr()})
 	defer c.Close()
-	sync := redsync.New(goredis.NewPool(c))
-	sample(b, func() error {
-		m := sync.NewMutex("theirs", redsync.WithExpiry(ttl), redsync.WithTries(1))
-		if err := m.LockContext(b.Context()); err != nil {
-			return err
-		}
-		_, err := m.UnlockContext(b.Context())
-		return err
+	b.Run("repolock", func(b *testing.B) {
+		target, err := redis.Parse("redis://" + s.Addr() + "/0?key=ours")
+		assert.OK(b, err)
+		backend, err := redis.Open(target, redis.Options{})
+		assert.OK(b, err)
+		defer backend.Close()
+		repolock(b, backend)
 	})
-}
-
-// plain is SET and DEL without a token: a holder whose lock has expired deletes another's.
-func plain(b *testing.B, address string) {
-	c := goredislib.NewClient(&goredislib.Options{Addr: address})
-	defer c.Close()
-	sample(b, func() error {
-		if ok, err := c.SetNX(b.Context(), "plain", "x", ttl).Result(); err != nil || !ok {
-			return errors.Join(err, errHeld)
-		}
-		return c.Del(b.Context(), "plain").Err()
+	b.Run("redsync", func(b *testing.B) {
+		sync := redsync.New(goredis.NewPool(c))
+		sample(b, func() error {
+			m := sync.NewMutex("theirs", redsync.WithExpiry(ttl), redsync.WithTries(1))
+			if err := m.LockContext(b.Context()); err != nil {
+				return err
+			}
+			return assert.Err(m.UnlockContext(b.Context()))
+		})
+	})
+	b.Run("plain", func(b *testing.B) {
+		sample(b, func() error {
+			if ok, err := c.SetNX(b.Context(), "plain", "x", ttl).Result(); err != nil || !ok {
+				return errors.Join(err, errHeld)
+			}
+			return c.Del(b.Context(), "plain").Err()
+		})
 	})
 }
 
@@ -109,45 +94,31 @@ func TestMain(m *testing.M) { pgtest.Main(m) }
 // lock. The plain lock on a connection that is open already asks nothing about the server, and a
 // loss of the connection isn't noticed.
 func BenchmarkPostgres(b *testing.B) {
-	s := pgtest.New(b)
-	url := "postgres://postgres@" + s.Address() + "/postgres?sslmode=disable"
-	b.Run("repolock", func(b *testing.B) { advisoryOurs(b, url) })
-	b.Run("connect-lock-close", func(b *testing.B) { advisoryConnected(b, url) })
-	b.Run("plain", func(b *testing.B) { advisoryPlain(b, url) })
-}
-
-var errHeld = errors.New("not acquired")
-
-func advisoryOurs(b *testing.B, url string) {
-	target, err := postgres.Parse(url + "&key=ours")
-	if err != nil {
-		b.Fatal(err)
-	}
-	backend, err := postgres.Open(target)
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer func() { _ = backend.Close() }()
-	repolock(b, backend)
-}
-
-func advisoryConnected(b *testing.B, url string) {
-	sample(b, func() error {
-		c, err := pgconn.Connect(b.Context(), url)
-		if err != nil {
-			return err
-		}
-		return errors.Join(advisoryLock(b.Context(), c, "connected"), c.Close(b.Context()))
+	url := "postgres://postgres@" + pgtest.New(b).Address() + "/postgres?sslmode=disable"
+	b.Run("repolock", func(b *testing.B) {
+		target, err := postgres.Parse(url + "&key=ours")
+		assert.OK(b, err)
+		backend, err := postgres.Open(target)
+		assert.OK(b, err)
+		defer backend.Close()
+		repolock(b, backend)
 	})
-}
-
-func advisoryPlain(b *testing.B, url string) {
-	c, err := pgconn.Connect(b.Context(), url)
-	if err != nil {
-		b.Fatal(err)
+	connect := func(b *testing.B) *pgconn.PgConn {
+		c, err := pgconn.Connect(b.Context(), url)
+		assert.OK(b, err)
+		return c
 	}
-	defer func() { _ = c.Close(b.Context()) }()
-	sample(b, func() error { return advisoryLock(b.Context(), c, "plain") })
+	b.Run("connect-lock-close", func(b *testing.B) {
+		sample(b, func() error {
+			c := connect(b)
+			return errors.Join(advisoryLock(b.Context(), c, "connected"), c.Close(b.Context()))
+		})
+	})
+	b.Run("plain", func(b *testing.B) {
+		c := connect(b)
+		defer c.Close(b.Context())
+		sample(b, func() error { return advisoryLock(b.Context(), c, "plain") })
+	})
 }
 
 // advisoryLock acquires and releases.
