@@ -141,7 +141,7 @@ func (p *pausedGuest) lose(step bool) {
 	pause, uncounted := resumed.Sub(paused), exit.at.Sub(before.at)-(exit.boot-before.boot)
 	p.t.Logf("the guest is paused for %.1f s, and its CLOCK_BOOTTIME leaves out %.1f s", pause.Seconds(), uncounted.Seconds())
 	p.t.Logf("it writes %d times beside the prune; repolock exits with %d %.1f s after the resume, having waited for the store for %.2f s",
-		len(p.beside), exit.value, exit.at.Sub(resumed).Seconds(), p.waited.Seconds())
+		len(p.beside), exit.code, exit.at.Sub(resumed).Seconds(), p.waited.Seconds())
 	assert.That(p.t, uncounted >= pause/2, "the guest's clock counts the pause: nothing was tested")
 }
 
@@ -190,7 +190,7 @@ func (p *pausedGuest) exit(want int) message {
 	p.until("the guest's command to end", func() bool { return len(p.heard("exit")) > 0 })
 	<-p.ended
 	exit := last(p.heard("exit"))
-	assert.That(p.t, exit.value == want, "repolock exits with %d in the guest, want %d", exit.value, want)
+	assert.That(p.t, exit.code == want, "repolock exits with %d in the guest, want %d", exit.code, want)
 	return exit
 }
 
@@ -262,7 +262,6 @@ func startGuest(t *testing.T, env []string, command ...string) *guest {
 	kernel, err := filepath.Abs("guest/bin/vmlinuz")
 	assert.OK(t, err)
 	dir := t.TempDir()
-	console := filepath.Join(dir, "console")
 	assert.OK(t, initramfs(filepath.Join(dir, "initramfs"), files))
 
 	qemu := exec.Command("qemu-system-x86_64", "-nodefaults", "-no-user-config", "-no-reboot", "-display", "none",
@@ -285,22 +284,14 @@ func startGuest(t *testing.T, env []string, command ...string) *guest {
 	t.Cleanup(func() {
 		_ = qemu.Process.Kill()
 		<-g.ended
-		raw, _ := os.ReadFile(console)
 		if t.Failed() {
+			raw, _ := os.ReadFile(filepath.Join(dir, "console"))
 			t.Logf("qemu: %s\nthe guest's console:\n%s", &stderr, raw)
-		} else {
-			t.Log(said(string(raw)))
 		}
 	})
 	g.in = in
 	g.order("qmp_capabilities")
 	return g
-}
-
-// said returns the lines of a console that come from repolock and the guest's program.
-func said(console string) string {
-	lines := strings.Split(strings.ReplaceAll(console, "\r", ""), "\n")
-	return strings.Join(slices.DeleteFunc(lines, func(l string) bool { return !strings.HasPrefix(l, "repolock: ") && !strings.HasPrefix(l, "guest: ") }), "\n")
 }
 
 // read passes on qemu's answers until it ends.
@@ -344,10 +335,10 @@ func (g *guest) until(what string, cond func() bool) { g.t.Helper(); waitFor(g.t
 
 // message is a report of the guest.
 type message struct {
-	what  string
-	at    time.Time     // by this machine's clock
-	boot  time.Duration // CLOCK_BOOTTIME of the guest
-	value int           // the beat of a write, or the code of an exit
+	what string
+	at   time.Time     // by this machine's clock
+	boot time.Duration // CLOCK_BOOTTIME of the guest
+	code int           // of an exit
 }
 
 // listener is the HTTP server that the guest reports to.
@@ -382,11 +373,7 @@ func (l *listener) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	m := message{what: path.Base(r.URL.Path), at: at, boot: time.Duration(boot)}
-	for _, name := range []string{"beat", "code"} {
-		if text := r.FormValue(name); text != "" {
-			m.value, _ = strconv.Atoi(text)
-		}
-	}
+	m.code, _ = strconv.Atoi(r.FormValue("code"))
 	l.mu.Lock()
 	l.messages = append(l.messages, m)
 	enough := l.enough

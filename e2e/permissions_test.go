@@ -247,24 +247,6 @@ func (a account) rights(t *testing.T, key string) (rights string) {
 	return rights
 }
 
-// TestLackingPermission: without the right to list, each operation names it in one line, runs no command, and
-// withdraws the object that it has put.
-func TestLackingPermission(t *testing.T) {
-	onEach(t, onMinIOs, func(t *testing.T, k kind) {
-		p := k.on(k.shared(t))
-		all := policy(t, "exclusive", p)
-		most := bytes.ReplaceAll(all, []byte(`"s3:ListBucket"`), []byte(`"s3:ListBucketVersions"`))
-		assert.Need(t, !bytes.Equal(all, most), "the policy doesn't mention it: %s", all)
-		s := p.site(t)
-		s.env = newAccount(t, p, most).env
-		for _, args := range [][]string{{"status"}, {"backup", "--", "touch", "ran"}, {"prune", "--", "touch", "ran"}} {
-			s.fails(77, "s3:ListBucket", args...)
-		}
-		assert.That(t, !s.exists("ran"), "the command was run")
-		s.nothingLeft()
-	})
-}
-
 // rootOf is a client of the shared server with all rights.
 func rootOf(t testing.TB) *minio.Client { return miniotest.Shared(t).Client() }
 
