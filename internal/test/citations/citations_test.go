@@ -50,8 +50,7 @@ func TestCitations(t *testing.T) {
 }
 
 // paths are the files and folders of the tree that a text names.
-func paths(text string) []string {
-	var names []string
+func paths(text string) (names []string) {
 	for _, name := range document.FindAllString(text, -1) {
 		name = strings.TrimPrefix(name, "/usr/share/doc/repolock/") // its path in the packages
 		if !strings.Contains(name, "//") {
@@ -112,16 +111,16 @@ func TestIndex(t *testing.T) {
 
 // TestWalks: each step of the walks in docs/architecture.md is a function of the file that it names.
 func TestWalks(t *testing.T) {
-	page, err := os.ReadFile(filepath.Join(root, "docs", "architecture.md"))
-	assert.OK(t, err)
-	steps := regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\| `([\\w/.]+\\.go)` \\|").FindAllStringSubmatch(string(page), -1)
+	steps := regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\| `([\\w/.]+\\.go)` \\|").FindAllStringSubmatch(read(t, root+"/docs/architecture.md"), -1)
 	assert.That(t, len(steps) >= 40, "only %d steps were found", len(steps))
 	for _, step := range steps {
-		source, err := os.ReadFile(filepath.Join(root, step[2]))
-		assert.OK(t, err)
-		is := regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + step[1] + `[(\[]`)
-		assert.That(t, is.Match(source), "%s has no function %s", step[2], step[1])
+		assert.That(t, declares(read(t, filepath.Join(root, step[2])), step[1]), "%s has no function %s", step[2], step[1])
 	}
+}
+
+// declares reports whether a text has a function or method of this name.
+func declares(text, name string) bool {
+	return regexp.MustCompile(`(?m)^func (\([^)]*\) )?` + name + `[(\[]`).MatchString(text)
 }
 
 // TestSteps: each heading of the specification in code font names a function of replock.
@@ -137,7 +136,7 @@ func TestSteps(t *testing.T) {
 	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/protocol.md"), -1)
 	assert.That(t, len(steps) >= 10, "docs/protocol.md has only the steps %q", steps)
 	for _, m := range steps {
-		assert.That(t, regexp.MustCompile(`(?m)^func (\([^)]*\) )?`+m[1]+`\(`).MatchString(code), "replock has no function %s", m[1])
+		assert.That(t, declares(code, m[1]), "replock has no function %s", m[1])
 	}
 }
 
@@ -293,8 +292,7 @@ func (r *tree) goFile(at string) error {
 	return nil
 }
 
-func lines(text string, from int) []line {
-	var ls []line
+func lines(text string, from int) (ls []line) {
 	for i, l := range strings.Split(text, "\n") {
 		ls = append(ls, line{l, from + i})
 	}
@@ -324,9 +322,8 @@ var (
 )
 
 // sections are the anchors of a document's headings, as GitHub names them.
-func sections(t *testing.T, name string) []string {
+func sections(t *testing.T, name string) (anchors []string) {
 	t.Helper()
-	var anchors []string
 	for _, m := range heading.FindAllStringSubmatch(fence.ReplaceAllString(read(t, filepath.Join(root, name)), ""), -1) {
 		anchors = append(anchors, strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(m[1]), ""), " ", "-"))
 	}
@@ -334,42 +331,34 @@ func sections(t *testing.T, name string) []string {
 }
 
 // table returns these columns of all tables of a document that have them.
-func table(text string, columns ...string) [][]string {
-	var rows [][]string
-	var at []int
+func table(text string, columns ...string) (rows [][]string) {
+	var at []int // of the columns in the present table
 	for _, l := range strings.Split(text, "\n") {
-		if !strings.HasPrefix(l, "|") {
+		cells := strings.Split(strings.Trim(l, "|"), "|")
+		for i, c := range cells {
+			cells[i] = strings.TrimSpace(c)
+		}
+		switch {
+		case !strings.HasPrefix(l, "|"):
 			at = nil
-			continue
-		}
-		var cells []string
-		for _, c := range strings.Split(strings.Trim(l, "|"), "|") {
-			cells = append(cells, strings.TrimSpace(c))
-		}
-		if at == nil {
+		case at == nil:
 			at = []int{}
 			for _, c := range columns {
-				if i := slices.Index(cells, c); i >= 0 {
-					at = append(at, i)
-				}
+				at = append(at, slices.Index(cells, c))
 			}
-			continue
+		case slices.Min(at) >= 0 && strings.Trim(l, "|-: ") != "":
+			var row []string
+			for _, i := range at {
+				row = append(row, cells[i])
+			}
+			rows = append(rows, row)
 		}
-		if len(at) < len(columns) || strings.HasPrefix(l, "|--") || strings.Trim(l, "|-: ") == "" {
-			continue
-		}
-		var row []string
-		for _, i := range at {
-			row = append(row, cells[i])
-		}
-		rows = append(rows, row)
 	}
 	return rows
 }
 
 // quoted are the code spans of a text.
-func quoted(text string) []string {
-	var names []string
+func quoted(text string) (names []string) {
 	for _, m := range regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(text, -1) {
 		names = append(names, m[1])
 	}
