@@ -4,7 +4,6 @@ package main
 
 import (
 	"crypto/tls"
-	"encoding/pem"
 	"fmt"
 	"io"
 	"log"
@@ -23,12 +22,10 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
-	"github.com/repolock/repolock/store"
 )
 
 // TestOnlySilenceIsUnreachable: with --if-unreachable run a command is run without its lock if
@@ -108,35 +105,6 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 				said := onlySilenceRunsBare(t, url, nil, c.code, c.bare)
 				assert.That(t, !strings.Contains(said, "secret"), "a secret is printed: %s", said)
 			})
-		}
-	}
-}
-
-// TestServiceOfCredentialsFails: repolock acquires the lock once the service of credentials has recovered. If the service
-// doesn't recover, the command isn't run without its lock, because it isn't known whether the store can be reached.
-func TestServiceOfCredentialsFails(t *testing.T) {
-	t.Parallel()
-	const given = `{"AccessKeyId":"key","SecretAccessKey":"secret","Token":"t","Expiration":"2099-01-01T00:00:00Z"}`
-	for backend, all := range map[string][]bool{"s3": {false, true}, "minio": {false}} {
-		q := newQuirky(t, backend, "", proxy.Quirks{})
-		for _, lasts := range all {
-			var n atomic.Int32
-			_, service := answers(func(w http.ResponseWriter, r *http.Request) {
-				if n.Add(1) <= 2 || lasts {
-					w.WriteHeader(http.StatusTooManyRequests)
-					return
-				}
-				says(200, "json", given)(w, r)
-			})(t)
-			env := []string{"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ROOT_USER=", "MINIO_ROOT_PASSWORD=", "AWS_CONTAINER_CREDENTIALS_FULL_URI=http://" + service}
-			if lasts {
-				onlySilenceRunsBare(t, q.repo, env, fault.ExitFailed, false)
-				continue
-			}
-			cmd := q.command("repolock", "backup", "--", "true")
-			cmd.Env = append(cmd.Env, env...)
-			out, err := cmd.CombinedOutput()
-			assert.That(t, err == nil && n.Load() == 3, "%s: %v after %d answers: %s", backend, err, n.Load(), out)
 		}
 	}
 }
@@ -368,10 +336,7 @@ type quirky struct {
 }
 
 func newQuirky(t *testing.T, backend, params string, quirks proxy.Quirks) *quirky {
-	return newQuirkyOn(t, httptest.NewServer(fakes3.New("bucket")), backend, params, quirks)
-}
-
-func newQuirkyOn(t *testing.T, server *httptest.Server, backend, params string, quirks proxy.Quirks) *quirky {
+	server := httptest.NewServer(fakes3.New("bucket"))
 	t.Cleanup(server.Close)
 	p, err := proxy.New(server.URL)
 	assert.OK(t, err)
@@ -492,85 +457,20 @@ func TestQuirks(t *testing.T) {
 	}
 }
 
-// TestServerOfHTTP2: repolock acquires a lock on a server that prefers HTTP/2, as most do over TLS, whether the system or
-// only a variable of the environment trusts the server's authority.
-func TestServerOfHTTP2(t *testing.T) {
-	t.Parallel()
-	b2 := fakeb2.New(fakeb2.Options{Keys: []fakeb2.Key{{ID: "id", Secret: "secret"}}})
-	b2.AddBucket(fakeb2.Bucket{Name: "bucket"})
-	for _, c := range []struct {
-		name, repo string
-		server     http.Handler
-		trusts     []string
-	}{
-		{"s3", "s3://bucket/p?region=us-east-1&endpoint=https://", fakes3.New("bucket"), []string{"SSL_CERT_FILE", "AWS_CA_BUNDLE"}},
-		{"minio", "minio://HOST/bucket/p", fakes3.New("bucket"), []string{"SSL_CERT_FILE", "AWS_CA_BUNDLE"}},
-		{"b2", "b2://bucket/p?endpoint=https://", b2, []string{"SSL_CERT_FILE"}},
-	} {
-		var others atomic.Int32
-		server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Proto != "HTTP/1.1" {
-				others.Add(1)
-			}
-			c.server.ServeHTTP(w, r)
-		}))
-		server.EnableHTTP2 = true
-		server.StartTLS()
-		t.Cleanup(server.Close)
-		authority := filepath.Join(t.TempDir(), "authority.pem")
-		assert.OK(t, os.WriteFile(authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
-		host := server.Listener.Addr().String()
-		repo := strings.Replace(c.repo, "HOST", host, 1)
-		if repo == c.repo {
-			repo += host
-		}
-		for _, trust := range c.trusts {
-			for _, operation := range []string{"backup", "prune"} {
-				cmd := newDeskOn(t, repo).command("repolock", operation, "--", "true")
-				cmd.Env = append(cmd.Env, trust+"="+authority, "B2_APPLICATION_KEY_ID=id", "B2_APPLICATION_KEY=secret")
-				out, err := cmd.CombinedOutput()
-				assert.That(t, err == nil, "%s, %s, %s: %v: %s", c.name, trust, operation, err, out)
-			}
-		}
-		assert.Equal(t, others.Load(), 0, c.name)
-	}
-}
-
-// TestIfMatchWithoutQuotes: if a URL says that If-Match takes no quotes, the condition is
-// relied on as elsewhere: one put renews a lock, and there are fencing numbers.
+// TestIfMatchWithoutQuotes: if a URL says that If-Match takes no quotes, the condition is relied on as elsewhere, and
+// there are fencing numbers.
 func TestIfMatchWithoutQuotes(t *testing.T) {
 	t.Parallel()
 	quirks := proxy.Quirks{Unquoted: true}
 	q := newQuirky(t, "s3", "&if-match=unquoted", quirks)
-	if says := q.doctor(); !strings.Contains(says, "with conditions=kept in the URL") {
-		t.Errorf("doctor: %s", says)
-	}
+	says := q.doctor()
+	assert.That(t, strings.Contains(says, "with conditions=kept in the URL"), "doctor: %s", says)
 	q = newQuirky(t, "s3", "&if-match=unquoted&conditions=kept", quirks)
 	for _, fence := range []string{"1", "2"} {
 		q.runs(0, "prune", "--fence", "--", "sh", "-c", `test "$REPOLOCK_FENCE" = `+fence)
 	}
-	token := q.shared()
-	q.runs(0, "renew", token)
-	q.runs(0, "release", token)
-	q = newQuirky(t, "s3", "&if-match=quoted&conditions=kept", proxy.Quirks{})
-	q.runs(0, "prune", "--fence", "--", "true")
-	q = newQuirky(t, "s3", "&if-match=bare", quirks)
-	says := q.runs(fault.ExitUsage, "status")
+	says = newQuirky(t, "s3", "&if-match=bare", quirks).runs(fault.ExitUsage, "status")
 	assert.That(t, strings.Contains(says, "if-match= is quoted or unquoted"), "status: %s", says)
-}
-
-// TestUnfitServer: the exit code for a server that can't hold locks differs from that for a
-// held lock, because a scheduler can skip a held lock for ever.
-func TestUnfitServer(t *testing.T) {
-	for _, backend := range []string{"s3", "minio"} {
-		t.Run(backend, func(t *testing.T) {
-			t.Parallel()
-			q := newQuirky(t, backend, "", proxy.Quirks{NoETags: true})
-			for range 2 {
-				q.runs(fault.ExitUnfit, "prune", "--if-held", "skip", "--", "true")
-			}
-		})
-	}
 }
 
 // staleBody is the body of a shared lock whose holder crashed an hour ago.
@@ -596,47 +496,4 @@ func TestManyStale(t *testing.T) {
 		"exit code %d: %s", code, said)
 	left := tree(t, filepath.Join(repo, "index"))
 	assert.That(t, len(left) == 0, "left: %v", left)
-}
-
-// TestManyStaleOnOddServers: a prune removes all stale locks also where the server can't delete
-// many objects in one request, leaves out some of them, or fails at some.
-func TestManyStaleOnOddServers(t *testing.T) {
-	for name, c := range map[string]struct {
-		quirks          proxy.Quirks
-		batches, singly int
-	}{
-		"none":        {proxy.Quirks{}, 1, 0},
-		"lacks it":    {proxy.Quirks{NoBatch: true}, 1, 60},
-		"leaves out":  {proxy.Quirks{Forgetful: true}, 1, 20},
-		"some errors": {proxy.Quirks{Partial: true}, 1, 20},
-	} {
-		for _, backend := range []string{"s3", "minio"} {
-			t.Run(name+"/"+backend, func(t *testing.T) {
-				t.Parallel()
-				var ago atomic.Int64
-				server := fakes3.NewAt("bucket", func() time.Time { return time.Now().Add(-time.Duration(ago.Load())) })
-				ago.Store(int64(time.Hour))
-				for i := range 60 {
-					if _, err := server.Objects().Put(t.Context(), fmt.Sprintf("p/index/lock.shared/%02d", i), []byte(staleBody(i)), store.PutOptions{}); err != nil {
-						t.Fatal(err)
-					}
-				}
-				ago.Store(0)
-				q := newQuirkyOn(t, httptest.NewServer(server), backend, "", c.quirks)
-				q.runs(0, "prune", "--", "true")
-				batches, singly := 0, 0
-				for _, e := range q.Take() {
-					if e.Op == "delete all" {
-						batches++
-					}
-					if e.Op == "delete" && strings.Contains(e.Key, "lock.shared/") {
-						singly++
-					}
-				}
-				left, err := store.Keys(t.Context(), server.Objects(), "")
-				assert.That(t, err == nil && len(left) == 0 && batches == c.batches && singly == c.singly,
-					"%d requests for many, %d for one; left: %q, %v", batches, singly, left, err)
-			})
-		}
-	}
 }

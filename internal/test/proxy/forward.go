@@ -53,7 +53,6 @@ func (p *Proxy) serve(w http.ResponseWriter, r *http.Request) {
 		refuse(w, r, refusal)
 		return
 	}
-	q = q.bendBatch(b.Quirks)
 	res, err := p.forward(r, q, b)
 	if f.Again > 0 {
 		p.later(f.Again, r, q, b)

@@ -2,10 +2,7 @@ package proxy
 
 import (
 	"bytes"
-	"crypto/md5"
-	"encoding/base64"
 	"encoding/xml"
-	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -34,15 +31,6 @@ type Quirks struct {
 	Accepted bool
 	// Unquoted takes If-Match only without quotes, as Ceph's gateway does.
 	Unquoted bool
-	// NoETags leaves the ETag out of answers to GET and out of listings.
-	NoETags bool
-	// NoBatch refuses DeleteObjects, as servers do that lack it.
-	NoBatch bool
-	// Forgetful leaves out each third key of DeleteObjects, and doesn't name it in the answer.
-	Forgetful bool
-	// Partial deletes two thirds of the keys of DeleteObjects, and has an error for each other
-	// one in its answer, as a server has that is slow, or that some keys are denied by.
-	Partial bool
 }
 
 // refused returns the answer to a request in the server's place, or the zero Fault.
@@ -55,9 +43,6 @@ func (p *Proxy) refused(q Request, quirks Quirks) Fault {
 	}
 	if quirks.Refuses != (Fault{}) && q.Op == "put" && (q.Header.Get("If-None-Match") != "" || q.Header.Get("If-Match") != "") {
 		return quirks.Refuses
-	}
-	if quirks.NoBatch && q.Op == "delete all" {
-		return Fault{Status: http.StatusNotImplemented, Code: "NotImplemented"}
 	}
 	if tag := q.Header.Get("If-Match"); quirks.Unquoted && tag != "" {
 		if strings.HasPrefix(tag, `"`) {
@@ -99,12 +84,6 @@ func (p *Proxy) bend(s *response, q Request, quirks Quirks) {
 	if q.Op == "list" {
 		s.bendListing(q, quirks)
 	}
-	if q.Op == "delete all" {
-		s.body = bytes.Replace(s.body, []byte("</DeleteResult>"), []byte(q.left+"</DeleteResult>"), 1)
-	}
-	if quirks.NoETags && q.Op == "get" {
-		s.header.Del("Etag")
-	}
 	if quirks.Web && (q.Op == "put" || q.Op == "delete") {
 		s.header.Set("Content-Type", "text/html; charset=UTF-8")
 	}
@@ -122,9 +101,6 @@ func (s *response) bendListing(q Request, quirks Quirks) {
 			return slices.Concat(before, entry)
 		})
 	}
-	if quirks.NoETags {
-		s.body = etagInXML.ReplaceAll(s.body, nil)
-	}
 	if !quirks.Disordered || q.N%16 != 3 {
 		return
 	}
@@ -135,8 +111,6 @@ func (s *response) bendListing(q Request, quirks Quirks) {
 	}
 }
 
-var objectInBatch = regexp.MustCompile(`(?s)<Object>.*?</Object>`)
-
 // batchKeys returns the keys in the body of DeleteObjects.
 func batchKeys(body []byte) (keys []string) {
 	var d struct{ Object []struct{ Key string } }
@@ -145,33 +119,4 @@ func batchKeys(body []byte) (keys []string) {
 		keys = append(keys, o.Key)
 	}
 	return keys
-}
-
-// bendBatch takes each third key out of DeleteObjects, if that is the server's quirk.
-func (q Request) bendBatch(quirks Quirks) Request {
-	if q.Op != "delete all" || !quirks.Forgetful && !quirks.Partial {
-		return q
-	}
-	n := 0
-	var left strings.Builder
-	q.Body = objectInBatch.ReplaceAllFunc(q.Body, func(object []byte) []byte {
-		if n++; n%3 != 0 {
-			return object
-		}
-		if quirks.Partial {
-			for _, key := range batchKeys([]byte("<Delete>" + string(object) + "</Delete>")) {
-				fmt.Fprintf(&left, "<Error><Key>%s</Key><Code>InternalError</Code><Message>as the test wants</Message></Error>", key)
-			}
-		}
-		return nil
-	})
-	q.left = left.String()
-	sum := md5.Sum(q.Body)
-	q.Header.Set("Content-Md5", base64.StdEncoding.EncodeToString(sum[:]))
-	for name := range q.Header {
-		if strings.HasPrefix(name, "X-Amz-Checksum-") {
-			q.Header.Del(name)
-		}
-	}
-	return q
 }

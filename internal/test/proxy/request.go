@@ -22,8 +22,6 @@ type Request struct {
 	Body   []byte
 	// N counts the requests with the same Op and Key from 1.
 	N int
-
-	left string // the results of the keys that a quirk has left out of the body
 }
 
 // maxBody is the limit of a body: what passes here is small.
