@@ -288,23 +288,6 @@ func TestAcquireUnheard(t *testing.T) {
 	d.free()
 }
 
-// TestRenew: renew refreshes the lock at once. With --for-pid none a lock is held until it is released.
-func TestRenew(t *testing.T) {
-	t.Parallel()
-	d := newDesk(t)
-	h := d.acquire("--shared", "--ttl", "10m", "--for-pid", "none")
-	for _, do := range []string{"check", "renew"} {
-		code, stdout, stderr := d.repolock("--json", do, h.Token)
-		var now session.Holding
-		if err := json.Unmarshal([]byte(stdout), &now); code != 0 || err != nil || now.ForPID != 0 {
-			t.Fatalf("%d %v for process %d %s", code, err, now.ForPID, stderr)
-		}
-		assert.Equal(t, now.Deadline > h.Deadline, do == "renew", "%s: until %v, was %v", do, now.Deadline, h.Deadline)
-	}
-	d.want(0, "", "release", h.Token)
-	assert.Equal(t, d.left(), 0)
-}
-
 // TestLockEndsWithTheWorker: a lock that a forked worker acquires ends with the worker, not
 // with the program that forked it.
 func TestLockEndsWithTheWorker(t *testing.T) {

@@ -1,9 +1,6 @@
 package main
 
 import (
-	"bytes"
-	"context"
-	"encoding/gob"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,9 +8,6 @@ import (
 	"syscall"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
@@ -161,86 +155,4 @@ func TestAdvice(t *testing.T) {
 		assert.That(t, better == test.better && strings.Contains(says, test.says) && (test.says == "" && test.better == "") == (says == ""),
 			"%s: %q, %q", test.repo, better, says)
 	}
-}
-
-// keyed is a system of one key. A lock that appears after a look has the id of other locks, as Redis locks with a
-// constant value have.
-type keyed struct {
-	url    string
-	locked bool
-	appear bool // after a look
-	err    error
-	broken int
-}
-
-func (k *keyed) Status(context.Context) ([]replock.Info, error) { return nil, k.err }
-
-func (k *keyed) Break(_ context.Context, o replock.BreakOptions) ([]replock.Broken, error) {
-	if k.err != nil {
-		return nil, k.err
-	}
-	info := replock.Info{Mode: replock.Exclusive, ID: "1", Keys: []string{k.url}, Holder: "h"}
-	shown := o.Shown == nil || slices.ContainsFunc(o.Shown, func(b replock.Broken) bool { return b.ID == info.ID })
-	locked := k.locked && shown && (o.ID == "" || o.ID == info.ID)
-	k.locked = k.locked || k.appear
-	if !locked {
-		return nil, nil
-	}
-	if !o.DryRun {
-		k.broken++
-	}
-	return []replock.Broken{{Info: info}}, nil
-}
-
-func breakAll(c breakCmd, systems ...*keyed) (code int, out string, err error) {
-	var all []placed
-	for _, k := range systems {
-		all = append(all, placed{k, session.Place{URL: k.url}})
-	}
-	var stdout bytes.Buffer
-	r := &reporter{stdout: &stdout, stderr: &stdout}
-	code, err = c.breakIn(r, all, nil)
-	return code, stdout.String(), err
-}
-
-// TestBreakOneID: --id that chooses locks of two systems deletes none, and names both systems. It deletes none if a
-// system can't be asked. Without --id, a lock that appears after break-lock has looked isn't deleted, though
-// a lock that was shown has the same id.
-func TestBreakOneID(t *testing.T) {
-	one := breakCmd{Yes: true, ID: "1"}
-	locked := func(url string) *keyed { return &keyed{url: url, locked: true} }
-	for _, c := range []struct {
-		breakCmd
-		a, b *keyed
-		code int
-		says []string
-	}{
-		{one, locked("fake:a"), locked("fake:b"), fault.ExitUsage, []string{"fake:a", "fake:b"}},
-		{one, locked("fake:a"), &keyed{url: "fake:b", err: fault.OwnerEnded}, fault.ExitUnavailable, nil},
-		{one, locked("fake:a"), &keyed{url: "fake:b"}, 0, nil},
-		{breakCmd{Yes: true}, locked("fake:a"), &keyed{url: "fake:b", appear: true}, 0, nil},
-	} {
-		_, out, err := breakAll(c.breakCmd, c.a, c.b)
-		code, broken := 0, 1
-		if err != nil {
-			code, broken, out = fault.Exit(err), 0, err.Error()
-		}
-		assert.That(t, code == c.code && c.a.broken == broken && c.b.broken == 0, "%+v: exit code %d, %d and %d broken: %s", c, code, c.a.broken, c.b.broken, out)
-		for _, says := range c.says {
-			assert.That(t, strings.Contains(out, says), "no %s: %s", says, out)
-		}
-	}
-}
-
-// TestKeeperOrder: a keeper gets each flag of its lock, including the flags of other systems' locks.
-func TestKeeperOrder(t *testing.T) {
-	sent := keeperOrder{
-		Flags:  lockFlags{TTL: time.Minute, Metadata: map[string]string{"a": "b"}, Also: []string{"beads:b", "redis://host?key=k"}, Settle: time.Second, ForceLock: true},
-		Global: global{Repo: "s3://bucket", Name: "n"}, Mode: replock.Exclusive, Operation: "script", Token: "t", OnLost: "warn",
-	}
-	var pipe bytes.Buffer
-	var got keeperOrder
-	assert.OK(t, gob.NewEncoder(&pipe).Encode(sent))
-	assert.OK(t, gob.NewDecoder(&pipe).Decode(&got))
-	assert.Equal(t, cmp.Diff(sent, got, cmpopts.IgnoreUnexported(global{})), "")
 }

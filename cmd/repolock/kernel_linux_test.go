@@ -11,14 +11,10 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/repolock/repolock/cmd/internal/session"
-	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
@@ -29,75 +25,6 @@ import (
 	"github.com/repolock/repolock/internal/test/timens"
 	"github.com/repolock/repolock/locking"
 )
-
-// forks allows repolock to fork, or forbids it by a limit on its user's processes. Running
-// processes have a limit of their own.
-func (o *outage) forks(allowed bool) {
-	o.t.Helper()
-	limit := "--nproc=1:"
-	if allowed {
-		var own unix.Rlimit
-		assert.OK(o.t, unix.Getrlimit(unix.RLIMIT_NPROC, &own))
-		limit = fmt.Sprintf("--nproc=%d:", int64(own.Cur))
-	}
-	// The user itself can always do that; in some containers root can't.
-	cmd := exec.Command("prlimit", "--pid", fmt.Sprint(o.cmd.Process.Pid), limit)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: o.as}
-	if out, err := cmd.CombinedOutput(); err != nil {
-		o.t.Fatalf("%v: %s", err, out)
-	}
-}
-
-// TestUnguarded: the guard is killed, and fork fails for longer than a few tries take. The
-// command is stopped meanwhile, and continues when there is a guard again.
-func TestUnguarded(t *testing.T) {
-	t.Parallel()
-	for _, onLost := range []string{"pause", "warn"} {
-		t.Run(onLost, func(t *testing.T) {
-			o := newOrdinaryOutage(t)
-			o.prune("60s", "true", "--on-lost", onLost)
-			old := 0
-			until(t, "there is a guard", func() bool { old = o.guard(); return old != 0 }) // or the signal would be for our own group
-			o.forks(false)
-			assert.OK(t, unix.Kill(old, unix.SIGKILL))
-			want := []string{audit.Acquired, audit.GuardLost, audit.GuardReplaced, audit.Released}
-			if onLost == "warn" {
-				until(t, "the loss is said", func() bool { return o.says("the command runs on (--on-lost warn)") })
-				assert.That(t, o.ticks(), "it was stopped")
-			} else {
-				until(t, "the command is stopped", func() bool { return !o.ticks() })
-				assert.That(t, !o.ticks(), "it runs without a guard")
-			}
-			o.forks(true)
-			until(t, "the command goes on", o.ticks)
-			until(t, "another guard watches", func() bool { return o.says("a guard watches the command again") })
-			until(t, "there is another guard", func() bool { g := o.guard(); return g != 0 && g != old })
-			o.ends(0)
-			for _, said := range []string{"no guard watches the command: start the guard /proc/self/exe: resource temporarily unavailable", "a guard watches the command again"} {
-				n := strings.Count(o.output.String(), said)
-				assert.That(t, n == 1, "%d such messages: %s", n, said)
-			}
-			r := o.log(want...)
-			lost := r[1]
-			assert.That(t, lost.RequestID == r[0].RequestID && strings.Contains(lost.Error, "resource temporarily unavailable") && (lost.Action == audit.CommandStopped) == (onLost != "warn"),
-				"%+v", lost)
-			o.tells(map[bool]string{true: "success; stopped for ", false: "success\n"}[onLost != "warn"])
-		})
-	}
-}
-
-// newOrdinaryOutage is newOutage for a repolock of an ordinary user.
-func newOrdinaryOutage(t *testing.T) *outage {
-	t.Helper()
-	o := newOutage(t)
-	o.dir, o.as = ordinary(t)
-	o.bin = o.path("repolock")
-	assert.OK(t, os.Mkdir(o.path("repo"), 0o700))
-	if o.as != nil {
-		assert.OK(t, os.Chown(o.path("repo"), int(o.as.Uid), int(o.as.Gid)))
-	}
-	return o
-}
 
 // guard returns the pid of the guard, or 0.
 func (o *outage) guard() int {

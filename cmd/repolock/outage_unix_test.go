@@ -3,18 +3,15 @@
 package main
 
 import (
-	"cmp"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -26,8 +23,6 @@ type outage struct {
 	t      *testing.T
 	dir    string
 	env    []string // beside our own
-	bin    string   // "": the one in PATH
-	as     *syscall.Credential
 	cmd    *exec.Cmd
 	output said
 	ended  chan struct{}
@@ -97,10 +92,10 @@ func (o *outage) path(name string) string { return filepath.Join(o.dir, name) }
 
 func (o *outage) command(repo string, args ...string) *exec.Cmd {
 	o.t.Helper()
-	cmd := exec.Command(cmp.Or(o.bin, "repolock"), append([]string{"-r", o.path(repo)}, args...)...)
+	cmd := exec.Command("repolock", append([]string{"-r", o.path(repo)}, args...)...)
 	cmd.Dir, cmd.Env = o.dir, append(os.Environ(), o.env...)
 	// The kernel continues the stopped processes of an orphaned group: setpgid(2).
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Credential: o.as}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	return cmd
 }
 
@@ -341,47 +336,4 @@ func TestClocksPart(t *testing.T) {
 	parted := r[1]
 	assert.That(t, parted.RequestID == r[0].RequestID && parted.LockPath == r[0].LockPath && parted.PID == o.cmd.Process.Pid, "%+v", parted)
 	o.tells("success; stopped for ")
-}
-
-// haltVariable names a file. When repolock has resumed its lock, it creates the file and stops
-// itself, once, until the file is removed.
-const haltVariable = "REPOLOCK_TEST_HALT"
-
-func init() {
-	repolock := programs["repolock"]
-	programs["repolock"] = func() {
-		if file := os.Getenv(haltVariable); file != "" {
-			session.Resumed = sync.OnceFunc(func() {
-				if err := os.WriteFile(file, nil, 0o600); err != nil {
-					panic(err)
-				}
-				_ = syscall.Kill(os.Getpid(), syscall.SIGSTOP)
-				for ; ; time.Sleep(time.Millisecond) { // a busy machine delivers the signal later
-					if _, err := os.Stat(file); err != nil {
-						return
-					}
-				}
-			})
-		}
-		repolock()
-	}
-}
-
-// TestEndedWhenResumed: a command that ends just when it is to go on has ended under the lock that
-// was resumed: its exit code counts, and no loss. repolock has resumed its lock, and is stopped before the command
-// goes on.
-func TestEndedWhenResumed(t *testing.T) {
-	o := newOutage(t)
-	o.env = []string{haltVariable + "=" + o.path("halted")}
-	o.prune("10s", "true")
-	o.rename("repo", "away")
-	until(t, "the command is stopped", func() bool { return !o.ticks() })
-	o.rename("away", "repo")
-	until(t, "the lock is resumed", func() bool { return o.exists("halted") })
-	until(t, "repolock is stopped", func() bool { return states.Of(o.cmd.Process.Pid) == "T" })
-	assert.OK(t, syscall.Kill(-o.pid(), syscall.SIGKILL))
-	assert.OK(t, os.Remove(o.path("halted")))
-	assert.OK(t, o.cmd.Process.Signal(syscall.SIGCONT))
-	code := o.code()
-	assert.That(t, code == 128+int(syscall.SIGKILL), "exit code %d, want that of a command killed by signal 9", code)
 }

@@ -146,18 +146,6 @@ func TestWideCharacters(t *testing.T) {
 		assert.Equal(t, columnsIn(text), n, text)
 	}
 	assert.Equal(t, cut("備份主機", 6), "備份…", "cut to")
-	table := lockTable(foundAt("",
-		aLock(replock.Shared, "備份", "主機一 (pid 7)", "root", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0),
-		aLock(replock.Shared, "backup", "web1 (pid 7)", "root", "8bec0cc37371631e1fc2a328529b5d22", time.Minute, 0),
-	), 80)
-	for line := range strings.Lines(table) {
-		before, _, found := strings.Cut(line, "1m")
-		if !found {
-			before, _, _ = strings.Cut(line, "FOR")
-		}
-		n := columnsIn(before)
-		assert.That(t, n == columnsIn("VERDICT  MODE    OPERATION  主機一 (pid 7, root)  "), "the fifth column begins at %d: %q", n, line)
-	}
 }
 
 // TestPipeIsNotCut: a table in a pipe or a file has every column whole, with short ids. COLUMNS bounds it.
@@ -175,34 +163,6 @@ func TestPipeIsNotCut(t *testing.T) {
 	assert.That(t, !strings.Contains(whole, "…") && !strings.Contains(whole, "EXPIRES"), "cut, or with the columns of --wide:\n%s", whole)
 	t.Setenv("COLUMNS", "80")
 	assert.That(t, lockTable(locks, columnsOf(writer)) == lockTable(locks, 80), "COLUMNS doesn't bound it")
-}
-
-// TestCutInTurn: in a table that is too wide, names are cut to their least, then columns are left out, and only then are
-// names cut further.
-func TestCutInTurn(t *testing.T) {
-	l := aLock(replock.Shared, strings.Repeat("o", 30), strings.Repeat("h", 60)+" (pid 1)", "u", "7bec0cc37371631e1fc2a328529b5d22", time.Minute, 0)
-	for width, want := range map[int]struct {
-		columns   string
-		operation int // its length
-		holder    int
-	}{
-		120: {"FOR LAST SEEN ID", 30, 45},
-		81:  {"FOR LAST SEEN ID", 12, 24},
-		80:  {"FOR ID", 22, 24},
-		70:  {"FOR ID", 12, 24},
-		69:  {"ID", 16, 24},
-		65:  {"ID", 12, 24},
-		64:  {"", 21, 24},
-		54:  {"", 12, 23},
-	} {
-		table := lockTable(foundAt("", l), width)
-		head, row, _ := strings.Cut(table, "\n")
-		_, shown, _ := strings.Cut(head, "HOLDER")
-		cells := strings.Fields(row)
-		got := strings.Join(strings.Fields(shown), " ")
-		assert.That(t, got == want.columns && columnsIn(cells[2]) == want.operation && columnsIn(cells[3]) == want.holder,
-			"%d: want %+v:\n%s", width, want, table)
-	}
 }
 
 // TestQuestionFits: the question of break-lock fits a narrow terminal, and counts the locks.

@@ -296,15 +296,6 @@ func silentStore(t *testing.T) (repo string) {
 	return "s3://bucket/prefix?region=us-east-1&endpoint=http://" + silent.Addr().String()
 }
 
-// TestDoctorProgress: on a terminal doctor shows what it tries, and erases it.
-func TestDoctorProgress(t *testing.T) {
-	t.Parallel()
-	s := onScreen(t, 24, 80, []string{"TERM=xterm"}, "-r", t.TempDir(), "doctor", "--verbose")
-	status := s.end()
-	assert.That(t, status == 0 && strings.Contains(s.shown, "doctor: list after write") && strings.Contains(s.shown, erase) && strings.Contains(s.shown, "fit"),
-		"%v: %q", status, s.shown)
-}
-
 func exitOf(t *testing.T, err error) int {
 	t.Helper()
 	exit, ok := errors.AsType[*exec.ExitError](err)
@@ -421,27 +412,6 @@ func TestDoctorInterrupted(t *testing.T) {
 		assert.That(t, len(left) == 0, "%v: left %q", sig, left)
 		server.Close()
 	}
-}
-
-// TestTortureInterrupted: an interrupted torture prints its result so far, and deletes its
-// objects.
-func TestTortureInterrupted(t *testing.T) {
-	repo := t.TempDir()
-	cmd := exec.Command("repolock", "-r", repo, "torture", "--duration", "1h")
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	assert.OK(t, cmd.Start())
-	until(t, "it has written", func() bool {
-		data, _ := filepath.Glob(filepath.Join(repo, "index/locks/torture-*/data/*/*"))
-		return len(data) > 0
-	})
-	assert.OK(t, cmd.Process.Signal(os.Interrupt))
-	code := exitOf(t, cmd.Wait())
-	assert.That(t, code == fault.ExitSignal+int(syscall.SIGINT), "exit code %d", code)
-	assert.That(t, strings.Contains(stdout.String(), "no violation found in ") && stderr.String() == "repolock: error: interrupt\n",
-		"%s%s", stdout.String(), stderr.String())
-	left := tree(t, repo)
-	assert.That(t, len(left) == 0, "left %v", left)
 }
 
 // TestTortureProgress: progress is one line on a terminal, and elsewhere, with --verbose, a

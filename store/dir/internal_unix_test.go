@@ -224,4 +224,8 @@ func TestErrorsOfTheSystem(t *testing.T) {
 		err := failed("put", "k", cant("write into", "/srv", system))
 		assert.That(t, errors.Is(err, want) && errors.Is(err, system), "%v: %v, want %v", system, err, want)
 	}
+	for _, answer := range []syscall.Errno{syscall.ESTALE, syscall.EIO} { // a command mustn't run without its lock
+		err := failed("open", "k", cant("open", "/srv", answer))
+		assert.That(t, !errors.Is(err, store.ErrUnreachable), "%v counts as silence: %v", answer, err)
+	}
 }

@@ -122,12 +122,12 @@ func (s *session) regain(ctx context.Context, cancel func()) error {
 	}
 }
 
-// Resumed is a hook for tests. It runs when the lock is resumed, and the command still stopped.
-var Resumed = func() {}
+// resumed is a hook for tests. It runs when the lock is resumed, and the command still stopped.
+var resumed = func() {}
 
 // proceed continues the command under the resumed lock.
 func (s *session) proceed() error {
-	Resumed()
+	resumed()
 	s.allowed = s.allowance(5 * breath) // Unpause can take a while
 	s.group.Allow(s.allowed)
 	err := s.group.Unpause()

@@ -166,6 +166,15 @@ func TestLoss(t *testing.T) {
 				}
 			}, func(s *stage) { s.first.lose(false) }, 0, "shared lock lost: it is gone (key next); repolock killed the command", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
+		{"pause, and it ends when the lock is resumed", "pause", forever, func(s *stage) {
+			resumed = func() {
+				_ = syscall.Kill(-s.pid, syscall.SIGKILL)
+				for !states.Ended(s.pid) {
+					time.Sleep(time.Millisecond)
+				}
+			}
+		}, func(s *stage) { s.first.lose(false) }, 128 + int(syscall.SIGKILL), "", "command_paused first, work_ended next",
+			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
 		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended first", without + "release first"},
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
 			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", without + "release first"},
@@ -179,6 +188,7 @@ func TestLoss(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newStage(t, c.onLost, c.command)
+			t.Cleanup(func() { resumed = func() {} })
 			if c.set != nil {
 				c.set(s)
 			}
@@ -291,6 +301,33 @@ func TestAllowance(t *testing.T) {
 	lock = lockUntil("id", 5, false)
 	a := (&session{Command: Command{OnLost: "pause"}, holder: holder{lock: lock.held()}, inner: true}).allowance(breath)
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
+}
+
+// TestUnguardedIsSaid: the record and the message of a lost guard have the cause, and say whether the command is stopped.
+func TestUnguardedIsSaid(t *testing.T) {
+	why := fmt.Errorf("%w: no more processes", procgroup.ErrUnguarded)
+	const warning = "warning: no guard watches the command: no more processes; "
+	for _, c := range []struct {
+		onLost  string
+		over    bool
+		kind    replock.EventKind
+		stopped bool
+		says    string
+	}{
+		{"pause", false, events.GuardLost, true, warning + "the command is stopped until a guard watches it again"},
+		{"pause", true, events.GuardReplaced, false, "a guard watches the command again, which goes on"},
+		{"warn", false, events.GuardLost, false, warning + "the command runs on (--on-lost warn)"},
+		{"warn", true, events.GuardReplaced, false, "a guard watches the command again"},
+	} {
+		s := newStage(t, c.onLost, "")
+		of := &session{Command: s.Command, holder: holder{Request: s.Request, lock: s.first.held()}}
+		var got events.Event
+		of.sinks = []events.Sink{sink(func(e events.Event) { got = e })}
+		of.interruptedGroup(why, c.over)
+		of.flush()
+		assert.That(t, got.Kind == c.kind && got.ID == "first" && got.Stopped == c.stopped && (got.Err == why) == !c.over, "%+v: %+v", c, got)
+		assert.Equal(t, s.said, []string{c.says}, "%+v", c)
+	}
 }
 
 // TestMayContinue: a command that is continued by hand goes on if the lease of its lock lasts.
