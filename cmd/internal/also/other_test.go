@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -290,27 +289,6 @@ func TestErrLostIsDefinite(t *testing.T) {
 	})
 }
 
-// TestCheck: a look renews, and reports the loss that it finds.
-func TestCheck(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		l, _ := acquired(t, f.other("k"))
-		time.Sleep(5 * time.Second)
-		if err := l.Check(t.Context()); err != nil || l.Deadline() != 5*time.Second+lasts {
-			t.Errorf("%v, deadline %v", err, l.Deadline())
-		}
-		f.disturb(failing("renew", "", locking.ErrUnreachable))
-		if err := l.Check(t.Context()); !errors.Is(err, locking.ErrUnreachable) || l.Lost() != nil {
-			t.Errorf("silence: %v, %v", err, l.Lost())
-		}
-		f.disturb(nil)
-		f.breakLock(t, "k")
-		for range 2 {
-			err := l.Check(t.Context())
-			assert.That(t, errors.Is(err, replock.ErrLost) && l.Lost() != nil, "broken: %v, %v", err, l.Lost())
-		}
-	})
-}
-
 // watched is a backend that notices losses.
 type watched struct {
 	*fake
@@ -376,45 +354,6 @@ func TestResume(t *testing.T) {
 		got := r.kinds()
 		assert.That(t, slices.Equal(got[len(got)-3:], []replock.EventKind{replock.EventLost, replock.EventResumed, replock.EventReleased}),
 			"events: %v", got)
-	})
-}
-
-// TestResumeFails: a lock that another holder has taken is lost for good. After any other
-// error a resume can be tried again.
-func TestResumeFails(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		l, r := f.suspended(t, "K", "K")
-		f.disturb(failing("resume", "", errors.New("input/output error")))
-		if err := l.Resume(t.Context()); err == nil || l.Lost().Definite {
-			t.Errorf("%v, %v", err, l.Lost())
-		}
-		f.disturb(nil)
-		f.breakLock(t, "K")
-		other := f.take(t, "K", time.Hour)
-		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) || !l.Lost().Definite {
-			t.Errorf("%v, %v", err, l.Lost())
-		}
-		err := l.Release(t.Context())
-		assert.That(t, err == nil && f.Backend.Renew(t.Context(), other) == nil, "released: %v", err)
-		assert.Equal(t, len(r.of(replock.EventResumed)), 0, r.kinds())
-	})
-}
-
-// TestReleaseOnce: concurrent releases are one request, and the renewals end before it.
-func TestReleaseOnce(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		l, r := acquired(t, f.other("k"))
-		var all sync.WaitGroup
-		for range 3 {
-			all.Go(func() {
-				assert.Is(t, l.Release(t.Context()), nil)
-			})
-		}
-		all.Wait()
-		time.Sleep(time.Hour)
-		assert.That(t, len(f.asked("release")) == 1 && len(f.asked("renew")) == 0 && f.free(t, "k"), "requests: %v", f.calls)
-		assert.Equal(t, r.kinds(), []replock.EventKind{replock.EventAcquired, replock.EventReleased}, "events")
-		assert.That(t, context.Cause(l.Context()) == replock.ErrReleased && l.Lost() == nil, "%v, %v", context.Cause(l.Context()), l.Lost())
 	})
 }
 

@@ -78,17 +78,6 @@ func TestAllOrNothing(t *testing.T) {
 	}
 }
 
-// TestBrokenMember: an error of one lock releases the others, is no refusal, and ends a wait.
-func TestBrokenMember(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		f.disturb(failing("try", "c", locking.ErrUnfit))
-		r := &record{}
-		lock, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
-		assert.That(t, lock == nil && errors.Is(err, locking.ErrUnfit) && f.keys("release") == "ba" && len(r.of(replock.EventBlocked)) == 0,
-			"%v, %v", err, f.calls)
-	})
-}
-
 // TestKnownHolderBehindASilentSystem: a silent system doesn't hide that another lock is held, so
 // that no command runs beside its holder.
 func TestKnownHolderBehindASilentSystem(t *testing.T) {
@@ -233,14 +222,16 @@ func TestPausesAreInTheWait(t *testing.T) {
 }
 
 // TestAnsweredIsOfTheFailure: a set has answered if the member that failed has answered. A held set has answered, too.
+// An error of one member ends a wait, releases the others, and is no refusal.
 func TestAnsweredIsOfTheFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		for _, yes := range []bool{true, false} {
-			s := f.set(0, "a")
+			s, r := f.set(replock.Forever, "a"), &record{}
 			s.members = append(s.members, &stub{err: errors.New("it failed"), yes: yes}, &stub{err: errors.New("not asked"), yes: !yes})
 			assert.That(t, !s.Answered(), "before Acquire")
-			_, err := s.Acquire(t.Context(), func(events.Event) {})
+			_, err := s.Acquire(t.Context(), r.observe)
 			assert.That(t, err != nil && err.Error() == "it failed" && s.Answered() == yes, "%v, answered %t", err, s.Answered())
+			assert.That(t, f.free(t, "a") && len(r.of(replock.EventBlocked)) == 0, "a is left, or events: %v", r.kinds())
 		}
 		s := f.set(0, "a")
 		_, err := s.Acquire(t.Context(), func(events.Event) {})
@@ -344,22 +335,6 @@ func TestEventsOfRepositories(t *testing.T) {
 	})
 }
 
-// TestContextOfASet: the loss of one lock ends the set's context with its cause, and the others
-// are held until the release.
-func TestContextOfASet(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		l, _ := f.holds(t, "aBc")
-		f.breakLock(t, "B")
-		<-l.Context().Done()
-		synctest.Wait()
-		lost := loss(l)
-		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && lost != nil && lost.Key == "fake:B" && !f.free(t, "a") && !f.free(t, "c"),
-			"%v, %v", context.Cause(l.Context()), lost)
-		err := l.Release(t.Context())
-		assert.That(t, err == nil && f.keys("release") == "cBa" && f.free(t, "ac"), "%v, %v", err, f.keys("release"))
-	})
-}
-
 // TestNoResumeBesideALossForGood: no lock of a set is resumed if another one is lost for good.
 func TestNoResumeBesideALossForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
@@ -390,7 +365,8 @@ func (f *fake) lose(l *lease.Set, lost string) {
 	f.disturb(nil)
 }
 
-// TestResumeOfASet: only the lost locks are resumed, and then all are held.
+// TestResumeOfASet: only the lost locks are resumed, and then all are held. The loss of one lock ends the set's context
+// with its cause, and the others are held until the release.
 func TestResumeOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.suspended(t, "aBCd", "BC")
@@ -405,24 +381,29 @@ func TestResumeOfASet(t *testing.T) {
 		assert.That(t, l.Lost() == nil && l.Deadline() > f.clock.Elapsed(), "lost: %v", l.Lost())
 		f.breakLock(t, "C")
 		<-l.Context().Done()
+		synctest.Wait()
+		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && loss(l).Key == "fake:C" && !f.free(t, "a") && !f.free(t, "d"),
+			"%v, %v", context.Cause(l.Context()), loss(l))
 		err = l.Release(t.Context())
-		assert.That(t, err == nil && f.keys("release") == "dCBa", "%v, %v", err, f.keys("release"))
+		assert.That(t, err == nil && f.keys("release") == "dCBa" && f.free(t, "aBd"), "%v, %v", err, f.keys("release"))
 	})
 }
 
-// TestResumeOfASetFails: a lock that was resumed before another couldn't be is released with
-// the set, and no other's lock is.
+// TestResumeOfASetFails: a lock that another holder has taken is lost for good; after any other error a resume can be
+// tried again. A lock that was resumed before another couldn't be is released with the set, and no other's lock is.
 func TestResumeOfASetFails(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, _ := f.suspended(t, "aBC", "BC")
+		f.disturb(failing("resume", "", errors.New("input/output error")))
+		err := l.Resume(t.Context())
+		assert.That(t, err != nil && !l.Lost().Definite, "%v, %v", err, l.Lost())
+		f.disturb(nil)
 		f.breakLock(t, "C")
 		theirs := f.take(t, "C", 24*time.Hour)
-		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) {
-			t.Fatalf("%v", err)
-		}
+		assert.Is(t, l.Resume(t.Context()), replock.ErrLost)
 		lost := loss(l)
 		assert.That(t, lost != nil && lost.Definite && lost.Key == "fake:C", "lost: %v", lost)
-		err := l.Release(t.Context())
+		err = l.Release(t.Context())
 		assert.That(t, err == nil && f.free(t, "aB"), "released: %v", err)
 		assert.That(t, f.Backend.Renew(t.Context(), theirs) == nil, "it released another's lock")
 		n := len(f.asked("renew"))
@@ -451,16 +432,6 @@ func TestLossEndsAResume(t *testing.T) {
 		if _ = l.Release(t.Context()); !f.free(t, "B") {
 			t.Error("B is left")
 		}
-	})
-}
-
-// TestReleaseFailsInASet: a release that fails doesn't keep the others from theirs.
-func TestReleaseFailsInASet(t *testing.T) {
-	inBubble(t, func(t *testing.T, f *fake) {
-		l, _ := f.holds(t, "abc")
-		f.disturb(failing("release", "b", locking.ErrPermission))
-		assert.Is(t, l.Release(t.Context()), locking.ErrPermission)
-		assert.That(t, f.free(t, "ac") && l.Context().Err() != nil, "a or c is left")
 	})
 }
 
