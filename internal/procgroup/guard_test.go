@@ -38,17 +38,6 @@ func TestStopsAtExpiry(t *testing.T) {
 	k.quiet()
 }
 
-// TestKillsAtExpiry: the guard kills the whole group at the end of its allowance, and not before.
-func TestKillsAtExpiry(t *testing.T) {
-	l := run(t, Kill, "sh", "-c", `"$@" & wait`, "sh")
-	end := elapsed() + 300*time.Millisecond
-	l.Allow(Allow(end))
-	ends(t, l.Group)
-	early := end - elapsed()
-	assert.That(t, early <= 0 && l.Status().Signal == unix.SIGKILL, "%v %v before its time was over", l.Status(), early)
-	assert.That(t, running(l.pgid) == 0, "it runs")
-}
-
 // TestStoppedWhileStarting: we are stopped before the guard knows the group. The command must not run before
 // we are continued, and never if its allowance is over by then, or if we are killed.
 func TestStoppedWhileStarting(t *testing.T) {

@@ -375,73 +375,45 @@ func TestHandles(t *testing.T) {
 	}
 }
 
-// TestReport: every check is reported, in order, and JSON has the names that scripts use.
+// TestReport: every check is reported, in order, and JSON has the names that scripts use. No object of doctor looks like
+// a lock.
 func TestReport(t *testing.T) {
-	report := run(t, mem.New(mem.Options{}), doctor.Options{})
-	counts := check(t, report, doctor.IfNoneMatchRace).Counts
-	assert.That(t, counts["won"] == 20 && counts["puts"] == 160 && counts["rounds_with_several_winners"] == 0, "%v", counts)
-	raw, err := json.Marshal(report)
-	assert.OK(t, err)
-	var got struct {
-		Store, Prefix string
-		Checks        []struct{ Name, Result, Detail string }
-		Clock         map[string]any
-		Latency       []struct {
-			Request   string
-			N         int
-			Median_ms *float64
-			P99_ms    *float64
-		}
-		Plan    map[string]any
-		Verdict struct{ Fitness, Summary string }
-	}
-	assert.OK(t, json.Unmarshal(raw, &got))
-	var names, requests []string
-	for _, c := range got.Checks {
-		names = append(names, c.Name)
-		assert.That(t, c.Detail != "" && c.Result != "", "%+v", c)
-	}
-	want := "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_none_match_deleted if_match if_match_race if_match_absent " +
-		"conditional_delete versioning object_lock one_clock clock_offset"
-	assert.Equal(t, strings.Join(names, " "), want, "checks")
-	for _, l := range got.Latency {
-		requests = append(requests, l.Request)
-		assert.That(t, l.N != 0 && l.Median_ms != nil && l.P99_ms != nil && *l.P99_ms >= *l.Median_ms, "%+v", l)
-	}
-	s := strings.Join(requests, ", ")
-	assert.That(t, s == "list, get, put, put if-none-match, put if-match, delete, delete if-match", "latencies of %s", s)
-	for _, key := range []string{"shared_round_trips", "exclusive_round_trips", "renewal", "release", "fence", "conditions", "says"} {
-		_, found := got.Plan[key]
-		assert.That(t, found, "no %s in the plan", key)
-	}
-	for _, key := range []string{"offset_seconds", "uncertainty_seconds", "source"} {
-		_, found := got.Clock[key]
-		assert.That(t, found, "no %s of the clock", key)
-	}
-	assert.That(t, got.Store == "mem" && got.Verdict.Fitness == "fit" && got.Verdict.Summary != "", "%s", raw)
-}
-
-// TestNoLock: no object of doctor looks like a lock.
-func TestNoLock(t *testing.T) {
 	s, _ := tapped()
-	var mu sync.Mutex
-	var put []string
+	var put sync.Map
 	s.Before(func(_ context.Context, r hookstore.Request) error {
 		if r.Op == "put" {
-			mu.Lock()
-			defer mu.Unlock()
-			put = append(put, r.Key)
+			put.Store(r.Key, true)
 		}
 		return nil
 	})
-	r := run(t, s, doctor.Options{})
-	if len(put) < 200 {
-		t.Fatalf("only %d puts", len(put))
+	report := run(t, s, doctor.Options{})
+	assert.That(t, strings.HasPrefix(report.Prefix, prefix+"doctor-"), "below %q", report.Prefix)
+	written := 0
+	for key := range put.Range {
+		written++
+		assert.That(t, strings.HasPrefix(key.(string), report.Prefix) && !strings.Contains(key.(string), "/lock."), "wrote %q", key)
 	}
-	for _, key := range put {
-		assert.That(t, strings.HasPrefix(key, r.Prefix) && !strings.Contains(key, "/lock."), "wrote %q", key)
+	assert.That(t, written >= 20, "only %d objects", written)
+	counts := check(t, report, doctor.IfNoneMatchRace).Counts
+	assert.That(t, counts["won"] == 20 && counts["puts"] == 160 && counts["rounds_with_several_winners"] == 0, "%v", counts)
+	var checks, requests []string
+	for _, c := range report.Checks {
+		checks = append(checks, c.Name)
+		assert.That(t, c.Detail != "" && c.Result != "", "%+v", c)
 	}
-	assert.That(t, strings.HasPrefix(r.Prefix, prefix+"doctor-"), "wrote below %q", r.Prefix)
+	assert.Equal(t, strings.Join(checks, " "), "reachable list write read overwrite delete list_after_write if_none_match if_none_match_race if_none_match_deleted "+
+		"if_match if_match_race if_match_absent conditional_delete versioning object_lock one_clock clock_offset", "checks")
+	for _, l := range report.Latency {
+		requests = append(requests, l.Request)
+		assert.That(t, l.N != 0 && l.P99MS >= l.MedianMS, "%+v", l)
+	}
+	assert.Equal(t, strings.Join(requests, ", "), "list, get, put, put if-none-match, put if-match, delete, delete if-match", "latencies")
+	raw, err := json.Marshal(report)
+	assert.OK(t, err)
+	for name := range strings.FieldsSeq("store prefix checks name result detail counts clock offset_seconds uncertainty_seconds source latency request n median_ms p99_ms " +
+		"plan shared_round_trips exclusive_round_trips renewal release fence conditions says verdict fitness summary") {
+		assert.That(t, strings.Contains(string(raw), `"`+name+`":`), "no %s in %s", name, raw)
+	}
 }
 
 // able is a store with the optional abilities of a backend.

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -372,21 +371,6 @@ func TestMalformedOuterLocksStay(t *testing.T) {
 		want := outerVariable + "=" + outer + " bb:" + p.ID()
 		got := Environ([]Place{p}, []string{"bb"}, "shared", 0, "")
 		assert.That(t, slices.Contains(got, want), "%q became %q", outer, got)
-	}
-}
-
-// TestNoFailureInAnswer: an answer has no failure unless the request failed, and null is none.
-func TestNoFailureInAnswer(t *testing.T) {
-	raw, err := json.Marshal(Answer{})
-	assert.That(t, err == nil && !strings.Contains(string(raw), "failure"), "without a failure: %s, %v", raw, err)
-	failure := json.RawMessage(`{"error":"lost"}`)
-	raw, err = json.Marshal(Answer{Failure: &failure})
-	assert.That(t, err == nil && strings.HasSuffix(string(raw), `,"failure":{"error":"lost"}}`), "with one: %s, %v", raw, err)
-	for text, want := range map[string]string{`{}`: "", `{"failure":null}`: "", `{"failure":{"error":"lost"}}`: `{"error":"lost"}`} {
-		var a Answer
-		assert.OK(t, json.Unmarshal([]byte(text), &a))
-		got := a.Failure
-		assert.That(t, (got != nil) == (want != "") && (got == nil || string(*got) == want), "%s: %v", text, got)
 	}
 }
 
