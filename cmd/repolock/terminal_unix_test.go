@@ -306,45 +306,22 @@ func exitOf(t *testing.T, err error) int {
 	return exit.ExitCode()
 }
 
-// ordinary returns a directory that every user can enter, with a copy of repolock, and the ordinary
-// user who owns it. File modes and limits don't bind root. The user is nil if we are ordinary.
-func ordinary(t *testing.T) (dir string, as *syscall.Credential) {
-	t.Helper()
+// TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. So it is for
+// an audit log that can't be read.
+func TestDoctorPermission(t *testing.T) {
 	dir, err := os.MkdirTemp("/tmp", "ordinary") // other users might not reach TMPDIR
 	assert.OK(t, err)
 	t.Cleanup(func() { os.RemoveAll(dir) })
 	bin, err := exec.LookPath("repolock")
 	assert.OK(t, err)
-	copyFile(t, bin, filepath.Join(dir, "repolock"))
+	assert.Output(t, exec.Command("cp", bin, filepath.Join(dir, "repolock")))
 	assert.OK(t, os.Chmod(dir, 0o755))
+	var as *syscall.Credential // nil if we are an ordinary user
 	if os.Geteuid() == 0 {
-		const nobody = 65534
+		const nobody = 65534 // file modes don't bind root
 		as = &syscall.Credential{Uid: nobody, Gid: nobody}
 		assert.OK(t, os.Chown(dir, nobody, nobody))
 	}
-	return dir, as
-}
-
-// copyFile copies a program.
-func copyFile(t *testing.T, from, to string) {
-	t.Helper()
-	in, err := os.Open(from)
-	assert.OK(t, err)
-	defer in.Close()
-	// A process that is forked while the file is open for writing keeps it open until it
-	// executes its program. Until then the file can't be executed.
-	syscall.ForkLock.RLock()
-	defer syscall.ForkLock.RUnlock()
-	out, err := os.OpenFile(to, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
-	assert.OK(t, err)
-	_, err = io.Copy(out, in)
-	assert.OK(t, fault.Join(err, out.Close(), os.Chmod(to, 0o755))) // with any umask
-}
-
-// TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. So it is for
-// an audit log that can't be read.
-func TestDoctorPermission(t *testing.T) {
-	dir, as := ordinary(t)
 	command := func(args ...string) (code int, out string) {
 		cmd := exec.Command(filepath.Join(dir, "repolock"), args...)
 		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as}

@@ -64,16 +64,6 @@ func auditor(t *testing.T) (a *Auditor, path string) {
 	return a, path
 }
 
-// logged returns the lines that an auditor writes for events.
-func logged(t *testing.T, all ...Event) (raw []string) {
-	t.Helper()
-	a, path := auditor(t)
-	for _, e := range all {
-		a.Handle(e)
-	}
-	return lines(t, path, "")
-}
-
 func of(kind replock.EventKind, place, name, id string) Event {
 	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock"}}
 }
@@ -140,8 +130,13 @@ func TestForeignRecords(t *testing.T) {
 	}{"lock_acquired", "x"}
 	recorded := of(replock.EventAcquired, place, "a", "aa")
 	recorded.Recorded = true
-	raw := logged(t, Event{Place: place, Record: foreign}, recorded,
-		of(replock.EventLost, place, "a", "aa"), of(replock.EventAcquired, "", "n", "bb"), Event{Place: place, Record: foreign})
+	a, path := auditor(t)
+	for _, e := range []Event{
+		{Place: place, Record: foreign}, recorded, of(replock.EventLost, place, "a", "aa"), of(replock.EventAcquired, "", "n", "bb"), {Place: place, Record: foreign},
+	} {
+		a.Handle(e)
+	}
+	raw := lines(t, path, "")
 	assert.That(t, len(raw) == 4 && raw[0] == `{"event":"lock_acquired","own_field":"x"}` && raw[3] == raw[0] &&
 		strings.HasPrefix(raw[1], `{"event":"lock_lost"`) && strings.Contains(raw[2], `"lock_name":"n"`), "%q", raw)
 	var lost struct {
@@ -149,14 +144,4 @@ func TestForeignRecords(t *testing.T) {
 	}
 	err := json.Unmarshal([]byte(raw[1]), &lost)
 	assert.That(t, err == nil && lost.Held != nil && *lost.Held <= 3600, "held for %v, %v", lost.Held, err)
-}
-
-// TestPlaceOfRefusal: the record of a refusal has the place and the holder of the refused lock.
-func TestPlaceOfRefusal(t *testing.T) {
-	e := of(replock.EventBlocked, "redis://host:6379/0?key=k", "k", "")
-	e.Waited, e.Holders = 2*time.Second, []replock.Info{{Holder: "another", Mode: replock.Exclusive}}
-	raw := logged(t, e)
-	for _, part := range []string{`"lock_name":"k"`, `"lock_path":"` + e.Place + `"`, `"waited_seconds":2,`, `"holder":"another"`} {
-		assert.That(t, len(raw) == 1 && strings.Contains(raw[0], part), "no %s in %q", part, raw)
-	}
 }

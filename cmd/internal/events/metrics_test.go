@@ -102,17 +102,6 @@ func TestLastSuccess(t *testing.T) {
 	last(lastSuccess+prune.labels()+" 6000", lastSuccess+backup.labels()+" 4000")
 }
 
-// TestNotAcquired: repolock_waiting ends with a failed acquire.
-func TestNotAcquired(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "m.prom")
-	m := job(t, file, MetricsOptions{})
-	for _, want := range []string{" 1", " 0"} {
-		got := lines(t, file, "repolock_waiting{")
-		assert.That(t, len(got) == 1 && strings.HasSuffix(got[0], want), "%q, want%s", got, want)
-		m.Handle(Event{Event: replock.Event{Kind: NotAcquired}})
-	}
-}
-
 // TestManyJobs: the jobs that changed last are kept.
 func TestManyJobs(t *testing.T) {
 	x := exposition{}
