@@ -27,7 +27,6 @@ type table struct {
 	mu      sync.Mutex
 	now     time.Duration
 	locks   map[string]entry
-	numbers map[locking.Handle]int // that "counts" has stored
 	watched map[locking.Handle]chan struct{}
 	shown   int // calls of Inspect
 	forever bool
@@ -181,20 +180,12 @@ func dawdle() {
 // buggy is a client that breaks the contract, in one way.
 type buggy struct {
 	*table
-	bug     string
-	last    locking.Handle // that it has acquired
-	seen    *locking.Info  // at its last attempt
-	process *process
-	ctx     context.Context // of its last TryLock
-	gone    sync.Map        // handles that are released, or that "forgets" has forgotten
-	mine    sync.Map        // handles that this client has acquired, and not released
-}
-
-// process is where a client counts its handles: here or in another process.
-type process struct {
-	mu      sync.Mutex
-	count   int
-	numbers map[locking.Handle]int
+	bug  string
+	last locking.Handle  // that it has acquired
+	seen *locking.Info   // at its last attempt
+	ctx  context.Context // of its last TryLock
+	gone sync.Map        // handles that are released, or that "forgets" has forgotten
+	mine sync.Map        // handles that this client has acquired, and not released
 }
 
 func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
@@ -247,8 +238,6 @@ func (b *buggy) TryLock(ctx context.Context, key string, ttl time.Duration) (h l
 			<-ctx.Done()
 			return locking.Handle{}, false, ctx.Err()
 		}
-	case "counts":
-		b.number(h)
 	case "tied": // its locks end with the contexts that they were acquired with
 		b.ctx = ctx
 	}
@@ -282,17 +271,6 @@ func (b *buggy) race(ctx context.Context, key string, ttl time.Duration) (h lock
 	defer b.mu.Unlock()
 	b.put(h)
 	return h, true, nil
-}
-
-// number gives a handle the next number of its process, and stores that.
-func (b *buggy) number(h locking.Handle) {
-	b.process.mu.Lock()
-	defer b.process.mu.Unlock()
-	b.process.count++
-	b.process.numbers[h] = b.process.count
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	b.numbers[h] = b.process.count
 }
 
 // there returns the handle that the lock of a key has.
@@ -399,17 +377,6 @@ func (b *buggy) Release(ctx context.Context, h locking.Handle) error {
 		}
 		if err := ctx.Err(); err != nil {
 			return err
-		}
-	case "counts": // it deletes the lock that has the handle's number
-		b.process.mu.Lock()
-		mine, known := b.process.numbers[h]
-		b.process.mu.Unlock()
-		h = b.there(h.Key())
-		b.mu.Lock()
-		stored := b.numbers[h]
-		b.mu.Unlock()
-		if !known || stored != mine {
-			return locking.ErrLost
 		}
 	}
 	return b.table.Release(ctx, h)
