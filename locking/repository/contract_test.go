@@ -8,7 +8,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -92,55 +91,6 @@ func (c *client) crashed() {
 	_ = c.Release(c.T.Context(), h)
 }
 
-// stamped is a store whose objects have the times of the bubble in place of the disk's.
-type stamped struct {
-	store.Store
-	mu sync.Mutex
-	at map[string]time.Time
-}
-
-func (s *stamped) dated(o store.Object) store.Object {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.at[o.Key+o.ETag]; !ok {
-		s.at[o.Key+o.ETag] = time.Now()
-	}
-	o.ModTime = s.at[o.Key+o.ETag]
-	return o
-}
-
-func (s *stamped) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
-	o, err := s.Store.Put(ctx, key, body, opts)
-	if err == nil {
-		o = s.dated(o)
-	}
-	return o, err
-}
-
-func (s *stamped) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
-	body, o, err := s.Store.Get(ctx, key, limit)
-	if err == nil {
-		o = s.dated(o)
-	}
-	return body, o, err
-}
-
-func (s *stamped) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	now := time.Now()
-	page, err := s.Store.List(ctx, prefix, cursor)
-	for i, o := range page.Objects {
-		page.Objects[i] = s.dated(o)
-	}
-	if !page.Now.IsZero() {
-		page.Now = now
-	}
-	return page, err
-}
-
-func (s *stamped) DeleteIfMatch(ctx context.Context, key, etag string) error {
-	return store.DeleteIfMatch(ctx, s.Store, key, etag)
-}
-
 // takeAway deletes all objects of a lock, as a person does by hand.
 func takeAway(t *testing.T, s store.Store, key string) {
 	t.Helper()
@@ -171,8 +121,6 @@ func config(s store.Store) lockingtest.Config {
 
 // TestConformance: the backend keeps the contract on stores with good and poor abilities, and leaves no lock there.
 func TestConformance(t *testing.T) {
-	disk, err := dir.Open(t.Context(), t.TempDir())
-	assert.OK(t, err)
 	for name, c := range map[string]struct {
 		store  store.Store
 		rounds int
@@ -181,7 +129,6 @@ func TestConformance(t *testing.T) {
 		"claimed": {mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Precision: time.Second}), rounds.Fewer(100, 20)},
 		"ignored": {mem.New(mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored, NoTime: true}), rounds.Fewer(100, 20)},
 		"lacked":  {mem.New(mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}), rounds.Fewer(100, 20)},
-		"on disk": {&stamped{Store: disk, at: make(map[string]time.Time)}, rounds.Fewer(100, 20)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
