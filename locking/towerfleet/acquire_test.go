@@ -31,14 +31,14 @@ type shown struct {
 	locking.Inspector
 }
 
-// TestConformance: repolocks alone keep the contract of package locking. A lock that has expired
-// is free for clients with Force.
+// TestConformance: repolocks alone keep the contract of package locking, also the handles of one
+// request. A lock that has expired is free for clients with Force.
 func TestConformance(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "locks")
 	c := leapclock.New()
 	lockingtest.Run(t, lockingtest.Config{
 		New: func(t *testing.T) locking.Backend {
-			b, err := New(dir, Options{Force: true, Settle: -1, Clock: c})
+			b, err := New(dir, Options{RequestID: "req_1", Force: true, Settle: -1, Clock: c})
 			assert.OK(t, err)
 			return shown{b, b}
 		},
@@ -46,7 +46,8 @@ func TestConformance(t *testing.T) {
 			t.Helper()
 			assert.OK(t, os.Remove(filepath.Join(dir, key+".lock")))
 		},
-		BadKeys: []string{"", "A", "a/b", "../a", "a.b", "-a", "a_", "a b", strings.Repeat("x", 129)},
+		Keys:    []string{"a", "0", "money-tracker-production", "a_b--c", strings.Repeat("x", 128)},
+		BadKeys: []string{"", "A", "a/b", "../a", "a.b", "-a", "a-", "_a", "a_", "-", "a b", "ä", "a\n", "a\x00", strings.Repeat("x", 129)},
 		Expires: true,
 		TTL:     100 * time.Second, // heartbeats have whole seconds
 		Advance: func(d time.Duration) { c.Leap.Add(int64(d)) },

@@ -204,26 +204,6 @@ func TestOwnLockIsWritten(t *testing.T) {
 	})
 }
 
-// TestStaleHandle: a handle whose lock was stolen neither renews nor releases the new one, also if
-// both are of one request.
-func TestStaleHandle(t *testing.T) {
-	in(t, func(w *world) {
-		for _, thief := range []string{"req_1", "req_2"} {
-			first, second := w.backend(Options{RequestID: "req_1"}), w.backend(Options{RequestID: thief, Force: true})
-			old := lockcheck.Acquire(w, first, "n", time.Minute)
-			time.Sleep(2 * time.Minute)
-			h := lockcheck.Acquire(w, second, "n", time.Hour)
-			text := w.read("n.lock")
-			for name, err := range map[string]error{"renew": first.Renew(w.Context(), old), "release": first.Release(w.Context(), old),
-				"another handle": second.Release(w.Context(), locking.NewHandle("n", time.Hour)), "none": second.Release(w.Context(), locking.Handle{})} {
-				assert.Is(t, err, locking.ErrLost, name)
-			}
-			assert.That(t, w.read("n.lock") == text, "the new lock was written")
-			lockcheck.Release(w, second, h)
-		}
-	})
-}
-
 // TestExpiredRelease: a lock that expired, by either clock, but that no other program has stolen is
 // removed, and the release reports that it was lost. It stays lost when the wall clock is set back.
 func TestExpiredRelease(t *testing.T) {

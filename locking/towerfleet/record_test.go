@@ -5,7 +5,6 @@ package towerfleet
 import (
 	"crypto/sha256"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -17,34 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
-	"github.com/repolock/repolock/locking"
 )
-
-// TestNames: names are 1 to 128 of a-z, 0-9, _ and -, and begin and end with neither of the
-// last two. Another name is locking.ErrKey, and writes nothing.
-func TestNames(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		for _, name := range []string{"a", "0", "ab", "money-tracker-production", "a_b--c", strings.Repeat("x", 128)} {
-			h := lockcheck.Acquire(w, b, name, 0)
-			if _, err := os.Stat(w.path(name + ".lock")); err != nil {
-				t.Error(err)
-			}
-			lockcheck.Release(w, b, h)
-		}
-		for _, name := range []string{"", "A", "aB", "a b", "a/b", "../a", "a.b", "-a", "a-", "_a", "a_", "-", "ä", "a\n", "a\x00", strings.Repeat("x", 129)} {
-			if _, _, err := b.TryLock(w.Context(), name, 0); !errors.Is(err, locking.ErrKey) || strings.Contains(err.Error(), "\n") {
-				t.Errorf("%q: %v", name, err)
-			}
-			if _, err := b.Inspect(w.Context(), name); !errors.Is(err, locking.ErrKey) {
-				t.Errorf("%q: %v", name, err)
-			}
-		}
-		if files := w.files(); len(files) > 0 {
-			t.Errorf("%q", files)
-		}
-	})
-}
 
 // TestTTL: the default ttl is 900 seconds, others are rounded up to seconds, and impossible ones
 // are refused. Heartbeats come at a third of the ttl, and at least every 30 seconds.
