@@ -129,8 +129,8 @@ func TestHeartbeatFails(t *testing.T) {
 }
 
 // TestRenewSeesRequestBeside: a heartbeat that finds the temporary file of another request for
-// longer than Settle gives the lock to that request, and is lost. A file that vanishes, one that
-// can't be read and a heartbeat lose nothing.
+// longer than Settle gives the lock to that request, and is lost. Until then that request's script can
+// give up. A file that vanishes, one that can't be read and a heartbeat lose nothing.
 func TestRenewSeesRequestBeside(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
@@ -151,7 +151,11 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 			beat()
 		}
 		w.write("n.lock.req_1.tmp", other)
-		beat()
+		for range 4 {
+			lockcheck.Renew(w, b, h)
+			time.Sleep(DefaultSettle / 5)
+		}
+		time.Sleep(interval(h.TTL()))
 		for range 2 {
 			if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
 				t.Errorf("%v", err)
@@ -164,20 +168,6 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 			t.Errorf("%s", w.read("n.lock"))
 		}
 		w.left(1, "n.lock")
-	})
-}
-
-// TestRenewGivesTime: a temporary file that is there for less than Settle loses nothing, because its script
-// can still give up.
-func TestRenewGivesTime(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		h := lockcheck.Acquire(w, b, "n", 0)
-		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
-		for range 4 {
-			lockcheck.Renew(w, b, h)
-			time.Sleep(DefaultSettle / 5)
-		}
 	})
 }
 
@@ -323,59 +313,43 @@ func TestSwapsEnd(t *testing.T) {
 	}
 }
 
-// TestBreak: only a stale lock that is the one that was seen is broken, and lock_stolen is
-// emitted. A live one is refused.
+// TestBreak: a lock is broken only if it is the one that was seen, and not if it is live. lock_stolen is emitted.
+// So it is with a stale lock file, and with a temporary file that can't be read.
 func TestBreak(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
-		info := lockcheck.Seen(w, b, "n")
-		ok, err := b.Break(w.Context(), info, false)
-		if ok || !errors.Is(err, ErrLive) || !strings.Contains(err.Error(), "req_1") {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		time.Sleep(time.Hour)
-		w.write("n.lock", foreign("n", "req_2", time.Now().Add(-time.Hour), 900))
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("another one: %v %v", ok, err)
-		}
-		w.left(0, "n.lock")
-		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), true); !ok || err != nil {
-			t.Errorf("%v %v", ok, err)
-		}
-		if ok, err := b.Break(w.Context(), info, true); ok || err != nil {
-			t.Errorf("a free one: %v %v", ok, err)
-		}
-		w.left(1)
-		w.stolen("req_2", "stale_lock_forced")
-	})
-}
-
-// TestBreakTemporary: a temporary file that can't be read holds a lock, and can be broken like a lock file. The
-// temporary file of a live request can't.
-func TestBreakTemporary(t *testing.T) {
-	in(t, func(w *world) {
-		b := w.backend(Options{})
-		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
-		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), false); ok || !errors.Is(err, ErrLive) {
-			t.Errorf("a live one: %v %v", ok, err)
-		}
-		w.write("n.lock.req_1.tmp", "")
-		seen := lockcheck.Seen(w, b, "n")
-		if ok, err := b.Break(w.Context(), seen, true); ok || err != nil {
-			t.Errorf("as stale: %v %v", ok, err)
-		}
-		w.write("n.lock.req_1.tmp", "{")
-		if ok, err := b.Break(w.Context(), seen, false); ok || err != nil {
-			t.Errorf("another one: %v %v", ok, err)
-		}
-		w.left(0, "n.lock.req_1.tmp")
-		if ok, err := b.Break(w.Context(), lockcheck.Seen(w, b, "n"), false); !ok || err != nil {
-			t.Errorf("%v %v", ok, err)
-		}
-		w.left(1)
-	})
+	for file, c := range map[string]struct {
+		seen, then func() string
+		stale      bool
+	}{
+		"n.lock": {func() string { return foreign("n", "req_2", time.Now().Add(-time.Hour), 901) },
+			func() string { return foreign("n", "req_2", time.Now().Add(-time.Hour), 902) }, true},
+		"n.lock.req_1.tmp": {func() string { return "" }, func() string { return "{" }, false},
+	} {
+		in(t, func(w *world) {
+			b := w.backend(Options{})
+			breaks := func(what string, seen *locking.Info, stale, want bool, class error) {
+				t.Helper()
+				ok, err := b.Break(w.Context(), seen, stale)
+				assert.That(t, ok == want && errors.Is(err, class), "%s, %s: %v, %v", file, what, ok, err)
+			}
+			w.write(file, foreign("n", "req_1", time.Now(), 900))
+			info := lockcheck.Seen(w, b, "n")
+			breaks("a live one", info, false, false, ErrLive)
+			breaks("a live one", info, true, false, nil)
+			w.write(file, c.seen())
+			seen := lockcheck.Seen(w, b, "n")
+			if !c.stale {
+				breaks("as stale", seen, true, false, nil)
+			}
+			w.write(file, c.then())
+			breaks("another one", seen, c.stale, false, nil)
+			w.left(0, file)
+			seen = lockcheck.Seen(w, b, "n")
+			breaks("the same", seen, c.stale, true, nil)
+			breaks("a free one", seen, c.stale, false, nil)
+			w.left(1)
+			if c.stale {
+				w.stolen("req_2", "stale_lock_forced")
+			}
+		})
+	}
 }

@@ -59,9 +59,19 @@ func (s script) command(commands string) *exec.Cmd {
 	return c
 }
 
-func (s script) run(commands string) (string, error) {
+// runs requires that commands succeed.
+func (s script) runs(t *testing.T, commands string) {
+	t.Helper()
+	assert.Output(t, s.command(commands))
+}
+
+// refuses requires that commands fail, and say these words.
+func (s script) refuses(t *testing.T, commands string, words ...string) {
+	t.Helper()
 	out, err := s.command(commands).CombinedOutput()
-	return string(out), err
+	for _, says := range words {
+		assert.That(t, err != nil && strings.Contains(string(out), says), "%s %v, want %q", out, err, says)
+	}
 }
 
 // stepped is a script that stops before each of its commands.
@@ -152,26 +162,17 @@ func TestScriptSeesOurs(t *testing.T) {
 	b, s := w.system(Options{RequestID: "req_ours"}), w.script()
 	h := lockcheck.Acquire(w, b, "n", 0)
 	text := w.read("n.lock")
-	if out, err := s.run("acquire_lock n req_script deploy 1"); err == nil || !strings.Contains(out, "Lock is held by active process") || !strings.Contains(out, text) {
-		t.Errorf("%s %v", out, err)
-	}
-	if out, err := s.run("release_lock n req_script"); err == nil || !strings.Contains(out, "req_ours") {
-		t.Errorf("%s %v", out, err)
-	}
+	s.refuses(t, "acquire_lock n req_script deploy 1", "Lock is held by active process", text)
+	s.refuses(t, "release_lock n req_script", "req_ours")
 	assert.That(t, w.read("n.lock") == text, "it was written")
 	old, err := beaten([]byte(text), time.Now().Add(-DefaultTTL-10*time.Second))
 	assert.OK(t, err)
 	w.write("n.lock", string(old))
-	for _, force := range []string{"", " true"} { // its steal_lock is nowhere defined
-		if out, err := s.run("acquire_lock n req_script deploy 1" + force); err == nil || !strings.Contains(out, "steal_lock: command not found") && !strings.Contains(out, "Lock is stale") {
-			t.Errorf("%s %v", out, err)
-		}
-	}
+	s.refuses(t, "acquire_lock n req_script deploy 1", "Lock is stale")
+	s.refuses(t, "acquire_lock n req_script deploy 1 true", "steal_lock: command not found") // it is nowhere defined
 	assert.That(t, w.read("n.lock") == string(old), "it was written")
 	assert.Is(t, b.Release(t.Context(), h), locking.ErrLost)
-	if out, err := s.run("acquire_lock n req_script deploy 1 && release_lock n req_script"); err != nil {
-		t.Errorf("%s %v", out, err)
-	}
+	s.runs(t, "acquire_lock n req_script deploy 1 && release_lock n req_script")
 }
 
 // TestWeSeeScript: we refuse the script's live lock and steal its stale one, after which its
@@ -179,19 +180,13 @@ func TestScriptSeesOurs(t *testing.T) {
 func TestWeSeeScript(t *testing.T) {
 	w := outside(t)
 	b, s := w.system(Options{Force: true}), w.script()
-	if out, err := s.run("acquire_lock n req_script deploy 1.2"); err != nil {
-		t.Fatalf("%s %v", out, err)
-	}
+	s.runs(t, "acquire_lock n req_script deploy 1.2")
 	if held := w.refused(b, "n"); held.Request != "req_script" || held.Actor != "script" || held.Stale {
 		t.Errorf("%v", held)
 	}
-	if out, err := s.run("DEFAULT_TTL=-1; create_lock_json n req_script deploy 1 | jq '.ttl_seconds = 1 | .last_heartbeat_at = \"2020-01-01T00:00:00Z\"' >$LOCK_DIR/n.lock"); err != nil {
-		t.Fatalf("%s %v", out, err)
-	}
+	s.runs(t, "DEFAULT_TTL=-1; create_lock_json n req_script deploy 1 | jq '.ttl_seconds = 1 | .last_heartbeat_at = \"2020-01-01T00:00:00Z\"' >$LOCK_DIR/n.lock")
 	h := lockcheck.Acquire(w, b, "n", 0)
-	if out, err := s.run("release_lock n req_script"); err == nil || !strings.Contains(out, b.opts.RequestID) {
-		t.Errorf("%s %v", out, err)
-	}
+	s.refuses(t, "release_lock n req_script", b.opts.RequestID)
 	lockcheck.Release(w, b, h)
 }
 
@@ -201,9 +196,7 @@ func TestScriptHeartbeat(t *testing.T) {
 	b, s := w.system(Options{}), w.script()
 	h := lockcheck.Acquire(w, b, "n", 0)
 	for range 3 {
-		if out, err := s.run("update_heartbeat $LOCK_DIR/n.lock && ! is_lock_stale $LOCK_DIR/n.lock"); err != nil {
-			t.Errorf("%s %v", out, err)
-		}
+		s.runs(t, "update_heartbeat $LOCK_DIR/n.lock && ! is_lock_stale $LOCK_DIR/n.lock")
 		lockcheck.Renew(w, b, h)
 	}
 	if err := b.Release(t.Context(), h); err != nil || len(w.files()) > 0 {
@@ -221,16 +214,14 @@ func TestMethods(t *testing.T) {
 			w := outside(t)
 			b, s := w.system(Options{}), w.script()
 			method := "lock_json=$(create_lock_json n req_method deploy 1); lock_path=$LOCK_DIR/n.lock; request_id=req_method; " + text
-			if out, err := s.run(method); err != nil {
-				t.Fatalf("%s %v", out, err)
-			}
+			s.runs(t, method)
 			if held := w.refused(b, "n"); held.Request != "req_method" {
 				t.Errorf("%v", held)
 			}
 			assert.OK(t, os.Remove(w.path("n.lock")))
 			h := lockcheck.Acquire(w, b, "n", 0)
 			ours := w.read("n.lock")
-			out, err := s.run(method)
+			out, err := s.command(method).CombinedOutput()
 			assert.That(t, w.read("n.lock") == ours, "it was replaced: %s %v", out, err)
 			assert.That(t, name != "exclusive creation" || err != nil, "both have it")
 			lockcheck.Release(w, b, h)
