@@ -95,8 +95,8 @@ func TestNoRedis(t *testing.T) {
 	}
 }
 
-// unreachable: only a server that says nothing is unreachable.
-func unreachable(t *testing.T) {
+// TestUnreachable: only a server that says nothing is unreachable.
+func TestUnreachable(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.OK(t, err)
 	refused := l.Addr().String()

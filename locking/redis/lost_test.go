@@ -1,3 +1,5 @@
+//go:build programs
+
 package redis
 
 import (
@@ -10,6 +12,8 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
+	"github.com/repolock/repolock/internal/test/redistest"
+	"github.com/repolock/repolock/internal/test/tcpproxy"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -18,7 +22,7 @@ func TestSilence(t *testing.T) {
 	var all sync.WaitGroup
 	for name, test := range map[string]func(*testing.T){
 		"after SET": silenceAfterSET, "late SET": lateSET, "renew": lostAnswerToRenew, "release": lostAnswerToRelease,
-		"server stopped": serverStopped, "no deadline": noDeadline, "unreachable": unreachable,
+		"server stopped": serverStopped, "no deadline": noDeadline,
 	} {
 		all.Go(func() { t.Run(name, test) })
 	}
@@ -28,13 +32,10 @@ func TestSilence(t *testing.T) {
 // TestLostAnswerToSET: if the connection breaks after SET was executed, the lock is acquired, and
 // another client sees it held.
 func TestLostAnswerToSET(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
-	lost := s.losing("BEXT:LOCK:K", closed)
+	p, b, other := lossy(t)
+	lost := p.Lose("bext:lock:k", tcpproxy.Close)
 	h := lockcheck.Acquire(t, b, "k", ttl)
-	if !lost() {
-		t.Fatal("no answer was lost")
-	}
+	<-lost
 	lockcheck.Held(t, other, "k")
 	lockcheck.Renew(t, b, h)
 	lockcheck.Release(t, b, h)
@@ -42,10 +43,9 @@ func TestLostAnswerToSET(t *testing.T) {
 
 // TestLostRequest: if SET is lost, nothing is held.
 func TestLostRequest(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	p, b, other := lossy(t)
 	b.takedownLimit = time.Minute
-	s.losing("BEXT:LOCK:K", dropped)
+	p.Lose("bext:lock:k", tcpproxy.Drop)
 	_, ok, err := b.TryLock(t.Context(), "k", ttl)
 	if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(), "nothing is held") {
 		t.Errorf("acquired %v, %v", ok, err)
@@ -56,11 +56,10 @@ func TestLostRequest(t *testing.T) {
 
 // TestLostRequestBesideAnother: if SET is lost and another holder has the lock, it is held.
 func TestLostRequestBesideAnother(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	p, b, other := lossy(t)
 	h := lockcheck.Acquire(t, other, "k", ttl)
-	for _, how := range []loss{dropped, closed} {
-		s.losing("BEXT:LOCK:K", how)
+	for _, how := range []tcpproxy.Loss{tcpproxy.Drop, tcpproxy.Close} {
+		p.Lose("bext:lock:k", how)
 		lockcheck.Held(t, b, "k")
 	}
 	lockcheck.Renew(t, other, h)
@@ -71,23 +70,22 @@ func TestLostRequestBesideAnother(t *testing.T) {
 func silenceAfterSET(t *testing.T) {
 	var all sync.WaitGroup
 	for _, deadline := range []bool{true, false} {
-		s := newStore(t)
-		b, other := client(t, s.address), client(t, s.address)
+		p, b, other := lossy(t)
 		b.takedownLimit = time.Minute
-		lost := s.losing("BEXT:LOCK:K", swallow)
+		lost := p.Lose("bext:lock:k", tcpproxy.Swallow)
 		ctx, cancel := context.WithCancel(t.Context())
 		if deadline {
 			ctx, cancel = context.WithTimeout(t.Context(), 2*time.Second)
 		} else { // which is all that go-redis looks at
 			all.Go(func() {
-				becomes(t, lost)
+				<-lost
 				cancel()
 			})
 		}
 		all.Go(func() {
 			defer cancel()
 			_, ok, err := b.TryLock(ctx, "k", ttl)
-			if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !lost() || !strings.HasSuffix(err.Error(), "nothing is held") {
+			if ok || err == nil || errors.Is(err, locking.ErrUnreachable) || !strings.HasSuffix(err.Error(), "nothing is held") {
 				t.Errorf("acquired %v, %v", ok, err)
 			}
 			if h, ok, err := other.TryLock(t.Context(), "k", ttl); !ok || err != nil || other.Release(t.Context(), h) != nil {
@@ -101,41 +99,39 @@ func silenceAfterSET(t *testing.T) {
 // TestDetainedSET: if SET is answered after the context has ended, the lock is taken down after
 // that, and not before.
 func TestDetainedSET(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	p, b, other := lossy(t)
 	b.takedownLimit = 10 * time.Minute
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	s.losing("BEXT:LOCK:K", detained)
+	detained := p.Lose("bext:lock:k", tcpproxy.Detain)
 	returned := make(chan error)
 	go func() {
 		_, _, err := b.TryLock(ctx, "k", ttl)
 		returned <- err
 	}()
-	<-s.detained
+	<-detained
 	cancel()
 	time.Sleep(50 * time.Millisecond) // in which a takedown could overtake
-	close(s.free)
+	p.Free()
 	assert.Is(t, <-returned, context.Canceled)
-	<-s.answered
 	lockcheck.Acquire(t, other, "k", ttl)
 }
 
 // lateSET: a SET that a stopped server executes after TryLock has returned its error is no
 // other holder for the next TryLock.
 func lateSET(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	s := redistest.New(t)
+	b, other := client(t, s.Addr()), client(t, s.Addr())
 	if err := b.Release(t.Context(), lockcheck.Acquire(t, b, "k", ttl)); err != nil { // connects
 		t.Fatal(err)
 	}
-	s.gate.Lock()
+	s.Stop()
 	_, ok, err := b.TryLock(soon(t), "k", ttl)
 	if ok || !errors.Is(err, locking.ErrUnreachable) || !strings.Contains(err.Error(),
 		"is held until its ttl of 1m0s is over") {
 		t.Errorf("acquired %v, %v", ok, err)
 	}
-	s.gate.Unlock()
+	s.Cont()
 	becomes(t, func() bool { info, err := other.Inspect(t.Context(), "k"); return info != nil && err == nil })
 	lockcheck.Held(t, other, "k")
 	h := lockcheck.Acquire(t, b, "k", ttl)
@@ -145,14 +141,14 @@ func lateSET(t *testing.T) {
 
 // lostAnswerToRenew: the error isn't ErrLost, the lock is renewed, and the next renewal works.
 func lostAnswerToRenew(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	p, b, other := lossy(t)
 	h := lockcheck.Acquire(t, b, "k", ttl)
-	for _, how := range []loss{closed, swallow, dropped} {
-		lost := s.losing("PEXPIRE', KEYS[1]", how)
-		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) || !lost() {
+	for _, how := range []tcpproxy.Loss{tcpproxy.Close, tcpproxy.Swallow, tcpproxy.Drop} {
+		lost := p.Lose("PEXPIRE', KEYS[1]", how)
+		if err := b.Renew(soon(t), h); err == nil || errors.Is(err, locking.ErrLost) {
 			t.Errorf("renew: %v", err)
 		}
+		<-lost
 		lockcheck.Renew(t, b, h)
 		lockcheck.Held(t, other, "k")
 	}
@@ -161,13 +157,13 @@ func lostAnswerToRenew(t *testing.T) {
 // lostAnswerToRelease: the lock is free, and the error is neither nil nor ErrLost, because the
 // lock can have been lost before. A lost request is repeated.
 func lostAnswerToRelease(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
-	for how, works := range map[loss]bool{closed: false, swallow: false, dropped: true} {
+	p, b, other := lossy(t)
+	for how, works := range map[tcpproxy.Loss]bool{tcpproxy.Close: false, tcpproxy.Swallow: false, tcpproxy.Drop: true} {
 		h := lockcheck.Acquire(t, b, "k", ttl)
-		lost := s.losing("'DEL', KEYS[1]", how)
+		lost := p.Lose("'DEL', KEYS[1]", how)
 		err := b.Release(soon(t), h)
-		assert.That(t, works == (err == nil) && !errors.Is(err, locking.ErrLost) && lost(), "%v: release: %v", how, err)
+		assert.That(t, works == (err == nil) && !errors.Is(err, locking.ErrLost), "%v: release: %v", how, err)
+		<-lost
 		lockcheck.Release(t, other, lockcheck.Acquire(t, other, "k", ttl))
 		lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	}
@@ -175,11 +171,10 @@ func lostAnswerToRelease(t *testing.T) {
 
 // TestLostAnswerToBreak: the error says that the outcome isn't known.
 func TestLostAnswerToBreak(t *testing.T) {
-	s := newStore(t)
-	b, other := client(t, s.address), client(t, s.address)
+	p, b, other := lossy(t)
 	h := lockcheck.Acquire(t, other, "k", ttl)
 	info := lockcheck.Seen(t, b, "k")
-	s.losing("SHA1HEX", closed)
+	p.Lose("sha1hex", tcpproxy.Close)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil || !strings.Contains(err.Error(),
 		"isn't known") {
 		t.Errorf("broken %v, %v", broken, err)
@@ -190,10 +185,10 @@ func TestLostAnswerToBreak(t *testing.T) {
 // serverStopped: each method returns when its context ends, or TryLock a second later, from a
 // server that accepts connections and says nothing.
 func serverStopped(t *testing.T) {
-	s := newStore(t)
-	b := client(t, s.address)
+	s := redistest.New(t)
+	b := client(t, s.Addr())
 	h := lockcheck.Acquire(t, b, "k", ttl)
-	s.gate.Lock()
+	s.Stop()
 	const limit = time.Minute // which only a hang reaches
 	var calls sync.WaitGroup
 	for name, call := range map[string]func(context.Context) error{
@@ -221,7 +216,7 @@ func serverStopped(t *testing.T) {
 		}
 	}
 	calls.Wait()
-	s.gate.Unlock()
+	s.Cont()
 	if err := b.Renew(t.Context(), h); err != nil && !errors.Is(err, locking.ErrLost) { // released by what was sent
 		t.Error(err)
 	}
@@ -229,10 +224,44 @@ func serverStopped(t *testing.T) {
 
 // noDeadline: even without a deadline, a stopped server doesn't block a method for ever.
 func noDeadline(t *testing.T) {
-	s := newStore(t)
-	b := client(t, s.address)
+	s := redistest.New(t)
+	b := client(t, s.Addr())
 	h := lockcheck.Acquire(t, b, "k", ttl)
-	s.gate.Lock()
-	defer s.gate.Unlock()
+	s.Stop()
+	defer s.Cont()
 	assert.Is(t, b.Renew(context.Background(), h), locking.ErrUnreachable, "renew")
+}
+
+// lossy returns a client whose requests to a server a proxy can lose, and a client without a proxy.
+func lossy(t *testing.T) (p *tcpproxy.Proxy, b, other *Backend) {
+	t.Helper()
+	s := redistest.New(t)
+	p = tcpproxy.New(t, s.Addr())
+	return p, client(t, p.Address()), client(t, s.Addr())
+}
+
+// soon is a context that ends while an answer is awaited, even on a slow machine.
+func soon(t *testing.T) context.Context {
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Second)
+	t.Cleanup(cancel)
+	return ctx
+}
+
+// canceledSoon has no deadline, which is all that go-redis looks at.
+func canceledSoon(t *testing.T) context.Context {
+	ctx, cancel := context.WithCancel(t.Context())
+	t.Cleanup(cancel)
+	time.AfterFunc(2*time.Second, cancel)
+	return ctx
+}
+
+// becomes waits until a condition is true.
+func becomes(t *testing.T, condition func() bool) {
+	t.Helper()
+	const limit = time.Minute // which only a failure reaches
+	for begin := time.Now(); !condition(); time.Sleep(20 * time.Millisecond) {
+		if time.Since(begin) > limit {
+			t.Fatal("what must come doesn't")
+		}
+	}
 }

@@ -17,24 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/test/redistest"
 	"github.com/repolock/repolock/internal/test/selfsigned"
 	"github.com/repolock/repolock/locking"
-	"github.com/repolock/repolock/locking/lockingtest"
 )
-
-// TestConformanceOfServers: the backend keeps the contract on a real server.
-func TestConformanceOfServers(t *testing.T) {
-	s := redistest.New(t)
-	c := config(s.Addr())
-	c.Lose = func(t *testing.T, key string) {
-		t.Helper()
-		if n := s.CLI("DEL", DefaultPrefix+key); n != "1" {
-			t.Fatalf("deleted: %q", n)
-		}
-	}
-	lockingtest.Run(t, c)
-	if left := s.CLI("KEYS", "*"); left != "" {
-		t.Errorf("left behind: %s", left)
-	}
-}
 
 // TestPrefixAndDatabase: the URL decides the prefix, the key and the database. The value is the token alone.
 func TestPrefixAndDatabase(t *testing.T) {

@@ -89,3 +89,9 @@ func (s *Server) Stop() {
 	s.t.Helper()
 	assert.OK(s.t, syscall.Kill(s.process.Pid(), syscall.SIGSTOP))
 }
+
+// Cont makes a stopped server go on.
+func (s *Server) Cont() {
+	s.t.Helper()
+	assert.OK(s.t, syscall.Kill(s.process.Pid(), syscall.SIGCONT))
+}

@@ -1,0 +1,155 @@
+// Package tcpproxy passes bytes between clients and a server, and loses requests and answers as a test wants.
+package tcpproxy
+
+import (
+	"bytes"
+	"net"
+	"sync"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+// Loss is what happens to a request. The server executes it, unless it is dropped.
+type Loss int
+
+const (
+	// Swallow lets no answer come on this connection any more.
+	Swallow Loss = iota + 1
+	// Close closes the connection in place of the answer.
+	Close
+	// Drop closes the connection in place of the request.
+	Drop
+	// Detain passes the request on when Free is called.
+	Detain
+)
+
+// Proxy is in front of one server. A request must be one write of its client.
+type Proxy struct {
+	net.Listener
+	server string
+
+	mu    sync.Mutex
+	mute  bool
+	text  string // of the next request to be lost
+	how   Loss
+	lost  chan struct{} // closed when that request has come
+	conns []net.Conn
+
+	free, answered chan struct{} // of the request that is detained
+}
+
+// New starts a proxy that ends with the test.
+func New(t testing.TB, server string) *Proxy {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	assert.OK(t, err)
+	p := &Proxy{Listener: l, server: server, free: make(chan struct{}), answered: make(chan struct{})}
+	t.Cleanup(func() {
+		_ = l.Close()
+		p.Reset()
+	})
+	go p.serve()
+	return p
+}
+
+// Address is the proxy's host and port.
+func (p *Proxy) Address() string { return p.Addr().String() }
+
+// Mute drops all that either side sends, and closes no connection, as a network that is cut.
+func (p *Proxy) Mute() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.mute = true
+}
+
+// Reset closes all connections.
+func (p *Proxy) Reset() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, c := range p.conns {
+		_ = c.Close()
+	}
+	p.conns = nil
+}
+
+// Lose loses the next request with a text in it. It returns a channel that is closed when that has come.
+func (p *Proxy) Lose(text string, how Loss) (lost <-chan struct{}) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.text, p.how, p.lost = text, how, make(chan struct{})
+	return p.lost
+}
+
+// Free passes the detained request on, and returns when the server has answered.
+func (p *Proxy) Free() {
+	close(p.free)
+	<-p.answered
+}
+
+func (p *Proxy) serve() {
+	for {
+		client, err := p.Accept()
+		if err != nil {
+			return
+		}
+		server, err := net.Dial("tcp", p.server)
+		if err != nil {
+			_ = client.Close()
+			continue
+		}
+		p.mu.Lock()
+		p.conns = append(p.conns, client, server)
+		p.mu.Unlock()
+		loss := new(Loss) // of this connection
+		go p.pass(server, client, func(b []byte) Loss {
+			if p.text == "" || !bytes.Contains(b, []byte(p.text)) {
+				return 0
+			}
+			*loss, p.text = p.how, ""
+			close(p.lost)
+			if p.how == Drop || p.how == Detain {
+				return p.how
+			}
+			return 0
+		})
+		go p.pass(client, server, func([]byte) Loss {
+			if *loss == Detain {
+				*loss = 0
+				close(p.answered)
+			}
+			return *loss
+		})
+	}
+}
+
+// pass copies bytes. loss, which runs under the mutex, says what happens to them; 0 is nothing. What a side closes
+// is closed for the other, unless the proxy is silent.
+func (p *Proxy) pass(to, from net.Conn, loss func([]byte) Loss) {
+	b := make([]byte, 32<<10)
+	for {
+		n, err := from.Read(b)
+		p.mu.Lock()
+		mute, how := p.mute, Loss(0)
+		if n > 0 {
+			how = loss(b[:n])
+		}
+		p.mu.Unlock()
+		switch {
+		case how == Close, how == Drop:
+			_, _ = from.Close(), to.Close()
+			return
+		case how == Detain:
+			<-p.free
+		}
+		if n > 0 && !mute && how != Swallow {
+			_, _ = to.Write(b[:n])
+		}
+		if err != nil {
+			if !mute {
+				_ = to.Close()
+			}
+			return
+		}
+	}
+}
