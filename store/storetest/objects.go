@@ -88,18 +88,6 @@ func deleteRemoves(t *testing.T, f *fixture) {
 	f.holds(t, "a/b", "3")
 }
 
-func etagChanges(t *testing.T, f *fixture) {
-	seen := map[string]string{}
-	for _, body := range []string{"", "a", "b", "aa", "c", strings.Repeat("a", 70_000)} {
-		put := f.put(t, "k", body)
-		_, got := f.get(t, "k")
-		assert.That(t, put.ETag == "" || put.ETag == got.ETag, "put returned %q, and get %q", put.ETag, got.ETag)
-		old, found := seen[got.ETag]
-		assert.That(t, !found, "%.9q and %.9q have the etag %q", old, body, got.ETag)
-		seen[got.ETag] = body
-	}
-}
-
 // oneClock checks the clock that decides when a lock is stale: Page.Now must be no later than the mod
 // time of an object that is put after List has returned.
 func oneClock(t *testing.T, f *fixture) {
