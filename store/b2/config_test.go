@@ -17,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
+	"github.com/repolock/repolock/store/storetest"
 )
 
 func TestURLs(t *testing.T) {
@@ -72,7 +73,7 @@ func TestKeysThatB2Refuses(t *testing.T) {
 	for _, key := range []string{
 		"a\nb", "a\x1fb", "a\x7fb", "a/" + strings.Repeat("x", 251), strings.Repeat("ü", 126), strings.Repeat("abcdefg/", 127) + "end",
 	} {
-		for name, err := range methods(t, s, key) {
+		for name, err := range storetest.Requests(t.Context(), s, key) {
 			assert.That(t, name == "list" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
 		}
 	}
@@ -80,7 +81,7 @@ func TestKeysThatB2Refuses(t *testing.T) {
 		strings.Repeat("x", 250) + "/" + strings.Repeat("ü", 125), strings.Repeat("abcdefg/", 126) + "end", "a b+c%20&?#*", "\u0080", `"<>`,
 	} {
 		put(t, s, key, key)
-		for name, err := range methods(t, s, key) {
+		for name, err := range storetest.Requests(t.Context(), s, key) {
 			assert.Is(t, err, nil, "%s %q", name, key)
 		}
 	}
@@ -144,7 +145,7 @@ func TestNotB2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
-			for name, err := range methods(t, s, "k") {
+			for name, err := range storetest.Requests(t.Context(), s, "k") {
 				if test.err == nil {
 					assert.That(t, err != nil && !store.Permanent(err), "%s: %v", name, err)
 				} else {
@@ -203,19 +204,14 @@ func TestAnswers(t *testing.T) {
 	}
 }
 
-// TestNoBucket: the error names the bucket.
-func TestNoBucket(t *testing.T) {
-	f := serve(t, fakeb2.Options{})
-	for name, err := range methods(t, open(t, "b2://other-bucket?endpoint="+f.url), "k") {
-		assert.Says(t, err, store.ErrNotFound, "other-bucket", name)
-	}
-}
-
-// TestBucketMadeAnew: if a bucket is deleted and made again, the store finds its new ID.
+// TestBucketMadeAnew: if a bucket is deleted, errors name it. If it is made again, a store finds its new ID.
 func TestBucketMadeAnew(t *testing.T) {
 	f, s, _ := stored(t, "")
 	f.DeleteBucket(bucket)
 	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), store.ErrNotFound)
+	for name, err := range storetest.Requests(t.Context(), f.open(t), "k") {
+		assert.Says(t, err, store.ErrNotFound, bucket, name)
+	}
 	f.AddBucket(fakeb2.Bucket{Name: bucket})
 	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), nil)
 }

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/fakeb2"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/storetest"
 )
 
@@ -15,7 +16,12 @@ func TestContract(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			storetest.Run(t, storetest.Config{New: newStores(opts), Again: again, Light: name != "as it is"})
+			var f *fake
+			storetest.Run(t, storetest.Config{
+				New:   func(t *testing.T) store.Store { f = serve(t, opts); return f.open(t) },
+				Again: func(t *testing.T, _ store.Store) store.Store { return f.open(t) },
+				Light: name != "as it is",
+			})
 		})
 	}
 }

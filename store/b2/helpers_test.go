@@ -7,7 +7,6 @@ import (
 	"net/http/httptest"
 	"net/url"
 	"os"
-	"sync"
 	"sync/atomic"
 	"testing"
 
@@ -110,22 +109,6 @@ func open(t *testing.T, raw string) *b2.Store {
 	return s
 }
 
-var fakes sync.Map // the server of each store
-
-func newStores(opts fakeb2.Options) func(*testing.T) store.Store {
-	return func(t *testing.T) store.Store {
-		f := serve(t, opts)
-		s := f.open(t)
-		fakes.Store(s, f)
-		return s
-	}
-}
-
-func again(t *testing.T, s store.Store) store.Store {
-	f, _ := fakes.Load(s)
-	return f.(*fake).open(t)
-}
-
 func put(t *testing.T, s store.Store, key, body string) store.Object {
 	t.Helper()
 	return replace(t, s, key, body, "")
@@ -165,21 +148,4 @@ func (f *fake) hide(t *testing.T, key string) {
 	t.Helper()
 	s := f.openAs(t, noDelete)
 	assert.OK(t, s.Delete(t.Context(), key))
-}
-
-// methods returns the errors of all methods on a key.
-func methods(t *testing.T, s store.Store, key string) map[string]error {
-	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
-	_, _, get := s.Get(t.Context(), key, 100)
-	_, list := s.List(t.Context(), key, "")
-	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(t.Context(), key)}
-}
-
-func (f *fake) versionsOf(key string) (versions []fakeb2.Version) {
-	for _, v := range f.Versions(bucket) {
-		if v.Name == prefix+key {
-			versions = append(versions, v)
-		}
-	}
-	return versions
 }

@@ -77,7 +77,7 @@ func endedContext(t *testing.T, f *fixture) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for want, ctx := range map[error]context.Context{context.Canceled: ended(), context.DeadlineExceeded: late} {
-		for name, err := range f.requests(ctx, "a key") {
+		for name, err := range Requests(ctx, f.store, "a key") {
 			var e *store.Error
 			assert.Is(t, err, want, name)
 			assert.That(t, !store.Permanent(err), "%s: %v is permanent", name, err)
@@ -88,11 +88,12 @@ func endedContext(t *testing.T, f *fixture) {
 	f.holds(t, "a key", "body")
 }
 
-func (f *fixture) requests(ctx context.Context, key string) map[string]error {
-	_, put := f.store.Put(ctx, key, []byte("new"), store.PutOptions{})
-	_, _, get := f.store.Get(ctx, key, limit)
-	_, list := f.store.List(ctx, key, "")
-	return map[string]error{"put": put, "get": get, "list": list, "delete": f.store.Delete(ctx, key)}
+// Requests sends a request of each kind for a key, and returns their errors.
+func Requests(ctx context.Context, s store.Store, key string) map[string]error {
+	_, put := s.Put(ctx, key, []byte("new"), store.PutOptions{})
+	_, _, get := s.Get(ctx, key, limit)
+	_, list := s.List(ctx, key, "")
+	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(ctx, key)}
 }
 
 func propertiesStay(t *testing.T, f *fixture) {
