@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
+	"github.com/repolock/repolock/store/storetest"
 )
 
 func fresh(t *testing.T) (store.Store, string) {
@@ -95,16 +96,10 @@ func TestOpenNeedsDirectory(t *testing.T) {
 
 // each returns the errors of all methods on a key.
 func each(t *testing.T, s store.Store, key string) map[string]error {
-	t.Helper()
-	_, put := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
-	_, absent := s.Put(t.Context(), key+"-new", []byte("new"), store.PutOptions{IfAbsent: true})
-	_, match := s.Put(t.Context(), key, []byte("new"), store.PutOptions{IfMatch: "x"})
-	_, _, get := s.Get(t.Context(), key, 100)
-	_, list := s.List(t.Context(), key, "")
-	return map[string]error{
-		"put": put, "put if absent": absent, "put if match": match,
-		"get": get, "list": list, "delete": s.Delete(t.Context(), key),
-	}
+	errs := storetest.Requests(t.Context(), s, key)
+	_, errs["put if absent"] = s.Put(t.Context(), key+"-new", nil, store.PutOptions{IfAbsent: true})
+	_, errs["put if match"] = s.Put(t.Context(), key, nil, store.PutOptions{IfMatch: "x"})
+	return errs
 }
 
 // TestRootGone: if the repository's directory disappears, no method makes it again.

@@ -128,31 +128,31 @@ func stoppedHolder(t *testing.T, local bool) {
 
 // TestDirectoryIsLocked: while a client has the flock of the whole directory, every request that replaces
 // or deletes a file or a link waits.
-func TestDirectoryIsLocked(t *testing.T) { synctest.Test(t, directoryIsLocked) }
-
-func directoryIsLocked(t *testing.T) {
-	s, obj := stored(t)
-	assert.OK(t, os.Symlink("nowhere", s.path+"/index/lock.shared/link"))
-	assert.OK(t, whole(t, s)(t.Context()))
-	for name, request := range writers(s, contended, obj.ETag) {
-		waits(t, name, request)
-	}
-	waits(t, "delete of a link", func(ctx context.Context) error { return s.Delete(ctx, "index/lock.shared/link") })
-	create(t, s, "index/lock.shared/new")
-}
-
-// TestLinkIsLocked: a link is replaced under the flock of the directory, because it has none of its own.
-func TestLinkIsLocked(t *testing.T) { synctest.Test(t, linkIsLocked) }
-
-func linkIsLocked(t *testing.T) {
-	s, obj := stored(t)
-	link := s.path + "/index/lock.shared/link"
-	assert.OK(t, os.Symlink("a", link))
-	create(t, renames(t, s, func() {
+func TestDirectoryIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, obj := stored(t)
+		assert.OK(t, os.Symlink("nowhere", s.path+"/index/lock.shared/link"))
+		assert.OK(t, whole(t, s)(t.Context()))
 		for name, request := range writers(s, contended, obj.ETag) {
 			waits(t, name, request)
 		}
-	}), "index/lock.shared/link")
+		waits(t, "delete of a link", func(ctx context.Context) error { return s.Delete(ctx, "index/lock.shared/link") })
+		create(t, s, "index/lock.shared/new")
+	})
+}
+
+// TestLinkIsLocked: a link is replaced under the flock of the directory, because it has none of its own.
+func TestLinkIsLocked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, obj := stored(t)
+		link := s.path + "/index/lock.shared/link"
+		assert.OK(t, os.Symlink("a", link))
+		create(t, renames(t, s, func() {
+			for name, request := range writers(s, contended, obj.ETag) {
+				waits(t, name, request)
+			}
+		}), "index/lock.shared/link")
+	})
 }
 
 // TestReplacedBeforeItsFlock: if a file is replaced while a request waits for its flock, the request then

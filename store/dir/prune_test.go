@@ -5,52 +5,29 @@ package dir_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
 )
 
-// TestDeletePrunes: Delete removes the empty folders above an object, but never index.
+// TestDeletePrunes: Delete removes the empty folders above an object, but never index, and outside of index
+// no folder of another program.
 func TestDeletePrunes(t *testing.T) {
 	s, path := fresh(t)
-	put(t, s, "index/locks/a/lock.exclusive", "")
+	assert.OK(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
 	put(t, s, "index/keep", "")
-	remove(t, s, "index/locks/a/lock.exclusive")
-	has(t, path, "index/ index/keep")
-	remove(t, s, "index/keep")
-	has(t, path, "index/")
-}
-
-// TestPruneAgainstPut: a put succeeds although other clients keep removing its directory, because it is
-// empty.
-func TestPruneAgainstPut(t *testing.T) {
-	s, path := fresh(t)
-	var all sync.WaitGroup
-	for i := range 8 {
-		all.Go(func() {
-			key := fmt.Sprintf("index/locks/a/lock.shared/%d", i)
-			for n := range rounds.Fewer(100, 20) {
-				opts := store.PutOptions{IfAbsent: n%2 == 0}
-				if _, err := s.Put(t.Context(), key, []byte(key), opts); err != nil {
-					t.Errorf("put: %v", err)
-					return
-				}
-				body, _, err := s.Get(t.Context(), key, 100)
-				assert.That(t, err == nil && string(body) == key, "get: %q, %v", body, err)
-				assert.Is(t, s.Delete(t.Context(), key), nil, "delete")
-			}
-		})
+	for _, key := range []string{"data/snapshots/x/y", "index/locks/a/lock.shared/z"} {
+		put(t, s, key, "1")
+		remove(t, s, key)
 	}
-	all.Wait()
-	has(t, path, "index/")
+	has(t, path, "data/ data/snapshots/ index/ index/keep")
+	remove(t, s, "index/keep")
+	has(t, path, "data/ data/snapshots/ index/")
 }
 
 // TestRefusedPutLeavesNothing: a refused put removes the directories that it has made, but never index.
@@ -87,17 +64,6 @@ func TestSweep(t *testing.T) {
 		}
 		has(t, path, left)
 	}
-}
-
-// TestFoldersOfOthersStay: an empty directory of another program stays, unless it is below index.
-func TestFoldersOfOthersStay(t *testing.T) {
-	s, path := fresh(t)
-	assert.OK(t, os.MkdirAll(filepath.Join(path, "data", "snapshots"), 0o700))
-	for _, key := range []string{"data/snapshots/x/y", "index/locks/a/lock.shared/z"} {
-		put(t, s, key, "1")
-		remove(t, s, key)
-	}
-	has(t, path, "data/ data/snapshots/ index/")
 }
 
 // interrupted is a context that calls a function once, during a Put, while its temporary file exists.
