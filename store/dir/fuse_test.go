@@ -15,13 +15,22 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// mountedAt returns a new directory on which a program has mounted a file system.
-func mountedAt(t *testing.T, program string, args func(mount string) []string) string {
+// mountedAt returns a new directory on which a program has mounted a file system. The directory is the
+// program's last argument.
+func mountedAt(t *testing.T, program string, args ...string) string {
 	t.Helper()
 	mount := t.TempDir()
-	run(t, program, args(mount)...)
+	run(t, program, append(args, mount)...)
 	t.Cleanup(func() { _ = exec.Command("umount", mount).Run() })
 	return mount
+}
+
+// mounted returns a store on a new mount.
+func mounted(t *testing.T, program string, args ...string) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), mountedAt(t, program, args...))
+	assert.OK(t, err)
+	return s
 }
 
 func run(t *testing.T, program string, args ...string) {
@@ -31,44 +40,29 @@ func run(t *testing.T, program string, args ...string) {
 	}
 }
 
-// mounted returns a store on a new mount.
-func mounted(t *testing.T, program string, args func(mount string) []string) *Store {
-	t.Helper()
-	s, err := Open(t.Context(), mountedAt(t, program, args))
-	assert.OK(t, err)
-	return s
-}
-
-// sshfs mounts a directory by SFTP, as sshfs does by default, without a network.
-func sshfs(t *testing.T, below string) *Store {
-	server := filepath.Join(t.TempDir(), "ssh")
-	assert.OK(t, os.WriteFile(server, []byte("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n"), 0o755))
-	return mounted(t, "sshfs", func(mount string) []string { return []string{"-o", "ssh_command=" + server, "host:" + below, mount} })
-}
-
-// gocryptfs mounts a directory that it encrypts.
-func gocryptfs(t *testing.T, below string) *Store {
-	password := []string{"-q", "-extpass", "echo password"}
-	if _, err := os.Stat(filepath.Join(below, "gocryptfs.conf")); err != nil {
-		run(t, "gocryptfs", append(password, "-init", below)...)
-	}
-	return mounted(t, "gocryptfs", func(mount string) []string { return append(password, below, mount) })
-}
-
-// mergerfs mounts two directories as one.
-func mergerfs(t *testing.T, below string) *Store {
-	a, b := filepath.Join(below, "a"), filepath.Join(below, "b")
-	assert.OK(t, errors.Join(os.MkdirAll(a, 0o700), os.MkdirAll(b, 0o700)))
-	return mounted(t, "mergerfs", func(mount string) []string { return []string{a + ":" + b, mount} })
-}
-
 // TestTwoMounts: a store on one mount of a directory lists at once the changes by a store on another
 // mount, although sshfs caches listings for 20 s.
 func TestTwoMounts(t *testing.T) {
-	for name, mount := range map[string]func(*testing.T, string) *Store{"sshfs": sshfs, "gocryptfs": gocryptfs, "mergerfs": mergerfs} {
-		t.Run(name, func(t *testing.T) {
-			below := t.TempDir()
-			listedAtOnce(t, mount(t, below), mount(t, below))
+	server := filepath.Join(t.TempDir(), "ssh") // SFTP without a network
+	assert.OK(t, os.WriteFile(server, []byte("#!/bin/sh\nexec /usr/lib/openssh/sftp-server\n"), 0o755))
+	password := []string{"-q", "-extpass", "echo password"}
+	for program, prepare := range map[string]func(t *testing.T, below string) (args []string){
+		"sshfs": func(_ *testing.T, below string) []string {
+			return []string{"-o", "ssh_command=" + server, "host:" + below}
+		},
+		"gocryptfs": func(t *testing.T, below string) []string {
+			run(t, "gocryptfs", append(password, "-init", below)...)
+			return append(password, below)
+		},
+		"mergerfs": func(t *testing.T, below string) []string {
+			a, b := filepath.Join(below, "a"), filepath.Join(below, "b")
+			assert.OK(t, errors.Join(os.Mkdir(a, 0o700), os.Mkdir(b, 0o700)))
+			return []string{a + ":" + b}
+		},
+	} {
+		t.Run(program, func(t *testing.T) {
+			args := prepare(t, t.TempDir())
+			listedAtOnce(t, mounted(t, program, args...), mounted(t, program, args...))
 		})
 	}
 }
@@ -100,10 +94,7 @@ func listedAtOnce(t *testing.T, a, b *Store) {
 func TestNegativeTimeout(t *testing.T) {
 	for _, name := range []string{"index", "index/locks", "index/locks/db", "index/locks/db/lock.intent", "index/locks/db/lock.intent/a"} {
 		below := t.TempDir()
-		mount := func() *Store {
-			return mounted(t, "bindfs", func(mount string) []string { return []string{"-o", "negative_timeout=60", below, mount} })
-		}
-		a, b := mount(), mount()
+		a, b := mounted(t, "bindfs", "-o", "negative_timeout=60", below), mounted(t, "bindfs", "-o", "negative_timeout=60", below)
 		assert.OK(t, os.MkdirAll(filepath.Join(a.path, filepath.Dir(name)), 0o700))
 		assert.Is(t, assert.Err(os.Stat(filepath.Join(b.path, name))), os.ErrNotExist)
 		create(t, a, "index/locks/db/lock.intent/a")
@@ -116,42 +107,35 @@ func TestNegativeTimeout(t *testing.T) {
 func TestDavfs(t *testing.T) {
 	conf := filepath.Join(t.TempDir(), "conf")
 	assert.OK(t, os.WriteFile(conf, []byte("ask_auth 0\n"), 0o600))
-	mount := mountedAt(t, "mount.davfs", func(mount string) []string {
-		return []string{"-o", "conf=" + conf, "http://127.0.0.1:1/", mount} // without a server
-	})
-	_, err := Open(t.Context(), mount)
-	assert.Is(t, err, store.ErrConfig)
-	assert.Says(t, err, err, "a mount of davfs2 shows other machines an empty file")
+	_, err := Open(t.Context(), mountedAt(t, "mount.davfs", "-o", "conf="+conf, "http://127.0.0.1:1/")) // without a server
+	assert.Says(t, err, store.ErrConfig, "a mount of davfs2 shows other machines an empty file")
 }
 
 // TestRcloneMount: a mount of rclone is refused, because it shows other machines' files minutes late. Its
 // EIO for a hard link means that it doesn't support the condition of a put.
 func TestRcloneMount(t *testing.T) {
-	below := t.TempDir()
 	refused := late
 	late = nil
-	s := mounted(t, "rclone", func(mount string) []string { return []string{"mount", "--daemon", ":local:" + below, mount} })
+	s := mounted(t, "rclone", "mount", "--daemon", ":local:"+t.TempDir())
 	late = refused
 	assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", []byte("1"), store.PutOptions{IfAbsent: true})), store.ErrConditionUnsupported)
 	assert.OK(t, assert.Err(s.Put(t.Context(), "index/a", []byte("2"), store.PutOptions{})))
 	_, err := Open(t.Context(), s.path)
-	assert.Is(t, err, store.ErrConfig)
-	assert.Says(t, err, err, "rclone shows the locks of other machines minutes late")
+	assert.Says(t, err, store.ErrConfig, "rclone shows the locks of other machines minutes late")
 }
 
 // TestReplacedOnFUSE: on bindfs and ntfs-3g a file that is being replaced can't be opened for a moment.
 // List and Get return it all the same.
 func TestReplacedOnFUSE(t *testing.T) {
 	t.Run("bindfs", func(t *testing.T) {
-		below := t.TempDir()
-		replacing(t, mounted(t, "bindfs", func(mount string) []string { return []string{below, mount} }))
+		replacing(t, mounted(t, "bindfs", t.TempDir()))
 	})
 	t.Run("ntfs-3g", func(t *testing.T) {
 		image := filepath.Join(t.TempDir(), "image")
 		assert.OK(t, os.WriteFile(image, nil, 0o600))
 		assert.OK(t, os.Truncate(image, 20<<20))
 		run(t, "mkfs.ntfs", "-F", "-q", "-Q", image)
-		replacing(t, mounted(t, "ntfs-3g", func(mount string) []string { return []string{image, mount} }))
+		replacing(t, mounted(t, "ntfs-3g", image))
 	})
 }
 
