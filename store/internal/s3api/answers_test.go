@@ -221,15 +221,7 @@ func TestHanging(t *testing.T) {
 
 // TestBegunAndHanging: if the context ends after an answer has begun, the server isn't unreachable.
 func TestBegunAndHanging(t *testing.T) {
-	both(t, func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := http.NewResponseController(w).Hijack()
-		if err != nil {
-			panic(err)
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nEtag")
-		_, _ = io.Copy(io.Discard, conn) // until the client closes it
-	}, func(t *testing.T, s store.Store) {
+	both(t, raw("HTTP/1.1 200 OK\r\nEtag"), func(t *testing.T, s store.Store) {
 		for _, of := range []string{"get", "list"} {
 			ctx, cancel := context.WithCancel(t.Context())
 			begun := httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{GotFirstResponseByte: cancel})

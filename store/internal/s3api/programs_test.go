@@ -2,6 +2,7 @@ package s3api_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -221,11 +222,7 @@ type uncached struct {
 func (p *uncached) IsExpired() bool { return true }
 
 func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
-	ctx := cc.Context
-	if ctx == nil {
-		ctx = context.Background()
-	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url, nil)
+	r, err := http.NewRequestWithContext(cmp.Or(cc.Context, context.Background()), http.MethodGet, p.url, nil)
 	if err != nil {
 		return credentials.Value{}, err
 	}
@@ -239,35 +236,18 @@ func (p *uncached) RetrieveWithCredContext(cc *credentials.CredContext) (credent
 // TestProvidersUseTheTransport: a provider of credentials can use minio-go's transport. Its requests don't
 // count as the store's, and its answers don't need the form of S3's.
 func TestProvidersUseTheTransport(t *testing.T) {
-	imds := served(t, func(w http.ResponseWriter, r *http.Request) {
-		switch r.URL.Path {
-		case "/latest/meta-data/iam/security-credentials/":
-			_, _ = io.WriteString(w, "role")
-		default:
-			_, _ = io.WriteString(w, `{"Code":"Success","AccessKeyId":"key","SecretAccessKey":"topsecret","Expiration":"2999-01-01T00:00:00Z"}`)
-		}
-	})
 	var puts atomic.Int32
 	server := served(t, func(w http.ResponseWriter, r *http.Request) {
 		puts.Add(1)
 		assert.That(t, strings.Contains(r.Header.Get("Authorization"), "Credential=key/"), "%v", r.Header)
 		w.Header().Set("Etag", `"e"`)
 	})
-	for _, name := range []string{"AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI"} {
-		t.Setenv(name, "")
-	}
-	for name, creds := range map[string]*credentials.Credentials{
-		"the machine's role": credentials.NewIAM(imds),
-		"uncached":           credentials.New(&uncached{url: imds}),
-	} {
-		puts.Store(0)
-		o := &miniogo.Options{Creds: creds}
-		minio.Configure(o)
-		client, err := miniogo.New(strings.TrimPrefix(server, "http://"), o)
-		assert.OK(t, err)
-		s, err := minio.New(client, "bucket", minio.Options{})
-		assert.OK(t, err)
-		does(t, s, "put")
-		assert.Equal(t, puts.Load(), 1, "%s: requests", name)
-	}
+	o := &miniogo.Options{Creds: credentials.New(&uncached{url: served(t, text(200, "{}"))})}
+	minio.Configure(o)
+	client, err := miniogo.New(strings.TrimPrefix(server, "http://"), o)
+	assert.OK(t, err)
+	s, err := minio.New(client, "bucket", minio.Options{})
+	assert.OK(t, err)
+	does(t, s, "put")
+	assert.Equal(t, puts.Load(), 1, "requests")
 }

@@ -82,53 +82,35 @@ func TestKeptVersions(t *testing.T) {
 	}
 }
 
-// TestPutsAtOnce: neither of two concurrent puts removes the version of the other, because that might be
-// the visible one.
+// TestPutsAtOnce: of two concurrent writes neither removes the version of the other, because that might be
+// the visible one. A put after both does.
 func TestPutsAtOnce(t *testing.T) {
-	v := versioned{remove: say(204, ""), list: forbidden}
-	var puts atomic.Int32
-	first, second := make(chan struct{}), make(chan struct{})
-	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
-		v.answer(w, r)
-		if r.Method == http.MethodPut && puts.Add(1) == 1 {
-			close(first)
-			<-second // the answer to the first put comes after the second put
-		}
-	}, func(t *testing.T, s store.Store) {
-		done := make(chan struct{})
-		go func() { defer close(done); does(t, s, "put") }()
-		<-first
-		does(t, s, "put")
-		close(second)
-		<-done
-		assert.Equal(t, v.removed(), nil)
-		does(t, s, "put")
-		assert.Equal(t, len(v.removed()), 2, "versions that a put after both has removed")
-	})
-}
-
-// TestDeleteAndPutAtOnce: a deletion removes no version that might be newer than it.
-func TestDeleteAndPutAtOnce(t *testing.T) {
-	deletion, put := make(chan struct{}), make(chan struct{})
-	v := versioned{remove: say(204, ""), list: forbidden}
-	on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
-		v.answer(w, r)
-		if r.Method == http.MethodDelete && !r.URL.Query().Has("versionId") {
-			close(deletion)
-			<-put
-		}
-	}, func(t *testing.T, s store.Store) {
-		does(t, s, "put")
-		done := make(chan error, 1)
-		go func() { done <- requests["delete"](t.Context(), s) }()
-		<-deletion
-		does(t, s, "put")
-		close(put)
-		assert.Is(t, <-done, nil)
-		for _, removed := range v.removed() {
-			assert.Equal(t, removed, "v1", "the other was written after the deletion")
-		}
-	})
+	for of, covered := range map[string]int{"put": 2, "delete": 1} {
+		v := versioned{remove: say(204, ""), list: forbidden}
+		var hold atomic.Bool
+		held, second := make(chan struct{}), make(chan struct{})
+		on(t, viaS3, func(w http.ResponseWriter, r *http.Request) {
+			v.answer(w, r)
+			if strings.EqualFold(r.Method, of) && hold.CompareAndSwap(true, false) {
+				close(held)
+				<-second // the answer comes after the second write
+			}
+		}, func(t *testing.T, s store.Store) {
+			does(t, s, "put")
+			hold.Store(true)
+			first := make(chan struct{})
+			go func() { defer close(first); does(t, s, of) }()
+			<-held
+			does(t, s, "put")
+			close(second)
+			<-first
+			for _, removed := range v.removed() {
+				assert.Equal(t, removed, "v1", "%s beside put: removed", of)
+			}
+			does(t, s, "put")
+			assert.Equal(t, len(v.removed()), covered, "%s beside put: versions that a later put has removed", of)
+		})
+	}
 }
 
 // TestTidyingTakesNothingAway: a put succeeds even if the removal of old versions hangs.
