@@ -20,32 +20,6 @@ import (
 	"github.com/repolock/repolock/store/storetest"
 )
 
-func TestURLs(t *testing.T) {
-	opened := func(raw string) (*b2.Store, error) {
-		u, err := url.Parse(raw)
-		assert.OK(t, err)
-		return b2.Open(t.Context(), u)
-	}
-	for _, good := range []string{
-		"", "/", "/a/prefix", "/a%20prefix/", "?endpoint=https://host", "?endpoint=https://host:1/",
-		"?endpoint=http://127.0.0.1:1", "?endpoint=http://[::1]:1", "?endpoint=http://localhost:1",
-	} {
-		s, err := opened("b2://bucket" + good)
-		assert.That(t, err == nil && s != nil, "%s: %v", good, err)
-	}
-	for _, bad := range []string{
-		"b2://bucket:1/prefix", "b2://buc.ket/prefix", "b2://bucket/a//b", "b2://bucket/../b", "b2://bucket/a%00b",
-		"b2://bucket/a%0Ab", "b2://bucket/" + strings.Repeat("x", 251), "b2://bucket?region=x", "b2://bucket?a=%zz",
-		"b2://bucket?endpoint=", "b2://bucket?endpoint=host", "b2://bucket?endpoint=ftp://host",
-		"b2://bucket?endpoint=http://host", "b2://bucket?endpoint=http://127.0.0.1.example.co",
-		"b2://bucket?endpoint=https://topsecret@host", "b2://bucket?endpoint=https://host/path",
-	} {
-		s, err := opened(bad)
-		assert.Is(t, err, store.ErrURL, bad)
-		assert.That(t, s == nil && !strings.Contains(fmt.Sprint(err), "topsecret"), "%s: %v, %v", bad, s, err)
-	}
-}
-
 // TestNoKey: Open takes the application key from the environment, and New only from its options.
 func TestNoKey(t *testing.T) {
 	f := serve(t, fakeb2.Options{})
