@@ -21,23 +21,34 @@ import (
 	"github.com/repolock/repolock/store/b2"
 )
 
+// deed is what a test does with an object.
+type deed = func(context.Context, *b2.Store, store.Object) error
+
+func remove(ctx context.Context, s *b2.Store, o store.Object) error { return s.Delete(ctx, o.Key) }
+
+func overwrite(ctx context.Context, s *b2.Store, o store.Object) error {
+	return assert.Err(s.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{}))
+}
+
+func replaceBy(body string) deed {
+	return func(ctx context.Context, s *b2.Store, o store.Object) error {
+		return assert.Err(s.Put(ctx, o.Key, []byte(body), store.PutOptions{Replaces: o.ETag}))
+	}
+}
+
 // method is a method of a store, and the number of its requests in a session.
 type method struct {
 	name     string
 	requests int
-	do       func(context.Context, *b2.Store, store.Object) error
+	do       deed
 }
 
 var each = []method{
 	{"put", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
 		return assert.Err(s.Put(ctx, "another", []byte("x"), store.PutOptions{}))
 	}},
-	{"put again", 2, func(ctx context.Context, s *b2.Store, o store.Object) error {
-		return assert.Err(s.Put(ctx, o.Key, []byte("x"), store.PutOptions{}))
-	}},
-	{"replace", 3, func(ctx context.Context, s *b2.Store, o store.Object) error {
-		return assert.Err(s.Put(ctx, o.Key, []byte("x"), store.PutOptions{Replaces: o.ETag}))
-	}},
+	{"put again", 2, overwrite},
+	{"replace", 3, replaceBy("x")},
 	{"get", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
 		_, _, err := s.Get(ctx, o.Key, 100)
 		return err
@@ -45,7 +56,7 @@ var each = []method{
 	{"list", 1, func(ctx context.Context, s *b2.Store, o store.Object) error {
 		return assert.Err(s.List(ctx, o.Key, ""))
 	}},
-	{"delete", 2, func(ctx context.Context, s *b2.Store, o store.Object) error { return s.Delete(ctx, o.Key) }},
+	{"delete", 2, remove},
 	{"describe", 1, func(ctx context.Context, s *b2.Store, _ store.Object) error {
 		return assert.Err(s.Describe(ctx))
 	}},

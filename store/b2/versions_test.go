@@ -188,13 +188,13 @@ func newStage(t *testing.T, f *fake, keys ...fakeb2.Key) *stage {
 	return g
 }
 
-// play runs all actors to their end. next chooses which of the waiting actors sends the next request.
-func (g *stage) play(do []func(*actor) error, next func(waiting int) int) {
+// play has each actor do its deed with an object. next chooses which of the waiting actors sends the next request.
+func (g *stage) play(ctx context.Context, deeds []deed, o store.Object, next func(waiting int) int) {
 	g.off = false
 	for i, a := range g.actors {
 		a.ended = false
 		go func() {
-			a.err = do[i](a)
+			a.err = deeds[i](ctx, a.Store, o)
 			a.ended = true
 			g.arrived <- a
 		}()
@@ -253,21 +253,6 @@ func orders(t *testing.T, run func(next func(waiting int) int)) {
 	}
 }
 
-// deed is what an actor does with an object.
-type deed func(a *actor, ctx context.Context, o store.Object) error
-
-func remove(a *actor, ctx context.Context, o store.Object) error { return a.Delete(ctx, o.Key) }
-
-func replaceBy(body string) deed {
-	return func(a *actor, ctx context.Context, o store.Object) error {
-		return assert.Err(a.Put(ctx, o.Key, []byte(body), store.PutOptions{Replaces: o.ETag}))
-	}
-}
-
-func overwrite(a *actor, ctx context.Context, o store.Object) error {
-	return assert.Err(a.Put(ctx, o.Key, []byte("overwritten"), store.PutOptions{}))
-}
-
 // TestEveryOrder: processes change one object at the same time, with every order of their requests.
 // Readers never see a wrong version.
 func TestEveryOrder(t *testing.T) {
@@ -302,11 +287,7 @@ func TestEveryOrder(t *testing.T) {
 			orders(t, func(next func(int) int) {
 				n++
 				o := put(t, reader, fmt.Sprintf("k%d", n), "old")
-				var do []func(*actor) error
-				for _, d := range test.deeds {
-					do = append(do, func(a *actor) error { return d(a, t.Context(), o) })
-				}
-				g.play(do, next)
+				g.play(t.Context(), test.deeds, o, next)
 				for i, a := range g.actors {
 					assert.That(t, a.err == nil || errors.Is(a.err, store.ErrPrecondition), "actor %d: %v", i, a.err)
 				}
