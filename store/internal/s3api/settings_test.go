@@ -28,27 +28,17 @@ import (
 	"github.com/repolock/repolock/store/s3"
 )
 
-const emptyList = `<?xml version="1.0"?><ListBucketResult xmlns="http://s3.amazonaws.com/doc/2006-03-01/"><Name>bucket</Name><Prefix>index/</Prefix><KeyCount>0</KeyCount><MaxKeys>1000</MaxKeys><IsTruncated>false</IsTruncated></ListBucketResult>`
-
-// lists answers each request with an empty listing, if its access key is "key".
+// lists answers each request with a listing, if its access key is "key".
 func lists(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "application/xml")
 	if !strings.Contains(r.Header.Get("Authorization"), "Credential=key/") {
 		say(403, "InvalidAccessKeyId")(w, r)
 		return
 	}
-	_, _ = io.WriteString(w, emptyList)
+	_, _ = io.WriteString(w, strings.ReplaceAll(listing, "a/prefix/", ""))
 }
 
-// openStore opens a URL in an environment with credentials and these settings.
-func openStore(t *testing.T, raw string, settings ...string) store.Store {
-	t.Helper()
-	settled(t, append(settings, keys...)...)
-	s, err := opened(t.Context(), t, raw)
-	assert.OK(t, err)
-	return s
-}
-
+// opened opens a URL in the environment.
 func opened(ctx context.Context, t *testing.T, raw string) (store.Store, error) {
 	t.Helper()
 	u, err := url.Parse(raw)
