@@ -35,19 +35,6 @@ func FuzzCheckKey(f *testing.F) {
 	})
 }
 
-func TestErrors(t *testing.T) {
-	err := error(&store.Error{Op: "put", Key: "index/lock.exclusive", Err: store.ErrPrecondition})
-	assert.Is(t, err, store.ErrPrecondition)
-	assert.Equal(t, err.Error(), `put "index/lock.exclusive": precondition failed`)
-	assert.That(t, store.Permanent(err), "%v is permanent", err)
-	for _, err := range []error{nil, &store.Error{Op: "get", Key: "k", Err: errors.New("connection reset")}} {
-		assert.That(t, !store.Permanent(err), "%v is permanent", err)
-	}
-	for c, want := range map[store.Condition]string{store.Kept: "kept", store.Claimed: "claimed", store.Unsupported: "unsupported", 9: "unsupported"} {
-		assert.Equal(t, c.String(), want)
-	}
-}
-
 // TestFinite: a listing that ends is unchanged, whatever its keys and cursors.
 func TestFinite(t *testing.T) {
 	for size := 1; size < 4; size++ {

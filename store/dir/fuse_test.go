@@ -62,30 +62,27 @@ func TestTwoMounts(t *testing.T) {
 	} {
 		t.Run(program, func(t *testing.T) {
 			args := prepare(t, t.TempDir())
-			listedAtOnce(t, mounted(t, program, args...), mounted(t, program, args...))
-		})
-	}
-}
-
-func listedAtOnce(t *testing.T, a, b *Store) {
-	etag := func() string {
-		page, err := b.List(t.Context(), "index/", "")
-		assert.OK(t, err)
-		if len(page.Objects) == 0 {
-			return ""
-		}
-		return page.Objects[0].ETag
-	}
-	for _, key := range []string{"index/lock.shared/a", "index/lock.exclusive"} {
-		for n := range 5 {
-			assert.Equal(t, etag(), "", "before put %d of %s", n, key)
-			for body := range 2 {
-				o, err := a.Put(t.Context(), key, fmt.Appendln(nil, n, body), store.PutOptions{})
+			a, b := mounted(t, program, args...), mounted(t, program, args...)
+			etag := func() string {
+				page, err := b.List(t.Context(), "index/", "")
 				assert.OK(t, err)
-				assert.Equal(t, etag(), o.ETag, "after put %d of %s", n, key)
+				if len(page.Objects) == 0 {
+					return ""
+				}
+				return page.Objects[0].ETag
 			}
-			assert.OK(t, a.Delete(t.Context(), key))
-		}
+			for _, key := range []string{"index/lock.shared/a", "index/lock.exclusive"} {
+				for n := range 5 {
+					assert.Equal(t, etag(), "", "before put %d of %s", n, key)
+					for body := range 2 {
+						o, err := a.Put(t.Context(), key, fmt.Appendln(nil, n, body), store.PutOptions{})
+						assert.OK(t, err)
+						assert.Equal(t, etag(), o.ETag, "after put %d of %s", n, key)
+					}
+					assert.OK(t, a.Delete(t.Context(), key))
+				}
+			}
+		})
 	}
 }
 

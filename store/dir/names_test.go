@@ -24,7 +24,9 @@ func TestTemporaryNames(t *testing.T) {
 		s, path := fresh(t)
 		createFile(t, filepath.Join(path, key), "left")
 		assert.Equal(t, listed(t, s, "")+listed(t, s, "index/.")+listed(t, s, ".repolock"), "", "listed")
-		invalid(t, s, key)
+		for name, err := range each(t, s, key) {
+			assert.That(t, name == "list" || name == "put if absent" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
+		}
 	}
 	s, _ := fresh(t)
 	for _, key := range []string{".repolock-x", "x.tmp", ".repolock-x.tmp2"} {
@@ -106,22 +108,6 @@ func TestOpenLongName(t *testing.T) {
 		assert.Is(t, err, syscall.ENAMETOOLONG)
 		assert.That(t, !errors.Is(err, store.ErrConfig) && !errors.Is(err, store.ErrInvalidKey), "%v", err)
 		assert.That(t, len(fmt.Sprint(err)) <= 500, "%d bytes", len(fmt.Sprint(err)))
-	}
-}
-
-// TestLongName: a key is invalid if an element is too long for this file system.
-func TestLongName(t *testing.T) {
-	s, path := fresh(t)
-	put(t, s, "a/b", "")
-	invalid(t, s, "a/"+strings.Repeat("x", 300))
-	has(t, path, "a/ a/b")
-}
-
-// invalid checks that all methods but List refuse a key.
-func invalid(t *testing.T, s store.Store, key string) {
-	t.Helper()
-	for name, err := range each(t, s, key) {
-		assert.That(t, name == "list" || name == "put if absent" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
 	}
 }
 

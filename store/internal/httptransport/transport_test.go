@@ -134,18 +134,6 @@ func TestTryAfterFailureTakesNewConnections(t *testing.T) {
 	}
 }
 
-// refuse answers 412 to a header, without reading the body, and closes the connection without a notice,
-// as MinIO does.
-func refuse(t *testing.T, w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		t.Error(err)
-		return
-	}
-	defer conn.Close()
-	_, _ = io.WriteString(conn, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused")
-}
-
 // TestConditionKeepsItsConnection: a connection is used again after a condition that is met, but not after
 // a refused one, whether the server closes it or not. No request is lost, and none is sent twice.
 func TestConditionKeepsItsConnection(t *testing.T) {
@@ -153,8 +141,11 @@ func TestConditionKeepsItsConnection(t *testing.T) {
 	var received atomic.Int32
 	answer := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		received.Add(1)
-		if closed.Load() {
-			refuse(t, w)
+		if closed.Load() { // as MinIO does, without a notice and without reading the body
+			conn, _, err := http.NewResponseController(w).Hijack()
+			assert.That(t, err == nil, "%v", err)
+			_, _ = io.WriteString(conn, "HTTP/1.1 412 Precondition Failed\r\nContent-Length: 7\r\n\r\nrefused")
+			_ = conn.Close()
 			return
 		}
 		_, _ = io.Copy(io.Discard, r.Body)
