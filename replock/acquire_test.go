@@ -67,7 +67,7 @@ func TestTriesAreCounted(t *testing.T) {
 				} else if err == ErrHeld || err == errDoubt {
 					want = queueUp
 				}
-				next := a.afterTry(&try{deadline: Forever}, err, true)
+				next := a.afterAttempt(&attempt{deadline: Forever}, err, true)
 				equal(t, fmt.Sprint(errs, " step after ", n+1), next.step, want)
 			}
 		}

@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,15 +14,15 @@ import (
 // An acquire repeats its work on three levels. This file decides on all of them:
 //
 //   - after a look, whether to look again under the same flag: afterLook, afterClaim;
-//   - after a try, whether to start another one, at once or from the queue: afterTry;
+//   - after an attempt, whether to start another one, at once or from the queue: afterAttempt;
 //   - after a poll in the queue, whether to go on waiting: afterPoll.
 //
 // On the level below, repeat sends one request again until its budget is used up, and a
 // backend's own client can also do so within that budget. The limits here don't count these
 // sends.
 const (
-	// maxTries is the number of tries in a row that can end too late. After a suspend of the
-	// machine the next try succeeds. After three such tries another one is hopeless.
+	// maxTries is the number of attempts in a row that can end too late. After a suspend of the
+	// machine the next attempt succeeds. After three such attempts another one is hopeless.
 	maxTries = 3
 	// maxSlow is maxTries for a store that is too slow for the ttl. Only the fastest round trips
 	// count, so two equal measurements are enough.
@@ -46,8 +47,8 @@ const (
 	goOn       step = iota // take the next step of the protocol
 	lookAgain              // look again under the same flag
 	stepBack               // take lock.exclusive down, then look again
-	startAgain             // start another try at once
-	queueUp                // wait in the queue, then start another try
+	startAgain             // start another attempt at once
+	queueUp                // wait in the queue, then start another attempt
 	giveUp                 // return the error
 )
 
@@ -58,25 +59,25 @@ type decision struct {
 	err   error // if step is giveUp
 }
 
-// again counts the tries and failures of one acquire, and decides its next step.
+// again counts the attempts and failures of one acquire, and decides its next step.
 type again struct {
 	l       *Locker
-	late    int           // tries in a row that ended too late
+	late    int           // attempts in a row that ended too late
 	failing time.Duration // when the store began to fail, or 0
-	try     tryCounts     // of the present try
+	try     lookCounts    // of the present attempt
 }
 
-type tryCounts struct {
+type lookCounts struct {
 	claims    int           // puts of lock.exclusive
 	vanished  int           // looks in which an object was listed, and missing when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first look that found a live lock was sent
-	until     time.Duration // when this try withdraws at the latest, even if it would win
+	until     time.Duration // when this attempt withdraws at the latest, even if it would win
 }
 
 // afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
 // finding conflicts.
-func (a *again) afterLook(t *try, f findings, err error) decision {
+func (a *again) afterLook(t *attempt, f findings, err error) decision {
 	switch {
 	case err != nil:
 		return decision{step: giveUp, err: fault.While("looking for other locks", err)}
@@ -99,7 +100,7 @@ func (a *again) afterLook(t *try, f findings, err error) decision {
 
 // afterConflict decides whether this acquirer yields to the live locks that conflict, or waits
 // until their acquirers yield.
-func (a *again) afterConflict(t *try, f findings) decision {
+func (a *again) afterConflict(t *attempt, f findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
 		n.since = f.now
@@ -130,9 +131,9 @@ func (a *again) afterClaim() decision {
 	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxClaimPause)}
 }
 
-// afterTry decides on the error of a try that was withdrawn. waits reports whether the acquirer is
+// afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the acquirer is
 // in the queue and its wait isn't over.
-func (a *again) afterTry(t *try, err error, waits bool) decision {
+func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 		a.late, a.failing = 0, 0
@@ -152,7 +153,7 @@ func (a *again) afterTry(t *try, err error, waits bool) decision {
 
 // afterPoll decides on a poll of the queue. It returns startAgain if the poll found no conflict, or
 // if the ticket is gone.
-func (a *again) afterPoll(t *try, f findings, err error, waits bool) decision {
+func (a *again) afterPoll(t *attempt, f findings, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, errUnlisted), err == nil && len(f.live)+len(f.doubtful) == 0:
 		return decision{step: startAgain}
@@ -185,10 +186,87 @@ func (a *again) endures(err error, waits bool) bool {
 // An acquirer has twice the time that it needs to withdraw. An object that vanished was deleted
 // meanwhile, so the next look decides. The pauses are short, because one of those acquirers can
 // enter at any moment.
-func (l *Locker) afterReturn(t *try, f findings, n int, waited time.Duration) decision {
+func (l *Locker) afterReturn(t *attempt, f findings, n int, waited time.Duration) decision {
 	passed := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
 	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {
 		return decision{step: giveUp}
 	}
 	return decision{step: lookAgain, pause: firstAgain << min(n-1, 2)}
+}
+
+// If an exclusive acquirer and others come at the same time, the acquirer that can win looks again
+// a few times, and the others withdraw.
+const (
+	// transient is the age up to which a flag can belong to an acquirer that is about to withdraw
+	// it. On a slow store it is withdrawTrips round trips more.
+	transient     = 3 * time.Second
+	withdrawTrips = 6
+	// undecided is the age up to which a flag in the state acquiring can belong to an acquirer that
+	// has not decided yet, however busy its machine is. On a slow store it is undecidedTrips round
+	// trips more. A holder's flag has the state held after a second or two, or after half of its
+	// ttl if another program wrote it.
+	undecided      = 40 * time.Second
+	undecidedTrips = 20
+)
+
+// outlasts reports whether all conflicting locks belong to acquirers that will withdraw because of
+// us. For a shared acquirer these are exclusive acquirers; for the exclusive one that is first,
+// later exclusive ones. Their bodies decide that, and not how long they take, because each has its
+// own pace. waited is how long this attempt has looked again.
+func (l *Locker) outlasts(t *attempt, f findings, waited time.Duration) bool {
+	most := undecided + undecidedTrips*t.trips.slowest()
+	if f.more > 0 || waited >= most {
+		return false
+	}
+	return !slices.ContainsFunc(f.live, func(e *entry) bool {
+		age, ok := e.age(f.st, f.now)
+		return e.err != nil || e.verdict != Live || e.lease.State != StateAcquiring || ok && age > most ||
+			t.mode == Exclusive && (e.kind != kindIntent || t.yieldsTo(e))
+	})
+}
+
+// yieldsTo reports whether an exclusive acquirer yields to another one: to the acquirer that has
+// lock.exclusive, or, if none has, to the one whose flag came first. So of any two, one yields.
+func (t *attempt) yieldsTo(e *entry) bool {
+	return e.kind == kindExclusive || e.kind == kindIntent && !t.listed.pointer && place(e.Key) < place(t.flag.key)
+}
+
+// stepBack deletes lock.exclusive while shared locks conflict, because it excludes other clients as
+// long as it is stored. It reports whether a single request has deleted it. If a second one was
+// needed, the first can still be applied, so lock.exclusive can't be put again.
+func (l *Locker) stepBack(ctx context.Context, t *attempt) bool {
+	if !t.pointer.maybe {
+		return true
+	}
+	key := t.pointer.key
+	_, err := once(ctx, "delete "+key, func(ctx context.Context) (nothing, error) {
+		return nothing{}, l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
+	})(l.times.Timeout + 2*t.trips.slowest())
+	if err != nil || !t.pointer.put || t.listed.another {
+		return false
+	}
+	t.pointer = object{key: key, maybe: t.pointer.twice, twice: t.pointer.twice}
+	return true
+}
+
+// worthAnother reports whether all conflicting locks can be about to withdraw, and this exclusive
+// acquirer yields to none of them.
+func (l *Locker) worthAnother(t *attempt, f findings) bool {
+	return f.more == 0 && !slices.ContainsFunc(f.live, func(e *entry) bool {
+		return e.verdict == Unreadable || t.yieldsTo(e) || !l.mayWithdraw(t, f, e)
+	})
+}
+
+// mayWithdraw reports whether an entry can belong to an acquirer that has not looked yet.
+func (l *Locker) mayWithdraw(t *attempt, f findings, e *entry) bool {
+	if e.err == nil && e.lease.State == StateHeld || e.isTicket() {
+		return false
+	}
+	age, ok := e.age(f.st, f.now)
+	return !ok || age <= l.transience(t)
+}
+
+// transience is the greatest age of a flag that can be about to be withdrawn.
+func (l *Locker) transience(t *attempt) time.Duration {
+	return transient + withdrawTrips*t.trips.slowest()
 }

@@ -5,10 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
+	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/parallel"
+	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/store"
 )
 
@@ -131,4 +135,155 @@ func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
 func (l *Locker) emptySeen(ctx context.Context, key, etag string) error {
 	_, err := l.store.Put(ctx, key, nil, store.PutOptions{IfMatch: etag})
 	return err
+}
+
+// repeat sends a request until it is answered, refused for good, or the budget is used up. The
+// request must be one that can be applied twice. timeout bounds each send. If it is longer than
+// usual, it extends the budget by the difference.
+func repeat[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
+	p := retry.Policy{
+		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
+		Permanent: store.Permanent, Jitter: l.jitter,
+		Failed: func(err error, left time.Duration) { l.tell(Event{Kind: EventRetrying, Err: err, Left: left}) },
+	}
+	return retry.Do(ctx, p, once(ctx, what, send))
+}
+
+// once returns a function that sends a request, and gives up after its timeout and retry.LastWords.
+// After ctx has ended it sends nothing.
+func once[T any](ctx context.Context, what string, send func(context.Context) (T, error)) func(timeout time.Duration) (T, error) {
+	return func(timeout time.Duration) (T, error) {
+		v, _, err := retry.Once(ctx, timeout, send)
+		return v, named(ctx, what, timeout, err)
+	}
+}
+
+// named returns the error of a request, which says what had no answer.
+func named(ctx context.Context, what string, timeout time.Duration, err error) error {
+	unanswered := func(why error) error {
+		if _, named := errors.AsType[*store.Error](why); !named {
+			why = fault.While(what, why)
+		}
+		return fault.With(why, func(e *fault.Error) { e.Within = timeout })
+	}
+	switch ended := ctx.Err(); {
+	case errors.Is(err, retry.ErrSilent):
+		return store.Unreachable(unanswered(context.DeadlineExceeded))
+	case ended == nil && errors.Is(err, context.DeadlineExceeded):
+		return unanswered(err)
+	case ended != nil && errors.Is(err, ended) && !errors.Is(err, context.Cause(ctx)):
+		return fmt.Errorf("%w: %w", context.Cause(ctx), err)
+	}
+	return err
+}
+
+// underway counts the puts of an attempt that aren't answered yet. A put must not come after the deletes
+// of the withdrawal, so the withdrawal waits for them.
+type underway struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // closed when the last put has ended; nil until close is called
+}
+
+// begin reports whether a put can be sent. After close it can't.
+func (u *underway) begin() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.n++
+	}
+	return !u.closed
+}
+
+func (u *underway) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n--; u.n == 0 && u.closed {
+		close(u.idle)
+	}
+}
+
+// close prevents further puts, and waits at most the given time until the puts that were sent have
+// ended.
+func (u *underway) close(c clock.Clock, most time.Duration) {
+	u.mu.Lock()
+	if !u.closed {
+		u.closed, u.idle = true, make(chan struct{})
+		if u.n == 0 {
+			close(u.idle)
+		}
+	}
+	u.mu.Unlock()
+	select {
+	case <-u.idle:
+	case <-c.After(most):
+	}
+}
+
+// send returns one put of the attempt, for repeat and once. When ctx ends the put continues until its
+// timeout. A request that is cancelled can be applied all the same, at an unknown time.
+func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
+	return func(ctx context.Context) (store.Object, error) {
+		if !t.underway.begin() {
+			return store.Object{}, context.Canceled
+		}
+		defer t.underway.end()
+		if end, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), end)
+			defer cancel()
+		}
+		began := l.opts.Clock.Elapsed()
+		o, err := l.store.Put(ctx, key, t.body.encode(), opts)
+		if err == nil {
+			t.trips.put.note(l.opts.Clock.Elapsed() - began)
+		}
+		return o, err
+	}
+}
+
+// trips are the durations of the fastest requests of an acquire. A single slow request shows
+// nothing.
+type trips struct{ put, list trip }
+
+// trip is a duration, or 0 if it is unknown.
+type trip struct{ quickest atomic.Int64 }
+
+func (t *trip) note(d time.Duration) {
+	for {
+		was := t.quickest.Load()
+		if was != 0 && was <= int64(d) || t.quickest.CompareAndSwap(was, int64(max(d, 1))) {
+			return
+		}
+	}
+}
+
+func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
+
+// slowest returns the longer of the two.
+func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
+
+// attempts is the number of refreshes that must fit between the first one and the deadline.
+const attempts = 3
+
+// holdable returns ErrSlow if the store is so slow that three refreshes don't fit before the
+// deadline. It returns errLate if only this attempt took too long for that. A lock that is acquired
+// must be holdable.
+func (l *Locker) holdable(t *attempt) error {
+	refresh := t.trips.put.get()
+	if !l.conditions.matchKept {
+		refresh += t.trips.list.get() // a look precedes the put
+	}
+	window := l.times.Deadline - l.times.Interval
+	if attempts*refresh <= window {
+		if l.opts.Clock.Elapsed()+attempts*refresh >= t.deadline {
+			return errLate
+		}
+		return nil
+	}
+	longer := time.Duration(float64(l.opts.TTL) * float64(attempts*refresh) / float64(window))
+	longer = longer.Truncate(time.Second) + time.Second
+	return fmt.Errorf("%w: a refresh takes %v, and with a ttl of %v, %d of them must fit into %v; use a ttl of %v",
+		ErrSlow, refresh.Round(time.Millisecond), l.opts.TTL, attempts, window.Round(time.Millisecond), longer)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 )
 
-// Pauses between the tries of a resume.
+// Pauses between the attempts of a resume.
 const (
 	firstResumePause = 500 * time.Millisecond
 	lastResumePause  = 5 * time.Second
@@ -25,9 +25,9 @@ const (
 // Release, also a deferred one, releases it. The context that ended with the loss stays ended. Work
 // under that context must stop; work that continues uses the new one.
 //
-// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
+// Resume attempts until the lock is held again, the loss is definite, or ctx ends. The new context has
 // the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
-// ends, too. A try costs an acquire and three more requests, or four if a listing has several
+// ends, too. An attempt costs an acquire and three more requests, or four if a listing has several
 // pages.
 //
 // A *LostError with Definite set means that the lock can't be resumed. ErrReleased means that it
@@ -40,8 +40,8 @@ func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
 // Again implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Again(ctx context.Context) (lease.Owner, error) {
-	// The objects of all tries of this resume are ours, including those that couldn't be deleted.
-	all := k.t.ownTries
+	// The objects of all attempts of this resume are ours, including those that couldn't be deleted.
+	all := k.t.ownAttempts
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
 		if err == nil {
@@ -62,30 +62,30 @@ func (k *term) Again(ctx context.Context) (lease.Owner, error) {
 	}
 }
 
-// resume is one try: docs/protocol.md, Resume. It puts a flag under a new key, because a late
+// resume is one attempt: docs/protocol.md, Resume. It puts a flag under a new key, because a late
 // delete of the old flag can still be applied. The old flag must still be stored, because every
 // client that passes a flag deletes it first. And no lock may conflict with the new flag.
-func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
+func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	l := k.l
-	t, err := l.newTry(k.t.mode, k.t.operation, *all)
+	t, err := l.newAttempt(k.t.mode, k.t.operation, *all)
 	if err != nil {
 		return nil, err
 	}
-	*all = t.ownTries
+	*all = t.ownAttempts
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
-	t.exclusive.etag, t.parent = k.t.exclusive.etag, k.t.parent
+	t.pointer.etag, t.parent = k.t.pointer.etag, k.t.parent
 	t.place, t.fence = firstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
-		// lock.exclusive stays for the next try, unless there is none.
+		// lock.exclusive stays for the next attempt, unless there is none.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
-			t.exclusive.maybe = false
+			t.pointer.maybe = false
 		}
 		l.withdraw(ctx, t, err)
 		return nil, err
 	}
 
 	l.date(t)
-	for _, step := range []func(context.Context, *try) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
+	for _, step := range []func(context.Context, *attempt) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
 		if err := step(ctx, t); err != nil {
 			return giveUp(err)
 		}
@@ -106,7 +106,7 @@ func (k *term) resume(ctx context.Context, all *ownTries) (*term, error) {
 // unpassed returns nil if the old flag is still stored, and was written before others could have
 // reaped it, by the store's clock and by ours. A refresh that is applied after another client has
 // passed puts the flag back, and is written later.
-func (k *term) unpassed(ctx context.Context, t *try) error {
+func (k *term) unpassed(ctx context.Context, t *attempt) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
 		return err
@@ -146,14 +146,14 @@ func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
 // reclaim writes the new id into lock.exclusive, which must still be ours. The break-lock of other
 // clients deletes only lock.exclusive.
-func (k *term) reclaim(ctx context.Context, t *try) error {
+func (k *term) reclaim(ctx context.Context, t *attempt) error {
 	if t.mode == Shared {
 		return nil
 	}
-	o := &object{key: t.exclusive.key, etag: t.exclusive.etag}
+	o := &object{key: t.pointer.key, etag: t.pointer.etag}
 	var r renewer
 	r.begin(k.l, t)
-	t.exclusive.maybe = true
+	t.pointer.maybe = true
 	if err := r.renew(ctx, o, false); err != nil {
 		return err
 	}
@@ -163,7 +163,7 @@ func (k *term) reclaim(ctx context.Context, t *try) error {
 
 // lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own
 // flag, because an acquirer that has deleted it can enter at any moment.
-func (k *term) lookAgain(ctx context.Context, t *try) error {
+func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 	l := k.l
 	s := memory{}
 	var first time.Duration
@@ -172,6 +172,7 @@ func (k *term) lookAgain(ctx context.Context, t *try) error {
 		if err != nil {
 			return err
 		}
+		t.found(f)
 		first = cmp.Or(first, l.opts.Clock.Elapsed())
 		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
@@ -190,10 +191,10 @@ func (k *term) lookAgain(ctx context.Context, t *try) error {
 			if err := l.reap(ctx, t, f); err != nil {
 				return err
 			}
-			if t.mode == Exclusive && !t.exclusive.listed {
-				return k.broken(t.exclusive.key, "it was deleted or replaced")
+			if t.mode == Exclusive && !t.listed.pointer {
+				return k.broken(t.pointer.key, "it was deleted or replaced")
 			}
-			t.passed = f.exclusive
+			t.passed = f.pointer
 			return nil
 		}
 		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
@@ -204,8 +205,8 @@ func (k *term) lookAgain(ctx context.Context, t *try) error {
 
 // stillListed returns errUnlisted if our own flag isn't stored. A look that has found conflicts can
 // end before the page of the flag, and so can the look of a shared lock.
-func (l *Locker) stillListed(ctx context.Context, t *try) error {
-	if t.flag.listed {
+func (l *Locker) stillListed(ctx context.Context, t *attempt) error {
+	if t.listed.flag {
 		return nil
 	}
 	own, err := l.find(ctx, t.flag.key)

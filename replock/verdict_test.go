@@ -253,7 +253,7 @@ func TestLocalDiskWithoutBoots(t *testing.T) {
 // TestLatePutIsDatedFromWhenItIsSeen: if a look shows another mod time of the own flag than the one before,
 // an earlier put was applied late, at some time before that.
 func TestLatePutIsDatedFromWhenItIsSeen(t *testing.T) {
-	own, applied := try{flag: object{key: "k"}}, time.Now()
+	own, applied := attempt{flag: object{key: "k"}}, time.Now()
 	for _, late := range []time.Duration{0, 20 * time.Second} {
 		mod, seen := applied.Add(late), 10*time.Second+2*late
 		own.learn(store.Page{Objects: []store.Object{{Key: "k", Size: 1, ModTime: mod}}}, false, seen)

@@ -205,8 +205,8 @@ func (w *world) holder(t *testing.T, mode Mode, change ...func(*Options)) (*mach
 }
 
 // try is a try of the machine's that has sent nothing yet.
-func (m *machine) try(mode Mode) *try {
-	tr, err := m.newTry(mode, "x", nothingYet())
+func (m *machine) try(mode Mode) *attempt {
+	tr, err := m.newAttempt(mode, "x", nothingYet())
 	if err != nil {
 		panic(err)
 	}

@@ -1,73 +1,57 @@
 package main
 
 const (
-	claims    = "replock/claim.go"
-	entering  = "replock/enter.go"
-	take      = "replock/withdraw.go"
-	yield     = "replock/yield.go"
-	wait      = "replock/wait.go"
-	judge     = "replock/judge.go"
-	look      = "replock/look.go"
-	sorts     = "replock/sort.go"
-	reap      = "replock/reap.go"
-	removes   = "replock/removal.go"
-	resume    = "replock/resume.go"
+	acquires  = "replock/acquire.go"
+	withdraws = "replock/withdraw.go"
 	again     = "replock/again.go"
-	renew     = "replock/renew.go"
-	findOurs  = "replock/ours.go"
-	hold      = "replock/term.go"
+	queues    = "replock/queue.go"
+	judge     = "replock/verdict.go"
+	look      = "replock/look.go"
+	resume    = "replock/resume.go"
+	holds     = "replock/hold.go"
 	holding   = "internal/lease/term.go"
-	body      = "replock/body.go"
+	model     = "replock/model.go"
 	repeats   = "internal/retry/retry.go"
-	status    = "replock/status.go"
+	status    = "replock/survey.go"
 	proofs    = "replock/conditions.go"
-	provesBy  = "replock/proveabsent.go"
-	looks     = "replock/watch.go"
-	stood     = "replock/stoodstill.go"
-	trip      = "replock/trips.go"
-	names     = "replock/keys.go"
+	watches   = "replock/watch.go"
+	trip      = "replock/request.go"
 	finite    = "store/finite.go"
 	policy    = "cmd/repolock/policy.go"
 	exit      = "cmd/repolock/error.go"
 	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"
-	beside    = "replock/heldlook.go"
-	count     = "replock/fence.go"
 	options   = "replock/options.go"
 	boots     = "internal/identity/identity.go"
 	readings  = "internal/clock/reading.go"
-	refreshes = "replock/refresh.go"
-	raises    = "replock/raise.go"
-	hint      = "replock/hint.go"
-	releases  = "replock/release.go"
 )
 
 // engineMutants are bugs of the protocol, each of which docs/protocol.md names beside the rule it breaks.
 var engineMutants = []mutant{
 	// Acquire.
-	{"an exclusive passes intents that come after its own", sorts,
+	{"an exclusive passes intents that come after its own", look,
 		"e.isTicket() && place(e.Key) > t.place", "e.kind == kindIntent && place(e.Key) > t.place", seed(205)},
 	{"a shared one looks at lock.exclusive alone", look,
 		"t.mode == Shared && k == kindShared", "t.mode == Shared && k != kindExclusive", seed(20)},
 	{"an exclusive doesn't look at shared flags", look, "t.mode == Shared && k == kindShared", "k == kindShared", seed(3)},
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}\n\n// errUnlisted", "return f, nil\n\t}\n}\n\n// errUnlisted", seed(3)},
-	{"a lock that can't be read is no lock", sorts, "e.err = fault.As(errUnread, err)", "e.err = errReleased", seed(48)},
-	{"the lease is dated from when the lock was granted", hold,
+	{"a lock that can't be read is no lock", look, "e.err = fault.As(errUnread, err)", "e.err = errReleased", seed(48)},
+	{"the lease is dated from when the lock was granted", holds,
 		"Sent: t.sent,", "Sent: l.opts.Clock.Elapsed(),", own("TestLeaseIsDatedFromTheSend")},
-	{"a refused acquirer leaves its flag", take, "return fault.Join(err, l.takeDownFlag(step, t))", "return fault.Join(err)", seed(1)},
+	{"a refused acquirer leaves its flag", withdraws, "return fault.Join(err, l.takeDownFlag(step, t))", "return fault.Join(err)", seed(1)},
 
 	// Wait.
-	{"an acquirer that has waited leaves its ticket", wait, "q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx", seed(80)},
+	{"an acquirer that has waited leaves its ticket", queues, "q.l.withdraw(ctx, q.ticket, nil)", "_ = ctx", seed(80)},
 	{"an acquirer that fails leaves its objects", "replock/acquire.go", "\t\tl.withdraw(ctx, t, err)\n", "\t\t_ = l.withdraw\n", seed(1)},
-	{"a ticket isn't refreshed", wait, "return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour", seed(613)},
-	{"shared ones don't queue behind a waiter", sorts,
+	{"a ticket isn't refreshed", queues, "return q.ticket.sent + q.l.times.Interval", "return q.ticket.sent + 24*time.Hour", seed(613)},
+	{"shared ones don't queue behind a waiter", look,
 		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && (t.mode == Shared || place(e.Key) > t.place)", seed(329)},
-	{"the last to come is served first", sorts, "e.isTicket() && place(e.Key) > t.place", "e.isTicket() && place(e.Key) < t.place", seed(329)},
-	{"an exclusive one doesn't queue behind a shared waiter", sorts,
+	{"the last to come is served first", look, "e.isTicket() && place(e.Key) > t.place", "e.isTicket() && place(e.Key) < t.place", seed(329)},
+	{"an exclusive one doesn't queue behind a shared waiter", look,
 		"e.isTicket() && place(e.Key) > t.place", "e.isTicket() && (e.kind == kindShared || place(e.Key) > t.place)", seed(415)},
-	{"a shared waiter leaves no ticket", wait, "if q.maxWait == 0 {", "if q.maxWait == 0 || q.mode == Shared {", own("TestQueue")},
+	{"a shared waiter leaves no ticket", queues, "if q.maxWait == 0 {", "if q.maxWait == 0 || q.mode == Shared {", own("TestQueue")},
 
 	// Live or stale.
 	{"stale after half a ttl", judge, "e.ModTime.Add(ttl+margin)", "e.ModTime.Add(ttl/2)", seed(29)},
@@ -81,21 +65,21 @@ var engineMutants = []mutant{
 	{"each lock's ttl is taken for the default one", judge, "ttl := e.ttl()\n", "ttl := DefaultTTL\n", seed(13)},
 
 	{"a ttl of more than a minute is taken for one", judge, "ttl := e.ttl()\n", "ttl := min(e.ttl(), DefaultTTL)\n", seed(28)},
-	{"the ttl of other clients is taken for ten seconds", body, "foreignTTL = 60 * time.Second", "foreignTTL = 10 * time.Second", seed(14)},
+	{"the ttl of other clients is taken for ten seconds", model, "foreignTTL = 60 * time.Second", "foreignTTL = 10 * time.Second", seed(14)},
 	{"a shared one doesn't look at lock.exclusive", look,
 		"if k == kindUnknown || t.owns(o) {", "if k == kindUnknown || t.owns(o) || t.mode == Shared && k == kindExclusive {", seed(20)},
 	{"break-lock --stale breaks every lock", status, "(!o.Stale || stale)", "(!stale || stale)", seed(145)},
 
 	// Hold.
-	{"Check looks at nothing", hold,
+	{"Check looks at nothing", holds,
 		"err := k.look(ctx)\n\tif errors.Is(err, errAgain)", "err := error(nil)\n\tif errors.Is(err, errAgain)", seed(691)},
 	{"the deadline is after the lease's end", schedule, "Deadline: ttl * 55 / 60,", "Deadline: ttl * 70 / 60,", seed(25)},
 	{"refreshed as late as the lease ends", schedule, "Interval: ttl / 2,", "Interval: ttl,", seed(1)},
 	{"a passed deadline is noticed ten seconds later", runs,
 		"deadline := s.last + r.Deadline\n", "deadline := s.last + r.Deadline + 10*time.Second\n", seed(1)},
-	{"a refresh puts back a flag that was deleted", findOurs,
+	{"a refresh puts back a flag that was deleted", holds,
 		"case seen == nil:\n\t\treturn r.deleted(o.key)", "case seen == nil:\n\t\treturn nil", seed(120)},
-	{"a refresh doesn't look whose flag it is", findOurs, "case !r.t.ids[l.ID]:", "case false:", own("TestBroken|TestResumeAgainstAcquire")},
+	{"a refresh doesn't look whose flag it is", holds, "case !r.t.ids[l.ID]:", "case false:", own("TestBroken|TestResumeAgainstAcquire")},
 	{"a condition is relied on because the store claims it", proofs,
 		"c.match.state.Store(int32(p.IfMatch))\n\tc.absent.state.Store(int32(p.IfAbsent))",
 		"c.match.state.Store(int32(2 * min(p.IfMatch, store.Claimed)))\n\tc.absent.state.Store(int32(2 * min(p.IfAbsent, store.Claimed)))", seed(2)},
@@ -115,52 +99,52 @@ var engineMutants = []mutant{
 
 	// Look.
 	{"a holder never looks at its lock", holding, "go t.Watch(watching)", "_ = watching", seed(261)},
-	{"a holder looks at its lock each ten minutes", looks, "return sent + k.l.opts.Look -", "return sent + 10*time.Minute -", seed(261)},
-	{"a machine that stood still only looks whether its lock is there", stood,
+	{"a holder looks at its lock each ten minutes", watches, "return sent + k.l.opts.Look -", "return sent + 10*time.Minute -", seed(261)},
+	{"a machine that stood still only looks whether its lock is there", watches,
 		"if !(told && last.stood(now.now, answered) > margin) && !began", "if answered >= 0 || !began", scene("frozen", 498)},
-	{"a machine that stood still doesn't look for others", stood,
+	{"a machine that stood still doesn't look for others", watches,
 		"switch err := k.lookAgain(ctx, t); {", "switch err := ctx.Err(); {", own("TestPassedByOneWhoHoldsIsLostAtOnce")},
 
-	{"a machine that stood still beyond its lease refreshes without If-Match", stood,
+	{"a machine that stood still beyond its lease refreshes without If-Match", watches,
 		"lost := k.overdue(now.now, ended); lost != nil", "lost := k.overdue(now.now, ended); lost != nil && now.now.IsZero()", own("TestPausedBeyondTheLease")},
-	{"a refresh after a pause counts however late it comes", stood,
+	{"a refresh after a pause counts however late it comes", watches,
 		"lost := k.overdue(t.first.now, ended); lost != nil", "lost := k.overdue(t.first.now, ended); lost != nil && ended.IsZero()", own("TestRefreshedBeyondTheLease")},
 
 	{"a machine that stood still goes on beside one that deleted its flag", resume,
 		"err == nil && (own == nil || own.Size == 0)", "err == nil && own != nil && own.Size == 0", own("TestPassedWhileRefreshed")},
-	{"a machine that stood still doesn't look for its flag at the end", stood,
+	{"a machine that stood still doesn't look for its flag at the end", watches,
 		"if err := k.confirm(ctx, &flag); err != nil {", "if err := k.confirm(ctx, &flag); false {", own("TestPassedBetweenPages")},
 	{"an object that vanished is a conflict for a machine that stood still", again,
 		"slices.ContainsFunc(f.doubtful, passed)", "slices.ContainsFunc(slices.Concat(f.doubtful, f.vanished), passed)", own("TestVanishedIsNoConflict")},
 
 	// Others' lock.exclusive, and two at once.
-	{"a shared one deletes lock.exclusive", reap,
+	{"a shared one deletes lock.exclusive", acquires,
 		"if e.kind != kindExclusive {", "if e.kind != kindExclusive || t.mode == Shared {", scene("foreign", 3719)},
-	{"of two on a slow store the first doesn't wait for the second to go", yield,
+	{"of two on a slow store the first doesn't wait for the second to go", again,
 		"return !ok || age <= l.transience(t)", "return !ok || age <= transient", seed(1025)},
-	{"a shared one gives up before the exclusive one in its way does", yield,
+	{"a shared one gives up before the exclusive one in its way does", again,
 		"waited >= most", "waited >= 0", own("TestRefusedExclusiveHindersNoShared")},
-	{"the first of two exclusive ones doesn't outlast the other", yield,
+	{"the first of two exclusive ones doesn't outlast the other", again,
 		"t.mode == Exclusive && (e.kind", "t.mode == Exclusive || (e.kind", own("TestOneWinsOnABusyMachine")},
-	{"of two exclusive ones both are the first", yield, "place(e.Key) < place(t.flag.key)", "place(e.Key) < t.place", seed(5566)},
-	{"an exclusive holder's flag says that it is held after half of the ttl", looks,
+	{"of two exclusive ones both are the first", again, "place(e.Key) < place(t.flag.key)", "place(e.Key) < t.place", seed(5566)},
+	{"an exclusive holder's flag says that it is held after half of the ttl", watches,
 		"return k.t.mode == Exclusive, now", "return false, now", own("TestSharedYieldsInTime")},
-	{"a release doesn't look whose lock.exclusive it deletes", take,
+	{"a release doesn't look whose lock.exclusive it deletes", withdraws,
 		"if err != nil || !ours {\n\t\treturn err\n\t}\n\tif etag", "if false {\n\t\treturn err\n\t}\n\tif etag", seed(3)},
-	{"a look before a release counts however old it is", take,
+	{"a look before a release counts however old it is", withdraws,
 		"shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() &&", "shown != 0 &&", own("TestLookBeforeReleaseCounts")},
-	{"a look before a release counts for each request", take, "t.shown = 0\n", "_ = shown\n", own("TestLookBeforeReleaseCounts")},
+	{"a look before a release counts for each request", withdraws, "t.shown = 0\n", "_ = shown\n", own("TestLookBeforeReleaseCounts")},
 	{"a conditional deletion is relied on because the server claims it", proofs,
 		"p.DeleteIfMatch == store.Kept", "p.DeleteIfMatch != store.Unsupported", own("TestClaimedDeleteNeedsALook")},
-	{"If-None-Match is proven by two puts that were both taken", provesBy, "p.learn(false)", "p.learn(a == nil)", seed(45)},
+	{"If-None-Match is proven by two puts that were both taken", proofs, "denied(a) && denied(b) && plain:\n\t\tp.learn(false)", "denied(a) && denied(b) && plain:\n\t\tp.learn(a == nil)", seed(45)},
 	{"a request that fails isn't repeated", repeats, "if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {", seed(27)},
-	{"to other clients the lock has expired", body, "lasts := max(", "lasts := -max(", seed(6)},
+	{"to other clients the lock has expired", model, "lasts := max(", "lasts := -max(", seed(6)},
 
 	// Pass and resume.
-	{"an acquirer that passes a stale lock doesn't delete it", removes,
+	{"an acquirer that passes a stale lock doesn't delete it", withdraws,
 		"if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {", "if errs[i] == nil {", seed(2)},
-	{"a flag that a deletion of many has left counts as gone", removes, "if deleted[i] {", "if deleted[i] || e != nil {", scene("crowd", 104)},
-	{"a deletion of many that failed counts as done", removes,
+	{"a flag that a deletion of many has left counts as gone", withdraws, "if deleted[i] {", "if deleted[i] || e != nil {", scene("crowd", 104)},
+	{"a deletion of many that failed counts as done", withdraws,
 		"return nil, entries\n\t}\n\tfor", "return entries, nil\n\t}\n\tfor", scene("crowd", 34)},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {", seed(30)},
@@ -179,47 +163,47 @@ var engineMutants = []mutant{
 		"if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {", "if false {", scene("unclock", 232)},
 	{"an attempt can end after the deadline", runs,
 		"context.WithTimeout(context.WithoutCancel(ctx), deadline-now)", "context.WithoutCancel(ctx), func() {}", seed(156)},
-	{"If-Match is proven although the right ETag is refused", renew, "match.learnFrom(err, true)", "match.learn(true)", seed(71)},
+	{"If-Match is proven although the right ETag is refused", holds, "match.learnFrom(err, true)", "match.learn(true)", seed(71)},
 	{"resumed although it was released meanwhile", resume,
 		"if k.Releasing() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)", own("TestReleasedWhileItIsResumed")},
 	{"half of a refresh counts as a success for its caller", runs,
 		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n", test("./replock", "TestRenewNeedsTheWholeRefresh")},
-	{"a ticket that is gone isn't noticed behind a live lock", look, "t.polls && t.listedAsPromised(page) != nil", "false", seed(1429)},
+	{"a ticket that is gone isn't noticed behind a live lock", look, "f.unlisted = t.listedAsPromised(page) != nil", "_ = page", seed(1429)},
 
 	// Encrypted bodies, and other clients beside a held lock.
-	{"an encrypted body is no lock", body, "return nil, errEncrypted", "return nil, errReleased", seed(14)},
+	{"an encrypted body is no lock", model, "return nil, errEncrypted", "return nil, errReleased", seed(14)},
 	{"the store's clock alone calls an encrypted lock dead", judge, "expired = l.longDead(e, st, now)\n\t}", "expired = true\n\t}", seed(14)},
 	{"an encrypted lock is dead after a quarter of an hour", judge,
 		"const longDead = 27 * time.Hour", "const longDead = 15 * time.Minute", seed(275)},
 	{"an encrypted lock is held for ever", judge, "case e.err != nil && !errors.Is(e.err, errEncrypted):", "case e.err != nil:", seed(55)},
 	{"an encrypted lock that has long been dead is watched", judge, "expired = l.longDead(e, st, now)\n\t}", "_ = now\n\t}", seed(1926)},
-	{"a lock of another client beside ours is no loss", beside,
+	{"a lock of another client beside ours is no loss", watches,
 		"e.verdict == Stale || e.verdict == Released {", "true {", scene("foreign", 662)},
-	{"an encrypted lock beside ours is no loss", beside,
+	{"an encrypted lock beside ours is no loss", watches,
 		"if e.err == nil && e.lease.ID != \"\" {", "if e.err != nil || e.lease.ID != \"\" {", scene("sealed", 524)},
 
 	// Fences.
-	{"a fence is written whatever is stored by then", count,
+	{"a fence is written whatever is stored by then", acquires,
 		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false", seed(62)},
-	{"a fence is the number before once more", count, "Fence: last.Fence + 1,", "Fence: max(last.Fence, 1),", seed(62)},
-	{"another lock's number is taken for the own one", count, "if last.ID == id {", "if last.ID != \"\" {", seed(62)},
+	{"a fence is the number before once more", acquires, "Fence: last.Fence + 1,", "Fence: max(last.Fence, 1),", seed(62)},
+	{"another lock's number is taken for the own one", acquires, "if last.ID == id {", "if last.ID != \"\" {", seed(62)},
 	{"a resumed lock has no fence", resume, "t.place, t.fence = firstPlace, k.t.fence", "t.place = firstPlace", own("TestFenceGrows")},
-	{"a fence is taken after the last look", entering,
+	{"a fence is taken after the last look", acquires,
 		"\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\tdefault:", "\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\t\treturn f, nil\n\t\t\tdefault:", own("TestFenceOfAPausedAcquirer")},
-	{"looks end when the deadline seems over", looks,
+	{"looks end when the deadline seems over", watches,
 		"next = now.Elapsed + firstPoll\n\t\t\tcontinue", "return", own("TestLooksOutlastALateExtension")},
-	{"refusals make an acquirer give up a condition that the backend keeps", claims,
+	{"refusals make an acquirer give up a condition that the backend keeps", acquires,
 		" && l.store.Properties().IfAbsent != store.Kept", "", own("TestKeptConditionIsNeverGivenUp")},
 	{"an acquirer remembers all locks that it has seen", look, "s.forget(page, last)", "_ = last", own("TestAcquirerForgets")},
 	{"a later page makes an acquirer forget those before it", judge,
 		"covers(page, key) && key > after &&", "covers(page, key) &&", own("TestAcquirerForgets")},
-	{"a fence relies on conditions that the store only claims", count,
+	{"a fence relies on conditions that the store only claims", acquires,
 		"p.IfAbsent != store.Kept || !l.conditions.match.holds()", "p.IfAbsent == store.Unsupported", seed(12)},
 
 	// Several locks of one process or repository, and the clocks of one machine.
 	{"the name of a lock is ignored", options,
 		"o.Prefix = DefaultPrefix + \"locks/\" + o.Name + \"/\"", "o.Prefix = DefaultPrefix", scene("several", 1)},
-	{"two locks of one process don't conflict", sorts,
+	{"two locks of one process don't conflict", look,
 		"case t.wrote(e):", "case t.wrote(e) || e.err == nil && e.lease.HostID == l.self.HostID && e.lease.PID == l.self.PID:", scene("several", 1)},
 	{"on a local disk the wall clock confirms itself", judge, "if known && l.oneClock(e) {", "if false {", seed(958)},
 	{"the times since boot of two time namespaces are compared", boots,
@@ -236,13 +220,13 @@ var engineMutants = []mutant{
 		"errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)", "errors.Is(err, fault.NotAcquired) && err != store.ErrUnreachable", own("TestOnlySilenceIsUnreachable/400.*")},
 	{"an unforeseen error is an unreachable store", ofClasses,
 		`Name: "failed", Exit: ExitFailed`, `Name: "store_unavailable", Exit: ExitUnavailable`, test("./cmd/repolock", "TestOnlySilenceIsUnreachable/(429|520).*")},
-	{"an object in the place of lock.exclusive that is no file is no lock", names,
+	{"an object in the place of lock.exclusive that is no file is no lock", model,
 		"return kindOdd", "return kindUnknown", own("TestOddObjects")},
-	{"a holder doesn't look soon after it was let in", looks,
+	{"a holder doesn't look soon after it was let in", watches,
 		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second", own("TestLooksSoonAfterAcquiring")},
-	{"to other clients a lock lasts no longer than its ttl", body,
+	{"to other clients a lock lasts no longer than its ttl", model,
 		"l.times.Deadline+foreignTTL", "l.times.Deadline", own("TestExpiresAMinuteAhead")},
-	{"to other clients a lock expires by its holder's clock", body,
+	{"to other clients a lock expires by its holder's clock", model,
 		"now.Add(l.behind(st) + lasts)", "now.Add(lasts)", own("TestExpiresByTheStoresClock")},
 	{"a listing may begin again", finite, "case o.Key <= next.last:", "case false:", test("./replock", "TestListingsEnd")},
 	{"a ticket's age is that of its mod time, whenever it is seen", look,
@@ -250,18 +234,18 @@ var engineMutants = []mutant{
 
 	// Bugs that the simulator has found in the engine.
 	{"found: the store's time isn't looked for on a later page", look, "if len(others) > 0 && !t.st.known() {", "if false {", seed(807)},
-	{"found: flags that were emptied are never removed", entering, "l.sweep(ctx, f.released)", "_ = f.released", seed(1)},
+	{"found: flags that were emptied are never removed", acquires, "l.sweep(ctx, f.released)", "_ = f.released", seed(1)},
 
 	// Bugs in rules that have a date, a margin or two clocks.
-	{"an old flag can have been reaped only after one and a half ttls", renew,
+	{"an old flag can have been reaped only after one and a half ttls", holds,
 		"mod.UnixNano()-last > int64(r.l.opts.TTL)", "mod.UnixNano()-last > int64(r.l.opts.TTL*3/2)", own("TestFlagIsDatedInTime")},
-	{"a refresh that was applied after the flag could be reaped dates the flag", renew,
+	{"a refresh that was applied after the flag could be reaped dates the flag", holds,
 		"if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {", "if !mod.IsZero() {", own("TestFlagIsDatedInTime")},
-	{"a look counts as seen although the clocks have parted", looks,
+	{"a look counts as seen although the clocks have parted", watches,
 		"if !r.Parted(k.Seen()) {", "if r.Elapsed >= 0 {", own("TestSeenOnceReassured")},
-	{"the standing still of a holder's machine is noticed only at twenty times the margin", stood,
+	{"the standing still of a holder's machine is noticed only at twenty times the margin", watches,
 		"last.stood(now.now, answered) > margin)", "last.stood(now.now, answered) > 20*margin)", own("TestPausedMachineRefreshesAtOnce")},
-	{"the standing still of an acquirer's machine is noticed only at twenty times the margin", stood,
+	{"the standing still of an acquirer's machine is noticed only at twenty times the margin", watches,
 		"was.stood(page.Now, answered) > margin", "was.stood(page.Now, answered) > 20*margin", own("TestStoodStillWhileAcquiring")},
 	{"the parting of the clocks is noticed only at twenty times the margin", readings,
 		"limit := apartBy + max", "limit := 20*apartBy + max", own("TestParted")},
@@ -270,66 +254,66 @@ var engineMutants = []mutant{
 	{"a clock that is slewed counts as one that was set", readings,
 		"limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew", "limit := apartBy", own("TestParted")},
 	{"two clocks are read apart", readings, "after-before < apartBy/10", "after >= before", own("TestReadIsOneMoment")},
-	{"a release between a refresh's look and its put lets the put go", renew,
+	{"a release between a refresh's look and its put lets the put go", holds,
 		"if r.Term != nil && r.Releasing() {", "if r.Term != nil && r.Releasing() && r.end() == 0 {", own("TestReleaseSendsNoPut")},
-	{"a pause of the machine between two looks of an acquirer goes unnoticed", stood,
+	{"a pause of the machine between two looks of an acquirer goes unnoticed", watches,
 		"if was.now.IsZero() {\n\t\tt.first", "if !was.now.IsZero() {\n\t\treturn nil\n\t} else {\n\t\tt.first", own("TestStoodStillWhileAcquiring")},
-	{"the time that an acquirer's listing takes counts as a pause", stood,
+	{"the time that an acquirer's listing takes counts as a pause", watches,
 		"pageTime{now: page.Now, asked: sent}", "pageTime{now: page.Now, asked: answered}", own("TestSlowAnswersAreNoPause")},
-	{"a pause between the put and the first look is dated from the put's answer", raises,
+	{"a pause between the put and the first look is dated from the put's answer", acquires,
 		"pageTime{now: o.Now, asked: t.sent}", "pageTime{now: o.Now, asked: answered}", own("TestSlowAnswersAreNoPause")},
-	{"the lease on the store's clock counts from the page, not from the refresh before it", stood,
+	{"the lease on the store's clock counts from the page, not from the refresh before it", watches,
 		"last.now.Add(last.leased - last.asked + k.l.opts.TTL)", "last.now.Add(k.l.opts.TTL)", own("TestRefreshedBeyondTheLease")},
-	{"the end of a lease on the store's clock has no margin", stood,
+	{"the end of a lease on the store's clock has no margin", watches,
 		"now.Before(ended.Add(-margin))", "now.Before(ended)", own("TestRefreshedBeyondTheLease")},
-	{"a refresh in time doesn't prolong the lease on the store's clock", stood,
+	{"a refresh in time doesn't prolong the lease on the store's clock", watches,
 		"ended = next\n", "_ = next\n", own("TestRefreshedWithinTheLease")},
-	{"a flag written after the lease's end prolongs the lease", stood,
+	{"a flag written after the lease's end prolongs the lease", watches,
 		"written.Before(ended.Add(-margin)) && next.After(ended)", "next.After(ended)", own("TestPausedBetweenLookAndPut")},
-	{"a flag written within the margin of the lease's end prolongs the lease", stood,
+	{"a flag written within the margin of the lease's end prolongs the lease", watches,
 		"written.Before(ended.Add(-margin)) && next.After(ended)", "written.Before(ended) && next.After(ended)", own("TestRefreshedWithinTheLease")},
-	{"a lock that was overdue is resumed although its flag was written afterwards", stood,
+	{"a lock that was overdue is resumed although its flag was written afterwards", watches,
 		"lost.Definite = written.After(ended)", "lost.Definite = false", own("TestPausedBetweenLookAndPut")},
-	{"a page is never remembered", stood,
+	{"a page is never remembered", watches,
 		"k.saw(began)\n\t\tif !now.now.IsZero() {", "k.saw(began)\n\t\tif now.now.IsZero() {", own("TestShortPauseIsNoLoss")},
-	{"a holder that was reassured isn't seen", stood, "k.Saw(began)\n\treturn nil", "_ = began\n\treturn nil", own("TestSeenOnceReassured")},
-	{"half a refresh counts as seen", refreshes, "if whole && err == nil {", "if err == nil {", own("TestHalfARefreshIsKept")},
-	{"a refresh that is asked for does only the half that is left", refreshes,
+	{"a holder that was reassured isn't seen", watches, "k.Saw(began)\n\treturn nil", "_ = began\n\treturn nil", own("TestSeenOnceReassured")},
+	{"half a refresh counts as seen", holds, "if whole && err == nil {", "if err == nil {", own("TestHalfARefreshIsKept")},
+	{"a refresh that is asked for does only the half that is left", holds,
 		"o.renewed = o.renewed && !anew", "o.renewed = o.renewed && (anew || !anew)", own("TestHalfARefreshIsKept")},
-	{"the looks after ones that failed come ever less often", looks,
+	{"the looks after ones that failed come ever less often", watches,
 		"pause = min(2*pause, k.l.opts.Look)", "pause = 2 * pause", own("TestLooksOutlastAnOutage")},
-	{"a look that failed is repeated only at the next interval", looks,
+	{"a look that failed is repeated only at the next interval", watches,
 		"next = c.Elapsed() + pause", "next = c.Elapsed() + k.l.opts.Look", own("TestLooksOutlastAnOutage")},
-	{"a misdated lock waits for its refresh", looks,
+	{"a misdated lock waits for its refresh", watches,
 		"k.l.behind(*k.now.Load()) > margin {", "k.l.behind(*k.now.Load()) > time.Hour {", own("TestMisdatedLockIsRefreshedSoon")},
-	{"the parting of the clocks is noticed only at the next look", looks,
+	{"the parting of the clocks is noticed only at the next look", watches,
 		"now.Elapsed < next && !now.Parted(k.Seen())", "now.Elapsed < next", own("TestPausedMachine")},
-	{"a request of a lock with a long ttl hangs for hours", renew,
+	{"a request of a lock with a long ttl hangs for hours", holds,
 		"max(min(left/3, r.l.times.Failure, maxAsk),", "max(min(left/3, r.l.times.Failure),", own("TestLooksOutlastAnOutage")},
-	{"a look of a refresh counts for twice its time", renew,
+	{"a look of a refresh counts for twice its time", holds,
 		"took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second)", "took > 2*max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second)", own("TestRefreshStoppedAfterItsLookPutsNothingBack")},
-	{"a refresh whose answer tells no time dates no flag", renew,
+	{"a refresh whose answer tells no time dates no flag", holds,
 		"r.date(now.when(sent))", "_ = now.when(sent)", own("TestResumeAfterALateRefreshThatCameInTime")},
-	{"a holder's store time is dated from the send of its look", beside,
+	{"a holder's store time is dated from the send of its look", watches,
 		"k.learn(storeTime{page.Now, answered})", "k.learn(storeTime{page.Now, began.Elapsed})", own("TestStoreTimeIsALowerBound")},
-	{"a lock beside ours counts as settled as soon as it is seen", beside,
+	{"a lock beside ours counts as settled as soon as it is seen", watches,
 		"answered-e.since >= transient", "answered-e.since >= 0", own("TestOtherClientsConflictIsALoss")},
-	{"a lock beside ours is dated without the rounding", beside,
+	{"a lock beside ours is dated without the rounding", watches,
 		"age > transient+margin", "age > transient", own("TestConflictIsNotDatedByRoundedTimes")},
-	{"a look of Check counts from its answer", beside,
+	{"a look of Check counts from its answer", watches,
 		"k.shown.Store(int64(began.Elapsed))", "k.shown.Store(int64(answered))", own("TestLookBeforeReleaseCounts")},
 	{"a lock is watched from the send of the first look", look,
 		"others = append(others, s.see(o, k, answered))", "_ = answered\n\t\tothers = append(others, s.see(o, k, t.seen.Elapsed))", own("TestEncryptedWithoutStoreClock")},
 	{"a lock is watched until the answer of the last look", look,
 		"f.now = sent\n", "f.now = l.opts.Clock.Elapsed()\n", own("TestStoreTimeIsALowerBound")},
-	{"an earlier put that was applied late dates the store's time by its answer", look,
-		"if !o.ModTime.Equal(t.dated.at) {", "if t.dated.at = o.ModTime; t.dated.elapsed == 0 {", own("TestLatePutIsDatedFromWhenItIsSeen")},
+	{"an earlier put that was applied late dates the store's time by its answer", "replock/attempt.go",
+		"if !mod.Equal(s.dated.at) {", "if s.dated.at = mod; s.dated.elapsed == 0 {", own("TestLatePutIsDatedFromWhenItIsSeen")},
 	{"the own flag on a later page dates the store's time by its send", look,
 		"t.st = storeTime{own.ModTime, l.opts.Clock.Elapsed()}", "t.st = storeTime{own.ModTime, t.sent}", own("TestStoreTimeIsALowerBound")},
 	{"a page dates the store's time by its send", look,
 		"t.st = storeTime{page.Now, answered}", "t.st = storeTime{page.Now, t.seen.Elapsed}", own("TestStoreTimeIsALowerBound")},
-	{"the own put dates the store's time by its send", raises,
-		"t.dated = storeTime{o.ModTime, answered}\n\t\tt.st = t.dated", "t.dated = storeTime{o.ModTime, t.sent}\n\t\tt.st = t.dated\n\t\t_ = answered", own("TestStoreTimeIsALowerBound")},
+	{"the own put dates the store's time by its send", acquires,
+		"t.stamped(o.ModTime, answered)", "_ = answered\n\t\tt.stamped(o.ModTime, t.sent)", own("TestStoreTimeIsALowerBound")},
 	{"a survey judges a lock as of the answer", status,
 		"e.shown = sent", "e.shown = answered\n\t\t\t\t_ = sent", own("TestStatusAsOfEachPage")},
 	{"a survey dates the store's time by its send", status,
@@ -364,45 +348,45 @@ var engineMutants = []mutant{
 		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", own("TestWaitOutage")},
 	{"an object that vanished is looked for without an end", again,
 		"if a.try.vanished == maxAgain {", "if a.try.vanished > 100*maxAgain {", own("TestListingOutweighsA404")},
-	{"a shared one waits for ever for an exclusive one that doesn't withdraw", yield,
+	{"a shared one waits for ever for an exclusive one that doesn't withdraw", again,
 		"ok && age > most", "ok && age < 0", own("TestSharedYieldsInTime")},
 	{"a shared one looks again until it is too late", again,
 		"if f.now < n.until && a.l.outlasts(", "if a.l.outlasts(", own("TestSharedYieldsInTime")},
-	{"a ticket isn't refreshed while its owner looks again", wait, "by = min(by, q.refreshAt())", "_ = q.refreshAt()", seed(3500021770)},
-	{"a ticket counts as a flag that can be withdrawn", yield,
+	{"a ticket isn't refreshed while its owner looks again", queues, "by = min(by, q.refreshAt())", "_ = q.refreshAt()", seed(3500021770)},
+	{"a ticket counts as a flag that can be withdrawn", again,
 		"e.lease.State == StateHeld || e.isTicket() {", "e.lease.State == StateHeld {", own("TestSharedYieldsInTime")},
-	{"a refreshed lock counts as one that can be withdrawn", yield,
+	{"a refreshed lock counts as one that can be withdrawn", again,
 		"if e.err == nil && e.lease.State == StateHeld || e.isTicket() {", "if e.isTicket() {", own("TestRefusedAcquirerYieldsAtOnce")},
-	{"a wait ends a poll after its time", wait, "d = min(d, q.left())", "_ = q.left()", own("TestWaitEnds")},
-	{"a watch ends a poll after its ttl", wait, "d = min(d, e.since+e.ttl()-now)", "_ = e.since", own("TestWaitInDoubt")},
-	{"a ticket is refreshed a poll after it is due", wait, "d = min(d, q.refreshAt()-now)", "_ = q.refreshAt()", own("TestWaitCosts")},
-	{"a doubtful lock is watched for longer than the wait", wait,
+	{"a wait ends a poll after its time", queues, "d = min(d, q.left())", "_ = q.left()", own("TestWaitEnds")},
+	{"a watch ends a poll after its ttl", queues, "d = min(d, e.since+e.ttl()-now)", "_ = e.since", own("TestWaitInDoubt")},
+	{"a ticket is refreshed a poll after it is due", queues, "d = min(d, q.refreshAt()-now)", "_ = q.refreshAt()", own("TestWaitCosts")},
+	{"a doubtful lock is watched for longer than the wait", queues,
 		"e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)", "e.ttl() > max(q.maxWait, maxWatch)+DefaultTTL", own("TestWatchingIsBounded")},
-	{"waiters behind others poll and read as often as the first", hint,
+	{"waiters behind others poll and read as often as the first", queues,
 		"q.hints.since)) * time.Duration(1+f.before())", "q.hints.since))", own("TestWaitersPerHour")},
-	{"what has taken the place of a blocker that was gone isn't read", hint,
+	{"what has taken the place of a blocker that was gone isn't read", queues,
 		"blocking[key] == nil || blocking[key].ETag != etag", "blocking[key] == nil", own("TestHandOverOfWhatCannotBeRead")},
-	{"a waiter reads no blocker that it doesn't understand", hint,
+	{"a waiter reads no blocker that it doesn't understand", queues,
 		"gone[e.Key]; !gone &&", "gone[e.Key]; e.err == nil && !gone &&", own("TestHandOverOfWhatCannotBeRead")},
-	{"a waiter behind others polls as often as the first", wait, "d *= 2\n", "d *= 1\n", own("TestWaitersPerHour")},
+	{"a waiter behind others polls as often as the first", queues, "d *= 2\n", "d *= 1\n", own("TestWaitersPerHour")},
 	{"the slowest answer measures the store", trip,
 		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", own("TestLateAcquireStartsAgain")},
 	{"a refresh's look is left out of what must fit into the lease", trip,
 		"refresh += t.trips.list.get()", "refresh += 0 * t.trips.list.get()", own("TestLateAcquireStartsAgain")},
 	{"a release drains the refresh before the work must stop", holding,
 		"t.cancel(fault.Released)\n\tt.stop(errStopped)\n", "t.stop(errStopped)\n\t<-t.done\n\tt.cancel(fault.Released)\n", test("./replock", "TestReleaseWaitsForTheRefresh")},
-	{"a release goes by the deadline of the acquire", releases, "k.t.deadline = k.end()\n", "", own("TestHeldForAnHour")},
+	{"a release goes by the deadline of the acquire", withdraws, "k.t.deadline = k.end()\n", "", own("TestHeldForAnHour")},
 	{"a released lock has time left", holding,
 		"if t.lost.Load() != nil || t.releasing.Load() {\n\t\treturn 0", "if t.lost.Load() != nil {\n\t\treturn 0", test("./replock", "TestReleaseTwiceAndAfterContext")},
 	{"a lock that was lost in a suspend was held until it woke", holding,
 		"int64(min(t.Clock.Elapsed(), t.Deadline()))", "int64(t.Clock.Elapsed())", test("./replock", "TestSuspendAlone")},
-	{"a request under way is dropped when its acquirer withdraws", take,
+	{"a request under way is dropped when its acquirer withdraws", withdraws,
 		"t.underway.close(l.opts.Clock, hastyTime)", "_ = hastyTime", own("TestAcquireThatIsCancelledLeavesNothing")},
-	{"a look at lock.exclusive that ends after the lease is believed", take,
+	{"a look at lock.exclusive that ends after the lease is believed", withdraws,
 		"case l.opts.Clock.Elapsed() >= t.deadline:\n\t\treturn \"\", false, context.DeadlineExceeded", "case false:\n\t\treturn \"\", false, context.DeadlineExceeded", own("TestReleaseActsOnAFreshLook")},
-	{"another program's temporary file is swept after an hour", reap,
+	{"another program's temporary file is swept after an hour", acquires,
 		"(!ok || age <= abandoned)", "(!ok || age <= abandoned/24)", own("TestTempsOfOthersStay")},
-	{"a fence's number is read after another holder's put", count,
+	{"a fence's number is read after another holder's put", acquires,
 		"return last.Fence, nil // our put was applied, and its answer was lost", "return last.Fence + 1, nil", own("TestFenceGrows")},
 
 	// internal/refresh and internal/retry.

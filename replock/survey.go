@@ -5,10 +5,149 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 )
+
+// Mode is shared or exclusive.
+type Mode int
+
+const (
+	// Shared locks can be held side by side: backup, restore.
+	Shared Mode = iota + 1
+	// An Exclusive lock is held alone: prune.
+	Exclusive
+)
+
+// String returns "shared" or "exclusive".
+func (m Mode) String() string {
+	words := [...]string{Shared: "shared", Exclusive: "exclusive"}
+	if m < Shared || m > Exclusive {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return words[m]
+}
+
+// MarshalText returns String.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// Verdict is what another process can know about a lock in the store.
+type Verdict int
+
+const (
+	// Live: its ttl isn't over by the store's clock.
+	Live Verdict = iota + 1
+	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
+	// The next acquirer that conflicts with it removes it.
+	Stale
+	// Doubtful: its ttl is over by the store's clock, and no second clock agrees. It counts as held
+	// until it has been watched for its whole ttl.
+	Doubtful
+	// Unreadable: its body can't be read or parsed. It counts as held until
+	// break-lock.
+	Unreadable
+	// Released: its body is empty. Its holder wasn't allowed to delete it.
+	Released
+)
+
+// String returns the verdict in lower case.
+func (v Verdict) String() string {
+	words := [...]string{Live: "live", Stale: "stale", Doubtful: "doubtful", Unreadable: "unreadable", Released: "released"}
+	if v < Live || v > Released {
+		return fmt.Sprintf("Verdict(%d)", int(v))
+	}
+	return words[v]
+}
+
+// MarshalText returns String.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Info describes a lock in the store. Its texts come from the client that wrote the lock, and can
+// contain control characters, so print them with %q.
+type Info struct {
+	Mode Mode
+	// Keys are the keys of the lock's objects. An exclusive lock has two.
+	Keys []string
+	// ID is empty for locks of clients that don't follow this protocol. AcquiredID is the id with
+	// which a resumed lock was first acquired, or else empty.
+	ID, AcquiredID string
+	// Operation, Holder, State, User, Version and Metadata are fields of the body. A text is cut at
+	// 1 KiB, and Metadata of more than 4 KiB is omitted.
+	Operation, Holder, User, Version string
+	State                            State
+	Metadata                         map[string]string
+	// Body is the stored body. It is nil if it wasn't read, if it has changed since, or if the
+	// bodies of the locks before this one exceed 4 MiB. It must not be modified.
+	Body []byte
+	// Acquired and Expires are times on the holder's wall clock.
+	Acquired, Expires time.Time
+	TTL               time.Duration
+	// ModTime is the time of the last refresh on the store's clock.
+	ModTime time.Time
+	// Age is the time since the last refresh, and Left the time until the lock expires, negative if
+	// it has expired. If StoreClock is true they are lower bounds by the store's clock; otherwise
+	// they are by this machine's wall clock.
+	Age, Left  time.Duration
+	StoreClock bool
+	Verdict    Verdict
+	// Why is the reason of the verdict Doubtful or Unreadable.
+	Why string
+	// ProcessGone: the holder was a process of this machine and boot, and no longer exists.
+	ProcessGone bool
+
+	object store.Object
+}
+
+// identity distinguishes a lock from a later one under the same key: by the id, or else by holder
+// and time of acquire, as other clients do. An unreadable lock is distinguished by its object.
+func (i Info) identity() string {
+	switch {
+	case i.ID != "":
+		return "id " + i.ID
+	case i.Verdict == Unreadable:
+		return "etag " + i.object.ETag
+	default:
+		return "holder " + i.Holder + i.Acquired.String()
+	}
+}
+
+// Key returns the first of Keys.
+func (i Info) Key() string { return i.Keys[0] }
+
+// String describes the lock in one line, for errors: its holder, operation, start and last refresh.
+func (i Info) String() string {
+	if i.Verdict == Unreadable {
+		does := "removes it"
+		if store.CheckKey(i.Key()) != nil {
+			does = "prints how to delete it"
+		}
+		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock %s",
+			i.Mode, text.Brief(i.Key()), text.Brief(i.Why), does)
+	}
+	if i.Holder == "" && i.Why != "" {
+		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
+	}
+	s := fmt.Sprintf("%s lock of %s", i.Mode, text.Or(i.Holder, "unknown"))
+	if i.State == StateWaiting {
+		s += ", waiting"
+	}
+	s += fmt.Sprintf(", operation %s", text.Or(i.Operation, "unknown"))
+	if !i.Acquired.IsZero() {
+		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case i.Verdict == Doubtful:
+		s += ", perhaps stale: " + text.Brief(i.Why)
+	case i.ProcessGone:
+		s += ", whose process is gone, expires in " + text.Duration(i.Left)
+	case !i.ModTime.IsZero() || !i.Expires.IsZero():
+		s += ", last seen " + text.Ago(max(i.Age, 0))
+	}
+	return s + " (" + text.Brief(i.Key()) + ")"
+}
 
 // Status returns all locks in the repository but released ones, exclusive ones first. It costs one
 // list per page, and one get per lock. It never writes, so it knows the store's time only if
