@@ -6,6 +6,7 @@ const (
 	again     = "replock/again.go"
 	queues    = "replock/queue.go"
 	judge     = "replock/verdict.go"
+	attempts  = "replock/attempt.go"
 	look      = "replock/look.go"
 	resume    = "replock/resume.go"
 	holds     = "replock/hold.go"
@@ -306,7 +307,7 @@ var engineMutants = []mutant{
 		"others = append(others, s.see(o, k, answered))", "_ = answered\n\t\tothers = append(others, s.see(o, k, t.seen.Elapsed))", own("TestEncryptedWithoutStoreClock")},
 	{"a lock is watched until the answer of the last look", look,
 		"f.now = sent\n", "f.now = l.opts.Clock.Elapsed()\n", own("TestStoreTimeIsALowerBound")},
-	{"an earlier put that was applied late dates the store's time by its answer", "replock/attempt.go",
+	{"an earlier put that was applied late dates the store's time by its answer", attempts,
 		"if !mod.Equal(s.dated.at) {", "if s.dated.at = mod; s.dated.elapsed == 0 {", own("TestLatePutIsDatedFromWhenItIsSeen")},
 	{"the own flag on a later page dates the store's time by its send", look,
 		"t.st = storeTime{own.ModTime, l.opts.Clock.Elapsed()}", "t.st = storeTime{own.ModTime, t.sent}", own("TestStoreTimeIsALowerBound")},
