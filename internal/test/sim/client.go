@@ -83,16 +83,12 @@ func (c *client) run() {
 	wg.Wait()
 }
 
-// attend does the planned actions beside a held lock.
+// attend does the planned actions beside a held lock: it calls Renew or Check while the lock is held, and around
+// its release.
 func (c *client) attend(ctx context.Context, h *holding) {
 	if c.w.plan.freezing() && !c.plan.foreign {
 		go c.w.guard(h)
 	}
-	c.meddle(ctx, h)
-}
-
-// meddle calls Renew or Check while the lock is held, and around its release.
-func (c *client) meddle(ctx context.Context, h *holding) {
 	for n := range uint64(h.step.meddles) {
 		d := c.w.plan.dice.named(h.step.name).named("meddle").of(uint64(h.began.UnixNano()), n)
 		at := d.of(1).between(0, h.step.hold)

@@ -405,12 +405,6 @@ func (w *world) idle(h *holding) {
 	}
 }
 
-// fences are the numbers that exclusive locks have taken.
-type fences struct {
-	last  map[string]uint64 // that is stored, by its key
-	taken map[string]uint64 // by the key and the lock's id
-}
-
 // counted tracks each number that is stored. Each must be larger than the one before.
 func (w *world) counted(r *request) {
 	if !strings.HasSuffix(r.key, "/lock-fence") {
@@ -424,14 +418,10 @@ func (w *world) counted(r *request) {
 		w.violate("fence", fmt.Sprintf("%s is no fence: %v", r.key, err))
 		return
 	}
-	f := &w.fences
-	if f.last == nil {
-		f.last, f.taken = map[string]uint64{}, map[string]uint64{}
-	}
-	if last := f.last[r.key]; b.Fence <= last {
+	if last := w.counts[r.key]; b.Fence <= last {
 		w.violate("fence", fmt.Sprintf("%s counts from %d to %d", w.name(r.key), last, b.Fence))
 	}
-	f.last[r.key], f.taken[r.key+"#"+b.ID] = b.Fence, b.Fence
+	w.counts[r.key], w.fences[r.key+"#"+b.ID] = b.Fence, b.Fence
 }
 
 // fence returns a lock's number, or 0.
@@ -471,7 +461,7 @@ func (w *world) fenced(h *holding) {
 		w.violate("fence", fmt.Sprintf("%v has the number %d of a store that keeps no conditions", h, n))
 	}
 	key := prefix(h.step.lock) + "lock-fence"
-	if w.fences.taken[key+"#"+h.lock.ID()] != n {
+	if w.fences[key+"#"+h.lock.ID()] != n {
 		w.violate("fence", fmt.Sprintf("%v has the number %d, which isn't stored as its own", h, n))
 	}
 	for _, g := range w.all {

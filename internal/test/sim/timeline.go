@@ -94,9 +94,6 @@ func (w *world) said(c *client, s said) string {
 
 // baptize names a flag after its client.
 func (w *world) baptize(c *client, key string) {
-	if w.names == nil {
-		w.names, w.count = map[string]string{}, map[string]int{}
-	}
 	w.count[c.name]++
 	kind := "object"
 	switch {

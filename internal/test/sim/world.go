@@ -92,14 +92,14 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, lives: map[string][]life{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
 		},
+		timeline: timeline{on: config.Trace, names: map[string]string{}, count: map[string]int{}},
 		machines: map[int]*machine{},
 	}
 	if w.protocol == nil {
 		w.protocol = engine{}
 	}
-	w.timeline.on = config.Trace
 	w.plan.store.Now = w.storeTime
 	for k, is := range map[Kind]bool{
 		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
@@ -269,7 +269,9 @@ func (w *world) tidy() {
 		if b.foreign || b.tickets {
 			scope = ""
 		}
-		w.only(b.stale && scope != "", scope)
+		w.mu.Lock()
+		w.staleOnly, w.scope = b.stale && scope != "", scope
+		w.mu.Unlock()
 		switch {
 		case b.tickets:
 			for _, key := range w.tickets() {
@@ -317,14 +319,6 @@ func (w *world) progress() {
 	if w.result.Acquired == 0 && w.result.Failed == 0 {
 		w.violate("progress", fmt.Sprintf("two came at once, and neither has got the lock; a round trip takes %v", w.plan.slow.rtt))
 	}
-}
-
-// only notes whether the next break-lock must remove stale locks only, and with what their keys
-// begin.
-func (w *world) only(stale bool, scope string) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.staleOnly, w.scope = stale, scope
 }
 
 // enterAlone takes a lock when all other clients are gone.
