@@ -21,9 +21,8 @@ var pairsMutants = []mutant{
 	{"in a crowd a shared holder doesn't look at lock.exclusive", "replock/watch.go", `page, err := k.firstPage(ctx, k.l.keys.exclusive())`, `page, err := store.Page{}, error(nil)`, pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
 	{"Check doesn't look again at what has just come", "replock/hold.go", `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a release leaves the flag of an exclusive lock", "replock/withdraw.go", `go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()`, `flag <- nil`, pair("exclusive", "a slow store", "")},
-	{"an acquirer reads no more than sixteen young locks", "replock/look.go", `		} else {
-			rest = append(rest, e)`, `		} else if !f.young(e) {
-			rest = append(rest, e)`, pair("exclusive", "a hundred shared locks", "")},
+	{"an acquirer reads no more than sixteen young locks", "replock/look.go",
+		"} else {\n\t\t\trest = ", "} else if !f.young(e) {\n\t\t\trest = ", pair("exclusive", "a hundred shared locks", "")},
 	{"what has just come beside a lock is looked at again only after a whole interval", "replock/watch.go", `next = c.Elapsed() + transient`, `next = c.Elapsed() + 2*k.l.opts.Look`, pair("exclusive", "a shared lock of another client", "")},
 	{"a watched lock is never passed", "replock/queue.go", `	if end := q.l.endOf(f); end > now {`, `	for range f.doubtful {
 		d = Forever

@@ -43,10 +43,7 @@ var processMutants = []mutant{
 	{"the guard looks for the lock of a process that its parent has yet to wait for", guards,
 		`if syscall.Kill(pid, 0) == syscall.ESRCH {`, `if syscall.Kill(pid, 0) != syscall.EPERM {`, own("TestAwaitEnd")},
 	{"the guard keeps open what the command has inherited", guards,
-		`func CloseInherited(from int) {
-`, `func CloseInherited(first int) {
-	from := first + 100
-`, test("./internal/procgroup", "TestGuardIsAlone")},
+		"CloseInherited(from int) {", "CloseInherited(first int) {\n\tfrom := first + 100", test("./internal/procgroup", "TestGuardIsAlone")},
 
 	// Its client.
 	{"the guard died with the time over, and nothing continues the group after the next look", follows,
@@ -86,17 +83,11 @@ var processMutants = []mutant{
 	{"an answer of the guard continues what the terminal has stopped", groups,
 		`	if g.paused || g.stopped {`, `	if g.paused {`, own("TestDue")},
 	{"what we refuse to continue never continues", groups,
-		`	if err := g.mayRun(); err != nil {
-		g.due = true
-		return err`, `	if err := g.mayRun(); err != nil {
-		return err`, own("TestDue")},
+		"g.due = true\n\t\treturn err", "return err", own("TestDue")},
 	{"a group that we continued too late runs on", groups,
 		"_ = g.signalLocked(unix.SIGSTOP)\n\t\treturn err", "return err", own("TestLooksAtClockAfterContinuing")},
 	{"a SIGCONT ends a pause", groups,
-		`		g.unsuspendLocked()
-		return g.continueLocked()`, `		g.unsuspendLocked()
-		g.paused = false
-		return g.continueLocked()`, own("TestPause")},
+		"unsuspendLocked()\n\t\treturn g.cont", "unsuspendLocked()\n\t\tg.paused = false\n\t\treturn g.cont", own("TestPause")},
 	{"a signal reaches the leader alone", groups, `err := unix.Kill(-g.pgid, sig)`, `err := unix.Kill(g.pgid, sig)`, own("TestPause")},
 	{"a SIGINT that we passed on counts as typed", groups, `!g.atTerminal || g.sent[s]`, `!g.atTerminal`, own("TestTerminals")},
 	{"the command outlives us while its guard is stopped", groupRuns,
@@ -108,8 +99,7 @@ var processMutants = []mutant{
 	{"a lock's connection lives as long as we do", groupRuns,
 		"_ = unix.Close(int(fd))\n", "_ = fd\n", own("TestNoLeaks")},
 	{"a command that has ended keeps the terminal", groupRuns,
-		`		g.atTerminal = g.tty.foreground() == g.pgid
-		g.tty.takeBack(g.pgid)`, `		g.atTerminal = g.tty.foreground() == g.pgid`, own("TestTerminals")},
+		"\n\t\tg.tty.takeBack(g.pgid)", "", own("TestTerminals")},
 	{"a command that was killed leaves its terminal modes", groupRuns,
 		`	if g.status.Signal != 0 {`, `	if g.status.Signal == 0 {`, own("TestTerminals")},
 	{"the lock is resumed after fg, and the group continues although it may not", jobs,
