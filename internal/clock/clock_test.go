@@ -2,12 +2,12 @@ package clock
 
 import (
 	"context"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/leapclock"
 )
 
 // TestSystemElapsed: Elapsed advances as fast as Go's monotonic clock.
@@ -57,14 +57,6 @@ func TestNoBubble(t *testing.T) {
 	}
 }
 
-type leaping struct {
-	System
-	start time.Time
-	leap  *atomic.Int64
-}
-
-func (l leaping) Elapsed() time.Duration { return time.Since(l.start) + time.Duration(l.leap.Load()) }
-
 // TestParted: the clocks have parted if the wall clock was set by more than 2 s, ahead or back. Slewing by up
 // to 1000 ppm doesn't part them.
 func TestParted(t *testing.T) {
@@ -84,19 +76,19 @@ func TestParted(t *testing.T) {
 }
 
 // stopped is a machine that is suspended while its wall clock is read, the first time.
-type stopped struct{ leaping }
+type stopped struct{ *leapclock.Clock }
 
 func (s stopped) Now() time.Time {
-	now := s.start.Add(s.Elapsed())
-	s.leap.CompareAndSwap(0, int64(time.Hour))
+	now := s.Clock.Now()
+	s.Leap.CompareAndSwap(0, int64(time.Hour))
 	return now
 }
 
 // TestReadIsOneMoment: Read repeats its readings if the machine is suspended between them.
 func TestReadIsOneMoment(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := stopped{leaping{start: time.Now(), leap: new(atomic.Int64)}}
-		assert.Equal(t, Read(c), Reading{time.Duration(c.start.UnixNano()) + time.Hour, time.Hour})
+		start := time.Duration(time.Now().UnixNano())
+		assert.Equal(t, Read(stopped{leapclock.New()}), Reading{start + time.Hour, time.Hour})
 	})
 }
 
@@ -104,10 +96,10 @@ func TestReadIsOneMoment(t *testing.T) {
 // its context ends.
 func TestSleep(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c := leaping{start: time.Now(), leap: new(atomic.Int64)}
+		c := leapclock.New()
 		assert.Is(t, Sleep(t.Context(), c, time.Hour), nil)
 		assert.Equal(t, c.Elapsed(), time.Hour)
-		time.AfterFunc(time.Minute, func() { c.leap.Store(int64(24 * time.Hour)) })
+		time.AfterFunc(time.Minute, func() { c.Leap.Store(int64(24 * time.Hour)) })
 		start := time.Now()
 		assert.Is(t, Sleep(t.Context(), c, 10*time.Hour), nil)
 		assert.That(t, time.Since(start) <= time.Minute+Tick, "%v after the leap", time.Since(start)-time.Minute)
