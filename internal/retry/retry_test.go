@@ -37,7 +37,11 @@ func TestDo(t *testing.T) {
 			results: []error{errDown}, err: errDown, sent: []time.Duration{0, 1000, 3000},
 			jitter: func(d time.Duration) time.Duration { return 5 * d },
 		},
-		"takes its time":      {results: []error{errDown}, takes: 4 * time.Second, err: errDown, sent: []time.Duration{0, 3200}},
+		"takes its time": {results: []error{errDown}, takes: 4 * time.Second, err: errDown, sent: []time.Duration{0, 3450}},
+		"begins a send just before the end": {
+			results: []error{errDown}, takes: time.Hour, err: errDown, sent: []time.Duration{0, 4950},
+			jitter: func(time.Duration) time.Duration { return 1700 * time.Millisecond },
+		},
 		"ends in a send":      {results: []error{errDown}, takes: time.Second, ends: 4 * time.Second, err: errDown, sent: []time.Duration{0, 1200, 2600}},
 		"ends with its pause": {results: []error{errDown}, ends: 100 * time.Millisecond, err: errDown, sent: []time.Duration{0}},
 	} {
@@ -62,7 +66,7 @@ func TestDo(t *testing.T) {
 						t.Errorf("at %v: a timeout of %v, want %v", at, timeout, want)
 					}
 					sent = append(sent, at/time.Millisecond)
-					time.Sleep(min(c.takes, timeout))
+					time.Sleep(min(c.takes, timeout+LastWords))
 					return len(sent), c.results[min(len(sent), len(c.results))-1]
 				})
 				if err != c.err || n != len(c.sent) || !slices.Equal(sent, c.sent) {
