@@ -307,9 +307,8 @@ func TestLockEndsWithTheWorker(t *testing.T) {
 		text += lines.Text()
 	}
 	var h session.Holding
-	if err := json.Unmarshal([]byte(text), &h); err != nil || h.ForPID == cmd.Process.Pid {
-		t.Fatalf("%v, for %d, and the program is %d", err, h.ForPID, cmd.Process.Pid)
-	}
+	assert.OK(t, json.Unmarshal([]byte(text), &h))
+	assert.Need(t, h.ForPID != cmd.Process.Pid, "it is for the program, %d", h.ForPID)
 	time.Sleep(1500 * time.Millisecond)
 	d.want(0, "is held", "check", h.Token)
 	assert.OK(t, syscall.Kill(h.ForPID, syscall.SIGKILL))

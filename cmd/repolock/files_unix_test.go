@@ -167,9 +167,7 @@ func TestScriptsDoc(t *testing.T) {
 		`(?s)^first step\nVERDICT .*\nlive +shared +nightly .*\nsecond step\ndone\n$`,
 		`(?s)^beside it\n.*refused with 75\n$`,
 	}
-	if len(blocks) != len(says) {
-		t.Fatalf("%d scripts, and %d are tested", len(blocks), len(says))
-	}
+	assert.Need(t, len(blocks) == len(says), "%d scripts, and %d are tested", len(blocks), len(says))
 	for i, block := range blocks {
 		d := newDesk(t)
 		out, err := d.command("sh", "-c", block).Output()
@@ -187,9 +185,7 @@ func TestConfigurationPage(t *testing.T) {
 	assert.OK(t, err)
 	block := func(kind string) string {
 		found := page.Fenced[kind]
-		if len(found) != 1 {
-			t.Fatalf("%d blocks of %s", len(found), kind)
-		}
+		assert.Need(t, len(found) == 1, "%d blocks of %s", len(found), kind)
 		return found[0]
 	}
 	dir := t.TempDir()

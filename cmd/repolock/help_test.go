@@ -39,9 +39,7 @@ func TestHelp(t *testing.T) {
 				continue
 			}
 			args, err := shellwords.Parse(strings.ReplaceAll(line, "$", ""))
-			if err != nil {
-				t.Fatalf("%s: %v", example, err)
-			}
+			assert.Need(t, err == nil, "%s: %v", example, err)
 			_, err = newParser(&global{}, args).Parse(args)
 			assert.That(t, err == nil, "%s: %v", example, err)
 		}

@@ -78,12 +78,11 @@ func TestLateAnswer(t *testing.T) {
 			"%s: exit code %d: %s", do, code, stderr)
 	}
 	answer.LeftSeconds, answer.Unseen = 3600, "it is down"
-	if code, _, stderr := call("check", token); code != 0 || !strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for ") {
-		t.Errorf("exit code %d: %s", code, stderr)
-	}
+	code, _, stderr := call("check", token)
+	assert.That(t, code == 0 && strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for "), "exit code %d: %s", code, stderr)
 	failure := failure(&reporter{}, session.NotAcquired(locking.ErrUnreachable, false))
 	answer.Failure = &failure
-	code, _, stderr := call("renew", token)
+	code, _, stderr = call("renew", token)
 	assert.That(t, code == fault.ExitUnavailable && strings.HasPrefix(stderr, "repolock: error: "), "exit code %d: %s", code, stderr)
 }
 
@@ -237,9 +236,8 @@ func TestGuardIsEarly(t *testing.T) {
 		if !strings.HasPrefix(name, "github.com/repolock/repolock/") || strings.Contains(name, "/internal/test/") {
 			continue
 		}
-		if ours++; n > most {
-			t.Errorf("%s allocates memory %d times, of %d", name, n, most)
-		}
+		ours++
+		assert.That(t, n <= most, "%s allocates memory %d times, of %d", name, n, most)
 	}
 	assert.That(t, ours >= 10, "initialised were %d packages of ours", ours)
 }

@@ -148,9 +148,7 @@ func callHere(args ...string) (code int, stdout, stderr string) {
 func until(t *testing.T, what string, so func() bool) {
 	t.Helper()
 	for end := time.Now().Add(hang); !so(); time.Sleep(20 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not within %v: %s", hang, what)
-		}
+		assert.Need(t, !time.Now().After(end), "not within %v: %s", hang, what)
 	}
 }
 

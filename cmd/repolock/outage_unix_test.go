@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -138,9 +139,7 @@ func (o *outage) records() []audit.Record {
 	assert.OK(o.t, err)
 	defer file.Close()
 	records, skipped, err := audit.Read(file)
-	if err != nil || skipped > 0 {
-		o.t.Fatalf("%d lines skipped, %v", skipped, err)
-	}
+	assert.Need(o.t, err == nil && skipped == 0, "%d lines skipped, %v", skipped, err)
 	return records
 }
 
@@ -157,20 +156,14 @@ func (o *outage) log(want ...string) []audit.Record {
 			kept, events = append(kept, r), append(events, r.Event)
 		}
 	}
-	if got := strings.Join(events, " "); got != strings.Join(want, " ") {
-		o.t.Fatalf("logged: %s", got)
-	}
+	assert.Need(o.t, slices.Equal(events, want), "logged: %q", events)
 	return kept
 }
 
 // run runs a repolock that must succeed, and returns its output.
 func (o *outage) run(repo string, args ...string) string {
 	o.t.Helper()
-	out, err := o.command(repo, args...).CombinedOutput()
-	if err != nil {
-		o.t.Fatalf("%v: %s", err, out)
-	}
-	return string(out)
+	return assert.Output(o.t, o.command(repo, args...))
 }
 
 // tells checks that the history has one lock, with a text.

@@ -399,9 +399,7 @@ func (q *quirky) doctor() (says string) {
 	until(q.t, "doctor is answered in time", func() bool {
 		code, stdout, stderr := q.repolock("doctor")
 		says = stdout + stderr
-		if code != 0 && !strings.Contains(says, "no answer within 10s") {
-			q.t.Fatalf("doctor: exit code %d: %s", code, says)
-		}
+		assert.Need(q.t, code == 0 || strings.Contains(says, "no answer within 10s"), "doctor: exit code %d: %s", code, says)
 		return code == 0
 	})
 	return says

@@ -69,9 +69,7 @@ func (s *screen) read() bool {
 func (s *screen) until(text string) {
 	s.t.Helper()
 	for !strings.Contains(s.shown, text) {
-		if !s.read() {
-			s.t.Fatalf("no %q: %q", text, s.shown)
-		}
+		assert.Need(s.t, s.read(), "no %q: %q", text, s.shown)
 	}
 }
 
@@ -439,9 +437,7 @@ func TestTortureDoc(t *testing.T) {
 	page, err := docblocks.Read("../../docs/torture.md")
 	assert.OK(t, err)
 	commands := page.Lines()
-	if len(commands) != 3 {
-		t.Fatalf("%d commands found", len(commands))
-	}
+	assert.Need(t, len(commands) == 3, "%d commands found", len(commands))
 	for _, c := range commands {
 		t.Run(c, func(t *testing.T) {
 			t.Parallel()

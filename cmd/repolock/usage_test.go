@@ -68,9 +68,7 @@ func TestMistakes(t *testing.T) {
 		assert.That(t, !said[command], "twice: repolock%s", command)
 		said[command] = true
 		args, err := shellwords.Parse(command)
-		if err != nil {
-			t.Fatalf("%s: %v", command, err)
-		}
+		assert.Need(t, err == nil, "%s: %v", command, err)
 		code, out, stderr := call(args...)
 		assert.That(t, code != 0, "repolock%s: exits with 0", command)
 		for l := range strings.Lines(stderr) {

@@ -334,9 +334,8 @@ func TestReminders(t *testing.T) {
 	assert.Equal(t, told, want, "reported at")
 	pids, due := r.look([]int{unix.Getpid(), 77}, false, false, begin.Add(30*time.Minute))
 	assert.That(t, due && slices.Equal(pids, []int{77}), "%d reported, want at once the one that can't be signalled", pids)
-	if _, due := r.look(nil, true, true, begin.Add(time.Hour)); !due {
-		t.Error("processes that aren't shown are not reported")
-	}
+	_, due = r.look(nil, true, true, begin.Add(time.Hour))
+	assert.That(t, due, "processes that aren't shown are not reported")
 	_, due = r.look(nil, true, false, begin.Add(2*time.Hour))
 	assert.That(t, !due, "none reported")
 }

@@ -71,12 +71,21 @@ func TestStoppedWhileStarting(t *testing.T) {
 	}
 }
 
-// TestWeAreKilled: if we are killed, the death signal kills the leader, and the guard all others.
+// TestWeAreKilled: if we are killed, the death signal kills the leader, and the guard all others. pgrep and pkill with
+// our name don't find the guard.
 func TestWeAreKilled(t *testing.T) {
+	exe, err := os.ReadFile(self("")[0])
+	assert.OK(t, err)
+	program := filepath.Join(t.TempDir(), "repolock")
+	assert.OK(t, os.WriteFile(program, exe, 0o700))
 	k := newTicker(t)
-	p := start(t, self("parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"), k.args())
+	p := start(t, []string{program, "parent", "--", "sh", "-c", `"$@" & (setsid true; sleep 1000) & sleep 1000`, "sh"}, k.args())
 	k.runs()
 	guard := p.guard(0)
+	for _, tool := range []string{"pgrep", "pgrep -f"} {
+		pids := strings.Fields(assert.Output(t, exec.Command("sh", "-c", tool+" repolock")))
+		assert.That(t, slices.Contains(pids, strconv.Itoa(p.pid)) && !slices.Contains(pids, strconv.Itoa(guard)), "%s finds %s, we are %d, the guard is %d", tool, pids, p.pid, guard)
+	}
 	p.end(unix.SIGKILL)
 	eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
 	eventually(t, "the guard's end", func() bool { return !exists(guard) })
@@ -128,46 +137,6 @@ func TestBackstop(t *testing.T) {
 		_ = cmd.Process.Signal(unix.SIGTERM)
 		assert.Equal(t, fmt.Sprint(cmd.Wait()), c.want, name)
 	}
-}
-
-// TestKilledByName: pgrep and pkill with our name don't find the guard. So it kills the group if they kill
-// us.
-func TestKilledByName(t *testing.T) {
-	exe, err := os.ReadFile(self("")[0])
-	assert.OK(t, err)
-	program := filepath.Join(t.TempDir(), "repolock")
-	assert.OK(t, os.WriteFile(program, exe, 0o700))
-	for _, tool := range []string{"pgrep", "pgrep -f"} {
-		k := newTicker(t)
-		p := start(t, []string{program, "parent", "--", "sh", "-c", `"$@" & wait`, "sh"}, k.args())
-		k.runs()
-		guard := p.guard(0)
-		found, err := exec.Command("sh", "-c", tool+" repolock").Output()
-		assert.OK(t, err)
-		pids := strings.Fields(string(found))
-		assert.That(t, slices.Contains(pids, strconv.Itoa(p.pid)), "%s: %s", tool, found)
-		assert.That(t, !slices.Contains(pids, strconv.Itoa(guard)), "%s finds the guard: %s", tool, found)
-		p.end(unix.SIGKILL)
-		eventually(t, "the end", func() bool { return running(p.pgid()) == 0 })
-	}
-}
-
-// TestGuardIsKilled: a guard that was killed is replaced by another one, which follows the last allowance.
-func TestGuardIsKilled(t *testing.T) {
-	l := run(t, Stop)
-	for range 3 {
-		l.loseGuard(t)
-		assert.OK(t, l.Unpause()) // it has answered
-	}
-	end := elapsed() + 500*time.Millisecond
-	l.Allow(Allow(end))
-	l.loseGuard(t)
-	eventually(t, "a stop", l.k.stopped)
-	early := end - elapsed()
-	assert.That(t, early <= 0, "it was stopped %v before its time was over", early)
-	l.k.quiet()
-	l.allow(time.Minute)
-	l.k.runs()
 }
 
 // TestGuardDiesBeforeTheStart: a guard that dies before the command is started is replaced.

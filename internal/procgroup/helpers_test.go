@@ -56,9 +56,8 @@ func (r record) pgid() (pgid int) {
 	r.t.Helper()
 	r.want("started ")
 	line, _ := r.line("started ")
-	if _, err := fmt.Sscanf(line, "started %d", &pgid); err != nil {
-		r.t.Fatal(line, err)
-	}
+	_, err := fmt.Sscanf(line, "started %d", &pgid)
+	assert.Need(r.t, err == nil, "%s: %v", line, err)
 	return pgid
 }
 
@@ -170,9 +169,7 @@ func (k ticker) quiet() {
 	from := elapsed()
 	time.Sleep(100 * time.Millisecond)
 	for _, tick := range k.all() {
-		if tick > from {
-			k.t.Fatalf("ran %v into the time when it must not", tick-from)
-		}
+		assert.Need(k.t, tick <= from, "ran %v into the time when it must not", tick-from)
 	}
 }
 

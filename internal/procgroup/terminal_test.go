@@ -36,9 +36,8 @@ func shell(t *testing.T) *screen {
 	s.cmd.Env = append(os.Environ(), "TERM=dumb", "PS1=READY> ", "HISTFILE=")
 	text, err := os.Create(s.path)
 	assert.OK(t, err)
-	if s.pty, err = pty.Start(s.cmd); err != nil {
-		t.Fatal(err)
-	}
+	s.pty, err = pty.Start(s.cmd)
+	assert.OK(t, err)
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)

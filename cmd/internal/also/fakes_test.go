@@ -134,21 +134,16 @@ func (f *fake) free(t *testing.T, keys string) bool {
 func (f *fake) breakLock(t *testing.T, key string) {
 	t.Helper()
 	info, err := f.Inspect(context.Background(), key)
-	if err != nil || info == nil {
-		t.Fatal(info, err)
-	}
-	if done, err := f.Break(context.Background(), info, false); !done || err != nil {
-		t.Fatal(done, err)
-	}
+	assert.Need(t, err == nil && info != nil, "%v, %v", info, err)
+	done, err := f.Break(context.Background(), info, false)
+	assert.Need(t, done && err == nil, "%t, %v", done, err)
 }
 
 // take holds a key's lock as another program does.
 func (f *fake) take(t *testing.T, key string, ttl time.Duration) locking.Handle {
 	t.Helper()
 	h, ok, err := f.Backend.TryLock(context.Background(), key, ttl)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	assert.Need(t, ok && err == nil, "%t, %v", ok, err)
 	return h
 }
 

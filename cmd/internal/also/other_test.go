@@ -61,13 +61,12 @@ func TestAnswered(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		o := f.other("k")
 		f.disturb(failing("try", "", locking.ErrUnreachable))
-		if _, err := o.acquire(t.Context(), 0, (&record{}).observe); err == nil || o.answered() {
-			t.Errorf("silence: %v, answered %t", err, o.answered())
-		}
+		_, err := o.acquire(t.Context(), 0, (&record{}).observe)
+		assert.That(t, err != nil && !o.answered(), "silence: %v, answered %t", err, o.answered())
 		f.disturb(nil)
 		f.take(t, "k", 24*time.Hour)
 		time.AfterFunc(time.Minute, func() { f.disturb(failing("try", "", locking.ErrUnreachable)) })
-		_, err := o.acquire(t.Context(), replock.Forever, (&record{}).observe)
+		_, err = o.acquire(t.Context(), replock.Forever, (&record{}).observe)
 		assert.That(t, errors.Is(err, locking.ErrUnreachable) && o.answered(), "silence after a refusal: %v, answered %t", err, o.answered())
 	})
 }
@@ -81,9 +80,7 @@ func TestRefusal(t *testing.T) {
 			r := &record{}
 			lock, err := f.other("k").acquire(t.Context(), wait, r.observe)
 			var refused session.HeldError
-			if lock != nil || !errors.As(err, &refused) || !errors.Is(err, replock.ErrHeld) {
-				t.Fatalf("%v, %v", lock, err)
-			}
+			assert.Need(t, lock == nil && errors.As(err, &refused) && errors.Is(err, replock.ErrHeld), "%v, %v", lock, err)
 			assert.That(t, f.clock.Elapsed() == wait && refused.Waited == wait && refused.Place.URL == "fake:k" && refused.Holders[0].TTL == 24*time.Hour,
 				"after %v: %+v", f.clock.Elapsed(), refused.HeldError)
 			n, waits := len(f.asked("try")), len(r.of(replock.EventWaiting))
@@ -99,12 +96,11 @@ func TestWaitEnds(t *testing.T) {
 		why := errors.New("a signal")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		time.AfterFunc(3*time.Second, func() { cancel(why) })
-		if _, err := f.tries(ctx, "k", replock.Forever); !errors.Is(err, why) || !errors.Is(err, replock.ErrHeld) || f.clock.Elapsed() != 3*time.Second {
-			t.Errorf("at %v: %v", f.clock.Elapsed(), err)
-		}
+		_, err := f.tries(ctx, "k", replock.Forever)
+		assert.That(t, errors.Is(err, why) && errors.Is(err, replock.ErrHeld) && f.clock.Elapsed() == 3*time.Second, "at %v: %v", f.clock.Elapsed(), err)
 		late, end := context.WithTimeout(t.Context(), time.Second)
 		defer end()
-		_, err := f.tries(late, "k", replock.Forever)
+		_, err = f.tries(late, "k", replock.Forever)
 		assert.That(t, errors.Is(err, replock.ErrHeld) && errors.Is(err, context.DeadlineExceeded), "%v", err)
 		assert.That(t, len(f.asked("release")) == 0, "it released another's lock")
 	})
@@ -117,9 +113,8 @@ func TestNextHolder(t *testing.T) {
 		time.AfterFunc(10*time.Second, func() { f.take(t, "k", 10*time.Second) })
 		r := &record{}
 		_, err := f.other("k").acquire(t.Context(), replock.Forever, r.observe)
-		if now := f.clock.Elapsed(); err != nil || now < 20*time.Second || now > 22*time.Second || len(r.of(replock.EventWaiting)) != 2 {
-			t.Fatalf("at %v: %v, %v", now, err, r.kinds())
-		}
+		now := f.clock.Elapsed()
+		assert.That(t, err == nil && now >= 20*time.Second && now <= 22*time.Second && len(r.of(replock.EventWaiting)) == 2, "at %v: %v, %v", now, err, r.kinds())
 	})
 }
 
@@ -129,16 +124,15 @@ func TestFilesAreNotTimed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.slow = lasts * 4 / 5 // as a machine that stands still while the file settles
 		o := f.other("k")
-		if lock, err := o.acquire(t.Context(), 0, (&record{}).observe); lock != nil || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("a server: %v, %v", lock, err)
-		}
+		lock, err := o.acquire(t.Context(), 0, (&record{}).observe)
+		assert.That(t, lock == nil && errors.Is(err, context.DeadlineExceeded), "a server: %v, %v", lock, err)
 		o.files = true
 		l, _ := acquired(t, o)
-		err := l.Release(t.Context())
+		err = l.Release(t.Context())
 		assert.That(t, err == nil && f.free(t, "k"), "%v", err)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
-		lock, err := o.acquire(ctx, 0, (&record{}).observe)
+		lock, err = o.acquire(ctx, 0, (&record{}).observe)
 		assert.That(t, lock == nil && errors.Is(err, context.DeadlineExceeded), "the caller's end: %v, %v", lock, err)
 	})
 }
@@ -250,9 +244,7 @@ func TestSilence(t *testing.T) {
 		<-l.Context().Done()
 		assert.Equal(t, f.clock.Elapsed(), 20*time.Second+lasts, "lost")
 		lost := loss(l)
-		if lost == nil || !lost.Definite || !strings.Contains(lost.Error(), "can't be resumed") || lost.Key != "fake:k" {
-			t.Fatalf("%v", lost)
-		}
+		assert.Need(t, lost != nil && lost.Definite && strings.Contains(lost.Error(), "can't be resumed") && lost.Key == "fake:k", "%v", lost)
 		assert.That(t, errors.Is(context.Cause(l.Context()), replock.ErrLost) && errors.Is(lost, locking.ErrUnreachable),
 			"cause: %v", context.Cause(l.Context()))
 		want := []replock.EventKind{
@@ -263,9 +255,7 @@ func TestSilence(t *testing.T) {
 		for _, e := range r.all {
 			assert.That(t, e.Place == "fake:k" && e.Name == "k" && e.ID == l.About().ID && e.Operation == "test", "%s: %+v", e.Kind, e)
 		}
-		if err := l.Resume(t.Context()); !errors.Is(err, replock.ErrLost) {
-			t.Errorf("resumed: %v", err)
-		}
+		assert.Is(t, l.Resume(t.Context()), replock.ErrLost, "resumed")
 		f.disturb(nil)
 		err := l.Release(t.Context())
 		assert.That(t, err == nil && len(f.asked("release")) == 1, "released: %v", err)
@@ -282,9 +272,7 @@ func TestErrLostIsDefinite(t *testing.T) {
 		lost := loss(l)
 		assert.That(t, lost != nil && lost.Definite && f.clock.Elapsed() == 20*time.Second && l.About().Key == lost.Key,
 			"at %v: %v", f.clock.Elapsed(), lost)
-		if err := l.Release(t.Context()); err != nil {
-			t.Errorf("released: %v", err) // the loss is known
-		}
+		assert.Is(t, l.Release(t.Context()), nil, "the loss is known")
 		assert.Equal(t, r.kinds(), []replock.EventKind{replock.EventAcquired, replock.EventLost}, "events")
 	})
 }
@@ -331,17 +319,15 @@ func TestPartedClocks(t *testing.T) {
 func TestResume(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := acquired(t, f.other("K"))
-		if err := l.Resume(t.Context()); err == nil || len(f.asked("resume")) > 0 {
-			t.Errorf("while it is held: %v", err)
-		}
+		err := l.Resume(t.Context())
+		assert.That(t, err != nil && len(f.asked("resume")) == 0, "while it is held: %v", err)
 		f.disturb(failing("renew", "", locking.ErrUnreachable))
 		<-l.Context().Done()
 		f.disturb(nil)
-		if lost := loss(l); lost == nil || lost.Definite {
-			t.Fatalf("%v", lost)
-		}
+		lost := loss(l)
+		assert.Need(t, lost != nil && !lost.Definite, "%v", lost)
 		at, id := f.clock.Elapsed(), l.About().ID
-		err := l.Resume(t.Context())
+		err = l.Resume(t.Context())
 		assert.OK(t, err)
 		assert.That(t, l.Lost() == nil && l.Context().Err() == nil && l.About().ID != id && l.Deadline() == at+lasts && l.Seen().Elapsed == at,
 			"%v, %v", l.Deadline(), l.Seen())
@@ -364,14 +350,13 @@ func TestReleaseFails(t *testing.T) {
 		l, r := acquired(t, f.other("k"))
 		time.AfterFunc(5*time.Second, func() { f.disturb(nil) })
 		f.disturb(failing("release", "", locking.ErrUnreachable))
-		if err := l.Release(t.Context()); err != nil || !f.free(t, "k") || len(f.asked("release")) < 2 {
-			t.Errorf("%v after %d tries", err, len(f.asked("release")))
-		}
+		err := l.Release(t.Context())
+		assert.That(t, err == nil && f.free(t, "k") && len(f.asked("release")) >= 2, "%v after %d tries", err, len(f.asked("release")))
 		assert.Equal(t, len(r.of(replock.EventReleased)), 1)
 
 		l, r = acquired(t, f.other("k"))
 		f.disturb(failing("release", "", locking.ErrPermission))
-		err := l.Release(t.Context())
+		err = l.Release(t.Context())
 		assert.That(t, errors.Is(err, locking.ErrPermission) && l.Context().Err() != nil, "%v %v", err, l.Context().Err())
 		e := r.of(replock.EventReleaseFailed)
 		assert.That(t, len(e) == 1 && errors.Is(e[0].Err, locking.ErrPermission) && len(r.of(replock.EventReleased)) == 0, "%+v", r.kinds())

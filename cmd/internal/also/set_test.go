@@ -48,9 +48,8 @@ func TestAllInOrder(t *testing.T) {
 			for _, kind := range []string{"acquired", "refreshed", "released"} {
 				want = append(want, kind+" fake:a", kind+" fake:b", kind+" fake:c")
 			}
-			if slices.Sort(got); !slices.Equal(got, want) {
-				t.Errorf("%q", got)
-			}
+			slices.Sort(got)
+			assert.Equal(t, got, want)
 		})
 	}
 }
@@ -65,9 +64,7 @@ func TestAllOrNothing(t *testing.T) {
 				r := &record{}
 				lock, err := f.set(0, order).Acquire(t.Context(), r.observe)
 				var refused session.HeldError
-				if lock != nil || !errors.As(err, &refused) || refused.Place.URL != "fake:"+theirs {
-					t.Fatalf("%s refused: %v", theirs, err)
-				}
+				assert.Need(t, lock == nil && errors.As(err, &refused) && refused.Place.URL == "fake:"+theirs, "%s refused: %v", theirs, err)
 				before, _, _ := strings.Cut(order, theirs)
 				assert.That(t, f.keys("try") == before+theirs && f.keys("release") == reverse(before) && f.free(t, before), "%s: %v", order, f.calls)
 				e := r.of(replock.EventBlocked)
@@ -115,9 +112,8 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 			}
 			r := &record{}
 			_, err := f.set(replock.Forever, "abc").Acquire(t.Context(), r.observe)
-			if err != nil || f.clock.Elapsed() < 2*time.Minute || !strings.HasSuffix(f.keys("try"), theirs+others) || len(r.of(replock.EventBlocked)) > 0 {
-				t.Fatalf("at %v: %v, refused: %v", f.clock.Elapsed(), err, r.of(replock.EventBlocked))
-			}
+			assert.Need(t, err == nil && f.clock.Elapsed() >= 2*time.Minute && strings.HasSuffix(f.keys("try"), theirs+others) && len(r.of(replock.EventBlocked)) == 0,
+				"at %v: %v, refused: %v", f.clock.Elapsed(), err, r.of(replock.EventBlocked))
 		})
 	}
 }
@@ -136,9 +132,8 @@ func TestOppositeWishes(t *testing.T) {
 						t.Error(err)
 						break
 					}
-					if inside++; inside > 1 {
-						t.Errorf("%d hold all locks", inside)
-					}
+					inside++
+					assert.That(t, inside == 1, "%d hold all locks", inside)
 					time.Sleep(700 * time.Millisecond)
 					inside--
 					assert.That(t, l.Lost() == nil && l.Release(t.Context()) == nil, "lost")
@@ -370,9 +365,8 @@ func (f *fake) lose(l *lease.Set, lost string) {
 func TestResumeOfASet(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.suspended(t, "aBCd", "BC")
-		if lost := loss(l); lost == nil || lost.Definite {
-			t.Fatalf("%v", lost)
-		}
+		lost := loss(l)
+		assert.Need(t, lost != nil && !lost.Definite, "%v", lost)
 		err := l.Resume(t.Context())
 		assert.OK(t, err)
 		assert.That(t, f.keys("resume") == "BC" && len(r.of(replock.EventResumed)) == 2 && l.Lost() == nil && l.Context().Err() == nil,
@@ -429,9 +423,8 @@ func TestLossEndsAResume(t *testing.T) {
 		took := f.clock.Elapsed() - began
 		assert.That(t, took <= 20*time.Second, "after %v", took)
 		f.slow = 0
-		if _ = l.Release(t.Context()); !f.free(t, "B") {
-			t.Error("B is left")
-		}
+		_ = l.Release(t.Context())
+		assert.That(t, f.free(t, "B"), "B is left")
 	})
 }
 

@@ -40,9 +40,7 @@ func run(t *testing.T, s store.Store, opts doctor.Options) doctor.Report {
 func check(t *testing.T, r doctor.Report, name string) doctor.Check {
 	t.Helper()
 	c, found := r.Check(name)
-	if !found {
-		t.Fatalf("no check %q in %+v", name, r.Checks)
-	}
+	assert.Need(t, found, "no check %q in %+v", name, r.Checks)
 	return c
 }
 
@@ -544,9 +542,7 @@ func TestBoth(t *testing.T) {
 				}
 				a, b := way(test.first), way(test.second)
 				r, err := both(t.Context(), a, b, opts)
-				if err != nil || r.Also == nil {
-					t.Fatal(err)
-				}
+				assert.Need(t, err == nil && r.Also != nil, "%v", err)
 				there, back := check(t, r, doctor.ListAfterWrite), check(t, *r.Also, doctor.ListAfterWrite)
 				assert.That(t, there.Result == test.there && back.Result == test.back,
 					"there %s, want %s: %s; back %s, want %s: %s", there.Result, test.there, there.Detail, back.Result, test.back, back.Detail)

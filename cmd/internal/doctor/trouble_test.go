@@ -193,9 +193,7 @@ func TestLatePut(t *testing.T) {
 			return err
 		})
 		r := run(t, s, opts)
-		if !held.Load() || late.Load() != nil {
-			t.Fatal("nothing was late")
-		}
+		assert.Need(t, held.Load() && late.Load() == nil, "nothing was late")
 		fitness(t, r, doctor.Fit)
 		clean(t, m, r)
 	})
@@ -227,9 +225,7 @@ func TestClockOffset(t *testing.T) {
 				c := leapclock.New()
 				c.Step.Store(int64(skew))
 				r := run(t, s, doctor.Options{Clock: c})
-				if r.Clock == nil {
-					t.Fatal("no offset")
-				}
+				assert.Need(t, r.Clock != nil, "no offset")
 				off := r.Clock.Seconds - skew.Seconds()
 				assert.That(t, max(off, -off) <= r.Clock.Uncertainty+1e-6 && r.Clock.Uncertainty <= test.uncertainty,
 					"%s, %v: %+v", name, skew, *r.Clock)

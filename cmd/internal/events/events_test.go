@@ -26,9 +26,7 @@ func TestKinds(t *testing.T) {
 			all = append(all, replock.EventKind(m[1]))
 		}
 	}
-	if !slices.Contains(all, replock.EventAcquired) || !slices.Contains(all, LockBroken) {
-		t.Fatalf("the declared kinds are %q", all)
-	}
+	assert.Need(t, slices.Contains(all, replock.EventAcquired) && slices.Contains(all, LockBroken), "the declared kinds are %q", all)
 	for _, k := range all {
 		_, ok := kinds[k]
 		assert.That(t, ok, "%s isn't in the table", k)
@@ -76,12 +74,9 @@ func TestLogOfSeveral(t *testing.T) {
 	time.Sleep(20 * time.Millisecond)
 	a.records(of(replock.EventAcquired, place, ".beads", "bb"))
 	first, second := a.locks[""], a.locks[place]
-	if first.id != "aa" || second.id != "bb" || second.acquired-first.acquired < 10*time.Millisecond {
-		t.Fatalf("%+v", a.locks)
-	}
-	if r := a.records(of(replock.EventReleased, "", "n", "aa"))[0]; r.Result != "failure" {
-		t.Errorf("released before the work has ended: %+v", r)
-	}
+	assert.Need(t, first.id == "aa" && second.id == "bb" && second.acquired-first.acquired >= 10*time.Millisecond, "%+v", a.locks)
+	r := a.records(of(replock.EventReleased, "", "n", "aa"))[0]
+	assert.That(t, r.Result == "failure", "released before the work has ended: %+v", r)
 	a.records(Event{Event: replock.Event{Kind: WorkEnded}, Success: true})
 	held := map[string]float64{}
 	for _, e := range []Event{of(replock.EventReleased, place, ".beads", "bb"), of(replock.EventReleased, "", "n", "aa")} {
@@ -92,10 +87,9 @@ func TestLogOfSeveral(t *testing.T) {
 	}
 	assert.That(t, held["n"]-held[".beads"] >= 0.01, "held for %v", held)
 	// A resume is of its own lock, too.
-	if r := a.records(of(replock.EventResumed, place, ".beads", "cc"))[0]; r.ResumedFrom != "bb" || r.RequestID != "cc" || a.locks[""].id != "aa" {
-		t.Errorf("%+v, %+v", r, a.locks)
-	}
-	r := a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]
+	r = a.records(of(replock.EventResumed, place, ".beads", "cc"))[0]
+	assert.That(t, r.ResumedFrom == "bb" && r.RequestID == "cc" && a.locks[""].id == "aa", "%+v, %+v", r, a.locks)
+	r = a.records(of(replock.EventResumed, place, ".beads", "dd"))[0]
 	assert.That(t, r.ResumedFrom == "cc", "%+v", r)
 }
 

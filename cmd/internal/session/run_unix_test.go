@@ -217,10 +217,9 @@ func TestNotAcquired(t *testing.T) {
 		s := newStage(t, "pause", "echo > ran")
 		s.locker.answered = answered
 		s.locker.acquire = func(context.Context) (*lease.Set, error) { return nil, store.ErrUnreachable }
-		if _, err := s.run(); !errors.Is(err, fault.NotAcquired) || errors.Is(err, fault.Unanswered) == answered || !errors.Is(err, store.ErrUnreachable) {
-			t.Errorf("%v", err)
-		}
-		_, err := os.Stat("ran")
+		_, err := s.run()
+		assert.That(t, errors.Is(err, fault.NotAcquired) && errors.Is(err, fault.Unanswered) != answered && errors.Is(err, store.ErrUnreachable), "%v", err)
+		_, err = os.Stat("ran")
 		assert.That(t, err != nil && strings.Join(s.events, " ") == "not_acquired", "it ran: %v; %s", err, s.events)
 	}
 	s := newStage(t, "pause", "")
@@ -229,16 +228,15 @@ func TestNotAcquired(t *testing.T) {
 		t.Error("it is acquired for no command")
 		return s.first.held(), nil
 	}
-	if _, err := s.run(); !errors.Is(err, procgroup.ErrNotFound) || strings.Join(s.events, " ") != "not_acquired" {
-		t.Errorf("%v, %s", err, s.events)
-	}
+	_, err := s.run()
+	assert.That(t, errors.Is(err, procgroup.ErrNotFound) && strings.Join(s.events, " ") == "not_acquired", "%v, %s", err, s.events)
 	s = newStage(t, "pause", "echo > ran")
 	s.locker.acquire = func(ctx context.Context) (*lease.Set, error) {
 		_ = syscall.Kill(os.Getpid(), syscall.SIGTERM)
 		<-ctx.Done()
 		return s.first.held(), nil
 	}
-	_, err := s.run()
+	_, err = s.run()
 	got, _ := SignalOf(err)
 	assert.That(t, got == syscall.SIGTERM && strings.Join(s.said, "\n") == "release first", "%v, %q", err, s.said)
 	_, err = os.Stat("ran")
@@ -404,9 +402,9 @@ func TestKeeperAnswers(t *testing.T) {
 			assert.That(t, len(s.said) == 0 && success == "none", "%s: %q, %s", c.do, s.said, success)
 			continue
 		}
-		if then(); strings.Join(s.said, ", ") != "release first, cancel" || success != fmt.Sprint(s.first.Lost() == nil) || s.first.finished != success {
-			t.Errorf("%q, success %s, and the lock got %s", s.said, success, s.first.finished)
-		}
+		then()
+		assert.That(t, strings.Join(s.said, ", ") == "release first, cancel" && success == fmt.Sprint(s.first.Lost() == nil) && s.first.finished == success,
+			"%q, success %s, and the lock got %s", s.said, success, s.first.finished)
 	}
 }
 

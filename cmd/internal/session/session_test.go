@@ -240,9 +240,7 @@ func TestEnvironOfSeveral(t *testing.T) {
 // TestNoPasswordInEnviron: no command gets the passwords of locks, with a lock or without one. Without one
 // it has no claim to a lock around it.
 func TestNoPasswordInEnviron(t *testing.T) {
-	if len(Passwords) < 2 {
-		t.Fatal(Passwords)
-	}
+	assert.Need(t, len(Passwords) >= 2, "%q", Passwords)
 	for _, name := range Passwords {
 		t.Setenv(name, "hunter2")
 	}
@@ -312,9 +310,7 @@ func TestSurvey(t *testing.T) {
 		t.Setenv("HOME", t.TempDir())
 		m, said := mem.New(mem.Options{PageSize: c.page}), 0
 		for _, key := range c.keys {
-			if _, err := m.Put(t.Context(), key, nil, store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, assert.Err(m.Put(t.Context(), key, nil, store.PutOptions{})))
 		}
 		s := &hookstore.Store{Store: m}
 		s.Before(func(context.Context, hookstore.Request) error { return c.err })
