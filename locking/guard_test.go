@@ -5,7 +5,6 @@ import (
 	"errors"
 	"os"
 	"regexp"
-	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -152,9 +151,7 @@ func TestRenewedEachThird(t *testing.T) {
 		if ran, err := b.guard(t, runs(70*time.Second)); !ran || err != nil {
 			t.Errorf("%v, %v", ran, err)
 		}
-		if want := []time.Duration{20 * time.Second, 40 * time.Second, time.Minute}; !slices.Equal(b.renewed, want) {
-			t.Errorf("renewed at %v, want %v", b.renewed, want)
-		}
+		assert.Equal(t, b.renewed, []time.Duration{20 * time.Second, 40 * time.Second, time.Minute}, "renewed")
 		b.isFree(t)
 	})
 }
@@ -169,9 +166,7 @@ func TestGuardInABubble(t *testing.T) {
 			_, ok, err := b.TryLock(ctx, "k", ttl)
 			assert.That(t, !ok && err == nil, "twice at once: %v, %v", ok, err)
 			seen, err := b.Inspect(ctx, "k")
-			if err != nil || seen == nil || !seen.Renewed.After(seen.Acquired.Add(99*ttl)) {
-				t.Errorf("%+v, %v", seen, err)
-			}
+			assert.That(t, err == nil && seen != nil && seen.Renewed.After(seen.Acquired.Add(99*ttl)), "%+v, %v", seen, err)
 			return err
 		})
 		assert.That(t, ran && err == nil, "%v, %v", ran, err)
@@ -328,9 +323,7 @@ func TestWatcher(t *testing.T) {
 			if !ran || errors.Is(err, locking.ErrLost) != certain || (took == time.Second) != certain {
 				t.Errorf("lost %v: ran %v, %v, after %v", certain, ran, err, took)
 			}
-			if len(b.renewed) != 1 || b.renewed[0] != time.Second {
-				t.Errorf("lost %v: renewed at %v", certain, b.renewed)
-			}
+			assert.That(t, len(b.renewed) == 1 && b.renewed[0] == time.Second, "lost %v: renewed at %v", certain, b.renewed)
 		})
 	}
 }
@@ -342,13 +335,9 @@ func TestPage(t *testing.T) {
 	source, err := os.ReadFile("example_test.go")
 	assert.OK(t, err)
 	for _, name := range regexp.MustCompile("`(Example\\w*)`").FindAllStringSubmatch(string(page), -1) {
-		if !strings.Contains(string(source), "\nfunc "+name[1]+"() {\n") {
-			t.Errorf("there is no %s", name[1])
-		}
+		assert.That(t, strings.Contains(string(source), "\nfunc "+name[1]+"() {\n"), "there is no %s", name[1])
 	}
 	for _, name := range regexp.MustCompile(`(?m)^func (Example\w*)`).FindAllStringSubmatch(string(source), -1) {
-		if !strings.Contains(string(page), "`"+name[1]+"`") {
-			t.Errorf("the page doesn't name %s", name[1])
-		}
+		assert.That(t, strings.Contains(string(page), "`"+name[1]+"`"), "the page doesn't name %s", name[1])
 	}
 }

@@ -67,9 +67,7 @@ func TestStale(t *testing.T) {
 			dir := t.TempDir()
 			body := put(t, dir, c.change)
 			b := client(t, dir, Options{})
-			if info := lockcheck.Seen(t, b, Key); info.Stale != c.stale {
-				t.Errorf("%+v", info)
-			}
+			assert.Equal(t, lockcheck.Seen(t, b, Key).Stale, c.stale, "stale")
 			if !c.stale {
 				lockcheck.Held(t, b, Key)
 				lockcheck.Breaks(t, b, lockcheck.Seen(t, b, Key), true, false)
@@ -152,9 +150,7 @@ func TestDirectoryGone(t *testing.T) {
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	b := client(t, dir, Options{})
 	assert.OK(t, os.Remove(dir))
-	if _, ok, err := b.TryLock(t.Context(), Key, ttl); ok || err == nil {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
+	_ = lockcheck.Fails(t.Context(), t, b, Key)
 	if info, err := b.Inspect(t.Context(), Key); err == nil {
 		t.Errorf("inspect: %+v", info)
 	}
@@ -196,9 +192,7 @@ func TestStuckFlock(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), settling/2)
 		defer cancel()
 		time.AfterFunc(time.Millisecond, func() { stuck.Store(true) })
-		if _, ok, err := b.TryLock(ctx, Key, 1); ok || !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("acquired %v, %v", ok, err)
-		}
+		assert.Is(t, lockcheck.Fails(ctx, t, b, Key), context.DeadlineExceeded)
 		left(t, dir)
 	})
 }

@@ -25,9 +25,7 @@ func replaced(t *testing.T) (*Backend, *content) {
 	assert.OK(t, err)
 	assert.OK(t, os.WriteFile(b.path, []byte("old"), 0o600))
 	c, err := b.read()
-	if c == nil || err != nil {
-		t.Fatal(c, err)
-	}
+	assert.Need(t, c != nil && err == nil, "%v, %v", c, err)
 	return b, c
 }
 
@@ -64,9 +62,7 @@ func TestPutBackKeepsBoth(t *testing.T) {
 	err := putBack(aside, b.path)
 	assert.Is(t, err, os.ErrExist)
 	left(t, b.dir, Key, tempPrefix)
-	if body, _ := os.ReadFile(b.path); string(body) != "old" {
-		t.Errorf("the lock is %q now", body)
-	}
+	assert.Equal(t, lockText(t, b.dir), "old", "the lock")
 }
 
 // TestParse: a URL names a .beads directory, or the directory that has one. Its text is absolute,

@@ -53,12 +53,9 @@ func TestEPERMIsAlive(t *testing.T) {
 		t.Skip("process 1 is this user's, as it can be in a container")
 	}
 	asNobody(t, false, func() {
-		if err := unix.Kill(1, 0); err != unix.EPERM {
-			t.Errorf("kill(1, 0): %v", err)
-		}
-		if info, err := b.Inspect(t.Context(), Key); err != nil || info == nil || info.Stale || info.Trouble != "" {
-			t.Errorf("%+v, %v", info, err)
-		}
+		assert.Is(t, unix.Kill(1, 0), unix.EPERM, "kill(1, 0)")
+		info := lockcheck.Seen(t, b, Key)
+		assert.That(t, !info.Stale && info.Trouble == "", "%+v", info)
 		lockcheck.Held(t, b, Key)
 		skips(t, dir, "vc-executor")
 	})
@@ -170,9 +167,7 @@ func TestZombieIsAlive(t *testing.T) {
 	for err == unix.EINTR {
 		err, _ = unix.Waitid(unix.P_PID, pid, nil, unix.WEXITED|unix.WNOWAIT, nil).(unix.Errno)
 	}
-	if err != 0 {
-		t.Fatal(err)
-	}
+	assert.Need(t, err == 0, "%v", err)
 	dir := t.TempDir()
 	put(t, dir, func(m map[string]any) { m["pid"] = pid })
 	b := client(t, dir, Options{})

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/lockingtest"
 	"github.com/repolock/repolock/locking/memory"
@@ -37,9 +38,7 @@ func TestTimes(t *testing.T) {
 	c := new(hands)
 	b := memory.New(c)
 	h, ok, err := b.TryLock(t.Context(), "k", time.Minute)
-	if !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	assert.Need(t, ok && err == nil, "%v, %v", ok, err)
 	acquired := c.Now()
 	c.at.Add(int64(time.Second))
 	assert.OK(t, b.Renew(t.Context(), h))
@@ -48,7 +47,5 @@ func TestTimes(t *testing.T) {
 	want := locking.Info{Key: "k", Acquired: acquired, Renewed: acquired.Add(time.Second), TTL: time.Minute, Revision: "1"}
 	assert.That(t, err == nil && got != nil && *got == want, "%+v, %v, want %+v", got, err, want)
 	c.at.Add(1)
-	if got, err := b.Inspect(t.Context(), "k"); got != nil || err != nil {
-		t.Errorf("after its ttl: %+v, %v", got, err)
-	}
+	lockcheck.Free(t, b, "k")
 }

@@ -30,9 +30,7 @@ func refused(t *testing.T, b *Backend, class, says string) {
 	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Minute)
 	defer cancel()
 	_, ok, err := b.TryLock(ctx, key, ttl)
-	if ok || err == nil {
-		t.Fatalf("%v, %v", ok, err)
-	}
+	assert.Need(t, !ok && err != nil, "%v, %v", ok, err)
 	is := func(err error) string {
 		for name, class := range classes {
 			if errors.Is(err, class) {
@@ -67,9 +65,7 @@ func TestRefused(t *testing.T) {
 	refused(t, with(t, s, func(to *Target) { to.SSLMode = "require" }), "unfit", "sslmode")
 	refused(t, with(t, s, func(to *Target) { to.Host, to.Port = "/no/such/directory", 5432 }), "unreachable", "/no/such/directory")
 	latin := with(t, s, func(to *Target) { to.Database = "latin" })
-	if _, ok, err := latin.TryLock(t.Context(), "日", ttl); ok || !errors.Is(err, locking.ErrKey) {
-		t.Errorf("a key that isn't in the encoding: %v, %v", ok, err)
-	}
+	assert.Is(t, lockcheck.Fails(t.Context(), t, latin, "日"), locking.ErrKey, "a key that isn't in the encoding")
 	t.Setenv(PasswordVariable, "topsecret")
 	b := with(t, s, func(to *Target) { to.User = "bob" })
 	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
@@ -110,9 +106,7 @@ func TestUnreachable(t *testing.T) {
 		refused(t, backend(t, to), "unreachable", "refused")
 		to.Host = "no-such-host.invalid"
 		refused(t, backend(t, to), "unreachable", "no-such-host.invalid")
-		if _, err := backend(t, to).Examine(t.Context()); !errors.Is(err, locking.ErrUnreachable) {
-			t.Errorf("examine: %v", err)
-		}
+		assert.Is(t, assert.Err(backend(t, to).Examine(t.Context())), locking.ErrUnreachable, "examine")
 		to = target(t, answering(t, nil))
 		to.SSLMode = sslmode
 		refused(t, backend(t, to), "unreachable", "EOF")

@@ -28,9 +28,8 @@ func TestConformance(t *testing.T) {
 		New:    func(t *testing.T) locking.Backend { return at(t, s.Address()) },
 		Lose: func(t *testing.T, key string) {
 			t.Helper()
-			if ended := s.PSQL("select pg_terminate_backend(pid, 60000) from pg_locks where locktype = 'advisory' and granted"); ended != "t" {
-				t.Fatalf("sessions with a lock that were ended: %q", ended)
-			}
+			ended := s.PSQL("select pg_terminate_backend(pid, 60000) from pg_locks where locktype = 'advisory' and granted")
+			assert.Equal(t, ended, "t", "sessions with a lock that were ended")
 		},
 		Notice:  time.Second,
 		Keys:    []string{"a", "nightly backup: höst/db 'x' \\ \"y\" $1 \n", strings.Repeat("k", 512)},
@@ -67,12 +66,9 @@ func TestPSQL(t *testing.T) {
 	s := pgtest.New(t)
 	b := at(t, s.Address())
 	h := lockcheck.Acquire(t, b, key, ttl)
-	if got := s.PSQL(psqlLock); got != "f" {
-		t.Errorf("psql beside ours: %q", got)
-	}
-	if got, want := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'"), b.name(key); got != want {
-		t.Errorf("psql sees %q, want %q", got, want)
-	}
+	assert.Equal(t, s.PSQL(psqlLock), "f", "psql beside ours")
+	name := s.PSQL("select application_name from pg_stat_activity join pg_locks using (pid) where locktype = 'advisory'")
+	assert.Equal(t, name, b.name(key), "what psql sees")
 	if info := lockcheck.Seen(t, b, key); info.Key != key || info.Host != clip(b.host, 24) || info.PID != os.Getpid() || !strings.HasPrefix(info.Holder, "repolock, session ") {
 		t.Errorf("ours: %+v", info)
 	}
@@ -94,9 +90,8 @@ func TestShared(t *testing.T) {
 	b := at(t, s.Address())
 	psqlHolds(t, s, "select pg_try_advisory_lock_shared(hashtext('nightly')::bigint)")
 	lockcheck.Held(t, b, key)
-	if info := lockcheck.Seen(t, b, key); !strings.HasSuffix(info.Holder, "(shared)") {
-		t.Errorf("%+v", info)
-	}
+	holder := lockcheck.Seen(t, b, key).Holder
+	assert.That(t, strings.HasSuffix(holder, "(shared)"), "%s", holder)
 }
 
 // TestPrepared: a prepared transaction holds a lock without a session, and can't be broken.
@@ -120,13 +115,10 @@ func TestOtherDatabase(t *testing.T) {
 	a := at(t, s.Address())
 	h := lockcheck.Acquire(t, a, key, ttl)
 	b := with(t, s, func(to *Target) { to.Database = "template1" })
-	if info, err := b.Inspect(t.Context(), key); info != nil || err != nil {
-		t.Errorf("%+v, %v", info, err)
-	}
+	lockcheck.Free(t, b, key)
 	lockcheck.Release(t, b, lockcheck.Acquire(t, b, key, ttl))
-	if got := s.PSQL("select pg_try_advisory_lock(n >> 31, n) from (select hashtext('nightly') as n) as hash"); got != "t" {
-		t.Errorf("two keys of 32 bits: %q", got)
-	}
+	got := s.PSQL("select pg_try_advisory_lock(n >> 31, n) from (select hashtext('nightly') as n) as hash")
+	assert.Equal(t, got, "t", "two keys of 32 bits")
 	lockcheck.Release(t, a, h)
 }
 
@@ -176,9 +168,7 @@ func TestBreakComparesBoth(t *testing.T) {
 	other := strings.ReplaceAll(s.PSQL("select pid || '@' || "+`to_char(backend_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') `+
 		"from pg_stat_activity where application_name = 'psql' and pid <> pg_backend_pid()"), "\n", "")
 	for _, revision := range []string{other, "1@" + began, pid + "@2000-01-01T00:00:00.000000Z"} {
-		if broken, err := a.Break(t.Context(), &locking.Info{Key: key, Revision: revision}, false); broken || err != nil {
-			t.Errorf("%s: %v, %v", revision, broken, err)
-		}
+		lockcheck.Breaks(t, a, &locking.Info{Key: key, Revision: revision}, false, false)
 	}
 	for _, revision := range []string{"", "x@y", pid} {
 		if broken, err := a.Break(t.Context(), &locking.Info{Key: key, Revision: revision}, false); broken || err == nil {
@@ -210,9 +200,7 @@ func TestClose(t *testing.T) {
 		isLost(t, b.Renew(t.Context(), h), "")
 		isLost(t, b.Release(t.Context(), h), "")
 	}
-	if _, ok, err := b.TryLock(t.Context(), key, ttl); ok || err == nil {
-		t.Errorf("%v, %v", ok, err)
-	}
+	_ = lockcheck.Fails(t.Context(), t, b, key)
 	assert.Is(t, b.Close(), nil)
 }
 
@@ -236,18 +224,13 @@ func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
 // TestGrantIsVerified: a lock that another session was granted is refused, and taken down.
 func TestGrantIsVerified(t *testing.T) {
 	s, b, c := connected(t)
-	if _, err := b.grant(t.Context(), c, "k", time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(b.grant(t.Context(), c, "k", time.Minute)))
 	if left := c.takeDown(t.Context(), "k", "1"); !strings.Contains(left, "session 1 ends") {
 		t.Errorf("of another session: %q", left)
 	}
-	if left := c.takeDown(t.Context(), "k", s.PSQL("select pid from pg_locks where locktype = 'advisory'")); left != "" {
-		t.Errorf("of this session: %q", left)
-	}
-	if held := s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"); held != "0" {
-		t.Errorf("%s locks are left", held)
-	}
+	own := s.PSQL("select pid from pg_locks where locktype = 'advisory'")
+	assert.Equal(t, c.takeDown(t.Context(), "k", own), "", "of this session")
+	nothingLeft(t, s)
 }
 
 // TestServerWithoutLocks: a server that grants locks and doesn't keep them, as CockroachDB does, is
@@ -256,7 +239,5 @@ func TestServerWithoutLocks(t *testing.T) {
 	s, b, _ := connected(t)
 	s.PSQL("create schema fake; create function fake.pg_try_advisory_lock(bigint) returns bool language sql as 'select true'")
 	b.config.RuntimeParams["search_path"] = "fake, pg_catalog"
-	if _, ok, err := b.TryLock(t.Context(), "k", time.Minute); ok || !errors.Is(err, locking.ErrUnfit) {
-		t.Errorf("%v, %v", ok, err)
-	}
+	assert.Is(t, lockcheck.Fails(t.Context(), t, b, "k"), locking.ErrUnfit)
 }

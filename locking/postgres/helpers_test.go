@@ -51,9 +51,7 @@ func at(t *testing.T, address string) *Backend {
 func eventually(t *testing.T, what string, is func() bool) {
 	t.Helper()
 	for end := time.Now().Add(5 * time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("%s: not after 5 minutes", what)
-		}
+		assert.Need(t, !time.Now().After(end), "%s: not after 5 minutes", what)
 	}
 }
 
@@ -92,9 +90,7 @@ func refusing(t *testing.T) string {
 
 func nothingLeft(t *testing.T, s *pgtest.Server) {
 	t.Helper()
-	if left := s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"); left != "0" {
-		t.Errorf("%s locks are left", left)
-	}
+	assert.Equal(t, s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"), "0", "locks that are left")
 }
 
 // isLost checks that an error is ErrLost, and names the cause.

@@ -86,9 +86,7 @@ func TestPassword(t *testing.T) {
 		assert.That(t, err == nil && b.config.Password == c.want, "%s, %v: %v", c.raw, c.set, err)
 	}
 	environment(t, nil)
-	if _, err := opened(t, plain+"&passfile=/no/such/file"); err == nil {
-		t.Error("a passfile that isn't there is accepted")
-	}
+	assert.Is(t, assert.Err(opened(t, plain+"&passfile=/no/such/file")), os.ErrNotExist)
 	assert.OK(t, os.WriteFile(filepath.Join(os.Getenv("HOME"), ".pgpass"), []byte("h:5432:app:bob:at home"), 0o600))
 	if b, err := opened(t, plain); err != nil || b.config.Password != "at home" {
 		t.Errorf("%v", err)
@@ -106,9 +104,8 @@ func TestOpenErrors(t *testing.T) {
 
 // TestName: the application_name has the key, the host and the pid, and fits.
 func TestName(t *testing.T) {
-	if got, want := (&Backend{host: "here"}).name("nightly"), fmt.Sprint("repolock: nightly on here pid ", os.Getpid()); got != want {
-		t.Errorf("%q, want %q", got, want)
-	}
+	want := fmt.Sprint("repolock: nightly on here pid ", os.Getpid())
+	assert.Equal(t, (&Backend{host: "here"}).name("nightly"), want)
 	long := &Backend{host: strings.Repeat("höst", 99)}
 	for _, key := range []string{"k", strings.Repeat("ö\n", 99)} {
 		got := long.name(key)
@@ -139,9 +136,7 @@ func TestSessionSettings(t *testing.T) {
 			t.Errorf("%v: counted %v", ttl, counted)
 		}
 		for _, name := range []string{"statement_timeout", "lock_timeout", "idle_session_timeout", "idle_in_transaction_session_timeout", "transaction_timeout"} {
-			if set[name] != "0" {
-				t.Errorf("%v: %s %q", ttl, name, set[name])
-			}
+			assert.That(t, set[name] == "0", "%v: %s %q", ttl, name, set[name])
 		}
 	}
 }

@@ -45,14 +45,11 @@ func TestExamine(t *testing.T) {
 		"version": "PostgreSQL ", "role": "primary", "pooler": "none", "timeouts": "none", "silent peers": "tcp_user_timeout",
 		"sessions": " of 297 are in use", "failover": "no standby", "clock": " ahead of the server's",
 	} {
-		if !strings.Contains(found[what].Found, text) {
-			t.Errorf("%s: %q", what, found[what].Found)
-		}
+		assert.That(t, strings.Contains(found[what].Found, text), "%s: %q", what, found[what].Found)
 	}
 	socket := with(t, s, func(to *Target) { to.Host, to.Port = s.Socket(), uint16(s.Port()) })
-	if f := examined(t, socket, nil)["silent peers"]; !strings.Contains(f.Found, "socket") {
-		t.Errorf("%+v", f)
-	}
+	found = examined(t, socket, nil)
+	assert.That(t, strings.Contains(found["silent peers"].Found, "socket"), "%+v", found["silent peers"])
 	standby := s.Standby()
 	eventually(t, "the standby is connected", func() bool { return s.PSQL("select count(*) from pg_stat_replication") == "1" })
 	examined(t, at(t, standby.Address()), map[string]locking.Verdict{"role": locking.Bad})
@@ -70,9 +67,7 @@ func TestExamineTimeouts(t *testing.T) {
 	c, err := b.open(t.Context(), "repolock", 0)
 	assert.OK(t, err)
 	defer c.cut()
-	if _, err := b.grant(t.Context(), c, "other", time.Minute); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(b.grant(t.Context(), c, "other", time.Minute)))
 	row, err := c.query(t.Context(), "select string_agg(name || ' ' || setting, ', ' order by name collate \"C\") from pg_settings "+
 		"where name ~ '^(tcp_|statement_timeout|lock_timeout|idle_.*session_timeout)'")
 	if want := "idle_in_transaction_session_timeout 0, idle_session_timeout 0, lock_timeout 0, statement_timeout 0, " +
@@ -147,9 +142,7 @@ func TestBusyPooler(t *testing.T) {
 	b := pooled(t, address)
 	for range 20 {
 		_, ok, err := b.TryLock(t.Context(), key, ttl)
-		if ok || !errors.Is(err, locking.ErrUnfit) {
-			t.Fatalf("%v, %v", ok, err)
-		}
+		assert.Need(t, !ok && errors.Is(err, locking.ErrUnfit), "%v, %v", ok, err)
 		if _, pid, stays := strings.Cut(err.Error(), "stays held until session "); stays {
 			pid, _, _ = strings.Cut(pid, " ")
 			s.PSQL("select pg_terminate_backend(" + pid + ", 60000)")
@@ -169,9 +162,7 @@ func TestSessionPooler(t *testing.T) {
 		lockcheck.Held(t, b, key)
 		lockcheck.Held(t, a, key)
 		lockcheck.Renew(t, a, h)
-		if info := lockcheck.Seen(t, a, key); info.PID != os.Getpid() {
-			t.Errorf("%+v", info)
-		}
+		assert.Equal(t, lockcheck.Seen(t, a, key).PID, os.Getpid())
 		lockcheck.Release(t, a, h)
 		h = lockcheck.Acquire(t, b, key, ttl)
 		lockcheck.Held(t, a, key)

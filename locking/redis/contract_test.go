@@ -92,8 +92,7 @@ func TestClose(t *testing.T) {
 		t.Errorf("renew during Close: %v", err)
 	}
 	s.Cont()
-	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
+	closed := lockcheck.Fails(t.Context(), t, b, "l")
+	assert.That(t, !errors.Is(closed, locking.ErrUnreachable), "%v", closed)
 	lockcheck.Held(t, client(t, s.Addr()), "k")
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/locking"
 )
 
@@ -83,16 +84,13 @@ func TestNoRedis(t *testing.T) {
 	}
 	for answer, want := range map[string]error{"+FINE\r\n": locking.ErrUnfit, ":1\r\n": locking.ErrUnfit} {
 		b := client(t, fake(t, afterHello(answer)))
-		if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || !errors.Is(err, want) {
-			t.Errorf("%q: acquired %v, %v", answer, ok, err)
-		}
+		assert.Is(t, lockcheck.Fails(t.Context(), t, b, "k"), want, answer)
 	}
 	b := open(t, "rediss://"+fake(t, func([]string) string { return "+OK\r\n" })+"/0?key=k", Options{})
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
-	if _, ok, err := b.TryLock(ctx, "k", ttl); ok || err == nil || strings.Contains(err.Error(), "held until") {
-		t.Errorf("TLS to a plain server: %v, %v", ok, err)
-	}
+	err := lockcheck.Fails(ctx, t, b, "k")
+	assert.That(t, !strings.Contains(err.Error(), "held until"), "TLS to a plain server: %v", err)
 }
 
 // TestUnreachable: only a server that says nothing is unreachable.
@@ -139,7 +137,6 @@ func TestPasswordIsSecret(t *testing.T) {
 	address := fake(t, func(c []string) string { return "-ERR what is " + strings.Join(c, " ") + "?\r\n" })
 	t.Setenv(PasswordVariable, "topsecret")
 	b := client(t, address)
-	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil || strings.Contains(err.Error(), "secret") {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
+	err := lockcheck.Fails(t.Context(), t, b, "k")
+	assert.That(t, !strings.Contains(err.Error(), "secret"), "%v", err)
 }

@@ -81,10 +81,7 @@ func TestExamineReplicas(t *testing.T) {
 		!strings.Contains(f.Found, "replicas: 1") {
 		t.Errorf("%+v", f)
 	}
-	if _, ok, err := client(t, replica.Addr()).TryLock(t.Context(), "k", ttl); ok || err == nil ||
-		!strings.Contains(err.Error(), "name the master") {
-		t.Errorf("of a replica: acquired %v, %v", ok, err)
-	}
+	assert.Says(t, lockcheck.Fails(t.Context(), t, client(t, replica.Addr()), "k"), locking.ErrUnfit, "name the master")
 }
 
 // TestExamineRefused: what an ACL refuses is found, and is no error.
@@ -93,22 +90,16 @@ func TestExamineRefused(t *testing.T) {
 	if f := finding(t, b, "settings"); f.Verdict != locking.Doubtful || !strings.Contains(f.Found, "NOPERM") {
 		t.Errorf("%+v", f)
 	}
-	if f := finding(t, b, "scripts"); f.Verdict != locking.Good {
-		t.Errorf("%+v", f)
-	}
+	assert.Equal(t, finding(t, b, "scripts").Verdict, locking.Good)
 	s.CLI("ACL", "SETUSER", "app", "+info", "+time", "-eval")
-	if f := finding(t, b, "scripts"); f.Verdict != locking.Bad {
-		t.Errorf("%+v", f)
-	}
+	assert.Equal(t, finding(t, b, "scripts").Verdict, locking.Bad)
 }
 
 // TestCluster: a lock whose slot is on no node, or on another, can't be had.
 func TestCluster(t *testing.T) {
 	s := redistest.New(t, "--cluster-enabled", "yes")
 	b := client(t, s.Addr())
-	if _, ok, err := b.TryLock(t.Context(), "k", ttl); ok || err == nil {
-		t.Errorf("without slots: acquired %v, %v", ok, err)
-	}
+	_ = lockcheck.Fails(t.Context(), t, b, "k") // without slots
 	s.CLI("CLUSTER", "ADDSLOTSRANGE", "0", "16383")
 	becomes(t, func() bool { return strings.Contains(s.CLI("CLUSTER", "INFO"), "cluster_state:ok") })
 	h := lockcheck.Acquire(t, b, "k", ttl) // whose note is in another slot

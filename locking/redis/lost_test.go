@@ -260,8 +260,6 @@ func becomes(t *testing.T, condition func() bool) {
 	t.Helper()
 	const limit = time.Minute // which only a failure reaches
 	for begin := time.Now(); !condition(); time.Sleep(20 * time.Millisecond) {
-		if time.Since(begin) > limit {
-			t.Fatal("what must come doesn't")
-		}
+		assert.Need(t, time.Since(begin) <= limit, "what must come doesn't")
 	}
 }

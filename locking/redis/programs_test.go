@@ -29,16 +29,11 @@ func TestPrefixAndDatabase(t *testing.T) {
 	} {
 		b := open(t, "redis://"+s.Addr()+raw, Options{})
 		h := lockcheck.Acquire(t, b, "nightly", 1500*time.Microsecond+time.Minute)
-		if got := s.CLI("-n", where[0], "GET", where[1]); got != h.Token() {
-			t.Errorf("%s: the value is %q, want %q", raw, got, h.Token())
-		}
-		if left := s.CLI("-n", where[0], "PEXPIRETIME", where[1]); left < "1" {
-			t.Errorf("%s: expires at %s", raw, left)
-		}
+		assert.Equal(t, s.CLI("-n", where[0], "GET", where[1]), h.Token(), raw)
+		expires := s.CLI("-n", where[0], "PEXPIRETIME", where[1])
+		assert.That(t, expires >= "1", "%s: expires at %s", raw, expires)
 		lockcheck.Release(t, b, h)
-		if left := s.CLI("-n", where[0], "KEYS", "*"); left != "" {
-			t.Errorf("%s leaves %s", raw, left)
-		}
+		assert.Equal(t, s.CLI("-n", where[0], "KEYS", "*"), "", "what %s leaves", raw)
 	}
 }
 
@@ -48,28 +43,20 @@ func TestOtherProgram(t *testing.T) {
 	b := client(t, s.Addr())
 	const compareAndDelete = `if redis.call("get",KEYS[1]) == ARGV[1] then
 		return redis.call("del",KEYS[1]) else return 0 end`
-	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
-		t.Fatal(got)
-	}
+	lock := func() string { return s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000") }
+	release := func() string { return s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs") }
+	assert.Equal(t, lock(), "OK", "their SET")
 	lockcheck.Held(t, b, "k")
 	info, err := b.Inspect(t.Context(), "k")
 	if err != nil || info == nil || info.Holder != "" || info.Trouble != "" || info.TTL <= 0 || info.TTL > time.Minute {
 		t.Errorf("inspect: %+v, %v", info, err)
 	}
-	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "1" {
-		t.Errorf("their release: %s", got)
-	}
+	assert.Equal(t, release(), "1", "their release")
 	h := lockcheck.Acquire(t, b, "k", ttl)
-	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "" {
-		t.Errorf("their SET beside ours: %q", got)
-	}
-	if got := s.CLI("EVAL", compareAndDelete, "1", "bext:lock:k", "theirs"); got != "0" {
-		t.Errorf("their release of ours: %s", got)
-	}
+	assert.Equal(t, lock(), "", "their SET beside ours")
+	assert.Equal(t, release(), "0", "their release of ours")
 	lockcheck.Release(t, b, h)
-	if got := s.CLI("SET", "bext:lock:k", "theirs", "NX", "PX", "60000"); got != "OK" {
-		t.Errorf("their SET after ours: %q", got)
-	}
+	assert.Equal(t, lock(), "OK", "their SET")
 }
 
 // TestUnusualKeys: a key of another type, and one without expiry, are held and stay as they are.
@@ -82,23 +69,17 @@ func TestUnusualKeys(t *testing.T) {
 	lockcheck.Held(t, b, "k")
 	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
-	info, err := b.Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.Trouble == "" || info.Stale {
-		t.Fatalf("inspect: %+v, %v", info, err)
-	}
+	info := lockcheck.Seen(t, b, "k")
+	assert.That(t, info.Trouble != "" && !info.Stale, "%+v", info)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil {
 		t.Errorf("broken %v, %v", broken, err)
 	}
-	if got := s.CLI("TYPE", "bext:lock:k"); got != "list" {
-		t.Errorf("the key is %s", got)
-	}
+	assert.Equal(t, s.CLI("TYPE", "bext:lock:k"), "list", "the key's type")
 	s.CLI("SET", "bext:lock:l", "forever")
 	lockcheck.Held(t, b, "l")
-	if info, err := b.Inspect(t.Context(), "l"); err != nil || info == nil || info.Trouble == "" {
-		t.Fatalf("inspect: %+v, %v", info, err)
-	} else if broken, err := b.Break(t.Context(), info, false); !broken || err != nil {
-		t.Errorf("broken %v, %v", broken, err)
-	}
+	info = lockcheck.Seen(t, b, "l")
+	assert.That(t, info.Trouble != "", "%+v", info)
+	lockcheck.Breaks(t, b, info, false, true)
 }
 
 // limited is a server, and a client whose user has only the permissions that docs/locks-redis.md demands.
@@ -118,9 +99,8 @@ func TestRefusedNotes(t *testing.T) {
 		h := lockcheck.Acquire(t, b, "k", ttl)
 		lockcheck.Held(t, b, "k")
 		lockcheck.Renew(t, b, h)
-		if info, err := b.Inspect(t.Context(), "k"); err != nil || info == nil || info.Holder != "" || info.TTL == 0 {
-			t.Errorf("inspect: %+v, %v", info, err)
-		}
+		info := lockcheck.Seen(t, b, "k")
+		assert.That(t, info.Holder == "" && info.TTL > 0, "%+v", info)
 		lockcheck.Release(t, b, h)
 	}
 	if log := s.CLI("ACL", "LOG"); !strings.HasPrefix(log, "count\n1\n") || strings.Count(log, "count\n") != 1 {
@@ -213,9 +193,7 @@ func TestTLS(t *testing.T) {
 	} {
 		_, ok, err := open(t, raw, Options{}).TryLock(soon(t), "k", ttl)
 		assert.That(t, !ok && err != nil && !errors.Is(err, locking.ErrLost), "%s: acquired %v, %v", raw, ok, err)
-		if strings.HasPrefix(raw, "rediss://"+address) && !errors.Is(err, locking.ErrUnfit) {
-			t.Errorf("%s: %v", raw, err)
-		}
+		assert.That(t, !strings.HasPrefix(raw, "rediss://"+address) || errors.Is(err, locking.ErrUnfit), "%s: %v", raw, err)
 		t.Log(err)
 	}
 	for _, ca := range []string{dir, dir + "/none", key} {
@@ -239,9 +217,7 @@ func TestServerKilled(t *testing.T) {
 			t.Errorf("of a killed server: %v", err)
 		}
 	}
-	if _, ok, err := b.TryLock(soon(t), "k", ttl); ok || !errors.Is(err, locking.ErrUnreachable) {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
+	assert.Is(t, lockcheck.Fails(soon(t), t, b, "k"), locking.ErrUnreachable)
 	s.Restart()
 	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
@@ -254,9 +230,8 @@ func TestFullServer(t *testing.T) {
 	b := client(t, s.Addr())
 	h := lockcheck.Acquire(t, b, "k", ttl)
 	s.CLI("CONFIG", "SET", "maxmemory", "1")
-	if _, ok, err := b.TryLock(t.Context(), "l", ttl); ok || err == nil || errors.Is(err, locking.ErrUnreachable) {
-		t.Errorf("acquired %v, %v", ok, err)
-	}
+	full := lockcheck.Fails(t.Context(), t, b, "l")
+	assert.That(t, !errors.Is(full, locking.ErrUnreachable), "%v", full)
 	lockcheck.Renew(t, b, h)
 	lockcheck.Release(t, b, h)
 }

@@ -75,21 +75,15 @@ func TestIdentity(t *testing.T) {
 		"redis://h/0?key=b"}
 	identity := func(raw string) string {
 		target, err := Parse(raw)
-		if err != nil {
-			t.Fatal(raw, err)
-		}
+		assert.Need(t, err == nil, "%v, %v", raw, err)
 		return target.Identity()
 	}
 	want := identity(same[0])
 	for _, raw := range same {
-		if got := identity(raw); got != want {
-			t.Errorf("%s: %s, want %s", raw, got, want)
-		}
+		assert.Equal(t, identity(raw), want, raw)
 	}
 	for _, raw := range other {
-		if got := identity(raw); got == want {
-			t.Errorf("%s is no %s", raw, got)
-		}
+		assert.That(t, identity(raw) != want, "%s is no %s", raw, want)
 	}
 }
 

@@ -232,9 +232,7 @@ func TestKilled(t *testing.T) {
 	path := t.TempDir()
 	holder, cmd := process(t, path)
 	began := time.Now()
-	if _, ok, err := holder.TryLock(t.Context(), key, ttl); !ok || err != nil {
-		t.Fatal(ok, err)
-	}
+	lockcheck.Acquire(t, holder, key, ttl)
 	b, err := onDisk(t.Context(), path)
 	assert.OK(t, err)
 	lockcheck.Held(t, b, key)
@@ -283,9 +281,7 @@ func TestInspect(t *testing.T) {
 			t.Errorf("%+v", got)
 		}
 		got.Acquired, got.Renewed, got.Revision = time.Time{}, time.Time{}, ""
-		if want := (locking.Info{Key: key, Holder: "report", Host: "db1 (pid 1)", PID: 4711, TTL: ttl}); *got != want {
-			t.Errorf("%+v, want %+v", *got, want)
-		}
+		assert.Equal(t, *got, locking.Info{Key: key, Holder: "report", Host: "db1 (pid 1)", PID: 4711, TTL: ttl})
 		lockcheck.Release(t, a, h)
 	})
 }
@@ -301,9 +297,7 @@ func TestStale(t *testing.T) {
 			lockcheck.Breaks(t, b, seen, true, stale)
 			time.Sleep(ttl + 5*time.Second)
 		}
-		if seen, err := b.Inspect(t.Context(), key); seen != nil || err != nil {
-			t.Errorf("left: %+v, %v", seen, err)
-		}
+		lockcheck.Free(t, b, key)
 		a.cut(nil)
 		_ = a.Release(t.Context(), h)
 	})
@@ -315,9 +309,7 @@ func TestUnreadable(t *testing.T) {
 		s := mem.New(mem.Options{})
 		b := newClient(t, s, repository.Options{})
 		put := func(body string) {
-			if _, err := s.Put(t.Context(), "index/locks/nightly/lock.exclusive", []byte(body), store.PutOptions{}); err != nil {
-				t.Fatal(err)
-			}
+			assert.OK(t, assert.Err(s.Put(t.Context(), "index/locks/nightly/lock.exclusive", []byte(body), store.PutOptions{})))
 		}
 		put("?")
 		lockcheck.Held(t, b, key)
@@ -344,9 +336,7 @@ func TestWaiter(t *testing.T) {
 		assert.OK(t, err)
 		shows := func(want string) {
 			t.Helper()
-			if seen := lockcheck.Seen(t, b, key); seen.Holder != want {
-				t.Errorf("%+v, want %q", seen, want)
-			}
+			assert.Equal(t, lockcheck.Seen(t, b, key).Holder, want)
 		}
 		h := lockcheck.Acquire(t, a, key, ttl)
 		waiter := make(chan *replock.Lock)

@@ -47,13 +47,9 @@ func TestClasses(t *testing.T) {
 					return nil
 				})
 				_, ok, err := a.TryLock(t.Context(), key, ttl)
-				if ok || err == nil {
-					t.Fatalf("acquired %v, %v", ok, err)
-				}
+				assert.Need(t, !ok && err != nil, "acquired %v, %v", ok, err)
 				for _, class := range []error{locking.ErrUnreachable, locking.ErrPermission, locking.ErrUnfit, locking.ErrLost, locking.ErrKey} {
-					if errors.Is(err, class) != (class == c.want) {
-						t.Errorf("%v: is %v: %v", err, class, errors.Is(err, class))
-					}
+					assert.That(t, errors.Is(err, class) == (class == c.want), "%v: is %v: %v", err, class, errors.Is(err, class))
 				}
 				if !strings.HasPrefix(err.Error(), `lock "nightly": `) || strings.Contains(err.Error(), "\n") {
 					t.Errorf("message %q", err)
@@ -81,9 +77,7 @@ func TestInspectFails(t *testing.T) {
 		if info, err := a.Inspect(t.Context(), key); info != nil || !errors.Is(err, locking.ErrUnreachable) {
 			t.Errorf("inspect: %+v, %v", info, err)
 		}
-		if ok, err := a.Break(t.Context(), seen, false); ok || !errors.Is(err, locking.ErrUnreachable) {
-			t.Errorf("break: %v, %v", ok, err)
-		}
+		assert.Is(t, assert.Err(a.Break(t.Context(), seen, false)), locking.ErrUnreachable, "break")
 		lockcheck.Renew(t, b, h)
 		lockcheck.Release(t, b, h)
 	})
@@ -91,18 +85,14 @@ func TestInspectFails(t *testing.T) {
 
 // TestOptions: options and ttls out of bounds are refused before a request is sent.
 func TestOptions(t *testing.T) {
-	if _, err := repository.New(nil, repository.Options{}); err == nil {
-		t.Error("no store is accepted")
-	}
+	assert.That(t, assert.Err(repository.New(nil, repository.Options{})) != nil, "no store is accepted")
 	s := &hookstore.Store{Store: mem.New(mem.Options{})}
 	for name, opts := range map[string]repository.Options{
 		"operation": {Operation: strings.Repeat("x", 257)},
 		"metadata":  {Metadata: map[string]string{"x": strings.Repeat("x", 5000)}},
 		"look":      {Look: time.Millisecond},
 	} {
-		if _, err := repository.New(s, opts); err == nil {
-			t.Errorf("%s is accepted", name)
-		}
+		assert.That(t, assert.Err(repository.New(s, opts)) != nil, "%s is accepted", name)
 	}
 	b, err := repository.New(s, repository.Options{})
 	assert.OK(t, err)
@@ -111,9 +101,8 @@ func TestOptions(t *testing.T) {
 			t.Errorf("ttl %v: %v, %v", ttl, ok, err)
 		}
 	}
-	if n, _ := s.Count(); n > 0 {
-		t.Errorf("%d requests", n)
-	}
+	n, _ := s.Count()
+	assert.Equal(t, n, 0, "requests")
 }
 
 // TestWatched: a lock that is stale by the acquirer's clock alone is watched for its ttl by TryLock, or, if the

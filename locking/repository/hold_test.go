@@ -60,9 +60,7 @@ func TestSuspend(t *testing.T) {
 				b.free()
 				return
 			}
-			if err != nil {
-				t.Fatalf("resume: %v", err)
-			}
+			assert.Need(t, err == nil, "resume: %v", err)
 			lockcheck.Held(t, b, key)
 			time.Sleep(ttl / 2)
 			lockcheck.Renew(t, a, h)
@@ -108,9 +106,7 @@ func TestResumeAfterOutage(t *testing.T) {
 			t.Errorf("resume during the outage: %v", err)
 		}
 		time.AfterFunc(time.Minute, func() { a.cut(nil) })
-		if err := a.Resume(t.Context(), h); err != nil {
-			t.Fatalf("resume: %v", err)
-		}
+		assert.OK(t, a.Resume(t.Context(), h))
 		lockcheck.Held(t, b, key)
 		lockcheck.Renew(t, a, h)
 		lockcheck.Release(t, a, h)
@@ -169,9 +165,7 @@ func TestReplock(t *testing.T) {
 			lock, err := acquire(t.Context(), "prune")
 			assert.OK(t, err)
 			lockcheck.Held(t, b, key)
-			if info := lockcheck.Seen(t, b, key); info.Holder != "prune" {
-				t.Errorf("%+v", info)
-			}
+			assert.Equal(t, lockcheck.Seen(t, b, key).Holder, "prune")
 			assert.OK(t, lock.Release(t.Context()))
 		}
 		b.free()

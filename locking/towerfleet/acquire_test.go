@@ -113,9 +113,7 @@ func TestCreationIsAtomic(t *testing.T) {
 					return linked(temp, path)
 				})
 				w.refused(b, "m")
-				if got := w.read("m.lock"); got != other {
-					t.Errorf("replaced by %s", got)
-				}
+				assert.Equal(t, w.read("m.lock"), other)
 				lockcheck.Release(w, b, h)
 			})
 		})
@@ -143,9 +141,7 @@ func TestNeverTwo(t *testing.T) {
 				})
 			}
 			all.Wait()
-			if n := holders.Load(); n != 1 {
-				t.Fatalf("round %d: %d holders", round, n)
-			}
+			assert.Equal(t, holders.Load(), 1, "holders of round %d", round)
 			w.left(0, "n.lock")
 			assert.OK(t, os.Remove(w.path("n.lock")))
 		}
@@ -191,8 +187,8 @@ func TestSettle(t *testing.T) {
 				}
 				held := w.refused(b, "n")
 				assert.That(t, held.Request == c.lock && (held.Trouble != "") == (c.lock == ""), "%+v", held)
-				if c.lock != "" && w.read("n.lock") != text {
-					t.Errorf("the script's lock is %s", w.read("n.lock"))
+				if c.lock != "" {
+					assert.Equal(t, w.read("n.lock"), text, "the script's lock")
 				}
 				w.left(0, c.remains...)
 			})

@@ -28,9 +28,7 @@ func isUnfit(t *testing.T, dir string, err error, says string) {
 func TestDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "locks")
-	if _, err := New(dir, Options{}); err != nil {
-		t.Fatal(err)
-	}
+	assert.OK(t, assert.Err(New(dir, Options{})))
 	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
@@ -65,9 +63,7 @@ func TestDirectoryWithoutParent(t *testing.T) {
 		dir := filepath.Join(root, name)
 		_, err := New(dir, Options{})
 		isUnfit(t, dir, err, "")
-		if _, err := New(dir, Options{Observe: true}); err != nil {
-			t.Errorf("%s, to look: %v", name, err)
-		}
+		assert.Is(t, assert.Err(New(dir, Options{Observe: true})), nil, name)
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
 		t.Errorf("created: %v, %v", entries, err)
@@ -101,9 +97,7 @@ func TestPermission(t *testing.T) {
 		hook(t, &remove, func(string) error { return syscall.EACCES })
 		_, ok, tried := b.TryLock(w.Context(), "x", 0)
 		broken, breaking := b.Break(w.Context(), seen, true)
-		if ok || broken {
-			t.Error(ok, broken)
-		}
+		assert.That(t, !ok && !broken, "%v, %v", ok, broken)
 		for what, err := range map[string]error{"try": tried, "renew": b.Renew(w.Context(), h),
 			"release": b.Release(w.Context(), h), "break": breaking} {
 			if !errors.Is(err, locking.ErrPermission) || errors.Is(err, locking.ErrLost) || strings.Contains(err.Error(), "\n") {
@@ -130,9 +124,7 @@ func TestOptions(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	if _, err := os.Stat(dir); !errors.Is(err, os.ErrNotExist) {
-		t.Error(err)
-	}
+	assert.Is(t, assert.Err(os.Stat(dir)), os.ErrNotExist)
 	ids := map[string]bool{}
 	for range 3 {
 		b, err := New(dir, Options{})
@@ -148,20 +140,14 @@ func TestOptions(t *testing.T) {
 func TestObserve(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{Observe: true, Force: true})
-		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
-			t.Errorf("%+v %v", info, err)
-		}
+		lockcheck.Free(w, b, "n")
 		assert.Is(t, b.Cleanup(w.Context()), nil)
-		if _, err := os.Stat(w.dir); !errors.Is(err, os.ErrNotExist) {
-			t.Errorf("the directory was created: %v", err)
-		}
+		assert.Is(t, assert.Err(os.Stat(w.dir)), os.ErrNotExist)
 		w.backend(Options{})
 		text := foreign("n", "req_1", time.Now().Add(-time.Hour), 900)
 		w.write("n.lock", text)
 		info, err := b.Inspect(w.Context(), "n")
-		if err != nil || info == nil {
-			t.Fatal(err)
-		}
+		assert.Need(t, err == nil && info != nil, "%v", err)
 		_, ok, err := b.TryLock(w.Context(), "m", 0)
 		assert.That(t, !ok && errors.Is(err, ErrObserve), "%v %v", ok, err)
 		if ok, err := b.Break(w.Context(), info, true); ok || !errors.Is(err, ErrObserve) {
@@ -176,17 +162,13 @@ func TestObserve(t *testing.T) {
 func TestInspect(t *testing.T) {
 	in(t, func(w *world) {
 		b := w.backend(Options{})
-		if info, err := b.Inspect(w.Context(), "n"); info != nil || err != nil {
-			t.Errorf("%+v %v", info, err)
-		}
+		lockcheck.Free(w, b, "n")
 		at := time.Now().UTC()
 		w.write("n.lock", strings.Replace(foreign("n", "req_1", at, 900), "tower-01", `tower\u001b[2J`, 1))
 		want := locking.Info{Key: "n", Holder: "req_1 (intent deploy-app, by claude-code)", Host: `tower\x1b[2J`,
 			PID: 12345, Request: "req_1", Actor: "claude-code", Intent: "deploy-app", Acquired: at, Renewed: at, TTL: DefaultTTL,
 			Revision: sum(w.read("n.lock"))}
-		if info, err := b.Inspect(w.Context(), "n"); err != nil || *info != want {
-			t.Errorf("%+v %v, want %+v", info, err, want)
-		}
+		assert.Equal(t, *lockcheck.Seen(w, b, "n"), want)
 	})
 }
 
@@ -215,9 +197,7 @@ func TestFlock(t *testing.T) {
 		unlock, err := w.backend(Options{}).exclusive(w.Context())
 		assert.OK(t, err)
 		defer unlock()
-		if _, ok, err := b.TryLock(w.Context(), "n", 0); ok || err == nil {
-			t.Errorf("%v %v", ok, err)
-		}
+		_ = lockcheck.Fails(w.Context(), w, b, "n")
 		w.left(0)
 	})
 }

@@ -57,9 +57,7 @@ func (s *stage) lock(request, created, beat string) {
 	text := example(s, `"lock_version"`, 1)
 	for old, now := range map[string]string{"req_abc123def456": request,
 		"18T10:30:10Z": "18T" + created + "Z", "18T10:30:40Z": "18T" + beat + "Z"} {
-		if !strings.Contains(text, old) {
-			s.Fatalf("the example has no %s", old)
-		}
+		assert.Need(s, strings.Contains(text, old), "the example has no %s", old)
 		text = strings.Replace(text, old, now, 1)
 	}
 	s.write(theLock+".lock", text)
@@ -95,9 +93,7 @@ func TestDocumentsJSON(t *testing.T) {
 		if got := strings.Join(strings.Fields(w.read(theLock+".lock")), ""); got != strings.Join(strings.Fields(want), "") {
 			t.Errorf("%s\nwant\n%s", got, want)
 		}
-		if strings.Contains(w.read(theLock+".lock"), h.Token()) {
-			t.Error("a reader of the lock file can make its handle")
-		}
+		assert.That(t, !strings.Contains(w.read(theLock+".lock"), h.Token()), "a reader of the lock file can make its handle")
 		lockcheck.Release(w, b, h)
 
 		s.at("10:45:00")

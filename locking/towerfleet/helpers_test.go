@@ -116,9 +116,7 @@ func document(t testing.TB) string {
 func example(t testing.TB, line string, nth int) string {
 	t.Helper()
 	parts := strings.Split(document(t), "{\n  "+line)
-	if len(parts) <= nth {
-		t.Fatalf("the document has %q %d times", line, len(parts)-1)
-	}
+	assert.Need(t, len(parts) > nth, "the document has %q %d times", line, len(parts)-1)
 	text, _, _ := strings.Cut("{\n  "+line+parts[nth], "\n}\n")
 	return text + "\n}"
 }

@@ -157,16 +157,10 @@ func TestRenewSeesRequestBeside(t *testing.T) {
 		}
 		time.Sleep(interval(h.TTL()))
 		for range 2 {
-			if err := b.Renew(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-				t.Errorf("%v", err)
-			}
+			lockcheck.Lost(w, "renew", b.Renew(w.Context(), h))
 		}
-		if err := b.Release(w.Context(), h); !errors.Is(err, locking.ErrLost) {
-			t.Errorf("%v", err)
-		}
-		if w.read("n.lock") != other {
-			t.Errorf("%s", w.read("n.lock"))
-		}
+		lockcheck.Lost(w, "release", b.Release(w.Context(), h))
+		assert.That(t, w.read("n.lock") == other, "%s", w.read("n.lock"))
 		w.left(1, "n.lock")
 	})
 }
@@ -264,9 +258,7 @@ func TestRaces(t *testing.T) {
 						return swap(a, b)
 					})
 					assert.That(t, c.ours(w, b, h, seen), "it has the lock")
-					if got := w.read("n.lock"); got != theirs {
-						t.Errorf("%s", got)
-					}
+					assert.Equal(t, w.read("n.lock"), theirs)
 					w.left(0, "n.lock")
 				})
 			})
@@ -304,9 +296,7 @@ func TestSwapsEnd(t *testing.T) {
 					return swap(a, b)
 				})
 				w.refused(b, "n")
-				if got := w.read("n.lock"); got != c.stays {
-					t.Errorf("%s", got)
-				}
+				assert.Equal(t, w.read("n.lock"), c.stays)
 				w.left(0, "n.lock")
 			})
 		})

@@ -109,24 +109,14 @@ func TestMalformedIsHeld(t *testing.T) {
 			w.write("n.lock", text)
 			time.Sleep(time.Hour) // old enough to be stale
 			seen := w.refused(b, "n")
-			if seen.Trouble == "" || strings.Contains(seen.Trouble, "\n") || seen.Stale {
-				t.Fatalf("%s: %+v", why, seen)
-			}
-			breaks := func(stale, want bool) {
-				t.Helper()
-				if ok, err := b.Break(w.Context(), seen, stale); ok != want || err != nil {
-					t.Errorf("%s: broken %v, %v, want %v", why, ok, err, want)
-				}
-			}
-			breaks(true, false)
-			if got := w.read("n.lock"); got != text {
-				t.Errorf("%s: was written: %q", why, got)
-			}
+			assert.Need(t, seen.Trouble != "" && !strings.Contains(seen.Trouble, "\n") && !seen.Stale, "%s: %+v", why, seen)
+			lockcheck.Breaks(t, b, seen, true, false)
+			assert.That(t, w.read("n.lock") == text, "%s: was written", why)
 			w.write("n.lock", "{"+text)
-			breaks(false, false)
+			lockcheck.Breaks(t, b, seen, false, false)
 			w.left(0, "n.lock")
 			seen = lockcheck.Seen(w, b, "n")
-			breaks(false, true)
+			lockcheck.Breaks(t, b, seen, false, true)
 			w.left(1)
 			hash := w.events[0].(audit.Record).PreviousLockHash
 			assert.That(t, len(text) >= maxSize || hash == sum("{"+text), "%s: %s", why, hash)

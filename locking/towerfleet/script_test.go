@@ -30,9 +30,7 @@ type script struct{ file, dir string }
 func (w *world) script() script {
 	w.Helper()
 	for _, program := range []string{"bash", "jq", "mv"} {
-		if _, err := exec.LookPath(program); err != nil {
-			w.Fatal(err)
-		}
+		assert.OK(w, assert.Err(exec.LookPath(program)))
 	}
 	manager := section(w, "#!/bin/bash\n", "\nexport -f acquire_lock release_lock is_lock_stale\n")
 	heartbeat := section(w, "update_heartbeat() {", "\n}\n")
@@ -46,9 +44,7 @@ func section(t testing.TB, from, to string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(document(t), from)
 	text, _, ok2 := strings.Cut(text, to)
-	if !ok || !ok2 {
-		t.Fatalf("the document has no %s", from)
-	}
+	assert.Need(t, ok && ok2, "the document has no %s", from)
 	return from + text + to
 }
 
@@ -215,9 +211,7 @@ func TestMethods(t *testing.T) {
 			b, s := w.system(Options{}), w.script()
 			method := "lock_json=$(create_lock_json n req_method deploy 1); lock_path=$LOCK_DIR/n.lock; request_id=req_method; " + text
 			s.runs(t, method)
-			if held := w.refused(b, "n"); held.Request != "req_method" {
-				t.Errorf("%v", held)
-			}
+			assert.Equal(t, w.refused(b, "n").Request, "req_method")
 			assert.OK(t, os.Remove(w.path("n.lock")))
 			h := lockcheck.Acquire(w, b, "n", 0)
 			ours := w.read("n.lock")
@@ -381,9 +375,7 @@ func (w *world) meet(s script, mv string, p plan) string {
 	}
 	b := w.system(Options{Clock: c, Settle: time.Second, Audit: func(any) {}})
 	h, ours, err := b.TryLock(w.Context(), "n", time.Hour)
-	if err != nil {
-		w.Fatalf("%+v: %v", p, err)
-	}
+	assert.Need(w, err == nil, "%+v: %v", p, err)
 	if ours {
 		w.hold(b, h, theirs, p)
 	}
@@ -409,9 +401,7 @@ func (w *world) hold(b *Backend, h locking.Handle, theirs *stepped, p plan) {
 	if err := b.Renew(w.Context(), h); err != nil {
 		w.Fatalf("%+v: %v", p, err)
 	}
-	if theirs != nil && theirs.end() {
-		w.Fatalf("%+v: both have it: %q", p, w.files())
-	}
+	assert.Need(w, theirs == nil || !theirs.end(), "%+v: both have it: %q", p, w.files())
 	if err := b.Release(w.Context(), h); err != nil {
 		w.Fatalf("%+v: %v", p, err)
 	}
@@ -456,9 +446,7 @@ func TestHeartbeatRacesScriptsSteal(t *testing.T) {
 			t.Fatalf("round %d: the thief has lost the lock: %s", round, text)
 		}
 		for what, err := range map[string]error{"renew": b.Renew(t.Context(), h), "release": b.Release(t.Context(), h)} {
-			if !errors.Is(err, locking.ErrLost) {
-				t.Fatalf("round %d: %s: %v", round, what, err)
-			}
+			assert.Need(t, errors.Is(err, locking.ErrLost), "round %d: %s: %v", round, what, err)
 		}
 		seen[fmt.Sprintf("lost at heartbeat %d", beats)]++
 		if files := w.files(); len(files) != 1 || os.Remove(w.path("n.lock")) != nil {

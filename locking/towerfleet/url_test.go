@@ -35,9 +35,7 @@ func TestParse(t *testing.T) {
 		}
 		t.Chdir(here)
 	}
-	if got := (Target{"/var/lib/locks", "nightly"}).String(); got != "tower-fleet:/var/lib/locks/nightly" {
-		t.Error(got)
-	}
+	assert.Equal(t, Target{"/var/lib/locks", "nightly"}.String(), "tower-fleet:/var/lib/locks/nightly")
 }
 
 // TestParseRefuses: another URL is refused in one line, and a wrong name is locking.ErrKey.
@@ -57,9 +55,7 @@ func TestParseRefuses(t *testing.T) {
 			t.Errorf("%q: %+v %v", raw, got, err)
 		}
 	}
-	if _, err := Parse("tower-fleet:/x/n.lock"); !strings.Contains(err.Error(), "leave out .lock") {
-		t.Error(err)
-	}
+	assert.Says(t, assert.Err(Parse("tower-fleet:/x/n.lock")), locking.ErrKey, "leave out .lock")
 }
 
 func FuzzParse(f *testing.F) {

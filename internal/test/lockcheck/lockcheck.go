@@ -2,6 +2,7 @@
 package lockcheck
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -22,6 +23,21 @@ func Held(t testing.TB, b locking.Backend, key string) {
 	t.Helper()
 	_, ok, err := b.TryLock(t.Context(), key, time.Minute)
 	assert.That(t, !ok && err == nil, "%q must be held: acquired %v, %v", key, ok, err)
+}
+
+// Fails checks that an attempt to acquire a lock is an error, and returns that.
+func Fails(ctx context.Context, t testing.TB, b locking.Backend, key string) error {
+	t.Helper()
+	_, ok, err := b.TryLock(ctx, key, time.Minute)
+	assert.Need(t, !ok && err != nil, "acquiring %q must fail: acquired %v, %v", key, ok, err)
+	return err
+}
+
+// Free checks that Inspect shows no lock.
+func Free(t testing.TB, b locking.Inspector, key string) {
+	t.Helper()
+	info, err := b.Inspect(t.Context(), key)
+	assert.That(t, info == nil && err == nil, "inspect %q, which is free: %+v, %v", key, info, err)
 }
 
 // Release releases a lock that is held.
