@@ -211,18 +211,6 @@ func TestLostEndsTheFunction(t *testing.T) {
 	}
 }
 
-// TestSuspend: the time of a suspend counts, and f's context ends within a second of waking.
-func TestSuspend(t *testing.T) {
-	in(t, func(t *testing.T, b *backend) {
-		time.AfterFunc(10*time.Second, func() { b.clock.Leap.Add(int64(time.Hour)) })
-		begun := time.Now()
-		ran, err := b.guard(t, func(ctx context.Context) error { <-ctx.Done(); return nil })
-		if took := time.Since(begun); !ran || !errors.Is(err, locking.ErrLost) || took > 11*time.Second {
-			t.Errorf("%v, %v after %v", ran, err, took)
-		}
-	})
-}
-
 // TestReleasedAnyway: the lock is released if the caller's context has ended, if f fails, and
 // if f panics.
 func TestReleasedAnyway(t *testing.T) {

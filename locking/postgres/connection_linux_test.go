@@ -20,23 +20,12 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-func targetOf(t *testing.T, url string) Target {
+// secure is the target of a server that has a certificate. root is the file of the certificate to trust, or "".
+func secure(t *testing.T, s *pgtest.Server, mode, root string) Target {
 	t.Helper()
-	to, err := Parse(url)
-	assert.OK(t, err)
+	to := target(t, s.Address())
+	to.SSLMode, to.SSLRootCert = mode, root
 	return to
-}
-
-func socketURL(s *pgtest.Server) string {
-	_, port, _ := strings.Cut(s.Address(), ":")
-	return "postgres://postgres@/postgres?host=" + s.Socket() + "&port=" + port + "&key=" + key
-}
-
-// secure is the target of a server that has a certificate.
-func secure(t *testing.T, s *pgtest.Server, mode string, parameters ...string) Target {
-	t.Helper()
-	return targetOf(t, strings.Join(append([]string{"postgres://postgres@" + s.Address() + "/postgres?key=" + key +
-		"&sslmode=" + mode}, parameters...), "&"))
 }
 
 // certify gives a server a certificate that it has signed itself, and returns the file.
@@ -66,11 +55,7 @@ func TestTLS(t *testing.T) {
 		{"another host", "verify-full", root, "localhost", "certificate"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			var more []string
-			if c.root != "" {
-				more = append(more, "sslrootcert="+c.root)
-			}
-			to := secure(t, s, c.mode, more...)
+			to := secure(t, s, c.mode, c.root)
 			if c.host != "" {
 				to.Host = c.host
 			}
@@ -92,7 +77,7 @@ func TestTLS(t *testing.T) {
 	}
 	s.Hosts("local all all trust", "hostssl all all all trust")
 	for mode, want := range map[string]bool{"disable": false, "require": true} {
-		if _, ok, err := backend(t, secure(t, s, mode)).TryLock(t.Context(), key, ttl); ok != want {
+		if _, ok, err := backend(t, secure(t, s, mode, "")).TryLock(t.Context(), key, ttl); ok != want {
 			t.Errorf("a server that wants TLS, sslmode %s: %v, %v", mode, ok, err)
 		}
 	}
@@ -116,9 +101,7 @@ func TestConnection(t *testing.T) {
 	s := pgtest.New(t)
 	certify(t, s)
 	for name, to := range map[string]Target{
-		"tcp":    target(t, s.Address()),
-		"tls":    secure(t, s, "require"),
-		"socket": targetOf(t, socketURL(s)),
+		"tcp": target(t, s.Address()), "tls": secure(t, s, "require", ""), "socket": socket(t, s),
 	} {
 		t.Run(name, func(t *testing.T) {
 			a, b := backend(t, to), at(t, s.Address())

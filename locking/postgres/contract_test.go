@@ -204,40 +204,28 @@ func TestClose(t *testing.T) {
 	assert.Is(t, b.Close(), nil)
 }
 
-// connected is a session for the lock "k", and its server.
-func connected(t *testing.T) (*pgtest.Server, *Backend, *conn) {
-	t.Helper()
-	s := pgtest.New(t)
-	target, err := Parse("postgres://postgres@" + s.Address() + "/postgres?sslmode=disable&key=k")
-	assert.OK(t, err)
-	b, err := Open(target)
-	assert.OK(t, err)
-	c, err := b.open(t.Context(), "test", time.Minute)
-	assert.OK(t, err)
-	t.Cleanup(func() {
-		c.cut()
-		_ = b.Close()
-	})
-	return s, b, c
-}
-
 // TestGrantIsVerified: a lock that another session was granted is refused, and taken down.
 func TestGrantIsVerified(t *testing.T) {
-	s, b, c := connected(t)
-	assert.OK(t, assert.Err(b.grant(t.Context(), c, "k", time.Minute)))
-	if left := c.takeDown(t.Context(), "k", "1"); !strings.Contains(left, "session 1 ends") {
+	s := pgtest.New(t)
+	b := at(t, s.Address())
+	c, err := b.open(t.Context(), "test", ttl)
+	assert.OK(t, err)
+	defer c.cut()
+	assert.OK(t, assert.Err(b.grant(t.Context(), c, key, ttl)))
+	if left := c.takeDown(t.Context(), key, "1"); !strings.Contains(left, "session 1 ends") {
 		t.Errorf("of another session: %q", left)
 	}
 	own := s.PSQL("select pid from pg_locks where locktype = 'advisory'")
-	assert.Equal(t, c.takeDown(t.Context(), "k", own), "", "of this session")
+	assert.Equal(t, c.takeDown(t.Context(), key, own), "", "of this session")
 	nothingLeft(t, s)
 }
 
 // TestServerWithoutLocks: a server that grants locks and doesn't keep them, as CockroachDB does, is
 // unfit.
 func TestServerWithoutLocks(t *testing.T) {
-	s, b, _ := connected(t)
+	s := pgtest.New(t)
+	b := at(t, s.Address())
 	s.PSQL("create schema fake; create function fake.pg_try_advisory_lock(bigint) returns bool language sql as 'select true'")
 	b.config.RuntimeParams["search_path"] = "fake, pg_catalog"
-	assert.Is(t, lockcheck.Fails(t.Context(), t, b, "k"), locking.ErrUnfit)
+	assert.Is(t, lockcheck.Fails(t.Context(), t, b, key), locking.ErrUnfit)
 }

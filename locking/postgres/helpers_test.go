@@ -4,8 +4,6 @@ package postgres
 
 import (
 	"errors"
-	"fmt"
-	"net"
 	"strings"
 	"testing"
 	"time"
@@ -79,15 +77,6 @@ func becomesFree(t *testing.T, b *Backend) locking.Handle {
 	return h
 }
 
-// refusing is an address without a listener.
-func refusing(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	assert.OK(t, err)
-	defer func() { _ = l.Close() }()
-	return fmt.Sprint(l.Addr())
-}
-
 func nothingLeft(t *testing.T, s *pgtest.Server) {
 	t.Helper()
 	assert.Equal(t, s.PSQL("select count(*) from pg_locks where locktype = 'advisory'"), "0", "locks that are left")
@@ -107,4 +96,12 @@ func with(t *testing.T, s *pgtest.Server, change func(*Target)) *Backend {
 	to := target(t, s.Address())
 	change(&to)
 	return backend(t, to)
+}
+
+// socket is the target of a server's Unix socket.
+func socket(t *testing.T, s *pgtest.Server) Target {
+	t.Helper()
+	to := target(t, s.Address())
+	to.Host, to.Port = s.Socket(), uint16(s.Port())
+	return to
 }

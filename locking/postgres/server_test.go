@@ -47,8 +47,7 @@ func TestExamine(t *testing.T) {
 	} {
 		assert.That(t, strings.Contains(found[what].Found, text), "%s: %q", what, found[what].Found)
 	}
-	socket := with(t, s, func(to *Target) { to.Host, to.Port = s.Socket(), uint16(s.Port()) })
-	found = examined(t, socket, nil)
+	found = examined(t, backend(t, socket(t, s)), nil)
 	assert.That(t, strings.Contains(found["silent peers"].Found, "socket"), "%+v", found["silent peers"])
 	standby := s.Standby()
 	eventually(t, "the standby is connected", func() bool { return s.PSQL("select count(*) from pg_stat_replication") == "1" })
