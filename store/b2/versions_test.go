@@ -220,37 +220,26 @@ func (g *stage) play(ctx context.Context, deeds []deed, o store.Object, next fun
 	g.off = true
 }
 
-// orders calls run with every order in which the actors can send their requests. The short suite skips
-// some if there are many.
+// orders calls run with every order in which the actors can send their requests. After 50 orders the short
+// suite tries no alternatives to every third choice.
 func orders(t *testing.T, run func(next func(waiting int) int)) {
-	var choices, of []int // each choice, and the number of alternatives
-	for n := 0; ; n++ {
-		at := 0
+	n := 0
+	for todo := [][]int{nil}; len(todo) > 0 && !t.Failed(); n++ {
+		choices, at := todo[len(todo)-1], 0
+		todo = todo[:len(todo)-1]
 		run(func(waiting int) int {
 			if at == len(choices) {
-				choices, of = append(choices, 0), append(of, waiting)
+				for other := 1; other < waiting && (n < rounds.Fewer(math.MaxInt, 50) || at%3 > 0); other++ {
+					todo = append(todo, append(slices.Clone(choices), other))
+				}
+				choices = append(choices, 0)
 			}
-			of[at] = waiting
 			at++
 			return choices[at-1]
 		})
-		if n >= rounds.Fewer(math.MaxInt, 50) {
-			at = max(at-3, 0) // skip the other orders of the last three requests
-		}
-		choices, of = choices[:at], of[:at]
-		for len(choices) > 0 && choices[len(choices)-1] == of[len(of)-1]-1 {
-			choices, of = choices[:len(choices)-1], of[:len(of)-1]
-		}
-		if len(choices) == 0 {
-			t.Logf("%d orders", n+1)
-			assert.That(t, n != 0, "there was nothing to order")
-			return
-		}
-		choices[len(choices)-1]++
-		if t.Failed() {
-			return
-		}
 	}
+	t.Logf("%d orders", n)
+	assert.That(t, n > 1, "there was nothing to order")
 }
 
 // TestEveryOrder: processes change one object at the same time, with every order of their requests.
