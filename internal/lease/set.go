@@ -21,6 +21,7 @@ type Set struct {
 	mu     sync.Mutex
 	ctx    context.Context
 	cancel context.CancelCauseFunc
+	ended  bool // Release was called
 }
 
 // Join returns the set of leases, in the order in which they were acquired. If released isn't nil, Release calls
@@ -40,7 +41,9 @@ func (s *Set) begin() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.ctx, s.cancel = ctx, cancel
+	if s.ctx, s.cancel = ctx, cancel; s.ended {
+		cancel(fault.Released)
+	}
 }
 
 // Context ends with the context of the first lease that ends. Resume replaces it.
@@ -130,10 +133,11 @@ func (s *Set) Finish(success bool) {
 // Patience bounds the time that the release of a lease holds up the next one.
 const Patience = time.Second
 
-// Release ends the context, and releases all leases, the last one first. After Patience it doesn't wait for a silent system before it
-// releases the next lease.
+// Release ends the context, and releases all leases, the last one first. After Patience it doesn't wait for a
+// silent system before it releases the next lease.
 func (s *Set) Release(ctx context.Context) error {
 	s.mu.Lock()
+	s.ended = true
 	s.cancel(fault.Released) // at once: the leases end it in goroutines of their own
 	s.mu.Unlock()
 	for _, l := range s.leases {

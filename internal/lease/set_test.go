@@ -75,5 +75,7 @@ func TestSetEndsFirst(t *testing.T) {
 		s := Join(nil, Hold(o), hold(0, 0, nil, nil))
 		touch = func() { assert.Is(t, context.Cause(s.Context()), fault.Released) }
 		assert.OK(t, s.Release(t.Context()))
+		s.begin() // as a resume does that ends meanwhile
+		assert.Is(t, context.Cause(s.Context()), fault.Released)
 	})
 }
