@@ -16,9 +16,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// acquire takes a lock: docs/protocol.md, Acquire. It attempts until it has the lock, until another
-// holder certainly has it, or until the store can't show which. An attempt that fails withdraws all its
-// objects. Its findings name the locks that conflict. After each attempt, again decides what follows.
+// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, until another
+// holder certainly has it, or until the store can't show which. An attempt that fails withdraws all
+// its objects. Its findings name the locks that conflict. After each attempt, again decides what
+// follows.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err

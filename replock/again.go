@@ -131,8 +131,8 @@ func (a *again) afterClaim() decision {
 	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxClaimPause)}
 }
 
-// afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the acquirer is
-// in the queue and its wait isn't over.
+// afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the
+// acquirer is in the queue and its wait isn't over.
 func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):

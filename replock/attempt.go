@@ -75,8 +75,8 @@ func (s *sight) stamped(mod time.Time, seen time.Duration) {
 	s.st = s.dated
 }
 
-// ownAttempts has the ids and the flags' keys of all attempts for one lock, whether they are stored or
-// not.
+// ownAttempts has the ids and the flags' keys of all attempts for one lock, whether they are stored
+// or not.
 type ownAttempts struct{ ids, keys map[string]bool }
 
 func nothingYet() ownAttempts { return ownAttempts{map[string]bool{}, map[string]bool{}} }

@@ -21,7 +21,7 @@ var (
 	// ErrUnsure: the store was reached, but it is unknown whether another holder has the lock, or
 	// the store was too slow. The error has the reason.
 	ErrUnsure error = fault.Unsure
-	// ErrSlow: the store is too slow for the ttl: three attempts of a refresh don't fit before the
+	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
 	// ErrFence: the option Fence is set, and the store can't count fencing numbers.

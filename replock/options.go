@@ -125,8 +125,8 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// process is a Clock that also has the randomness and the identity of the process that it is for. Only
-// tests have one, which simulate several processes in one.
+// process is a Clock that also has the randomness and the identity of the process that it is for.
+// Only tests have one, which simulate several processes in one.
 type process interface {
 	Process() (io.Reader, identity.Process)
 }

@@ -85,7 +85,7 @@ func (q *queue) check() error {
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
 func (q *queue) left() time.Duration      { return q.maxWait - q.waitedFor() }
 
-// newTry starts an attempt at the ticket's place in the queue.
+// newAttempt starts an attempt at the ticket's place in the queue.
 func (q *queue) newAttempt() (*attempt, error) {
 	t, err := q.l.newAttempt(q.mode, q.operation, q.own)
 	if err != nil {
@@ -145,8 +145,8 @@ func (q *queue) wait(ctx context.Context, t *attempt, f findings) error {
 	}
 }
 
-// keepTicket keeps the ticket live, and returns the attempt for which the polls look: the ticket, or the
-// last attempt of an acquirer that only watches doubtful locks.
+// keepTicket keeps the ticket live, and returns the attempt for which the polls look: the ticket,
+// or the last attempt of an acquirer that only watches doubtful locks.
 func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 	if q.maxWait == 0 {
 		t.polls = true
@@ -171,8 +171,8 @@ func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 // refreshAt returns when the ticket must be refreshed.
 func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// decidesBy returns when an attempt that outlasts others must end: before its lease ends, and before the
-// ticket must be refreshed.
+// decidesBy returns when an attempt that outlasts others must end: before its lease ends, and
+// before the ticket must be refreshed.
 func (q *queue) decidesBy(t *attempt) time.Duration {
 	by := t.deadline - q.l.times.Timeout
 	if q.ticket != nil {

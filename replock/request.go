@@ -177,8 +177,8 @@ func named(ctx context.Context, what string, timeout time.Duration, err error) e
 	return err
 }
 
-// underway counts the puts of an attempt that aren't answered yet. A put must not come after the deletes
-// of the withdrawal, so the withdrawal waits for them.
+// underway counts the puts of an attempt that aren't answered yet. A put must not come after the
+// deletes of the withdrawal, so the withdrawal waits for them.
 type underway struct {
 	mu     sync.Mutex
 	n      int

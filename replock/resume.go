@@ -25,7 +25,7 @@ const (
 // Release, also a deferred one, releases it. The context that ended with the loss stays ended. Work
 // under that context must stop; work that continues uses the new one.
 //
-// Resume attempts until the lock is held again, the loss is definite, or ctx ends. The new context has
+// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
 // the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
 // ends, too. An attempt costs an acquire and three more requests, or four if a listing has several
 // pages.

@@ -36,7 +36,7 @@ const justNow = 200 * time.Millisecond
 
 // takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this
 // order others see, as long as lock.exclusive is stored, that its acquirer might be about to
-// withdraw. A hasty takeDown spends at most hastyTime and two round trips on each object, and attempts
+// withdraw. A hasty takeDown spends at most hastyTime and two round trips on each object, and tries
 // the second only after an answer to the first.
 func (l *Locker) takeDown(ctx context.Context, t *attempt, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
