@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/mem"
 )
 
 var (
@@ -255,6 +256,20 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 		<-k.Context().Done()
 		d := time.Since(start)
 		assert.That(t, slices.Contains(sends.got(), d-55*time.Second), "lost after %v, want 55 s after a send", d)
+	})
+}
+
+// TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't put back.
+func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
+	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+			w.put(r.Key, r.Body)
+			return errOutage // applied: the next one finds another ETag
+		}))
+		a.hooks.After(firstAnswered("get", "", func(hookstore.Request) { w.delete(k.Key()) }))
+		time.Sleep(45 * time.Second)
+		w.empty()
+		<-k.Context().Done()
 	})
 }
 

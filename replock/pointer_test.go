@@ -176,6 +176,22 @@ func TestProofByTwoPuts(t *testing.T) {
 	}
 }
 
+// TestProofWithoutAnAnswer: an acquirer puts its flag again if all three puts of a proof fail, which prove nothing.
+func TestProofWithoutAnAnswer(t *testing.T) {
+	bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+		m := w.machine()
+		var puts atomic.Int32
+		m.hooks.Before(when("put", "/lock.intent/", func(context.Context, hookstore.Request) error {
+			if puts.Add(1) <= 3 {
+				return errOutage
+			}
+			return nil
+		}))
+		m.takes(t, Exclusive)
+		assert.That(t, puts.Load() == 4 && m.conditions.absent.open(), "%d puts", puts.Load())
+	})
+}
+
 // TestPutsOfAProofAreApart: no put of a proof meets one before at a server that answers soon, and one
 // that is far away gets all of them within one round trip. A put that isn't needed isn't sent.
 func TestPutsOfAProofAreApart(t *testing.T) {

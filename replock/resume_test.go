@@ -357,3 +357,43 @@ func TestHeldLockIsNotResumed(t *testing.T) {
 		w.leavesNothing(k)
 	})
 }
+
+// TestResumeTriesAgain: a resume tries again after an attempt that failed after its look.
+func TestResumeTriesAgain(t *testing.T) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.lose(t, k)
+		a.hooks.Before(fails("list", allLocks, errOutage))
+		time.AfterFunc(30*time.Second, func() { a.hooks.Before(nil) })
+		mustResume(t, k)
+		time.Sleep(5 * time.Minute)
+		lives(t, k)
+		w.leavesNothing(k)
+	})
+}
+
+// TestReleaseEndsAResume: a release doesn't wait for a resume that waits for the store.
+func TestReleaseEndsAResume(t *testing.T) {
+	stores.holders(t, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.lose(t, k)
+		done := make(chan error, 1)
+		go func() { done <- k.Resume(t.Context()) }()
+		time.Sleep(time.Hour)
+		start := time.Now()
+		_ = k.Release(t.Context()) // the store is away
+		isAll(t, <-done, ErrReleased)
+		took(t, start, 0, time.Minute)
+	})
+}
+
+// TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
+func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
+	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.lose(t, k)
+		time.Sleep(20 * time.Second)
+		ctx, cancel := context.WithCancel(t.Context())
+		a.hooks.Before(on("list", allLocks, func(hookstore.Request) { cancel() }))
+		isAll(t, k.Resume(ctx), context.Canceled)
+		mustRelease(t, k)
+		w.machine().takes(t, Exclusive)
+	})
+}
