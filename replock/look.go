@@ -201,12 +201,13 @@ const (
 	manyAtOnce = 4 * atOnce
 )
 
-// judgeAll reads and judges the entries of one page, and adds them to f. It reads the young ones
-// first. If one of them is live, as usual, it doesn't read the others.
+// judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts
+// first: the young entries, or in a poll those that don't come after the waiter. If one of them is
+// live, as usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
-		if len(likely) < maxReported && f.young(e) {
+		if t.polls && place(e.Key) <= t.place || !t.polls && len(likely) < maxReported && f.young(e) {
 			likely = append(likely, e)
 		} else {
 			rest = append(rest, e)
@@ -230,7 +231,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *findings, others [
 		}
 		if len(f.live) > 0 {
 			for _, e := range rest {
-				if f.young(e) {
+				if !t.polls && f.young(e) {
 					f.more++
 				}
 			}
