@@ -155,8 +155,11 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 		}
 		select {
 		case <-ctx.Done():
-			if stop, ok := errors.AsType[stopError](s.drain()); ok {
-				return false, stop.error
+			if a, ok := s.drain(); ok {
+				if stop, ok := errors.AsType[stopError](a.err); ok {
+					return false, stop.error
+				}
+				s.take(a, deadline) // the caller's next steps need to know what was renewed
 			}
 			return false, context.Cause(ctx)
 		case <-r.Clock.After(min(wake-now, deadline-now, clock.Tick)):
@@ -230,19 +233,19 @@ func tell(waiters []chan error, err error) {
 	}
 }
 
-// drain waits up to Drain for the attempt that is under way.
-func (s *run) drain() error {
+// drain waits up to Drain for the answer of the attempt that is under way, if there is one.
+func (s *run) drain() (a answer, ok bool) {
 	if s.running == nil {
-		return nil
+		return a, false
 	}
 	for end := s.Clock.Elapsed() + s.Drain; ; {
 		left := end - s.Clock.Elapsed()
 		if left <= 0 {
-			return nil
+			return a, false
 		}
 		select {
-		case got := <-s.running.answer:
-			return got.err
+		case a = <-s.running.answer:
+			return a, true
 		case <-s.Clock.After(min(left, clock.Tick)):
 		}
 	}

@@ -260,6 +260,18 @@ func TestSuspend(t *testing.T) {
 	})
 }
 
+// TestLastAnswerCounts: the answer of an attempt that is under way when Run is to end still extends the lease.
+func TestLastAnswerCounts(t *testing.T) {
+	bubble(t, func(*harness, context.Context) error { time.Sleep(3 * time.Second); return nil }, func(t *testing.T, h *harness) {
+		var deadline time.Duration
+		h.Extended = func(d time.Duration) { deadline = d }
+		ctx, cancel := context.WithTimeout(t.Context(), 31*time.Second)
+		defer cancel()
+		assert.Is(t, h.run(ctx), context.DeadlineExceeded)
+		assert.Equal(t, deadline, 30*time.Second+h.Deadline, "deadline")
+	})
+}
+
 // TestEndWaitsForTheAttempt: when Run has returned, no request is under way that could undo a later one. A
 // request that hangs is waited for no longer than its timeout. A loss that it finds is returned.
 func TestEndWaitsForTheAttempt(t *testing.T) {

@@ -84,7 +84,7 @@ var storeMutants = []mutant{
 		`if dir == "" || slices.Contains(kept, dir) {`, `if dir == "" {`, own("TestDeletePrunes")},
 	{"a living process's temporary file is removed", "store/dir/delete.go", `<= abandoned`, `<= abandoned/48`, own("TestSweep")},
 	{"another program's empty directory is removed", "store/dir/delete.go",
-		`return mine || strings.HasPrefix(dir, kept[0]+"/")`, `return mine || dir != kept[0]`, own("TestFoldersOfOthersStay")},
+		`return mine || strings.HasPrefix(dir, kept[0]+"/")`, `return mine || dir != kept[0]`, own("TestDeletePrunes")},
 	{"a lock is put onto the mount point of a disk that is gone", "store/dir/dir.go",
 		`if err == nil && !sameFileSystem(s.opened, info) {`, `if err == nil && s.opened == nil {`, own("TestUnmounted")},
 	{"the group can't write to a lock", "store/dir/dir.go", `0o600|shared&0o066`, `0o600|shared&0o044`, own("TestModes")},
