@@ -215,10 +215,11 @@ func (d docs) exec(dir, command string) string {
 		"REPOLOCK_CONFIG="+d.config(), "GOBIN="+d.path("bin"), "PATH="+d.path("bin")+":"+bin+":"+os.Getenv("PATH"))
 }
 
-// script runs a script in a directory, in a process group that ends with the test.
+// script runs a script in a directory, in a process group that ends within an hour. A cleanup can call it: the
+// test's own context has ended by then.
 func script(t testing.TB, dir, text string, env []string) (out string, err error) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Hour)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-euc", text)
 	cmd.Dir, cmd.Env = dir, env
