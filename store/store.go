@@ -14,7 +14,13 @@ package store
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"strings"
 	"time"
+	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Store is an object store. All methods can be called concurrently, by any number of
@@ -180,4 +186,217 @@ func (c Condition) String() string {
 	default:
 		return "unsupported"
 	}
+}
+
+// The interfaces below are optional. The lock needs none of them.
+
+// ConditionalDeleter is implemented by backends that can send a condition with a
+// deletion. Some servers accept the condition and ignore it.
+type ConditionalDeleter interface {
+	// DeleteIfMatch removes the object if it has this ETag. It returns ErrPrecondition
+	// if the object has another ETag, nil or ErrPrecondition if there is no object, and
+	// ErrConditionUnsupported if the server has no such condition. After both errors
+	// nothing was removed. It is one request.
+	DeleteIfMatch(ctx context.Context, key, etag string) error
+}
+
+// DeleteIfMatch calls s.DeleteIfMatch, and returns ErrConditionUnsent if s is no
+// [ConditionalDeleter]. It is for decorators.
+func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
+	if d, ok := s.(ConditionalDeleter); ok {
+		return d.DeleteIfMatch(ctx, key, etag)
+	}
+	return &Error{Op: "delete", Key: key, Err: ErrConditionUnsent}
+}
+
+// MaxBatch is the largest number of objects that one request can delete.
+const MaxBatch = 1000
+
+// BatchDeleter is implemented by backends that can delete many objects in one request.
+type BatchDeleter interface {
+	// DeleteAll deletes the objects under keys, in one request. There are at most MaxBatch
+	// keys, each of them once. It reports for each whether there certainly is no such object
+	// now. If not, the server has refused or ignored this key, or has no such request, and
+	// the caller must call Delete for it.
+	//
+	// The error is [ErrBatchUnsupported] if the server has no such request. Any other error
+	// means for each object the same as after Delete. With an error, DeleteAll reports no
+	// object as deleted.
+	DeleteAll(ctx context.Context, keys []string) (deleted []bool, err error)
+}
+
+// DeleteAll calls s.DeleteAll, and returns [ErrBatchUnsent] if s is no [BatchDeleter]. It is
+// for decorators.
+func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
+	if d, ok := s.(BatchDeleter); ok {
+		return d.DeleteAll(ctx, keys)
+	}
+	return make([]bool, len(keys)), &Error{Op: "delete", Key: strings.Join(keys[:min(1, len(keys))], ""), Err: ErrBatchUnsent}
+}
+
+// Watcher is implemented by backends that can report deletions without requests.
+type Watcher interface {
+	// Watch returns a channel that receives a value soon after an object under the prefix
+	// was deleted, by any process, until ctx ends. The channel has room for one value, which
+	// stands for any number of deletions. It is never closed.
+	//
+	// A value is only a hint. A deletion might give none, as before Watch has returned, or in
+	// a new folder. A value might come although nothing was deleted.
+	//
+	// After an error there are no hints. After errors.ErrUnsupported there never are.
+	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)
+}
+
+// Watch calls s.Watch, and returns errors.ErrUnsupported if s is no [Watcher]. It is for
+// decorators.
+func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error) {
+	if w, ok := s.(Watcher); ok {
+		return w.Watch(ctx, prefix)
+	}
+	return nil, &Error{Op: "watch", Key: prefix, Err: errors.ErrUnsupported}
+}
+
+// Answerer is implemented by backends whose methods can send several requests, so that a method
+// can fail without an answer after an earlier request was answered.
+type Answerer interface {
+	// Answered reports whether any request so far was answered, but not by a server that
+	// is down. A store that has answered isn't [ErrUnreachable].
+	Answered() bool
+}
+
+// Describer is implemented by backends that can read a repository's settings.
+type Describer interface {
+	// Describe asks the server, in a few requests. If the server refuses to show a
+	// setting, that is Unknown, and no error.
+	Describe(ctx context.Context) (Description, error)
+}
+
+// Description has the settings of a repository.
+type Description struct {
+	// Server is the server's name for itself, "" if it has none.
+	Server string
+	// Versioning is Yes if overwritten and deleted objects are kept as versions.
+	Versioning Answer
+	// ObjectLock is Yes if versions can be protected from deletion.
+	ObjectLock Answer
+}
+
+// Answer is the answer to a question that the server can refuse.
+type Answer int
+
+const (
+	Unknown Answer = iota
+	No
+	Yes
+)
+
+// Errors that errors.Is finds in the errors of every backend. Each method of [Store]
+// documents what they mean for the stored object.
+var (
+	// ErrNotFound is returned by Get for an object that doesn't exist, and by any method
+	// for a bucket or a directory that doesn't exist.
+	ErrNotFound error = fault.NotFound
+	// ErrPrecondition is returned by a conditional Put whose condition wasn't met.
+	// Nothing was written.
+	ErrPrecondition error = fault.Precondition
+	// ErrConditionUnsupported is returned by a conditional Put to a store that has no
+	// such condition, or that might have refused the Put because of the condition. The same
+	// Put without the condition shows which it is. Nothing was written.
+	ErrConditionUnsupported error = fault.ConditionUnsupported
+	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such
+	// request. Nothing was sent.
+	ErrConditionUnsent error = fault.ConditionUnsent
+	// ErrBatchUnsupported is returned by [BatchDeleter] if the server can't delete many
+	// objects in one request. The caller must call Delete for each.
+	ErrBatchUnsupported error = fault.BatchUnsupported
+	// ErrBatchUnsent is an ErrBatchUnsupported of a backend that has no such request, or has
+	// found out that the server has none. Nothing was sent.
+	ErrBatchUnsent error = fault.BatchUnsent
+	// ErrConflict is returned if the store refuses a Put or a deletion because of a concurrent one of
+	// the same object (409). Nothing was written. The next try might succeed.
+	ErrConflict error = fault.Conflict
+	// ErrPermission is returned if the store doesn't permit a request. Nothing was written
+	// or deleted.
+	ErrPermission error = fault.Permission
+	// ErrCredentials is an ErrPermission of a store that doesn't know the credentials,
+	// or no longer accepts them. Other permissions wouldn't help.
+	ErrCredentials error = fault.Credentials
+	// ErrReadOnly is an ErrPermission of a file system that accepts writes from no user. Other
+	// permissions wouldn't help.
+	ErrReadOnly error = fault.ReadOnly
+	// ErrTooLarge is returned by Get for an object larger than its limit.
+	ErrTooLarge error = fault.TooLarge
+	// ErrInvalidKey is returned for a key that the backend doesn't accept; see CheckKey.
+	ErrInvalidKey error = fault.InvalidKey
+	// ErrIrregular is returned if a link, a pipe or another special file is in the place of an
+	// object, or of a directory above it. Nothing was written.
+	ErrIrregular error = fault.Irregular
+	// ErrConfig is returned if the user must change a setting: no credentials are found
+	// (and no service failed that might have some later), the bucket is in another region,
+	// the endpoint has no TLS or isn't an object store, or the clock is so wrong that the
+	// server refuses the signature.
+	ErrConfig error = fault.Config
+	// ErrUnreachable is returned if the store gave no answer: there is no connection, or it
+	// broke before an answer began, or no answer began in time. It is also returned for an
+	// answer of 502, 503 or 504 that doesn't have the form of the store's own, and if a proxy
+	// can't open the connection. Any other answer shows that the store was reached, even
+	// one that can't be understood. In doubt a backend MUST NOT return it, because it can
+	// make a program run without a lock. A Put might have been applied, or might be later.
+	ErrUnreachable error = fault.Unreachable
+	// ErrNoHost is returned if the name service doesn't know the endpoint's name: the name is
+	// wrong, or belongs to another network than this machine's.
+	ErrNoHost error = fault.NoHost
+	// ErrFull is returned if no space is left, or a quota is used up.
+	ErrFull error = fault.Full
+	// ErrListing is returned if a listing can't be relied on, because it isn't in order or has no
+	// end. The next listing might be right.
+	ErrListing error = fault.Listing
+	// ErrURL is returned for a repository URL that can't be understood.
+	ErrURL error = fault.URL
+)
+
+// Error is the error of every method of a backend: the request that failed, its key or
+// prefix, and the reason. It is one line, without credentials.
+type Error struct {
+	Op  string // "put", "get", "list", "delete", "open"
+	Key string
+	Err error
+}
+
+func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
+
+// Unwrap returns the reason, for errors.Is and errors.As.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Permanent reports whether the same request would fail again for the same reason.
+func Permanent(err error) bool { return fault.Permanent(err) }
+
+// Unreachable returns err as an [ErrUnreachable], with the same text.
+func Unreachable(err error) error { return fault.As(fault.Unreachable, err) }
+
+// maxKey is the length that every store allows for a key, in bytes. S3 and B2 have this limit.
+const maxKey = 1024
+
+// CheckKey returns ErrInvalidKey, with the reason, for a key that could lead out of the
+// repository, or that some store can't store. A key has 1 to 1024 bytes of UTF-8 without NUL
+// and backslash. Its elements, between slashes, aren't empty, "." or "..".
+func CheckKey(key string) error {
+	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
+	switch {
+	case key == "":
+		return bad("empty")
+	case len(key) > maxKey:
+		return bad("longer than 1024 bytes")
+	case !utf8.ValidString(key):
+		return bad("not UTF-8")
+	case strings.ContainsAny(key, "\x00\\"):
+		return bad("NUL or backslash")
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		switch element {
+		case "", ".", "..":
+			return bad(`an empty, "." or ".." element`)
+		}
+	}
+	return nil
 }

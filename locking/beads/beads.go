@@ -1,3 +1,48 @@
+// Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the
+// .beads directory, as EXCLUSIVE_LOCK of beads defines it. While a valid lock is there,
+// the daemon (or the Dolt server) of beads skips the database.
+//
+// # The file
+//
+// It is a JSON object with holder, pid, hostname, started_at and version. A lock is stale if its
+// hostname is this machine's, ignoring case, and kill(pid, 0) returns ESRCH. A zombie is a living
+// process, and so is a process of another user, for which kill returns EPERM. A lock of another host is
+// held, and so is a file that can't be parsed. The format has no ttl: a lock lasts until its process
+// ends. The ttl of TryLock has no effect.
+//
+// If a holder is killed and the system gives its pid to another process, the lock stays held until that
+// process ends.
+//
+// # Between users of this package
+//
+// The format itself doesn't exclude two tools. This package excludes its own users:
+//
+//   - TryLock links a complete file to the name. That fails if the name exists. Then TryLock verifies
+//     that the file there is its own.
+//   - TryLock removes a stale lock under the flock of the .beads directory, so that it never removes a
+//     newer lock of another user of this package. On a file system without flock (NFS) a stale lock
+//     stays held until Break removes it. The daemon doesn't remove it either: up to v0.49.6 it takes
+//     every ended process for a living one. New refuses a system without flock (Windows).
+//   - A removal renames the file aside, compares it, and puts it back if it is another lock's.
+//   - The handle keeps its file open, so that no other file can get its inode number. Renew, Resume and
+//     Release compare inode and content.
+//
+// # Beside other tools
+//
+// A tool that calls os.WriteFile, as the document's example does, overwrites any lock, and its os.Remove
+// removes any lock. Both tools run until our next Renew, which returns ErrLost. A tool that writes into
+// our file in the microseconds between our comparison and our removal loses its lock. If a third tool
+// locks while another tool's file is aside, that file can't be put back. It stays as
+// .exclusive-lock.repolock-*.tmp until Cleanup removes it after a day.
+//
+// The daemon removes a stale lock by its name. If it has read a stale lock, and TryLock replaces that
+// before the daemon removes it, the daemon removes the new lock. Therefore TryLock checks its file after
+// 100 ms. If the daemon is slower, it removes a held lock, and the next Renew returns ErrLost.
+//
+// A sync cycle that runs when the lock is created goes on to its end.
+//
+// Containers that share a directory must have different hostnames: otherwise a process of another
+// container seems to have ended.
 package beads
 
 import (
@@ -8,8 +53,11 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/flock"
@@ -91,4 +139,49 @@ var tryFlock = flock.Try
 // false on a file system without flock.
 func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err error) {
 	return flock.Dir(ctx, b.opts.Clock, b.dir, tryFlock)
+}
+
+// Scheme is the scheme of beads:DIR.
+const Scheme = "beads"
+
+// Target is a database that a URL names.
+type Target struct {
+	// Dir is the absolute path of the .beads directory.
+	Dir string
+}
+
+// Parse parses beads:DIR. If DIR isn't called .beads, the database is DIR/.beads. A relative DIR begins
+// at the working directory. Parse reads no file. It takes characters literally, and refuses ?, # and
+// characters that aren't printable.
+func Parse(raw string) (Target, error) {
+	scheme, dir, ok := strings.Cut(raw, ":")
+	switch {
+	case !ok || !strings.EqualFold(scheme, Scheme):
+		return Target{}, invalid("it must begin with beads:")
+	case dir == "":
+		return Target{}, invalid("it has no directory: write beads:DIR")
+	case strings.HasPrefix(dir, "//"):
+		return Target{}, invalid("it has no host: write beads:/DIR")
+	}
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return Target{}, invalid("the working directory is unknown: %v", err)
+	}
+	if i := strings.IndexAny(dir, "?#"); i >= 0 {
+		return Target{}, invalid("its directory has a %q in its name: use a symbolic link", dir[i:i+1])
+	}
+	if !utf8.ValidString(dir) || strings.ContainsFunc(dir, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return Target{}, invalid("its directory has a name that isn't printable: use a symbolic link")
+	}
+	if filepath.Base(dir) != ".beads" {
+		dir = filepath.Join(dir, ".beads")
+	}
+	return Target{dir}, nil
+}
+
+// String returns the URL with the absolute path. Parse returns t for it.
+func (t Target) String() string { return Scheme + ":" + t.Dir }
+
+func invalid(format string, args ...any) error {
+	return fmt.Errorf("invalid beads URL: "+format, args...)
 }

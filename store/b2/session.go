@@ -1,8 +1,12 @@
 package b2
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -11,6 +15,7 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
 // session is an authorization, with the bucket and the upload URLs that belong to it. Only the pool
@@ -165,4 +170,136 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 		}
 		refused = in
 	}
+}
+
+// note has the facts of an exchange that blazer doesn't return. It is in the exchange's context.
+type note struct {
+	*httptransport.Answer
+	// err is why the transport has refused the request or the answer.
+	err error
+	// host and token are the request's. The answer might quote the token.
+	host, token string
+	// bucket is the answer to b2_list_buckets, if it is set, and the server isn't asked. blazer
+	// has no other way to make a bucket, and a key that is restricted to one doesn't need the
+	// permission to list it.
+	bucket *bucketInfo
+	// auth is the answer to an authorization.
+	auth authorization
+}
+
+type bucketInfo struct {
+	ID   string `json:"bucketId"`
+	Name string `json:"bucketName"`
+}
+
+type noteKey struct{}
+
+func noteOf(ctx context.Context) *note { return ctx.Value(noteKey{}).(*note) }
+
+// maxAnswer is larger than a page of the longest names, in bytes.
+const maxAnswer = 32 << 20
+
+// exchange sends one request by send, and returns why it failed. blazer keeps only an error's text.
+func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (v T, err error) {
+	watched, answer := httptransport.Watch(ctx, nil)
+	answer.Whole(maxAnswer)
+	n.Answer = answer
+	if v, err = send(context.WithValue(watched, noteKey{}, n)); err == nil {
+		return v, nil
+	}
+	var zero T
+	return zero, n.reason(ctx, err)
+}
+
+// reason returns why a request failed: the context, the network, or the server.
+func (n *note) reason(ctx context.Context, err error) error {
+	switch {
+	case ctx.Err() != nil:
+		begun := n.Begun()
+		n.Reset() // the end of the context counts, and not a refusal
+		if begun {
+			return ctx.Err()
+		}
+		return store.Unreachable(ctx.Err())
+	case n.err != nil:
+		return n.err
+	case n.Err() != nil:
+		return n.Unanswered(n.host, "check endpoint=", "have its authority trusted by this machine", n.Err())
+	case n.refusal().status != 0:
+		return n.refusal().err()
+	}
+	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
+}
+
+// transport sends blazer's requests, and fills their notes.
+type transport struct{ next http.RoundTripper }
+
+// pathAuthorize is in the fourth version of the API. blazer asks for the third, which refuses
+// keys that the fourth has made. The answer has all that blazer reads, and its token is good for
+// the other calls in the third version, which both versions have alike.
+const pathAuthorize = "/b2api/v4/b2_authorize_account"
+
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := noteOf(r.Context())
+	n.host, n.token = r.URL.Host, r.Header.Get("Authorization")
+	switch {
+	case !secure(r.URL):
+		n.err = fmt.Errorf("%w: the server names a URL without TLS: the application key would be sent in the clear", store.ErrConfig)
+		return nil, n.err
+	case n.bucket != nil && strings.HasSuffix(r.URL.Path, "/b2_list_buckets"):
+		body, err := json.Marshal(map[string]any{"buckets": []any{n.bucket}})
+		return &http.Response{StatusCode: http.StatusOK, Body: io.NopCloser(bytes.NewReader(body))}, err
+	case r.URL.Path == "/b2api/v3/b2_authorize_account":
+		r = r.Clone(r.Context())
+		r.URL.Path = pathAuthorize
+		res, err := t.next.RoundTrip(r)
+		if n.err = n.authorized(); err == nil {
+			err = n.err
+		}
+		return res, err
+	}
+	return t.next.RoundTrip(r)
+}
+
+// authorized parses the answer to an authorization. It is the first answer of a server, and so
+// shows whether the server is B2 at all. blazer doesn't check that, and null makes it panic.
+func (n *note) authorized() error {
+	status := n.Status()
+	switch {
+	case status == 0, n.Err() != nil, httptransport.Passing(status), n.refusal().code != "":
+		return nil
+	case status == http.StatusOK:
+		err := json.Unmarshal(n.Body(), &n.auth)
+		if storage := &n.auth.APIInfo.Storage; err == nil && n.auth.Token != "" && storage.URL != "" && storage.DownloadURL != "" && len(storage.Allowed.Capabilities) > 0 {
+			return nil
+		}
+	}
+	return fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: its answer doesn't have B2's form (%d %s)", store.ErrConfig, n.host, status, http.StatusText(status))
+}
+
+// post makes a call for which blazer has no function, inside an exchange. It parses the answer into
+// result, unless that is nil.
+func (s *Store) post(ctx context.Context, in *session, name string, params, result any) error {
+	body, err := json.Marshal(params)
+	if err != nil {
+		return err
+	}
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, in.APIInfo.Storage.URL+"/b2api/v3/"+name, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	r.Header.Set("Authorization", in.Token)
+	r.Header.Set("Content-Type", "application/json")
+	res, err := s.transport.RoundTrip(r)
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	switch {
+	case res.StatusCode != http.StatusOK:
+		return errors.New(res.Status)
+	case result == nil:
+		return nil
+	}
+	return json.NewDecoder(res.Body).Decode(result)
 }

@@ -3,16 +3,26 @@ package minio
 import (
 	"cmp"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"encoding/json"
 	"errors"
+	"fmt"
+	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
@@ -135,4 +145,126 @@ func (c *client) signable() error {
 		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
 	}
 	return nil
+}
+
+// mcDir returns the directory of mc's settings, or "" without a home directory.
+func mcDir() string {
+	if dir := os.Getenv("MC_CONFIG_DIR"); dir != "" {
+		return dir
+	}
+	home, err := os.UserHomeDir()
+	switch {
+	case err != nil:
+		return ""
+	case runtime.GOOS == "windows":
+		return filepath.Join(home, "mc")
+	default:
+		return filepath.Join(home, ".mc")
+	}
+}
+
+// mcFile returns the file of mc's aliases, or "" without a home directory.
+func mcFile() string {
+	if file := os.Getenv("MINIO_SHARED_CREDENTIALS_FILE"); file != "" {
+		return file
+	}
+	if mcDir() == "" {
+		return ""
+	}
+	return filepath.Join(mcDir(), "config.json")
+}
+
+// maxFile is larger than any file of aliases or certificates, in bytes.
+const maxFile = 16 << 20
+
+// read returns the content of a regular file. It refuses a pipe, which might never end.
+func read(path string) ([]byte, error) {
+	f, err := regular.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if len(text) > maxFile {
+		return nil, fmt.Errorf("%s is larger than %d bytes", path, maxFile)
+	}
+	return text, err
+}
+
+// mcHost matches the value of MC_HOST_ALIAS. Like mc, it takes percent signs as they are.
+var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
+
+// ofAlias returns the credentials of an alias of mc, or a store.ErrConfig without secrets.
+func ofAlias(name string) (credentials.Value, error) {
+	variable := "MC_HOST_" + name
+	if url, ok := os.LookupEnv(variable); ok {
+		m := mcHost.FindStringSubmatch(url)
+		if m == nil || m[1] == "" || m[2]+m[4] == "" {
+			return credentials.Value{}, fault.New(store.ErrConfig, "%.80s has no credentials: it is https://KEY:SECRET@HOST", variable)
+		}
+		return credentials.Value{AccessKeyID: m[1], SecretAccessKey: m[2] + m[4], SessionToken: m[3], SignerType: credentials.SignatureV4}, nil
+	}
+	file := mcFile()
+	type host struct{ AccessKey, SecretKey string }
+	var all struct{ Aliases, Hosts map[string]host } // one of them, depending on mc's version
+	switch text, err := read(file); {
+	case file == "":
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", name, variable)
+	case err != nil && !errors.Is(err, fs.ErrNotExist):
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %w", name, err)
+	case err == nil && json.Unmarshal(text, &all) != nil:
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc: %s isn't mc's file: it can't be read as JSON", name, file)
+	}
+	h, ok := all.Aliases[name]
+	if !ok {
+		h, ok = all.Hosts[name]
+	}
+	switch {
+	case !ok:
+		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: it isn't in %s, and %.80s isn't set", name, file, variable)
+	case h.AccessKey == "" || h.SecretKey == "":
+		return credentials.Value{}, fault.New(store.ErrConfig, "alias %.80q of mc has no credentials in %s", name, file)
+	}
+	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
+}
+
+// trusting returns the authorities that can sign a server's certificate: mc's, and those of
+// AWS_CA_BUNDLE, or else of this machine. It returns nil if they are only this machine's.
+func trusting() (*tls.Config, error) {
+	var own [][]byte
+	var entries []os.DirEntry
+	var err error
+	dir := filepath.Join(mcDir(), "certs", "CAs")
+	if mcDir() != "" {
+		entries, err = os.ReadDir(dir)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, fs.ErrPermission) {
+		return nil, fmt.Errorf("%w: certificates of mc: %w", store.ErrConfig, err)
+	}
+	for _, e := range entries {
+		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // an unreadable one isn't trusted
+			own = append(own, text)
+		}
+	}
+	bundle := os.Getenv("AWS_CA_BUNDLE")
+	if bundle == "" && len(own) == 0 {
+		return nil, nil
+	}
+	pool, err := x509.SystemCertPool()
+	if err != nil {
+		pool = x509.NewCertPool()
+	}
+	if bundle != "" {
+		text, err := read(bundle)
+		if err != nil {
+			return nil, fmt.Errorf("%w: AWS_CA_BUNDLE: %w", store.ErrConfig, err)
+		}
+		if pool = x509.NewCertPool(); !pool.AppendCertsFromPEM(text) {
+			return nil, fmt.Errorf("%w: AWS_CA_BUNDLE: %s has no certificate", store.ErrConfig, bundle)
+		}
+	}
+	for _, text := range own {
+		pool.AppendCertsFromPEM(text)
+	}
+	return &tls.Config{RootCAs: pool, MinVersion: tls.VersionTLS12}, nil
 }

@@ -3,13 +3,18 @@ package also
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -138,3 +143,120 @@ func holder(i *locking.Info) string {
 	}
 	return strings.TrimSpace(s)
 }
+
+// held is a lock of another system during one lease.Term.
+type held struct {
+	*other
+	*lease.Term
+	handle  locking.Handle
+	id      string
+	observe func(events.Event)
+}
+
+// hold starts to renew a lock. began is a reading from before the request that acquired it.
+func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.Event)) *held {
+	l := &held{other: o, handle: h, id: fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), observe: observe}
+	terms := lease.Terms{
+		Schedule: o.schedule, Clock: o.clock, Sent: began.Elapsed, Seen: began, Parent: context.Background(), Drain: o.schedule.Timeout,
+		Renewal: func(ctx context.Context) error { return o.Backend.Renew(ctx, h) },
+		Failed:  l.failed, Extended: func() { l.tell(replock.EventRefreshed, 0, nil) },
+		Loss: l.loss, Lost: func(err error) { l.tell(replock.EventLost, 0, err) },
+	}
+	if w, ok := o.Backend.(locking.Watcher); ok {
+		terms.Gone = w.Watch(h)
+	}
+	l.Term = lease.New(terms)
+	l.Begin()
+	return l
+}
+
+// loss is the field Loss of lease.Terms.
+func (l *held) loss(expired bool, err error) lease.Loss {
+	if !expired {
+		return l.broken(err)
+	}
+	lost := &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: "it could not be renewed in time", Err: err}
+	if _, ok := l.Backend.(locking.Resumer); !ok {
+		lost.Reason, lost.Definite = lost.Reason+", and a lock of this kind can't be resumed", true
+	}
+	return lease.Loss{Err: lost, Definite: lost.Definite}
+}
+
+// broken returns a loss that the backend has reported.
+func (l *held) broken(err error) lease.Loss {
+	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: plain(err), Definite: true}, Definite: true}
+}
+
+func (l *held) failed(n int, gaveUp bool, err error) {
+	l.tell(replock.EventRefreshFailed, n, err)
+	if gaveUp {
+		l.tell(replock.EventGaveUp, n, err)
+	}
+}
+
+func (l *held) tell(kind replock.EventKind, failures int, err error) {
+	e := l.event(kind)
+	e.ID, e.Failures, e.Err = l.id, failures, err
+	e.Held, e.Left = l.Times()
+	l.observe(e)
+}
+
+// About implements lease.Owner.
+func (l *held) About() lease.About {
+	about := lease.About{ID: l.id, Key: l.Place.URL, Operation: l.request.Operation, Exclusive: true, Connection: l.connection}
+	if f, ok := l.Backend.(finisher); ok {
+		about.Finish = f.finish
+	}
+	return about
+}
+
+// Check renews the lock, because a look costs as much.
+func (l *held) Check(ctx context.Context) error { return l.Renew(ctx) }
+
+// connection returns the connection that the lock dies with, or nil.
+func (l *held) connection() syscall.Conn {
+	if c, ok := l.Backend.(locking.Connected); ok {
+		return c.Connection(l.handle)
+	}
+	return nil
+}
+
+// Free frees the lock. It also frees a lost lock, which can still be ours: the deadline is before the lock's end.
+func (l *held) Free(context.Context) error {
+	err := l.free(l.handle)
+	switch lost := l.Lost(); {
+	case lost != nil && errors.Is(err, locking.ErrLost):
+		return nil // the loss is known
+	case lost == nil && errors.Is(err, locking.ErrLost): // the release has found the loss
+		loss := l.broken(err)
+		l.Lose(loss)
+		l.tell(replock.EventLost, 0, loss.Err)
+		return loss.Err
+	case err != nil:
+		l.tell(replock.EventReleaseFailed, 0, err)
+	case lost == nil:
+		l.tell(replock.EventReleased, 0, nil)
+	}
+	return err
+}
+
+// Again acquires the lock again, if no other holder can have had it since.
+func (l *held) Again(ctx context.Context) (lease.Owner, error) {
+	var began clock.Reading
+	err := l.try(ctx, func(ctx context.Context) error {
+		began = clock.Read(l.clock)
+		return l.Backend.(locking.Resumer).Resume(ctx, l.handle)
+	})
+	if errors.Is(err, locking.ErrLost) {
+		loss := l.broken(err)
+		l.Lose(loss)
+		return nil, loss.Err
+	}
+	if err != nil {
+		return nil, err
+	}
+	return l.hold(l.handle, began, l.observe), nil
+}
+
+// Resumed implements lease.Owner.
+func (l *held) Resumed() { l.tell(replock.EventResumed, 0, nil) }

@@ -1,9 +1,26 @@
 package events
 
 import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/flock"
+	"github.com/repolock/repolock/internal/lazyregexp"
+	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -133,3 +150,189 @@ func (m *Metrics) write() error {
 }
 
 func timestamp(t time.Time) float64 { return float64(t.UnixMilli()) / 1000 }
+
+// metricsFile is a file of metrics. Several jobs can share it.
+type metricsFile struct {
+	path     string
+	patience time.Duration // bounds the wait for another writer
+}
+
+// patience is short, because a person can have stopped the other writer.
+const patience = 250 * time.Millisecond
+
+// put replaces the series of these labels in the file, and keeps the series of other jobs. It replaces
+// the whole file at once, because a collector can read it at any time.
+func (m *metricsFile) put(labels string, values map[string]float64) error {
+	file, err := regular.Target(m.path)
+	if err != nil {
+		return err
+	}
+	dir := filepath.Dir(file)
+	defer m.alone(dir)()
+	old, err := readMetrics(file)
+	if err != nil {
+		return err
+	}
+	all := parseExposition(old)
+	all.put(labels, values)
+	tmp, err := os.CreateTemp(dir, "."+filepath.Base(file)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(tmp.Name()) // does nothing after the rename
+	_, err = tmp.Write(all.expose())
+	// The collector runs as another user.
+	if err := fault.Join(err, tmp.Chmod(0o644), tmp.Close()); err != nil {
+		return err
+	}
+	return os.Rename(tmp.Name(), file)
+}
+
+// maxMetrics exceeds the size of a file of maxJobs.
+const maxMetrics = 4 << 20
+
+// readMetrics returns the file's text. It returns nothing if there is no file, if the file belongs to another user
+// and can't be read, or if it is too long to be ours.
+func readMetrics(file string) ([]byte, error) {
+	f, err := regular.Open(file)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	text, err := io.ReadAll(io.LimitReader(f, maxMetrics+1))
+	if len(text) > maxMetrics {
+		return nil, nil
+	}
+	return text, err
+}
+
+// alone locks the directory against other writers until the returned function is called, by a flock. After
+// m.patience it goes on without the flock; then a change of the other writer can get lost.
+func (m *metricsFile) alone(dir string) func() {
+	d, err := os.Open(dir)
+	if err != nil {
+		return func() {}
+	}
+	for begin := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+		if ok, err := flock.Try(d); ok || err != nil {
+			break
+		}
+		if time.Since(begin) >= m.patience {
+			m.patience = 0 // or each event waits for a stopped writer
+			break
+		}
+	}
+	return func() { flock.Close(d) }
+}
+
+// family is a metric: its name, its type and its help.
+type family struct{ name, kind, help string }
+
+const (
+	lastSuccess = "repolock_last_success_timestamp_seconds"
+	lastChange  = "repolock_last_change_timestamp_seconds"
+)
+
+// families are the metrics, in the order of the file. Their help texts must never change: node_exporter
+// rejects files that have different texts for one metric.
+var families = []family{
+	{"repolock_held", "gauge", "1 while the lock is held."},
+	{"repolock_held_seconds", "gauge", "How long the lock has been held, until now or until it was released or lost."},
+	{"repolock_waiting", "gauge", "1 while the lock has been asked for, and was neither acquired nor refused."},
+	{"repolock_wait_seconds", "gauge", "How long it took until the lock was held or refused."},
+	{"repolock_asked_timestamp_seconds", "gauge", "When the lock was asked for."},
+	{"repolock_ttl_seconds", "gauge", "The ttl of the lock. A lock that is held is refreshed twice in this time."},
+	{"repolock_blocked_total", "counter", "How often the lock was refused because it was held."},
+	{"repolock_refreshes_total", "counter", "How often the lock was refreshed."},
+	{"repolock_refresh_failures_total", "counter", "How often a refresh failed."},
+	{"repolock_lost_total", "counter", "How often the lock was lost."},
+	{"repolock_resumed_total", "counter", "How often a lost lock was resumed."},
+	{"repolock_reaped_total", "counter", "How many stale locks were removed."},
+	{"repolock_release_failures_total", "counter", "How often an object of the lock was left to expire."},
+	{"repolock_exit_code", "gauge", "The exit code of the command."},
+	{lastSuccess, "gauge", "When the command last ended with success under its lock."},
+	{lastChange, "gauge", "When these figures were written."},
+}
+
+// labels returns the labels in Prometheus' text format. They distinguish the series of different jobs.
+func (o MetricsOptions) labels() string {
+	job := ""
+	if o.Job != "" {
+		// Prometheus itself sets the label job.
+		job = fmt.Sprintf(`job_name="%s",`, escapeLabel(o.Job))
+	}
+	return fmt.Sprintf(`{%slock="%s",mode="%s",operation="%s",repository="%s"}`,
+		job, escapeLabel(o.Lock), o.Mode, escapeLabel(o.Operation), escapeLabel(o.Repository))
+}
+
+func escapeLabel(s string) string {
+	return strings.NewReplacer(`\`, `\\`, `"`, `\"`, "\n", `\n`).Replace(strings.ToValidUTF8(s, "\ufffd"))
+}
+
+// sample matches a line of expose.
+var sample = lazyregexp.New(strings.ReplaceAll(
+	`^(repolock_[a-z_]+)({(?:job_name="VALUE",)?lock="VALUE",mode="VALUE",operation="VALUE",repository="VALUE"}) (-?[0-9.]+)$`,
+	"VALUE", `(?:[^"\\]|\\[\\"n])*`))
+
+// exposition has the values of a file's metrics, by labels and by name.
+type exposition map[string]map[string]float64
+
+// parseExposition parses the output of expose. It skips all other lines, such as the series of a
+// version with other labels.
+func parseExposition(text []byte) exposition {
+	all := exposition{}
+	for line := range strings.Lines(string(text)) {
+		part := sample.FindStringSubmatch(strings.TrimSuffix(line, "\n"))
+		if part == nil || !utf8.ValidString(line) || !slices.ContainsFunc(families, func(f family) bool { return f.name == part[1] }) {
+			continue
+		}
+		value, err := strconv.ParseFloat(part[3], 64)
+		if err != nil {
+			continue
+		}
+		if all[part[2]] == nil {
+			all[part[2]] = map[string]float64{}
+		}
+		all[part[2]][part[1]] = value
+	}
+	return all
+}
+
+// maxJobs bounds the file of a user who gives each job a new name.
+const maxJobs = 100
+
+// put replaces the series of these labels, except for the last success. If there are too many jobs, it removes the
+// jobs whose last change is the oldest.
+func (x exposition) put(labels string, values map[string]float64) {
+	values = maps.Clone(values)
+	if last := math.Max(values[lastSuccess], x[labels][lastSuccess]); last > 0 {
+		values[lastSuccess] = last
+	}
+	delete(x, labels)
+	others := slices.SortedFunc(maps.Keys(x), func(a, b string) int {
+		return cmp.Or(cmp.Compare(x[b][lastChange], x[a][lastChange]), cmp.Compare(a, b))
+	})
+	for _, l := range others[min(len(others), maxJobs-1):] {
+		delete(x, l)
+	}
+	x[labels] = values
+}
+
+// expose returns the file's text: each metric once, with the series of all jobs.
+func (x exposition) expose() []byte {
+	var b bytes.Buffer
+	jobs := slices.Sorted(maps.Keys(x))
+	for _, f := range families {
+		header := fmt.Sprintf("# HELP %s %s\n# TYPE %s %s\n", f.name, f.help, f.name, f.kind)
+		for _, labels := range jobs {
+			if v, ok := x[labels][f.name]; ok {
+				fmt.Fprintf(&b, "%s%s%s %s\n", header, f.name, labels, strconv.FormatFloat(v, 'f', -1, 64))
+				header = ""
+			}
+		}
+	}
+	return b.Bytes()
+}

@@ -8,13 +8,19 @@
 package daemon
 
 import (
+	"crypto/rand"
 	"encoding/gob"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"sync"
+	"time"
 
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
@@ -120,3 +126,93 @@ func (l *Line) Tell(news any) error {
 
 // Abandoned is closed if the starter ends or gives up before it has accepted the keeper.
 func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }
+
+// Owner is the process that a keeper is tied to.
+type Owner struct {
+	process identity.Process
+	handle  *os.Process
+	ended   chan struct{}
+}
+
+// Watch watches a process, which can have ended already. Only on Linux it distinguishes the process
+// from a later one with the same pid.
+func Watch(p identity.Process) *Owner {
+	o := &Owner{process: p, ended: make(chan struct{})}
+	// If p still runs when we have the handle, the handle is for p, not for a later process.
+	handle, err := os.FindProcess(p.PID)
+	if err == nil && !p.Ended() {
+		o.handle = handle
+	}
+	go o.watch()
+	return o
+}
+
+// Ended is closed when the process has ended.
+func (o *Owner) Ended() <-chan struct{} { return o.ended }
+
+// Signal sends the process a signal, if it hasn't ended.
+func (o *Owner) Signal(sig os.Signal) error {
+	if o.handle == nil || o.process.Ended() {
+		return os.ErrProcessDone
+	}
+	return o.handle.Signal(sig)
+}
+
+// interval is the time between two looks at the process on systems without pidfds.
+const interval = time.Second
+
+func (o *Owner) watch() {
+	defer close(o.ended)
+	if o.handle == nil {
+		return
+	}
+	ended := false
+	_ = o.handle.WithHandle(func(handle uintptr) { ended = wait(handle) }) // fails without a pidfd
+	for !ended && !o.process.Ended() {
+		time.Sleep(interval)
+	}
+}
+
+// The lengths of a token without its suffix, and of the suffix.
+const (
+	tokenLength  = 26
+	suffixLength = 10
+)
+
+// NewToken returns a token of 128 random bits. If another user has taken the usual directory for
+// sockets, the token has a suffix, which names another directory that no user could foresee.
+func NewToken() string { return rand.Text() + newSuffix() }
+
+var tokens = lazyregexp.New(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
+
+// ids matches the id of a lock.
+var ids = lazyregexp.New(`^[0-9a-f]{8,32}$`)
+
+// CheckToken returns an error if NewToken can't have returned this token. Such a token must not become
+// a file name. The error doesn't quote it, because it might be a secret.
+func CheckToken(token string) error {
+	if !tokens.MatchString(token) {
+		what := fmt.Sprintf("this is no token (%d bytes)", len(token))
+		if ids.MatchString(token) {
+			what = "this is the id of a lock, not a token"
+		}
+		return fmt.Errorf("%s: give the token that acquire printed: 26 capital letters and digits, perhaps with a suffix after a dot", what)
+	}
+	return nil
+}
+
+// socket returns the path of the socket for a token.
+func socket(token string, keeper bool) (string, error) {
+	if err := CheckToken(token); err != nil {
+		return "", err
+	}
+	dir, err := socketDir(token[tokenLength:], keeper)
+	return filepath.Join(dir, token[:tokenLength]), err
+}
+
+// forget removes the directory of a suffix, in which path was the only socket.
+func forget(token, path string) {
+	if len(token) > tokenLength {
+		_ = os.Remove(filepath.Dir(path))
+	}
+}
