@@ -111,7 +111,7 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 
 // supervise handles changes of the group and signals to us. It returns when the group is empty.
 func (g *Group) supervise(l *leader, signals jobSignals) {
-	left := leftovers{said: g.cmd.Waiting}
+	left := leftovers{said: g.cmd.Waiting, count: func() int { return members(l.pid) }}
 	for {
 		switch sig := l.poll(); sig {
 		case 0:
@@ -127,7 +127,7 @@ func (g *Group) supervise(l *leader, signals jobSignals) {
 			if n == 0 {
 				return
 			}
-			timer = time.After(left.wait(n))
+			timer = time.After(left.wait())
 		}
 		select {
 		case <-signals.children:
@@ -290,13 +290,14 @@ type leftovers struct {
 	pause time.Duration
 	total time.Duration
 	said  func(n int) // Command.Waiting; nil once it was called
+	count func() int  // of the processes that remain; 0 if it is unknown
 }
 
-// wait returns the time until the next look, given the number of processes that remain.
-func (f *leftovers) wait(n int) time.Duration {
+// wait returns the time until the next look.
+func (f *leftovers) wait() time.Duration {
 	f.total += f.pause
 	if f.total > 300*time.Millisecond && f.said != nil {
-		f.said(max(n, 0))
+		f.said(f.count())
 		f.said = nil
 	}
 	f.pause = min(max(2*f.pause, 10*time.Millisecond), time.Second)

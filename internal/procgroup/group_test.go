@@ -382,9 +382,64 @@ func TestWithoutProc(t *testing.T) {
 	p.want("done exit status 3")
 }
 
+// TestSweepAsksForChildren: all processes of the machine are read only if a process that the command has left
+// behind might have children in its group.
+func TestSweepAsksForChildren(t *testing.T) {
+	adoptOrphans()
+	defer leaveOrphans()
+	for script, want := range map[string]struct{ members, scans int }{
+		"exit": {0, 0}, "sleep 1000 & sleep 1001 & exit": {2, 0}, "setsid sleep 1000 & exit": {0, 2}, "setsid sleep 1000 & sleep 1001 & exit": {1, 0},
+		"sleep 0.01 & exit": {0, 0},
+	} {
+		scans := 0
+		defer func(f func()) { listed = f }(listed)
+		listed = func() { scans++ }
+		pid, err := spawn("/bin/sh", []string{"sh", "-c", script}, &syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}})
+		assert.OK(t, err)
+		l := leader{pid: pid}
+		eventually(t, "the leader's end", func() bool { l.poll(); return l.ended })
+		eventually(t, script, func() bool { scans = 0; return sweep(&l) == want.members })
+		assert.Equal(t, scans, want.scans, "readings of /proc after %s", script)
+		_ = unix.Kill(-pid, unix.SIGKILL)
+		pids, ok := adopted(children)
+		assert.That(t, ok, "the system has no lists of children")
+		for _, pid := range pids {
+			_ = unix.Kill(pid, unix.SIGKILL)
+			await(pid)
+		}
+		await(pid)
+	}
+}
+
+// TestListsThatChange: lists of children count only if two readings in a row are equal.
+func TestListsThatChange(t *testing.T) {
+	adoptOrphans()
+	defer leaveOrphans()
+	for _, c := range []struct {
+		readings []string // the last one counts for all further ones
+		want     []int
+		ok       bool
+	}{
+		{[]string{"7 1001 1002", "7 1002", "7 1002 1003", "7 1002 1003"}, []int{1002, 1003}, true},
+		{[]string{"7 ", "7 "}, nil, true},
+		{[]string{"1 ", "2 ", "3 ", "4 ", "5 ", "6 ", "7 ", "8 ", "9 ", "10 ", "11 "}, nil, false},
+	} {
+		n := 0
+		pids, ok := adopted(func() ([]string, error) {
+			n++
+			return []string{c.readings[min(n, len(c.readings))-1]}, nil
+		})
+		assert.That(t, slices.Equal(pids, c.want) && ok == c.ok, "%q: %v, %t", c.readings, pids, ok)
+	}
+	_, ok := adopted(func() ([]string, error) { return nil, unix.ENOENT })
+	assert.That(t, !ok, "without lists: sure")
+}
+
 // TestSweepLooksTwice: after the list of processes was read, a process of the group starts another and ends.
 // The list has no process that still runs, but the group isn't empty.
 func TestSweepLooksTwice(t *testing.T) {
+	leaveOrphans() // or sweep counts our children
+	defer adoptOrphans()
 	c := exec.Command("sh", "-c", "read line; sleep 1000 & echo $!")
 	c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	in, err := c.StdinPipe()

@@ -78,6 +78,9 @@ func (l *leader) reap() Status {
 	return l.status
 }
 
+// members returns 0: these systems don't list the processes of a group.
+func members(int) int { return 0 }
+
 // sweep returns 0 if the group is empty and -1 if it isn't.
 func sweep(l *leader) int {
 	if l.ended && unix.Kill(-l.pid, 0) == unix.ESRCH {
