@@ -1,13 +1,14 @@
 #!/usr/bin/env python3
 """A second client of docs/protocol.md, in a directory on a local disk of Linux.
 
-It does what a conforming client MUST, and nothing that a client MAY: no ticket, no two witnesses, no
-look while it holds the lock, no resume. The numbers of the comments are those of the section "A
-conforming client". It needs nothing but Python's standard library.
+It keeps to the eleven points of "Part 1: MUST". Of the other points it has only 12 and 13: it withdraws,
+and dates its lock for clients of the original protocol. So it has no ticket, no two witnesses, no look
+while it holds the lock, and no resume. The numbers in the comments are those of the points. It needs
+nothing but Python's standard library.
 
     python3 client.py DIRECTORY shared|exclusive [--ttl S] [--wait S] -- COMMAND...
 
-It exits with the command's code, with 75 if the lock is held, and with 79 if the lock was lost.
+It exits with the command's code, with 75 if it got no lock, and with 79 if the lock was lost.
 """
 
 import argparse
@@ -32,11 +33,11 @@ MAX_BODY = 64 << 10
 
 
 class Held(Exception):
-    """Another lock is in the way, or might be."""
+    """Another lock conflicts, or might."""
 
 
 class Unsure(Exception):
-    """Nothing was acquired: the attempt took longer than its lease, or its flag is gone."""
+    """The attempt took longer than its lease, or its flag is gone. It has acquired nothing."""
 
 
 class Lost(Exception):
@@ -190,7 +191,7 @@ class Directory:
         return keys
 
 
-# Found is a body, and its version: what changes with each refresh.
+# Found is a body, and its version, which changes with each refresh.
 Found = namedtuple("Found", "body version")
 
 
@@ -203,7 +204,7 @@ TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
 
 
 def understood(body):
-    """The fields of a lock's body, or None if it isn't understood. In doubt it isn't."""
+    """The fields of a lock's body, or None if it isn't understood. In doubt it isn't (4)."""
     try:
         fields = json.loads(body)
         times = [fields["expires_at"], fields.get("refreshed_at") or fields["expires_at"]]
@@ -215,7 +216,7 @@ def understood(body):
 
 
 def ttl_of(body):
-    """The ttl of another client's lock, or None if the body is unreadable: then it is held."""
+    """The ttl of another client's lock, or None if the body is unreadable: then the lock is held (4)."""
     if body.startswith(b"\x01"):  # encrypted
         return 60
     fields = understood(body) if len(body) <= MAX_BODY else None
@@ -226,22 +227,16 @@ def ttl_of(body):
 
 
 class Client:
-    def __init__(self, directory, prefix="index/", ttl=60, version="examples/protocol"):
-        self.store, self.prefix, self.ttl, self.version = Directory(directory), prefix, ttl, version
+    def __init__(self, directory, prefix="index/", ttl=60):
+        self.store, self.prefix, self.ttl = Directory(directory), prefix, ttl
 
     def acquire(self, mode, operation, wait=0):
         """Returns a Lock, or raises Held, Unsure or an OSError. With a wait it tries again, once a second."""
         seen, end = {}, elapsed() + wait
-        unsure = 0
         while True:
-            attempt = Attempt(self, mode, operation, seen)
             try:
-                return attempt.enter()
-            except Unsure:
-                unsure += 1
-                if unsure == 3:
-                    raise
-            except Held:
+                return Attempt(self, mode, operation, seen).enter()
+            except (Held, Unsure):
                 if elapsed() >= end:
                     raise
                 time.sleep(min(1, max(end - elapsed(), 0)))
@@ -251,12 +246,12 @@ class Attempt:
     """One flag, under a key and with an id that no other attempt uses (1).
 
     seen has the first sight of each version of another's lock. It belongs to the acquire, not to the
-    attempt: a lock is stale if it stays the same for a whole ttl of our own time.
+    attempt, because a lock is stale if it stays the same for a whole ttl of our own time (5).
     """
 
     def __init__(self, client, mode, operation, seen):
         self.client, self.store, self.mode, self.seen = client, client.store, mode, seen
-        self.operation, self.id, self.seq = operation, secrets.token_hex(16), 0
+        self.operation, self.id = operation, secrets.token_hex(16)
         self.acquired = time.time()
         stamp = rfc3339(self.acquired).replace("-", "").replace(":", "")
         folder = "lock.shared/" if mode == SHARED else "lock.intent/"
@@ -266,24 +261,20 @@ class Attempt:
 
     def body(self, state):
         ttl, now = self.client.ttl, time.time()
-        fields = {
+        return json.dumps({
             "operation": self.operation,
             "holder": "%s (pid %d)" % (socket.gethostname(), os.getpid()),
             "acquired_at": rfc3339(self.acquired),
-            "expires_at": rfc3339(now + max(ttl, ttl * 55 / 60 + 60)),
+            "expires_at": rfc3339(now + max(ttl, ttl * 55 / 60 + 60)),  # (13)
             "is_shared": self.mode == SHARED,
             "id": self.id,
             "ttl_seconds": ttl,
             "refreshed_at": rfc3339(now),
             "state": state,
-            "version": self.client.version,
-        }
-        if self.seq:
-            fields["seq"] = self.seq
-        return json.dumps(fields).encode()
+        }).encode()
 
     def lasts_from(self, sent):
-        """The lease, from the send of a put (6)."""
+        """The lease, from the send of a put (8)."""
         self.sent, self.deadline = sent, sent + self.client.ttl * 55 / 60
 
     def enter(self):
@@ -292,20 +283,16 @@ class Attempt:
             first = self.body("acquiring")  # of the pointer as well
             self.store.put(self.flag, first)  # (2)
             pointer = self.look()
-            if self.mode == EXCLUSIVE:
-                for _ in range(10):  # (5)
-                    if self.is_own(pointer):
-                        break
-                    self.claim(pointer, first)
-                    pointer = self.look()
-                else:
-                    raise Held("another client takes %s, again and again" % self.pointer)
-            if elapsed() >= self.deadline:  # (6)
+            if self.mode == EXCLUSIVE:  # (7)
+                self.claim(pointer, first)
+                if not self.is_own(self.look()):
+                    raise Held("another client has taken or deleted %s" % self.pointer)
+            if elapsed() >= self.deadline:  # (8)
                 raise Unsure("it took longer than its lease")
             return Lock(self)
         except BaseException:
-            with contextlib.suppress(OSError):  # what is left expires
-                self.leave()
+            with contextlib.suppress(OSError):  # objects that can't be deleted expire
+                self.leave()  # (12)
             raise
 
     def is_own(self, found):
@@ -313,7 +300,7 @@ class Attempt:
         return found is not None and (understood(found.body) or {}).get("id") == self.id
 
     def look(self):
-        """Returns the pointer as it was listed, if nothing is in the way. It reaps what is stale."""
+        """Deletes the stale flags, and returns the pointer as it was listed, if no live lock conflicts."""
         began = elapsed()
         listed = self.store.list(self.client.prefix)
         answered = elapsed()
@@ -326,17 +313,17 @@ class Attempt:
                     stale.append(key)
                 else:
                     held = key
-        if self.flag not in listed or isinstance(listed[self.flag], OSError):  # (2)
+        if self.flag not in listed or isinstance(listed[self.flag], OSError):  # (3)
             raise Unsure("the own flag isn't listed")
-        if held:  # (3)
+        if held:  # (4)
             raise Held("%s is held" % held)
         for key in stale:
             if key != self.pointer:  # only claim replaces that
-                self.store.delete(key)  # (4)
+                self.store.delete(key)  # (6)
         return listed.get(self.pointer)
 
     def conflicts(self, key, found):
-        """Own is what this attempt wrote, not what this process wrote (3)."""
+        """Own is what this attempt wrote, not what this process wrote (4)."""
         if key == self.flag or self.mode == SHARED and key.startswith(self.client.prefix + "lock.shared/"):
             return False
         if isinstance(found, OSError):
@@ -344,7 +331,7 @@ class Attempt:
         return found.body != b"" and not (key == self.pointer and self.is_own(found))
 
     def is_stale(self, key, found, began, answered):
-        """Unchanged for a whole ttl, from the answer of the first look to the send of the last (4)."""
+        """Unchanged for a whole ttl, from the answer of the first look to the send of the last (5)."""
         if isinstance(found, OSError) or ttl_of(found.body) is None:
             return False
         version, since = self.seen.get(key, (None, 0))
@@ -354,14 +341,14 @@ class Attempt:
         return began - since >= ttl_of(found.body)
 
     def claim(self, pointer, body):
-        """Puts the pointer where the look showed none, or replaces the one that it showed (5)."""
+        """Puts the pointer if the look showed none, or replaces the one that it showed (7)."""
         if pointer is None:
             self.store.put_if_absent(self.pointer, body)
         else:
             self.store.put(self.pointer, body, lambda current: current == pointer.body)
 
     def leave(self):
-        """Deletes the pointer, if that is still the own one, and the flag (7). The rest expires."""
+        """Deletes the pointer, if that is still the own one and the lease lasts (11), and the flag (10)."""
         own = lambda current: elapsed() < self.deadline and current is not None and self.is_own(Found(current, None))
         if self.mode == EXCLUSIVE:
             self.store.delete(self.pointer, own)
@@ -387,7 +374,7 @@ class Lock:
         self.on_lost()
 
     def warden(self):
-        """Ends the lock at its deadline, whatever the store does, and soon after a suspend (6)."""
+        """Ends the lock at its deadline, whatever the store does, and soon after a suspend (8)."""
         while not self.lost and not self.ending.wait(0.05):
             if elapsed() >= self.attempt.deadline:
                 self.lose("it wasn't refreshed before its deadline")
@@ -403,7 +390,7 @@ class Lock:
                 self.lose(str(err))
 
     def refresh(self):
-        """Replaces each object, if it is still the own one, before the deadline (6)."""
+        """Replaces each object, if it is still the own one, before the deadline (8, 9)."""
         a, sent = self.attempt, elapsed()
 
         def own(current):
@@ -412,17 +399,16 @@ class Lock:
             return elapsed() < a.deadline
 
         for key in [a.flag] + [a.pointer] * (a.mode == EXCLUSIVE):
-            a.seq += 1
             if not a.store.put(key, a.body("held"), own):
                 return
         if elapsed() < a.deadline:
             a.lasts_from(sent)
 
     def release(self):
-        """Ends the lock. The work must have ended before. Raises Lost if the lock was lost (7)."""
+        """Ends the lock. The work must have ended before. Raises Lost if the lock was lost (10)."""
         with self.mutex:
             self.ending.set()
-        self.refreshes.join()  # no put comes after the deletion
+        self.refreshes.join()  # its puts under way
         if self.lost:
             self.attempt.store.delete(self.attempt.flag)
             raise self.lost
@@ -439,7 +425,7 @@ def main():
     args = p.parse_args()
     try:
         lock = Client(args.directory, ttl=args.ttl).acquire(args.mode, args.command[0][:256], args.wait)
-    except Held as err:
+    except (Held, Unsure) as err:
         print(err, file=sys.stderr)
         return 75
     child = subprocess.Popen(args.command, start_new_session=True)

@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -146,8 +147,9 @@ func TestRules(t *testing.T) {
 	tree := readTree(t)
 	spec := read(t, root+"/docs/protocol.md")
 	cited := map[string]bool{}
-	rules := table(spec, "rule", "tests", "mutants", "model runs")
-	for _, row := range rules {
+	rules := table(spec, "rule", "tests", "mutants", "model runs", "#")
+	for n, row := range rules {
+		assert.Equal(t, row[4], strconv.Itoa(n+1), "the number of the rule "+row[0])
 		for _, name := range strings.Split(row[2], "; ") {
 			assert.That(t, name == "" || tree.mutants[name], "there is no mutant %q", name)
 			cited[name] = true

@@ -329,7 +329,7 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 }
 
 // unresumed checks a lock that couldn't be resumed: another client has passed or broken it, or a late refresh
-// has put its flag back, so that its holder can't know (rule 32).
+// has put its flag back, so that its holder can't know (rule 30).
 func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
