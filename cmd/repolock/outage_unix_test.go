@@ -29,9 +29,6 @@ type outage struct {
 	ended  chan struct{}
 }
 
-// says reports whether the output contains a text.
-func (o *outage) says(text string) bool { return strings.Contains(o.output.String(), text) }
-
 // newOutage returns an outage with an empty repository.
 func newOutage(t *testing.T) *outage {
 	t.Helper()
