@@ -50,11 +50,11 @@ func TestSettle(t *testing.T) {
 			bubble(t, func(t *testing.T, b *Backend, dir string) {
 				ctx, cancel := context.WithCancel(t.Context())
 				defer cancel()
-				theirs := ""
+				theirs := make(chan string, 1)
 				time.AfterFunc(half, func() {
 					c.happens(t, dir, cancel)
 					body, _ := os.ReadFile(filepath.Join(dir, Key))
-					theirs = string(body)
+					theirs <- string(body)
 				})
 				began := time.Now()
 				h, ok, err := b.TryLock(ctx, Key, ttl)
@@ -63,7 +63,7 @@ func TestSettle(t *testing.T) {
 				case ok:
 					lockcheck.Release(t, b, h)
 				case ctx.Err() == nil:
-					assert.That(t, err == nil && lockText(t, dir) == theirs, "the other tool's lock was changed: %v", err)
+					assert.That(t, err == nil && lockText(t, dir) == <-theirs, "the other tool's lock was changed: %v", err)
 					return
 				default:
 					assert.That(t, errors.Is(err, context.Canceled) && strings.Contains(err.Error(), "nothing is held"), "%v", err)

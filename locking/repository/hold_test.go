@@ -43,8 +43,8 @@ func TestSuspend(t *testing.T) {
 		clock := func() time.Time { return time.Now().Add(time.Duration(slept.Load())) }
 		on(t, mem.Options{Now: clock}, func(t *testing.T, a, b *client) {
 			h := lockcheck.Acquire(t, a, key, ttl)
-			time.Sleep(time.Second)
-			a.cut(errCut) // as long as its machine sleeps
+			time.Sleep(2700 * time.Millisecond) // after its first refresh and look, so that no request is under way
+			a.cut(errCut)                       // as long as its machine sleeps
 			for _, c := range []*atomic.Int64{&slept, &a.clock.Leap, &b.clock.Leap} {
 				c.Store(int64(time.Hour))
 			}

@@ -79,7 +79,9 @@ func Run(t *testing.T, config Config) Result {
 		w := newWorld(config, &r)
 		w.run()
 		r.Virtual = time.Since(w.start)
+		w.mu.Lock() // its machines go on
 		r.Timeline = w.timeline.String()
+		w.mu.Unlock()
 		w.bury()
 		time.Sleep(time.Hour) // until the stopped clients have ended
 	})
