@@ -340,13 +340,12 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 }
 
 // untilRead returns the time to the next read of the blocker without a hint. A waiter behind other
-// waiters reads far less often, because they come first.
+// waiters reads less often, because they come first.
 func (q *queue) untilRead(b *entry, f findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
 	}
-	behind := time.Duration(1 + f.before())
-	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * behind * behind
+	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(1+f.before())
 }
 
 // before returns the number of waiters before this one.

@@ -364,7 +364,7 @@ var engineMutants = []mutant{
 	{"a doubtful lock is watched for longer than the wait", queues,
 		"e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)", "e.ttl() > max(q.maxWait, maxWatch)+DefaultTTL", own("TestWatchingIsBounded")},
 	{"waiters behind others poll and read as often as the first", queues,
-		"q.hints.since)) * behind * behind", "q.hints.since)) * min(behind, 1)", own("TestWaitersPerHour")},
+		"q.hints.since)) * time.Duration(1+f.before())", "q.hints.since))", own("TestWaitersPerHour")},
 	{"what has taken the place of a blocker that was gone isn't read", queues,
 		"blocking[key] == nil || blocking[key].ETag != etag", "blocking[key] == nil", own("TestHandOverOfWhatCannotBeRead")},
 	{"a waiter reads no blocker that it doesn't understand", queues,
