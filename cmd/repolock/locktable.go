@@ -20,15 +20,18 @@ func lockTable(locks []found, width int) string {
 	if len(locks) == 0 {
 		return "no locks\n"
 	}
-	var ids []string
-	for _, l := range locks {
-		ids = append(ids, l.ID)
+	ids := make([]string, len(locks))
+	for i, l := range locks {
+		ids[i] = l.ID
 	}
+	short := shortIDs(ids)
 	var columns []column
-	sorted := slices.SortedStableFunc(slices.Values(locks), func(a, b found) int { return session.ByTurn(a.Info, b.Info) })
+	sorted := slices.Clone(locks)
+	slices.SortStableFunc(sorted, func(a, b found) int { return session.ByTurn(a.Info, b.Info) })
 	add := func(c column, cell func(replock.Info) string) {
-		for _, l := range sorted {
-			c.cells = append(c.cells, cell(l.Info))
+		c.cells = make([]string, len(sorted))
+		for i, l := range sorted {
+			c.cells[i] = cell(l.Info)
 		}
 		columns = append(columns, c)
 	}
@@ -44,7 +47,7 @@ func lockTable(locks []found, width int) string {
 		add(column{name: "ID"}, func(i replock.Info) string { return text.Or(i.ID, "-") })
 		add(column{name: "KEY"}, func(i replock.Info) string { return text.Brief(i.Key()) })
 	} else {
-		add(column{name: "ID", drop: 3}, func(i replock.Info) string { return shortID(i.ID, ids) })
+		add(column{name: "ID", drop: 3}, func(i replock.Info) string { return short(i.ID) })
 	}
 	if slices.ContainsFunc(locks, func(l found) bool { return l.place != "" }) {
 		c := column{name: "PLACE", least: 20}
@@ -53,11 +56,12 @@ func lockTable(locks []found, width int) string {
 		}
 		columns = append(columns, c)
 	}
-	shown := table(columns, width)
+	var shown strings.Builder
+	shown.WriteString(table(columns, width))
 	for _, l := range sorted {
-		shown += folded(notes(l.Info, ids, width == allColumns), width)
+		shown.WriteString(folded(notes(l.Info, short, width == allColumns), width))
 	}
-	return shown
+	return shown.String()
 }
 
 // verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is
@@ -93,12 +97,14 @@ func formatted(of func(replock.Info) (time.Duration, bool), format func(time.Dur
 }
 
 // notes explains the verdict on a lock, one sentence a line.
-func notes(i replock.Info, ids []string, whole bool) (lines string) {
-	name := shortID(i.ID, ids)
-	if whole || i.ID == "" {
-		name = text.Brief(cmp.Or(i.ID, i.Key()))
+func notes(i replock.Info, short func(id string) string, whole bool) (lines string) {
+	note := func(words string) {
+		name := short(i.ID)
+		if whole || i.ID == "" {
+			name = text.Brief(cmp.Or(i.ID, i.Key()))
+		}
+		lines += name + ": " + words + "\n"
 	}
-	note := func(words string) { lines += name + ": " + words + "\n" }
 	if i.ProcessGone {
 		note("its holder was a process of this machine, which is gone")
 	}
@@ -293,18 +299,31 @@ func lastSeen(i replock.Info) (time.Duration, bool) {
 	return max(i.Age, 0), true
 }
 
-// shortID is the shortest beginning of an id, of 8 characters or more, that no other id has. It is escaped, because
-// another program can have written the id.
-func shortID(id string, all []string) string {
+// shortIDs returns a function that returns the shortest beginning of an id, of 8 characters or more, that no other id
+// has. It is escaped, because another program can have written the id.
+func shortIDs(all []string) func(id string) string {
 	const least = 8
-	for n := least; n < len(id); n++ {
-		unique := true
-		for _, other := range all {
-			unique = unique && (other == id || !strings.HasPrefix(other, id[:n]))
+	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
+	return func(id string) string {
+		// Of sorted ids the neighbours of an id have the most in common with it.
+		at, _ := slices.BinarySearch(sorted, id)
+		n := least
+		for _, other := range sorted[max(at-1, 0):min(at+2, len(sorted))] {
+			if other != id {
+				n = max(n, inCommon(id, other)+1)
+			}
 		}
-		if unique {
+		if n < len(id) {
 			return text.Brief(id[:n])
 		}
+		return text.Or(id, "-")
 	}
-	return text.Or(id, "-")
+}
+
+// inCommon returns the number of bytes with which both texts begin.
+func inCommon(a, b string) (n int) {
+	for n < min(len(a), len(b)) && a[n] == b[n] {
+		n++
+	}
+	return n
 }
