@@ -164,7 +164,7 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 
 // surveyed returns the locks of a survey. Each is judged as of the time when it was listed.
 func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
-	var infos []Info
+	infos := make([]Info, 0, len(entries))
 	for _, e := range entries {
 		if errors.Is(e.err, errVanished) {
 			continue

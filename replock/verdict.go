@@ -250,9 +250,9 @@ func (l *Locker) infos(entries []*entry, f findings) []Info {
 // certainty orders verdicts. An exclusive lock has the less certain verdict of its two objects.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
-// merge combines the two objects of an exclusive lock into one Info.
+// merge combines the two objects of an exclusive lock into one Info. It reuses the slice.
 func merge(infos []Info) []Info {
-	var out []Info
+	out := infos[:0]
 	index := map[string]int{}
 	for _, i := range infos {
 		if i.ID != "" && i.Mode == Exclusive {
