@@ -19,6 +19,7 @@ var (
 	_ ConditionalDeleter = (*Answers)(nil)
 	_ BatchDeleter       = (*Answers)(nil)
 	_ Watcher            = (*Answers)(nil)
+	_ Surveyor           = (*Answers)(nil)
 )
 
 // Answered reports whether the store has answered any request, even one of several in a method.
@@ -89,4 +90,13 @@ func (s *Answers) DeleteAll(ctx context.Context, keys []string) ([]bool, error) 
 // Watch calls the store's. It is no request, so it counts nothing.
 func (s *Answers) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, s.Store, prefix)
+}
+
+// HasOther counts the store's answer.
+func (s *Answers) HasOther(ctx context.Context, prefix string) (bool, error) {
+	found, err := HasOther(ctx, s.Store, prefix)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		s.note(err)
+	}
+	return found, err
 }

@@ -29,7 +29,7 @@ type Store struct {
 	// Tests replace these.
 	now  func() time.Time // of this machine's kernel, which stamps the files of a local file system
 	move func(d *directory, from, to string) error
-	scan func(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error)
+	scan func(ctx context.Context, d *directory, wanted wanted) ([]string, error)
 }
 
 var _ store.Store = (*Store)(nil)

@@ -70,6 +70,9 @@ func (d *directory) Remove(name string) error {
 // unopened returns the error of a failed open or stat, or nil. For a temporary file it names the
 // directory instead.
 func (d *directory) unopened(name string, err error) error {
+	if err == nil {
+		return nil
+	}
 	if isTemp(name) {
 		return cant("write into", d.path, err)
 	}

@@ -23,7 +23,9 @@
 //
 // Get opens one file. Put and Delete open the directories of the key, and wait for a flock. List
 // reads each directory under the prefix at least twice, because one read can miss a file that is
-// renamed meanwhile, and reads each file under the prefix. A listing is one page.
+// renamed meanwhile, and reads each file under the prefix. It looks at no other name: a directory
+// with other files costs only its two reads. A listing is one page. HasOther reads directories
+// until it finds a file.
 //
 // On a file system that isn't known to be local, List first makes and removes a file in each
 // directory. That makes a client with a cache of listings (sshfs, NFS) read the directory anew.

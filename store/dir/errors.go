@@ -50,6 +50,8 @@ func failed(op, key string, err error) error {
 // error without the system call and its operands.
 func cant(what, path string, err error) error {
 	switch e := err.(type) {
+	case nil:
+		return nil
 	case *fs.PathError:
 		err = e.Err
 	case *os.LinkError:

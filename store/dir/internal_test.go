@@ -54,7 +54,7 @@ func TestNames(t *testing.T) {
 		{"ab a !", "fails"},
 	} {
 		left := strings.Fields(test.scans)
-		s := &Store{local: true, scan: func(context.Context, *directory, func(string) bool) ([]string, error) {
+		s := &Store{local: true, scan: func(context.Context, *directory, wanted) ([]string, error) {
 			next := left[0]
 			left = left[1:]
 			if next == "!" {
@@ -100,9 +100,9 @@ func TestListedAndMissing(t *testing.T) {
 		s.local = false
 		in, name := filepath.Split(filepath.Join(s.path, missing))
 		assert.OK(t, os.MkdirAll(in, 0o700))
-		s.scan = func(ctx context.Context, d *directory, wanted func(string) bool) ([]string, error) {
+		s.scan = func(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
 			names, err := scan(ctx, d, wanted)
-			if d.path == filepath.Clean(in) && wanted(name) {
+			if file, _ := wanted(name); file && d.path == filepath.Clean(in) {
 				names = append(names, name)
 			}
 			return names, err
@@ -112,17 +112,23 @@ func TestListedAndMissing(t *testing.T) {
 	}
 }
 
+// TestListReadsOnlyWhereThePrefixIs: a name is looked at only if the prefix can be in it or below it.
 func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
-	l := listing{prefix: "index/lock."}
-	for key, want := range map[string]bool{
-		"index/":              true,
-		"index/lock.shared/":  true,
-		"index/packs/":        false,
-		"data/":               false,
-		"index/lock.shared/5": true,
-		"index/other":         false,
+	for _, c := range []struct {
+		at, name     string
+		file, folder bool
+	}{
+		{"", "index", false, true},
+		{"", "index0", false, false},
+		{"", "ind", false, false},
+		{"", "data", false, false},
+		{"index/", "lock.shared", true, true},
+		{"index/", "lock", false, false},
+		{"index/", "packs", false, false},
+		{"index/lock.shared/", "5", true, true},
 	} {
-		assert.Equal(t, l.wants(key), want, "%q", key)
+		file, folder := below("index/lock.", c.at)(c.name)
+		assert.That(t, file == c.file && folder == c.folder, "%q in %q: file %t, folder %t", c.name, c.at, file, folder)
 	}
 }
 
@@ -226,5 +232,33 @@ func BenchmarkPut(b *testing.B) {
 				}
 			})
 		}
+	}
+}
+
+// BenchmarkList lists the locks beside 100,000 index files of the repository, and 10,000 locks.
+func BenchmarkList(b *testing.B) {
+	for name, n := range map[string]struct{ locks, others int }{"index files": {1, 100_000}, "locks": {10_000, 0}} {
+		b.Run(name, func(b *testing.B) {
+			s, err := Open(b.Context(), b.TempDir())
+			if err != nil {
+				b.Fatal(err)
+			}
+			for dir, n := range map[string]int{"index": n.others, "index/lock.shared": n.locks} {
+				if err := os.MkdirAll(filepath.Join(s.path, dir), 0o700); err != nil {
+					b.Fatal(err)
+				}
+				for i := range n {
+					if err := os.WriteFile(filepath.Join(s.path, dir, fmt.Sprintf("%064x", i)), make([]byte, 600), 0o600); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportAllocs()
+			for b.Loop() {
+				if page, err := s.List(b.Context(), "index/lock.", ""); err != nil || len(page.Objects) != n.locks {
+					b.Fatal(len(page.Objects), err)
+				}
+			}
+		})
 	}
 }

@@ -78,7 +78,7 @@ func (l *listing) enter(parent *directory, path, at string) error {
 // walk adds the objects in and below a directory. Their keys begin with at. The name of a directory ends
 // with a slash, so that the names have the order of the keys below them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
-	names, err := l.names(l.ctx, d, func(name string) bool { return l.wants(at + name) })
+	names, err := l.names(l.ctx, d, below(l.prefix, at))
 	if err != nil {
 		return err
 	}
@@ -99,10 +99,22 @@ func (l *listing) walk(d *directory, at string) error {
 	return nil
 }
 
-// wants reports whether a key has the prefix. For a directory, whose key ends with a slash, it
-// reports whether a key below the directory can have the prefix.
-func (l *listing) wants(key string) bool {
-	return strings.HasPrefix(key, l.prefix) || strings.HasSuffix(key, "/") && strings.HasPrefix(l.prefix, key)
+// wanted reports whether a name is wanted if it is a file's, and if it is a directory's.
+type wanted func(name string) (file, folder bool)
+
+// below wants the names in a directory whose keys have the prefix, and the directories below which keys
+// can have it. The keys in the directory begin with at. It looks at each name in the directory, so
+// it makes no key of the name.
+func below(prefix, at string) wanted {
+	rest := strings.TrimPrefix(prefix, at)
+	if strings.HasPrefix(at, prefix) {
+		rest = ""
+	}
+	return func(name string) (file, folder bool) {
+		file = strings.HasPrefix(name, rest)
+		way, on := strings.CutPrefix(rest, name)
+		return file, file || on && strings.HasPrefix(way, "/")
+	}
 }
 
 // add adds an object to the page. It returns false if the name is a directory's.
@@ -141,7 +153,7 @@ func (s *Store) find(ctx context.Context, d *directory, name string, look func()
 		if !errors.Is(err, fs.ErrNotExist) || s.local {
 			return err
 		}
-		listed, lerr := s.names(ctx, d, func(n string) bool { return n == name })
+		listed, lerr := s.names(ctx, d, func(n string) (file, folder bool) { return n == name, false })
 		if lerr != nil || len(listed) == 0 {
 			return cmp.Or(lerr, err)
 		}
@@ -162,7 +174,7 @@ const maxScans = 16
 // not miss a lock that is being refreshed, so names scans until two scans in a row find the same
 // names, and returns the names of all scans. It misses an existing name only if the file was
 // replaced during each scan, and the refreshes of a lock are seconds apart.
-func (s *Store) names(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
+func (s *Store) names(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
 	if !s.local {
 		d.reread()
 	}
@@ -204,7 +216,7 @@ func set(names []string) []string {
 //
 // scan doesn't find out which of the two a name is, because that can fail although the name exists
 // (see find). os.File.ReadDir would omit the name then, if the file system doesn't list types (FUSE).
-func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]string, error) {
+func scan(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -217,10 +229,12 @@ func scan(ctx context.Context, d *directory, wanted func(name string) bool) ([]s
 	for {
 		entries, err := f.Readdirnames(1024)
 		for _, name := range slices.DeleteFunc(entries, isTemp) {
-			for _, name := range []string{name, name + "/"} {
-				if wanted(name) {
-					names = append(names, name)
-				}
+			file, folder := wanted(name)
+			if file {
+				names = append(names, name)
+			}
+			if folder {
+				names = append(names, name+"/")
 			}
 		}
 		switch {

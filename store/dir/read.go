@@ -112,13 +112,27 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if obj.Size > max(limit, maxHashed) {
 		return nil, obj, nil
 	}
-	body, err := io.ReadAll(io.LimitReader(f, max(limit, maxHashed)+1))
+	body, err := readAll(io.LimitReader(f, max(limit, maxHashed)+1), obj.Size)
 	if err != nil {
 		return nil, obj, cant("read", filepath.Join(d.path, name), err)
 	}
 	obj.Size = int64(len(body)) // another program can write to an open file
 	obj.ETag = etag(body, info)
 	return body, obj, nil
+}
+
+// readAll is io.ReadAll with a buffer of the expected size.
+func readAll(r io.Reader, size int64) ([]byte, error) {
+	body := make([]byte, size+1) // one byte more, to see the end
+	n, err := io.ReadFull(r, body)
+	if err == io.EOF || err == io.ErrUnexpectedEOF {
+		return body[:n], nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	more, err := io.ReadAll(r) // another program writes to the open file
+	return append(body, more...), err
 }
 
 // described returns the object of a file that wasn't read.

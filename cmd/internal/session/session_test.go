@@ -291,6 +291,14 @@ func TestRedact(t *testing.T) {
 	}
 }
 
+// surveyor is a store that needs no listing to find other objects.
+type surveyor struct{ store.Store }
+
+func (s surveyor) HasOther(ctx context.Context, prefix string) (bool, error) {
+	keys, err := store.Keys(ctx, s, "")
+	return slices.ContainsFunc(keys, func(key string) bool { return !strings.HasPrefix(key, prefix) }), err
+}
+
 // TestSurvey: a repository that contains only locks is reported once. It isn't reported if its listing has more
 // pages, or fails; then the next acquire looks again, unless listing isn't allowed.
 func TestSurvey(t *testing.T) {
@@ -298,13 +306,19 @@ func TestSurvey(t *testing.T) {
 		keys        []string
 		page        int
 		err         error
+		surveys     bool // the store is a store.Surveyor, whose listing has pages
 		says, again bool
 	}{
-		"locks":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 0, nil, true, false},
-		"more":      {[]string{"index/lock.exclusive", "zoo"}, 0, nil, false, false},
-		"pages":     {[]string{"index/lock.exclusive", "zoo"}, 1, nil, false, true},
-		"forbidden": {nil, 0, store.ErrPermission, false, false},
-		"silent":    {nil, 0, store.ErrUnreachable, false, true},
+		"locks":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 0, nil, false, true, false},
+		"more":      {[]string{"index/lock.exclusive", "zoo"}, 0, nil, false, false, false},
+		"pages":     {[]string{"index/lock.exclusive", "zoo"}, 1, nil, false, false, true},
+		"forbidden": {nil, 0, store.ErrPermission, false, false, false},
+		"silent":    {nil, 0, store.ErrUnreachable, false, false, true},
+
+		"locks, without a listing":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 1, nil, true, true, false},
+		"more, without a listing":      {[]string{"index/lock.exclusive", "zoo"}, 1, nil, true, false, false},
+		"forbidden, without a listing": {nil, 0, store.ErrPermission, true, false, false},
+		"silent, without a listing":    {nil, 0, store.ErrUnreachable, true, false, true},
 	} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		t.Setenv("HOME", t.TempDir())
@@ -312,8 +326,12 @@ func TestSurvey(t *testing.T) {
 		for _, key := range c.keys {
 			assert.OK(t, assert.Err(m.Put(t.Context(), key, nil, store.PutOptions{})))
 		}
-		s := &hookstore.Store{Store: m}
-		s.Before(func(context.Context, hookstore.Request) error { return c.err })
+		hooked := &hookstore.Store{Store: m}
+		hooked.Before(func(context.Context, hookstore.Request) error { return c.err })
+		var s store.Store = hooked
+		if c.surveys {
+			s = surveyor{s}
+		}
 		survey := func() *Survey {
 			return NewSurvey(Place{Repo: "s3://bucket/p"}, func(context.Context) (store.Store, error) { return s, nil }, func(string, ...any) { said++ })
 		}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -68,19 +69,23 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	}
 	listing := &store.Answers{Store: opened}
 	s.store.Store(listing)
-	page, err := listing.List(ctx, "", "")
-	switch {
-	case errors.Is(err, store.ErrPermission):
+	others, known, err := hasOther(ctx, listing, replock.DefaultPrefix+"lock")
+	if errors.Is(err, store.ErrPermission) {
 		return false, true // the next survey wouldn't see other objects either
-	case err != nil:
-		return false, false
 	}
-	for _, o := range page.Objects {
-		if !strings.HasPrefix(o.Key, replock.DefaultPrefix+"lock") {
-			return false, true
-		}
+	return !others, known && err == nil
+}
+
+// hasOther reports whether a store has an object whose key doesn't begin with the prefix. It isn't known if such an
+// object can be on a later page of the listing.
+func hasOther(ctx context.Context, s store.Store, prefix string) (others, known bool, err error) {
+	others, err = store.HasOther(ctx, s, prefix)
+	if !errors.Is(err, errors.ErrUnsupported) {
+		return others, true, err
 	}
-	return true, page.Next == ""
+	page, err := s.List(ctx, "", "")
+	others = slices.ContainsFunc(page.Objects, func(o store.Object) bool { return !strings.HasPrefix(o.Key, prefix) })
+	return others, others || page.Next == "", err
 }
 
 // answered reports whether the store has answered the survey.

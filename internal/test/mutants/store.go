@@ -8,6 +8,12 @@ var storeMutants = []mutant{
 		"if !errors.Is(err, fs.ErrNotExist) || s.local {", "if !errors.Is(err, fs.ErrNotExist) || s.scan != nil {", own("TestReplacedOnFUSE", "programs")},
 	{"a folder that a mount remembers as missing is missing", "store/dir/list.go",
 		"err := l.find(l.ctx, parent, name, func() (err error) {", "err := l.find(l.ctx, parent, \"\", func() (err error) {", own("TestNegativeTimeout", "programs")},
+	{"a search for other objects looks at all of them", "store/dir/other.go",
+		"); found || err != nil {", "); err != nil {", own("TestHasOther")},
+	{"a search for other objects doesn't look below folders", "store/dir/other.go",
+		`return hasOther(ctx, below, at+name+"/", prefix)`, `return false, nil`, own("TestHasOther")},
+	{"names are looked at that the prefix can't be in", "store/dir/list.go",
+		`on && strings.HasPrefix(way, "/")`, `on`, own("TestListReadsOnlyWhereThePrefixIs")},
 	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
 		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", own("TestHTTP2IsNotOffered")},
 	// Listings that don't end.

@@ -1,0 +1,78 @@
+package dir
+
+import (
+	"context"
+	"errors"
+	"io"
+	"io/fs"
+	"strings"
+
+	"github.com/repolock/repolock/store"
+)
+
+var _ store.Surveyor = (*Store)(nil)
+
+// HasOther looks at one name after another, in the order of the directories, until it finds a file whose
+// key doesn't begin with the prefix. It opens no file, and takes no flock. It can miss a file that
+// is renamed meanwhile.
+func (s *Store) HasOther(ctx context.Context, prefix string) (found bool, err error) {
+	defer func() { err = failed("list", "", err) }()
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	root, err := s.open()
+	if err != nil {
+		return false, err
+	}
+	defer root.Close()
+	return hasOther(ctx, root, "", prefix)
+}
+
+// hasOther is HasOther for a directory. The keys in it begin with at.
+func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error) {
+	self, err := d.Open(".")
+	if err != nil {
+		return false, err
+	}
+	defer self.Close()
+	for {
+		names, end := self.Readdirnames(100)
+		for _, name := range names {
+			if isTemp(name) || strings.HasPrefix(at+name, prefix) {
+				continue
+			}
+			if found, err := isOther(ctx, d, name, at, prefix); found || err != nil {
+				return found, err
+			}
+		}
+		switch {
+		case end == io.EOF, errors.Is(end, fs.ErrNotExist):
+			return false, ctx.Err()
+		case end != nil:
+			return false, cant("list", d.path, end)
+		}
+	}
+}
+
+// isOther reports whether a name in a directory is an object's, or hasOther of the directory that has the
+// name. It returns false if the name is gone.
+func isOther(ctx context.Context, d *directory, name, at, prefix string) (bool, error) {
+	if err := ctx.Err(); err != nil {
+		return false, err
+	}
+	info, err := d.Lstat(name)
+	if err == nil && !info.IsDir() {
+		return true, nil
+	}
+	if err == nil {
+		var below *directory
+		if below, err = d.OpenRoot(name); err == nil {
+			defer below.Close()
+			return hasOther(ctx, below, at+name+"/", prefix)
+		}
+	}
+	if absent(err) {
+		return false, nil
+	}
+	return false, err
+}
