@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
@@ -103,6 +104,7 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 	defer r.EndWait()
 	for _, one := range all {
 		some, failed := f(one)
+		list = slices.Grow(list, len(some))
 		for _, lock := range some {
 			list = append(list, found{lock, one, label(all, one)})
 		}

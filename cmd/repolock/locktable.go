@@ -26,8 +26,11 @@ func lockTable(locks []found, width int) string {
 	}
 	short := shortIDs(ids)
 	var columns []column
-	sorted := slices.Clone(locks)
-	slices.SortStableFunc(sorted, func(a, b found) int { return session.ByTurn(a.Info, b.Info) })
+	sorted := make([]*found, len(locks))
+	for i := range locks {
+		sorted[i] = &locks[i]
+	}
+	slices.SortStableFunc(sorted, func(a, b *found) int { return session.ByTurn(a.Info, b.Info) })
 	add := func(c column, cell func(replock.Info) string) {
 		c.cells = make([]string, len(sorted))
 		for i, l := range sorted {

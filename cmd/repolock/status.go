@@ -56,7 +56,9 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 func statusOf(r *reporter, all []placed) ([]found, []placed, error) {
 	return everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
 		locks, err := p.Status(context.Background())
+		list = make([]replock.Broken, 0, len(locks))
 		for _, l := range locks {
+			l.Body = nil // status doesn't show it
 			list = append(list, replock.Broken{Info: l})
 		}
 		return list, err
