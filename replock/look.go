@@ -346,8 +346,7 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 	case errors.Is(err, store.ErrNotFound), err == nil && len(c.raw) == 0:
 		e.err = errVanished
 	case err == nil:
-		e.raw = c.raw
-		e.lease, e.err = decode(c.raw)
+		e.decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
 		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
 	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
@@ -356,4 +355,10 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 		e.err = fault.As(errUnread, err)
 		e.forget()
 	}
+}
+
+// decode fills an entry from its body.
+func (e *entry) decode(raw []byte) {
+	e.read, e.raw = true, raw
+	e.lease, e.err = decode(raw)
 }

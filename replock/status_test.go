@@ -2,10 +2,12 @@ package replock
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -33,6 +35,46 @@ func TestStatus(t *testing.T) {
 		equal(t, "left", x.Left, 74*time.Second)
 		equal(t, "one that has expired by its own clock, not by the store's", infos[1].Verdict, Live)
 		equal(t, "one that can't be read", infos[2].Verdict, Unreadable)
+	})
+}
+
+// bodied is a store whose pages have the body of one key.
+type bodied struct {
+	store.Store
+	key string
+}
+
+func (b bodied) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := b.Store.List(ctx, prefix, cursor)
+	body, _, _ := b.Get(ctx, b.key, 1<<20)
+	page.Bodies = map[string][]byte{b.key: body}
+	return page, err
+}
+
+// TestStatusReadsThePage: Status gets no body that the page has. A body that is too large or empty counts as if
+// it had been read by a get.
+func TestStatusReadsThePage(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		const key = "index/lock.shared/b"
+		lock := foreign(time.Now(), true)
+		for _, body := range [][]byte{lock, []byte("?"), nil, append(lock, make([]byte, maxBody)...)} {
+			w.put("index/lock.shared/a", lock)
+			w.put(key, body)
+			m := w.machine()
+			want, err := m.Status(t.Context())
+			assert.OK(t, err)
+			_, by := m.hooks.Count()
+			gets := by["get"]
+			m.hooks = &hookstore.Store{Store: bodied{w.mem, key}}
+			m.store = store.Finite(m.hooks)
+			got, err := m.Status(t.Context())
+			assert.OK(t, err)
+			equal(t, "locks", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
+			if n := len(body); n > 0 && n <= maxBody {
+				gets--
+			}
+			m.sent(t, between{"get": {gets, gets}})
+		}
 	})
 }
 

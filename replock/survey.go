@@ -150,7 +150,7 @@ func (i Info) String() string {
 }
 
 // Status returns all locks in the repository but released ones, exclusive ones first. It costs one
-// list per page, and one get per lock. It never writes, so it knows the store's time only if
+// list per page, and one get per lock whose body isn't on the page. It never writes, so it knows the store's time only if
 // listings have it: see Info.StoreClock. An error means that the locks couldn't be listed. A lock
 // that can't be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
@@ -200,6 +200,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			st = storeTime{page.Now, answered}
 		}
 		before := len(entries)
+		entries = slices.Grow(entries, len(page.Objects))
 		for _, o := range page.Objects {
 			if k := l.keys.kind(o.Key); k != kindUnknown {
 				e := s.see(o, k, answered)
@@ -208,6 +209,12 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			}
 		}
 		for batch := range slices.Chunk(entries[before:], readBatch) {
+			for _, e := range batch {
+				if body := page.Bodies[e.Key]; !e.read && len(body) > 0 && len(body) <= maxBody {
+					e.decode(body)
+				}
+				delete(page.Bodies, e.Key) // kept bounds the bodies in memory
+			}
 			l.readAll(ctx, batch, false, nil)
 			for _, e := range batch {
 				kept.add(e)

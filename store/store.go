@@ -136,6 +136,10 @@ type Page struct {
 	// Folders are the empty directories under the prefix, each with a slash at its
 	// end, if the store has directories. A Put under way might have made one.
 	Folders []string
+	// Bodies are the bodies of some of the objects by their keys, if the store had to read
+	// them for the page. Get would return each of them, of the version in Objects. They
+	// MUST NOT be modified.
+	Bodies map[string][]byte
 	// Now is the store's clock when it answered, or zero if the response doesn't have
 	// it. It MUST be a reading of the clock that stamps ModTime, and MUST NOT be later
 	// than that clock when List returns.

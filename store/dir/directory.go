@@ -160,13 +160,15 @@ func (s *Store) mkdirOwned(parent *directory, name string) error {
 
 // descend opens a directory below the root. It opens each element of the path by enter.
 func descend(root *directory, dir string, enter func(parent *directory, name string) (*directory, error)) (*directory, error) {
-	at, err := root.OpenRoot(".")
-	if err != nil || dir == "" {
-		return at, err
+	if dir == "" {
+		return root.OpenRoot(".")
 	}
+	at := root
 	for name := range strings.SplitSeq(dir, "/") {
 		next, err := enter(at, name)
-		at.Close()
+		if at != root {
+			at.Close()
+		}
 		if err != nil {
 			return nil, err
 		}

@@ -30,7 +30,7 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 		return page, err
 	}
 	defer root.Close()
-	l := listing{Store: s, ctx: ctx, prefix: prefix}
+	l := listing{Store: s, ctx: ctx, prefix: prefix, page: store.Page{Bodies: map[string][]byte{}}, room: maxBodies}
 	if dir, _ := split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
 		err = l.enter(root, dir, "")
 	}
@@ -51,7 +51,11 @@ type listing struct {
 	ctx    context.Context
 	prefix string
 	page   store.Page
+	room   int // left in the page for bodies, in bytes
 }
+
+// maxBodies is the number of bytes of the bodies in a page.
+const maxBodies = 8 << 20
 
 // enter walks through the directory at path below parent. The keys in parent begin with at. The directory
 // can be missing.
@@ -119,7 +123,7 @@ func below(prefix, at string) wanted {
 
 // add adds an object to the page. It returns false if the name is a directory's.
 func (l *listing) add(d *directory, name, key string) (file bool, err error) {
-	_, obj, err := l.inspect(l.ctx, d, name, 0)
+	body, obj, err := l.inspect(l.ctx, d, name, 0)
 	switch {
 	case errors.Is(err, errFolder):
 		return false, nil
@@ -132,6 +136,10 @@ func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 	}
 	obj.Key = key
 	l.page.Objects = append(l.page.Objects, obj)
+	if len(body) > 0 && len(body) <= l.room && checkKey(key) == nil {
+		l.room -= len(body)
+		l.page.Bodies[key] = body
+	}
 	return true, nil
 }
 

@@ -151,6 +151,32 @@ func TestListedIsDeletable(t *testing.T) {
 	}
 }
 
+// TestPageBodies: a page has the bodies that Get returns, up to a number of bytes, and no others: not of a large
+// file, of a link, or of a name that isn't a valid key.
+func TestPageBodies(t *testing.T) {
+	s, path := fresh(t)
+	put(t, s, "index/lock.exclusive", "body")
+	put(t, s, "index/lock.intent/large", strings.Repeat("x", 64<<10+1))
+	put(t, s, "index/lock.intent/empty", "")
+	assert.OK(t, os.Symlink("../lock.exclusive", filepath.Join(path, "index/lock.intent/link")))
+	createFile(t, filepath.Join(path, `index/lock.intent/a\b`), "not a key")
+	for n := range 130 {
+		put(t, s, fmt.Sprintf("index/lock.shared/%03d", n), strings.Repeat("x", 64<<10))
+	}
+	page, err := s.List(t.Context(), "index/lock.", "")
+	assert.OK(t, err)
+	size, shared := 0, 0
+	for key, body := range page.Bodies {
+		assert.Equal(t, string(body), read(t, s, key), key)
+		size += len(body)
+		if strings.HasPrefix(key, "index/lock.shared/") {
+			shared++
+		}
+	}
+	assert.That(t, size <= 8<<20 && shared > 100 && len(page.Bodies) == shared+1, "%d bytes, %d shared of %d", size, shared, len(page.Bodies))
+	assert.Equal(t, len(page.Objects), 135, "objects")
+}
+
 // TestDeleteStaysInside: Delete refuses a key that List can't show, and a folder that isn't empty.
 func TestDeleteStaysInside(t *testing.T) {
 	s, path := fresh(t)

@@ -93,32 +93,30 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if info.IsDir() {
 		return nil, store.Object{}, errFolder
 	}
-	obj := described(info)
 	if !info.Mode().IsRegular() {
-		return nil, obj, fmt.Errorf("%w but a %s", errIrregular, kind(info.Mode()))
+		return nil, described(info), fmt.Errorf("%w but a %s", errIrregular, kind(info.Mode()))
 	}
 	f, err := d.Open(name)
 	if err != nil {
-		return nil, obj, err
+		return nil, described(info), err
 	}
 	defer f.Close()
-	if info, err = f.Stat(); err != nil {
-		return nil, obj, d.unopened(name, err)
-	}
-	obj = described(info)
-	if !info.Mode().IsRegular() {
-		return nil, obj, errIrregular // it has replaced the file just now
-	}
-	if obj.Size > max(limit, maxHashed) {
-		return nil, obj, nil
-	}
-	body, err := readAll(io.LimitReader(f, max(limit, maxHashed)+1), obj.Size)
+	opened, err := f.Stat()
 	if err != nil {
-		return nil, obj, cant("read", filepath.Join(d.path, name), err)
+		return nil, described(info), d.unopened(name, err)
 	}
-	obj.Size = int64(len(body)) // another program can write to an open file
-	obj.ETag = etag(body, info)
-	return body, obj, nil
+	if !opened.Mode().IsRegular() {
+		return nil, described(opened), errIrregular // it has replaced the file just now
+	}
+	if opened.Size() > max(limit, maxHashed) {
+		return nil, described(opened), nil
+	}
+	body, err := readAll(io.LimitReader(f, max(limit, maxHashed)+1), opened.Size())
+	if err != nil {
+		return nil, described(opened), cant("read", filepath.Join(d.path, name), err)
+	}
+	// Another program can write to an open file, so the size is the body's.
+	return body, store.Object{ETag: etag(body, opened), Size: int64(len(body)), ModTime: opened.ModTime()}, nil
 }
 
 // readAll is io.ReadAll with a buffer of the expected size.
