@@ -130,11 +130,13 @@ func sweep(root *directory, dir string, now time.Time) {
 		return
 	}
 	defer self.Close()
-	names, _ := self.Readdirnames(-1)
-	for _, name := range names {
-		if !isTemp(name) {
-			continue
-		}
+	var temps []string
+	for more := true; more; {
+		names, err := self.Readdirnames(1024)
+		temps = append(temps, slices.DeleteFunc(names, func(name string) bool { return !isTemp(name) })...)
+		more = err == nil
+	}
+	for _, name := range temps {
 		switch info, err := d.Lstat(name); {
 		case err != nil || now.Sub(info.ModTime()) <= abandoned:
 		case info.Mode().IsRegular():

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,23 +61,34 @@ func (w *watch) begin() error {
 	if err := w.Add(w.top); err != nil {
 		return err
 	}
-	entries, err := os.ReadDir(w.top)
+	top, err := os.Open(w.top)
 	if err != nil {
 		return err
 	}
-	for _, e := range entries {
-		if e.IsDir() {
-			w.enter(e.Name())
+	defer top.Close()
+	for {
+		names, err := top.Readdirnames(1024)
+		for _, name := range names {
+			w.enter(name)
+		}
+		if err == io.EOF {
+			return nil
+		}
+		if err != nil {
+			return err
 		}
 	}
-	return nil
 }
 
-// enter watches a folder under the prefix. If that fails, removals from the folder give no hint:
-// it doesn't exist any more, or this user has too many watches.
+// enter watches a folder under the prefix. It doesn't look at other names. If it fails, removals from
+// the folder give no hint: it doesn't exist any more, or this user has too many watches.
 func (w *watch) enter(name string) {
-	if strings.HasPrefix(name, w.base) && !isTemp(name) {
-		_ = w.Add(filepath.Join(w.top, name))
+	if !strings.HasPrefix(name, w.base) || isTemp(name) {
+		return
+	}
+	path := filepath.Join(w.top, name)
+	if info, err := os.Lstat(path); err == nil && info.IsDir() {
+		_ = w.Add(path)
 	}
 }
 
@@ -110,9 +122,7 @@ func (w *watch) note(e fsnotify.Event) {
 	case e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename):
 		w.hint()
 	case top && e.Has(fsnotify.Create):
-		if info, err := os.Lstat(e.Name); err == nil && info.IsDir() {
-			w.enter(name)
-		}
+		w.enter(name)
 	}
 }
 
