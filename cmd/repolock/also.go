@@ -88,7 +88,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 
 // found is a lock that was found at a place. Only break-lock sets Err.
 type found struct {
-	replock.Broken
+	*replock.Broken
 	at    placed
 	place string // for people; "" if only one place was asked
 }
@@ -105,8 +105,8 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 	for _, one := range all {
 		some, failed := f(one)
 		list = slices.Grow(list, len(some))
-		for _, lock := range some {
-			list = append(list, found{lock, one, label(all, one)})
+		for i := range some {
+			list = append(list, found{&some[i], one, label(all, one)})
 		}
 		if failed == nil {
 			answered = append(answered, one)

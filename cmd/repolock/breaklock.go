@@ -100,7 +100,7 @@ func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions
 func of(chosen []found, at placed) (locks []replock.Broken) {
 	for _, b := range chosen {
 		if b.at.Place == at.Place {
-			locks = append(locks, b.Broken)
+			locks = append(locks, *b.Broken)
 		}
 	}
 	return locks

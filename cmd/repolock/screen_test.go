@@ -61,7 +61,7 @@ func someLocks() (all []replock.Info) {
 
 func foundAt(place string, locks ...replock.Info) (all []found) {
 	for _, l := range locks {
-		all = append(all, found{Broken: replock.Broken{Info: l}, place: place})
+		all = append(all, found{Broken: &replock.Broken{Info: l}, place: place})
 	}
 	return all
 }
