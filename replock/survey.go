@@ -150,9 +150,9 @@ func (i Info) String() string {
 }
 
 // Status returns all locks in the repository but released ones, exclusive ones first. It costs one
-// list per page, and one get per lock whose body isn't on the page. It never writes, so it knows the store's time only if
-// listings have it: see Info.StoreClock. An error means that the locks couldn't be listed. A lock
-// that can't be read is an Info with the verdict Unreadable.
+// list per page, and one get per lock whose body isn't on the page. It never writes, so it knows the
+// store's time only if listings have it: see Info.StoreClock. An error means that the locks couldn't
+// be listed. A lock that can't be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
