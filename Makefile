@@ -174,7 +174,7 @@ bench-locks: ## measure what a lock in Redis and PostgreSQL costs, beside other 
 
 .PHONY: bench-disk
 bench-disk: ## measure what a put and a listing cost on this disk
-	$(GO) test -run='^$$' -bench=. ./store/dir
+	$(GO) test -run='^$$' -bench=. $(BENCH) ./store/dir
 
 .PHONY: lint
 lint: fmt sizes vet static dead types imports clock legal api ## run all checks of the text
