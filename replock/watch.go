@@ -22,15 +22,25 @@ func (k *term) watch(ctx context.Context) {
 	c := k.l.opts.Clock
 	unwritten, again := k.firstWrite()
 	next := k.firstLook(k.Seen().Elapsed)
+	w := clock.NewWatch(c)
+	defer w.Stop()
 	for pause := firstPoll; ; {
 		if unwritten && c.Elapsed() >= again {
 			unwritten = k.Renew(ctx) != nil // after a loss, ctx ends
 			again = c.Elapsed() + firstPoll
 		}
-		if clock.Sleep(ctx, c, min(max(next-c.Elapsed(), 0), clock.Tick)) != nil {
+		now := clock.Read(c)
+		wait := next - now.Elapsed
+		if unwritten {
+			wait = min(wait, again-now.Elapsed)
+		}
+		if now.Parted(k.Seen()) { // until a look is answered
+			wait = min(wait, clock.Tick)
+		}
+		if w.Sleep(ctx, wait) != nil {
 			return
 		}
-		now := clock.Read(c)
+		now = clock.Read(c)
 		if now.Elapsed >= k.end() {
 			// It is lost, and ctx ends, unless a refresh extends it just now.
 			next = now.Elapsed + firstPoll

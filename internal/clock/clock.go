@@ -13,8 +13,7 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// Tick is the interval at which a wait reads Elapsed. Timers don't count suspend, so only this
-// reading notices that a deadline passed while the machine was suspended.
+// Tick is the interval at which a wait reads Elapsed if the system reports no leaps: see Watch.
 const Tick = 500 * time.Millisecond
 
 // Sleep returns nil once d has passed on the clock's Elapsed. If the machine was suspended meanwhile,
@@ -26,6 +25,11 @@ func Sleep(ctx context.Context, c Clock, d time.Duration) error {
 
 // SleepUntil is Sleep, but it also returns when it receives from wake, and reports whether it did.
 func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struct{}) (woken bool, err error) {
+	w := &Watch{clock: c}
+	if d > Tick {
+		w = NewWatch(c)
+		defer w.Stop()
+	}
 	for at := c.Elapsed() + d; ; {
 		left := at - c.Elapsed()
 		if left <= 0 {
@@ -36,7 +40,7 @@ func SleepUntil(ctx context.Context, c Clock, d time.Duration, wake <-chan struc
 			return false, ctx.Err()
 		case <-wake:
 			return true, nil
-		case <-c.After(min(left, Tick)):
+		case <-w.After(left):
 		}
 	}
 }

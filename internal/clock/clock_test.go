@@ -92,6 +92,24 @@ func TestReadIsOneMoment(t *testing.T) {
 	})
 }
 
+// TestWatch: a Watch wakes in time, on each system, and as often as it is asked.
+func TestWatch(t *testing.T) {
+	w := NewWatch(System{})
+	defer w.Stop()
+	w.After(time.Hour)
+	for range 3 {
+		began := (System{}).Elapsed()
+		for end := began + 20*time.Millisecond; (System{}).Elapsed() < end; {
+			assert.OK(t, w.Sleep(t.Context(), end-(System{}).Elapsed()))
+		}
+		took := (System{}).Elapsed() - began
+		assert.That(t, took < time.Minute, "it took %v", took)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+	defer cancel()
+	assert.Is(t, w.Sleep(ctx, time.Hour), context.DeadlineExceeded)
+}
+
 // TestSleep: Sleep returns when d has passed, even if a part of it is a suspend, which no timer counts, or when
 // its context ends.
 func TestSleep(t *testing.T) {

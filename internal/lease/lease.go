@@ -46,6 +46,7 @@ type About struct {
 type Lease struct {
 	present  atomic.Pointer[Owner] // the owner of the last Term
 	resuming atomic.Pointer[context.CancelCauseFunc]
+	notify   atomic.Pointer[chan<- struct{}]
 	turn     chan struct{} // full while Resume runs, and from Release on
 	over     atomic.Bool   // Release was called
 	released chan struct{} // closed when Release is over
@@ -55,7 +56,7 @@ type Lease struct {
 // Hold returns the lease of a lock that was acquired.
 func Hold(o Owner) *Lease {
 	l := &Lease{turn: make(chan struct{}, 1), released: make(chan struct{})}
-	o.term().lease = l
+	o.term().lease.Store(l)
 	l.present.Store(&o)
 	return l
 }
@@ -63,7 +64,7 @@ func Hold(o Owner) *Lease {
 // Of returns the lease of a context, or nil.
 func Of(ctx context.Context) *Lease {
 	if t, ok := ctx.Value(termKey{}).(*Term); ok {
-		return t.lease
+		return t.lease.Load()
 	}
 	return nil
 }
@@ -145,7 +146,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	next.term().lease = l
+	next.term().lease.Store(l)
 	l.present.Store(&next)
 	next.Resumed()
 	return nil

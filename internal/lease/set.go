@@ -94,6 +94,13 @@ func (s *Set) Seen() clock.Reading {
 	return slices.MinFunc(seen, func(a, b clock.Reading) int { return int(a.Elapsed - b.Elapsed) })
 }
 
+// Notify sends to c after each change of Deadline or Seen, unless c is full.
+func (s *Set) Notify(c chan<- struct{}) {
+	for _, l := range s.leases {
+		l.notify.Store(&c)
+	}
+}
+
 // Lost returns the loss of a lease, or nil. A definite loss comes before others.
 func (s *Set) Lost() (lost *Loss) {
 	for _, l := range s.leases {

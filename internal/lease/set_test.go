@@ -35,6 +35,31 @@ func hold(sent, seen time.Duration, lost *Loss, err error) *Lease {
 	return Hold(stub{term, err})
 }
 
+// TestNotify: each renewal and each look of any lock is reported, and no report waits for its receiver.
+func TestNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		a, b := hold(0, 0, nil, nil), hold(0, 0, nil, nil)
+		changed := make(chan struct{}, 1)
+		s := Join(nil, a, b)
+		s.Notify(changed)
+		reported := func() bool {
+			synctest.Wait()
+			select {
+			case <-changed:
+				return true
+			default:
+				return false
+			}
+		}
+		assert.That(t, !reported(), "before any change")
+		assert.OK(t, s.Renew(t.Context()))
+		assert.That(t, reported() && !reported(), "two renewals are one report")
+		b.Owner().term().Saw(clock.Reading{})
+		assert.That(t, reported(), "a look isn't reported")
+		assert.OK(t, s.Release(t.Context()))
+	})
+}
+
 // TestOfAll: a set's deadline is the earliest, and its look the oldest, whatever the order. Its loss is
 // that of any lock, and a definite one comes first. A look and a renewal are of all, and return each error.
 func TestOfAll(t *testing.T) {

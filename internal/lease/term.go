@@ -56,8 +56,8 @@ type Loss struct {
 // resume begins another Term.
 type Term struct {
 	Terms
-	lease *Lease        // nil for a locking.Guard
-	since time.Duration // its beginning, on the clock's Elapsed
+	lease atomic.Pointer[Lease] // nil for a locking.Guard
+	since time.Duration         // its beginning, on the clock's Elapsed
 
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -140,9 +140,13 @@ func (t *Term) renewIfGone(ctx context.Context) {
 }
 
 func (t *Term) renewIfParted(ctx context.Context) {
-	for clock.Sleep(ctx, t.Clock, clock.Tick) == nil {
+	w := clock.NewWatch(t.Clock)
+	defer w.Stop()
+	for pause := t.Interval; w.Sleep(ctx, pause) == nil; {
+		pause = t.Interval
 		if clock.Read(t.Clock).Parted(t.Seen()) {
 			_ = t.Renew(ctx)
+			pause = clock.Tick // if that failed, the clocks are still apart
 		}
 	}
 }
@@ -164,6 +168,7 @@ func (t *Term) renew(ctx context.Context, _ bool) (refresh.Renewal, error) {
 
 func (t *Term) extended(deadline time.Duration) {
 	t.deadline.Store(int64(deadline))
+	t.changed()
 	if t.Extended != nil {
 		t.Extended()
 	}
@@ -219,7 +224,24 @@ func (t *Term) Deadline() time.Duration { return time.Duration(t.deadline.Load()
 func (t *Term) Seen() clock.Reading { return *t.seen.Load() }
 
 // Saw notes a look at the lock.
-func (t *Term) Saw(r clock.Reading) { t.seen.Store(&r) }
+func (t *Term) Saw(r clock.Reading) {
+	t.seen.Store(&r)
+	t.changed()
+}
+
+// changed notifies the receiver of Set.Notify.
+func (t *Term) changed() {
+	l := t.lease.Load()
+	if l == nil {
+		return
+	}
+	if c := l.notify.Load(); c != nil {
+		select {
+		case *c <- struct{}{}:
+		default:
+		}
+	}
+}
 
 // Lost returns the loss, or nil.
 func (t *Term) Lost() *Loss { return t.lost.Load() }

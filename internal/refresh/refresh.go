@@ -95,6 +95,7 @@ func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 type run struct {
 	*Refresher
 	progress
+	watch   *clock.Watch
 	running *attempt     // the attempt that is under way, or nil
 	waiting []chan error // calls of Now that wait for the next attempt
 }
@@ -129,7 +130,8 @@ type answer struct {
 // waits up to Drain for the attempt that is under way, so that no request of ours can undo the
 // caller's next steps.
 func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
-	s := &run{Refresher: r}
+	s := &run{Refresher: r, watch: clock.NewWatch(r.Clock)}
+	defer s.watch.Stop()
 	s.renewed(r.Start)
 	stopped := ErrDeadline // the error for calls of Now that still wait
 	defer func() {
@@ -162,7 +164,7 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 				s.take(a, deadline) // the caller's next steps need to know what was renewed
 			}
 			return false, context.Cause(ctx)
-		case <-r.Clock.After(min(wake-now, deadline-now, clock.Tick)):
+		case <-s.watch.After(min(wake-now, deadline-now)):
 		case demand := <-r.demands:
 			s.waiting = append(s.waiting, demand)
 		case a := <-answers:
@@ -246,7 +248,7 @@ func (s *run) drain() (a answer, ok bool) {
 		select {
 		case a = <-s.running.answer:
 			return a, true
-		case <-s.Clock.After(min(left, clock.Tick)):
+		case <-s.watch.After(left):
 		}
 	}
 }

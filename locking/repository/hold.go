@@ -48,6 +48,8 @@ func (h *hold) renewed() {
 
 // expire waits until the ttl of the handle is over, and releases the lock.
 func (h *hold) expire() {
+	w := clock.NewWatch(h.b.clock)
+	defer w.Stop()
 	for {
 		h.mu.Lock()
 		left := h.until - h.b.clock.Elapsed()
@@ -61,7 +63,7 @@ func (h *hold) expire() {
 		select {
 		case <-h.ended:
 			return
-		case <-h.b.clock.After(min(left, clock.Tick)):
+		case <-w.After(left):
 		}
 	}
 }

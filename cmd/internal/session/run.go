@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
@@ -92,7 +93,6 @@ func (s *session) run() (int, error) {
 		return 0, err
 	}
 	s.group = group
-	s.allow()
 	for _, sig := range s.pending {
 		_ = group.Signal(sig)
 	}
@@ -152,25 +152,35 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 	})
 }
 
-// beat is the interval at which the guard gets a new allowance.
-const beat = 200 * time.Millisecond
+// beat is the interval at which a command under an outer lock gets a new allowance.
+const beat = breath / 5
 
 // supervise passes signals on to the command, and handles losses of the lock, until the end of the command's group.
 func (s *session) supervise() {
 	lost := s.lock.Context().Done()
-	ticker := time.NewTicker(beat)
-	defer ticker.Stop()
-	terminated := false
-	for {
+	changed := make(chan struct{}, 1)
+	s.lock.Notify(changed)
+	watch := clock.NewWatch(clock.System{})
+	defer watch.Stop()
+	for terminated := false; ; {
+		s.allow()
+		wait := time.Hour
+		if s.inner {
+			wait = beat
+		}
+		terminates := s.OnLost == "term" && !terminated
+		if terminates {
+			wait = min(wait, max(s.left()-s.notice(), beat))
+		}
 		select {
 		case <-s.group.Done():
 			return
 		case sig := <-s.signals:
 			s.passed = sig
 			_ = s.group.Signal(sig)
-		case <-ticker.C:
-			s.allow()
-			if s.OnLost == "term" && !terminated && s.left() < s.notice() {
+		case <-changed:
+		case <-watch.After(wait):
+			if terminates && s.left() <= s.notice() {
 				terminated = true
 				s.terminate()
 			}

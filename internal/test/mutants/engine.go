@@ -420,7 +420,7 @@ var engineMutants = []mutant{
 		"if !s.tried() || s.failures >= s.Failures-1 {", "if !s.tried() || s.failures >= s.Failures {", own("TestEarlyRefreshesComeApart")},
 	{"a process that didn't run has failed", runs, "gaveUp := s.tried() && now", "gaveUp := now", own("TestSuspend")},
 	{"a deadline that passes in a suspend is noticed only by the timer", runs,
-		"min(wake-now, deadline-now, clock.Tick)", "min(wake-now, deadline-now)", own("TestSuspend")},
+		"s.watch.After(min(wake-now, deadline-now))", "s.Clock.After(min(wake-now, deadline-now))", own("TestSuspend")},
 	{"the last failure is no reason for the end", runs, "return true, s.err", "return true, nil", test("./replock", "TestLostAtDeadline")},
 	{"a demand is answered by the attempt that is under way", runs,
 		"s.waiting = append(s.waiting, demand)", "if s.running != nil {\n\t\t\t\ts.running.waiters = append(s.running.waiters, demand)\n\t\t\t} else {\n\t\t\t\ts.waiting = append(s.waiting, demand)\n\t\t\t}", own("TestNowIsAfterItWasAskedFor")},

@@ -17,7 +17,7 @@ var roomsMutants = []mutant{
 	{"exit code 0 outranks a lost lock", "cmd/internal/session/loss.go", `|| status.ExitCode() == 0) {`, `) {`, own("TestLoss")},
 	{"a lock that was broken after the last look counts as held", "cmd/internal/session/loss.go", "	_ = s.lock.Check(context.Background())\n", "",
 		own("TestLoss")},
-	{"a command gets TERM once its lock is lost, not before", "cmd/internal/session/run.go", "s.left() < s.notice()", "s.left() < 0",
+	{"a command gets TERM once its lock is lost, not before", "cmd/internal/session/run.go", "s.left() <= s.notice()", "s.left() < 0",
 		own("TestLoss")},
 	{"a lock that is acquired after a signal is left", "cmd/internal/session/run.go", "			if err := <-results; err == nil {\n				s.release()\n			}\n", "			<-results\n",
 		own("TestNotAcquired")},

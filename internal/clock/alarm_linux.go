@@ -1,0 +1,83 @@
+package clock
+
+import (
+	"errors"
+	"os"
+	"sync"
+	"syscall"
+	"time"
+	"unsafe"
+)
+
+// realtime is CLOCK_REALTIME. It and the flags are arguments of timerfd_create(2) and timerfd_settime(2), which
+// package syscall lacks.
+const (
+	realtime    = 0
+	absolute    = 1
+	cancelOnSet = 2
+)
+
+// alarm wakes a Watch after a time, and after a leap: the kernel's timer counts suspend, and another timer, which
+// never expires, is cancelled when the wall clock is set.
+type alarm struct {
+	c            chan time.Time
+	timer, steps *os.File
+	fd           uintptr // of timer
+	readers      sync.WaitGroup
+}
+
+// newAlarm returns nil if the system doesn't have such timers, as a sandbox might not.
+func newAlarm() *alarm {
+	a := &alarm{c: make(chan time.Time, 1)}
+	var never syscall.Timespec
+	never.Sec = 1<<(8*unsafe.Sizeof(never.Sec)-1) - 1
+	if a.timer, a.fd = newTimer(boottime); a.timer == nil {
+		return nil
+	}
+	var fd uintptr
+	if a.steps, fd = newTimer(realtime); a.steps == nil || !setTimer(fd, absolute|cancelOnSet, never) {
+		a.stop()
+		return nil
+	}
+	for _, f := range []*os.File{a.timer, a.steps} {
+		a.readers.Go(func() { a.read(f) })
+	}
+	return a
+}
+
+// set sets the time of the next wake-up. An earlier one can still come.
+func (a *alarm) set(d time.Duration) bool {
+	return setTimer(a.fd, 0, syscall.NsecToTimespec(int64(max(d, 1))))
+}
+
+func (a *alarm) read(timer *os.File) {
+	for {
+		if _, err := timer.Read(make([]byte, 8)); err != nil && !errors.Is(err, syscall.ECANCELED) {
+			return
+		}
+		select {
+		case a.c <- time.Time{}:
+		default:
+		}
+	}
+}
+
+func (a *alarm) stop() {
+	a.timer.Close()
+	a.steps.Close()
+	a.readers.Wait()
+}
+
+func newTimer(clock uintptr) (*os.File, uintptr) {
+	fd, _, err := syscall.Syscall(syscall.SYS_TIMERFD_CREATE, clock, syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
+	if err != 0 {
+		return nil, 0
+	}
+	return os.NewFile(fd, "timerfd"), fd
+}
+
+func setTimer(fd, flags uintptr, at syscall.Timespec) bool {
+	spec := struct{ interval, value syscall.Timespec }{value: at}
+	_, _, err := syscall.Syscall6(syscall.SYS_TIMERFD_SETTIME, fd, flags, uintptr(unsafe.Pointer(&spec)), 0, 0, 0)
+	return err == 0
+}
