@@ -50,6 +50,9 @@ func inBubble(t *testing.T, expiry Expiry, run func(p *puppet)) {
 		p.cmd.RunsOn = func(pids []int, killed bool) { p.say("runs on %d %t", pids, killed) }
 		p.begun = true
 		p.pgid, p.tty.fd, p.allowance = c.Process.Pid, -1, Allow(elapsed()+time.Hour)
+		assert.OK(t, p.openPage())
+		p.page.Watch(p.pgid, expiry)
+		p.page.Allow(p.allowance)
 		defer func(before func() string) { guardProgram = before }(guardProgram)
 		p.guards(noProgram)
 		defer func() {
@@ -75,7 +78,7 @@ func (p *puppet) loseGuard() {
 	p.t.Helper()
 	next := guardProgram()
 	p.guards("/bin/true")
-	g, err := startGuard(nil, nil)
+	g, err := p.startGuard()
 	p.guards(next)
 	assert.OK(p.t, err)
 	p.guard = g
@@ -85,6 +88,15 @@ func (p *puppet) loseGuard() {
 }
 
 func (p *puppet) expire() { p.allowance = Allow(0) }
+
+// answer is the answer of a guard that follows the allowance and has perhaps stopped the group.
+func (p *puppet) answer(stopped bool) {
+	if stopped {
+		p.page.Stop(func() {})
+	}
+	p.page.Follow(p.page.Version())
+	p.answered()
+}
 
 // stop stops the group as another process can.
 func (p *puppet) stop() {
@@ -123,9 +135,11 @@ func TestUnguardedIsStopped(t *testing.T) {
 		inBubble(t, c.expiry, func(p *puppet) {
 			p.guards(c.program)
 			p.loseGuard()
+			lost := time.Now()
 			time.Sleep(unguardedGrace - 10*time.Millisecond)
 			p.is(false)
 			p.want(t, "interrupted "+ErrUnguarded.Error()+": "+c.why+" false")
+			assert.That(t, time.Since(lost) <= unguardedGrace+guard.StopInterval, "it was stopped after %v", time.Since(lost))
 			stops := c.expiry != Nothing
 			if stops {
 				p.stops()
@@ -184,21 +198,22 @@ func TestDue(t *testing.T) {
 		}, continues: true},
 		"no guard answered Unpause": {after: func(p *puppet) {
 			p.paused = true
+			p.page.Follow(p.page.Version())
 			assert.Is(t, p.Unpause(), ErrUnguarded)
 		}, continues: true},
 		"the guard died": {before: (*puppet).loseGuard},
-		"the guard died when its time was over": {before: func(p *puppet) {
-			p.expire()
-			p.loseGuard()
-		}, after: func(p *puppet) { p.Allow(Allow(elapsed() + time.Minute)) }, continues: true},
-		"the guard died with an order that it hadn't answered": {before: func(p *puppet) {
-			p.seq++
-			p.loseGuard()
+		"the guard died when it had stopped it": {before: func(p *puppet) {
+			p.page.Stop(p.loseGuard)
 		}, continues: true},
-		"the guard died while the clocks were apart": {before: func(p *puppet) {
-			p.handleAnswer(guard.Answer{Parted: true})
-			p.loseGuard()
+		"we continued it during the stop": {before: func(p *puppet) {
+			p.page.Stop(func() { assert.OK(p.t, p.Signal(unix.SIGCONT)) })
+			p.stop()
 		}, continues: true},
+		"we continued it after the stop": {before: func(p *puppet) {
+			p.page.Stop(p.stop)
+			assert.OK(p.t, p.Signal(unix.SIGCONT))
+			p.stop()
+		}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Stop, func(p *puppet) {
@@ -208,17 +223,33 @@ func TestDue(t *testing.T) {
 						do(p)
 					}
 				}
-				p.handleAnswer(guard.Answer{Seq: p.seq, Stopped: c.stopped})
+				p.answer(c.stopped)
 				p.is(!c.continues)
 			})
 		})
 	}
+	inBubble(t, Stop, func(p *puppet) {
+		p.page.Stop(func() {
+			p.stop()
+			p.loseGuard() // killed between its signal and the second count
+			p.answer(false)
+			p.is(false)
+		})
+	})
+	inBubble(t, Stop, func(p *puppet) {
+		p.page.Stop(p.stop)
+		p.Allow(Allow(elapsed() + time.Minute))
+		p.answered() // the guard doesn't follow that yet
+		p.is(true)
+		p.answer(false)
+		p.is(false)
+	})
 }
 
-// TestSilentGuardIsReplaced: a guard that doesn't answer within answerTimeout is killed. Later orders don't
-// extend that time.
+// TestSilentGuardIsReplaced: a guard that doesn't follow an allowance within answerTimeout is killed. Later allowances
+// don't extend that time.
 func TestSilentGuardIsReplaced(t *testing.T) {
-	for _, answers := range []bool{false, true} {
+	for follows, killed := range map[int]time.Duration{0: answerTimeout, 3: answerTimeout + 3*answerTimeout/5, 5: 0} { // that many of five allowances
 		inBubble(t, Stop, func(p *puppet) {
 			ours, theirs, err := openPipes()
 			assert.OK(t, err)
@@ -227,21 +258,23 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 			pid, err := spawn(sleep, []string{"sleep", "1000"}, &syscall.ProcAttr{})
 			assert.OK(t, err)
 			p.guard = &guardClient{pid, ours}
-			for range 5 {
+			for i := range 5 {
 				p.Allow(Allow(elapsed() + time.Minute))
+				if i < follows {
+					p.page.Follow(p.page.Version())
+				}
 				time.Sleep(answerTimeout/5 - time.Millisecond)
 			}
-			assert.That(t, exists(pid), "it is killed too early")
-			if answers {
-				p.handleAnswer(guard.Answer{Seq: p.seq})
+			if killed == 0 {
+				time.Sleep(time.Hour)
+				assert.That(t, exists(pid), "it is killed although it follows")
+				return
 			}
+			time.Sleep(killed - answerTimeout)
+			assert.That(t, exists(pid), "it is killed too early")
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()
-			if !answers {
-				eventually(t, "the guard's end", func() bool { return !exists(pid) })
-			} else if time.Sleep(time.Hour); !exists(pid) {
-				t.Error("it is killed although it has answered")
-			}
+			eventually(t, "the guard's end", func() bool { return !exists(pid) })
 		})
 	}
 }
@@ -264,7 +297,7 @@ func TestLooksAtClockAfterContinuing(t *testing.T) {
 			assert.Is(t, p.Signal(unix.SIGCONT), want)
 			p.stops()
 			p.clocks = guard.ReadClocks
-			p.handleAnswer(guard.Answer{}) // now it may run
+			p.answer(false) // now it may run
 			p.is(false)
 		})
 	}

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // Group is a running command with all processes of its group. Its methods can be called concurrently.
@@ -40,6 +41,7 @@ type Group struct {
 	atTerminal bool                    // the command had the terminal when the leader ended
 	sent       map[syscall.Signal]bool // the signals that we have sent to the group
 	due        bool                    // the group must be continued when mayRun allows it
+	stops      uint32                  // the stops by guards that we have seen
 	parted     bool                    // the guard stops the group because of ErrParted
 	killed     bool                    // we have killed the group
 	begun      bool                    // the starter may execute the command
@@ -47,13 +49,15 @@ type Group struct {
 	following  bool                    // findRunaways runs
 	over       bool                    // the group is empty; another group could soon have its id
 
-	guard         *guardClient // nil while there is no guard
-	unguarded     error        // ErrUnguarded, after more than unguardedGrace without a guard
-	backstop      backstop
-	kept          []uintptr     // the files that each guard keeps open
-	seq, answered uint64        // the numbers of the last order, and of the last answered order
-	overdue       *time.Timer   // kills a guard that doesn't answer
-	changed       chan struct{} // closed at each change of answered and unguarded
+	guard     *guardClient // nil while there is no guard
+	unguarded error        // ErrUnguarded, after more than unguardedGrace without a guard
+	backstop  backstop
+	kept      []uintptr   // the files that each guard keeps open
+	page      *guard.Page // shared with each guard
+	pageFile  *os.File
+	silent    uint32        // the version that overdue waits for
+	overdue   *time.Timer   // kills a guard that doesn't follow
+	changed   chan struct{} // closed at each answer of a guard, and each change of unguarded
 }
 
 // Allow lets the group run while the allowance holds. If the guard has stopped the group because the
@@ -63,7 +67,10 @@ func (g *Group) Allow(a Allowance) {
 	defer g.mu.Unlock()
 	g.allowance = a
 	if !g.over {
-		_ = g.sendOrder()
+		g.allowLocked()
+	}
+	if g.isDue() {
+		g.ring() // the answer continues the group
 	}
 }
 
@@ -87,7 +94,7 @@ func (g *Group) Unpause() error {
 	g.mu.Lock()
 	g.paused, g.due = false, true
 	g.mu.Unlock()
-	if err := g.awaitAnswer(); err != nil {
+	if err := g.awaitAnswer(time.After(answerTimeout)); err != nil {
 		return err
 	}
 	g.mu.Lock()
@@ -107,6 +114,7 @@ func (g *Group) continueLocked() error {
 		g.due = true
 		return err
 	}
+	g.stops = g.page.Stops(false)
 	if !g.ended && !g.pipeline {
 		g.tty.lend(g.pgid)
 	}

@@ -74,15 +74,17 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	if guard != nil {
 		guard.end()
 	}
+	g.pageFile.Close()
 	leaveOrphans() // the program that we execute instead could have orphans of its own
 }
 
-// putUnder puts the new group under its guard by the first order, and starts another guard if this one
-// has died. err is why guard is nil. putUnder fails if the group has no guard.
+// putUnder puts the new group under its guard by the first allowance. err is why guard is nil. putUnder fails if
+// the group has no guard.
 func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pgid, g.allowance = pgid, b.allowance
+	g.page.Watch(pgid, g.cmd.Expiry)
 	if !g.pipeline {
 		g.tty.lend(pgid)
 	}
@@ -93,18 +95,8 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 		}
 	}
 	if err == nil {
-		g.guard = guard
-		if err = g.sendOrder(); err != nil { // the guard has died, perhaps hours ago
-			g.guard = nil
-			guard.end()
-			if guard, err = g.startGuard(); err == nil {
-				g.guard = guard
-				err = g.resendOrder()
-			}
-		}
-	}
-	if err == nil {
-		g.work.Go(func() { g.keepGuard(guard) })
+		g.putUnderLocked(guard)
+		g.work.Go(func() { g.keepGuard(guard) }) // if it has died, perhaps hours ago, another one replaces it
 	}
 	return err
 }
@@ -165,14 +157,14 @@ func notify(sig os.Signal) chan os.Signal {
 // beforeBegin lets tests stop us when the lock is held and no guard watches the command yet.
 var beforeBegin = func() {}
 
-// begin starts the command once the guard has answered. So the guard follows its order even if we are
+// begin starts the command once the guard has answered. So the guard follows the allowance even if we are
 // killed, and isn't one that ends at its start. err is why there is no guard.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnguarded, err)
 	}
-	if err := g.awaitGuard(nil); err == os.ErrProcessDone {
+	if err := g.awaitAnswer(nil); err == os.ErrProcessDone {
 		return g.unstarted()
 	} else if err != nil {
 		return err
@@ -218,7 +210,7 @@ func (g *Group) finish() {
 		_ = unix.Close(int(fd))
 	}
 	g.kept = nil
-	g.overdue.Stop()
+	g.pageFile.Close()
 	g.wakeLocked()
 	g.mu.Unlock()
 }
@@ -226,13 +218,13 @@ func (g *Group) finish() {
 // keep duplicates connections for the guards, because their owner can close its own at any time.
 func (g *Group) keep(all []syscall.Conn) error {
 	for _, c := range all {
-		raw, err := c.SyscallConn()
-		if err != nil {
-			return fmt.Errorf("a lock's connection can't be duplicated: %w", err)
-		}
 		var fd int
-		controlled := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
-		if err = cmp.Or(controlled, err); err != nil {
+		raw, err := c.SyscallConn()
+		if err == nil {
+			controlled := raw.Control(func(own uintptr) { fd, err = unix.FcntlInt(own, unix.F_DUPFD_CLOEXEC, 0) })
+			err = cmp.Or(controlled, err)
+		}
+		if err != nil {
 			return fmt.Errorf("a lock's connection can't be duplicated: %w", err)
 		}
 		g.kept = append(g.kept, uintptr(fd))
@@ -251,10 +243,10 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork opens the backstop's pipe and starts the starter. There, execve(2) resets the signals that our Go
+// fork opens the page and the backstop's pipe, and starts the starter. There, execve(2) resets the signals that our Go
 // runtime catches to their defaults, and ignored signals stay ignored.
 func (g *Group) fork() (int, gate, error) {
-	if err := g.backstop.open(); err != nil {
+	if err := cmp.Or(g.openPage(), g.backstop.open()); err != nil {
 		return 0, gate{}, err
 	}
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

@@ -101,6 +101,27 @@ func TestDiesAtItsStart(t *testing.T) {
 	}
 }
 
+// TestNoPage: the command doesn't run without a page for its guard. Without a file in memory the page is in the
+// temporary directory, and leaves nothing there.
+func TestNoPage(t *testing.T) {
+	args := append([]string{"-c", `ulimit -f 0; exec "$@"`, "sh"}, self("parent", "--", "true")...)
+	out, err := exec.Command("sh", args...).CombinedOutput()
+	assert.That(t, err != nil && string(out) == "failed true can't be started: write lock-guard: file too large\n", "%v, %s", err, out)
+
+	defer func(real func() (*os.File, error)) { memoryFile = real }(memoryFile)
+	memoryFile = func() (*os.File, error) { return nil, os.ErrInvalid }
+	dir := t.TempDir()
+	t.Setenv("TMPDIR", dir)
+	g, err := begin(Command{Args: []string{"true"}}, time.Minute)
+	assert.OK(t, err)
+	ends(t, g)
+	left, err := os.ReadDir(dir)
+	assert.That(t, err == nil && len(left) == 0, "%v, %v", left, err)
+	t.Setenv("TMPDIR", "/nonexistent")
+	_, err = begin(Command{Args: []string{"true"}}, time.Minute)
+	assert.Is(t, err, os.ErrNotExist)
+}
+
 // TestNoLeaks: goroutines, files and children end with the group.
 func TestNoLeaks(t *testing.T) {
 	count := func() int {
@@ -228,7 +249,7 @@ func TestPause(t *testing.T) {
 			assert.OK(t, l.Pause())
 			assert.OK(t, l.Signal(unix.SIGCONT))
 			l.allow(time.Minute)
-			assert.OK(t, l.awaitAnswer())
+			assert.OK(t, l.awaitAnswer(nil))
 			l.k.quiet()
 			assert.OK(t, l.Unpause())
 			l.k.runs()

@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// answerTimeout is the time in which a guard must answer. It is long because a busy machine can take
+	// answerTimeout is the time in which a guard must answer, or follow a new allowance. It is long because a busy machine can take
 	// seconds to start a program.
 	answerTimeout = 10 * time.Second
 	// unguardedGrace is how long the group runs without a guard while we start another.
@@ -32,19 +32,16 @@ const (
 // errSilent is the reason for ErrUnguarded if each guard ends without an answer.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guard process. We write orders to out, and read answers from in.
+// guardClient is our side of a guard process. A byte on out rings it, and a byte on in is its answer: what both
+// have to say is in the page.
 type guardClient struct {
 	pid int
 	pipes
 }
 
 // startGuard runs our own program as the guard. The guard keeps the backstop's pipe and the files of keep
-// open until its end. After startGuard has returned, the guard reads its orders even if we are killed.
+// open until its end. After startGuard has returned, the guard reads the page even if we are killed.
 func (g *Group) startGuard() (*guardClient, error) {
-	return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)
-}
-
-func startGuard(backstop *os.File, aftermath []string, keep ...uintptr) (*guardClient, error) {
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
 	if err != nil {
 		return nil, err
@@ -57,16 +54,16 @@ func startGuard(backstop *os.File, aftermath []string, keep ...uintptr) (*guardC
 	defer theirs.close()
 
 	env := []string{} // no secrets
-	if len(keep) > 0 {
-		env = append(env, guard.Keeps+"="+strconv.Itoa(len(keep)))
+	if len(g.kept) > 0 {
+		env = append(env, guard.Keeps+"="+strconv.Itoa(len(g.kept)))
 	}
-	if aftermath != nil {
+	if aftermath := g.cmd.Aftermath; aftermath != nil {
 		env = append(env, guard.Aftermath+"="+strings.Join(slices.Concat([]string{guardProgram(), os.Args[0]}, aftermath, []string{""}), "\n"))
 	}
 	pid, err := spawn(guardProgram(), []string{guard.Name, guard.Argument}, &syscall.ProcAttr{
 		Dir:   "/", // so that the guard keeps no file system busy
 		Env:   env,
-		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd(), backstop.Fd()}, keep...),
+		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd(), g.backstop.kept.Fd(), g.pageFile.Fd()}, g.kept...),
 		Sys:   &syscall.SysProcAttr{Setsid: true},
 	})
 	if err != nil {
@@ -83,34 +80,28 @@ func (p *guardClient) end() {
 	p.close()
 }
 
-// sendOrder sends the current order, with a new number. If that fails, keepGuard starts another guard and
-// sends it the same order. g.mu is held.
-func (g *Group) sendOrder() error {
-	if g.answered == g.seq {
+// allowLocked writes the allowance into the page. The guard reads it at its next look. g.mu is held.
+func (g *Group) allowLocked() {
+	g.page.Allow(g.allowance)
+	if g.page.Follows(g.silent) {
+		g.silent = g.page.Version()
 		g.overdue.Reset(answerTimeout)
 	}
-	g.seq++
-	return g.resendOrder()
 }
 
-func (g *Group) resendOrder() error {
-	if g.guard == nil {
-		return ErrUnguarded // keepGuard sends the order to the next guard
+// ring asks the guard for a look at the page, and an answer. g.mu is held.
+func (g *Group) ring() {
+	if g.guard != nil {
+		_, _ = g.guard.out.Write([]byte{0}) // it fails if the guard has died: then keepGuard starts another
 	}
-	// The write blocks only if the pipe is full, because the guard has not read for long.
-	_ = g.guard.out.SetWriteDeadline(time.Now().Add(answerTimeout))
-	err := guard.Order{Expiry: g.cmd.Expiry, Pgid: g.pgid, Allowance: g.allowance, Seq: g.seq}.Write(g.guard.out)
-	if err != nil {
-		g.replaceGuard()
-		return errSilent
-	}
-	return nil
 }
 
-// replaceGuard kills a guard that hasn't answered the last order, so that keepGuard starts another. g.mu
-// is held.
-func (g *Group) replaceGuard() {
-	if g.guard != nil && g.answered < g.seq {
+// replaceSilent kills a guard that hasn't followed the allowance in answerTimeout: it is stopped, perhaps. Then
+// keepGuard starts another.
+func (g *Group) replaceSilent() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.guard != nil && !g.page.Follows(g.silent) {
 		_ = unix.Kill(g.guard.pid, unix.SIGKILL)
 	}
 }
@@ -118,9 +109,10 @@ func (g *Group) replaceGuard() {
 // keepGuard reads the answers of a guard. If the guard dies, it replaces it.
 func (g *Group) keepGuard(p *guardClient) {
 	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
-		for a, err := guard.ReadAnswer(p.in); err == nil; a, err = guard.ReadAnswer(p.in) {
+		answer := make([]byte, 64)
+		for n, _ := p.in.Read(answer); n > 0; n, _ = p.in.Read(answer) {
 			v = vacancy{}
-			g.handleAnswer(a)
+			g.answered()
 		}
 
 		g.mu.Lock()
@@ -130,8 +122,7 @@ func (g *Group) keepGuard(p *guardClient) {
 		}
 		g.guard = nil
 		p.end()
-		// The guard might have stopped the group. The next guard doesn't know that.
-		g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil
+		g.page.Stops(true)
 		g.mu.Unlock()
 	}
 }
@@ -152,29 +143,27 @@ func (g *Group) nextGuard(v *vacancy) *guardClient {
 		*v = vacancy{now, now, firstPause, errSilent}
 	}
 	for {
-		now, wait := time.Now(), guard.StopInterval
-		if alone := now.Sub(v.since); alone >= unguardedGrace {
+		now := time.Now()
+		if now.Sub(v.since) >= unguardedGrace {
 			g.stopUnguarded(v.why)
-		} else {
-			wait = unguardedGrace - alone
 		}
 		if !now.Before(v.next) {
 			p, err := g.startNextGuard()
 			v.why = cmp.Or(err, errSilent)
 			v.next, v.pause = now.Add(v.pause), min(2*v.pause, lastPause)
-			if p != nil || err == os.ErrProcessDone {
+			if p != nil {
 				return p
 			}
 		}
 		select {
-		case <-time.After(min(wait, v.next.Sub(now))):
+		case <-time.After(firstPause):
 		case <-g.done:
 			return nil
 		}
 	}
 }
 
-// startNextGuard starts another guard and sends it the last order.
+// startNextGuard starts another guard, which must follow a new version of the allowance.
 func (g *Group) startNextGuard() (*guardClient, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -182,13 +171,17 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 		return nil, os.ErrProcessDone
 	}
 	p, err := g.startGuard()
-	if err != nil {
-		return nil, err
+	if err == nil {
+		g.putUnderLocked(p)
 	}
-	g.guard = p
-	_ = g.resendOrder()
-	g.overdue.Reset(answerTimeout)
-	return p, nil
+	return p, err
+}
+
+// putUnderLocked puts the group under a guard that has just been started. g.mu is held.
+func (g *Group) putUnderLocked(p *guardClient) {
+	g.guard, g.silent = p, 0
+	g.allowLocked()
+	g.ring()
 }
 
 // stopUnguarded stops a group that has had no guard for too long: if our process were stopped now, nothing
@@ -211,29 +204,24 @@ func (g *Group) stopUnguarded(why error) {
 	}
 }
 
-// handleAnswer continues the group if the guard had stopped it and it may run. It reports the begin and
-// the end of an interruption.
-func (g *Group) handleAnswer(a guard.Answer) {
+// isDue reports whether the group must be continued when it may run: a guard or we have stopped it.
+func (g *Group) isDue() bool { return g.due || g.page.Stops(false) != g.stops }
+
+// answered continues the group if it is due, may run, and its guard follows the allowance. It reports the
+// begin and the end of an interruption.
+func (g *Group) answered() {
 	g.mu.Lock()
-	g.answered = max(g.answered, a.Seq)
-	if g.answered == g.seq {
-		g.overdue.Stop()
+	before, guarded := g.parted, false
+	if g.page.Follows(g.page.Version()) {
+		guarded, g.unguarded = g.unguarded != nil, nil
+		if g.isDue() {
+			_ = g.continueLocked()
+		}
 	}
-	guarded := g.unguarded != nil && a.Seq == g.seq
-	if guarded {
-		g.unguarded = nil
-	}
-	// If the allowance was late, the guard or we have stopped the group.
-	g.due = g.due || a.Stopped
-	if g.due {
-		_ = g.continueLocked()
-	}
-	before := g.parted
-	g.parted = a.Parted
-	if g.parted {
+	if g.parted = check(g.allowance, g.cmd.Expiry, g.clocks()) == ErrParted; g.parted {
 		g.seekRunaways()
 	}
-	began, over := !before && g.parted, before && !g.parted && g.mayRun() == nil
+	began, over := !before && g.parted, before && g.mayRun() == nil
 	g.wakeLocked()
 	g.mu.Unlock()
 	if guarded {
@@ -250,26 +238,17 @@ func (g *Group) wakeLocked() {
 	g.changed = make(chan struct{})
 }
 
-// awaitAnswer returns when the guard follows the current allowance. After that, the guard can't stop the
-// group because of an earlier one.
-func (g *Group) awaitAnswer() error {
+// awaitAnswer returns when the guard has answered that it follows the current allowance. After that, the guard
+// can't stop the group because of an earlier one. awaitAnswer fails at the timeout, which can be nil, or after
+// unguardedGrace without a guard.
+func (g *Group) awaitAnswer(timeout <-chan time.Time) error {
 	g.mu.Lock()
-	_ = g.sendOrder()
-	g.mu.Unlock()
-	return g.awaitGuard(time.After(answerTimeout))
-}
-
-// awaitGuard returns when a guard has answered the last order. It fails at the timeout, which can be nil,
-// or after unguardedGrace without a guard.
-func (g *Group) awaitGuard(timeout <-chan time.Time) error {
-	g.mu.Lock()
-	want := g.seq
-	for {
-		ok, lost, over, changed := g.answered >= want, g.unguarded, g.over, g.changed
+	g.allowLocked()
+	g.ring()
+	for want := g.page.Version(); ; g.mu.Lock() {
+		ok, lost, changed := g.page.Follows(want), g.unguarded, g.changed
 		g.mu.Unlock()
 		switch {
-		case over:
-			return os.ErrProcessDone
 		case ok:
 			return nil
 		case lost != nil:
@@ -282,6 +261,5 @@ func (g *Group) awaitGuard(timeout <-chan time.Time) error {
 		case <-g.done:
 			return os.ErrProcessDone
 		}
-		g.mu.Lock()
 	}
 }

@@ -4,6 +4,7 @@ package procgroup
 
 import (
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net"
 	"os"
@@ -18,7 +19,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -106,31 +106,34 @@ func TestWeAreKilledWithTheGuard(t *testing.T) {
 }
 
 // TestBackstop: the backstop kills the group at the end of its pipe, unless a guard has killed the group. A
-// guard without an order hasn't.
+// guard without an allowance hasn't.
 func TestBackstop(t *testing.T) {
 	for name, c := range map[string]struct {
 		guarded bool
-		pgid    int // of the guard's order
+		pgid    int // in the guard's page
 		want    string
 	}{
-		"no guard":                {want: "signal: killed"},
-		"a guard had no order":    {guarded: true, want: "signal: killed"},
-		"a guard has killed them": {guarded: true, pgid: 1 << 23, want: "signal: terminated"}, // no group has this number
+		"no guard":                 {want: "signal: killed"},
+		"a guard had no allowance": {guarded: true, want: "signal: killed"},
+		"a guard has killed them":  {guarded: true, pgid: 1 << 23, want: "signal: terminated"}, // no group has this number
 	} {
 		cmd := exec.Command("sleep", "1000")
 		cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 		assert.OK(t, cmd.Start())
-		var b backstop
-		assert.OK(t, b.open())
+		g := newGroup(Command{})
+		b := &g.backstop
+		assert.OK(t, errors.Join(b.open(), g.openPage()))
 		b.start(cmd.Process.Pid)
 		if c.guarded {
-			g, err := startGuard(b.kept, nil)
+			p, err := g.startGuard()
 			assert.OK(t, err)
 			if c.pgid != 0 {
-				assert.OK(t, guard.Order{Pgid: c.pgid}.Write(g.out))
+				g.page.Watch(c.pgid, Stop)
+				g.page.Allow(Allow(elapsed() + time.Minute))
 			}
-			g.close() // as if we were killed
-			await(g.pid)
+			p.close() // as if we were killed
+			await(p.pid)
+			g.pageFile.Close()
 		}
 		b.kept.Close()
 		await(b.pid)
@@ -177,8 +180,10 @@ func TestGuardIsAlone(t *testing.T) {
 		return all
 	}
 	command, its, ours := files(l.pgid), files(guard), files(os.Getpid())
-	pipe := func(file string) bool { return strings.HasPrefix(file, "pipe:") && !slices.Contains(ours, file) }
-	if !slices.Contains(command, path) || slices.ContainsFunc(command, pipe) || slices.Contains(its, path) || len(its) == 0 {
+	of := func(file string) bool { // of the group
+		return strings.HasPrefix(file, "pipe:") && !slices.Contains(ours, file) || strings.HasPrefix(file, "/memfd:")
+	}
+	if !slices.Contains(command, path) || slices.ContainsFunc(command, of) || slices.Contains(its, path) || len(its) == 0 {
 		t.Errorf("the command has %q, the guard %q", command, its)
 	}
 	if sid, err := unix.Getsid(guard); err != nil || sid != guard {

@@ -113,7 +113,7 @@ func (g *Group) resume() error {
 	ok := g.cmd.BeforeContinue == nil || g.cmd.BeforeContinue(g)
 	var err error
 	if ok {
-		err = g.awaitAnswer()
+		err = g.awaitAnswer(time.After(answerTimeout))
 	}
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
@@ -46,12 +47,7 @@ func Prepare(cmd Command) (*Prepared, error) {
 
 func newGroup(cmd Command) *Group {
 	g := &Group{cmd: cmd, clocks: guard.ReadClocks, done: make(chan struct{}), changed: make(chan struct{}), sent: map[syscall.Signal]bool{}}
-	g.overdue = time.AfterFunc(answerTimeout, func() {
-		g.mu.Lock()
-		defer g.mu.Unlock()
-		g.replaceGuard()
-	})
-	g.overdue.Stop()
+	g.overdue = time.AfterFunc(answerTimeout, g.replaceSilent)
 	return g
 }
 
@@ -81,7 +77,7 @@ func (p *Prepared) await(a Allowance) error {
 		if err := check(a, p.g.cmd.Expiry, now); err != nil {
 			return err
 		}
-		if wait = guard.ClockInterval; p.g.cmd.Expiry != Nothing {
+		if wait = clock.Tick; p.g.cmd.Expiry != Nothing {
 			wait = min(wait, a.Until-now.Elapsed)
 		}
 	}

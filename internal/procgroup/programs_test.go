@@ -62,7 +62,7 @@ func parentMain(args []string) {
 			for s := range strings.SplitSeq(*extend, ";") {
 				if d, err := time.ParseDuration(s); err == nil {
 					allow(g, d)
-					_ = g.awaitAnswer()
+					_ = g.awaitAnswer(nil)
 				}
 			}
 			return !*deny

@@ -10,11 +10,19 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // guardProgram returns the path of our own program. It works even if the file was replaced or deleted:
 // proc_pid_exe(5). It is a variable for tests.
 var guardProgram = func() string { return "/proc/self/exe" }
+
+// memoryFile returns a new file in memory: memfd_create(2). It is a variable for tests.
+var memoryFile = func() (*os.File, error) {
+	fd, err := unix.MemfdCreate(guard.Name, unix.MFD_CLOEXEC)
+	return os.NewFile(uintptr(fd), guard.Name), err
+}
 
 // adoptOrphans makes us the parent of the command's orphans, so that we get SIGCHLD when they end:
 // PR_SET_CHILD_SUBREAPER(2const).

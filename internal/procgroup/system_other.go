@@ -18,6 +18,9 @@ var guardProgram = func() string {
 	return path
 }
 
+// memoryFile fails: there is no portable call.
+func memoryFile() (*os.File, error) { return nil, os.ErrInvalid }
+
 // awake returns nil: these systems don't list the processes of a group.
 func awake(int, bool, func(int) bool) []int { return nil }
 

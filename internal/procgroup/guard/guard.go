@@ -1,7 +1,7 @@
 //go:build unix
 
 // Package guard is the process that stops or kills a command's process group at the end of its allowance,
-// and kills it when our process has ended. Package procgroup starts the guard and sends it orders.
+// and kills it when our process has ended. Package procgroup starts the guard, and shares a page of memory with it.
 //
 // The guard runs in init, and imports few packages. Go initialises a package as soon as its imports are
 // initialised, in the order of the paths. So the guard runs before the packages of the object stores are
@@ -20,9 +20,10 @@ import (
 )
 
 const (
-	// ClockInterval is the longest time between two readings of the clocks. Timers don't count suspend,
-	// and no event announces a step.
-	ClockInterval = 500 * time.Millisecond
+	// LookInterval is the longest time between two looks of the guard at the page. By them repolock notices
+	// that the guard is stopped. Where no event announces a suspend or a step of the wall clock, the guard
+	// looks each clock.Tick.
+	LookInterval = 5 * time.Second
 	// StopInterval is the time after which the guard stops a group without an allowance again, because
 	// another process can continue it.
 	StopInterval = 200 * time.Millisecond
@@ -48,7 +49,7 @@ func init() {
 }
 
 // Keeps is the environment variable with the number of files that the guard keeps open, from file
-// descriptor 5 on. It isn't set if the number is 0.
+// descriptor 6 on. It isn't set if the number is 0.
 const Keeps = "REPOLOCK_GUARD_KEEPS"
 
 // Aftermath is the environment variable with the command line that the guard executes after it has killed
@@ -56,8 +57,11 @@ const Keeps = "REPOLOCK_GUARD_KEEPS"
 // guard executes nothing.
 const Aftermath = "REPOLOCK_GUARD_AFTERMATH"
 
-// Main runs the guard. It reads orders from the standard input and writes answers to file descriptor 3.
-// Descriptor 4 is the pipe to the backstop. Main never returns.
+// first is the first descriptor of the kept files.
+const first = 6
+
+// Main runs the guard. It is rung by the standard input and answers on file descriptor 3. Descriptor 4 is the
+// pipe to the backstop, and 5 the page. Main never returns.
 func Main() {
 	// Only our end may end the guard. The guard has a session of its own, so a terminal sends it no
 	// signal. But pidof finds it by our executable, so it ignores signals.
@@ -65,19 +69,23 @@ func Main() {
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
 	aftermath, parent := lines(os.Getenv(Aftermath)), os.Getppid()
-	CloseInherited(5 + kept)
+	CloseInherited(first + kept)
 	ReserveThreads()
 	nameProcess(Name)
-	w := watcher{answers: os.NewFile(3, "answers"), read: ReadClocks, kill: syscall.Kill}
+	page, err := Map(first - 1)
+	if err != nil {
+		os.Exit(1)
+	}
+	w := watcher{page: page, answers: os.NewFile(3, "answers"), clock: clock.System{}, kill: syscall.Kill}
 	if kept > 0 || aftermath != nil {
 		w.ended = ended
 	}
 	w.watch(os.Stdin)
-	if w.order.Pgid > 1 {
+	if w.pgid() != 0 {
 		// The backstop must not kill the group again, because another group can have its number then.
 		_, _ = syscall.Write(4, []byte("\n"))
 		if aftermath != nil {
-			for fd := 3; fd < 5+kept; fd++ {
+			for fd := 3; fd < first+kept; fd++ {
 				syscall.CloseOnExec(fd)
 			}
 			awaitEnd(parent)
@@ -123,57 +131,59 @@ func CloseInherited(from int) {
 	}
 }
 
-// watch follows orders until their pipe is closed. This goroutine alone sends signals, so it sends no
-// signal of an earlier order after an answer.
-func (w *watcher) watch(orders io.Reader) {
-	inbox := make(chan Order)
+// watch follows the page until the pipe of rings is closed. Each byte on that pipe asks for a look at the page
+// and an answer. This goroutine alone sends signals, so it sends no signal for an earlier allowance after it
+// follows another one.
+func (w *watcher) watch(pipe io.Reader) {
+	rings := make(chan struct{})
 	go func() {
-		defer close(inbox)
-		for {
-			o, err := readOrder(orders)
-			if err != nil {
-				return
-			}
-			inbox <- o
+		defer close(rings)
+		b := make([]byte, 1)
+		for n, _ := pipe.Read(b); n > 0; n, _ = pipe.Read(b) {
+			rings <- struct{}{}
 		}
 	}()
+	watch := clock.NewWatch(w.clock)
+	defer watch.Stop()
 
-	wait := time.Duration(0) // no timer before the first order
-	for {
-		var timer <-chan time.Time
-		if wait > 0 {
-			timer = time.After(wait)
-		}
+	for rung := false; ; {
+		wait := w.look(rung)
+		rung = false
 		select {
-		case next, open := <-inbox:
-			if !open {
+		case _, rung = <-rings:
+			if !rung {
 				// Our process has died: if it ends properly, it kills the guard first.
 				w.signal(syscall.SIGKILL)
 				w.await()
 				return
 			}
-			w.order = next
-			wait = w.enforce(true)
-		case <-timer:
-			wait = w.enforce(false)
+		case <-watch.After(wait):
 		}
 	}
 }
 
 // watcher is the state of the guard.
 type watcher struct {
-	order   Order // the last order
-	stopped bool  // the guard has stopped the group
-	parted  bool  // it stops the group because of ErrParted
-	answers io.Writer
-	read    func() clock.Reading
-	kill    func(pid int, sig syscall.Signal) error
-	ended   func(pgid int) bool // nil if no file is kept
+	page     *Page
+	reported uint32 // the last version for which the guard has reported a stop
+	answers  io.Writer
+	clock    clock.Clock
+	kill     func(pid int, sig syscall.Signal) error
+	ended    func(pgid int) bool // nil if no file is kept
+}
+
+// pgid returns the group, or 0 while it has no allowance.
+func (w *watcher) pgid() int {
+	// kill(2): 0 is our own group, and -1 every process.
+	if pgid := int(w.page.pgid.Load()); pgid > 1 && w.page.Version() > 0 {
+		return pgid
+	}
+	return 0
 }
 
 func (w *watcher) signal(sig syscall.Signal) {
-	if w.order.Pgid > 1 {
-		_ = w.kill(-w.order.Pgid, sig)
+	if pgid := w.pgid(); pgid != 0 {
+		_ = w.kill(-pgid, sig)
 	}
 }
 
@@ -181,41 +191,55 @@ func (w *watcher) signal(sig syscall.Signal) {
 // lock that dies with one of them is free after that. await sends no signal, because another group can have
 // the number after the group's end.
 func (w *watcher) await() {
-	if w.ended == nil || w.order.Pgid <= 1 {
+	if w.ended == nil || w.pgid() == 0 {
 		return
 	}
-	for pause := time.Millisecond; !w.ended(w.order.Pgid); pause = min(2*pause, StopInterval) {
+	for pause := time.Millisecond; !w.ended(w.pgid()); pause = min(2*pause, StopInterval) {
 		time.Sleep(pause)
 	}
 }
 
-// enforce lets the group run, stops it or kills it. It answers an order that is new (ordered). It returns
-// the time until the next call.
-func (w *watcher) enforce(ordered bool) (wait time.Duration) {
-	now := w.read()
-	expiry := w.order.Expiry
-	why := w.order.Check(expiry, now)
-	a := Answer{Seq: w.order.Seq, Stopped: ordered && w.stopped && why == nil, Parted: why == ErrParted}
-	if ordered {
-		_ = a.write(w.answers)
+// look lets the group run, stops it or kills it. It answers if it was asked for (rung), and after the first
+// stop for a version. It returns the time until the next look.
+func (w *watcher) look(rung bool) (wait time.Duration) {
+	for {
+		a, version := w.page.allowance()
+		now := clock.Read(w.clock)
+		if w.page.Version() != version {
+			continue // it was replaced, perhaps before its end
+		}
+		wait, stopped := w.enforce(a, now)
+		// If the allowance was replaced meanwhile, the group can have been continued before the stop.
+		if stopped && (version != w.reported || w.page.Version() != version) {
+			rung, w.reported = true, version
+		}
+		if w.page.Version() != version {
+			continue
+		}
+		w.page.Follow(version)
+		if rung {
+			_, _ = w.answers.Write([]byte{0})
+		}
+		return wait
 	}
-	wait = StopInterval
-	switch {
+}
+
+// enforce does what an allowance demands now. It returns the time until the next look, and whether it has
+// stopped the group.
+func (w *watcher) enforce(a Allowance, now clock.Reading) (wait time.Duration, stopped bool) {
+	expiry := Expiry(w.page.expiry.Load())
+	left := a.Until - now.Elapsed
+	switch why := a.Check(expiry, now); {
+	case w.pgid() == 0 || expiry == Nothing:
+		return LookInterval, false
 	case why == nil:
-		wait = ClockInterval
-		w.stopped = w.stopped && !ordered
+		return min(LookInterval, left), false
 	case why == ErrExpired && expiry == Kill:
 		w.signal(syscall.SIGKILL)
-	default:
-		w.signal(syscall.SIGSTOP)
-		w.stopped = true
+		return StopInterval, false
+	case why == ErrExpired:
+		left = StopInterval
 	}
-	if a.Parted && !w.parted && !ordered {
-		_ = a.write(w.answers)
-	}
-	w.parted = a.Parted
-	if why != ErrExpired && expiry != Nothing {
-		wait = min(wait, w.order.Until-now.Elapsed)
-	}
-	return wait
+	w.page.Stop(func() { w.signal(syscall.SIGSTOP) })
+	return min(StopInterval, left), true
 }

@@ -3,7 +3,6 @@
 package guard
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"sync"
@@ -20,48 +19,69 @@ import (
 // fakeGuard is a watcher with the clocks of the test, which records its signals.
 type fakeGuard struct {
 	t       *testing.T
-	orders  *io.PipeWriter
-	answers heard
+	page    Page
+	rings   *io.PipeWriter
+	answers answers
 	sleep   atomic.Int64 // how long the machine was suspended
 	step    atomic.Int64 // of the wall clock
 	mu      sync.Mutex
 	signals []string
 	start   time.Time
-	seq     uint64
 	done    chan struct{}
 	runs    atomic.Bool // a process of the group still runs after the kill
+	looked  hook        // when the guard has read the page, and reads its clocks
+	stops   hook        // at a stop
 }
 
-// heard are the answers. Write doesn't block.
-type heard chan Answer
+// hook is a function that the guard calls, or nil.
+type hook struct{ atomic.Pointer[func()] }
 
-func (h heard) Write(record []byte) (int, error) {
-	a, err := ReadAnswer(bytes.NewReader(record))
-	h <- a
-	return len(record), err
+func (h *hook) call() {
+	if f := h.Load(); f != nil {
+		(*f)()
+	}
 }
 
-// watched runs a fakeGuard in a bubble. The pipe of orders is closed when run returns, as when our process
+// answers has a value for each answer. Write doesn't block.
+type answers chan struct{}
+
+func (a answers) Write(b []byte) (int, error) {
+	for range b {
+		a <- struct{}{}
+	}
+	return len(b), nil
+}
+
+// watched runs a fakeGuard of group 77 in a bubble. Its pipe is closed when run returns, as when our process
 // dies.
-func watched(t *testing.T, run func(f *fakeGuard)) {
+func watched(t *testing.T, e Expiry, run func(f *fakeGuard)) {
+	t.Helper()
+	watchedGroup(t, 77, e, run)
+}
+
+func watchedGroup(t *testing.T, pgid int, e Expiry, run func(f *fakeGuard)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		or, ow := io.Pipe()
-		f := &fakeGuard{t: t, orders: ow, answers: make(heard, 100), start: time.Now(), done: make(chan struct{})}
+		r, w := io.Pipe()
+		f := &fakeGuard{t: t, rings: w, answers: make(answers, 100), start: time.Now(), done: make(chan struct{})}
+		f.page.Watch(pgid, e)
 		ended := func(pgid int) bool { return pgid == 77 && !f.runs.Load() }
 		go func() {
 			defer close(f.done)
-			w := watcher{answers: f.answers, read: f.read, ended: ended, kill: func(pid int, sig syscall.Signal) error {
+			w := watcher{page: &f.page, answers: f.answers, clock: f, ended: ended, kill: func(pid int, sig syscall.Signal) error {
 				f.mu.Lock()
 				defer f.mu.Unlock()
-				f.signals = append(f.signals, fmt.Sprintf("%v %d %v", f.read().Elapsed, pid, sig))
+				f.signals = append(f.signals, fmt.Sprintf("%v %d %v", time.Since(f.start)+time.Duration(f.sleep.Load()), pid, sig))
+				if sig == syscall.SIGSTOP {
+					f.stops.call()
+				}
 				return nil
 			}}
-			w.watch(or)
+			w.watch(r)
 		}()
 		synctest.Wait()
 		run(f)
-		ow.Close()
+		w.Close()
 		<-f.done
 	})
 }
@@ -69,32 +89,35 @@ func watched(t *testing.T, run func(f *fakeGuard)) {
 // epoch is the wall clock when a fake guard starts.
 const epoch = 946684800 * time.Second
 
-func (f *fakeGuard) read() clock.Reading {
-	e := time.Since(f.start) + time.Duration(f.sleep.Load())
-	return clock.Reading{Wall: epoch + e + time.Duration(f.step.Load()), Elapsed: e}
+func (f *fakeGuard) Elapsed() time.Duration {
+	f.looked.call()
+	return time.Since(f.start) + time.Duration(f.sleep.Load())
 }
 
-// allow sends an order for a lock that is seen now, and checks the answer: "", "stopped" or "parted".
-func (f *fakeGuard) allow(e Expiry, until time.Duration, want string) {
+func (f *fakeGuard) Now() time.Time {
+	return time.Unix(0, int64(epoch+time.Since(f.start))+f.sleep.Load()+f.step.Load())
+}
+
+func (f *fakeGuard) After(d time.Duration) <-chan time.Time { return time.After(d) }
+
+// allow allows the group to run because its lock is seen now.
+func (f *fakeGuard) allow(until time.Duration) { f.page.Allow(Allowance{until, clock.Read(f)}) }
+
+// ring wants an answer, after which the guard follows the allowance.
+func (f *fakeGuard) ring() {
 	f.t.Helper()
-	f.order(e, Allowance{until, f.read()}, want)
+	_, _ = f.rings.Write([]byte{0})
+	f.answered(1)
+	assert.That(f.t, f.page.Follows(f.page.Version()), "it follows an earlier allowance")
 }
 
-func (f *fakeGuard) order(e Expiry, allowance Allowance, want string) {
-	f.t.Helper()
-	f.seq++
-	assert.OK(f.t, (Order{e, 77, allowance, f.seq}).Write(f.orders))
-	f.answer(want)
-}
-
-func (f *fakeGuard) answer(want string) {
+// answered checks the number of answers since the last check.
+func (f *fakeGuard) answered(want int) {
 	f.t.Helper()
 	synctest.Wait()
-	select {
-	case a := <-f.answers:
-		assert.Equal(f.t, a, Answer{f.seq, want == "stopped", want == "parted"}, "answers after %v", f.read().Elapsed)
-	default:
-		f.t.Fatal("no answer")
+	assert.Equal(f.t, len(f.answers), want, "answers after %v", time.Since(f.start))
+	for range want {
+		<-f.answers
 	}
 }
 
@@ -119,20 +142,26 @@ func (f *fakeGuard) ended() bool {
 }
 
 // TestWatchStops: a group is stopped at the end of its allowance, again and again, because another process can
-// continue it. Only one answer reports that the guard had stopped the group.
+// continue it. The guard reports only the first stop for an allowance, and counts all.
 func TestWatchStops(t *testing.T) {
-	watched(t, func(f *fakeGuard) {
-		f.allow(Stop, 200*time.Millisecond, "")
+	watched(t, Stop, func(f *fakeGuard) {
+		f.allow(200 * time.Millisecond)
+		f.ring()
 		f.after(100 * time.Millisecond)
-		f.allow(Stop, 3200*time.Millisecond, "")
+		f.allow(3200 * time.Millisecond)
 		f.after(3000 * time.Millisecond)
+		f.answered(0)
 		f.after(400*time.Millisecond, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
-		f.allow(Stop, time.Second, "") // an allowance that is over: the group is still stopped
+		f.answered(1)
+		assert.Equal(t, f.page.Stops(false), 2)
+		f.allow(time.Second) // an allowance that is over
+		f.ring()
 		f.after(0, "3.5s -77 stopped (signal)")
-		f.allow(Stop, 5*time.Second, "stopped")
-		f.allow(Stop, 5*time.Second, "")
+		f.allow(5 * time.Second)
+		f.ring()
 		f.after(1400 * time.Millisecond)
-		f.orders.Close()
+		f.answered(0)
+		f.rings.Close()
 		f.after(0, "4.9s -77 killed")
 	})
 }
@@ -140,20 +169,23 @@ func TestWatchStops(t *testing.T) {
 // TestWatchKills: with the Expiry Kill, a group is killed at the end of its allowance, even if the machine was
 // suspended meanwhile. While the clocks are apart it is only stopped.
 func TestWatchKills(t *testing.T) {
-	watched(t, func(f *fakeGuard) {
-		f.allow(Kill, 300*time.Millisecond, "")
+	watched(t, Kill, func(f *fakeGuard) {
+		f.allow(300 * time.Millisecond)
+		f.ring()
 		f.after(299 * time.Millisecond)
 		f.after(time.Millisecond, "300ms -77 killed")
-		f.allow(Kill, time.Minute, "")
+		f.allow(time.Minute)
+		f.ring()
 		f.after(100 * time.Millisecond)
 		f.sleep.Store(int64(time.Hour))
 		f.after(400*time.Millisecond, "1h0m0.8s -77 killed")
 	})
-	watched(t, func(f *fakeGuard) {
-		f.allow(Kill, 850*time.Millisecond, "")
+	watched(t, Kill, func(f *fakeGuard) {
+		f.allow(850 * time.Millisecond)
+		f.ring()
 		f.step.Store(int64(-time.Hour))
 		f.after(800*time.Millisecond, "500ms -77 stopped (signal)", "700ms -77 stopped (signal)")
-		f.answer("parted")
+		f.answered(1)
 		f.after(100*time.Millisecond, "850ms -77 killed")
 	})
 }
@@ -161,11 +193,12 @@ func TestWatchKills(t *testing.T) {
 // TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and while the
 // clocks are apart. It is killed when our process ends.
 func TestWatchDoesNothing(t *testing.T) {
-	watched(t, func(f *fakeGuard) {
-		f.allow(Nothing, time.Minute, "")
+	watched(t, Nothing, func(f *fakeGuard) {
+		f.allow(time.Minute)
 		f.step.Store(int64(time.Hour))
 		f.after(2 * time.Minute)
-		f.orders.Close()
+		f.ring()
+		f.rings.Close()
 		f.after(0, "2m0s -77 killed")
 	})
 }
@@ -174,24 +207,40 @@ func TestWatchDoesNothing(t *testing.T) {
 // until the lock has been looked at.
 func TestWatchStopsWhenClocksPart(t *testing.T) {
 	for _, step := range []time.Duration{2100 * time.Millisecond, -2100 * time.Millisecond, 9 * time.Hour, -9 * time.Hour} {
-		watched(t, func(f *fakeGuard) {
-			before := Allowance{time.Hour, f.read()}
-			f.order(Stop, before, "")
+		watched(t, Stop, func(f *fakeGuard) {
+			before := Allowance{time.Hour, clock.Read(f)}
+			f.page.Allow(before)
 			f.after(700 * time.Millisecond)
 			f.step.Store(int64(step))
 			f.after(400*time.Millisecond, "1s -77 stopped (signal)")
-			f.answer("parted") // unasked
+			f.answered(1) // unasked
 			f.after(200*time.Millisecond, "1.2s -77 stopped (signal)")
-			f.order(Stop, before, "parted")
+			f.page.Allow(before)
+			f.ring()
 			f.after(0, "1.3s -77 stopped (signal)")
 			f.step.Store(0) // the clocks are together again, but the lock was not looked at
 			f.after(time.Second)
-			f.allow(Stop, time.Hour, "stopped")
+			f.allow(time.Hour)
 			f.after(time.Minute)
-			f.step.Store(int64(step)) // the next order detects it
-			f.order(Stop, before, "parted")
+			f.step.Store(int64(step)) // the next ring detects it
+			f.page.Allow(before)
+			f.ring()
 			f.after(0, "1m2.3s -77 stopped (signal)")
 		})
+	}
+}
+
+// TestWatchLooks: the guard looks at the page at intervals, so that repolock notices that it isn't stopped.
+func TestWatchLooks(t *testing.T) {
+	for _, e := range []Expiry{Stop, Kill, Nothing} {
+		f := &fakeGuard{start: time.Now()}
+		w := watcher{page: &f.page, clock: f}
+		wait := w.look(false)
+		assert.That(t, wait > 0 && wait <= 5*time.Second, "before the first allowance after %v", wait)
+		f.page.Watch(77, e)
+		f.allow(time.Hour)
+		wait = w.look(false)
+		assert.That(t, wait > 0 && wait <= 5*time.Second && f.page.Follows(1), "again after %v", wait)
 	}
 }
 
@@ -199,34 +248,76 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 // clocks. A step after them does.
 func TestWatchForgives(t *testing.T) {
 	for _, slew := range []time.Duration{500, -500} { // microseconds a second
-		watched(t, func(f *fakeGuard) {
-			f.allow(Stop, 24*time.Hour, "")
+		watched(t, Stop, func(f *fakeGuard) {
+			f.allow(24 * time.Hour)
 			f.sleep.Store(int64(8 * time.Hour))
 			for range 3 * 360 {
 				time.Sleep(10 * time.Second)
 				f.step.Add(int64(10 * slew * time.Microsecond))
 			}
 			f.after(0)
-			f.allow(Stop, 24*time.Hour, "")
+			f.allow(24 * time.Hour)
 			f.after(10 * time.Second)
 			f.step.Add(int64(3 * time.Second))
-			f.after(500*time.Millisecond, fmt.Sprintf("%v -77 stopped (signal)", f.read().Elapsed+500*time.Millisecond))
-			f.answer("parted")
+			f.after(500*time.Millisecond, fmt.Sprintf("%v -77 stopped (signal)", f.Elapsed()+500*time.Millisecond))
+			f.answered(1)
 		})
 	}
 }
 
-// TestWatchRefuses: the guard ends, without a signal, after an order for group 0 or 1, a typed line, or no order.
+// TestWatchRefuses: the guard sends no signal to the groups 0 and 1 and to negative ones, which are every process or
+// more than one group, and none before the first allowance.
 func TestWatchRefuses(t *testing.T) {
-	minus := -5
-	for _, o := range [][]uint64{{magic, 0, 1, 0, 0, 0, 0}, {magic, 0, 0, 0, 0, 0, 0}, {magic, 0, uint64(minus), 0, 0, 0, 0}, {1, 0, 77, 0, 0, 0, 0}, nil} {
-		watched(t, func(f *fakeGuard) {
-			assert.OK(t, write(f.orders, o...))
-			if o == nil {
-				f.orders.Close()
+	for _, pgid := range []int{1, 0, -5, 77} {
+		watchedGroup(t, pgid, Stop, func(f *fakeGuard) {
+			if pgid != 77 {
+				f.allow(0)
 			}
+			f.ring()
+			f.after(time.Minute)
+			f.rings.Close()
 			f.after(0)
-			assert.That(t, f.ended(), "%d: it goes on", o)
+			assert.That(t, f.ended(), "%d: it goes on", pgid)
+		})
+	}
+}
+
+// TestWatchTooLate: an allowance is extended while the guard is on its way from the page to a signal. If the guard
+// hasn't read its clocks yet, it sends no signal. If it is just sending a stop, it reports that when it follows the
+// extended allowance, even if it has reported a stop for the earlier one.
+func TestWatchTooLate(t *testing.T) {
+	for _, expiry := range []Expiry{Stop, Kill} {
+		watched(t, expiry, func(f *fakeGuard) {
+			f.allow(time.Second)
+			f.ring()
+			time.Sleep(900 * time.Millisecond)
+			synctest.Wait()
+			reads := 0
+			f.looked.Store(new(func() {
+				if reads++; reads == 1 { // by the guard, at a second
+					f.page.Allow(Allowance{time.Hour, clock.Reading{Wall: epoch}})
+				}
+			}))
+			f.after(10 * time.Second)
+			f.answered(0)
+		})
+	}
+	for _, late := range []int{1, 2} {
+		watched(t, Stop, func(f *fakeGuard) {
+			stops := 0
+			f.stops.Store(new(func() {
+				if stops++; stops == late {
+					f.page.Allow(Allowance{time.Hour, clock.Reading{Wall: epoch}})
+				}
+			}))
+			f.allow(100 * time.Millisecond)
+			f.ring()
+			time.Sleep(100*time.Millisecond + time.Duration(late-1)*StopInterval)
+			f.answered(late)
+			assert.That(t, f.page.Follows(f.page.Version()), "it answers before it follows the extended allowance")
+			time.Sleep(time.Minute)
+			f.answered(0)
+			assert.That(t, stops == late && f.page.Stops(false) == uint32(late), "stops %d, counted %d", stops, f.page.Stops(false))
 		})
 	}
 }
@@ -234,10 +325,10 @@ func TestWatchRefuses(t *testing.T) {
 // TestWatchWaitsForTheEnd: a guard that keeps files open ends when no process of the group runs. It sends only
 // one signal, because another group can get the number.
 func TestWatchWaitsForTheEnd(t *testing.T) {
-	watched(t, func(f *fakeGuard) {
+	watched(t, Stop, func(f *fakeGuard) {
 		f.runs.Store(true)
-		f.allow(Stop, time.Hour, "")
-		f.orders.Close()
+		f.allow(time.Hour)
+		f.rings.Close()
 		f.after(10*time.Second, "0s -77 killed")
 		assert.That(t, !f.ended(), "it has ended before the group")
 		f.runs.Store(false)
@@ -246,19 +337,34 @@ func TestWatchWaitsForTheEnd(t *testing.T) {
 	})
 }
 
-// TestProtocol: orders and answers are read as they were written.
-func TestProtocol(t *testing.T) {
-	var pipe bytes.Buffer
-	o := Order{Nothing, 1 << 22, Allowance{1, clock.Reading{Wall: -2, Elapsed: 3 << 40}}, 1<<64 - 1}
-	assert.OK(t, o.Write(&pipe))
-	got, err := readOrder(&pipe)
-	assert.That(t, err == nil && got == o, "%+v, %v", got, err)
-	for _, a := range []Answer{{1, false, false}, {1 << 63, true, false}, {3, false, true}} {
-		assert.OK(t, a.write(&pipe))
-		got, err := ReadAnswer(&pipe)
-		assert.That(t, err == nil && got == a, "%+v, %v", got, err)
+// TestPage: a reader of the page gets a whole allowance, while another process writes new ones. The page of a guard
+// that ended in a stop counts that stop.
+func TestPage(t *testing.T) {
+	var p Page
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for i := range time.Duration(200_000) {
+			p.Allow(Allowance{i, clock.Reading{Wall: -i, Elapsed: 3 * i}})
+		}
+	}()
+	for last, running := uint32(0), true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		a, v := p.allowance()
+		i := a.Until
+		assert.Need(t, a == Allowance{i, clock.Reading{Wall: -i, Elapsed: 3 * i}} && v >= last && (v == 0 || i == time.Duration(v-1)), "%+v, version %d", a, v)
+		last = v
 	}
-	pipe.WriteString("not a whole answer"[:15])
-	_, err = ReadAnswer(&pipe)
-	assert.That(t, err == io.ErrUnexpectedEOF, "%v", err)
+	assert.That(t, !p.Follows(1) && p.Follows(0), "it follows too much")
+	p.Follow(1<<32 - 1)
+	p.version.Store(1<<32 - 1)
+	p.Allow(Allowance{})
+	assert.That(t, !p.Follows(p.Version()), "a version that has begun again counts as an early one")
+
+	p.stops.Store(3)
+	assert.Equal(t, []uint32{p.Stops(false), p.Stops(true), p.Stops(true), p.Stops(false)}, []uint32{1, 2, 2, 2})
 }

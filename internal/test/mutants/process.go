@@ -2,6 +2,7 @@ package main
 
 const (
 	guards    = "internal/procgroup/guard/guard.go"
+	page      = "internal/procgroup/guard/page.go"
 	follows   = "internal/procgroup/guard_client.go"
 	groups    = "internal/procgroup/group.go"
 	groupRuns = "internal/procgroup/group_run.go"
@@ -21,23 +22,41 @@ var processMutants = []mutant{
 		"w.signal(syscall.SIGKILL)\n\t\t\t\tw.await()", "w.signal(syscall.SIGSTOP)\n\t\t\t\tw.await()", own("TestWatchDoesNothing")},
 	{"a guard that keeps a lock's connection ends before the group does", guards,
 		"w.signal(syscall.SIGKILL)\n\t\t\t\tw.await()", "w.signal(syscall.SIGKILL)", own("TestWatchWaitsForTheEnd")},
-	{"the guard signals the leader alone", guards, `_ = w.kill(-w.order.Pgid, sig)`, `_ = w.kill(w.order.Pgid, sig)`, own("TestWatchStops")},
+	{"the guard signals the leader alone", guards,
+		`_ = w.kill(-pgid, sig)`, `_ = w.kill(pgid, sig)`, own("TestWatchStops")},
 	{"the guard kills a group when its clocks part", guards,
 		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, own("TestWatchKills")},
 	{"the guard stops a group once, and another process continues it", guards,
-		`	wait = StopInterval`, `	wait = time.Hour`, own("TestWatchStops")},
+		`return min(StopInterval, left), true`, `return left + time.Hour, true`, own("TestWatchStops")},
 	{"the guard wakes half a second after the end of an allowance", guards,
-		`	if why != ErrExpired && expiry != Nothing {`, `	if why == ErrParted && expiry != Nothing {`, own("TestWatchKills")},
-	{"the guard looks at its clocks only at the end of an allowance", guards,
-		`		wait = ClockInterval`, `		wait = time.Hour`, own("TestWatchStopsWhenClocksPart")},
-	{"the guard says again and again that it had stopped the group", guards,
-		`w.stopped = w.stopped && !ordered`, `w.stopped = w.stopped && ordered`, own("TestWatchStops")},
-	{"the guard doesn't say that the clocks have parted", guards,
-		`	if a.Parted && !w.parted && !ordered {`, `	if a.Parted && !w.parted && ordered {`, own("TestWatchStopsWhenClocksPart")},
+		`return min(LookInterval, left), false`, `return LookInterval, false`, own("TestWatchKills")},
+	{"the guard looks at the page only at the end of an allowance, as if it were stopped", guards,
+		`LookInterval = 5 * time.Second`, `LookInterval = time.Hour`, own("TestWatchLooks")},
+	{"the guard says again and again that it has stopped the group", guards,
+		`if stopped && (version != w.reported || w.page.Version() != version) {`, `if stopped {`, own("TestWatchStops")},
+	{"the guard doesn't say that it has stopped the group", guards,
+		`if stopped && (version != w.reported || w.page.Version() != version) {`, `if stopped && version == 0 {`, own("TestWatchStopsWhenClocksPart")},
+	{"the guard kills a group for the end of an allowance that was extended before", guards,
+		`			continue // it was replaced, perhaps before its end
+`, ``, own("TestWatchTooLate")},
+	{"the guard doesn't say that it has stopped a group that was continued meanwhile", guards,
+		`if stopped && (version != w.reported || w.page.Version() != version) {`, `if stopped && version != w.reported {`, own("TestWatchTooLate")},
+	{"the guard follows an earlier allowance than the last", guards,
+		`			continue
+`, ``, own("TestWatchTooLate")},
 	{"an allowance holds at the moment of its end", "internal/procgroup/guard/allowance.go",
 		`case now.Elapsed >= a.Until:`, `case now.Elapsed > a.Until:`, own("TestWatchKills")},
-	{"the guard follows an order for group 1, which is every process", "internal/procgroup/guard/protocol.go",
-		`n[0] != magic || o.Pgid <= 1`, `n[0] != magic || o.Pgid < 1`, own("TestWatchRefuses")},
+	{"the guard follows an allowance for group 1, which is every process", guards,
+		`pgid > 1 && w.page.Version() > 0`, `pgid > 0 && w.page.Version() > 0`, own("TestWatchRefuses")},
+	{"the guard kills a group that never had an allowance", guards,
+		`pgid > 1 && w.page.Version() > 0`, `pgid > 1`, own("TestWatchRefuses")},
+	{"an allowance counts before it is complete", page,
+		`	for i, d := range`, `	p.version.Store(v)
+	for i, d := range`, own("TestPage")},
+	{"an allowance is written over the one that counts", page,
+		`		p.slots[v%2][i].Store`, `		p.slots[0][i].Store`, own("TestPage")},
+	{"a guard that was killed while it stopped the group hasn't stopped it", page,
+		`dead && n%2 == 1`, `dead && n%2 == 2`, own("TestPage")},
 	{"a zombie holds up the guard of its group", "internal/procgroup/guard/system_linux.go",
 		`err == nil && !zombie(text)`, `err == nil && text != nil`, own("TestEnded")},
 	{"the guard looks for the lock of a process that its parent has yet to wait for", guards,
@@ -46,28 +65,57 @@ var processMutants = []mutant{
 		"CloseInherited(from int) {", "CloseInherited(first int) {\n\tfrom := first + 100", test("./internal/procgroup", "TestGuardIsAlone")},
 
 	// Its client.
-	{"the guard died with the time over, and nothing continues the group after the next look", follows,
-		`g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.parted || g.answered < g.seq`, own("TestDue")},
 	{"each new guard continues a group that another process has stopped", follows,
-		`g.due = g.due || g.parted || g.answered < g.seq || g.mayRun() != nil`, `g.due = true`, own("TestDue")},
-	{"the guard's word that it had stopped the group is not heeded", follows,
-		`g.due = g.due || a.Stopped`, `g.due = g.due || a.Parted`, own("TestDue")},
+		`		g.page.Stops(true)
+`, `		g.due = true
+`, own("TestDue")},
+	{"what a guard had stopped that died in the stop stays stopped", follows,
+		`		g.page.Stops(true)
+`, ``, own("TestDue")},
+	{"the guard's stops are not heeded", follows,
+		`return g.due || g.page.Stops(false) != g.stops`, `return g.due`, own("TestDue")},
+	{"a stop that isn't over counts as continued", groups,
+		`	g.stops = g.page.Stops(false)
+`, `	g.stops = g.page.Stops(true)
+`, own("TestDue")},
+	{"the group continues although the guard doesn't follow its allowance", follows,
+		`	if g.page.Follows(g.page.Version()) {
+		guarded`, `	if true {
+		guarded`, own("TestDue")},
+	{"a new allowance doesn't continue what the guard has stopped", groups,
+		`	if g.isDue() {
+		g.ring()`, `	if g.isDue() && g.over {
+		g.ring()`, own("TestGuardIsKilled")},
 	{"a group that was stopped without a guard stays stopped", follows,
-		"g.due = true\n\t\t_ = g.signalLocked(unix.SIGSTOP)", "_ = g.signalLocked(unix.SIGSTOP)", own("TestUnguardedIsStopped")},
+		`		g.due = true
+		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, own("TestUnguardedIsStopped")},
 	{"a group without a guard is stopped whatever its expiry is", follows,
 		`	if g.cmd.Expiry != Nothing {`, `	if g.cmd.Expiry != Kill {`, own("TestUnguardedIsStopped")},
 	{"a group runs on for five seconds without a guard", follows,
-		`alone >= unguardedGrace`, `alone >= 5*unguardedGrace`, own("TestUnguardedIsStopped")},
+		`now.Sub(v.since) >= unguardedGrace`, `now.Sub(v.since) >= 5*unguardedGrace`, own("TestUnguardedIsStopped")},
 	{"a group without a guard is stopped once, and another process continues it", follows,
-		`now, wait := time.Now(), guard.StopInterval`, `now, wait := time.Now(), time.Hour`, own("TestUnguardedIsStopped")},
-	{"each order gives a silent guard more time", follows,
-		"if g.answered == g.seq {\n\t\tg.overdue.Reset", "if g.answered <= g.seq {\n\t\tg.overdue.Reset", own("TestSilentGuardIsReplaced")},
-	{"the next guard has no order", follows,
-		"g.guard = p\n\t_ = g.resendOrder()", "g.guard = p", own("TestUnguardedIsStopped")},
+		`now.Sub(v.since) >= unguardedGrace`, `now.Sub(v.since) >= unguardedGrace && g.unguarded == nil`, own("TestUnguardedIsStopped")},
+	{"each allowance gives a silent guard more time", follows,
+		`	if g.page.Follows(g.silent) {`, `	if g.silent >= 0 {`, own("TestSilentGuardIsReplaced")},
+	{"a guard that has followed one allowance needn't follow another", follows,
+		`	if g.page.Follows(g.silent) {`, `	if g.silent == 0 {`, own("TestSilentGuardIsReplaced")},
+	{"the next guard isn't asked for an answer", follows,
+		`	g.allowLocked()
+	g.ring()
+}`, `	g.allowLocked()
+}`, own("TestUnguardedIsStopped")},
 	{"the next guard doesn't keep the connection of the lock", follows,
-		`return startGuard(g.backstop.kept, g.cmd.Aftermath, g.kept...)`, `return startGuard(g.backstop.kept, g.cmd.Aftermath)`, own("TestKeptConnection")},
-	{"Unpause continues the group before the guard follows its order", follows,
-		`g.answered >= want,`, `g.answered+1 >= want,`, own("TestDue")},
+		`g.pageFile.Fd()}, g.kept...)`, `g.pageFile.Fd()})`, own("TestKeptConnection")},
+	{"Unpause continues the group before the guard follows the allowance", follows,
+		`g.page.Follows(want),`, `g.page.Follows(want-1),`, own("TestDue")},
+
+	{"the page lies open in the temporary directory", "internal/procgroup/page.go",
+		`		_ = os.Remove(g.pageFile.Name())
+`, ``, own("TestNoPage")},
+	{"a page is mapped although the disk has no room for it", "internal/procgroup/page.go",
+		`err == nil {
+		g.page`, `err == nil || true {
+		g.page`, own("TestNoPage")},
 
 	// The backstop.
 	{"the backstop kills a group that the guard has killed", shell, `read line || kill`, `read line; kill`, own("TestBackstop")},
@@ -75,7 +123,7 @@ var processMutants = []mutant{
 
 	// The start.
 	{"a command begins although its guard ends at its start", groupRuns,
-		`if err := g.awaitGuard(nil); err == os.ErrProcessDone {`, `if err := error(nil); err == os.ErrProcessDone {`, own("TestDiesAtItsStart")},
+		`if err := g.awaitAnswer(nil); err == os.ErrProcessDone {`, `if err := error(nil); err == os.ErrProcessDone {`, own("TestDiesAtItsStart")},
 	{"a starter that ends at its start is the command", starts,
 		"return errStarter\n", "return nil\n", own("TestDiesAtItsStart")},
 
@@ -95,7 +143,7 @@ var processMutants = []mutant{
 	{"the command inherits our signal mask", groupRuns,
 		"\tdefer emptySignalMask()()\n", "", own("TestSignalState")},
 	{"the guard of a command that isn't started lives on", groupRuns,
-		"if guard != nil {\n\t\tguard.end()\n\t}\n\tleaveOrphans()", "leaveOrphans()", own("TestNoLeaks")},
+		"if guard != nil {\n\t\tguard.end()\n\t}\n\tg.pageFile", "g.pageFile", own("TestNoLeaks")},
 	{"a lock's connection lives as long as we do", groupRuns,
 		"_ = unix.Close(int(fd))\n", "_ = fd\n", own("TestNoLeaks")},
 	{"a command that has ended keeps the terminal", groupRuns,
