@@ -85,7 +85,7 @@ var processMutants = []mutant{
 	{"a new allowance doesn't continue what the guard has stopped", groups,
 		`	if g.isDue() {
 		g.ring()`, `	if g.isDue() && g.over {
-		g.ring()`, own("TestGuardIsKilled")},
+		g.ring()`, own("TestUnpauseTooLate")},
 	{"a group that was stopped without a guard stays stopped", follows,
 		`		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, own("TestUnguardedIsStopped")},
