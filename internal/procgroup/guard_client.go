@@ -19,8 +19,8 @@ import (
 )
 
 const (
-	// answerTimeout is the time in which a guard must answer, or follow a new allowance. It is long because a busy machine can take
-	// seconds to start a program.
+	// answerTimeout is the time in which a guard must answer, or follow a new allowance. It is long because a
+	// busy machine can take seconds to start a program.
 	answerTimeout = 10 * time.Second
 	// unguardedGrace is how long the group runs without a guard while we start another.
 	unguardedGrace = time.Second
