@@ -35,7 +35,7 @@ const Forever time.Duration = math.MaxInt64
 // 5 to 10 s.
 const (
 	firstPoll = time.Second
-	lastPoll  = 5 * time.Second // lastPoll  = 5 * time.Second
+	lastPoll  = 5 * time.Second
 )
 
 // maxWatch is how long an acquirer watches a doubtful lock if it doesn't wait, or waits for less:

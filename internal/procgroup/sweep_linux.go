@@ -1,7 +1,6 @@
 package procgroup
 
 import (
-	"cmp"
 	"os"
 	"slices"
 	"strconv"
@@ -108,9 +107,8 @@ const maxReadings = 10
 
 // children returns the number of each of our threads, followed by those of its children.
 func children() (lists []string, err error) {
-	// /proc can be mounted from another pid namespace, where pids name other processes.
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
-		return nil, cmp.Or(err, error(unix.ESRCH))
+	if !ownProc() {
+		return nil, unix.ESRCH
 	}
 	threads, err := os.ReadDir("/proc/self/task")
 	if err != nil {
@@ -124,6 +122,13 @@ func children() (lists []string, err error) {
 		lists = append(lists, t.Name()+" "+string(list))
 	}
 	return lists, nil
+}
+
+// ownProc reports whether /proc shows our own pid namespace. It can be mounted from another one, where pids name
+// other processes.
+func ownProc() bool {
+	self, err := os.Readlink("/proc/self")
+	return err == nil && self == strconv.Itoa(os.Getpid())
 }
 
 func pidsIn(lists []string) (pids []int) {
@@ -147,9 +152,7 @@ func members(pgid int) int {
 var listed = func() {}
 
 func sweepOnce(pgid int) (members int, ok bool) {
-	us := os.Getpid()
-	// /proc can be mounted from another pid namespace, where pids name other processes.
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(us) {
+	if !ownProc() {
 		return 0, false
 	}
 	entries, err := os.ReadDir("/proc")
@@ -159,7 +162,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	listed()
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == us {
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
 		group, err := unix.Getpgid(pid)
