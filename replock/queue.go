@@ -183,13 +183,12 @@ func (q *queue) decidesBy(t *attempt) time.Duration {
 
 // untilPoll returns the time until the next poll. The poll comes early if the ticket must be
 // refreshed, if the wait ends, when the ttl of a doubtful lock is over, and when all live locks
-// become stale unless they are refreshed. A waiter behind others polls half as often.
+// become stale unless they are refreshed. The more waiters come before this one,
+// the longer it is.
 func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
-	if f.before() > 0 {
-		d *= 2
-	}
+	d = min(d*time.Duration(1+f.before()), 2*d+lastPoll)
 	if q.ticket != nil {
 		d = min(d, q.refreshAt()-now)
 	}
@@ -339,13 +338,14 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	}
 }
 
-// untilRead returns the time to the next read of the blocker without a hint. A waiter behind other
-// waiters reads less often, because they come first.
+// untilRead returns the time to the next read of the blocker without a hint. The other
+// waiters before this one come first, so it reads the more seldom, the more there are.
 func (q *queue) untilRead(b *entry, f findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
 	}
-	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(1+f.before())
+	n := 1 + f.before()
+	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(n*n)
 }
 
 // before returns the number of waiters before this one.
