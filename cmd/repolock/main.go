@@ -76,14 +76,23 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:".
-func vars() kong.Vars {
+// vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:". They are empty if the words don't
+// ask for help: kong expands each variable once for each flag.
+func vars(words []string) kong.Vars {
+	if !slices.ContainsFunc(words, mayHelp) {
+		return kong.Vars{"schemes": "", "also": "", "faults": ""}
+	}
 	directory, buckets := open.Schemes()[0].Name, ""
 	for _, s := range open.Schemes()[1:] {
 		buckets += ", " + s.Name + ":"
 	}
 	schemes := strings.TrimPrefix(buckets, ", ") + " or " + directory + ":"
 	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", "), "faults": faults()}
+}
+
+// mayHelp reports whether a word asks for help: the command help, --help, or -h among other flags.
+func mayHelp(word string) bool {
+	return word == "help" || word == "--help" || strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.Contains(word, "h")
 }
 
 // beforeDashes returns the words before --, which belong to repolock and not to the wrapped command.

@@ -134,15 +134,26 @@ repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/con
 	}},
 }
 
-func commands() (all []entry) {
+// commands returns all commands. The slice must not be changed.
+var commands = sync.OnceValue(func() (all []entry) {
 	for _, g := range groups {
 		all = append(all, g.commands...)
 	}
 	return all
-}
+})
 
 // ofEnvironment is the detail of the commands that run another one.
 const ofEnvironment = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO if there is a repository, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
+
+// named returns the commands whose names are among the words. Such a word can be the value of a flag.
+func named(words []string) (found []entry) {
+	for _, c := range commands() {
+		if slices.Contains(words, c.name) {
+			found = append(found, c)
+		}
+	}
+	return found
+}
 
 // called returns the first command that is named before --. Its name can be the value of a flag.
 func called(args []string) (found entry, ok bool) {
@@ -180,20 +191,28 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 	return p, err
 }
 
-// newParser returns a parser for these words. It builds the flags of the commands that words names, and
-// of no others, because building them takes most of its time.
+// newParser returns a parser for these words. It knows the commands that the words name, and no others, because
+// building them takes most of its time. If the words name none, it knows all, but not their flags.
 func newParser(g *global, words []string, options ...kong.Option) *kong.Kong {
-	options = slices.Concat(options, mappers(), []kong.Option{vars(), kong.Help(printHelp)})
-	for _, c := range commands() {
+	options = slices.Concat(options, mappers(), []kong.Option{vars(beforeDashes(words)), kong.Help(printHelp)})
+	known := named(beforeDashes(words))
+	if known == nil {
+		known = named(words)
+	}
+	flagless := known == nil
+	if flagless {
+		known = commands()
+	}
+	for _, c := range known {
 		target := reflect.New(reflect.TypeFor[struct{}]())
-		if slices.Contains(words, c.name) {
+		if !flagless {
 			target = reflect.New(reflect.TypeOf(c.command))
 			target.Elem().Set(reflect.ValueOf(c.command))
 		}
 		options = append(options, kong.DynamicCommand(c.name, c.help, "", target.Interface(), c.tag))
 	}
 	parser := kong.Must(g, options...)
-	for i, c := range commands() {
+	for i, c := range known {
 		parser.Model.Children[i].Detail = c.detail
 	}
 	parser.Model.Name = "repolock"

@@ -195,7 +195,7 @@ func checkURL(key, raw string) error {
 func flagCheck() func(config.Flags) error {
 	var flags wrapCmd
 	var values map[string]any
-	parser := kong.Must(&flags, append(mappers(), vars(), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+	parser := kong.Must(&flags, append(mappers(), vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
 		values = f.Values()
