@@ -59,9 +59,10 @@ var costs = layout{
 }
 
 var starts = layout{
-	[]string{"million instructions", "page faults", "CPU ms", "ms"},
-	func(r, _ row) []string {
-		return []string{millions(r.instructions.median(), 1e6), number(r.faults.median()), ms(r.cpu.median()), ms(r.took.median())}
+	[]string{"million instructions", "page faults", "CPU ms", "× flock", "ms"},
+	func(r, flock row) []string {
+		cpu := fmt.Sprintf("%.1f", float64(r.cpu.median())/float64(flock.cpu.median()))
+		return []string{millions(r.instructions.median(), 1e6), number(r.faults.median()), ms(r.cpu.median()), cpu, ms(r.took.median())}
 	},
 }
 

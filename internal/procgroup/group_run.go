@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // run prepares the command, starts it on request, and supervises it until the group is empty. When the
@@ -254,7 +256,7 @@ func (g *Group) fork() (int, gate, error) {
 		return 0, gate{}, err
 	}
 	defer null.Close()
-	attr := syscall.ProcAttr{Env: os.Environ(), Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := syscall.ProcAttr{Env: []string{guard.Environment}, Sys: &syscall.SysProcAttr{Setpgid: true}}
 	for _, f := range []*os.File{g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr} {
 		if f == nil {
 			f = null

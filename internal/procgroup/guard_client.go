@@ -53,7 +53,7 @@ func (g *Group) startGuard() (*guardClient, error) {
 	}
 	defer theirs.close()
 
-	env := []string{} // no secrets
+	env := []string{guard.Environment} // no secrets
 	if len(g.kept) > 0 {
 		env = append(env, guard.Keeps+"="+strconv.Itoa(len(g.kept)))
 	}

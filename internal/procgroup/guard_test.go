@@ -234,3 +234,26 @@ func TestKeptConnection(t *testing.T) {
 		assert.Equal(t, running(p.pgid()), 0, "the connection has ended while")
 	}
 }
+
+// TestGuardStartsNoThread: the threads that the guard reserves at its start are enough for all that it does later.
+func TestGuardStartsNoThread(t *testing.T) {
+	g, err := begin(Command{Args: self("sleep")}, time.Minute)
+	assert.OK(t, err)
+	defer g.Close()
+	threads := func() int {
+		tasks, err := os.ReadDir(fmt.Sprintf("/proc/%d/task", g.guard.pid))
+		assert.OK(t, err)
+		return len(tasks)
+	}
+	before := threads()
+	for range 50 {
+		stops := g.page.Stops(false)
+		g.Allow(Allow(elapsed()))
+		g.mu.Lock()
+		g.ring()
+		g.mu.Unlock()
+		eventually(t, "the guard has stopped the group", func() bool { return g.page.Stops(false) != stops })
+		g.Allow(Allow(elapsed() + time.Minute))
+	}
+	assert.Equal(t, threads(), before)
+}

@@ -70,7 +70,7 @@ func Main() {
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
 	aftermath, parent := lines(os.Getenv(Aftermath)), os.Getppid()
 	CloseInherited(first + kept)
-	ReserveThreads()
+	ReserveThreads(ownThreads)
 	nameProcess(Name)
 	page, err := Map(first - 1)
 	if err != nil {
@@ -80,7 +80,8 @@ func Main() {
 	if kept > 0 || aftermath != nil {
 		w.ended = ended
 	}
-	w.watch(os.Stdin)
+	_ = syscall.SetNonblock(0, true) // a read that blocks would keep our only thread for Go code
+	w.watch(os.NewFile(0, "rings"))
 	if w.pgid() != 0 {
 		// The backstop must not kill the group again, because another group can have its number then.
 		_, _ = syscall.Write(4, []byte("\n"))

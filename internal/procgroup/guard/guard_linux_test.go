@@ -71,7 +71,7 @@ func TestAwaitEnd(t *testing.T) {
 	assert.Equal(t, waits(), 0)
 }
 
-// TestReserveThreads: the reserved threads are enough, so that Go's runtime starts no other. The test runs in
+// TestReserveThreads: repolock's reserved threads are enough, so that Go's runtime starts no other. The test runs in
 // a process of its own, without the threads of other tests.
 func TestReserveThreads(t *testing.T) {
 	if os.Getenv("RESERVE") == "" {
@@ -85,12 +85,12 @@ func TestReserveThreads(t *testing.T) {
 		tasks, _ := os.ReadDir("/proc/self/task")
 		return len(tasks)
 	}
-	ReserveThreads()
+	ReserveThreads(Threads)
 	before := count()
 	var pipe [2]int
 	assert.OK(t, unix.Pipe(pipe[:]))
 	var blocked, done sync.WaitGroup
-	for range threads - 4 { // the runtime has some of its own
+	for range Threads - 4 { // the runtime has some of its own
 		blocked.Add(1)
 		done.Go(func() {
 			blocked.Done()
@@ -100,7 +100,7 @@ func TestReserveThreads(t *testing.T) {
 	blocked.Wait()
 	// One or two are on their way from one use to the next at any moment.
 	later := count()
-	assert.That(t, before >= threads && later <= before+2, "%d threads, then %d", before, later)
+	assert.That(t, before >= Threads && later <= before+2, "%d threads, then %d", before, later)
 	unix.Close(pipe[1])
 	done.Wait()
 }
