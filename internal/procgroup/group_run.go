@@ -256,7 +256,7 @@ func (g *Group) fork() (int, gate, error) {
 		return 0, gate{}, err
 	}
 	defer null.Close()
-	attr := syscall.ProcAttr{Env: []string{guard.Environment}, Sys: &syscall.SysProcAttr{Setpgid: true}}
+	attr := syscall.ProcAttr{Env: append(os.Environ(), guard.Environment), Sys: &syscall.SysProcAttr{Setpgid: true}}
 	for _, f := range []*os.File{g.cmd.Stdin, g.cmd.Stdout, g.cmd.Stderr} {
 		if f == nil {
 			f = null

@@ -19,6 +19,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/states"
 )
@@ -246,6 +247,8 @@ func TestGuardStartsNoThread(t *testing.T) {
 		return len(tasks)
 	}
 	before := threads()
+	// Besides, one is init's, and one watches the others.
+	assert.That(t, before >= guard.OwnThreads+2, "%d threads", before)
 	for range 50 {
 		stops := g.page.Stops(false)
 		g.Allow(Allow(elapsed()))

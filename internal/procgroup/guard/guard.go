@@ -70,7 +70,7 @@ func Main() {
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
 	aftermath, parent := lines(os.Getenv(Aftermath)), os.Getppid()
 	CloseInherited(first + kept)
-	ReserveThreads(ownThreads)
+	ReserveThreads(OwnThreads)
 	nameProcess(Name)
 	page, err := Map(first - 1)
 	if err != nil {

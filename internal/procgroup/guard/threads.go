@@ -12,9 +12,9 @@ const (
 	// processors bounds how many of them run Go code at the same time, because each garbage collection
 	// wakes that number of threads.
 	processors = 2
-	// ownThreads is the number that the guard reserves. It runs Go code on one thread, and no read of it blocks
+	// OwnThreads is the number that the guard reserves. It runs Go code on one thread, and no read of it blocks
 	// a thread, so TestGuardStartsNoThread needs only one of them.
-	ownThreads = 4
+	OwnThreads = 4
 )
 
 // Environment makes Go's runtime run Go code on one thread. Guards and starters have it, because each thread

@@ -61,6 +61,8 @@ var processMutants = []mutant{
 		`err == nil && !zombie(text)`, `err == nil && text != nil`, own("TestEnded")},
 	{"the guard looks for the lock of a process that its parent has yet to wait for", guards,
 		`if syscall.Kill(pid, 0) == syscall.ESRCH {`, `if syscall.Kill(pid, 0) != syscall.EPERM {`, own("TestAwaitEnd")},
+	{"the guard starts threads when it needs them", "internal/procgroup/guard/threads.go",
+		"func ReserveThreads(n int) {", "func ReserveThreads(int) {\n\tconst n = 0", test("./internal/procgroup", "TestGuardStartsNoThread")},
 	{"the guard keeps open what the command has inherited", guards,
 		"CloseInherited(from int) {", "CloseInherited(first int) {\n\tfrom := first + 100", test("./internal/procgroup", "TestGuardIsAlone")},
 
