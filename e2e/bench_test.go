@@ -120,12 +120,6 @@ func (r *row) count(which int, l proxy.Log) {
 	r.requests[which] = append(r.requests[which], len(l))
 }
 
-// passed returns the requests that have passed the proxy since the last call.
-func passed(p *proxy.Proxy) proxy.Log {
-	p.Settle()
-	return p.Take()
-}
-
 // latencies measures acquire and release on MinIO. The proxy adds nothing each way, the latency of a store in
 // the same country, or the latency of one on another continent.
 func (b *bench) latencies() {

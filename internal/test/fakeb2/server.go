@@ -245,7 +245,7 @@ func (s *Server) failed(call string, r *http.Request) error {
 // base returns the URL under which a request has reached the server.
 func base(r *http.Request) string {
 	scheme := "http"
-	if r.TLS != nil {
+	if r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https" {
 		scheme = "https"
 	}
 	return fmt.Sprintf("%s://%s", scheme, r.Host)

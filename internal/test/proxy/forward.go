@@ -136,6 +136,9 @@ func (p *Proxy) forward(r *http.Request, q Request, b *Behaviour) (*response, er
 	out.RequestURI = ""
 	out.Host = r.Host // it is signed
 	out.Header.Del("Expect")
+	if p.tls != nil {
+		out.Header.Set("X-Forwarded-Proto", "https")
+	}
 	if _, ok := out.Header["User-Agent"]; !ok {
 		out.Header["User-Agent"] = nil
 	}

@@ -10,6 +10,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/tls"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,6 +28,8 @@ import (
 type Proxy struct {
 	target    *url.URL
 	address   string
+	tls       *tls.Config // nil without TLS
+	traffic   traffic
 	transport *http.Transport
 	behaviour atomic.Pointer[Behaviour]
 
@@ -47,7 +50,9 @@ type Proxy struct {
 
 // New starts a proxy in front of the server with the URL target, on a port that is
 // free. By default it passes on every request.
-func New(target string) (*Proxy, error) {
+func New(target string) (*Proxy, error) { return start(target, nil) }
+
+func start(target string, secure *tls.Config) (*Proxy, error) {
 	u, err := url.Parse(target)
 	if err != nil || u.Host == "" {
 		return nil, fmt.Errorf("target %q isn't a URL with a host", target)
@@ -57,7 +62,7 @@ func New(target string) (*Proxy, error) {
 		return nil, err
 	}
 	p := &Proxy{
-		target: u, address: fmt.Sprintf("127.0.0.1:%d", n), counts: map[string]int{}, markers: map[string]bool{},
+		target: u, tls: secure, address: fmt.Sprintf("127.0.0.1:%d", n), counts: map[string]int{}, markers: map[string]bool{},
 		// A server can close an idle connection, and MinIO closes one after a refusal. That
 		// would be a fault that no test has set.
 		transport: &http.Transport{DisableCompression: true, DisableKeepAlives: true},
@@ -69,7 +74,12 @@ func New(target string) (*Proxy, error) {
 }
 
 // URL is where the proxy is.
-func (p *Proxy) URL() string { return "http://" + p.Host() }
+func (p *Proxy) URL() string {
+	if p.tls != nil {
+		return "https://" + p.Host()
+	}
+	return "http://" + p.Host()
+}
 
 // Host is the proxy's host and port. They stay the same through Stop and Start.
 func (p *Proxy) Host() string { return p.address }
@@ -89,7 +99,11 @@ func (p *Proxy) Start() error {
 		return err
 	}
 	p.server, p.listener = &http.Server{Handler: http.HandlerFunc(p.serve)}, listener
-	go func(s *http.Server) { _ = s.Serve(listener) }(p.server)
+	accepts := listener
+	if p.tls != nil {
+		accepts = tls.NewListener(counting{listener, p}, p.tls)
+	}
+	go func(s *http.Server) { _ = s.Serve(accepts) }(p.server)
 	return nil
 }
 

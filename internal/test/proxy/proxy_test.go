@@ -3,10 +3,13 @@ package proxy
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/selfsigned"
 )
 
 // fixture is a proxy in front of a server that keeps the requests.
@@ -193,4 +197,33 @@ func TestShift(t *testing.T) {
 			assert.Equal(t, res.Header.Get("Last-Modified"), "Sat, 21 Nov 2026 10:30:00 GMT", "Last-Modified")
 		})
 	}
+}
+
+// TestTrafficWithTLS: a proxy counts a connection once, and more bytes than those of the request and its answer.
+func TestTrafficWithTLS(t *testing.T) {
+	f := newFixture(t, "answer")
+	cert, key := selfsigned.Write(t, t.TempDir(), "proxy")
+	p, err := NewTLS(f.URL(), cert, key)
+	assert.OK(t, err)
+	t.Cleanup(p.Close)
+	roots := x509.NewCertPool()
+	raw, err := os.ReadFile(cert)
+	assert.OK(t, err)
+	roots.AppendCertsFromPEM(raw)
+	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}}
+	t.Cleanup(client.CloseIdleConnections)
+	var all []Traffic
+	for range 2 {
+		before := p.Traffic()
+		res, err := client.Get(p.URL() + "/bucket/key")
+		assert.OK(t, err)
+		body, err := io.ReadAll(res.Body)
+		assert.That(t, err == nil && string(body) == "answer", "%q, %v", body, err)
+		_ = res.Body.Close()
+		all = append(all, p.Traffic().Less(before))
+	}
+	first, second := all[0], all[1]
+	assert.That(t, first.Connections == 1 && second.Connections == 0, "connections: %v", all)
+	assert.That(t, second.Sent > 50 && second.Received > 50, "a request: %v", second)
+	assert.That(t, first.Sent > second.Sent+200 && first.Received > second.Received+500, "with a handshake: %v", all)
 }
