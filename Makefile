@@ -169,12 +169,13 @@ bench-start: ## measure what the start of repolock's processes costs, in instruc
 	@$(GO) test -C e2e -tags programs $(ONCE) -bench=Start $(BENCH)
 
 .PHONY: bench-locks
-bench-locks: ## measure what a lock in Redis and PostgreSQL costs, beside other libraries
+bench-locks: ## measure what locks in a directory, Redis and PostgreSQL cost, beside other libraries
 	cd locking/bench && $(GO) test -tags programs -run='^$$' -bench=. $(BENCH) ./...
 
 .PHONY: bench-disk
-bench-disk: ## measure what a put and a listing cost on this disk
+bench-disk: ## measure what locks among many files, a put and a listing cost on this disk
 	$(GO) test -run='^$$' -bench=. $(BENCH) ./store/dir
+	@$(GO) test -C e2e -tags programs $(BENCH) $(ONCE) -bench=Disk
 
 .PHONY: lint
 lint: fmt sizes vet static dead types imports clock legal api ## run all checks of the text

@@ -15,13 +15,10 @@ import (
 	"strings"
 	"sync/atomic"
 	"syscall"
-	"testing"
 	"time"
 
-	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -38,8 +35,7 @@ const (
 
 // heldLocks measures a process that holds many locks.
 func (b *bench) heldLocks() {
-	name := fmt.Sprintf("%d locks held in one process, ttl %.0f s", heldLocks, heldTTL.Seconds())
-	resident, heap := group{name: name + ": CPU in each second, resident memory"}, group{name: name + ": heap"}
+	all := group{name: fmt.Sprintf("%d locks held in one process, ttl %.0f s: CPU in each second", heldLocks, heldTTL.Seconds())}
 	for _, c := range []struct {
 		name, on, mode string
 		locks          int
@@ -52,10 +48,9 @@ func (b *bench) heldLocks() {
 		b.say("%d locks held: %s", c.locks, c.name)
 		h := b.holder(c.on, c.mode, c.locks)
 		second := time.Duration(float64(h.CPU) / h.Took.Seconds())
-		resident.rows = append(resident.rows, row{name: c.name, n: 1, cpu: times{second}, memory: sizes{h.Resident}, goroutines: h.Goroutines})
-		heap.rows = append(heap.rows, row{name: c.name, n: 1, memory: sizes{h.Heap}})
+		all.rows = append(all.rows, row{name: c.name, cpu: times{second}, memory: sizes{h.Resident}, heap: sizes{h.Heap}, goroutines: h.Goroutines})
 	}
-	b.table = append(b.table, resident, heap)
+	b.table = append(b.table, all)
 }
 
 // holder runs the process that holds them.
@@ -179,11 +174,11 @@ const connections = 8
 func (b *bench) refreshing() {
 	n, window, least := rounds.Fewer(1000, 50), rounds.Fewer(time.Minute, 5*time.Second), rounds.Fewer(200, 3)
 	at := onS3.on(onS3.shared(b))
-	p := proxied(b, at, proxy.Behaviour{})
+	p := b.proxied(at)
 	alone, beside := row{name: "alone"}, row{name: fmt.Sprintf("beside %d holders", n)}
-	other := warm(b.B, at.through(p)+"&conditions=kept")
+	other := always(engine(b.B, warm(b.B, at.securely(p)+"&conditions=kept"), replock.Shared))
 	for range least {
-		alone.measure(b.B, p, other, engine, replock.Shared, false)
+		alone.measure(b.B, p, other, false)
 	}
 	b.say("%d shared locks are acquired on MinIO", n)
 	counting := &hookstore.Store{Store: warm(b.B, at.repo()+"&conditions=kept")}
@@ -198,7 +193,7 @@ func (b *bench) refreshing() {
 	counting.Count()
 	begin, used := time.Now(), cpu()
 	for end := begin.Add(window); time.Now().Before(end) || beside.n < least; {
-		beside.measure(b.B, p, other, engine, replock.Shared, false)
+		beside.measure(b.B, p, other, false)
 	}
 	took := time.Since(begin)
 	_, by := counting.Count()
@@ -206,7 +201,7 @@ func (b *bench) refreshing() {
 	b.notes = append(b.notes, fmt.Sprintf("%d shared holders, ttl %v, for %v: %s; CPU in each second %s ms of the holders' process, with the proxy and the other lock; another lock's acquire: p50 %s ms, p99 %s ms, n %d (alone: %s, %s)",
 		n, replock.DefaultTTL, took.Round(time.Second), rates(by, took), perSecond(cpu()-used),
 		ms(beside.took.median()), ms(beside.took.quantile(99)), beside.n, ms(alone.took.median()), ms(alone.took.quantile(99))))
-	b.table = append(b.table, group{"shared lock on MinIO, beside shared holders that refresh", []row{alone, beside}})
+	b.table = append(b.table, group{"shared lock on MinIO over TLS, on an open connection, beside shared holders that refresh", []row{alone, beside}})
 	b.refreshAll(counting, locks)
 	eachOf(b.B, connections, n, func(i int) error { return release(locks[i]) })
 }
@@ -225,17 +220,6 @@ func (b *bench) refreshAll(counting *hookstore.Store, locks []*replock.Lock) {
 	_, by := counting.Count()
 	b.notes = append(b.notes, fmt.Sprintf("all %d refreshed at once: %s ms until the last, p50 %s ms, p99 %s ms; %s; CPU %s ms of the holders' process",
 		len(locks), ms(took), ms(each.median()), ms(each.quantile(99)), rates(by, took), ms(cpu()-used)))
-}
-
-// eachOf is parallel.Each, of calls that must succeed.
-func eachOf(b *testing.B, limit, n int, f func(i int) error) {
-	b.Helper()
-	parallel.Each(limit, n, func(i int) {
-		assert.Is(b, f(i), nil)
-	})
-	if b.Failed() {
-		b.FailNow()
-	}
 }
 
 // rates returns the requests in each second, by kind.

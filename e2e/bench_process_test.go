@@ -19,8 +19,6 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 )
@@ -163,6 +161,7 @@ type bench struct {
 	*testing.B        // of the section
 	work       string // a temporary directory
 	repolock   string // the command, built there as users build it
+	cert, key  string // of the proxies
 	start      time.Time
 	table      table
 	notes      []string // lines below the table
@@ -173,8 +172,7 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// processes measures how much repolock adds to a command that does nothing, on a directory, beside flock. It
-// measures the memory in separate runs, because those take longer.
+// processes measures how much repolock adds to a command that does nothing, on a directory, beside flock.
 func (b *bench) processes() {
 	b.say("whole processes")
 	idle, err := exec.LookPath("true")
@@ -184,63 +182,13 @@ func (b *bench) processes() {
 		args := []string{b.repolock, "run", lock, "--operation", "bench", "--repo", repo, "--", idle}
 		return &subject{row: row{name: "repolock run " + lock + " -- true"}, args: args}
 	}
-	flock := &subject{row: row{name: "flock FILE true"}, args: []string{"flock", filepath.Join(b.work, "file"), idle}}
 	all := []*subject{
-		{row: row{name: "true"}, args: []string{idle}}, flock,
+		{row: row{name: "flock FILE true"}, args: []string{"flock", filepath.Join(b.work, "file"), idle}},
+		{row: row{name: "true"}, args: []string{idle}},
 		{row: row{name: "repolock version"}, args: []string{b.repolock, "version"}}, run("--no-lock"), run("--shared"), run("--exclusive"),
 	}
 	inTurns(b.B, all, rounds.Fewer(150, 10))
-	for range rounds.Fewer(10, 2) {
-		for _, s := range all {
-			s.memory = append(s.memory, peakMemory(b.B, s.args))
-		}
-	}
-	against := group{"whole process on a directory, × against flock", rows(all[1:])}
-	for _, s := range all[2:] {
-		against.rows = append(against.rows, less(s.row, flock.row))
-	}
-	b.table = append(b.table, group{"whole process on a directory, × against true", rows(all)}, against)
-}
-
-// less returns by how much each run took longer than the other program's next to it.
-func less(r, other row) row {
-	d := row{name: r.name + ", less flock", n: r.n}
-	for i := range r.took {
-		d.took = append(d.took, r.took[i]-other.took[i])
-	}
-	return d
-}
-
-// peakMemory runs a program and returns its largest resident memory, or that of one of its own processes.
-//
-// The kernel also counts the memory that a process had before its exec, and a child of ours begins with ours.
-// So a shell, which is small, starts the program and ends before the program begins. We inherit the program,
-// and read its usage.
-func peakMemory(b *testing.B, args []string) (bytes int64) {
-	b.Helper()
-	assert.OK(b, unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
-	blocked, begin, err := os.Pipe()
-	assert.OK(b, err)
-	defer blocked.Close()
-	defer begin.Close()
-	script := `{ read -r begin <&3; exec "$@" 3<&-; } >/dev/null 2>&1 & echo $!`
-	c := exec.Command("sh", append([]string{"-c", script, "sh"}, args...)...)
-	c.ExtraFiles = []*os.File{blocked}
-	out, err := c.Output()
-	assert.OK(b, err)
-	pid, err := strconv.Atoi(strings.TrimSpace(string(out)))
-	assert.OK(b, err)
-	_, err = begin.WriteString("begin\n")
-	assert.OK(b, err)
-	var status unix.WaitStatus
-	var usage unix.Rusage
-	for err = unix.EINTR; errors.Is(err, unix.EINTR); {
-		_, err = unix.Wait4(pid, &status, 0, &usage)
-	}
-	if err != nil || !status.Exited() || status.ExitStatus() != 0 {
-		b.Fatalf("%v: %v, wait status %#x", args, err, int(status))
-	}
-	return usage.Maxrss << 10
+	b.table = append(b.table, group{"whole process on a directory", rows(all)})
 }
 
 // settled is long enough for a process to begin to wait for another.

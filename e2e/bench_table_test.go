@@ -32,9 +32,13 @@ type row struct {
 	trips, requests [2]counts
 	// cpu is of the whole process, or for each second of it.
 	cpu times
-	// memory in bytes; goroutines at the end.
-	memory     sizes
-	goroutines int
+	// memory and heap in bytes; goroutines at the end.
+	memory, heap sizes
+	goroutines   int
+	// looks is the number of lstat(2) and the like.
+	looks int
+	// wakeups in each second, and hourly the seconds of CPU in each hour, of a held lock.
+	wakeups, hourly float64
 	// instructions are those in user mode, and faults the page faults.
 	instructions, faults counts
 }
@@ -45,17 +49,26 @@ type layout struct {
 	cells  func(r, base row) []string
 }
 
+// costs has one ratio: of both, or else of the time, or else of the CPU.
 var costs = layout{
-	[]string{"n", "ms", "p90 ms", "×", "release ms", "both ms", "×", "round trips", "×", "requests", "×", "CPU ms", "×", "MiB", "×", "goroutines"},
+	[]string{"n", "ms", "p90 ms", "release ms", "both ms", "×", "round trips", "requests", "CPU ms", "MiB", "heap MiB", "goroutines",
+		"looks at names", "wake-ups a second", "CPU s an hour"},
 	func(r, base row) []string {
 		return []string{
-			number(r.n), ms(r.took.median()), ms(r.took.p90()), ratio(r.took.median(), base.took.median()),
-			ms(r.released.median()), ms(r.both.median()), ratio(r.both.median(), base.both.median()),
-			pair(r.trips), ratio(sum(r.trips), sum(base.trips)), pair(r.requests), ratio(sum(r.requests), sum(base.requests)),
-			ms(r.cpu.median()), ratio(r.cpu.median(), base.cpu.median()),
-			millions(r.memory.median(), 1<<20), ratio(r.memory.median(), base.memory.median()), number(r.goroutines),
+			number(r.n), ms(r.took.median()), ms(r.took.p90()), ms(r.released.median()), ms(r.both.median()), against(r, base),
+			pair(r.trips), pair(r.requests), ms(r.cpu.median()), millions(r.memory.median(), 1<<20), millions(r.heap.median(), 1<<20),
+			number(r.goroutines), number(r.looks), decimal(r.wakeups), decimal(r.hourly),
 		}
 	},
+}
+
+func against(r, base row) string {
+	for _, t := range [][2]times{{r.both, base.both}, {r.took, base.took}, {r.cpu, base.cpu}} {
+		if len(t[0]) > 0 && len(t[1]) > 0 {
+			return ratio(t[0].median(), t[1].median())
+		}
+	}
+	return nothing
 }
 
 var starts = layout{
@@ -83,7 +96,36 @@ func (t table) markdown(l layout) string {
 	return b.String()
 }
 
+// separate returns a table of each group, without its empty columns.
+func (t table) separate(l layout) string {
+	var b strings.Builder
+	for _, g := range t {
+		var filled []int
+		for i := range l.header {
+			if slices.ContainsFunc(g.rows, func(r row) bool { return l.cells(r, g.rows[0])[i] != nothing }) {
+				filled = append(filled, i)
+			}
+		}
+		only := func(all []string) (some []string) {
+			for _, i := range filled {
+				some = append(some, all[i])
+			}
+			return some
+		}
+		narrow := layout{only(l.header), func(r, base row) []string { return only(l.cells(r, base)) }}
+		b.WriteString(table{g}.markdown(narrow) + "\n")
+	}
+	return b.String()
+}
+
 const nothing = "–"
+
+func decimal(v float64) string {
+	if v == 0 {
+		return nothing
+	}
+	return fmt.Sprintf("%.1f", v)
+}
 
 func ms(d time.Duration) string {
 	switch v := float64(d) / float64(time.Millisecond); {

@@ -5,10 +5,10 @@ package e2e
 import (
 	"bytes"
 	"context"
-	"encoding/json"
+	"crypto/tls"
 	"errors"
 	"fmt"
-	"maps"
+	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -17,9 +17,13 @@ import (
 	"testing"
 	"time"
 
+	"github.com/minio/minio-go/v7"
+	keys "github.com/minio/minio-go/v7/pkg/credentials"
+
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
+	"github.com/repolock/repolock/internal/test/miniotest"
 	"github.com/repolock/repolock/internal/test/proxy"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock"
@@ -34,11 +38,12 @@ func BenchmarkLocks(b *testing.B) {
 	versions := in(b, ".", `go list -C minio -m github.com/minio/minio; restic version; flock --version | head -n 1
 go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`)
 	in(b, "..", "go build -trimpath -o "+m.repolock+" ./cmd/repolock")
+	m.cert, m.key = certificate(b) // one, because a process reads SSL_CERT_FILE once
 	for _, section := range []struct {
 		name string
 		run  func(*bench)
 	}{
-		{"processes", (*bench).processes}, {"hand-over", (*bench).handOver}, {"held", (*bench).heldLocks},
+		{"processes", (*bench).processes}, {"hand-over", (*bench).handOver}, {"commands", (*bench).heldCommands}, {"held", (*bench).heldLocks},
 		{"latencies", (*bench).latencies}, {"among", (*bench).amongOthers}, {"refreshing", (*bench).refreshing},
 	} {
 		b.Run(section.name, func(b *testing.B) { m.B = b; section.run(m) })
@@ -47,36 +52,56 @@ go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`
 		return
 	}
 	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
-	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, m.table.markdown(costs))
+	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, m.table.separate(costs))
 	for _, note := range m.notes {
 		fmt.Printf("\n- %s\n", note)
 	}
 }
 
-// lock acquires a lock as a program does that has just begun.
-type lock func(context.Context, store.Store, replock.Mode) (held, error)
+// acquirer acquires one lock.
+type acquirer func(context.Context) (held, error)
 
 type held interface{ Release(context.Context) error }
 
-// engine is the engine in a new process: it knows nothing of the store yet.
-func engine(ctx context.Context, s store.Store, mode replock.Mode) (held, error) {
+// engine is the engine in a new process, which knows nothing of the store yet.
+func engine(b *testing.B, s store.Store, mode replock.Mode) acquirer {
+	b.Helper()
 	l, err := replock.New(s, replock.Options{})
-	if err != nil {
-		return nil, err
+	assert.OK(b, err)
+	return func(ctx context.Context) (held, error) {
+		if mode == replock.Exclusive {
+			return l.Exclusive(ctx, "bench")
+		}
+		return l.Shared(ctx, "bench")
 	}
-	if mode == replock.Exclusive {
-		return l.Exclusive(ctx, "bench")
-	}
-	return l.Shared(ctx, "bench")
 }
 
 // original is the original protocol.
-func original(ctx context.Context, s store.Store, mode replock.Mode) (held, error) {
+func original(_ *testing.B, s store.Store, mode replock.Mode) acquirer {
 	l := &cloudsticlock.Locker{Store: s, Clock: clock.System{}, Holder: "bench (pid 1)"}
-	if mode == replock.Exclusive {
-		return l.Exclusive(ctx, "bench")
+	return func(ctx context.Context) (held, error) {
+		if mode == replock.Exclusive {
+			return l.Exclusive(ctx, "bench")
+		}
+		return l.Shared(ctx, "bench")
 	}
-	return l.Shared(ctx, "bench")
+}
+
+// unlocked is a conditional put and a deletion, by MinIO's client alone: without a listing, a lease or a look.
+type unlocked struct {
+	*minio.Client
+	bucket string
+}
+
+func (u unlocked) acquire(ctx context.Context) (held, error) {
+	var opts minio.PutObjectOptions
+	opts.SetMatchETagExcept("*")
+	body := make([]byte, 600)
+	return u, assert.Err(u.PutObject(ctx, u.bucket, "bare", bytes.NewReader(body), int64(len(body)), opts))
+}
+
+func (u unlocked) Release(ctx context.Context) error {
+	return u.RemoveObject(ctx, u.bucket, "bare", minio.RemoveObjectOptions{})
 }
 
 // warm opens a store, and makes it sign in and connect.
@@ -87,12 +112,13 @@ func warm(b *testing.B, url string) store.Store {
 	return s
 }
 
-// measure adds one acquire and release to a row. A lock that must be refused isn't released.
-func (r *row) measure(b *testing.B, p *proxy.Proxy, s store.Store, lock lock, mode replock.Mode, refused bool) {
+// measure adds one acquire and release to a row. open is part of the acquire. A lock that must be refused isn't
+// released.
+func (r *row) measure(b *testing.B, p *proxy.Proxy, open func() acquirer, refused bool) {
 	b.Helper()
 	passed(p)
 	start := time.Now()
-	k, err := lock(b.Context(), s, mode)
+	k, err := open()(b.Context())
 	took := time.Since(start)
 	if (err != nil) != refused || refused && !errors.Is(err, replock.ErrHeld) {
 		b.Fatalf("%s: %v", r.name, err)
@@ -109,6 +135,9 @@ func (r *row) measure(b *testing.B, p *proxy.Proxy, s store.Store, lock lock, mo
 	r.count(1, passed(p))
 }
 
+// always returns the same.
+func always(a acquirer) func() acquirer { return func() acquirer { return a } }
+
 // lasted notes the times of an acquire and of its release.
 func (r *row) lasted(took, released time.Duration) {
 	r.took, r.released, r.both = append(r.took, took), append(r.released, released), append(r.both, took+released)
@@ -120,98 +149,120 @@ func (r *row) count(which int, l proxy.Log) {
 	r.requests[which] = append(r.requests[which], len(l))
 }
 
-// latencies measures acquire and release on MinIO. The proxy adds nothing each way, the latency of a store in
-// the same country, or the latency of one on another continent.
+// latencies measures acquire and release on MinIO. The proxy adds nothing each way, or the latency of a store in
+// the same country.
 func (b *bench) latencies() {
 	at := onS3.on(onS3.shared(b))
-	p := proxied(b, at, proxy.Behaviour{})
+	p := b.proxied(at)
 	(&command{env: resticEnv(at, p)}).timed(b.B, restic("init"))
 	for _, c := range []struct {
 		added time.Duration
 		times int
-	}{{0, 60}, {20 * time.Millisecond, 20}, {80 * time.Millisecond, 8}} {
+	}{{0, 60}, {20 * time.Millisecond, 20}} {
 		p.Behave(proxy.Behaviour{Latency: c.added})
 		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
-			g := group{name: fmt.Sprintf("%s lock on MinIO, %d ms added each way", mode, c.added.Milliseconds())}
-			b.say("%s", g.name)
-			b.libraries(at, p, mode, rounds.Fewer(c.times, 2), &g)
-			b.programs(at, p, mode, &g)
-			b.table = append(b.table, g)
+			name := fmt.Sprintf("%s lock on MinIO over TLS, %d ms added each way", mode, c.added.Milliseconds())
+			b.say("%s", name)
+			open, anew := group{name: name + ", on an open connection"}, group{name: name + ", with a new connection"}
+			b.libraries(at, p, mode, rounds.Fewer(c.times, 2), &open, &anew)
+			b.programs(at, p, mode, &open, &anew)
+			b.table = append(b.table, open, anew)
 		}
 	}
 }
 
-// libraries measures libraries in turn, so that other load on the machine affects all of them. Each has its
-// own store and connections.
-func (b *bench) libraries(at place, p *proxy.Proxy, mode replock.Mode, times int, g *group) {
-	s3, minio := at.through(p), onMinIO.url(p.Host(), at.bucket)
-	var stores []store.Store
-	var locks []lock
+// proxied starts a proxy with TLS in front of a server.
+func (b *bench) proxied(s server) *proxy.Proxy { return secured(b, s, b.cert, b.key) }
+
+// subjects are the locks of libraries. An exclusive lock of ours costs less if the store is known to keep
+// conditions, which a client finds out with its first lock.
+func (b *bench) subjects(at place, p *proxy.Proxy, mode replock.Mode) (names []string, open []func() acquirer) {
+	s3 := at.securely(p)
 	for _, c := range []struct {
 		name, url string
-		lock      lock
+		lock      func(*testing.B, store.Store, replock.Mode) acquirer
 	}{
-		{"repolock, s3, conditions=kept", s3 + "&conditions=kept", engine},
-		{"repolock, minio, conditions=kept", minio + "&conditions=kept", engine},
 		{"repolock, s3", s3, engine},
-		{"repolock, minio", minio, engine},
+		{"repolock, minio", place{onMinIO, at.server, at.bucket}.securely(p), engine},
+		{"repolock, s3, conditions=kept", s3 + "&conditions=kept", engine},
 		{"original protocol, s3", s3, original},
 	} {
-		if mode == replock.Shared && strings.HasSuffix(c.url, "kept") {
-			continue // as the same without
-		}
-		g.rows = append(g.rows, row{name: c.name})
-		stores, locks = append(stores, warm(b.B, c.url)), append(locks, c.lock)
+		names = append(names, c.name)
+		open = append(open, func() acquirer { return c.lock(b.B, openStore(b, c.url), mode) })
+	}
+	return append(names, "a conditional put and a deletion"), append(open, func() acquirer {
+		c, err := minio.New(p.Host(), &minio.Options{Creds: keys.NewStaticV4(miniotest.User, miniotest.Password, ""), Secure: true, Region: "us-east-1"})
+		assert.OK(b, err)
+		return unlocked{c, at.bucket}.acquire
+	})
+}
+
+// libraries measures libraries in turn, so that other load on the machine affects all of them. First each has
+// had a lock before, on its own connection. Then each is new, too.
+func (b *bench) libraries(at place, p *proxy.Proxy, mode replock.Mode, times int, connected, anew *group) {
+	names, open := b.subjects(at, p, mode)
+	var again []func() acquirer
+	for i, name := range names {
+		acquire := open[i]()
+		k, err := acquire(b.Context())
+		assert.OK(b, err)
+		assert.OK(b, k.Release(b.Context()))
+		again = append(again, always(acquire))
+		connected.rows, anew.rows = append(connected.rows, row{name: name}), append(anew.rows, row{name: name})
 	}
 	for range times {
-		for i := range g.rows {
-			g.rows[i].measure(b.B, p, stores[i], locks[i], mode, false)
+		for i := range names {
+			connected.rows[i].measure(b.B, p, again[i], false)
+		}
+	}
+	for range times {
+		for i := range names {
+			anew.rows[i].measure(b.B, p, open[i], false)
 		}
 	}
 }
 
-// command is a command that takes a lock and does next to nothing, with its measurements: how
-// much more it does than the same without its lock.
+// command is a command that takes a lock and does next to nothing.
 type command struct {
-	more         row
-	locked, bare []string
-	env          []string
-	// locks, if set, is the prefix of the keys of its locks. Then locksRow has the requests
-	// for them that the proxy has seen.
-	locks    string
-	locksRow row
+	env, locked []string
+	// bare is the same without the lock. more has how much more the locked one does.
+	bare []string
+	more row
+	// locks, if set, is the prefix of the keys of its locks. locksRow has the requests for them that the proxy
+	// has seen, and anew the same with the opening of another connection.
+	locks          string
+	locksRow, anew row
 }
 
-// programs measures whole commands, restic's and ours, also in turn.
-func (b *bench) programs(at place, p *proxy.Proxy, mode replock.Mode, g *group) {
-	args := map[replock.Mode][]string{replock.Shared: {"cat", "config"}, replock.Exclusive: {"check"}}[mode]
-	name := "restic " + strings.Join(args, " ")
+// programs measures commands in turn. repolock opens a connection for its lock, and restic has one open.
+func (b *bench) programs(at place, p *proxy.Proxy, mode replock.Mode, open, anew *group) {
+	does := map[replock.Mode]string{replock.Shared: "restic cat config", replock.Exclusive: "restic check"}[mode]
 	all := []*command{{
-		more:     row{name: name + ", less --no-lock"},
-		locked:   restic(args...),
-		bare:     restic(append([]string{"--no-lock"}, args...)...),
 		env:      resticEnv(at, p),
+		locked:   restic(strings.Fields(does)[1:]...),
 		locks:    "restic/locks/",
-		locksRow: row{name: name + ", its requests on locks/"},
+		locksRow: row{name: does + ", its requests on locks/"},
+		anew:     row{name: does + ", its requests on locks/, and a connection"},
 	}}
 	other := onS3.on(at.server)
-	for _, params := range []string{"", "&conditions=kept"} {
+	for _, params := range []string{"&conditions=kept", ""} {
 		run := func(lock string) []string {
-			return []string{b.repolock, "run", lock, "--repo", other.through(p) + params, "--", "true"}
+			return []string{b.repolock, "run", "--quiet", lock, "--repo", other.securely(p) + params, "--", "true"}
 		}
 		name := fmt.Sprintf("repolock run --%s -- true, s3%s, less --no-lock", mode, strings.Replace(params, "&", ", ", 1))
-		all = append([]*command{{more: row{name: name}, locked: run("--" + mode.String()), bare: run("--no-lock")}}, all...)
+		all = append(all, &command{more: row{name: name}, locked: run("--" + mode.String()), bare: run("--no-lock")})
 	}
-	for range rounds.Fewer(5, 2) {
+	for range rounds.Fewer(9, 2) {
 		for _, c := range all {
 			c.measure(b.B, p)
 		}
 	}
 	for _, c := range all {
 		if c.locks != "" {
-			g.rows = append(g.rows, c.locksRow)
+			open.rows, anew.rows = append(open.rows, c.locksRow), append(anew.rows, c.anew)
+		} else {
+			anew.rows = append(anew.rows, c.more)
 		}
-		g.rows = append(g.rows, c.more)
 	}
 }
 
@@ -220,32 +271,47 @@ func restic(args ...string) []string {
 }
 
 func resticEnv(at place, p *proxy.Proxy) []string {
-	return []string{"RESTIC_REPOSITORY=s3:http://" + p.Host() + "/" + at.bucket + "/restic", "RESTIC_PASSWORD=bench", "AWS_DEFAULT_REGION=us-east-1"}
+	return []string{"RESTIC_REPOSITORY=s3:https://" + p.Host() + "/" + at.bucket + "/restic", "RESTIC_PASSWORD=bench", "AWS_DEFAULT_REGION=us-east-1"}
 }
 
-// measure runs it once with its lock and once without.
+// measure runs it once, and once without its lock or beside the opening of a connection.
 func (c *command) measure(b *testing.B, p *proxy.Proxy) {
 	b.Helper()
 	passed(p)
 	locked := c.timed(b, c.locked)
 	with := passed(p)
-	bare := c.timed(b, c.bare)
-	without := passed(p)
-	c.more.n++
-	c.more.both = append(c.more.both, locked-bare)
-	c.more.trips[0] = append(c.more.trips[0], with.Trips()-without.Trips())
-	c.more.requests[0] = append(c.more.requests[0], len(with)-len(without))
 	if c.locks == "" {
+		bare := c.timed(b, c.bare)
+		without := passed(p)
+		c.more.n++
+		c.more.both = append(c.more.both, locked-bare)
+		c.more.trips[0] = append(c.more.trips[0], with.Trips()-without.Trips())
+		c.more.requests[0] = append(c.more.requests[0], len(with)-len(without))
 		return
 	}
 	acquire, release := lockPart(with, c.locks)
 	if len(acquire) == 0 || len(release) == 0 {
 		b.Fatalf("%v took no lock:\n%v", c.locked, with)
 	}
-	c.locksRow.n++
-	c.locksRow.lasted(lasted(acquire), lasted(release))
-	c.locksRow.count(0, acquire)
-	c.locksRow.count(1, release)
+	connecting := connecting(b, p)
+	for r, more := range map[*row]time.Duration{&c.locksRow: 0, &c.anew: connecting} {
+		r.n++
+		r.lasted(more+lasted(acquire), lasted(release))
+		r.count(0, acquire)
+		r.count(1, release)
+	}
+}
+
+// connecting returns the time in which TCP and TLS open a connection.
+func connecting(b *testing.B, p *proxy.Proxy) time.Duration {
+	b.Helper()
+	config := http.DefaultTransport.(*http.Transport).TLSClientConfig.Clone() // of certificate
+	start := time.Now()
+	c, err := tls.Dial("tcp", p.Host(), config)
+	took := time.Since(start)
+	assert.OK(b, err)
+	assert.OK(b, c.Close())
+	return took
 }
 
 // timed returns how long one of its command lines takes.
@@ -263,19 +329,19 @@ const settling = 4 * time.Second
 
 // amongOthers measures acquires beside shared locks of others: of live holders, and of crashed ones.
 func (b *bench) amongOthers() {
-	shared := group{name: "shared lock on MinIO, among others' shared locks"}
-	exclusive := group{name: "exclusive lock on MinIO, among others' shared locks"}
+	shared := group{name: "shared lock on MinIO over TLS, on an open connection, among others' shared locks"}
+	exclusive := group{name: "exclusive lock on MinIO over TLS, on an open connection, among others' shared locks"}
 	few := rounds.Fewer(20, 3)
 	numbers := []int{0, 100, rounds.Fewer(10_000, 1000)}
 	for i, n := range numbers {
 		b.say("%d shared locks on MinIO", n)
 		at := onS3.on(onS3.shared(b))
-		p := proxied(b, at, proxy.Behaviour{})
-		s := warm(b.B, at.through(p)+"&conditions=kept")
+		p := b.proxied(at)
+		s := warm(b.B, at.securely(p)+"&conditions=kept")
 		acquire := func(mode replock.Mode, times int, refused bool, name string) row {
 			r := row{name: name}
 			for range times {
-				r.measure(b.B, p, s, engine, mode, refused)
+				r.measure(b.B, p, always(engine(b.B, s, mode)), refused)
 			}
 			return r
 		}
@@ -299,42 +365,4 @@ func (b *bench) amongOthers() {
 		assert.Equal(b, len(at.left()), 0, "stale locks that weren't removed, of %d", n)
 	}
 	b.table = append(b.table, shared, exclusive)
-}
-
-// flags puts the flags of n shared locks. The first ones of a listing are the youngest, as if
-// their holders refreshed them.
-func flags(b *testing.B, s store.Store, n int) {
-	b.Helper()
-	key, body := specimen(b, s)
-	stem := key[:strings.LastIndex(key, "-")+1]
-	eachOf(b, 16, n, func(i int) error {
-		id := fmt.Sprintf("%032x", n-1-i)
-		return assert.Err(s.Put(b.Context(), stem+id, body(id), store.PutOptions{}))
-	})
-}
-
-// specimen returns the key and the body of a lock of another machine: a real lock's body, with another id and
-// the present time.
-func specimen(b *testing.B, s store.Store) (key string, body func(id string) []byte) {
-	b.Helper()
-	l, err := replock.New(s, replock.Options{})
-	assert.OK(b, err)
-	k, err := l.Shared(b.Context(), "backup")
-	assert.OK(b, err)
-	raw, _, err := s.Get(b.Context(), k.Key(), 1<<16)
-	assert.OK(b, errors.Join(err, k.Release(b.Context())))
-	fields := map[string]any{}
-	decoder := json.NewDecoder(bytes.NewReader(raw))
-	decoder.UseNumber() // a float would round the largest of them
-	assert.OK(b, decoder.Decode(&fields))
-	fields["host_id"], fields["boot_id"] = "another", "another"
-	return k.Key(), func(id string) []byte {
-		mine, now := maps.Clone(fields), time.Now().UTC()
-		mine["id"], mine["refreshed_at"], mine["expires_at"] = id, now, now.Add(replock.DefaultTTL)
-		raw, err := json.Marshal(mine)
-		if err != nil {
-			panic(err) // it was JSON before
-		}
-		return raw
-	}
 }

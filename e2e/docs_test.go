@@ -54,7 +54,7 @@ var elsewhere = map[string]string{
 	"make bench":          "make bench BENCH=-short", // six minutes
 	"make bench-start":    "make bench-start BENCH=-short",
 	"make bench-locks":    "make bench-locks BENCH=-benchtime=10x",
-	"make bench-disk":     "make bench-disk BENCH=-benchtime=10x",
+	"make bench-disk":     "make bench-disk BENCH='-short -benchtime=10x'",
 	"make demo-svg":       "TestDemo",
 	"make quirks":         "TestQuirks",                            // for a second each, instead of 60
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name

@@ -5,12 +5,14 @@ package bench
 import (
 	"context"
 	"errors"
+	"path/filepath"
 	"slices"
 	"testing"
 	"time"
 
 	"github.com/go-redsync/redsync/v4"
 	"github.com/go-redsync/redsync/v4/redis/goredis/v9"
+	"github.com/gofrs/flock"
 	"github.com/jackc/pgx/v5/pgconn"
 	goredislib "github.com/redis/go-redis/v9"
 
@@ -20,6 +22,8 @@ import (
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/postgres"
 	"github.com/repolock/repolock/locking/redis"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store/dir"
 )
 
 // sample runs f b.N times and reports the median of its durations.
@@ -84,6 +88,34 @@ func BenchmarkRedis(b *testing.B) {
 				return errors.Join(err, errHeld)
 			}
 			return c.Del(b.Context(), "plain").Err()
+		})
+	})
+}
+
+// BenchmarkDirectory acquires and releases one exclusive lock in a directory. Ours is a lease, which other machines
+// see, too, on a directory that is open. A lock of flock(2) ends with its process, and opens its file each time.
+func BenchmarkDirectory(b *testing.B) {
+	b.Run("repolock", func(b *testing.B) {
+		s, err := dir.Open(b.Context(), b.TempDir())
+		assert.OK(b, err)
+		l, err := replock.New(s, replock.Options{TTL: ttl})
+		assert.OK(b, err)
+		sample(b, func() error {
+			k, err := l.Exclusive(b.Context(), "bench")
+			if err != nil {
+				return err
+			}
+			return k.Release(b.Context())
+		})
+	})
+	b.Run("gofrs-flock", func(b *testing.B) {
+		path := filepath.Join(b.TempDir(), "lock")
+		sample(b, func() error {
+			f := flock.New(path)
+			if ok, err := f.TryLock(); err != nil || !ok {
+				return errors.Join(err, errHeld)
+			}
+			return f.Unlock()
 		})
 	})
 }

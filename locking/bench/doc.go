@@ -3,6 +3,6 @@
 //
 //	go test -tags programs -bench=. -count=5
 //
-// Each benchmark starts its own server (Debian's redis-server), and reports the median of acquire
-// and release together as p50-ns.
+// The benchmarks of Redis and PostgreSQL start a server of their own (Debian's). Each benchmark reports the median of
+// acquire and release together as p50-ns.
 package bench

@@ -12,6 +12,8 @@ import (
 	"context"
 	"crypto/tls"
 	"fmt"
+	"io"
+	"log"
 	"net"
 	"net/http"
 	"net/url"
@@ -102,6 +104,7 @@ func (p *Proxy) Start() error {
 	accepts := listener
 	if p.tls != nil {
 		accepts = tls.NewListener(counting{listener, p}, p.tls)
+		p.server.ErrorLog = log.New(io.Discard, "", 0) // of clients that leave during a handshake
 	}
 	go func(s *http.Server) { _ = s.Serve(accepts) }(p.server)
 	return nil
