@@ -23,7 +23,9 @@ import (
 func (b *bench) heldCommands() {
 	at := onS3.on(onS3.shared(b))
 	all := group{name: fmt.Sprintf("%d commands, each under its own shared lock, ttl 60 s: the share of one lock", together)}
-	shared, url := b.TempDir(), at.securely(b.proxied(at))+"&conditions=kept"
+	p, shared := b.proxied(at), b.TempDir()
+	url := at.securely(p) + "&conditions=kept"
+	var meanwhile string
 	for _, c := range []struct {
 		name string
 		lock func() []string
@@ -34,14 +36,25 @@ func (b *bench) heldCommands() {
 		{"repolock run --shared -- sleep, one bucket, s3 over TLS", func() []string { return b.holding(url) }},
 	} {
 		b.say("%d commands: %s", together, c.name)
-		u := b.together(c.lock)
+		u := b.together(c.lock, func() func() {
+			passed(p)
+			before := p.Traffic()
+			return func() {
+				t := p.Traffic().Less(before)
+				meanwhile = fmt.Sprintf("%d requests, %d bytes sent and %d received, %d new connections", len(passed(p)), t.Sent, t.Received, t.Connections)
+			}
+		})
 		r := row{name: c.name, memory: sizes{u.memory / together}}
 		r.wakeups = float64(u.wakeups) / u.took.Seconds() / together
 		r.hourly = u.cpu.Seconds() * time.Hour.Seconds() / u.took.Seconds() / together
 		all.rows = append(all.rows, r)
 	}
+	b.notes = append(b.notes, fmt.Sprintf("%d commands on one bucket, in %v: %s", together, watched(), meanwhile))
 	b.table = append(b.table, all)
 }
+
+// watched is the time for which they are measured.
+func watched() time.Duration { return rounds.Fewer(time.Minute, 2*time.Second) }
 
 // together is the number of commands that hold a lock at the same time.
 const together = 20
@@ -57,8 +70,9 @@ type shares struct {
 	wakeups   int64
 }
 
-// together runs a command under each of the locks, and measures the processes beside the commands.
-func (b *bench) together(lock func() []string) (u shares) {
+// together runs a command under each of the locks, and measures the processes beside the commands. begin is called
+// when the measurement begins, and what it returns when that ends.
+func (b *bench) together(lock func() []string, begin func() (end func())) (u shares) {
 	b.Helper()
 	var ends []func()
 	var pids []int
@@ -75,10 +89,11 @@ func (b *bench) together(lock func() []string) (u shares) {
 		ends = append(ends, func() { _ = c.Process.Signal(os.Interrupt); _ = c.Wait() })
 	}
 	time.Sleep(rounds.Fewer(12*time.Second, time.Second)) // the first looks are over
-	first, begin := sharesOf(b.B, pids), time.Now()
-	time.Sleep(rounds.Fewer(time.Minute, 2*time.Second))
+	first, start, finish := sharesOf(b.B, pids), time.Now(), begin()
+	time.Sleep(watched())
+	finish()
 	last := sharesOf(b.B, pids)
-	u = shares{memory: last.memory, took: time.Since(begin), cpu: last.cpu - first.cpu, wakeups: last.wakeups - first.wakeups}
+	u = shares{memory: last.memory, took: time.Since(start), cpu: last.cpu - first.cpu, wakeups: last.wakeups - first.wakeups}
 	for _, end := range ends {
 		end()
 	}

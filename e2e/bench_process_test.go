@@ -172,25 +172,6 @@ func (b *bench) say(format string, args ...any) {
 	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
 }
 
-// processes measures how much repolock adds to a command that does nothing, on a directory, beside flock.
-func (b *bench) processes() {
-	b.say("whole processes")
-	idle, err := exec.LookPath("true")
-	assert.OK(b, err)
-	repo := b.TempDir()
-	run := func(lock string) *subject {
-		args := []string{b.repolock, "run", lock, "--operation", "bench", "--repo", repo, "--", idle}
-		return &subject{row: row{name: "repolock run " + lock + " -- true"}, args: args}
-	}
-	all := []*subject{
-		{row: row{name: "flock FILE true"}, args: []string{"flock", filepath.Join(b.work, "file"), idle}},
-		{row: row{name: "true"}, args: []string{idle}},
-		{row: row{name: "repolock version"}, args: []string{b.repolock, "version"}}, run("--no-lock"), run("--shared"), run("--exclusive"),
-	}
-	inTurns(b.B, all, rounds.Fewer(150, 10))
-	b.table = append(b.table, group{"whole process on a directory", rows(all)})
-}
-
 // settled is long enough for a process to begin to wait for another.
 const settled = 300 * time.Millisecond
 

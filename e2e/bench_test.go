@@ -43,7 +43,7 @@ go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`
 		name string
 		run  func(*bench)
 	}{
-		{"processes", (*bench).processes}, {"hand-over", (*bench).handOver}, {"commands", (*bench).heldCommands}, {"held", (*bench).heldLocks},
+		{"hand-over", (*bench).handOver}, {"commands", (*bench).heldCommands}, {"held", (*bench).heldLocks},
 		{"latencies", (*bench).latencies}, {"among", (*bench).amongOthers}, {"refreshing", (*bench).refreshing},
 	} {
 		b.Run(section.name, func(b *testing.B) { m.B = b; section.run(m) })
@@ -187,6 +187,9 @@ func (b *bench) subjects(at place, p *proxy.Proxy, mode replock.Mode) (names []s
 		{"repolock, s3, conditions=kept", s3 + "&conditions=kept", engine},
 		{"original protocol, s3", s3, original},
 	} {
+		if mode == replock.Shared && strings.HasSuffix(c.url, "kept") {
+			continue // the same as without
+		}
 		names = append(names, c.name)
 		open = append(open, func() acquirer { return c.lock(b.B, openStore(b, c.url), mode) })
 	}
@@ -245,7 +248,10 @@ func (b *bench) programs(at place, p *proxy.Proxy, mode replock.Mode, open, anew
 		anew:     row{name: does + ", its requests on locks/, and a connection"},
 	}}
 	other := onS3.on(at.server)
-	for _, params := range []string{"&conditions=kept", ""} {
+	for _, params := range []string{"", "&conditions=kept"} {
+		if mode == replock.Shared && params != "" {
+			continue // the same as without
+		}
 		run := func(lock string) []string {
 			return []string{b.repolock, "run", "--quiet", lock, "--repo", other.securely(p) + params, "--", "true"}
 		}
