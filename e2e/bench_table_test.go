@@ -177,8 +177,6 @@ func pair(c [2]counts) string {
 	}
 }
 
-func sum(c [2]counts) int { return c[0].median() + c[1].median() }
-
 // sample is the measurements of one quantity.
 type sample[T cmp.Ordered] []T
 
