@@ -1,0 +1,33 @@
+package sftpwire
+
+// The flags of Attrs.
+const (
+	HasSize, HasOwner, HasPerm, HasTimes = 1, 2, 4, 8
+	hasExtended                          = 1 << 31
+)
+
+// The kinds of files; see Attrs.Kind.
+const KindDir, KindRegular, KindLink = 0o040000, 0o100000, 0o120000
+
+// Attrs are the attributes of a file that the flags name. The others are zero.
+type Attrs struct {
+	Flags        uint32
+	Size         uint64
+	UID, GID     uint32
+	Perm         uint32 // st_mode: the permissions, and in an answer the kind
+	Atime, Mtime uint32 // seconds since 1970
+}
+
+// Kind returns the bits of st_mode for the kind of the file, or 0 if the server doesn't send them.
+func (a Attrs) Kind() uint32 { return a.Perm & 0o170000 }
+
+// Entry is a name in a directory, as the server sends it: "." and ".." too.
+type Entry struct {
+	Name  string
+	Attrs Attrs
+}
+
+// Statvfs describes a file system, as statvfs(3) does.
+type Statvfs struct {
+	Bsize, Frsize, Blocks, Bfree, Bavail, Files, Ffree, Favail, Fsid, Flag, Namemax uint64
+}

@@ -1,0 +1,263 @@
+package sftpwire
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"sync"
+
+	"github.com/repolock/repolock/internal/text"
+)
+
+// Client is a client on one connection. Its methods can be called concurrently.
+type Client struct {
+	rw         io.ReadWriteCloser
+	extensions map[string]string
+	out        chan []byte   // unbuffered: the writer has taken a flight, or nothing of it is sent
+	done       chan struct{} // closed at the end of the connection
+
+	mu      sync.Mutex
+	err     error // why the connection has ended
+	last    uint32
+	pending map[uint32]pending // the requests without an answer, by id
+}
+
+// flight is the requests of one Do.
+type flight struct {
+	unanswered int
+	answered   chan struct{} // closed when all are
+	abandoned  bool          // Do has returned without all answers
+}
+
+type pending struct {
+	*Request
+	*flight
+}
+
+// New starts SFTP on a connection: it sends INIT and reads VERSION. It returns a [*Banner] for a
+// server that answers with text.
+//
+// The client closes the connection when it ends, and if New fails. Close can be called more than once,
+// and must end a Read or a Write that is under way.
+func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
+	c := &Client{rw: rw, out: make(chan []byte), done: make(chan struct{}), pending: map[uint32]pending{}}
+	stop := context.AfterFunc(ctx, func() { rw.Close() })
+	in := bufio.NewReader(rw)
+	err := c.start(in)
+	if _, isText := errors.AsType[*Banner](err); !stop() && !isText {
+		err = ctx.Err()
+	}
+	if err != nil {
+		rw.Close()
+		return nil, lost(err)
+	}
+	go c.read(in)
+	go c.write()
+	return c, nil
+}
+
+func (c *Client) start(in *bufio.Reader) error {
+	sent := make(chan error, 1)
+	go func() { // a server that has ended can have sent a text that explains why: read it in any case
+		_, err := c.rw.Write([]byte{0, 0, 0, minPacket, typeInit, 0, 0, 0, version})
+		sent <- err
+	}()
+	if first, err := in.Peek(1); err != nil {
+		return err
+	} else if first[0] != 0 { // no packet is as long as that
+		return &Banner{firstLine(in)}
+	}
+	kind, f, err := readPacket(in, new([]byte))
+	if err != nil {
+		return err
+	}
+	v := f.u32()
+	c.extensions = map[string]string{}
+	for len(f.rest) > 0 {
+		name, version := f.string(), f.string()
+		c.extensions[name] = version
+	}
+	if kind != typeVersion || v != version || f.short {
+		return violation("a packet of type %d and version %d, want %d and %d", kind, v, typeVersion, version)
+	}
+	return <-sent
+}
+
+// firstLine returns the first line that isn't blank, as far as it can be read.
+func firstLine(in *bufio.Reader) (line string) {
+	for more := true; more && line == ""; {
+		raw, err := in.ReadSlice('\n')
+		line, more = text.Line(string(raw)), err == nil
+	}
+	return line
+}
+
+// Extension returns the version of an extension, and whether the server has it.
+func (c *Client) Extension(name string) (version string, ok bool) {
+	version, ok = c.extensions[name]
+	return version, ok
+}
+
+// Done is closed when the connection has ended.
+func (c *Client) Done() <-chan struct{} { return c.done }
+
+// Err returns why the connection has ended, as an ErrLost, or nil if it is open.
+func (c *Client) Err() error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.err
+}
+
+// Close ends the connection.
+func (c *Client) Close() { c.end(errors.New("closed by this side")) }
+
+func (c *Client) end(cause error) {
+	c.mu.Lock()
+	if c.err == nil {
+		c.err = lost(cause)
+		close(c.done)
+	}
+	c.mu.Unlock()
+	c.rw.Close()
+}
+
+// Do sends the requests in one write, in order, and waits until all are answered. If the server
+// refuses a request, that is no error of Do: see Answer.Err.
+//
+// If the context or the connection ends first, Do returns an error. Then a request might have an
+// answer, or might have been processed, or might be later. After an ErrUnsent nothing was sent. After
+// any error Do closes the handles that the requests opened, and the handles that they should close.
+func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
+	if len(reqs) == 0 {
+		return nil
+	}
+	f := &flight{unanswered: len(reqs), answered: make(chan struct{})}
+	packets, err := c.pack(f, reqs)
+	out := c.out // nil once the writer has the packets
+	if err == nil {
+		err = ctx.Err()
+	}
+	for err == nil {
+		select {
+		case out <- packets:
+			out = nil
+		case <-f.answered:
+			return nil
+		case <-ctx.Done():
+			err = ctx.Err()
+		case <-c.done:
+			err = c.Err()
+		}
+	}
+	if c.abandon(f, reqs, out == nil) {
+		return nil
+	}
+	if out != nil {
+		return fmt.Errorf("%w: %w", ErrUnsent, err)
+	}
+	return err
+}
+
+// pack gives the requests their ids, and returns their packets.
+func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, r := range reqs {
+		r.Answer = Answer{}
+		n := minPacket + len(r.body)
+		switch {
+		case r.err != nil:
+			err = r.err
+		case 4+n > maxSent:
+			err = fmt.Errorf("a packet of %d bytes, and %d are allowed", 4+n, maxSent)
+		}
+		for c.last++; c.pending[c.last].Request != nil; c.last++ {
+		}
+		c.pending[c.last] = pending{r, f}
+		packets = append(binary.BigEndian.AppendUint32(packets, uint32(n)), r.kind)
+		packets = append(binary.BigEndian.AppendUint32(packets, c.last), r.body...)
+	}
+	return packets, err
+}
+
+// abandon leaves the answers that have yet to come to the reader. It reports whether all have come.
+func (c *Client) abandon(f *flight, reqs []*Request, sent bool) (complete bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if f.unanswered == 0 {
+		return true
+	}
+	f.abandoned = true
+	if !sent {
+		maps.DeleteFunc(c.pending, func(_ uint32, p pending) bool { return p.flight == f })
+	}
+	for _, r := range reqs {
+		if r.kind == typeClose && !sent {
+			c.discard(string(r.body[4:]))
+		}
+		c.discard(r.Handle)
+		r.Handle = ""
+	}
+	return false
+}
+
+// discard closes a handle, and doesn't wait: the server might not read until the reader has read its
+// answers.
+func (c *Client) discard(handle string) {
+	if handle != "" && c.err == nil {
+		go func() { _ = c.Do(context.Background(), Close(handle)) }()
+	}
+}
+
+func (c *Client) write() {
+	for {
+		select {
+		case packets := <-c.out:
+			if _, err := c.rw.Write(packets); err != nil {
+				c.end(err)
+			}
+		case <-c.done:
+			return
+		}
+	}
+}
+
+func (c *Client) read(in *bufio.Reader) {
+	var buf []byte
+	kind, f, err := readPacket(in, &buf)
+	for err == nil {
+		if err = c.answer(kind, f); err == nil {
+			kind, f, err = readPacket(in, &buf)
+		}
+	}
+	c.end(err)
+}
+
+// answer gives an answer to its request.
+func (c *Client) answer(kind byte, f *fields) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	id := f.u32()
+	p, ok := c.pending[id]
+	if !ok {
+		return violation("an answer to request %d, which has none to come", id)
+	}
+	a, err := p.answer(kind, f)
+	if err != nil {
+		return err
+	}
+	delete(c.pending, id)
+	if p.abandoned {
+		c.discard(a.Handle)
+		return nil
+	}
+	p.Request.Answer = a
+	if p.unanswered--; p.unanswered == 0 {
+		close(p.answered)
+	}
+	return nil
+}

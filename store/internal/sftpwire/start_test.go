@@ -1,0 +1,92 @@
+package sftpwire
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+// starting runs New with a server that sends these bytes, and then keeps the connection open or not.
+func starting(t *testing.T, raw string, open bool) (*Client, error) {
+	t.Helper()
+	ours, theirs := net.Pipe()
+	go io.Copy(io.Discard, theirs)
+	go func() {
+		_, _ = io.WriteString(theirs, raw)
+		if !open {
+			theirs.Close()
+		}
+	}()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	c, err := New(ctx, ours)
+	if err != nil {
+		_, closed := ours.Write(nil)
+		assert.Is(t, closed, io.ErrClosedPipe, "New has failed, and the connection")
+	}
+	theirs.Close()
+	return c, err
+}
+
+// TestBanner: New returns the first line of a text.
+func TestBanner(t *testing.T) {
+	for raw, want := range map[string]string{
+		"This account is currently not available.\r\n":          "This account is currently not available.",
+		"\r\n\n  *** Welcome ***\nto\n" + string(versionPacket): "*** Welcome ***",
+		"hi":                       "hi",
+		"\x1b[31mred\x07\n":        "[31mred",
+		strings.Repeat("x", 70000): strings.Repeat("x", 200) + "…",
+		"packet too long":          "packet too long",
+		"\n":                       "",
+	} {
+		for _, open := range []bool{false, true} {
+			synctest.Test(t, func(t *testing.T) {
+				_, err := starting(t, raw, open)
+				banner, ok := errors.AsType[*Banner](err)
+				assert.That(t, ok && banner.Line == want, "%q, open %v: %v", raw, open, err)
+				assert.Is(t, err, ErrLost)
+			})
+		}
+	}
+}
+
+// TestNotStarted: New says why a server isn't one.
+func TestNotStarted(t *testing.T) {
+	for _, c := range []struct {
+		raw, words string
+		open       bool
+		want       error
+	}{
+		{"", "EOF", false, io.EOF},
+		{"", "deadline exceeded", true, context.DeadlineExceeded},
+		{string(versionPacket[:7]), "unexpected EOF", false, io.ErrUnexpectedEOF},
+		{string(versionPacket[:7]), "deadline exceeded", true, context.DeadlineExceeded},
+		{string(packet(typeVersion, 2)), "version 2, want 2 and 3", true, ErrProtocol},
+		{string(packet(typeStatus, 3)), "a packet of type 101", true, ErrProtocol},
+		{string(packet(typeVersion, 3, func(r *Request) { r.string("half of a pair") })), "a packet", true, ErrProtocol},
+		{"\x00\x00\x00\x01\x02", "a packet of 1 bytes", true, ErrProtocol},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			_, err := starting(t, c.raw, c.open)
+			assert.Says(t, err, c.want, c.words, "%q", c.raw)
+			assert.Is(t, err, ErrLost, "%q", c.raw)
+		})
+	}
+}
+
+// TestExtensions: the client knows the server's extensions.
+func TestExtensions(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, _ *fake) {
+		v, ok := c.Extension(ExtFsync)
+		assert.That(t, ok && v == "1", "%q, %v", v, ok)
+		_, ok = c.Extension(ExtHardlink)
+		assert.That(t, !ok, "the server has no hardlink")
+	})
+}

@@ -1,0 +1,70 @@
+package sftpwire
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+)
+
+var (
+	// ErrLost is returned if there is no connection, or no longer. A request that was sent might
+	// have been processed.
+	ErrLost = errors.New("no sftp connection")
+	// ErrUnsent is returned if no part of the requests was sent.
+	ErrUnsent = errors.New("sftp request not sent")
+	// ErrProtocol is an ErrLost of a connection on which the server broke the protocol.
+	ErrProtocol = errors.New("the server's answer isn't sftp")
+
+	errUnanswered = errors.New("sftp request not answered")
+)
+
+func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
+
+func violation(format string, args ...any) error {
+	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
+}
+
+// Banner is an ErrLost of New if the server answers with text: a message of the login shell, or of a
+// command that isn't an SFTP server.
+type Banner struct {
+	Line string // the first line that isn't blank, printable, cut at 200 bytes
+}
+
+func (b *Banner) Error() string {
+	return fmt.Sprintf("the server sent text instead of sftp: %q", b.Line)
+}
+
+// Code is the code of a status. It is an error, so that errors.Is finds it in the errors of Answer.Err.
+type Code uint32
+
+// The codes of version 3. Servers send Failure for most causes.
+const (
+	OK, EOF, NoSuchFile, PermissionDenied, Failure          Code = 0, 1, 2, 3, 4
+	BadMessage, NoConnection, ConnectionLost, OpUnsupported Code = 5, 6, 7, 8
+)
+
+var codes = [...]string{"ok", "end of file", "no such file", "permission denied", "failure",
+	"bad message", "no connection", "connection lost", "operation unsupported"}
+
+func (c Code) Error() string {
+	if uint64(c) < uint64(len(codes)) {
+		return codes[c]
+	}
+	return fmt.Sprintf("status %d", uint32(c))
+}
+
+// Status says whether a request failed.
+type Status struct {
+	Code Code
+	Msg  string // the server's own words, printable, cut at 200 bytes
+}
+
+func (s Status) Error() string {
+	if s.Msg == "" || strings.EqualFold(s.Msg, s.Code.Error()) {
+		return s.Code.Error()
+	}
+	return fmt.Sprintf("%v: the server says %q", s.Code, s.Msg)
+}
+
+// Unwrap returns the code.
+func (s Status) Unwrap() error { return s.Code }
