@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
@@ -39,7 +40,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	}
 	defer root.Close()
 	path, folder := strings.CutSuffix(key, "/")
-	dir, name := split(path)
+	dir, name := files.Split(path)
 	d, err := openDir(root, dir)
 	if err == nil {
 		defer d.Close()
@@ -81,19 +82,12 @@ func (s *Store) remove(ctx context.Context, root, d *directory, name, ifMatch st
 	return d.Remove(name)
 }
 
-// abandoned is the age from which a temporary file belongs to no living process. It is long enough
-// for clocks that are hours apart.
-const abandoned = 24 * time.Hour
-
-// kept are directories that other programs make once, and then expect to exist.
-var kept = []string{"index", "index/lock.shared"}
-
 // prune removes the empty directories that are ours, from dir upwards, and then old temporary
 // files. Another process that needs a directory makes it again. A later request removes what
 // can't be removed now.
 func (s *Store) prune(root *directory, dir string, now time.Time) {
 	for s.prunes(dir) {
-		parent, name := split(dir)
+		parent, name := files.Split(dir)
 		d, err := openDir(root, parent)
 		if err != nil {
 			return
@@ -108,14 +102,10 @@ func (s *Store) prune(root *directory, dir string, now time.Time) {
 	sweep(root, dir, now)
 }
 
-// prunes reports whether a directory is ours to remove: this process has made it, or only locks
-// are in it. The root isn't, nor a directory that other programs need.
+// prunes reports whether an empty directory is ours to remove.
 func (s *Store) prunes(dir string) bool {
-	if dir == "" || slices.Contains(kept, dir) {
-		return false
-	}
 	_, mine := made.Load(s.path + "/" + dir)
-	return mine || strings.HasPrefix(dir, kept[0]+"/")
+	return files.Prunes(dir, mine)
 }
 
 // sweep removes the temporary files that dead processes left in a directory.
@@ -133,12 +123,12 @@ func sweep(root *directory, dir string, now time.Time) {
 	var temps []string
 	for more := true; more; {
 		names, err := self.Readdirnames(1024)
-		temps = append(temps, slices.DeleteFunc(names, func(name string) bool { return !isTemp(name) })...)
+		temps = append(temps, slices.DeleteFunc(names, func(name string) bool { return !files.IsTemp(name) })...)
 		more = err == nil
 	}
 	for _, name := range temps {
 		switch info, err := d.Lstat(name); {
-		case err != nil || now.Sub(info.ModTime()) <= abandoned:
+		case err != nil || now.Sub(info.ModTime()) <= files.Abandoned:
 		case info.Mode().IsRegular():
 			_ = d.Remove(name)
 		case info.IsDir():

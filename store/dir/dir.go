@@ -13,6 +13,7 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // Store is a store in a directory. Its methods can be called concurrently. It keeps no file open
@@ -29,7 +30,7 @@ type Store struct {
 	// Tests replace these.
 	now  func() time.Time // of this machine's kernel, which stamps the files of a local file system
 	move func(d *directory, from, to string) error
-	scan func(ctx context.Context, d *directory, wanted wanted) ([]string, error)
+	scan func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error)
 }
 
 var _ store.Store = (*Store)(nil)

@@ -12,6 +12,7 @@ import (
 	"sync"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // directory is the repository's directory, or one below it. The errors of os.Root name a system
@@ -73,7 +74,7 @@ func (d *directory) unopened(name string, err error) error {
 	if err == nil {
 		return nil
 	}
-	if isTemp(name) {
+	if files.IsTemp(name) {
 		return cant("write into", d.path, err)
 	}
 	return cant("open", filepath.Join(d.path, name), err)
@@ -115,7 +116,7 @@ func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
 // mkdir makes a directory, and reports whether it did. It is no error if the directory exists. The
 // directory gets its owner and mode before its name, so that no other user is refused in between.
 func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
-	temp := newTemp()
+	temp := files.NewTemp()
 	err = s.mkdirOwned(parent, temp)
 	if err == nil && parent.Rename(temp, name) == nil {
 		return true, nil

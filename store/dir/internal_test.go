@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 func opened(t *testing.T) *Store {
@@ -48,13 +49,13 @@ func TestNames(t *testing.T) {
 		{"aba ab", "ab"},         // a scan sees a name twice that moves
 		{"- - a", ""},            // two that agree are enough
 		{"abc ab ab abc", "abc"}, // a deleted name can't be opened later
-		{strings.Join(many, " "), strings.Join(many[:maxScans], "")}, // they never agree
+		{strings.Join(many, " "), strings.Join(many[:files.MaxScans], "")}, // they never agree
 		{"! ab", "fails"},
 		{"ab ! ab", "fails"},
 		{"ab a !", "fails"},
 	} {
 		left := strings.Fields(test.scans)
-		s := &Store{local: true, scan: func(context.Context, *directory, wanted) ([]string, error) {
+		s := &Store{local: true, scan: func(context.Context, *directory, files.Wanted) ([]string, error) {
 			next := left[0]
 			left = left[1:]
 			if next == "!" {
@@ -100,7 +101,7 @@ func TestListedAndMissing(t *testing.T) {
 		s.local = false
 		in, name := filepath.Split(filepath.Join(s.path, missing))
 		assert.OK(t, os.MkdirAll(in, 0o700))
-		s.scan = func(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
+		s.scan = func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 			names, err := scan(ctx, d, wanted)
 			if file, _ := wanted(name); file && d.path == filepath.Clean(in) {
 				names = append(names, name)
@@ -127,7 +128,7 @@ func TestListReadsOnlyWhereThePrefixIs(t *testing.T) {
 		{"index/", "packs", false, false},
 		{"index/lock.shared/", "5", true, true},
 	} {
-		file, folder := below("index/lock.", c.at)(c.name)
+		file, folder := files.Below("index/lock.", c.at)(c.name)
 		assert.That(t, file == c.file && folder == c.folder, "%q in %q: file %t, folder %t", c.name, c.at, file, folder)
 	}
 }

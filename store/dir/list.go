@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // tick is longer than the lag of file times behind the clock that programs read. The kernel advances
@@ -30,8 +31,8 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 		return page, err
 	}
 	defer root.Close()
-	l := listing{Store: s, ctx: ctx, prefix: prefix, page: store.Page{Bodies: map[string][]byte{}}, room: maxBodies}
-	if dir, _ := split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
+	l := listing{Store: s, ctx: ctx, prefix: prefix, page: store.Page{Bodies: map[string][]byte{}}, room: files.MaxBodies}
+	if dir, _ := files.Split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
 		err = l.enter(root, dir, "")
 	}
 	if err := cmp.Or(err, ctx.Err()); err != nil {
@@ -53,9 +54,6 @@ type listing struct {
 	page   store.Page
 	room   int // left in the page for bodies, in bytes
 }
-
-// maxBodies is the number of bytes of the bodies in a page.
-const maxBodies = 8 << 20
 
 // enter walks through the directory at path below parent. The keys in parent begin with at. The directory
 // can be missing.
@@ -82,7 +80,7 @@ func (l *listing) enter(parent *directory, path, at string) error {
 // walk adds the objects in and below a directory. Their keys begin with at. The name of a directory ends
 // with a slash, so that the names have the order of the keys below them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
-	names, err := l.names(l.ctx, d, below(l.prefix, at))
+	names, err := l.names(l.ctx, d, files.Below(l.prefix, at))
 	if err != nil {
 		return err
 	}
@@ -101,24 +99,6 @@ func (l *listing) walk(d *directory, at string) error {
 		}
 	}
 	return nil
-}
-
-// wanted reports whether a name is wanted if it is a file's, and if it is a directory's.
-type wanted func(name string) (file, folder bool)
-
-// below wants the names in a directory whose keys have the prefix, and the directories below which keys
-// can have it. The keys in the directory begin with at. It looks at each name in the directory, so
-// it makes no key of the name.
-func below(prefix, at string) wanted {
-	rest := strings.TrimPrefix(prefix, at)
-	if strings.HasPrefix(at, prefix) {
-		rest = ""
-	}
-	return func(name string) (file, folder bool) {
-		file = strings.HasPrefix(name, rest)
-		way, on := strings.CutPrefix(rest, name)
-		return file, file || on && strings.HasPrefix(way, "/")
-	}
 }
 
 // add adds an object to the page. It returns false if the name is a directory's.
@@ -171,9 +151,6 @@ func (s *Store) find(ctx context.Context, d *directory, name string, look func()
 		"negative_timeout=0 (FUSE) or lookupcache=none (NFS)", d.full(name))
 }
 
-// maxScans bounds the scans of a directory that changes all the time.
-const maxScans = 16
-
 // names returns the wanted names in a directory, sorted, from scans that begin after the call.
 //
 // A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs,
@@ -182,21 +159,21 @@ const maxScans = 16
 // not miss a lock that is being refreshed, so names scans until two scans in a row find the same
 // names, and returns the names of all scans. It misses an existing name only if the file was
 // replaced during each scan, and the refreshes of a lock are seconds apart.
-func (s *Store) names(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
+func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	if !s.local {
 		d.reread()
 	}
 	var all, last []string
-	for n := range maxScans {
+	for n := range files.MaxScans {
 		next, err := s.scan(ctx, d, wanted)
 		if err != nil {
 			return nil, err
 		}
-		next = set(next) // a scan can also see a moved name twice
+		next = files.Set(next) // a scan can also see a moved name twice
 		if n > 0 && slices.Equal(last, next) {
 			break
 		}
-		all, last = set(slices.Concat(all, next)), next
+		all, last = files.Set(slices.Concat(all, next)), next
 	}
 	return all, nil
 }
@@ -205,17 +182,11 @@ func (s *Store) names(ctx context.Context, d *directory, wanted wanted) ([]strin
 // does for 20 s, and NFS, SMB and rclone have such caches too. Making and removing a file empties
 // this machine's cache of the directory. If no file can be made, the scan reads what it can.
 func (d *directory) reread() {
-	temp := newTemp()
+	temp := files.NewTemp()
 	if f, err := d.Create(temp, 0o600); err == nil {
 		_ = f.Close()
 		_ = d.Remove(temp)
 	}
-}
-
-// set sorts names and removes duplicates.
-func set(names []string) []string {
-	slices.Sort(names)
-	return slices.Compact(names)
 }
 
 // scan returns the wanted names in the directory's order, each as a file's and, with a slash at its end, as a
@@ -224,7 +195,7 @@ func set(names []string) []string {
 //
 // scan doesn't find out which of the two a name is, because that can fail although the name exists
 // (see find). os.File.ReadDir would omit the name then, if the file system doesn't list types (FUSE).
-func scan(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
+func scan(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -236,7 +207,7 @@ func scan(ctx context.Context, d *directory, wanted wanted) ([]string, error) {
 	var names []string
 	for {
 		entries, err := f.Readdirnames(1024)
-		for _, name := range slices.DeleteFunc(entries, isTemp) {
+		for _, name := range slices.DeleteFunc(entries, files.IsTemp) {
 			file, folder := wanted(name)
 			if file {
 				names = append(names, name)

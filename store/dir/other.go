@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 var _ store.Surveyor = (*Store)(nil)
@@ -38,7 +39,7 @@ func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error
 	for {
 		names, end := self.Readdirnames(100)
 		for _, name := range names {
-			if isTemp(name) || strings.HasPrefix(at+name, prefix) {
+			if files.IsTemp(name) || strings.HasPrefix(at+name, prefix) {
 				continue
 			}
 			if found, err := isOther(ctx, d, name, at, prefix); found || err != nil {

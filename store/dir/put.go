@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // maxTries is how often a Put makes its directory again after another process has removed the
@@ -32,7 +33,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	}
 	defer root.Close()
 	w := write{Store: s, root: root, key: key, body: body, opts: opts, durable: opts.Durable || !s.local}
-	w.dir, w.name = split(key)
+	w.dir, w.name = files.Split(key)
 	for range maxTries {
 		obj, err = w.try(ctx)
 		if errors.Is(err, errNotDir) {
@@ -70,7 +71,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 		return obj, err
 	}
 	defer d.Close()
-	temp := newTemp()
+	temp := files.NewTemp()
 	defer func() {
 		if err != nil {
 			// If the disk broke and these fail too, a later Put removes the temporary file.
@@ -123,7 +124,7 @@ func syncUp(root *directory, dir string) error {
 		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
 			return err
 		}
-		dir, _ = split(dir)
+		dir, _ = files.Split(dir)
 	}
 }
 

@@ -3,8 +3,6 @@ package dir
 import (
 	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -12,11 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
-
-// maxHashed is the size of the largest body whose ETag is a hash, in bytes. The body of a lock has
-// about a hundredth of it.
-const maxHashed = 64 << 10
 
 // errIrregular is the error for a link, a pipe or a device in the place of a file.
 var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
@@ -39,7 +34,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 		return nil, obj, err
 	}
 	defer root.Close()
-	dir, name := split(key)
+	dir, name := files.Split(key)
 	d, err := openDir(root, dir)
 	if err != nil {
 		return nil, obj, err
@@ -58,7 +53,7 @@ func (s *Store) matches(ctx context.Context, d *directory, name, etag string) er
 	if etag == "" {
 		return nil
 	}
-	switch _, now, err := s.inspect(ctx, d, name, maxHashed); {
+	switch _, now, err := s.inspect(ctx, d, name, files.MaxHashed); {
 	case absent(err):
 		return store.ErrPrecondition
 	case err != nil && !errors.Is(err, errIrregular) && !errors.Is(err, fs.ErrPermission):
@@ -108,10 +103,10 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if !opened.Mode().IsRegular() {
 		return nil, described(opened), errIrregular // it has replaced the file just now
 	}
-	if opened.Size() > max(limit, maxHashed) {
+	if opened.Size() > max(limit, files.MaxHashed) {
 		return nil, described(opened), nil
 	}
-	body, err := readAll(io.LimitReader(f, max(limit, maxHashed)+1), opened.Size())
+	body, err := readAll(io.LimitReader(f, max(limit, files.MaxHashed)+1), opened.Size())
 	if err != nil {
 		return nil, described(opened), cant("read", filepath.Join(d.path, name), err)
 	}
@@ -142,15 +137,12 @@ func described(info fs.FileInfo) store.Object {
 	return store.Object{ETag: statTag(info), Size: size, ModTime: info.ModTime()}
 }
 
-// etag returns a function of the body. The file's inode and times wouldn't do: an inode's
-// number is used again at once, and mtime moves in ticks of up to 10 ms, so that two versions
-// within a tick could have the same ETag.
+// etag returns the ETag of a file with this body.
 func etag(body []byte, info fs.FileInfo) string {
-	if len(body) > maxHashed {
+	if len(body) > files.MaxHashed {
 		return statTag(info)
 	}
-	sum := sha256.Sum256(body)
-	return hex.EncodeToString(sum[:16])
+	return files.ETag(body)
 }
 
 // statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and

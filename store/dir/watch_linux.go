@@ -12,6 +12,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 var _ store.Watcher = (*Store)(nil)
@@ -35,7 +36,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 
 // watch opens no file of the repository, so that a disk can be unmounted.
 func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
-	dir, base := split(prefix)
+	dir, base := files.Split(prefix)
 	w := watch{top: filepath.Join(s.path, filepath.FromSlash(dir)), base: base, hints: make(chan struct{}, 1)}
 	var err error
 	if w.Watcher, err = fsnotify.NewWatcher(); err != nil {
@@ -83,7 +84,7 @@ func (w *watch) begin() error {
 // enter watches a folder under the prefix. It doesn't look at other names. If it fails, removals from
 // the folder give no hint: it doesn't exist any more, or this user has too many watches.
 func (w *watch) enter(name string) {
-	if !strings.HasPrefix(name, w.base) || isTemp(name) {
+	if !strings.HasPrefix(name, w.base) || files.IsTemp(name) {
 		return
 	}
 	path := filepath.Join(w.top, name)
@@ -118,7 +119,7 @@ func (w *watch) note(e fsnotify.Event) {
 	parent, name := filepath.Split(e.Name)
 	top := filepath.Clean(parent) == w.top
 	switch {
-	case isTemp(name), top && !strings.HasPrefix(name, w.base):
+	case files.IsTemp(name), top && !strings.HasPrefix(name, w.base):
 	case e.Has(fsnotify.Remove) || e.Has(fsnotify.Rename):
 		w.hint()
 	case top && e.Has(fsnotify.Create):

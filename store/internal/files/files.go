@@ -1,0 +1,115 @@
+// Package files has what the stores share whose objects are files, in a directory of this machine or
+// of another one. Programs of both kinds can use one repository, so they must agree on its names and
+// on ETags.
+package files
+
+import (
+	"crypto/rand"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/store"
+)
+
+// CheckKey is store.CheckKey, and also refuses temporary names.
+func CheckKey(key string) error {
+	if err := store.CheckKey(key); err != nil {
+		return err
+	}
+	for element := range strings.SplitSeq(key, "/") {
+		if IsTemp(element) {
+			return fmt.Errorf("%w: %q is a temporary file's name", store.ErrInvalidKey, element)
+		}
+	}
+	return nil
+}
+
+// Listable reports whether List can show a key. A file can have a name that isn't a valid key. The
+// key of a folder ends with a slash.
+func Listable(key string) bool {
+	for element := range strings.SplitSeq(strings.TrimSuffix(key, "/"), "/") {
+		if element == "" || element == "." || element == ".." || IsTemp(element) || strings.Contains(element, "\x00") {
+			return false
+		}
+	}
+	return true
+}
+
+// Split cuts a key after its last slash; dir is "" for a key in the root.
+func Split(key string) (dir, name string) {
+	if i := strings.LastIndexByte(key, '/'); i >= 0 {
+		return key[:i], key[i+1:]
+	}
+	return "", key
+}
+
+const (
+	tempPrefix = ".repolock-"
+	tempSuffix = ".tmp"
+)
+
+// NewTemp returns a temporary name that no other process uses.
+func NewTemp() string { return tempPrefix + rand.Text() + tempSuffix }
+
+// IsTemp reports whether NewTemp can have returned the name.
+func IsTemp(name string) bool {
+	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
+}
+
+// Abandoned is the age from which a temporary file belongs to no living process. It is long enough
+// for clocks that are hours apart.
+const Abandoned = 24 * time.Hour
+
+// kept are directories that other programs make once, and then expect to exist.
+var kept = []string{"index", "index/lock.shared"}
+
+// Prunes reports whether an empty directory is ours to remove: made says that this process has made
+// it, or only locks are in it. The root isn't, nor a directory that other programs need.
+func Prunes(dir string, made bool) bool {
+	return dir != "" && !slices.Contains(kept, dir) && (made || strings.HasPrefix(dir, kept[0]+"/"))
+}
+
+// Wanted reports whether a name is wanted if it is a file's, and if it is a directory's.
+type Wanted func(name string) (file, folder bool)
+
+// Below wants the names in a directory whose keys have the prefix, and the directories below which keys
+// can have it. The keys in the directory begin with at. It looks at each name in the directory, so
+// it makes no key of the name.
+func Below(prefix, at string) Wanted {
+	rest := strings.TrimPrefix(prefix, at)
+	if strings.HasPrefix(at, prefix) {
+		rest = ""
+	}
+	return func(name string) (file, folder bool) {
+		file = strings.HasPrefix(name, rest)
+		way, on := strings.CutPrefix(rest, name)
+		return file, file || on && strings.HasPrefix(way, "/")
+	}
+}
+
+// Set sorts names and removes duplicates.
+func Set(names []string) []string {
+	slices.Sort(names)
+	return slices.Compact(names)
+}
+
+// MaxScans bounds the scans of a directory that changes all the time.
+const MaxScans = 16
+
+// MaxBodies is the number of bytes of the bodies in a page.
+const MaxBodies = 8 << 20
+
+// MaxHashed is the size of the largest body whose ETag is a hash, in bytes. The body of a lock has
+// about a hundredth of it.
+const MaxHashed = 64 << 10
+
+// ETag returns a function of a body of at most MaxHashed bytes. The file's inode and times wouldn't
+// do: an inode's number is used again at once, and two versions can have the same mod time.
+func ETag(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:16])
+}
