@@ -18,6 +18,7 @@ import (
 	"go.uber.org/goleak"
 	"golang.org/x/sys/unix"
 
+	"github.com/repolock/repolock/internal/child"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -153,7 +154,7 @@ func TestNoLeaks(t *testing.T) {
 	}
 	after := count()
 	assert.That(t, after <= before, "%d open files, then %d", before, after)
-	assert.That(t, len(owned.pids) == 0, "still waits for %v", owned.pids)
+	assert.That(t, len(owned.PIDs) == 0, "still waits for %v", owned.PIDs)
 	goleak.VerifyNone(t, goleak.IgnoreTopFunction("os/signal.loop"), goleak.IgnoreTopFunction("os/signal.signal_recv"))
 }
 
@@ -470,9 +471,9 @@ func TestSweepLooksTwice(t *testing.T) {
 	assert.OK(t, c.Start())
 	l := leader{pid: c.Process.Pid, ended: true}
 	owned.Lock()
-	owned.pids[l.pid] = true // or sweep reaps it
+	owned.PIDs[l.pid] = true // or sweep reaps it
 	owned.Unlock()
-	defer disown(l.pid)
+	defer child.Disown(l.pid)
 	defer unix.Kill(-l.pid, unix.SIGKILL)
 
 	looks := 0

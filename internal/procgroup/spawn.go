@@ -4,18 +4,15 @@ package procgroup
 
 import (
 	"os"
-	"sync"
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/child"
 )
 
-// owned are the processes that await reaps. A sweep for orphans must not reap them: it takes the lock, so
-// that it sees no process that isn't registered yet.
-var owned = struct {
-	sync.Mutex
-	pids map[int]bool
-}{pids: map[int]bool{}}
+// owned are the processes that await reaps.
+var owned = &child.Owned
 
 // pipes are our ends of two pipes to a child, or the child's ends.
 type pipes struct{ in, out *os.File }
@@ -50,7 +47,7 @@ func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uint
 	if err != nil {
 		return 0, err
 	}
-	owned.pids[pid] = true
+	owned.PIDs[pid] = true
 	return pid, nil
 }
 
@@ -63,14 +60,8 @@ func await(pid int) (ws unix.WaitStatus) {
 			break
 		}
 	}
-	disown(pid)
+	child.Disown(pid)
 	return ws
-}
-
-func disown(pid int) {
-	owned.Lock()
-	defer owned.Unlock()
-	delete(owned.pids, pid)
 }
 
 func statusOf(ws unix.WaitStatus) Status {

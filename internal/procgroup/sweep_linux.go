@@ -95,7 +95,7 @@ func adopted(children func() ([]string, error)) (pids []int, ok bool) {
 		if slices.Equal(last, next) {
 			owned.Lock()
 			defer owned.Unlock()
-			return slices.DeleteFunc(pidsIn(next), func(pid int) bool { return owned.pids[pid] }), true
+			return slices.DeleteFunc(pidsIn(next), func(pid int) bool { return owned.PIDs[pid] }), true
 		}
 		last = next
 	}
@@ -204,7 +204,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 func reapOrphan(pid int) (reaped bool) {
 	owned.Lock()
 	defer owned.Unlock()
-	if group, err := unix.Getpgid(pid); err != nil || group == unix.Getpgrp() || owned.pids[pid] {
+	if group, err := unix.Getpgid(pid); err != nil || group == unix.Getpgrp() || owned.PIDs[pid] {
 		return false
 	}
 	got, _ := unix.Wait4(pid, nil, unix.WNOHANG, nil)

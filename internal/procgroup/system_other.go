@@ -8,6 +8,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/child"
 )
 
 var guardProgram = func() string {
@@ -77,7 +79,7 @@ func (l *leader) poll() (change unix.Signal) {
 }
 
 func (l *leader) reap() Status {
-	disown(l.pid)
+	child.Disown(l.pid)
 	return l.status
 }
 

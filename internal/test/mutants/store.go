@@ -94,7 +94,7 @@ var storeMutants = []mutant{
 		"if absent(err) {\n\t\treturn nil // it was never", "if err != nil {\n\t\treturn nil // it was never", own("TestUnreadableDirectory")},
 	{"a directory that other programs need is removed", "store/dir/delete.go",
 		`if dir == "" || slices.Contains(kept, dir) {`, `if dir == "" {`, own("TestDeletePrunes")},
-	{"a living process's temporary file is removed", "store/dir/delete.go", `<= abandoned`, `<= abandoned/48`, own("TestSweep")},
+	{"a living process's temporary file is removed", "store/dir/delete.go", `<= files.Abandoned`, `<= files.Abandoned/48`, own("TestSweep")},
 	{"another program's empty directory is removed", "store/internal/files/files.go",
 		`(made || strings.HasPrefix(dir, kept[0]+"/"))`, `(made || dir != kept[0])`, test("./store/dir", "TestDeletePrunes")},
 	{"a lock is put onto the mount point of a disk that is gone", "store/dir/dir.go",
