@@ -18,8 +18,8 @@ var storeMutants = []mutant{
 		"); found || err != nil {", "); err != nil {", own("TestHasOther")},
 	{"a search for other objects doesn't look below folders", "store/dir/other.go",
 		`return hasOther(ctx, below, at+name+"/", prefix)`, `return false, nil`, own("TestHasOther")},
-	{"names are looked at that the prefix can't be in", "store/dir/list.go",
-		`on && strings.HasPrefix(way, "/")`, `on && way != ""`, own("TestListReadsOnlyWhereThePrefixIs")},
+	{"names are looked at that the prefix can't be in", "store/internal/files/files.go",
+		`on && strings.HasPrefix(way, "/")`, `on && way != ""`, test("./store/dir", "TestListReadsOnlyWhereThePrefixIs")},
 	{"HTTP/2 is offered in TLS", "store/internal/httptransport/transport.go",
 		"\tt.TLSClientConfig.NextProtos = []string{\"http/1.1\"}\n", "", own("TestHTTP2IsNotOffered")},
 	// Listings that don't end.
@@ -77,23 +77,23 @@ var storeMutants = []mutant{
 	{"if absent is kept on a network file system", "store/dir/dir.go",
 		"if s.local {\n\t\tp.IfAbsent", "if s.flock {\n\t\tp.IfAbsent", own("TestProperties")},
 	{"names that an earlier scan has shown are forgotten", "store/dir/list.go",
-		`set(slices.Concat(all, next)), next`, `set(slices.Clone(next)), next`, own("TestNames")},
+		`files.Set(slices.Concat(all, next)), next`, `files.Set(slices.Clone(next)), next`, own("TestNames")},
 	{"one scan is enough", "store/dir/list.go",
 		`if n > 0 && slices.Equal(last, next) {
 			break
 		}
-		all, last = set(slices.Concat(all, next)), next`, `all, last = set(slices.Concat(all, next)), next
+		all, last = files.Set(slices.Concat(all, next)), next`, `all, last = files.Set(slices.Concat(all, next)), next
 		if n >= 0 && slices.Equal(last, next) {
 			break
 		}`, own("TestNames")},
 	{"a dead process's temporary files are listed", "store/dir/list.go",
-		`slices.DeleteFunc(entries, isTemp)`, `entries`, own("TestTemporaryNames")},
+		`slices.DeleteFunc(entries, files.IsTemp)`, `entries`, own("TestTemporaryNames")},
 	{"an unreadable lock fails the listing", "store/dir/list.go",
 		`(errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission))`, `errors.Is(err, errIrregular)`, own("TestUnreadableFile")},
 	{"a directory that can't be read counts as empty", "store/dir/list.go",
 		"if absent(err) {\n\t\treturn nil // it was never", "if err != nil {\n\t\treturn nil // it was never", own("TestUnreadableDirectory")},
-	{"a directory that other programs need is removed", "store/dir/delete.go",
-		`if dir == "" || slices.Contains(kept, dir) {`, `if dir == "" {`, own("TestDeletePrunes")},
+	{"a directory that other programs need is removed", "store/internal/files/files.go",
+		`dir != "" && !slices.Contains(kept, dir) &&`, `dir != "" && slices.Contains(kept, kept[0]) &&`, test("./store/dir", "TestDeletePrunes")},
 	{"a living process's temporary file is removed", "store/dir/delete.go", `<= files.Abandoned`, `<= files.Abandoned/48`, own("TestSweep")},
 	{"another program's empty directory is removed", "store/internal/files/files.go",
 		`(made || strings.HasPrefix(dir, kept[0]+"/"))`, `(made || dir != kept[0])`, test("./store/dir", "TestDeletePrunes")},
