@@ -1,0 +1,206 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// dialTimeout bounds the time until a connection can be used. A handshake takes ten round trips.
+const dialTimeout = 30 * time.Second
+
+// dialing is a connection that is being opened, or was.
+type dialing struct {
+	over chan struct{} // closed when the next two are set
+	conn *conn         // nil after a failure
+	err  error
+}
+
+// connecting returns the present connection, or opens another. A connection that has ended, or
+// couldn't be opened, isn't used again. All requests that come meanwhile share the new one. It has a
+// time of its own, because a handshake can take longer than a request may.
+func (s *Store) connecting() *dialing {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if d := s.dialed; d != nil {
+		select {
+		case <-d.over:
+			if d.err == nil && d.conn.Err() == nil {
+				return d
+			}
+		default:
+			return d
+		}
+	}
+	d := &dialing{over: make(chan struct{})}
+	s.dialed = d
+	go func() {
+		defer close(d.over)
+		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+		defer cancel()
+		if d.conn, d.err = s.dial(ctx); d.conn != nil {
+			s.answered.Store(true)
+		}
+	}()
+	return d
+}
+
+// connected waits for a connection. After its error nothing was sent.
+func (s *Store) connected(ctx context.Context) (*conn, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	d := s.connecting()
+	select {
+	case <-d.over:
+		return d.conn, d.err
+	case <-ctx.Done():
+		return nil, fault.While("connecting by ssh", ctx.Err())
+	}
+}
+
+// conn is one connection to the server.
+type conn struct {
+	*sftpwire.Client
+	pipe *pipe
+	why  func() error // why the connection has ended, or nil if that is unknown
+	root string       // path of the repository, without a slash at its end; "" for "/"
+
+	fileMode, dirMode uint32
+	clock             string // handle of a file whose mod time is the server's time, or ""
+}
+
+// pipe counts what is read.
+type pipe struct {
+	io.ReadWriteCloser
+	read atomic.Int64
+}
+
+func (p *pipe) Read(b []byte) (int, error) {
+	n, err := p.ReadWriteCloser.Read(b)
+	p.read.Add(int64(n))
+	return n, err
+}
+
+// start starts SFTP on a pair of pipes, and looks at the repository. It also makes the file that shows
+// the server's time, and removes its name at once: the file lasts until the connection ends.
+func start(ctx context.Context, rw io.ReadWriteCloser, root string, why func() error) (*conn, error) {
+	p := &pipe{ReadWriteCloser: rw}
+	client, err := sftpwire.New(ctx, p)
+	c := &conn{Client: client, pipe: p, why: why, root: strings.TrimSuffix(root, "/")}
+	if err != nil {
+		return nil, c.ended(err)
+	}
+	temp := c.path(files.NewTemp())
+	look, clock := sftpwire.Stat(root), sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
+	err = c.do(ctx, look, clock, sftpwire.Remove(temp))
+	if err == nil {
+		err = usable(root, look)
+	}
+	if err != nil {
+		client.Close()
+		return nil, err
+	}
+	shared := look.Attrs.Perm & 0o077 // the permissions of the group and of others
+	c.fileMode, c.dirMode = 0o600|shared&0o066, 0o700|shared|look.Attrs.Perm&0o2000
+	c.clock = clock.Handle
+	return c, nil
+}
+
+// usable returns an error unless a Stat has shown a directory.
+func usable(root string, look *sftpwire.Request) error {
+	switch err := look.Err(); {
+	case errors.Is(err, sftpwire.NoSuchFile):
+		return fault.New(store.ErrNotFound, "there is no directory %q on the server", root)
+	case err != nil:
+		return fault.While(fmt.Sprintf("opening %q", root), err)
+	case look.Attrs.Kind() != sftpwire.KindDir:
+		return fault.New(store.ErrNotFound, "%q isn't a directory", root)
+	}
+	return nil
+}
+
+func (c *conn) has(extension string) bool {
+	_, ok := c.Extension(extension)
+	return ok
+}
+
+// path returns the server's path of a key.
+func (c *conn) path(key string) string { return c.root + "/" + key }
+
+// do sends requests in one flight, and waits for their answers. If no byte has come from the server for the
+// whole time of a request, it ends the connection, so that the next request opens another one: the
+// server might have been stopped, or the network might have forgotten the connection.
+func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
+	before := c.pipe.read.Load()
+	err := c.Do(ctx, reqs...)
+	if err == nil {
+		return nil
+	}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.read.Load() == before {
+		c.Close()
+		return err
+	}
+	return c.ended(err)
+}
+
+// ended returns the reason for the end of the connection, if err is that end and ssh has named a reason.
+func (c *conn) ended(err error) error {
+	if banner, ok := errors.AsType[*sftpwire.Banner](err); ok {
+		return fault.With(banner, func(e *fault.Error) {
+			e.Class = store.ErrConfig
+			e.Advice = "something prints before SFTP begins, most often ~/.bashrc on the server: it must print nothing if there is no terminal"
+		})
+	}
+	if !errors.Is(err, sftpwire.ErrLost) {
+		return err
+	}
+	if why := c.why(); why != nil {
+		return why
+	}
+	if errors.Is(err, sftpwire.ErrProtocol) {
+		return fault.As(store.ErrConfig, err)
+	}
+	return store.Unreachable(errors.New("the ssh connection has ended"))
+}
+
+// later sends requests whose answers don't matter, and doesn't wait.
+func (c *conn) later(reqs ...*sftpwire.Request) {
+	go func() { _ = c.Do(context.Background(), reqs...) }()
+}
+
+// readOnly is a flag of statvfs(3).
+const readOnly = 1
+
+// explain returns the error of a request that writes at a path, with its reason. The statuses of
+// version 3 name few reasons: a full disk is a failure.
+func (c *conn) explain(ctx context.Context, at string, err error) error {
+	switch {
+	case err == nil, errors.Is(err, sftpwire.ErrLost), ctx.Err() != nil:
+		return err
+	case slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return len(name) > 255 }):
+		return fault.As(store.ErrInvalidKey, fmt.Errorf("a name of over 255 bytes: %w", err))
+	}
+	space := sftpwire.Space(c.path("."))
+	_ = c.do(ctx, space)
+	s := space.Statvfs
+	switch {
+	case space.Err() != nil:
+	case s.Flag&readOnly != 0:
+		return fault.As(store.ErrReadOnly, fmt.Errorf("the server's file system is read-only: %w", err))
+	case errors.Is(err, sftpwire.Failure) && (s.Bavail == 0 || s.Files > 0 && s.Favail == 0):
+		return fmt.Errorf("%w on the server: %w", store.ErrFull, err)
+	}
+	return fault.While(fmt.Sprintf("writing into %q", path.Dir(at)), err)
+}

@@ -1,0 +1,470 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// chunk is the number of bytes of one Read. A server can return fewer.
+const chunk = sftpwire.MaxWrite
+
+// Get reads a file of at most limit bytes. It looks at the file before it opens it, because the open of a
+// pipe would wait for its writer, and with it all of OpenSSH's connection.
+func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
+	c, err := s.begin(ctx, key)
+	if err != nil {
+		return nil, store.Object{}, failed("get", key, err)
+	}
+	look := sftpwire.Lstat(c.path(key))
+	if err = c.do(ctx, look); err == nil {
+		err = c.absent(ctx, key, look.Err())
+	}
+	var body []byte
+	var obj store.Object
+	switch kind := look.Attrs.Kind(); {
+	case err != nil:
+	case kind == sftpwire.KindDir:
+		err = store.ErrNotFound
+	case kind != sftpwire.KindRegular:
+		err = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
+	default:
+		body, obj, err = c.get(ctx, key, max(limit, files.MaxHashed))
+	}
+	if errors.Is(err, sftpwire.NoSuchFile) {
+		err = store.ErrNotFound
+	}
+	if err == nil && obj.Size > limit {
+		err = store.ErrTooLarge
+	}
+	if err != nil {
+		return nil, store.Object{}, failed("get", key, err)
+	}
+	return body, obj, nil
+}
+
+// get opens and reads a regular file. If it has over most bytes, there is no body.
+func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, obj store.Object, err error) {
+	open := sftpwire.Open(c.path(key), sftpwire.FlagRead, 0)
+	if err := c.do(ctx, open); err != nil {
+		return nil, obj, err
+	}
+	if err := open.Err(); err != nil {
+		return nil, obj, err
+	}
+	defer c.later(sftpwire.Close(open.Handle))
+	read, stat := sftpwire.Read(open.Handle, 0, chunk), sftpwire.Fstat(open.Handle)
+	if err := c.do(ctx, read, stat); err != nil {
+		return nil, obj, err
+	}
+	body, obj, err = readBody(read, stat, most)
+	for errors.Is(err, errMore) {
+		next := sftpwire.Read(open.Handle, uint64(len(body)), chunk)
+		if err := c.do(ctx, next); err != nil {
+			return nil, obj, err
+		}
+		body = append(body, next.Data...)
+		switch err = next.Err(); {
+		case errors.Is(err, sftpwire.EOF):
+			err = nil
+		case err == nil && int64(len(body)) > most:
+			body = nil // it has grown
+		case err == nil:
+			err = errMore
+		}
+	}
+	if err == nil && body != nil {
+		obj.Size, obj.ETag = int64(len(body)), etag(body, stat.Attrs)
+	}
+	obj.Key = key
+	return body, obj, err
+}
+
+// absent returns NoSuchFile for a failure to look at a key below a regular file, or else err. Some servers call
+// that a failure.
+func (c *conn) absent(ctx context.Context, key string, err error) error {
+	if !errors.Is(err, sftpwire.Failure) {
+		return err
+	}
+	dir, _ := files.Split(key)
+	var looks []*sftpwire.Request
+	for _, above := range ancestors(dir) {
+		looks = append(looks, sftpwire.Lstat(c.path(above)))
+	}
+	if c.do(ctx, looks...) == nil && slices.ContainsFunc(looks, func(r *sftpwire.Request) bool { return r.Attrs.Kind() == sftpwire.KindRegular }) {
+		return sftpwire.NoSuchFile
+	}
+	return err
+}
+
+// errMore means that a file has more bytes than its first Read has returned.
+var errMore = errors.New("the file has more bytes")
+
+// readBody returns a file's body and object from the answers to its first Read and to an Fstat. If the
+// file has over most bytes, there is no body.
+func readBody(read, stat *sftpwire.Request, most int64) ([]byte, store.Object, error) {
+	err := read.Err()
+	if errors.Is(err, sftpwire.EOF) {
+		err = nil
+	}
+	if err == nil {
+		err = stat.Err()
+	}
+	obj := described(stat.Attrs)
+	if err != nil || obj.Size > most {
+		return nil, obj, err
+	}
+	body := slices.Clip(append([]byte{}, read.Data...))
+	if int64(len(body)) < obj.Size {
+		return body, obj, errMore
+	}
+	// Another program can write to an open file, so the size is the body's.
+	obj.Size, obj.ETag = int64(len(body)), etag(body, stat.Attrs)
+	return body, obj, nil
+}
+
+// described returns the object of a regular file that wasn't read.
+func described(a sftpwire.Attrs) store.Object {
+	return store.Object{ETag: statTag(a), Size: int64(a.Size), ModTime: modTime(a)}
+}
+
+func etag(body []byte, a sftpwire.Attrs) string {
+	if len(body) > files.MaxHashed {
+		return statTag(a)
+	}
+	return files.ETag(body)
+}
+
+// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes
+// only if size or mtime do.
+func statTag(a sftpwire.Attrs) string { return fmt.Sprintf("s-%x-%x", a.Size, a.Mtime) }
+
+// Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
+// key that isn't valid, or an empty folder, Delete removes that too. It refuses any other key that
+// isn't valid.
+func (s *Store) Delete(ctx context.Context, key string) error {
+	invalid := files.CheckKey(key)
+	if invalid != nil && !files.Listable(key) {
+		return failed("delete", key, invalid)
+	}
+	gone, err := s.remove(ctx, []string{key})
+	if err == nil && gone[0] != nil {
+		err = gone[0]
+		if errors.Is(err, sftpwire.NoSuchFile) {
+			err = invalid
+		}
+	}
+	return failed("delete", key, err)
+}
+
+// DeleteAll implements store.BatchDeleter.
+func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
+	deleted := make([]bool, len(keys))
+	valid := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return files.CheckKey(key) != nil })
+	errs, err := s.remove(ctx, valid)
+	if err != nil {
+		return deleted, failed("delete", keys[0], err)
+	}
+	for i, err := range errs {
+		deleted[slices.Index(keys, valid[i])] = err == nil || errors.Is(err, sftpwire.NoSuchFile)
+	}
+	return deleted, nil
+}
+
+// remove removes files, and empty directories whose keys end with a slash, in one flight. It returns nil for
+// each that it has removed. If one couldn't be removed, a second flight finds out why.
+func (s *Store) remove(ctx context.Context, keys []string) ([]error, error) {
+	c, err := s.connected(ctx)
+	if err != nil {
+		return nil, err
+	}
+	reqs := make([]*sftpwire.Request, len(keys))
+	looks := make([]*sftpwire.Request, len(keys))
+	for i, key := range keys {
+		reqs[i], looks[i] = c.removal(key), sftpwire.Lstat(c.path(key))
+	}
+	if err := c.do(ctx, slices.Concat(reqs, s.tidy(c, keys))...); err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(keys))
+	for i, r := range reqs {
+		if errs[i] = r.Err(); errs[i] == nil || errors.Is(errs[i], sftpwire.NoSuchFile) {
+			continue
+		}
+		if err := c.do(ctx, looks[i]); err != nil {
+			return nil, err
+		}
+		errs[i] = c.unremoved(ctx, keys[i], looks[i], errs[i])
+	}
+	return errs, nil
+}
+
+// removal returns the request that removes the file or the empty directory of a key.
+func (c *conn) removal(key string) *sftpwire.Request {
+	if folder := len(key) > 0 && key[len(key)-1] == '/'; folder {
+		return sftpwire.Rmdir(c.path(key[:len(key)-1]))
+	}
+	return sftpwire.Remove(c.path(key))
+}
+
+// unremoved returns why a key couldn't be removed, after a look at it. A directory is no object.
+func (c *conn) unremoved(ctx context.Context, key string, look *sftpwire.Request, err error) error {
+	isDir := look.Attrs.Kind() == sftpwire.KindDir
+	switch folder := key[len(key)-1] == '/'; {
+	case errors.Is(c.absent(ctx, key, look.Err()), sftpwire.NoSuchFile), isDir && !folder:
+		return sftpwire.NoSuchFile
+	case folder && isDir && errors.Is(err, sftpwire.Failure):
+		return fmt.Errorf("%w: the folder isn't empty", store.ErrInvalidKey)
+	}
+	return c.explain(ctx, c.path(key), err)
+}
+
+// tidy returns the removals of the directories above keys that are empty then, and of temporary files that
+// dead processes left. The server refuses to remove a directory that isn't empty.
+func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
+	seen := map[string]bool{}
+	for _, key := range keys {
+		dir, _ := files.Split(key)
+		for ; !seen[dir]; dir, _ = files.Split(dir) {
+			_, made := s.made.Load(dir)
+			if !files.Prunes(dir, made) {
+				break
+			}
+			seen[dir] = true
+			reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
+		}
+	}
+	s.old.Range(func(path, isDir any) bool {
+		s.old.Delete(path)
+		remove := sftpwire.Remove
+		if isDir.(bool) {
+			remove = sftpwire.Rmdir
+		}
+		reqs = append(reqs, remove(path.(string)))
+		return true
+	})
+	return reqs
+}
+
+// maxTries is how often a Put makes its directory again after another process has removed the
+// directory because it was empty.
+const maxTries = 100
+
+// Put writes the body to a temporary file beside its place, and then moves it there in one step. It
+// returns once the server's disk has both.
+func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	obj, err := s.put(ctx, key, body, opts)
+	return obj, failed("put", key, err)
+}
+
+func (s *Store) put(ctx context.Context, key string, body []byte, opts store.PutOptions) (obj store.Object, err error) {
+	c, err := s.begin(ctx, key)
+	switch {
+	case err != nil:
+		return obj, err
+	case opts.IfMatch != "", opts.IfAbsent && !c.has(sftpwire.ExtHardlink):
+		return obj, store.ErrConditionUnsent
+	case !c.has(sftpwire.ExtPosixRename):
+		return obj, fault.New(store.ErrConfig, "the server has no %s, so a lock can't be refreshed in one step", sftpwire.ExtPosixRename)
+	}
+	w := write{Store: s, conn: c, key: key, body: body, ifAbsent: opts.IfAbsent}
+	w.dir, _ = files.Split(key)
+	for range maxTries {
+		if obj, err = w.try(ctx); !errors.Is(err, sftpwire.NoSuchFile) {
+			return obj, err
+		}
+	}
+	return obj, err
+}
+
+// write is one Put under way.
+type write struct {
+	*Store
+	*conn
+	key, dir string
+	body     []byte
+	ifAbsent bool
+}
+
+// try writes in three flights: it opens the temporary file, fills it, and moves it. The move must not be in one
+// flight with the writes: it would happen although a write has failed.
+//
+// The error is NoSuchFile if another process removed the directory meanwhile.
+func (w *write) try(ctx context.Context) (obj store.Object, err error) {
+	temp := w.path(w.dir + "/" + files.NewTemp())
+	if w.dir == "" {
+		temp = w.path(files.NewTemp())
+	}
+	handle, err := w.create(ctx, temp)
+	if err != nil {
+		return obj, err
+	}
+	folder, attrs, err := w.fill(ctx, handle, temp)
+	if err == nil {
+		err = w.move(ctx, temp, folder)
+	}
+	if err != nil {
+		w.later(sftpwire.Remove(temp))
+		return obj, err
+	}
+	return store.Object{Key: w.key, ETag: etag(w.body, attrs), Size: int64(len(w.body)), ModTime: modTime(attrs)}, nil
+}
+
+// create makes the temporary file, and before it missing directories.
+func (w *write) create(ctx context.Context, temp string) (handle string, err error) {
+	for again := false; ; again = true {
+		above := ancestors(w.dir)
+		looks := make([]*sftpwire.Request, len(above))
+		for i, dir := range above {
+			looks[i] = sftpwire.Lstat(w.path(dir))
+		}
+		open := sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, w.fileMode)
+		if err := w.do(ctx, append(looks, open)...); err != nil {
+			return "", err
+		}
+		for i, look := range looks {
+			if err = w.isFolder(above[i], look); err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindRegular {
+				err = fmt.Errorf("%w: %q is not a directory", store.ErrIrregular, w.path(above[i]))
+			}
+			if err != nil {
+				if open.Err() == nil {
+					w.later(sftpwire.Close(open.Handle), sftpwire.Remove(temp))
+				}
+				return "", err
+			}
+		}
+		missing := slices.IndexFunc(looks, func(r *sftpwire.Request) bool { return errors.Is(r.Err(), sftpwire.NoSuchFile) })
+		switch err := open.Err(); {
+		case err == nil:
+			return open.Handle, nil
+		case !errors.Is(err, sftpwire.NoSuchFile), again && missing >= 0:
+			return "", w.explain(ctx, temp, err)
+		case missing < 0 && len(above) > 0: // another process has removed it, and made it again
+			return "", err
+		case missing < 0:
+			return "", fmt.Errorf("%w: the repository's directory %q is gone", store.ErrNotFound, w.root)
+		default:
+			if err := w.mkdirs(ctx, above[missing:]); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+// mkdirs makes directories, each below the one before. A directory gets its mode before its name, so that no
+// other user is refused in between.
+func (w *write) mkdirs(ctx context.Context, dirs []string) error {
+	var reqs []*sftpwire.Request
+	for _, dir := range dirs {
+		parent, _ := files.Split(dir)
+		temp := w.path(files.NewTemp())
+		if parent != "" {
+			temp = w.path(parent + "/" + files.NewTemp())
+		}
+		reqs = append(reqs, sftpwire.Mkdir(temp, w.dirMode), sftpwire.Setstat(temp, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.dirMode}),
+			sftpwire.Rename(temp, w.path(dir)), sftpwire.Rmdir(temp))
+	}
+	if err := w.do(ctx, reqs...); err != nil {
+		return err
+	}
+	for i, dir := range dirs {
+		if err := reqs[4*i].Err(); err != nil && !errors.Is(err, sftpwire.NoSuchFile) {
+			return w.explain(ctx, w.path(dir), err)
+		}
+		if reqs[4*i+2].Err() == nil {
+			w.made.Store(dir, nil)
+		}
+	}
+	return nil
+}
+
+// fill writes the temporary file, and opens its directory, so that move can make the new name durable.
+func (w *write) fill(ctx context.Context, handle, temp string) (folder string, attrs sftpwire.Attrs, err error) {
+	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.fileMode})}
+	offset := uint64(0)
+	for part := range slices.Chunk(w.body, chunk) {
+		reqs = append(reqs, sftpwire.Write(handle, offset, part))
+		offset += uint64(len(part))
+	}
+	stat, dir := sftpwire.Fstat(handle), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
+	if w.has(sftpwire.ExtFsync) {
+		reqs = append(reqs, sftpwire.Fsync(handle))
+	}
+	reqs = append(reqs, stat, sftpwire.Close(handle))
+	all := reqs
+	if w.has(sftpwire.ExtFsync) {
+		all = append(all, dir)
+	}
+	if err := w.do(ctx, all...); err != nil {
+		return "", attrs, err
+	}
+	for _, r := range reqs[1:] { // a server can refuse the mode
+		if err := r.Err(); err != nil {
+			w.release(dir.Handle)
+			return "", attrs, w.explain(ctx, temp, err)
+		}
+	}
+	attrs = stat.Attrs
+	if int(attrs.Size) != len(w.body) { // the server might have looked before it wrote
+		look := sftpwire.Lstat(temp)
+		if err := w.do(ctx, look); err != nil {
+			return "", attrs, err
+		}
+		attrs = look.Attrs
+	}
+	if int(attrs.Size) != len(w.body) {
+		w.release(dir.Handle)
+		return "", attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
+	}
+	return dir.Handle, attrs, nil
+}
+
+func (c *conn) release(handle string) {
+	if handle != "" {
+		c.later(sftpwire.Close(handle))
+	}
+}
+
+// move gives the temporary file its name. It is the one atomic step of a Put. With IfAbsent it makes a link,
+// which replaces nothing.
+func (w *write) move(ctx context.Context, temp, folder string) error {
+	to := w.path(w.key)
+	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to)}
+	if w.ifAbsent {
+		reqs = []*sftpwire.Request{sftpwire.Hardlink(temp, to), sftpwire.Remove(temp)}
+	}
+	move := reqs[0]
+	if folder != "" {
+		reqs = append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))
+	}
+	if err := w.do(ctx, reqs...); err != nil {
+		return err
+	}
+	if err := move.Err(); err != nil {
+		return w.unmoved(ctx, to, err)
+	}
+	return nil
+}
+
+// unmoved returns why the temporary file didn't get its name.
+func (w *write) unmoved(ctx context.Context, to string, err error) error {
+	look := sftpwire.Lstat(to)
+	if lerr := w.do(ctx, look); lerr != nil {
+		return lerr
+	}
+	switch exists := look.Err() == nil; {
+	case exists && look.Attrs.Kind() == sftpwire.KindDir:
+		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, to)
+	case exists && w.ifAbsent:
+		return store.ErrPrecondition
+	case w.ifAbsent && (errors.Is(err, sftpwire.Failure) || errors.Is(err, sftpwire.OpUnsupported)):
+		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)
+	}
+	return w.explain(ctx, to, err)
+}

@@ -1,0 +1,157 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// Store is a store in a directory of an SFTP server. Its methods can be called concurrently.
+type Store struct {
+	dial func(context.Context) (*conn, error)
+
+	mu       sync.Mutex
+	dialed   *dialing // the last one
+	answered atomic.Bool
+	declared func() store.Properties
+
+	made sync.Map // the directories that this Store has made, by key
+	old  sync.Map // paths of temporary files that dead processes left
+}
+
+var (
+	_ store.Store        = (*Store)(nil)
+	_ store.Answerer     = (*Store)(nil)
+	_ store.BatchDeleter = (*Store)(nil)
+	_ store.Surveyor     = (*Store)(nil)
+)
+
+// Check returns the store.ErrURL that Open would return for a URL, or nil.
+func Check(u *url.URL) error {
+	_, err := parse(u)
+	return err
+}
+
+// Open returns the store of a URL, sftp://USER@HOST:PORT/PATH. It starts ssh, and doesn't wait for a
+// connection. Its error is a store.ErrURL.
+func Open(ctx context.Context, u *url.URL) (*Store, error) {
+	t, err := parse(u)
+	if err != nil {
+		return nil, err
+	}
+	return opened(func(ctx context.Context) (*conn, error) { return connect(ctx, t) }), nil
+}
+
+func opened(dial func(context.Context) (*conn, error)) *Store {
+	s := &Store{dial: dial}
+	s.declared = sync.OnceValue(s.declare)
+	s.connecting()
+	return s
+}
+
+// Close ends the connection. A later request would open another one.
+func (s *Store) Close() error {
+	d := s.connecting()
+	<-d.over
+	if d.conn != nil {
+		d.conn.Close()
+	}
+	return nil
+}
+
+// target is a parsed URL.
+type target struct {
+	command []string // that speaks SFTP on its stdin and stdout
+	root    string   // the repository's path on the server
+}
+
+// parse parses a URL. A path is relative to the directory in which the server starts, which is the
+// user's home with OpenSSH. After a second slash the path is absolute.
+func parse(u *url.URL) (target, error) {
+	bad := func(format string, args ...any) (target, error) {
+		return target{}, fmt.Errorf("%w: sftp: %s", store.ErrURL, fmt.Sprintf(format, args...))
+	}
+	host, user := u.Hostname(), u.User.Username()
+	_, secret := u.User.Password()
+	options, err := url.ParseQuery(u.RawQuery)
+	root := strings.TrimPrefix(u.Path, "/")
+	if root != "/" {
+		root = strings.TrimSuffix(root, "/")
+	}
+	switch {
+	case secret:
+		return bad("a password doesn't belong in a URL, because others might see it: use a key or ssh-agent")
+	case host == "" || strings.HasPrefix(host, "-") || strings.HasPrefix(user, "-"):
+		return bad("a host or a user is missing, or begins with -")
+	case strings.ContainsFunc(host+user, func(r rune) bool { return r <= ' ' || r == 0x7f }):
+		return bad("the host or the user has a space or a control character")
+	case err != nil || strings.ContainsRune(u.Path, 0):
+		return bad("it isn't a URL")
+	case root == "":
+		return bad("there is no path: sftp://HOST/PATH is relative to the home directory, sftp://HOST//PATH is absolute, sftp://HOST/. is the home directory itself")
+	case strings.HasPrefix(root, "~"):
+		return bad("the server knows no ~: a path after one slash is relative to the home directory")
+	}
+	command := options["command"]
+	for name := range options {
+		if name != "command" || len(command) != 1 || strings.TrimSpace(command[0]) == "" {
+			return bad("it has an option other than one command=")
+		}
+	}
+	t := target{command: sshTo(host, user, u.Port()), root: root}
+	if len(command) == 1 {
+		t.command = []string{"sh", "-c", "exec " + command[0]}
+	}
+	return t, nil
+}
+
+// Properties waits for the first connection, or for its failure, because only the server knows
+// whether it can keep If-None-Match.
+func (s *Store) Properties() store.Properties { return s.declared() }
+
+func (s *Store) declare() store.Properties {
+	p := store.Properties{Name: "sftp", IfAbsent: store.Claimed, StoreClock: true}
+	d := s.connecting()
+	<-d.over
+	if d.conn != nil {
+		p.IfAbsent = store.Unsupported
+		if d.conn.has(sftpwire.ExtHardlink) {
+			p.IfAbsent = store.Kept
+		}
+	}
+	return p
+}
+
+// Answered implements store.Answerer.
+func (s *Store) Answered() bool { return s.answered.Load() }
+
+// begin checks a method's context and key, and returns the connection.
+func (s *Store) begin(ctx context.Context, key string) (*conn, error) {
+	if err := files.CheckKey(key); err != nil {
+		return nil, err
+	}
+	return s.connected(ctx)
+}
+
+// failed returns the error of a method, with the class of the server's status, or nil.
+func failed(op, key string, err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case fault.Of(err) != fault.Unknown, fault.Permanent(err):
+	case errors.Is(err, sftpwire.PermissionDenied):
+		err = fault.As(store.ErrPermission, err)
+	case errors.Is(err, sftpwire.OpUnsupported):
+		err = fault.As(store.ErrConfig, err)
+	}
+	return &store.Error{Op: op, Key: key, Err: err}
+}

@@ -1,0 +1,70 @@
+package sftp
+
+import (
+	"context"
+	"net"
+	"os"
+	"os/exec"
+	"testing"
+	"time"
+
+	pkgsftp "github.com/pkg/sftp"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/storetest"
+)
+
+// server starts an SFTP server, and returns our end of its connection.
+type server func(ctx context.Context, root string) (*conn, error)
+
+// inGo is the server of github.com/pkg/sftp, in this process. It processes reads and writes beside other
+// requests.
+func inGo(ctx context.Context, root string) (*conn, error) {
+	ours, theirs := net.Pipe()
+	s, err := pkgsftp.NewServer(theirs)
+	if err != nil {
+		return nil, err
+	}
+	go func() { _ = s.Serve(); theirs.Close() }()
+	return start(ctx, ours, root, func() error { return nil })
+}
+
+const openSSH = "/usr/lib/openssh/sftp-server"
+
+// ofOpenSSH is OpenSSH's server, without ssh.
+func ofOpenSSH(ctx context.Context, root string) (*conn, error) {
+	return connect(ctx, target{command: []string{openSSH}, root: root})
+}
+
+// on returns a store on a server of its own process.
+func (s server) on(t *testing.T, root string) *Store {
+	st := opened(func(ctx context.Context) (*conn, error) { return s(ctx, root) })
+	t.Cleanup(func() { assert.OK(t, st.Close()) })
+	return st
+}
+
+func TestContract(t *testing.T) { contract(t, inGo) }
+
+// TestContractOfOpenSSH needs a program that no Go module has, so TestContract is what runs everywhere.
+func TestContractOfOpenSSH(t *testing.T) {
+	if _, err := exec.LookPath(openSSH); err != nil {
+		t.Skip(err)
+	}
+	contract(t, ofOpenSSH)
+}
+
+func contract(t *testing.T, s server) {
+	roots := map[store.Store]string{}
+	storetest.Run(t, storetest.Config{
+		New: func(t *testing.T) store.Store {
+			root := t.TempDir()
+			assert.OK(t, os.Chmod(root, 0o700))
+			st := s.on(t, root)
+			roots[st] = root
+			return st
+		},
+		Again:     func(t *testing.T, st store.Store) store.Store { return s.on(t, roots[st]) },
+		Precision: time.Second,
+	})
+}

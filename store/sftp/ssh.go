@@ -1,0 +1,199 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/store"
+)
+
+// sshTo returns the command that speaks SFTP with a host. The user's own configuration of ssh holds,
+// except that
+//
+//   - ssh never asks (BatchMode), because nobody might be there to answer;
+//   - ssh notices within 15 s that the connection is dead, in time for a lock of 60 s;
+//   - ssh uses the connection of a ControlMaster, but isn't one: the next program's connection would end with
+//     ours.
+func sshTo(host, user, port string) []string {
+	command := []string{
+		"ssh", "-oBatchMode=yes", "-oConnectTimeout=15", "-oServerAliveInterval=5", "-oServerAliveCountMax=3",
+		"-oControlMaster=no", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oRequestTTY=no",
+	}
+	if user != "" {
+		command = append(command, "-l", user)
+	}
+	if port != "" {
+		command = append(command, "-p", port)
+	}
+	return append(command, "-s", "--", host, "sftp")
+}
+
+// connect starts the command of a target, and SFTP on its stdin and stdout.
+func connect(ctx context.Context, t target) (*conn, error) {
+	p, err := startProcess(t.command)
+	switch {
+	case errors.Is(err, exec.ErrNotFound):
+		return nil, fault.Advise(fault.New(store.ErrConfig, "%s isn't in PATH", t.command[0]), "install OpenSSH's client")
+	case err != nil:
+		return nil, fault.New(store.ErrConfig, "%s can't be started: %w", t.command[0], err)
+	}
+	c, err := start(ctx, p, t.root, p.why)
+	if err != nil && ctx.Err() != nil {
+		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
+	}
+	return c, err
+}
+
+// process is a command that speaks SFTP on its stdin and stdout. Close ends it.
+type process struct {
+	*os.Process
+	in, out *os.File
+	words   words
+	ended   chan struct{} // closed when it has ended
+}
+
+// startProcess starts a command in a session of its own: Ctrl-C at the terminal must not end the
+// connection before the lock is released. The kernel ends the command with us, if we are killed.
+func startProcess(command []string) (*process, error) {
+	in, ours, err := os.Pipe()
+	if err != nil {
+		return nil, err
+	}
+	defer in.Close()
+	theirs, out, err := os.Pipe()
+	if err != nil {
+		ours.Close()
+		return nil, err
+	}
+	defer out.Close()
+	p := &process{in: ours, out: theirs, ended: make(chan struct{})}
+	cmd := exec.Command(command[0], command[1:]...)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &p.words
+	cmd.SysProcAttr = apart()
+	cmd.WaitDelay = time.Second // a process that ssh has left behind can have its stderr
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // until the thread ends: the kernel takes its end for ours
+		err := own(cmd)
+		started <- err
+		if err == nil {
+			_ = cmd.Wait()
+			child.Disown(cmd.Process.Pid)
+			close(p.ended)
+		}
+	}()
+	if err := <-started; err != nil {
+		ours.Close()
+		theirs.Close()
+		return nil, err
+	}
+	p.Process = cmd.Process
+	return p, nil
+}
+
+// own starts a command, and registers its process.
+func own(cmd *exec.Cmd) error {
+	child.Owned.Lock()
+	defer child.Owned.Unlock()
+	err := cmd.Start()
+	if err == nil {
+		child.Owned.PIDs[cmd.Process.Pid] = true
+	}
+	return err
+}
+
+func (p *process) Read(b []byte) (int, error)  { return p.out.Read(b) }
+func (p *process) Write(b []byte) (int, error) { return p.in.Write(b) }
+
+// Close ends the process, even if its connection hangs.
+func (p *process) Close() error {
+	p.in.Close()
+	p.out.Close()
+	return p.Signal(syscall.SIGTERM)
+}
+
+// words keeps the last lines that a process writes to stderr.
+type words struct {
+	mu   sync.Mutex
+	tail []byte
+}
+
+const maxWords = 4096 // bytes
+
+func (w *words) Write(b []byte) (int, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tail = append(w.tail, b...)
+	w.tail = w.tail[max(len(w.tail)-maxWords, 0):]
+	return len(b), nil
+}
+
+func (w *words) lines() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return strings.FieldsFunc(string(w.tail), func(r rune) bool { return r == '\n' || r == '\r' })
+}
+
+// reasons are ssh's words for the failures of a connection, each with its class. A class of nil can
+// pass: the server was reached, and has refused a session now.
+var reasons = []struct {
+	words  string
+	class  error
+	advice string
+}{
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", store.ErrConfig, "the server has another host key than before, or another server has answered: find out which, and then run ssh-keygen -R HOST"},
+	{"Host key verification failed", store.ErrConfig, "connect once by hand with ssh, as the same user, and compare the host key"},
+	{"Permission denied", store.ErrCredentials, "ssh must work without a question: use a key without a passphrase, or one in ssh-agent, and put it into authorized_keys on the server"},
+	{"Too many authentication failures", store.ErrCredentials, "name the key in ~/.ssh/config, with IdentitiesOnly yes"},
+	{"subsystem request failed", store.ErrConfig, "the server's sshd_config has no Subsystem sftp"},
+	{"Could not resolve hostname", store.ErrNoHost, ""},
+	{"Connection refused", store.ErrUnreachable, ""},
+	{"No route to host", store.ErrUnreachable, ""},
+	{"Network is unreachable", store.ErrUnreachable, ""},
+	{"timed out", store.ErrUnreachable, ""},
+	{"not responding", store.ErrUnreachable, ""},
+	{"Bad configuration option", store.ErrConfig, ""},
+	{"Bad owner or permissions on", store.ErrConfig, ""},
+	{"terminating,", store.ErrConfig, ""}, // after a bad line of ~/.ssh/config
+	{"open failed", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
+	{"Session open refused by peer", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
+	{"kex_exchange_identification", nil, "the server has closed the connection before the login: too many logins at once (MaxStartups), or it bans this address"},
+	{"Connection reset", store.ErrUnreachable, ""},
+	{"Connection closed", nil, "the server has ended the login; its own log says why"},
+	{"Broken pipe", store.ErrUnreachable, ""},
+	{"client_loop", store.ErrUnreachable, ""},
+}
+
+// why waits until the process has ended, for a moment, and returns the reason that it has named on
+// stderr, or nil.
+func (p *process) why() error {
+	select {
+	case <-p.ended:
+	case <-time.After(2 * time.Second):
+	}
+	lines := p.words.lines()
+	for _, r := range reasons {
+		for _, line := range lines {
+			if !strings.Contains(line, r.words) {
+				continue
+			}
+			said := errors.New("ssh: " + text.Line(strings.TrimPrefix(line, "ssh: ")))
+			return fault.With(said, func(e *fault.Error) { e.Class, e.Advice = r.class, r.advice })
+		}
+	}
+	if n := len(lines); n > 0 {
+		return errors.New("ssh: " + text.Line(lines[n-1]))
+	}
+	return nil
+}
