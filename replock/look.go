@@ -41,6 +41,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s memory) (findings, erro
 			last = page.Objects[n-1].Key
 		}
 		others, complete := l.others(t, s, page)
+		adopt(page, others)
 		if len(others) > 0 && !t.st.known() {
 			if err := l.learnApart(ctx, t); err != nil {
 				return f, err
@@ -308,6 +309,16 @@ func countUnread(entries []*entry) (n int) {
 		}
 	}
 	return n
+}
+
+// adopt takes the bodies that a page has, and removes them from it.
+func adopt(page store.Page, entries []*entry) {
+	for _, e := range entries {
+		if body := page.Bodies[e.Key]; !e.read && len(body) > 0 && len(body) <= maxBody {
+			e.decode(body)
+		}
+		delete(page.Bodies, e.Key)
+	}
 }
 
 // readAll reads the bodies that were not read yet. A poll skips those of which an earlier version

@@ -78,6 +78,25 @@ func TestStatusReadsThePage(t *testing.T) {
 	})
 }
 
+// TestLookReadsThePage: neither an acquirer nor a holder gets a body that the page has.
+func TestLookReadsThePage(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		const key = "index/lock.shared/b"
+		m := w.machine()
+		m.hooks = &hookstore.Store{Store: bodied{w.mem, key}}
+		m.store = store.Finite(m.hooks)
+		m.hooks.Before(func(r hookstore.Request) error {
+			assert.That(t, r.Op != "get" || r.Key != key, "%s is read once more", key)
+			return nil
+		})
+		k := m.takes(t, Exclusive)
+		w.put(key, foreign(time.Now(), true))
+		time.Sleep(transient + 2*margin)
+		assert.Is(t, k.Check(t.Context()), ErrLost)
+		m.refused(t, Exclusive)
+	})
+}
+
 func TestBreak(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()

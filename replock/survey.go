@@ -209,12 +209,7 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 			}
 		}
 		for batch := range slices.Chunk(entries[before:], readBatch) {
-			for _, e := range batch {
-				if body := page.Bodies[e.Key]; !e.read && len(body) > 0 && len(body) <= maxBody {
-					e.decode(body)
-				}
-				delete(page.Bodies, e.Key) // kept bounds the bodies in memory
-			}
+			adopt(page, batch) // kept bounds the bodies in memory
 			l.readAll(ctx, batch, false, nil)
 			for _, e := range batch {
 				kept.add(e)

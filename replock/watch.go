@@ -252,6 +252,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 			suspects = append(suspects, e)
 		}
 	}
+	adopt(page, suspects)
 	k.l.readAll(ctx, suspects, false, nil)
 	now := *k.now.Load()
 	var d doubt

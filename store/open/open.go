@@ -25,6 +25,7 @@ import (
 	"github.com/repolock/repolock/store/dir"
 	"github.com/repolock/repolock/store/minio"
 	"github.com/repolock/repolock/store/s3"
+	"github.com/repolock/repolock/store/sftp"
 )
 
 // Store opens the store of a URL or a path. It makes no request. The error is store.ErrURL for a URL
@@ -81,6 +82,8 @@ var schemes = []Scheme{
 		"MINIO_ROOT_USER, MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, or AWS_PROFILE", minio.Check, bucket(minio.Open)},
 	{"b2", "Backblaze B2", "b2://BUCKET/PREFIX",
 		"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY", b2.Check, bucket(b2.Open)},
+	{"sftp", "a directory on a server that has SSH", "sftp://USER@HOST:PORT/PATH",
+		"SSH_AUTH_SOCK and all others of ssh, and ~/.ssh/config", sftp.Check, bucket(sftp.Open)},
 }
 
 // names returns the names of the schemes for a message: "file, s3, minio, b2".

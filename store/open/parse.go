@@ -17,8 +17,8 @@ type Location struct {
 	Scheme string
 	// Path of the directory, in the system's form, if the scheme is "file".
 	Path string
-	// URL is set for the other schemes. It has a host and no user, and its scheme is in
-	// lower case. The backend checks the rest.
+	// URL is set for the other schemes. It has a host, no user unless the scheme is "sftp", and its
+	// scheme is in lower case. The backend checks the rest.
 	URL *url.URL
 }
 
@@ -38,7 +38,7 @@ func parse(raw string, windows bool) (Location, error) {
 	}
 	scheme, rest, ok := cutScheme(raw)
 	_, known := lookup(scheme)
-	wrong := elsewhere(scheme)
+	wrong := elsewhere(scheme, rest)
 	switch {
 	case !ok, windows && len(scheme) == 1: // a drive
 		return Location{Scheme: "file", Path: raw}, nil
@@ -108,10 +108,16 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 		return nil, notOurs(scheme, rest)
 	}
 	u, err := url.Parse(scheme + ":" + rest)
+	secret := false
+	if err == nil {
+		_, secret = u.User.Password()
+	}
 	switch {
 	case err != nil:
 		return nil, invalid("%s: it isn't a URL", scheme) // err would quote it
-	case u.User != nil:
+	case scheme == "sftp" && secret:
+		return nil, invalid("sftp: a password doesn't belong in a URL, because others might see it: use a key or ssh-agent")
+	case u.User != nil && scheme != "sftp":
 		return nil, invalid("%s: credentials don't belong in a URL, because others might see it: set them in the environment", scheme)
 	case u.Host == "":
 		return nil, invalid("%s: there is nothing between %s:// and the next slash", scheme, scheme)
@@ -145,10 +151,13 @@ var parameter = lazyregexp.New(`&[a-z_-]+=`)
 
 // elsewhere returns what is wrong with a scheme of other backup programs, or "". Either the store can't
 // hold our locks, or its URL has another form here.
-func elsewhere(scheme string) string {
+func elsewhere(scheme, rest string) string {
 	switch scheme {
-	case "sftp", "ssh", "scp":
-		return notShared("sftp")
+	case "ssh", "scp":
+		if ours := overSSH(rest); ours != "" {
+			return "it is written as in Borg; here it is " + ours
+		}
+		return "a directory on a server that has SSH is written sftp://USER@HOST:PORT/PATH"
 	case "rest":
 		return notShared("a REST server of restic")
 	case "azure", "az":
@@ -158,7 +167,7 @@ func elsewhere(scheme string) string {
 	case "swift", "webdav", "ftp", "smb":
 		return notShared(scheme)
 	case "rclone":
-		return "repolock doesn't know rclone's remotes: name the bucket or the directory itself, as in s3://BUCKET/PREFIX"
+		return "repolock doesn't know rclone's remotes: name the bucket or the directory itself, as in s3://BUCKET/PREFIX or sftp://USER@HOST/PATH"
 	case "http", "https":
 		return fmt.Sprintf("it names only a server: a bucket there is s3://BUCKET/PREFIX?endpoint=%s://HOST, or minio://HOST:PORT/BUCKET/PREFIX", scheme)
 	default:
@@ -177,7 +186,7 @@ func notOurs(scheme, rest string) error {
 	if s, ok := lookup(scheme); ok {
 		form = s.Example
 	}
-	if !strings.ContainsAny(rest, "@?#%") {
+	if !strings.ContainsAny(rest, "?#%") && (scheme == "sftp" || !strings.Contains(rest, "@")) {
 		if ours := translated(scheme, rest); ours != "" {
 			return invalid("it is written as in restic; here it is %s", ours)
 		}
@@ -209,9 +218,38 @@ func translated(scheme, rest string) string {
 			return ""
 		}
 		return strings.TrimSuffix("b2://"+bucket+"/"+strings.Trim(prefix, "/"), "/")
+	case "sftp":
+		return overSSH(rest)
 	default:
 		return ""
 	}
+}
+
+// overSSH returns our URL for restic's USER@HOST:PATH, or Borg's //USER@HOST:PORT/PATH, whose path is absolute
+// unless it begins with /./ or /~/. It returns "" if a part could be a secret.
+func overSSH(rest string) string {
+	address, borg := strings.CutPrefix(rest, "//")
+	user, host, named := strings.Cut(address, "@")
+	if !named {
+		user, host = "", address
+	}
+	separator := ":"
+	if borg {
+		separator = "/"
+	}
+	host, path, ok := strings.Cut(host, separator)
+	if !ok || host == "" || path == "" || strings.ContainsAny(user, ":/") || strings.ContainsAny(rest, "?#%") {
+		return ""
+	}
+	if borg && strings.HasPrefix(path, "./") || strings.HasPrefix(path, "~/") {
+		path = path[2:]
+	} else if borg {
+		path = "/" + path
+	}
+	if named {
+		user += "@"
+	}
+	return "sftp://" + user + host + "/" + path
 }
 
 func invalid(format string, args ...any) error {

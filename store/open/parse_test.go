@@ -101,7 +101,15 @@ func TestParseErrors(t *testing.T) {
 		"b2:bucket":                         "here it is b2://bucket",
 		"b2:key:secret:bucket":              "it is written b2://BUCKET/PREFIX",
 		"minio:host/bucket":                 "it is written minio://HOST:PORT/BUCKET/PREFIX",
-		"sftp:key:secret@host:/srv":         "no locks in sftp",
+		"sftp:key:secret@host:/srv":         "it is written sftp://USER@HOST:PORT/PATH",
+		"sftp://key:secret@host/srv":        "a password doesn't belong",
+		"sftp:user@host:/srv/a":             "here it is sftp://user@host//srv/a",
+		"sftp:host:a/b":                     "here it is sftp://host/a/b",
+		"sftp:host:~/a":                     "here it is sftp://host/a",
+		"sftp:host":                         "it is written sftp://USER@HOST:PORT/PATH",
+		"ssh://user@host:22/srv/a":          "here it is sftp://user@host:22//srv/a",
+		"ssh://user@host/./a":               "here it is sftp://user@host/a",
+		"ssh://key:secret@host/./a":         "is written sftp://USER@HOST:PORT/PATH",
 		"rest:https://key:secret@host/":     "no locks in a REST server of restic",
 		"GS://key:secret@host/bucket":       "no locks in Google Cloud Storage",
 		"azure:container:/":                 "no locks in Azure",
@@ -134,7 +142,7 @@ func FuzzParse(f *testing.F) {
 			return
 		}
 		if got.URL != nil {
-			if got.URL.Host == "" || got.URL.User != nil || got.URL.Scheme != got.Scheme || got.Path != "" {
+			if got.URL.Host == "" || got.URL.User != nil && got.Scheme != "sftp" || got.URL.Scheme != got.Scheme || got.Path != "" {
 				t.Fatalf("%q: %+v", raw, got)
 			}
 			return

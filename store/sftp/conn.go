@@ -172,8 +172,10 @@ func (c *conn) ended(err error) error {
 	if errors.Is(err, sftpwire.ErrProtocol) {
 		return fault.As(store.ErrConfig, err)
 	}
-	return store.Unreachable(errors.New("the ssh connection has ended"))
+	return errEnded
 }
+
+var errEnded = store.Unreachable(errors.New("the ssh connection has ended"))
 
 // later sends requests whose answers don't matter, and doesn't wait.
 func (c *conn) later(reqs ...*sftpwire.Request) {

@@ -271,7 +271,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	case opts.IfMatch != "", opts.IfAbsent && !c.has(sftpwire.ExtHardlink):
 		return obj, store.ErrConditionUnsent
 	case !c.has(sftpwire.ExtPosixRename):
-		return obj, fault.New(store.ErrConfig, "the server has no %s, so a lock can't be refreshed in one step", sftpwire.ExtPosixRename)
+		return obj, fault.New(store.ErrConfig, "the server has no %s: it is read-only, or can't replace a lock in one step", sftpwire.ExtPosixRename)
 	}
 	w := write{Store: s, conn: c, key: key, body: body, ifAbsent: opts.IfAbsent}
 	w.dir, _ = files.Split(key)

@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/files"
 	"github.com/repolock/repolock/store/internal/sftpwire"
@@ -81,21 +82,21 @@ func parse(u *url.URL) (target, error) {
 		return target{}, fmt.Errorf("%w: sftp: %s", store.ErrURL, fmt.Sprintf(format, args...))
 	}
 	host, user := u.Hostname(), u.User.Username()
-	_, secret := u.User.Password()
 	options, err := url.ParseQuery(u.RawQuery)
+	_, wrongPort := port.Of(u)
 	root := strings.TrimPrefix(u.Path, "/")
 	if root != "/" {
 		root = strings.TrimSuffix(root, "/")
 	}
 	switch {
-	case secret:
-		return bad("a password doesn't belong in a URL, because others might see it: use a key or ssh-agent")
 	case host == "" || strings.HasPrefix(host, "-") || strings.HasPrefix(user, "-"):
 		return bad("a host or a user is missing, or begins with -")
 	case strings.ContainsFunc(host+user, func(r rune) bool { return r <= ' ' || r == 0x7f }):
 		return bad("the host or the user has a space or a control character")
 	case err != nil || strings.ContainsRune(u.Path, 0):
 		return bad("it isn't a URL")
+	case wrongPort != nil:
+		return bad("%v", wrongPort)
 	case root == "":
 		return bad("there is no path: sftp://HOST/PATH is relative to the home directory, sftp://HOST//PATH is absolute, sftp://HOST/. is the home directory itself")
 	case strings.HasPrefix(root, "~"):

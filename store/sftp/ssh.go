@@ -49,8 +49,12 @@ func connect(ctx context.Context, t target) (*conn, error) {
 		return nil, fault.New(store.ErrConfig, "%s can't be started: %w", t.command[0], err)
 	}
 	c, err := start(ctx, p, t.root, p.why)
-	if err != nil && ctx.Err() != nil {
+	switch {
+	case err == nil:
+	case ctx.Err() != nil:
 		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
+	case errors.Is(err, errEnded): // without a word, so perhaps it isn't ssh
+		err = fmt.Errorf("%s has ended before SFTP began, and hasn't said why", t.command[0])
 	}
 	return c, err
 }
@@ -153,10 +157,12 @@ var reasons = []struct {
 	advice string
 }{
 	{"REMOTE HOST IDENTIFICATION HAS CHANGED", store.ErrConfig, "the server has another host key than before, or another server has answered: find out which, and then run ssh-keygen -R HOST"},
+	{"host key is known for", store.ErrConfig, "connect once by hand with ssh, as the same user, and compare the host key"},
 	{"Host key verification failed", store.ErrConfig, "connect once by hand with ssh, as the same user, and compare the host key"},
 	{"Permission denied", store.ErrCredentials, "ssh must work without a question: use a key without a passphrase, or one in ssh-agent, and put it into authorized_keys on the server"},
 	{"Too many authentication failures", store.ErrCredentials, "name the key in ~/.ssh/config, with IdentitiesOnly yes"},
 	{"subsystem request failed", store.ErrConfig, "the server's sshd_config has no Subsystem sftp"},
+	{": not found", store.ErrConfig, "correct command= in the URL"}, // of a shell
 	{"Could not resolve hostname", store.ErrNoHost, ""},
 	{"Connection refused", store.ErrUnreachable, ""},
 	{"No route to host", store.ErrUnreachable, ""},
@@ -188,7 +194,7 @@ func (p *process) why() error {
 			if !strings.Contains(line, r.words) {
 				continue
 			}
-			said := errors.New("ssh: " + text.Line(strings.TrimPrefix(line, "ssh: ")))
+			said := errors.New("ssh: " + text.Line(strings.Trim(strings.TrimPrefix(line, "ssh: "), "@ ")))
 			return fault.With(said, func(e *fault.Error) { e.Class, e.Advice = r.class, r.advice })
 		}
 	}

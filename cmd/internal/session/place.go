@@ -128,9 +128,19 @@ func Redact(repo string) string {
 	if err != nil {
 		return ""
 	}
-	if location, err := open.Parse(repo); err != nil || location.URL == nil {
-		u.RawQuery = ""
+	location, err := open.Parse(repo)
+	user := u.User.Username()
+	switch {
+	case err != nil || location.URL == nil:
+		u.RawQuery, u.User = "", nil
+	case location.Scheme != "sftp" || user == "":
+		u.User = nil
+	default: // another user has another home directory
+		u.User = url.User(user)
 	}
-	u.User, u.Fragment = nil, ""
+	if location.Scheme == "sftp" && u.RawQuery != "" {
+		u.RawQuery = "command=..." // it can have a password
+	}
+	u.Fragment = ""
 	return u.String()
 }

@@ -1,0 +1,129 @@
+// Package sshd runs OpenSSH's server on a free port of this machine, with keys made for the test. It
+// needs the programs of Debian's openssh-server and openssh-client, and nobody's home directory.
+package sshd
+
+import (
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/server"
+	"github.com/repolock/repolock/internal/text"
+)
+
+// Server is a server, or was.
+type Server struct {
+	*server.Process
+	Port int
+	dir  string
+}
+
+// Start starts a server, with further lines of its configuration. It also puts an ssh into PATH that has a
+// key of its own, and knows the server's on each port, for the rest of the test.
+func Start(t *testing.T, lines ...string) *Server {
+	t.Helper()
+	s := &Server{dir: t.TempDir()}
+	for _, key := range []string{"host", "user"} {
+		s.run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.File(key))
+	}
+	s.Write(t, "authorized", s.read(t, "user.pub"))
+	s.Write(t, "known", "* "+s.read(t, "host.pub"))
+	s.Write(t, "ssh_config", strings.Join([]string{
+		"IdentityFile " + s.File("user"), "IdentitiesOnly yes", "IdentityAgent none",
+		"UserKnownHostsFile " + s.File("known"), "GlobalKnownHostsFile none", "StrictHostKeyChecking yes", "",
+	}, "\n"))
+	ssh, err := exec.LookPath("ssh")
+	assert.OK(t, err)
+	assert.OK(t, os.Mkdir(s.File("bin"), 0o755))
+	s.Write(t, "bin/ssh", fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, text.Quote(s.File("ssh_config"))))
+	assert.OK(t, os.Chmod(s.File("bin/ssh"), 0o755))
+	t.Setenv("PATH", s.File("bin")+":"+os.Getenv("PATH"))
+	return s.Another(t, lines...)
+}
+
+// Another starts another server with the same keys.
+func (s *Server) Another(t *testing.T, lines ...string) *Server {
+	t.Helper()
+	s = &Server{dir: s.dir, Port: server.Port(t)}
+	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "Subsystem ") }) {
+		lines = append(lines, "Subsystem sftp /usr/lib/openssh/sftp-server")
+	}
+	s.Write(t, s.config(), strings.Join(append(lines, // of two lines with one word the first holds
+		"ListenAddress 127.0.0.1", fmt.Sprint("Port ", s.Port), "HostKey "+s.File("host"), "AuthorizedKeysFile "+s.File("authorized"),
+		"PermitRootLogin yes", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "PidFile none", "MaxStartups 100", "",
+	), "\n"))
+	s.Restart(t)
+	t.Cleanup(func() { s.End(os.Kill) })
+	return s
+}
+
+func (s *Server) config() string { return fmt.Sprintf("sshd_config-%d", s.Port) }
+
+// Restart starts the server, which has ended, again on its port.
+func (s *Server) Restart(t testing.TB) {
+	t.Helper()
+	if os.Geteuid() == 0 {
+		assert.OK(t, os.MkdirAll("/run/sshd", 0o755))
+	}
+	p, err := server.Start(exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", s.File(s.config())), func() bool {
+		c, err := net.DialTimeout("tcp", s.Address(), time.Second)
+		if err == nil {
+			c.Close()
+		}
+		return err == nil
+	})
+	assert.OK(t, err)
+	s.Process = p
+}
+
+// Address is the server's, for a client or a proxy.
+func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
+
+// URL returns the URL of a directory on this machine, through the server.
+func (s *Server) URL(path string) string { return At(s.Port, path) }
+
+// At is URL for another port, as of a proxy.
+func At(port int, path string) string {
+	name := "root"
+	if u, err := user.Current(); err == nil {
+		name = u.Username
+	}
+	return fmt.Sprintf("sftp://%s@127.0.0.1:%d/%s", name, port, path)
+}
+
+// File returns the path of a file of the server: host, user, known, authorized, ssh_config.
+func (s *Server) File(name string) string { return filepath.Join(s.dir, name) }
+
+// Sessions returns the processes that serve SFTP to the server's clients.
+func (s *Server) Sessions(t testing.TB) (pids []string) {
+	t.Helper()
+	out, _ := exec.Command("pgrep", "-x", "sftp-server").Output()
+	return strings.Fields(string(out))
+}
+
+func (s *Server) run(t testing.TB, name string, args ...string) {
+	t.Helper()
+	out, err := exec.Command(name, args...).CombinedOutput()
+	assert.Need(t, err == nil, "%s: %v: %s", name, err, out)
+}
+
+func (s *Server) read(t testing.TB, name string) string {
+	t.Helper()
+	text, err := os.ReadFile(s.File(name))
+	assert.OK(t, err)
+	return string(text)
+}
+
+// Write writes a file of the server.
+func (s *Server) Write(t testing.TB, name, text string) {
+	t.Helper()
+	assert.OK(t, os.WriteFile(s.File(name), []byte(text), 0o600))
+}
