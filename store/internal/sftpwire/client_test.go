@@ -273,6 +273,7 @@ func TestStatusText(t *testing.T) {
 		`failure: the server says "disk \"full"`: {Failure, `disk "full`},
 		"status 31":                              {31, ""},
 		"operation unsupported":                  {OpUnsupported, ""},
+		"file already exists":                    {FileExists, "File already exists"},
 	} {
 		assert.Equal(t, s.Error(), want)
 	}

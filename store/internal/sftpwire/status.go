@@ -37,14 +37,17 @@ func (b *Banner) Error() string {
 // Code is the code of a status. It is an error, so that errors.Is finds it in the errors of Answer.Err.
 type Code uint32
 
-// The codes of version 3. Servers send Failure for most causes.
+// The codes of version 3, and two of later versions that ProFTPD sends too. Servers send Failure for
+// most causes.
 const (
 	OK, EOF, NoSuchFile, PermissionDenied, Failure          Code = 0, 1, 2, 3, 4
 	BadMessage, NoConnection, ConnectionLost, OpUnsupported Code = 5, 6, 7, 8
+	InvalidHandle, FileExists                               Code = 9, 11
 )
 
 var codes = [...]string{"ok", "end of file", "no such file", "permission denied", "failure",
-	"bad message", "no connection", "connection lost", "operation unsupported"}
+	"bad message", "no connection", "connection lost", "operation unsupported",
+	"invalid handle", "no such path", "file already exists"}
 
 func (c Code) Error() string {
 	if uint64(c) < uint64(len(codes)) {
