@@ -129,8 +129,11 @@ func (c *Client) end(cause error) {
 // refuses a request, that is no error of Do: see Answer.Err.
 //
 // If the context or the connection ends first, Do returns an error. Then a request might have an
-// answer, or might have been processed, or might be later. After an ErrUnsent nothing was sent. After
-// any error Do closes the handles that the requests opened, and the handles that they should close.
+// answer, or might have been processed, or might be later. After an ErrUnsent nothing was sent.
+//
+// Whatever Do returns, a handle that it got in a Close must not be used again, because the server can
+// give it to another file: if Do sends nothing, the client closes the handle later. After an error the
+// client also closes the handles that the requests opened, and removes them from the requests.
 func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 	if len(reqs) == 0 {
 		return nil

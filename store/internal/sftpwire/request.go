@@ -47,7 +47,7 @@ func (a *Answer) Err() error {
 
 // Open opens a file. The permissions are for a file that it creates.
 func Open(path string, flags, perm uint32) *Request {
-	return of(typeOpen, typeHandle).path(path).u32(flags).attrs(Attrs{Flags: HasPerm, Perm: perm})
+	return of(typeOpen, typeHandle).path(path).u32(flags).mode(perm)
 }
 
 // Close closes the handle of a file or a directory.
@@ -96,9 +96,7 @@ func Readdir(handle string) *Request { return of(typeReaddir, typeName).string(h
 func Remove(path string) *Request { return of(typeRemove, typeStatus).path(path) }
 
 // Mkdir makes a directory.
-func Mkdir(path string, perm uint32) *Request {
-	return of(typeMkdir, typeStatus).path(path).attrs(Attrs{Flags: HasPerm, Perm: perm})
-}
+func Mkdir(path string, perm uint32) *Request { return of(typeMkdir, typeStatus).path(path).mode(perm) }
 
 // Rmdir removes an empty directory.
 func Rmdir(path string) *Request { return of(typeRmdir, typeStatus).path(path) }
@@ -118,24 +116,22 @@ const (
 )
 
 // PosixRename is rename(2): it replaces a file that has the new name.
-func PosixRename(from, to string) *Request {
-	return of(typeExtended, typeStatus).string(ExtPosixRename).path(from).path(to)
-}
+func PosixRename(from, to string) *Request { return ext(ExtPosixRename).path(from).path(to) }
 
 // Hardlink is link(2): it gives a file a second name.
-func Hardlink(from, to string) *Request {
-	return of(typeExtended, typeStatus).string(ExtHardlink).path(from).path(to)
-}
+func Hardlink(from, to string) *Request { return ext(ExtHardlink).path(from).path(to) }
 
 // Fsync is fsync(2).
-func Fsync(handle string) *Request {
-	return of(typeExtended, typeStatus).string(ExtFsync).string(handle)
-}
+func Fsync(handle string) *Request { return ext(ExtFsync).string(handle) }
 
 // Space describes the file system of a path: Answer.Statvfs.
 func Space(path string) *Request {
-	return of(typeExtended, typeExtendedReply).string(ExtStatvfs).path(path)
+	r := ext(ExtStatvfs).path(path)
+	r.wanted = typeExtendedReply
+	return r
 }
+
+func ext(name string) *Request { return of(typeExtended, typeStatus).string(name) }
 
 func of(kind, wanted byte) *Request { return &Request{kind: kind, wanted: wanted} }
 
@@ -154,6 +150,8 @@ func (r *Request) path(path string) *Request {
 	}
 	return r.string(path)
 }
+
+func (r *Request) mode(perm uint32) *Request { return r.attrs(Attrs{Flags: HasPerm, Perm: perm}) }
 
 func (r *Request) attrs(a Attrs) *Request {
 	r.u32(a.Flags)
