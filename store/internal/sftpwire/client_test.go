@@ -113,11 +113,59 @@ func TestEnded(t *testing.T) {
 	inBubble(t, func(t *testing.T, c *Client, s *fake) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		err := c.Do(ctx, Remove("a"))
-		assert.Is(t, err, ErrUnsent)
-		assert.Is(t, err, context.Canceled)
-		assert.OK(t, c.Do(ctx))
+		for range 50 { // select would choose at random
+			synctest.Wait()
+			err := c.Do(ctx, Remove("a"))
+			assert.Is(t, err, ErrUnsent)
+			assert.Is(t, err, context.Canceled)
+		}
 		assert.Equal(t, len(c.pending), 0)
+	})
+}
+
+// TestNone: Do without requests returns at once.
+func TestNone(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, _ *fake) { assert.OK(t, c.Do(t.Context())) })
+}
+
+// TestAgain: a request that is sent again has no answer of before.
+func TestAgain(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, s *fake) {
+		r := Open("a", FlagRead, 0)
+		done := doing(t.Context(), c, r)
+		s.send(handle(s.receive().id, "h"))
+		assert.OK(t, <-done)
+		assert.Equal(t, r.Answer, Answer{Answered: true, Handle: "h"})
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		assert.Is(t, c.Do(ctx, r), ErrUnsent)
+		assert.Equal(t, r.Answer, Answer{})
+	})
+}
+
+// TestAllAnswered: an end of the context that comes after all answers is no error.
+func TestAllAnswered(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, _ *fake) {
+		r := Open("a", FlagRead, 0)
+		r.Answer = Answer{Answered: true, Handle: "h"}
+		assert.That(t, c.abandon(&flight{}, []*Request{r}, true), "abandon has left answered requests")
+		assert.Equal(t, r.Handle, "h")
+	})
+}
+
+// mute can't be written to any more.
+type mute struct{ net.Conn }
+
+func (m mute) Write([]byte) (int, error) { return 0, io.ErrShortWrite }
+
+// TestWriteFails: a write that fails ends the connection.
+func TestWriteFails(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, _ *fake) {
+		c.rw = mute{c.rw.(net.Conn)}
+		err := c.Do(t.Context(), Remove("a"))
+		assert.Is(t, err, ErrLost)
+		assert.Is(t, err, io.ErrShortWrite)
+		assert.That(t, !errors.Is(err, ErrUnsent), "%v, and a part might be sent", err)
 	})
 }
 
@@ -280,4 +328,16 @@ func TestStatusText(t *testing.T) {
 	f := &fields{rest: of(0, 0).u32(4).string("a\x1b[2J\r\nb" + strings.Repeat("x", 300)).body}
 	msg := f.status().Msg
 	assert.That(t, strings.HasPrefix(msg, "a [2J b") && len(msg) <= 203, "%q", msg)
+}
+
+// TestAttrs: attributes have the fields of the draft, in its order.
+func TestAttrs(t *testing.T) {
+	a := Attrs{Flags: HasSize | HasOwner | HasPerm | HasTimes, Size: 1<<32 + 1, UID: 2, GID: 3, Perm: 4, Atime: 5, Mtime: 6}
+	raw := []byte{0, 0, 0, 15, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 2, 0, 0, 0, 3, 0, 0, 0, 4, 0, 0, 0, 5, 0, 0, 0, 6}
+	assert.Equal(t, of(0, 0).attrs(a).body, raw)
+	f := &fields{rest: of(0, 0).attrs(a).u32(1).string("name").string("value").string("rest").body}
+	f.rest[0] = 0x80 // extended attributes follow
+	assert.Equal(t, f.attrs(), a)
+	assert.Equal(t, f.string(), "rest")
+	assert.That(t, !f.short, "the attributes are truncated")
 }

@@ -90,3 +90,14 @@ func TestExtensions(t *testing.T) {
 		assert.That(t, !ok, "the server has no hardlink")
 	})
 }
+
+// TestInitUnsent: New fails if a server has answered, but can't be written to.
+func TestInitUnsent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ours, theirs := net.Pipe()
+		go theirs.Write(versionPacket)
+		_, err := New(t.Context(), mute{ours})
+		assert.Is(t, err, ErrLost)
+		assert.Is(t, err, io.ErrShortWrite)
+	})
+}
