@@ -1,9 +1,13 @@
 // Package sftpwire is a client of the SFTP protocol, version 3 (draft-ietf-secsh-filexfer-02), over
 // one connection: the pipes of `ssh -s HOST sftp`, or of a server. It knows packets, not files.
 //
-// Several requests can travel in one write, so that they cost one round trip. The servers that we
-// know of process them in order. A failed request doesn't stop the requests after it: after a WRITE
-// to a full disk, a RENAME in the same write still happens.
+// Several requests can travel in one write, so that they cost one round trip. OpenSSH's server and
+// ProFTPD process them in order. Servers that are made with github.com/pkg/sftp process a READ or a
+// WRITE beside the requests after it, up to the next CLOSE: an FSTAT right after a WRITE can show the
+// size of before.
+//
+// A failed request doesn't stop the requests after it: after a WRITE to a full disk, a RENAME in the
+// same write still happens.
 //
 // # Failures
 //

@@ -4,7 +4,6 @@ package sftpwire
 
 import (
 	"fmt"
-	"io"
 	"net"
 	"os"
 	"os/exec"
@@ -16,17 +15,6 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/server"
 )
-
-// child is a connection over the pipes of a program.
-type child struct {
-	io.ReadCloser
-	io.WriteCloser
-}
-
-func (c child) Close() error {
-	c.ReadCloser.Close()
-	return c.WriteCloser.Close()
-}
 
 // started returns a client of a program.
 func started(t *testing.T, program string, args ...string) *Client {

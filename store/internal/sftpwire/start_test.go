@@ -1,10 +1,12 @@
 package sftpwire
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"io"
 	"net"
+	"os"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -100,4 +102,53 @@ func TestInitUnsent(t *testing.T) {
 		assert.Is(t, err, ErrLost)
 		assert.Is(t, err, io.ErrShortWrite)
 	})
+}
+
+// child is a connection over the pipes of a program.
+type child struct {
+	io.ReadCloser
+	io.WriteCloser
+}
+
+func (c child) Close() error {
+	c.ReadCloser.Close()
+	return c.WriteCloser.Close()
+}
+
+// TestPipes: an end of the context ends New, and Close ends a write, also on the pipes of a program
+// that neither reads nor answers.
+func TestPipes(t *testing.T) {
+	connection := func() (c child, requests, answers *os.File) {
+		in, answers, err := os.Pipe()
+		assert.OK(t, err)
+		requests, out, err := os.Pipe()
+		assert.OK(t, err)
+		t.Cleanup(func() {
+			requests.Close()
+			answers.Close()
+		})
+		return child{in, out}, requests, answers
+	}
+	conn, _, _ := connection()
+	ctx, cancel := context.WithCancel(t.Context())
+	go cancel()
+	_, err := New(ctx, conn)
+	assert.Is(t, err, context.Canceled)
+
+	conn, requests, answers := connection()
+	_, err = answers.Write(versionPacket)
+	assert.OK(t, err)
+	c, err := New(t.Context(), conn)
+	assert.OK(t, err)
+	_, _, err = readPacket(bufio.NewReaderSize(requests, 16), new([]byte))
+	assert.OK(t, err)
+	var reqs []*Request
+	for range 20 { // more than a pipe has room for
+		reqs = append(reqs, Write("h", 0, make([]byte, MaxWrite)))
+	}
+	done := doing(t.Context(), c, reqs...)
+	_, err = requests.Read(make([]byte, 100)) // the write has begun
+	assert.OK(t, err)
+	c.Close()
+	assert.Is(t, <-done, ErrLost)
 }
