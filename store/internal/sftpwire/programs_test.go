@@ -49,8 +49,8 @@ func TestReadOnly(t *testing.T) {
 	r.refused(Mkdir(r.dir+"/d", 0o700), PermissionDenied)
 }
 
-// TestKilled: the end of the program is an ErrLost.
-func TestKilled(t *testing.T) {
+// TestShell: the text of a program that has ended at once is found, although it never read INIT.
+func TestShell(t *testing.T) {
 	_, err := New(t.Context(), func() child {
 		cmd := exec.Command("sh", "-c", "echo This account is currently not available.; exit 1")
 		out, err := cmd.StdoutPipe()
