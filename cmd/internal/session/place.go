@@ -129,14 +129,8 @@ func Redact(repo string) string {
 		return ""
 	}
 	location, err := open.Parse(repo)
-	user := u.User.Username()
-	switch {
-	case err != nil || location.URL == nil:
+	if err != nil || location.URL == nil {
 		u.RawQuery, u.User = "", nil
-	case location.Scheme != "sftp" || user == "":
-		u.User = nil
-	default: // another user has another home directory
-		u.User = url.User(user)
 	}
 	if location.Scheme == "sftp" && u.RawQuery != "" {
 		u.RawQuery = "command=..." // it can have a password

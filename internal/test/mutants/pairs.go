@@ -8,6 +8,8 @@ import (
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
 	{"a lock of another client that a holder can't read is no conflict", "replock/watch.go", `d.add(settled, e.err)`, `_ = settled`, own("TestUnreadLockIsInDoubt")},
+	{"an acquirer reads a body that its listing has read", "replock/look.go", "\t\tadopt(page, others)\n", "", own("TestLookReadsThePage")},
+	{"a holder reads a body that its listing has read", "replock/watch.go", "\tadopt(page, suspects)\n", "", own("TestLookReadsThePage")},
 	{"a lock beside ours that a read doesn't find is gone, whatever is listed", "replock/watch.go", `o != nil && o.Size > 0 {`, `o != nil && o.Key == "" {`, own("TestUnreadLockIsInDoubt")},
 	{"a lock beside ours that was deleted before it was read delays a release", "replock/watch.go", `later, err := k.firstPage(ctx, prefix)`, "later, err := page, error(nil)\n\t\t_ = prefix", own("TestUnreadLockIsInDoubt")},
 	{"a lock beside ours that another one has replaced before it was read delays a release", "replock/watch.go", `o.ETag != e.ETag && again > 0`, `o.ETag != e.ETag && again < 0`, own("TestReplacedBeforeItIsRead")},

@@ -226,7 +226,7 @@ var roomsMutants = []mutant{
 		own("TestSurvey")},
 	{"a slash at the end of a URL is another repository", "cmd/internal/session/place.go", "		u.Path = strings.TrimRight(u.Path, \"/\")\n", "",
 		test("./cmd/internal/also", "TestOneLock")},
-	{"a user in a URL is shown", "cmd/internal/session/place.go", "u.User, u.Fragment = nil, \"\"", "u.Fragment = \"\"", own("TestRedact")},
+	{"a user in a URL is shown", "cmd/internal/session/place.go", "u.RawQuery, u.User = \"\", nil", "u.RawQuery = \"\"", own("TestRedact")},
 	{"the outermost lock names the lock of a repository", "cmd/internal/session/environ.go", "all[len(all)-1].place != (Place{Repo: repo, Name: name}).ID()", "all[0].place != (Place{Repo: repo, Name: name}).ID()",
 		own("TestOuterLocks")},
 	{"a wait for a waiter of our own lock goes on", "cmd/internal/session/environ.go", " || same && h.State == \"waiting\"", "",

@@ -272,7 +272,7 @@ var storeMutants = []mutant{
 	{"an option after a & is a part of the prefix", "store/open/parse.go",
 		`case parameter.MatchString(path):`, `case parameter.MatchString(query) && path == "":`, own("TestParseErrors")},
 	{"a translated URL shows a secret", "store/open/parse.go",
-		"if !strings.ContainsAny(rest, \"@?#%\") {", "if !strings.ContainsAny(rest, \"?#%\") {", own("TestParseErrors")},
+		"(scheme == \"sftp\" || !strings.Contains(rest, \"@\"))", "(scheme != \"\")", own("TestParseErrors")},
 	{"a store that can't be opened isn't nil", "store/open/open.go",
 		`return nil, err // s might be a nil pointer`, `return s, err`, own("TestStoreErrors")},
 }
