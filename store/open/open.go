@@ -83,7 +83,7 @@ var schemes = []Scheme{
 	{"b2", "Backblaze B2", "b2://BUCKET/PREFIX",
 		"B2_APPLICATION_KEY_ID, B2_APPLICATION_KEY", b2.Check, bucket(b2.Open)},
 	{"sftp", "a directory on a server that has SSH", "sftp://USER@HOST:PORT/PATH",
-		"SSH_AUTH_SOCK and all others of ssh, and ~/.ssh/config", sftp.Check, bucket(sftp.Open)},
+		"SSH_AUTH_SOCK, and the files of ssh: ~/.ssh/config, keys, known hosts", sftp.Check, bucket(sftp.Open)},
 }
 
 // names returns the names of the schemes for a message: "file, s3, minio, b2".
