@@ -41,6 +41,7 @@ var claimed = map[string]string{
 	"docs/rclone.md":            "TestRclone",
 	"docs/restic.md":            "TestRestic",
 	"docs/scripts.md":           "TestScriptsDoc",
+	"docs/sftp.md":              "TestSFTPPage",
 	"docs/systemd.md":           "TestSystemd",
 	"docs/torture.md":           "TestTortureDoc",
 	"docs/torture-others.md":    "TestOthersPage",

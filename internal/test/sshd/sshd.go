@@ -26,9 +26,17 @@ type Server struct {
 	dir  string
 }
 
-// Start starts a server, with further lines of its configuration. It also puts an ssh into PATH that has a
-// key of its own, and knows the server's on each port, for the rest of the test.
+// Start is Apart, and puts its ssh into PATH, for the rest of the test.
 func Start(t *testing.T, lines ...string) *Server {
+	t.Helper()
+	s := Apart(t, lines...)
+	t.Setenv("PATH", s.Bin()+":"+os.Getenv("PATH"))
+	return s
+}
+
+// Apart starts a server, with further lines of its configuration. It also makes an ssh that has a key of its own,
+// and knows the server's on each port.
+func Apart(t *testing.T, lines ...string) *Server {
 	t.Helper()
 	s := &Server{dir: t.TempDir()}
 	for _, key := range []string{"host", "user"} {
@@ -45,8 +53,16 @@ func Start(t *testing.T, lines ...string) *Server {
 	assert.OK(t, os.Mkdir(s.File("bin"), 0o755))
 	s.Write(t, "bin/ssh", fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, text.Quote(s.File("ssh_config"))))
 	assert.OK(t, os.Chmod(s.File("bin/ssh"), 0o755))
-	t.Setenv("PATH", s.File("bin")+":"+os.Getenv("PATH"))
 	return s.Another(t, lines...)
+}
+
+// Bin is the directory of the ssh.
+func (s *Server) Bin() string { return s.File("bin") }
+
+// Alias lets ssh call the server by a name.
+func (s *Server) Alias(t *testing.T, name string) {
+	t.Helper()
+	s.Write(t, "ssh_config", s.read(t, "ssh_config")+fmt.Sprintf("Host %s\nHostName 127.0.0.1\nPort %d\n", name, s.Port))
 }
 
 // Another starts another server with the same keys.

@@ -1,0 +1,23 @@
+//go:build linux && programs
+
+package e2e
+
+import (
+	"os"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/sshd"
+)
+
+func TestSFTPPage(t *testing.T) {
+	p := newPage(t, "sftp.md")
+	server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
+	server.Alias(t, "nas")
+	assert.OK(t, os.Symlink(server.Bin(), p.path("bin")))
+	p.env = append(p.env, "RESTIC_PASSWORD_FILE="+p.path("password"))
+	p.sh("restic -r sftp:nas:backups init")
+	p.contains(p.sh(p.Script()), "this store is fit to hold locks", "no locks", "snapshot")
+	p.contains(p.sh("repolock status --repo sftp://nas/backups"), "no locks")
+	assert.That(t, p.exists("backups/index/lock.shared"), "the locks are in another place")
+}
