@@ -1,15 +1,15 @@
 // Package store is the interface of a repository's object store, reduced to the four requests
 // that a lock needs. It knows nothing of locks.
 //
-// Each backend is a package of its own: store/dir, store/s3, store/minio, store/b2 and
-// store/mem. Package store/open opens the backend of a URL. The suite store/storetest
-// checks the rules below for every backend, also for one of another module; see
-// examples/backend. Retries, counting and faults are decorators around the interface.
+// Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and
+// store/mem. Package store/open opens the backend of a URL. The suite store/storetest checks the
+// rules below for every backend, also for one of another module; see examples/backend. Retries,
+// counting and faults are decorators around the interface.
 //
 // # Cost
 //
 // Put, Get, List and Delete are one request each, unless a backend's package comment differs.
-// Properties is none.
+// Properties is none, but store/sftp waits for its first connection.
 package store
 
 import (
