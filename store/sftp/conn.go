@@ -139,19 +139,16 @@ func (c *conn) has(extension string) bool {
 // path returns the server's path of a key.
 func (c *conn) path(key string) string { return c.root + "/" + key }
 
-// silence is how long a server that works doesn't leave a request without a byte.
-const silence = time.Second
-
-// do sends requests in one flight, and waits for their answers. If the context's deadline ends it, and no
-// byte has come from the server meanwhile, it ends the connection, so that the next request opens
-// another one: the server might have been stopped, or the network might have forgotten the connection.
+// do sends requests in one flight, and waits for their answers. If no byte has come from the server for the
+// whole time of a request, it ends the connection, so that the next request opens another one: the
+// server might have been stopped, or the network might have forgotten the connection.
 func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
-	began, before := time.Now(), c.pipe.read.Load()
+	before := c.pipe.read.Load()
 	err := c.Do(ctx, reqs...)
 	if err == nil {
 		return nil
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.read.Load() == before && time.Since(began) >= silence {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.read.Load() == before {
 		c.Close()
 		return err
 	}

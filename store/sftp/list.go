@@ -45,9 +45,6 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 		if err := l.fly(); err != nil {
 			return store.Page{}, err
 		}
-		if len(l.steps)+len(l.unopened) == 0 {
-			l.lookForMissing()
-		}
 	}
 	l.finish()
 	return l.page, ctx.Err()
@@ -68,7 +65,6 @@ type listing struct {
 	steps    []step
 	folders  map[string]*folder // by what the keys in them begin with
 	unopened []*file
-	missing  map[string][]*file // that couldn't be opened, by directory
 	page     store.Page
 	room     int // left in the page for bodies, in bytes
 }
@@ -332,65 +328,13 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 type file struct {
 	key    string
 	listed sftpwire.Attrs
-	looks  int // for it, after it was missing
 }
 
-// maxLooks bounds the looks for a name that is listed but can't be found.
-const maxLooks = 10
-
-// lookForMissing scans the directories of files that couldn't be opened once more. A file that isn't listed
-// any more was deleted meanwhile. A server whose disk is mounted by a process (ntfs-3g, exfat) misses a
-// name for a moment while it is being replaced: see store/dir.
-func (l *listing) lookForMissing() {
-	for dir, missing := range l.missing {
-		l.add(sftpwire.Opendir(l.path(dir)), func(r *sftpwire.Request) error {
-			if errors.Is(r.Err(), sftpwire.NoSuchFile) {
-				return nil
-			}
-			if r.Err() != nil {
-				return fmt.Errorf("opening the directory %q: %w", l.path(dir), r.Err())
-			}
-			l.scanFor(dir, r.Handle, missing)
-			return nil
-		})
-	}
-	l.missing = nil
-}
-
-func (l *listing) scanFor(dir, handle string, missing []*file) {
-	l.add(sftpwire.Readdir(handle), func(r *sftpwire.Request) error {
-		switch err := r.Err(); {
-		case errors.Is(err, sftpwire.EOF):
-			l.close(handle)
-			return nil
-		case err != nil:
-			return fmt.Errorf("listing the directory %q: %w", l.path(dir), err)
-		}
-		for _, f := range missing {
-			_, name := files.Split(f.key)
-			if !slices.ContainsFunc(r.Names, func(e sftpwire.Entry) bool { return e.Name == name }) {
-				continue
-			}
-			if f.looks++; f.looks == maxLooks {
-				return fmt.Errorf("%q is listed, and can't be opened because it is missing", l.path(f.key))
-			}
-			l.unopened = append(l.unopened, f)
-		}
-		l.scanFor(dir, handle, missing)
-		return nil
-	})
-}
-
-// open reads a file. It might be a newer one than was listed.
+// open reads a file. It might be a newer one than was listed. If it is gone, it was deleted meanwhile.
 func (l *listing) open(f *file) {
 	l.add(sftpwire.Open(l.path(f.key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
 		case errors.Is(err, sftpwire.NoSuchFile):
-			if l.missing == nil {
-				l.missing = map[string][]*file{}
-			}
-			dir, _ := files.Split(f.key)
-			l.missing[dir] = append(l.missing[dir], f)
 		case errors.Is(err, sftpwire.PermissionDenied): // it is shown all the same, because it might be a lock
 			l.show(f.key, described(f.listed), nil)
 		case err != nil:
@@ -474,14 +418,11 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
 // names scans a directory once. A directory that is gone has none.
 func (c *conn) names(ctx context.Context, at string) (names []sftpwire.Entry, err error) {
 	open := sftpwire.Opendir(c.path(strings.TrimSuffix(at, "/")))
-	if err = c.do(ctx, open); err != nil {
+	err = c.do(ctx, open)
+	if err != nil || errors.Is(open.Err(), sftpwire.NoSuchFile) {
 		return nil, err
 	}
-	err = c.absent(ctx, strings.TrimSuffix(at, "/")+"/any", open.Err())
-	if errors.Is(err, sftpwire.NoSuchFile) {
-		return nil, nil
-	}
-	for err == nil {
+	for err = open.Err(); err == nil; {
 		read := sftpwire.Readdir(open.Handle)
 		if err = c.do(ctx, read); err == nil {
 			err = read.Err()

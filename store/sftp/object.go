@@ -22,7 +22,24 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	if err != nil {
 		return nil, store.Object{}, failed("get", key, err)
 	}
-	body, obj, err := c.find(ctx, key, max(limit, files.MaxHashed))
+	look := sftpwire.Lstat(c.path(key))
+	if err = c.do(ctx, look); err == nil {
+		err = c.absent(ctx, key, look.Err())
+	}
+	var body []byte
+	var obj store.Object
+	switch kind := look.Attrs.Kind(); {
+	case err != nil:
+	case kind == sftpwire.KindDir:
+		err = store.ErrNotFound
+	case kind != sftpwire.KindRegular:
+		err = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
+	default:
+		body, obj, err = c.get(ctx, key, max(limit, files.MaxHashed))
+	}
+	if errors.Is(err, sftpwire.NoSuchFile) {
+		err = store.ErrNotFound
+	}
 	if err == nil && obj.Size > limit {
 		err = store.ErrTooLarge
 	}
@@ -30,42 +47,6 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 		return nil, store.Object{}, failed("get", key, err)
 	}
 	return body, obj, nil
-}
-
-// find is get for a key that might not be a regular file. A file that is missing is looked for in its directory:
-// see lookForMissing.
-func (c *conn) find(ctx context.Context, key string, most int64) ([]byte, store.Object, error) {
-	for range maxLooks {
-		look := sftpwire.Lstat(c.path(key))
-		if err := c.do(ctx, look); err != nil {
-			return nil, store.Object{}, err
-		}
-		err := c.absent(ctx, key, look.Err())
-		switch kind := look.Attrs.Kind(); {
-		case err == nil && kind == sftpwire.KindDir:
-			return nil, store.Object{}, store.ErrNotFound
-		case err == nil && kind != sftpwire.KindRegular:
-			return nil, store.Object{}, fmt.Errorf("%w: not a regular file", store.ErrIrregular)
-		case err == nil:
-			var body []byte
-			var obj store.Object
-			if body, obj, err = c.get(ctx, key, most); err == nil {
-				return body, obj, nil
-			}
-		}
-		if !errors.Is(err, sftpwire.NoSuchFile) {
-			return nil, store.Object{}, err
-		}
-		dir, name := files.Split(key)
-		names, err := c.names(ctx, dir)
-		if err != nil {
-			return nil, store.Object{}, err
-		}
-		if !slices.ContainsFunc(names, func(e sftpwire.Entry) bool { return e.Name == name }) {
-			return nil, store.Object{}, store.ErrNotFound
-		}
-	}
-	return nil, store.Object{}, fmt.Errorf("%q is listed, and can't be opened because it is missing", c.path(key))
 }
 
 // get opens and reads a regular file. If it has over most bytes, there is no body.
