@@ -59,7 +59,7 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 
 .PHONY: system
 system: ## run the tests that need the programs of make programs
-	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/... ./store/dir ./store/internal/sftpwire
+	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/... ./store/dir ./store/internal/sftpwire ./store/sftp
 
 .PHONY: protocol-race
 protocol-race: ## race the client of examples/protocol, which is in Python, with ours for 300 rounds
@@ -99,7 +99,7 @@ race: ## run the tests that need nothing but Go under the race detector
 # The engine, and what runs beside it, without the SDKs of stores: to compile these takes longest.
 .PHONY: race-short
 race-short: ## run the short tests of the packages that need it most under the race detector
-	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./store ./store/dir ./store/mem ./store/internal/httptransport ./store/internal/sftpwire ./cmd/internal/doctor ./cmd/internal/events ./locking ./locking/repository
+	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./store ./store/dir ./store/mem ./store/internal/httptransport ./store/internal/sftpwire ./store/sftp ./cmd/internal/doctor ./cmd/internal/events ./locking ./locking/repository
 
 .PHONY: race-programs
 race-programs: ## run the tests of locks in Redis and PostgreSQL, with the servers, under the race detector

@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,9 +23,10 @@ const dialTimeout = 30 * time.Second
 
 // dialing is a connection that is being opened, or was.
 type dialing struct {
-	over chan struct{} // closed when the next two are set
-	conn *conn         // nil after a failure
-	err  error
+	over   chan struct{} // closed when the next two are set
+	conn   *conn         // nil after a failure
+	err    error
+	cancel context.CancelFunc
 }
 
 // connecting returns the present connection, or opens another. A connection that has ended, or
@@ -43,14 +45,18 @@ func (s *Store) connecting() *dialing {
 			return d
 		}
 	}
-	d := &dialing{over: make(chan struct{})}
+	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
+	d := &dialing{over: make(chan struct{}), cancel: cancel}
 	s.dialed = d
 	go func() {
 		defer close(d.over)
-		ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 		defer cancel()
-		if d.conn, d.err = s.dial(ctx); d.conn != nil {
+		c, err := s.dial(ctx)
+		if c != nil {
 			s.answered.Store(true)
+		}
+		if d.err = err; err == nil {
+			d.conn = c
 		}
 	}()
 	return d
@@ -74,12 +80,16 @@ func (s *Store) connected(ctx context.Context) (*conn, error) {
 type conn struct {
 	*sftpwire.Client
 	pipe *pipe
-	why  func() error // why the connection has ended, or nil if that is unknown
-	root string       // path of the repository, without a slash at its end; "" for "/"
+	why  reason
+	root string // path of the repository, without a slash at its end; "" for "/"
 
 	fileMode, dirMode uint32
-	clock             string // handle of a file whose mod time is the server's time, or ""
+	clock             string       // handle of a file whose mod time is the server's time, or ""
+	ticks             atomic.Int64 // bytes written into it
 }
+
+// reason returns why a connection has ended, or nil if that is unknown.
+type reason func(context.Context) error
 
 // pipe counts what is read.
 type pipe struct {
@@ -95,22 +105,27 @@ func (p *pipe) Read(b []byte) (int, error) {
 
 // start starts SFTP on a pair of pipes, and looks at the repository. It also makes the file that shows
 // the server's time, and removes its name at once: the file lasts until the connection ends.
-func start(ctx context.Context, rw io.ReadWriteCloser, root string, why func() error) (*conn, error) {
+//
+// With an error it returns a conn, which has ended, if the server has begun SFTP: the server was reached.
+func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) (*conn, error) {
 	p := &pipe{ReadWriteCloser: rw}
 	client, err := sftpwire.New(ctx, p)
 	c := &conn{Client: client, pipe: p, why: why, root: strings.TrimSuffix(root, "/")}
 	if err != nil {
-		return nil, c.ended(err)
+		return nil, c.ended(ctx, err)
 	}
 	temp := c.path(files.NewTemp())
 	look, clock := sftpwire.Stat(root), sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
 	err = c.do(ctx, look, clock, sftpwire.Remove(temp))
 	if err == nil {
-		err = usable(root, look)
+		err = c.exists(look)
 	}
 	if err != nil {
 		client.Close()
-		return nil, err
+		if errors.Is(err, store.ErrUnreachable) {
+			err = fmt.Errorf("opening %q: %v", root, err) // without that class
+		}
+		return c, err
 	}
 	shared := look.Attrs.Perm & 0o077 // the permissions of the group and of others
 	c.fileMode, c.dirMode = 0o600|shared&0o066, 0o700|shared|look.Attrs.Perm&0o2000
@@ -118,8 +133,9 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why func() e
 	return c, nil
 }
 
-// usable returns an error unless a Stat has shown a directory.
-func usable(root string, look *sftpwire.Request) error {
+// exists returns an error unless a Stat of the root has shown a directory.
+func (c *conn) exists(look *sftpwire.Request) error {
+	root := cmp.Or(c.root, "/")
 	switch err := look.Err(); {
 	case errors.Is(err, sftpwire.NoSuchFile):
 		return fault.New(store.ErrNotFound, "there is no directory %q on the server", root)
@@ -152,11 +168,11 @@ func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
 		c.Close()
 		return err
 	}
-	return c.ended(err)
+	return c.ended(ctx, err)
 }
 
 // ended returns the reason for the end of the connection, if err is that end and ssh has named a reason.
-func (c *conn) ended(err error) error {
+func (c *conn) ended(ctx context.Context, err error) error {
 	if banner, ok := errors.AsType[*sftpwire.Banner](err); ok {
 		return fault.With(banner, func(e *fault.Error) {
 			e.Class = store.ErrConfig
@@ -166,7 +182,7 @@ func (c *conn) ended(err error) error {
 	if !errors.Is(err, sftpwire.ErrLost) {
 		return err
 	}
-	if why := c.why(); why != nil {
+	if why := c.why(ctx); why != nil {
 		return why
 	}
 	if errors.Is(err, sftpwire.ErrProtocol) {
@@ -182,6 +198,15 @@ func (c *conn) later(reqs ...*sftpwire.Request) {
 	go func() { _ = c.Do(context.Background(), reqs...) }()
 }
 
+// tooLong returns ErrInvalidKey if a name in a path is longer than a file system allows. The servers' statuses
+// don't say that.
+func tooLong(at string) error {
+	if slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return len(name) > 255 }) {
+		return fmt.Errorf("%w: a name of over 255 bytes", store.ErrInvalidKey)
+	}
+	return nil
+}
+
 // readOnly is a flag of statvfs(3).
 const readOnly = 1
 
@@ -191,8 +216,8 @@ func (c *conn) explain(ctx context.Context, at string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, sftpwire.ErrLost), ctx.Err() != nil:
 		return err
-	case slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return len(name) > 255 }):
-		return fault.As(store.ErrInvalidKey, fmt.Errorf("a name of over 255 bytes: %w", err))
+	case tooLong(at) != nil:
+		return tooLong(at)
 	}
 	space := sftpwire.Space(c.path("."))
 	_ = c.do(ctx, space)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net"
 	"os"
-	"os/exec"
 	"testing"
 	"time"
 
@@ -20,21 +19,14 @@ type server func(ctx context.Context, root string) (*conn, error)
 
 // inGo is the server of github.com/pkg/sftp, in this process. It processes reads and writes beside other
 // requests.
-func inGo(ctx context.Context, root string) (*conn, error) {
+var inGo server = func(ctx context.Context, root string) (*conn, error) {
 	ours, theirs := net.Pipe()
 	s, err := pkgsftp.NewServer(theirs)
 	if err != nil {
 		return nil, err
 	}
 	go func() { _ = s.Serve(); theirs.Close() }()
-	return start(ctx, ours, root, func() error { return nil })
-}
-
-const openSSH = "/usr/lib/openssh/sftp-server"
-
-// ofOpenSSH is OpenSSH's server, without ssh.
-func ofOpenSSH(ctx context.Context, root string) (*conn, error) {
-	return connect(ctx, target{command: []string{openSSH}, root: root})
+	return start(ctx, ours, root, func(context.Context) error { return nil })
 }
 
 // on returns a store on a server of its own process.
@@ -45,14 +37,6 @@ func (s server) on(t *testing.T, root string) *Store {
 }
 
 func TestContract(t *testing.T) { contract(t, inGo) }
-
-// TestContractOfOpenSSH needs a program that no Go module has, so TestContract is what runs everywhere.
-func TestContractOfOpenSSH(t *testing.T) {
-	if _, err := exec.LookPath(openSSH); err != nil {
-		t.Skip(err)
-	}
-	contract(t, ofOpenSSH)
-}
 
 func contract(t *testing.T, s server) {
 	roots := map[store.Store]string{}

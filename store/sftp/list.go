@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/files"
 	"github.com/repolock/repolock/store/internal/sftpwire"
@@ -26,9 +27,11 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	if err != nil {
 		return store.Page{}, err
 	}
-	l := listing{Store: s, conn: c, ctx: ctx, prefix: prefix, room: files.MaxBodies, folders: map[string]*folder{}}
+	l := listing{Store: s, conn: c, ctx: ctx, prefix: prefix, room: files.MaxBodies, folders: map[string]*folder{}, handles: map[string]bool{}}
 	l.page.Bodies = map[string][]byte{}
+	defer l.release()
 	l.readClock()
+	l.add(sftpwire.Stat(l.path(".")), c.exists)
 	dir, base := files.Split(prefix)
 	if dir == "" {
 		l.folder("")
@@ -41,7 +44,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 			}
 		}
 	}
-	for len(l.steps)+len(l.unopened) > 0 {
+	for len(l.steps)+len(l.waiting) > 0 {
 		if err := l.fly(); err != nil {
 			return store.Page{}, err
 		}
@@ -60,45 +63,67 @@ var guesses = []string{"lock.intent", "lock.shared"}
 type listing struct {
 	*Store
 	*conn
-	ctx      context.Context
-	prefix   string
-	steps    []step
-	folders  map[string]*folder // by what the keys in them begin with
-	unopened []*file
-	page     store.Page
-	room     int // left in the page for bodies, in bytes
+	ctx     context.Context
+	prefix  string
+	steps   []step
+	waiting []func()           // add the step that opens a file or a directory
+	folders map[string]*folder // by what the keys in them begin with
+	handles map[string]bool    // that are open
+	page    store.Page
+	room    int // left in the page for bodies, in bytes
 }
 
 // step is a request, and what follows its answer. Without a request it only follows those before it.
 type step struct {
 	*sftpwire.Request
-	then func(*sftpwire.Request) error
+	then   func(*sftpwire.Request) error
+	closes string // the handle that the request closes
 }
 
 func (l *listing) add(r *sftpwire.Request, then func(*sftpwire.Request) error) {
-	l.steps = append(l.steps, step{r, then})
+	l.steps = append(l.steps, step{Request: r, then: then})
 }
 
-// maxOpen is the number of files that one flight opens. A server allows a process some thousand.
+func (l *listing) close(handle string, then func(*sftpwire.Request) error) {
+	if handle != "" {
+		l.steps = append(l.steps, step{sftpwire.Close(handle), then, handle})
+	}
+}
+
+// release closes the handles that a listing which has failed leaves open.
+func (l *listing) release() {
+	for handle := range l.handles {
+		l.later(sftpwire.Close(handle))
+	}
+}
+
+// maxOpen is the number of files and directories that a listing opens at once. Scans can double it. A server
+// often allows a connection 1024.
 const maxOpen = 128
 
 // fly sends the next flight.
 func (l *listing) fly() error {
-	n := min(maxOpen, len(l.unopened))
-	for _, f := range l.unopened[:n] {
-		l.open(f)
+	n := min(max(maxOpen-len(l.handles), 1), len(l.waiting))
+	for _, open := range l.waiting[:n] {
+		open()
 	}
-	l.unopened = l.unopened[n:]
+	l.waiting = l.waiting[n:]
 	steps := l.steps
 	l.steps = nil
 	var requests []*sftpwire.Request
 	for _, s := range steps {
 		if s.Request != nil {
 			requests = append(requests, s.Request)
+			delete(l.handles, s.closes)
 		}
 	}
 	if err := l.do(l.ctx, requests...); err != nil {
 		return err
+	}
+	for _, r := range requests {
+		if r.Handle != "" {
+			l.handles[r.Handle] = true
+		}
 	}
 	for _, s := range steps {
 		if s.then != nil {
@@ -111,19 +136,25 @@ func (l *listing) fly() error {
 }
 
 // readClock reads the server's clock. The kernel stamps the file at the write, and rounds down to
-// seconds.
+// seconds. The size shows whether the server has looked at the file before it wrote, as some do: then the
+// listing looks again in its next flights.
 func (l *listing) readClock() {
 	if l.clock == "" {
 		return
 	}
-	write := sftpwire.Write(l.clock, 0, []byte("."))
-	l.add(write, nil)
-	l.add(sftpwire.Fstat(l.clock), func(r *sftpwire.Request) error {
-		if write.Err() == nil && r.Err() == nil {
+	tick := uint64(l.ticks.Add(1))
+	l.add(sftpwire.Write(l.clock, tick-1, []byte(".")), nil)
+	looks := 0
+	var then func(*sftpwire.Request) error
+	then = func(r *sftpwire.Request) error {
+		if looks++; r.Err() == nil && r.Attrs.Size >= tick {
 			l.page.Now = modTime(r.Attrs)
+		} else if looks < 3 {
+			l.add(sftpwire.Fstat(l.clock), then)
 		}
 		return nil
-	})
+	}
+	l.add(sftpwire.Fstat(l.clock), then)
 }
 
 // follow refuses links and other files in place of a directory. An object that is put through a link
@@ -158,14 +189,15 @@ func ancestors(dir string) (all []string) {
 type folder struct {
 	at       string // what the keys in it begin with
 	wanted   files.Wanted
-	handle   string                    // of the scan under way
-	next     string                    // of the scan after it
-	ahead    int                       // the number of Readdirs in a flight
-	scan     []string                  // the wanted names so far in the scan under way
-	last     []string                  // in the scan before
-	scans    int                       // that are over
-	found    map[string]sftpwire.Attrs // by name, in all scans
-	other    bool                      // the name turned out not to be a directory's
+	handle   string          // of the scan under way
+	next     string          // of the scan after it
+	ahead    int             // the number of Readdirs in a flight
+	scan     []string        // the wanted names so far in the scan under way
+	last     []string        // in the scan before
+	scans    int             // that are over
+	found    map[string]bool // the names in all scans
+	missing  map[string]int  // how often a name was listed and couldn't be opened
+	other    bool            // the name turned out not to be a directory's
 	complete bool
 }
 
@@ -174,18 +206,28 @@ func (l *listing) folder(at string) {
 	if l.folders[at] != nil && l.folders[at].scans >= 0 {
 		return
 	}
-	f := &folder{at: at, wanted: files.Below(l.prefix, at), ahead: 2, found: map[string]sftpwire.Attrs{}}
+	f := &folder{at: at, wanted: files.Below(l.prefix, at), ahead: 2, found: map[string]bool{}, missing: map[string]int{}}
 	l.folders[at] = f
+	l.waiting = append(l.waiting, func() { l.begin(f) })
+}
+
+// begin begins a scan.
+func (l *listing) begin(f *folder) {
 	l.opendir(f, func(handle string) {
 		f.handle = handle
 		l.readdir(f)
 	})
 }
 
-// opendir opens a directory, unless it is missing.
+// opendir opens a directory, unless it is missing. If we can read the directory but not enter it, OpenSSH's
+// server shows it as empty.
 func (l *listing) opendir(f *folder, then func(handle string)) {
+	enter := sftpwire.Lstat(l.path(f.at + "."))
+	l.add(enter, nil)
 	l.add(sftpwire.Opendir(l.path(strings.TrimSuffix(f.at, "/"))), func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
+		case err == nil && errors.Is(enter.Err(), sftpwire.PermissionDenied):
+			return fmt.Errorf("entering the directory %q: %w", l.path(f.at), enter.Err())
 		case err == nil:
 			then(r.Handle)
 		case errors.Is(err, sftpwire.NoSuchFile):
@@ -223,8 +265,7 @@ func (l *listing) readdir(f *folder) {
 			case err != nil:
 				return fmt.Errorf("listing the directory %q: %w", l.path(f.at), err)
 			}
-			l.collect(f, r.Names)
-			return nil
+			return l.collect(f, r.Names)
 		})
 	}
 	f.ahead = min(4*f.ahead, 256)
@@ -242,40 +283,57 @@ func (l *listing) readdir(f *folder) {
 // same names: see store/dir.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
-		l.close(f.next)
+		l.close(f.next, nil)
 		l.readdir(f)
 		return
 	}
-	l.close(f.handle)
+	l.close(f.handle, nil)
 	scan := files.Set(f.scan)
 	f.scans++
-	f.complete = f.scans > 1 && slices.Equal(scan, f.last) || f.scans == files.MaxScans
+	f.complete = f.scans > 1 && slices.Equal(scan, f.last) || f.scans >= files.MaxScans
 	f.last, f.scan, f.handle = scan, nil, f.next
-	again := func(handle string) {
-		f.handle = handle
-		l.readdir(f)
-	}
 	switch {
 	case f.complete:
-		l.close(f.next)
+		l.close(f.next, nil)
 	case f.handle != "":
-		again(f.handle)
-	case f.scans >= 0: // else it is gone
-		l.opendir(f, again)
+		l.readdir(f)
+	default:
+		l.begin(f)
 	}
 }
 
-func (l *listing) close(handle string) {
-	if handle != "" {
-		l.add(sftpwire.Close(handle), nil)
+// vanished scans a directory again that lists a name which can't be opened. Most often it was deleted
+// meanwhile. But some file systems (FUSE) also don't find a name while it is being replaced.
+func (l *listing) vanished(f *folder, name string) error {
+	if f.missing[name]++; f.missing[name] == files.MaxScans {
+		return fmt.Errorf("%w: the server lists %q, but can't open it because it is missing", store.ErrListing, l.path(f.at+name))
 	}
+	delete(f.found, name)
+	if f.complete {
+		f.complete = false
+		l.begin(f)
+	} else {
+		f.last = append(f.last, "/") // no scan equals it
+	}
+	return nil
+}
+
+// checkName returns ErrListing for a name that no file has: the server's listing isn't what it seems.
+func (c *conn) checkName(at, name string) error {
+	if name == "" || strings.ContainsAny(name, "/\x00") {
+		return fmt.Errorf("%w: the server lists %q in %q", store.ErrListing, name, c.path(at))
+	}
+	return nil
 }
 
 // collect takes the names of a part of a scan.
-func (l *listing) collect(f *folder, names []sftpwire.Entry) {
+func (l *listing) collect(f *folder, names []sftpwire.Entry) error {
 	for _, e := range names {
 		if e.Name == "." || e.Name == ".." {
 			continue
+		}
+		if err := l.checkName(f.at, e.Name); err != nil {
+			return err
 		}
 		if files.IsTemp(e.Name) {
 			if !l.page.Now.IsZero() && l.page.Now.Sub(modTime(e.Attrs)) > files.Abandoned {
@@ -288,12 +346,13 @@ func (l *listing) collect(f *folder, names []sftpwire.Entry) {
 			continue
 		}
 		f.scan = append(f.scan, e.Name)
-		if _, known := f.found[e.Name]; known {
+		if f.found[e.Name] {
 			continue
 		}
-		f.found[e.Name] = e.Attrs
+		f.found[e.Name] = true
 		l.found(f, e, file)
 	}
+	return nil
 }
 
 // found begins to read a file, or to scan a directory.
@@ -304,9 +363,15 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 		l.folder(key + "/")
 	case kind == 0: // the server lists no kinds
 		l.add(sftpwire.Lstat(l.path(key)), func(r *sftpwire.Request) error {
-			if r.Err() == nil && r.Attrs.Kind() != 0 {
-				l.found(f, sftpwire.Entry{Name: e.Name, Attrs: r.Attrs}, wanted)
+			switch err := r.Err(); {
+			case errors.Is(err, sftpwire.NoSuchFile):
+				return l.vanished(f, e.Name)
+			case err != nil:
+				return fmt.Errorf("looking at %q: %w", l.path(key), err)
+			case r.Attrs.Kind() == 0:
+				return fault.New(store.ErrConfig, "the server doesn't show what kind of file %q is", l.path(key))
 			}
+			l.found(f, sftpwire.Entry{Name: e.Name, Attrs: r.Attrs}, wanted)
 			return nil
 		})
 	default:
@@ -316,52 +381,49 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 		switch {
 		case !wanted:
 		case kind == sftpwire.KindRegular:
-			l.unopened = append(l.unopened, &file{key: key, listed: e.Attrs})
+			l.waiting = append(l.waiting, func() { l.open(f, e) })
 		default:
 			l.page.Objects = append(l.page.Objects, store.Object{Key: key, ETag: statTag(e.Attrs), Size: -1, ModTime: modTime(e.Attrs)})
 		}
 	}
 }
 
-// file is a regular file in a listing. Another kind of file must not be opened: the open of a pipe would
-// wait for its writer, and with it all of OpenSSH's connection.
-type file struct {
-	key    string
-	listed sftpwire.Attrs
-}
-
-// open reads a file. It might be a newer one than was listed. If it is gone, it was deleted meanwhile.
-func (l *listing) open(f *file) {
-	l.add(sftpwire.Open(l.path(f.key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
+// open reads a regular file. It might be a newer one than was listed. Another kind of file must not be
+// opened: the open of a pipe would wait for its writer, and with it all of OpenSSH's connection.
+func (l *listing) open(f *folder, e sftpwire.Entry) {
+	key := f.at + e.Name
+	l.add(sftpwire.Open(l.path(key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
 		case errors.Is(err, sftpwire.NoSuchFile):
+			return l.vanished(f, e.Name)
 		case errors.Is(err, sftpwire.PermissionDenied): // it is shown all the same, because it might be a lock
-			l.show(f.key, described(f.listed), nil)
+			l.show(key, described(e.Attrs), nil)
 		case err != nil:
-			return fmt.Errorf("opening %q: %w", l.path(f.key), err)
+			return fmt.Errorf("opening %q: %w", l.path(key), err)
 		default:
-			l.read(f, r.Handle)
+			l.read(f, e.Name, r.Handle)
 		}
 		return nil
 	})
 }
 
-func (l *listing) read(f *file, handle string) {
+func (l *listing) read(f *folder, name, handle string) {
+	key := f.at + name
 	read, stat := sftpwire.Read(handle, 0, chunk), sftpwire.Fstat(handle)
 	l.add(read, nil)
 	l.add(stat, nil)
-	l.add(sftpwire.Close(handle), func(*sftpwire.Request) error {
+	l.close(handle, func(*sftpwire.Request) error {
 		body, obj, err := readBody(read, stat, files.MaxHashed)
 		if errors.Is(err, errMore) {
-			body, obj, err = l.conn.get(l.ctx, f.key, files.MaxHashed)
+			body, obj, err = l.conn.get(l.ctx, key, files.MaxHashed)
 		}
 		if errors.Is(err, sftpwire.NoSuchFile) {
-			return nil
+			return l.vanished(f, name)
 		}
 		if err != nil {
-			return fmt.Errorf("reading %q: %w", l.path(f.key), err)
+			return fmt.Errorf("reading %q: %w", l.path(key), err)
 		}
-		l.show(f.key, obj, body)
+		l.show(key, obj, body)
 		return nil
 	})
 }
@@ -403,7 +465,9 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
 		dirs = dirs[:len(dirs)-1]
 		names, err = c.names(ctx, at)
 		for _, e := range names {
-			switch key := at + e.Name; {
+			switch key, bad := at+e.Name, c.checkName(at, e.Name); {
+			case bad != nil:
+				return false, failed("list", "", bad)
 			case e.Name == ".", e.Name == "..", files.IsTemp(e.Name), strings.HasPrefix(key, prefix):
 			case e.Attrs.Kind() != sftpwire.KindDir:
 				return true, nil
@@ -419,7 +483,7 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
 func (c *conn) names(ctx context.Context, at string) (names []sftpwire.Entry, err error) {
 	open := sftpwire.Opendir(c.path(strings.TrimSuffix(at, "/")))
 	err = c.do(ctx, open)
-	if err != nil || errors.Is(open.Err(), sftpwire.NoSuchFile) {
+	if err != nil || at != "" && errors.Is(open.Err(), sftpwire.NoSuchFile) {
 		return nil, err
 	}
 	for err = open.Err(); err == nil; {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
@@ -153,9 +154,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if invalid != nil && !files.Listable(key) {
 		return failed("delete", key, invalid)
 	}
-	gone, err := s.remove(ctx, []string{key})
-	if err == nil && gone[0] != nil {
-		err = gone[0]
+	c, answers, err := s.remove(ctx, []string{key})
+	if err == nil {
+		err = c.unremoved(ctx, key, answers[0].Err())
 		if errors.Is(err, sftpwire.NoSuchFile) {
 			err = invalid
 		}
@@ -167,42 +168,29 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted := make([]bool, len(keys))
 	valid := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return files.CheckKey(key) != nil })
-	errs, err := s.remove(ctx, valid)
+	_, answers, err := s.remove(ctx, valid)
 	if err != nil {
-		return deleted, failed("delete", keys[0], err)
+		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), err)
 	}
-	for i, err := range errs {
-		deleted[slices.Index(keys, valid[i])] = err == nil || errors.Is(err, sftpwire.NoSuchFile)
+	for i, r := range answers {
+		deleted[slices.Index(keys, valid[i])] = r.Err() == nil || errors.Is(r.Err(), sftpwire.NoSuchFile)
 	}
 	return deleted, nil
 }
 
-// remove removes files, and empty directories whose keys end with a slash, in one flight. It returns nil for
-// each that it has removed. If one couldn't be removed, a second flight finds out why.
-func (s *Store) remove(ctx context.Context, keys []string) ([]error, error) {
-	c, err := s.connected(ctx)
-	if err != nil {
-		return nil, err
+// remove removes files, and empty directories whose keys end with a slash, in one flight.
+func (s *Store) remove(ctx context.Context, keys []string) (c *conn, answers []*sftpwire.Request, err error) {
+	if c, err = s.connected(ctx); err != nil {
+		return nil, nil, err
 	}
-	reqs := make([]*sftpwire.Request, len(keys))
-	looks := make([]*sftpwire.Request, len(keys))
-	for i, key := range keys {
-		reqs[i], looks[i] = c.removal(key), sftpwire.Lstat(c.path(key))
+	for _, key := range keys {
+		answers = append(answers, c.removal(key))
 	}
-	if err := c.do(ctx, slices.Concat(reqs, s.tidy(c, keys))...); err != nil {
-		return nil, err
+	root := sftpwire.Stat(c.path("."))
+	if err = c.do(ctx, slices.Concat(answers, s.tidy(c, keys), []*sftpwire.Request{root})...); err == nil {
+		err = c.exists(root)
 	}
-	errs := make([]error, len(keys))
-	for i, r := range reqs {
-		if errs[i] = r.Err(); errs[i] == nil || errors.Is(errs[i], sftpwire.NoSuchFile) {
-			continue
-		}
-		if err := c.do(ctx, looks[i]); err != nil {
-			return nil, err
-		}
-		errs[i] = c.unremoved(ctx, keys[i], looks[i], errs[i])
-	}
-	return errs, nil
+	return c, answers, err
 }
 
 // removal returns the request that removes the file or the empty directory of a key.
@@ -213,8 +201,15 @@ func (c *conn) removal(key string) *sftpwire.Request {
 	return sftpwire.Remove(c.path(key))
 }
 
-// unremoved returns why a key couldn't be removed, after a look at it. A directory is no object.
-func (c *conn) unremoved(ctx context.Context, key string, look *sftpwire.Request, err error) error {
+// unremoved returns err, of the removal of a key, with its reason. A directory is no object.
+func (c *conn) unremoved(ctx context.Context, key string, err error) error {
+	if err == nil || errors.Is(err, sftpwire.NoSuchFile) {
+		return err
+	}
+	look := sftpwire.Lstat(c.path(key))
+	if err := c.do(ctx, look); err != nil {
+		return err
+	}
 	isDir := look.Attrs.Kind() == sftpwire.KindDir
 	switch folder := key[len(key)-1] == '/'; {
 	case errors.Is(c.absent(ctx, key, look.Err()), sftpwire.NoSuchFile), isDir && !folder:
@@ -228,17 +223,19 @@ func (c *conn) unremoved(ctx context.Context, key string, look *sftpwire.Request
 // tidy returns the removals of the directories above keys that are empty then, and of temporary files that
 // dead processes left. The server refuses to remove a directory that isn't empty.
 func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
-	seen := map[string]bool{}
+	var dirs []string
 	for _, key := range keys {
 		dir, _ := files.Split(key)
-		for ; !seen[dir]; dir, _ = files.Split(dir) {
+		for ; dir != ""; dir, _ = files.Split(dir) {
 			_, made := s.made.Load(dir)
 			if !files.Prunes(dir, made) {
 				break
 			}
-			seen[dir] = true
-			reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
+			dirs = append(dirs, dir)
 		}
+	}
+	for _, dir := range slices.Backward(files.Set(dirs)) { // a directory comes before the one above it
+		reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
 	}
 	s.old.Range(func(path, isDir any) bool {
 		s.old.Delete(path)
@@ -290,6 +287,8 @@ type write struct {
 	key, dir string
 	body     []byte
 	ifAbsent bool
+	folder   string // the handle of dir, or ""
+	unlinked int    // how often the last step has failed although the name was free
 }
 
 // try writes in three flights: it opens the temporary file, fills it, and moves it. The move must not be in one
@@ -301,43 +300,60 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	if w.dir == "" {
 		temp = w.path(files.NewTemp())
 	}
+	var attrs sftpwire.Attrs
 	handle, err := w.create(ctx, temp)
-	if err != nil {
-		return obj, err
-	}
-	folder, attrs, err := w.fill(ctx, handle, temp)
 	if err == nil {
-		err = w.move(ctx, temp, folder)
+		attrs, err = w.fill(ctx, handle, temp)
+	}
+	if err == nil {
+		err = w.move(ctx, temp)
 	}
 	if err != nil {
-		w.later(sftpwire.Remove(temp))
+		w.discard(ctx, temp)
 		return obj, err
 	}
 	return store.Object{Key: w.key, ETag: etag(w.body, attrs), Size: int64(len(w.body)), ModTime: modTime(attrs)}, nil
 }
 
+// discard removes what a try has left, whether or not it was refused. It waits, because the process might
+// end next, unless the time is over.
+func (w *write) discard(ctx context.Context, temp string) {
+	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
+	if w.folder != "" {
+		reqs = append(reqs, sftpwire.Close(w.folder))
+		w.folder = ""
+	}
+	if ctx.Err() != nil {
+		w.later(reqs...)
+	} else {
+		_ = w.do(ctx, reqs...)
+	}
+}
+
 // create makes the temporary file, and before it missing directories.
 func (w *write) create(ctx context.Context, temp string) (handle string, err error) {
 	for again := false; ; again = true {
-		above := ancestors(w.dir)
+		root, above := sftpwire.Stat(w.path(".")), ancestors(w.dir)
 		looks := make([]*sftpwire.Request, len(above))
 		for i, dir := range above {
 			looks[i] = sftpwire.Lstat(w.path(dir))
 		}
 		open := sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, w.fileMode)
-		if err := w.do(ctx, append(looks, open)...); err != nil {
+		if err := w.do(ctx, append(looks, root, open)...); err != nil {
 			return "", err
 		}
+		err = w.exists(root)
 		for i, look := range looks {
-			if err = w.isFolder(above[i], look); err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindRegular {
+			if err == nil {
+				err = w.isFolder(above[i], look)
+			}
+			if err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindRegular {
 				err = fmt.Errorf("%w: %q is not a directory", store.ErrIrregular, w.path(above[i]))
 			}
-			if err != nil {
-				if open.Err() == nil {
-					w.later(sftpwire.Close(open.Handle), sftpwire.Remove(temp))
-				}
-				return "", err
-			}
+		}
+		if err != nil {
+			w.release(open.Handle)
+			return "", err
 		}
 		missing := slices.IndexFunc(looks, func(r *sftpwire.Request) bool { return errors.Is(r.Err(), sftpwire.NoSuchFile) })
 		switch err := open.Err(); {
@@ -345,10 +361,8 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 			return open.Handle, nil
 		case !errors.Is(err, sftpwire.NoSuchFile), again && missing >= 0:
 			return "", w.explain(ctx, temp, err)
-		case missing < 0 && len(above) > 0: // another process has removed it, and made it again
+		case missing < 0: // another process has removed it, and made it again
 			return "", err
-		case missing < 0:
-			return "", fmt.Errorf("%w: the repository's directory %q is gone", store.ErrNotFound, w.root)
 		default:
 			if err := w.mkdirs(ctx, above[missing:]); err != nil {
 				return "", err
@@ -385,7 +399,7 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 }
 
 // fill writes the temporary file, and opens its directory, so that move can make the new name durable.
-func (w *write) fill(ctx context.Context, handle, temp string) (folder string, attrs sftpwire.Attrs, err error) {
+func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.Attrs, err error) {
 	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.fileMode})}
 	offset := uint64(0)
 	for part := range slices.Chunk(w.body, chunk) {
@@ -402,27 +416,26 @@ func (w *write) fill(ctx context.Context, handle, temp string) (folder string, a
 		all = append(all, dir)
 	}
 	if err := w.do(ctx, all...); err != nil {
-		return "", attrs, err
+		return attrs, err
 	}
+	w.folder = dir.Handle
 	for _, r := range reqs[1:] { // a server can refuse the mode
 		if err := r.Err(); err != nil {
-			w.release(dir.Handle)
-			return "", attrs, w.explain(ctx, temp, err)
+			return attrs, w.explain(ctx, temp, err)
 		}
 	}
 	attrs = stat.Attrs
 	if int(attrs.Size) != len(w.body) { // the server might have looked before it wrote
 		look := sftpwire.Lstat(temp)
 		if err := w.do(ctx, look); err != nil {
-			return "", attrs, err
+			return attrs, err
 		}
 		attrs = look.Attrs
 	}
 	if int(attrs.Size) != len(w.body) {
-		w.release(dir.Handle)
-		return "", attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
+		return attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
 	}
-	return dir.Handle, attrs, nil
+	return attrs, nil
 }
 
 func (c *conn) release(handle string) {
@@ -433,15 +446,16 @@ func (c *conn) release(handle string) {
 
 // move gives the temporary file its name. It is the one atomic step of a Put. With IfAbsent it makes a link,
 // which replaces nothing.
-func (w *write) move(ctx context.Context, temp, folder string) error {
+func (w *write) move(ctx context.Context, temp string) error {
 	to := w.path(w.key)
 	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to)}
 	if w.ifAbsent {
 		reqs = []*sftpwire.Request{sftpwire.Hardlink(temp, to), sftpwire.Remove(temp)}
 	}
 	move := reqs[0]
-	if folder != "" {
-		reqs = append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))
+	if w.folder != "" {
+		reqs = append(reqs, sftpwire.Fsync(w.folder), sftpwire.Close(w.folder))
+		w.folder = ""
 	}
 	if err := w.do(ctx, reqs...); err != nil {
 		return err
@@ -451,6 +465,9 @@ func (w *write) move(ctx context.Context, temp, folder string) error {
 	}
 	return nil
 }
+
+// maxUnlinked is how often a Put tries again to make a link. FAT has no links at all.
+const maxUnlinked = 3
 
 // unmoved returns why the temporary file didn't get its name.
 func (w *write) unmoved(ctx context.Context, to string, err error) error {
@@ -463,7 +480,10 @@ func (w *write) unmoved(ctx context.Context, to string, err error) error {
 		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, to)
 	case exists && w.ifAbsent:
 		return store.ErrPrecondition
-	case w.ifAbsent && (errors.Is(err, sftpwire.Failure) || errors.Is(err, sftpwire.OpUnsupported)):
+	case w.ifAbsent && w.unlinked < maxUnlinked && errors.Is(err, sftpwire.Failure):
+		w.unlinked++ // another object might have been there, and is deleted: try again
+		return sftpwire.NoSuchFile
+	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile) && !errors.Is(err, sftpwire.BadMessage):
 		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)
 	}
 	return w.explain(ctx, to, err)

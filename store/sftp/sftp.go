@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -59,9 +60,12 @@ func opened(dial func(context.Context) (*conn, error)) *Store {
 	return s
 }
 
-// Close ends the connection. A later request would open another one.
+// Close ends the connection, or the attempt to open one. A later request would open another one.
 func (s *Store) Close() error {
-	d := s.connecting()
+	s.mu.Lock()
+	d := s.dialed
+	s.mu.Unlock()
+	d.cancel()
 	<-d.over
 	if d.conn != nil {
 		d.conn.Close()
@@ -137,7 +141,7 @@ func (s *Store) Answered() bool { return s.answered.Load() }
 
 // begin checks a method's context and key, and returns the connection.
 func (s *Store) begin(ctx context.Context, key string) (*conn, error) {
-	if err := files.CheckKey(key); err != nil {
+	if err := cmp.Or(files.CheckKey(key), tooLong(key)); err != nil {
 		return nil, err
 	}
 	return s.connected(ctx)

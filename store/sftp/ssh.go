@@ -24,11 +24,12 @@ import (
 //   - ssh never asks (BatchMode), because nobody might be there to answer;
 //   - ssh notices within 15 s that the connection is dead, in time for a lock of 60 s;
 //   - ssh uses the connection of a ControlMaster, but isn't one: the next program's connection would end with
-//     ours.
+//     ours;
+//   - ssh shows no greeting of the server (LogLevel), because its words could be those of a failure.
 func sshTo(host, user, port string) []string {
 	command := []string{
 		"ssh", "-oBatchMode=yes", "-oConnectTimeout=15", "-oServerAliveInterval=5", "-oServerAliveCountMax=3",
-		"-oControlMaster=no", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oRequestTTY=no",
+		"-oControlMaster=no", "-oClearAllForwardings=yes", "-oRemoteCommand=none", "-oRequestTTY=no", "-oLogLevel=ERROR",
 	}
 	if user != "" {
 		command = append(command, "-l", user)
@@ -49,9 +50,12 @@ func connect(ctx context.Context, t target) (*conn, error) {
 		return nil, fault.New(store.ErrConfig, "%s can't be started: %w", t.command[0], err)
 	}
 	c, err := start(ctx, p, t.root, p.why)
+	if c != nil {
+		p.words.forget() // of the login
+	}
 	switch {
-	case err == nil:
-	case ctx.Err() != nil:
+	case err == nil, c != nil, fault.Of(err) != fault.Unknown && !errors.Is(err, errEnded):
+	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
 	case errors.Is(err, errEnded): // without a word, so perhaps it isn't ssh
 		err = fmt.Errorf("%s has ended before SFTP began, and hasn't said why", t.command[0])
@@ -65,6 +69,7 @@ type process struct {
 	in, out *os.File
 	words   words
 	ended   chan struct{} // closed when it has ended
+	code    int           // and its exit code is known; -1 after a signal
 }
 
 // startProcess starts a command in a session of its own: Ctrl-C at the terminal must not end the
@@ -94,6 +99,7 @@ func startProcess(command []string) (*process, error) {
 		if err == nil {
 			_ = cmd.Wait()
 			child.Disown(cmd.Process.Pid)
+			p.code = cmd.ProcessState.ExitCode()
 			close(p.ended)
 		}
 	}()
@@ -120,11 +126,15 @@ func own(cmd *exec.Cmd) error {
 func (p *process) Read(b []byte) (int, error)  { return p.out.Read(b) }
 func (p *process) Write(b []byte) (int, error) { return p.in.Write(b) }
 
-// Close ends the process, even if its connection hangs.
+// Close ends the process, even if its connection hangs, or if it ignores the signal.
 func (p *process) Close() error {
 	p.in.Close()
 	p.out.Close()
-	return p.Signal(syscall.SIGTERM)
+	time.AfterFunc(2*time.Second, func() { _ = p.Kill() })
+	if p.Signal(syscall.SIGTERM) != nil { // Windows has no such signal
+		_ = p.Kill()
+	}
+	return nil
 }
 
 // words keeps the last lines that a process writes to stderr.
@@ -143,6 +153,12 @@ func (w *words) Write(b []byte) (int, error) {
 	return len(b), nil
 }
 
+func (w *words) forget() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tail = nil
+}
+
 func (w *words) lines() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -150,7 +166,8 @@ func (w *words) lines() []string {
 }
 
 // reasons are ssh's words for the failures of a connection, each with its class. A class of nil can
-// pass: the server was reached, and has refused a session now.
+// pass: the server was reached, and has refused a session now. The words of store.ErrUnreachable are as
+// long as they are because a program on the server can print the short ones.
 var reasons = []struct {
 	words  string
 	class  error
@@ -164,35 +181,40 @@ var reasons = []struct {
 	{"subsystem request failed", store.ErrConfig, "the server's sshd_config has no Subsystem sftp"},
 	{": not found", store.ErrConfig, "correct command= in the URL"}, // of a shell
 	{"Could not resolve hostname", store.ErrNoHost, ""},
-	{"Connection refused", store.ErrUnreachable, ""},
-	{"No route to host", store.ErrUnreachable, ""},
-	{"Network is unreachable", store.ErrUnreachable, ""},
-	{"timed out", store.ErrUnreachable, ""},
-	{"not responding", store.ErrUnreachable, ""},
+	{"ssh: connect to host ", store.ErrUnreachable, ""},
+	{"open failed: connect failed: ", store.ErrUnreachable, ""}, // a jump host's
+	{"Connection timed out during banner exchange", store.ErrUnreachable, ""},
+	{" not responding.", store.ErrUnreachable, ""},
 	{"Bad configuration option", store.ErrConfig, ""},
 	{"Bad owner or permissions on", store.ErrConfig, ""},
 	{"terminating,", store.ErrConfig, ""}, // after a bad line of ~/.ssh/config
 	{"open failed", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
 	{"Session open refused by peer", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
 	{"kex_exchange_identification", nil, "the server has closed the connection before the login: too many logins at once (MaxStartups), or it bans this address"},
-	{"Connection reset", store.ErrUnreachable, ""},
+	{"Connection reset by ", store.ErrUnreachable, ""},
 	{"Connection closed", nil, "the server has ended the login; its own log says why"},
-	{"Broken pipe", store.ErrUnreachable, ""},
-	{"client_loop", store.ErrUnreachable, ""},
+	{"client_loop: ", store.ErrUnreachable, ""},
 }
 
 // why waits until the process has ended, for a moment, and returns the reason that it has named on
-// stderr, or nil.
-func (p *process) why() error {
+// stderr, or nil. ssh ends with 255 after a failure of its own. With another code a program on the server has
+// ended, so the server was reached.
+func (p *process) why(ctx context.Context) error {
+	unreached := false
 	select {
 	case <-p.ended:
+		unreached = p.code == 255
 	case <-time.After(2 * time.Second):
+	case <-ctx.Done():
 	}
 	lines := p.words.lines()
 	for _, r := range reasons {
 		for _, line := range lines {
 			if !strings.Contains(line, r.words) {
 				continue
+			}
+			if r.class == store.ErrUnreachable && !unreached {
+				r.class = nil
 			}
 			said := errors.New("ssh: " + text.Line(strings.Trim(strings.TrimPrefix(line, "ssh: "), "@ ")))
 			return fault.With(said, func(e *fault.Error) { e.Class, e.Advice = r.class, r.advice })

@@ -1,0 +1,169 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"io"
+	"net"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store"
+)
+
+// TestBanner: text in place of SFTP is shown, and is no lack of an answer.
+func TestBanner(t *testing.T) {
+	ours, theirs := net.Pipe()
+	go func() { _, _ = io.WriteString(theirs, "Welcome to backup1\n"); theirs.Close() }()
+	_, err := start(t.Context(), ours, "/", func(context.Context) error { return nil })
+	assert.Says(t, err, store.ErrConfig, "Welcome to backup1")
+	assert.That(t, !errors.Is(err, store.ErrUnreachable), "%v", err)
+}
+
+// TestLostConnection: a connection's end fails the request under way, which isn't sent again. The next request
+// opens another connection.
+func TestLostConnection(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &relay{}
+		s := r.on(t, repository(t, 0o700))
+		put(t, s, "k")
+		end := *r.ended.Load()
+		r.answer = func(req request) []byte {
+			if req.kind != typeRemove {
+				return nil
+			}
+			_ = end()
+			return []byte{}
+		}
+		removes := r.seen(typeRemove)
+		assert.Is(t, s.Delete(t.Context(), "k"), store.ErrUnreachable)
+		synctest.Wait()
+		assert.Equal(t, r.seen(typeRemove)-removes, 1)
+		assert.Equal(t, r.dials.Load(), 1)
+		assert.That(t, s.Answered(), "the store has answered before")
+		r.answer = nil
+		assert.OK(t, s.Delete(t.Context(), "k"))
+		assert.Equal(t, r.dials.Load(), 2)
+	})
+}
+
+// TestSilence: a connection from which no byte came for a request's whole time isn't used again. After a
+// cancellation, or if other answers came, it is.
+func TestSilence(t *testing.T) {
+	for name, c := range map[string]struct {
+		canceled, talks bool
+		dials           int
+	}{
+		"silent": {dials: 2}, "canceled": {canceled: true, dials: 1}, "busy": {talks: true, dials: 1},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			r := &relay{}
+			s := r.on(t, repository(t, 0o700))
+			put(t, s, "k")
+			r.answer = func(req request) []byte {
+				if !c.talks || req.kind == typeRemove {
+					return []byte{}
+				}
+				return nil
+			}
+			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+			defer cancel()
+			go func() {
+				time.Sleep(2 * time.Second)
+				if c.canceled {
+					cancel()
+				}
+			}()
+			err := s.Delete(ctx, "k")
+			assert.Is(t, err, ctx.Err(), name)
+			assert.That(t, !errors.Is(err, store.ErrUnreachable), "%s: %v", name, err)
+			synctest.Wait()
+			r.answer = nil
+			_, _, err = s.Get(t.Context(), "k", 100)
+			assert.OK(t, err)
+			assert.Equal(t, int(r.dials.Load()), c.dials, name)
+		})
+	}
+}
+
+// slow is a store whose connections need two seconds, and then fail with err.
+func slow(t *testing.T, dials *int, err error) *Store {
+	root := repository(t, 0o700)
+	s := opened(func(ctx context.Context) (*conn, error) {
+		*dials++
+		select {
+		case <-time.After(2 * time.Second):
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+		if err != nil {
+			return nil, err
+		}
+		return inGo(ctx, root)
+	})
+	t.Cleanup(func() { assert.OK(t, s.Close()) })
+	return s
+}
+
+// TestDial: requests share a connection that is being opened, and it outlives the request that asked for it. After a
+// failure the next request opens another one.
+func TestDial(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials := 0
+		s := slow(t, &dials, nil)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		done := make(chan error)
+		for range 3 {
+			go func() { done <- s.Delete(ctx, "k") }()
+		}
+		for range 3 {
+			assert.Is(t, <-done, context.DeadlineExceeded)
+		}
+		assert.That(t, !s.Answered(), "no server has answered")
+		assert.OK(t, s.Delete(t.Context(), "k"))
+		assert.That(t, s.Answered(), "a server has answered")
+		assert.Equal(t, dials, 1)
+
+		failures := 0
+		down := slow(t, &failures, store.ErrUnreachable)
+		for range 2 {
+			assert.Is(t, down.Delete(t.Context(), "k"), store.ErrUnreachable)
+		}
+		assert.Equal(t, failures, 2)
+		assert.That(t, !down.Answered(), "no server has answered")
+	})
+}
+
+// TestClose: Close ends an attempt to connect, and starts none.
+func TestClose(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		dials, began := 0, time.Now()
+		s := slow(t, &dials, nil)
+		synctest.Wait()
+		assert.OK(t, s.Close())
+		assert.OK(t, s.Close())
+		assert.Equal(t, time.Since(began), 0)
+		assert.Equal(t, dials, 1)
+	})
+}
+
+// TestBegunAndLost: a server that begins SFTP was reached, whatever comes then.
+func TestBegunAndLost(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &relay{}
+		r.answer = func(req request) []byte {
+			if req.kind == typeStat {
+				_ = (*r.ended.Load())()
+				return []byte{}
+			}
+			return nil
+		}
+		s := r.on(t, repository(t, 0o700))
+		err := s.Delete(t.Context(), "k")
+		assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)
+		assert.That(t, s.Answered(), "a server has answered")
+	})
+}

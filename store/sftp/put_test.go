@@ -1,0 +1,198 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// without removes an extension from the server's VERSION.
+func without(extension string) func([]byte) []byte {
+	return func(p []byte) []byte {
+		if p[4] != typeVersion {
+			return p
+		}
+		return []byte(strings.ReplaceAll(string(p), extension, "no"+extension[2:]))
+	}
+}
+
+// TestWithoutExtensions: a server that can't replace a file in one step takes no locks, but shows them. A server
+// without links has no If-None-Match.
+func TestWithoutExtensions(t *testing.T) {
+	root := repository(t, 0o700)
+	put(t, inGo.on(t, root), "index/lock.exclusive")
+	s := (&relay{edit: without(sftpwire.ExtPosixRename)}).on(t, root)
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		_, err := s.Put(t.Context(), "index/new", nil, opts)
+		assert.Says(t, err, store.ErrConfig, sftpwire.ExtPosixRename)
+	}
+	p, err := s.List(t.Context(), "index/", "")
+	assert.OK(t, err)
+	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
+	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
+
+	s = (&relay{edit: without(sftpwire.ExtHardlink)}).on(t, root)
+	assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
+	_, err = s.Put(t.Context(), "index/new", nil, store.PutOptions{IfAbsent: true})
+	assert.Is(t, err, store.ErrConditionUnsupported)
+	put(t, s, "index/new")
+	has(t, root, "index/", "index/lock.exclusive", "index/new")
+}
+
+// space is the answer to a statvfs.
+func space(id uint32, free, flags int) []byte {
+	body := ""
+	for _, n := range []int{4096, 4096, 1000, free, free, 100, 50, 50, 1, flags, 255} {
+		body += u32(0) + u32(n)
+	}
+	return reply(typeExtendedReply, id, body)
+}
+
+// TestRefused: a Put that the server refuses says why, replaces nothing, and leaves nothing.
+func TestRefused(t *testing.T) {
+	for name, c := range map[string]struct {
+		code        sftpwire.Code
+		kind        byte
+		free, flags int
+		want        error
+	}{
+		"full":              {sftpwire.Failure, typeWrite, 0, 0, store.ErrFull},
+		"full of files":     {sftpwire.Failure, typeOpen, 0, 0, store.ErrFull},
+		"full of folders":   {sftpwire.Failure, typeMkdir, 0, 0, store.ErrFull},
+		"damaged":           {sftpwire.Failure, typeWrite, 500, 0, sftpwire.Failure},
+		"read-only":         {sftpwire.Failure, typeOpen, 500, 1, store.ErrReadOnly},
+		"of another user":   {sftpwire.PermissionDenied, typeOpen, 500, 0, store.ErrPermission},
+		"unable":            {sftpwire.OpUnsupported, typeOpen, 500, 0, store.ErrConfig},
+		"full, not allowed": {sftpwire.PermissionDenied, typeWrite, 0, 0, store.ErrPermission},
+	} {
+		root := repository(t, 0o700)
+		r := &relay{}
+		s := r.on(t, root)
+		put(t, s, "index/lock.exclusive")
+		r.answer = func(req request) []byte {
+			switch {
+			case req.kind == c.kind:
+				return status(req.id, c.code)
+			case req.kind == typeExtended && req.path() == sftpwire.ExtStatvfs:
+				return space(req.id, c.free, c.flags)
+			}
+			return nil
+		}
+		key := "index/lock.exclusive"
+		if c.kind == typeMkdir {
+			key = "index/lock.shared/x"
+		}
+		_, err := s.Put(t.Context(), key, []byte("new"), store.PutOptions{})
+		assert.Is(t, err, c.want, name)
+		assert.That(t, !errors.Is(err, store.ErrUnreachable), "%s: %v", name, err)
+		has(t, root, "index/", "index/lock.exclusive")
+		body, err := os.ReadFile(filepath.Join(root, "index/lock.exclusive"))
+		assert.OK(t, err)
+		assert.Equal(t, string(body), "body of index/lock.exclusive")
+	}
+}
+
+// TestShortWrite: a file that is shorter than its body isn't moved to its place.
+func TestShortWrite(t *testing.T) {
+	root := repository(t, 0o700)
+	r := &relay{}
+	s := r.on(t, root)
+	put(t, s, "k")
+	r.answer = func(req request) []byte {
+		if req.kind == typeWrite {
+			return status(req.id, sftpwire.OK)
+		}
+		return nil
+	}
+	_, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{})
+	assert.Says(t, err, sftpwire.Failure, "0 bytes of 3")
+	has(t, root, "k")
+}
+
+// TestNameTooLong: no file system has a name of over 255 bytes. Nothing is sent.
+func TestNameTooLong(t *testing.T) {
+	r := &relay{}
+	s := r.on(t, repository(t, 0o700))
+	key := "index/" + strings.Repeat("x", 256)
+	put(t, s, key[:len(key)-1])
+	flights := r.flights.Load()
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		assert.Is(t, assert.Err(s.Put(t.Context(), key, nil, opts)), store.ErrInvalidKey)
+	}
+	assert.Is(t, assert.Err(second(s.Get(t.Context(), key, 1))), store.ErrInvalidKey)
+	assert.Equal(t, r.flights.Load(), flights)
+}
+
+// TestRefusedPutLeavesNothing: a refused Put removes the directories that it has made, but never index.
+func TestRefusedPutLeavesNothing(t *testing.T) {
+	root := repository(t, 0o700)
+	r := &relay{}
+	s := r.on(t, root)
+	r.answer = refuse(sftpwire.Failure, typeWrite)
+	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", []byte("x"), store.PutOptions{})
+	assert.Is(t, err, sftpwire.Failure)
+	has(t, root, "index/")
+}
+
+// TestEndedWhileWriting: if a Put's context ends, no temporary file stays.
+func TestEndedWhileWriting(t *testing.T) {
+	for _, kind := range []byte{typeMkdir, typeOpen, typeWrite} {
+		synctest.Test(t, func(t *testing.T) {
+			root := repository(t, 0o700)
+			r := &relay{}
+			s := r.on(t, root)
+			put(t, s, "index/k")
+			ctx, cancel := context.WithCancel(t.Context())
+			returned := make(chan struct{})
+			r.answer = func(req request) []byte {
+				if req.kind == kind {
+					cancel()
+					<-returned
+				}
+				return nil
+			}
+			_, err := s.Put(ctx, "index/locks/a/k", []byte("new"), store.PutOptions{})
+			close(returned)
+			assert.Is(t, err, context.Canceled)
+			synctest.Wait()
+			has(t, root, "index/", "index/k")
+			assert.Equal(t, r.dials.Load(), 1)
+		})
+	}
+}
+
+// TestLinkRefused: a link fails because of an object that is then deleted, or because there are no links.
+func TestLinkRefused(t *testing.T) {
+	for refusals, want := range map[int]error{1: nil, 100: store.ErrConditionUnsupported} {
+		for _, code := range []sftpwire.Code{sftpwire.Failure, sftpwire.PermissionDenied} {
+			root := repository(t, 0o700)
+			r, refused := &relay{}, 0
+			s := r.on(t, root)
+			r.answer = func(req request) []byte {
+				if req.kind == typeExtended && req.path() == sftpwire.ExtHardlink && refused < refusals {
+					refused++
+					return status(req.id, code)
+				}
+				return nil
+			}
+			_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
+			if code == sftpwire.PermissionDenied {
+				want = store.ErrConditionUnsupported
+			}
+			assert.Is(t, err, want, "%d times %v", refusals, code)
+			if want == nil {
+				has(t, root, "index/", "index/k")
+			} else {
+				has(t, root, "index/")
+			}
+		}
+	}
+}
