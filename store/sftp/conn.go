@@ -91,16 +91,25 @@ type conn struct {
 // reason returns why a connection has ended, or nil if that is unknown.
 type reason func(context.Context) error
 
-// pipe counts what is read.
+// pipe knows how long the server has been silent.
 type pipe struct {
 	io.ReadWriteCloser
-	read atomic.Int64
+	asked atomic.Pointer[time.Time] // when the first request since the last byte was sent
 }
 
 func (p *pipe) Read(b []byte) (int, error) {
 	n, err := p.ReadWriteCloser.Read(b)
-	p.read.Add(int64(n))
+	p.asked.Store(nil)
 	return n, err
+}
+
+// maxSilence is how long a server may be silent before a request whose time is over ends the connection. A
+// request can begin just before that.
+const maxSilence = time.Second
+
+func (p *pipe) silent() bool {
+	asked := p.asked.Load()
+	return asked != nil && time.Since(*asked) >= maxSilence
 }
 
 // start starts SFTP on a pair of pipes, and looks at the repository. It also makes the file that shows
@@ -155,16 +164,17 @@ func (c *conn) has(extension string) bool {
 // path returns the server's path of a key.
 func (c *conn) path(key string) string { return c.root + "/" + key }
 
-// do sends requests in one flight, and waits for their answers. If no byte has come from the server for the
-// whole time of a request, it ends the connection, so that the next request opens another one: the
-// server might have been stopped, or the network might have forgotten the connection.
+// do sends requests in one flight, and waits for their answers. If the time is over, and the server has been
+// silent, it ends the connection, so that the next request opens another one: the server might have been
+// stopped, or the network might have forgotten the connection.
 func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
-	before := c.pipe.read.Load()
+	now := time.Now()
+	c.pipe.asked.CompareAndSwap(nil, &now)
 	err := c.Do(ctx, reqs...)
 	if err == nil {
 		return nil
 	}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.read.Load() == before {
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.silent() {
 		c.Close()
 		return err
 	}

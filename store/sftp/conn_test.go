@@ -1,3 +1,5 @@
+//go:build unix
+
 package sftp
 
 import (
@@ -49,14 +51,19 @@ func TestLostConnection(t *testing.T) {
 	})
 }
 
-// TestSilence: a connection from which no byte came for a request's whole time isn't used again. After a
-// cancellation, or if other answers came, it is.
+// TestSilence: if a request's time is over, and the server has been silent for a second, the connection isn't used
+// again. After a cancellation, or if other answers came, it is.
 func TestSilence(t *testing.T) {
 	for name, c := range map[string]struct {
 		canceled, talks bool
-		dials           int
+		timeout         time.Duration
+		tries, dials    int
 	}{
-		"silent": {dials: 2}, "canceled": {canceled: true, dials: 1}, "busy": {talks: true, dials: 1},
+		"silent":              {timeout: 3 * time.Second, tries: 1, dials: 2},
+		"canceled":            {canceled: true, timeout: 3 * time.Second, tries: 1, dials: 1},
+		"busy":                {talks: true, timeout: 3 * time.Second, tries: 1, dials: 1},
+		"asked too late":      {timeout: time.Second / 4, tries: 1, dials: 1},
+		"silent to each of 4": {timeout: time.Second / 4, tries: 4, dials: 2},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			r := &relay{}
@@ -68,20 +75,19 @@ func TestSilence(t *testing.T) {
 				}
 				return nil
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
-			defer cancel()
-			go func() {
-				time.Sleep(2 * time.Second)
+			for range c.tries {
+				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
 				if c.canceled {
-					cancel()
+					time.AfterFunc(2*time.Second, cancel)
 				}
-			}()
-			err := s.Delete(ctx, "k")
-			assert.Is(t, err, ctx.Err(), name)
-			assert.That(t, !errors.Is(err, store.ErrUnreachable), "%s: %v", name, err)
+				err := s.Delete(ctx, "k")
+				assert.Is(t, err, ctx.Err(), name)
+				assert.That(t, !errors.Is(err, store.ErrUnreachable), "%s: %v", name, err)
+				cancel()
+			}
 			synctest.Wait()
 			r.answer = nil
-			_, _, err = s.Get(t.Context(), "k", 100)
+			_, _, err := s.Get(t.Context(), "k", 100)
 			assert.OK(t, err)
 			assert.Equal(t, int(r.dials.Load()), c.dials, name)
 		})

@@ -1,4 +1,4 @@
-//go:build programs
+//go:build programs && unix
 
 package sftp
 
