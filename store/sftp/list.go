@@ -245,11 +245,13 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 // failure, too.
 func (l *listing) notFolder(f *folder, err error) {
 	f.scans = -1
-	l.add(sftpwire.Lstat(l.path(strings.TrimSuffix(f.at, "/"))), func(r *sftpwire.Request) error {
-		if r.Err() == nil && r.Attrs.Kind() == sftpwire.KindDir {
-			return fmt.Errorf("opening the directory %q: %w", l.path(f.at), err)
+	key := strings.TrimSuffix(f.at, "/")
+	l.add(sftpwire.Lstat(l.path(key)), func(r *sftpwire.Request) error {
+		looked := l.absent(l.ctx, key, r.Err())
+		if errors.Is(looked, sftpwire.NoSuchFile) || looked == nil && r.Attrs.Kind() != sftpwire.KindDir {
+			return nil
 		}
-		return nil
+		return fmt.Errorf("opening the directory %q: %w", l.path(f.at), err)
 	})
 }
 

@@ -115,6 +115,8 @@ var storeMutants = []mutant{
 	// SFTP.
 	{"a directory that can be read and not entered is empty", "store/sftp/list.go",
 		"case err == nil && errors.Is(enter.Err(), sftpwire.PermissionDenied):", "case err == nil && enter == nil:", own("TestForbiddenDirectory")},
+	{"a directory that can't be looked at is missing", "store/sftp/list.go",
+		"looked := l.absent(l.ctx, key, r.Err())", "looked := r.Err()\n\t\tif looked != nil {\n\t\t\treturn nil\n\t\t}", own("TestDamagedDirectory")},
 	{"a listing through SFTP opens a pipe", "store/sftp/list.go",
 		"case kind == sftpwire.KindRegular:\n\t\t\tl.waiting", "case kind != sftpwire.KindLink:\n\t\t\tl.waiting", own("TestOddListings|TestNothingElseIsOpened")},
 	{"a listing through SFTP follows a link", "store/sftp/list.go",
