@@ -192,7 +192,7 @@ func TestDuplicates(t *testing.T) {
 	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
 }
 
-// TestMissingForAMoment: a file that can't be opened while it is being replaced is listed.
+// TestMissingForAMoment: a file that can't be opened while it is being replaced is listed, and read.
 func TestMissingForAMoment(t *testing.T) {
 	r, refused := &relay{}, 0
 	s := r.on(t, repository(t, 0o700))
@@ -207,6 +207,10 @@ func TestMissingForAMoment(t *testing.T) {
 	p, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
+	assert.Equal(t, refused, 3)
+	refused = 0
+	_, _, err = s.Get(t.Context(), "index/lock.exclusive", 1000)
+	assert.OK(t, err)
 	assert.Equal(t, refused, 3)
 }
 

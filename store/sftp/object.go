@@ -1,6 +1,7 @@
 package sftp
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,23 +24,17 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	if err != nil {
 		return nil, store.Object{}, failed("get", key, err)
 	}
-	look := sftpwire.Lstat(c.path(key))
-	if err = c.do(ctx, look); err == nil {
-		err = c.absent(ctx, key, look.Err())
-	}
 	var body []byte
 	var obj store.Object
-	switch kind := look.Attrs.Kind(); {
-	case err != nil:
-	case kind == sftpwire.KindDir:
-		err = store.ErrNotFound
-	case kind != sftpwire.KindRegular:
-		err = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
-	default:
-		body, obj, err = c.get(ctx, key, max(limit, files.MaxHashed))
-	}
-	if errors.Is(err, sftpwire.NoSuchFile) {
-		err = store.ErrNotFound
+	for range files.MaxScans {
+		if body, obj, err = c.find(ctx, key, max(limit, files.MaxHashed)); !errors.Is(err, sftpwire.NoSuchFile) {
+			break
+		}
+		// Some file systems (FUSE) don't find a name while it is being replaced.
+		if listed, lerr := c.lists(ctx, key); lerr != nil || !listed {
+			err = cmp.Or(lerr, store.ErrNotFound)
+			break
+		}
 	}
 	if err == nil && obj.Size > limit {
 		err = store.ErrTooLarge
@@ -48,6 +43,30 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 		return nil, store.Object{}, failed("get", key, err)
 	}
 	return body, obj, nil
+}
+
+// find is get for a key that might not be a regular file. A directory is no object.
+func (c *conn) find(ctx context.Context, key string, most int64) (body []byte, obj store.Object, err error) {
+	look := sftpwire.Lstat(c.path(key))
+	if err := c.do(ctx, look); err != nil {
+		return nil, obj, err
+	}
+	switch kind, err := look.Attrs.Kind(), look.Err(); {
+	case errors.Is(err, sftpwire.Failure) && errors.Is(c.absent(ctx, key, err), sftpwire.NoSuchFile), err == nil && kind == sftpwire.KindDir:
+		return nil, obj, store.ErrNotFound
+	case err != nil:
+		return nil, obj, err
+	case kind != sftpwire.KindRegular:
+		return nil, obj, fmt.Errorf("%w: not a regular file", store.ErrIrregular)
+	}
+	return c.get(ctx, key, most)
+}
+
+// lists reports whether a directory lists the name of a key.
+func (c *conn) lists(ctx context.Context, key string) (bool, error) {
+	dir, name := files.Split(key)
+	names, err := c.names(ctx, dir)
+	return slices.ContainsFunc(names, func(e sftpwire.Entry) bool { return e.Name == name }), err
 }
 
 // get opens and reads a regular file. If it has over most bytes, there is no body.

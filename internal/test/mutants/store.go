@@ -138,6 +138,7 @@ var storeMutants = []mutant{
 	{"a young temporary file is removed through SFTP", "store/sftp/list.go", "> files.Abandoned {", "> files.Abandoned/48 {", own("TestSweep")},
 	{"a directory above two that a batch empties stays", "store/sftp/object.go",
 		"range slices.Backward(files.Set(dirs))", "range files.Set(dirs)", own("TestPrune")},
+	{"a name that the server misses while it is replaced is gone", "store/sftp/object.go", "lerr != nil || !listed {", "lerr != nil || listed || !listed {", own("TestMissingForAMoment")},
 	{"a put follows a link", "store/sftp/object.go", "err = w.isFolder(above[i], look)", "err = nil", own("TestLinkedDirectory")},
 	{"a lock is moved although its write has failed", "store/sftp/object.go",
 		"return attrs, w.explain(ctx, temp, err)", "return attrs, nil", own("TestRefused")},
