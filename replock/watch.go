@@ -254,9 +254,8 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	}
 	adopt(page, suspects)
 	k.l.readAll(ctx, suspects, false, nil)
-	now := *k.now.Load()
 	var d doubt
-	vanished := map[*entry]bool{} // listed and missing when read; true if settled
+	now, vanished := *k.now.Load(), map[*entry]bool{} // vanished: listed and missing when read; true if settled
 	for _, e := range suspects {
 		age, known := e.age(now, sent) // rounding of mod times can add up to margin
 		settled := e.changed || known && age > transient+margin || answered-e.since >= transient

@@ -183,8 +183,8 @@ func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
 
 // ended returns the reason for the end of the connection, if err is that end and ssh has named a reason.
 func (c *conn) ended(ctx context.Context, err error) error {
-	if banner, ok := errors.AsType[*sftpwire.Banner](err); ok {
-		return fault.With(banner, func(e *fault.Error) {
+	if errors.Is(err, sftpwire.ErrText) {
+		return fault.With(err, func(e *fault.Error) {
 			e.Class = store.ErrConfig
 			e.Advice = "something prints before SFTP begins, most often ~/.bashrc on the server: it must print nothing if there is no terminal"
 		})

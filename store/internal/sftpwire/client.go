@@ -38,7 +38,7 @@ type pending struct {
 	*flight
 }
 
-// New starts SFTP on a connection: it sends INIT and reads VERSION. It returns a [*Banner] for a
+// New starts SFTP on a connection: it sends INIT and reads VERSION. It returns an [ErrText] for a
 // server that answers with text.
 //
 // The client closes the connection when it ends, and if New fails. Close can be called more than once,
@@ -48,7 +48,7 @@ func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
 	stop := context.AfterFunc(ctx, func() { rw.Close() })
 	in := bufio.NewReader(rw)
 	err := c.start(in)
-	if _, isText := errors.AsType[*Banner](err); !stop() && !isText {
+	if !stop() && !errors.Is(err, ErrText) {
 		err = ctx.Err()
 	}
 	if err != nil {
@@ -69,7 +69,7 @@ func (c *Client) start(in *bufio.Reader) error {
 	if first, err := in.Peek(1); err != nil {
 		return err
 	} else if first[0] != 0 { // no packet is as long as that
-		return &Banner{firstLine(in)}
+		return fmt.Errorf("%w: %q", ErrText, firstLine(in))
 	}
 	kind, f, err := readPacket(in, new([]byte))
 	if err != nil {

@@ -323,7 +323,7 @@ func TestStatusText(t *testing.T) {
 		"operation unsupported":                  {OpUnsupported, ""},
 		"file already exists":                    {FileExists, "File already exists"},
 	} {
-		assert.Equal(t, s.Error(), want)
+		assert.Equal(t, s.err().Error(), want)
 	}
 	f := &fields{rest: of(0, 0).u32(4).string("a\x1b[2J\r\nb" + strings.Repeat("x", 300)).body}
 	msg := f.status().Msg

@@ -33,7 +33,7 @@ type Answer struct {
 	Statvfs  Statvfs
 }
 
-// Err returns nil if the request succeeded, the Status if it failed, or another error if there is no
+// Err returns nil if the request succeeded, an error with the Code if it failed, or another error if there is no
 // answer.
 func (a *Answer) Err() error {
 	switch {
@@ -42,7 +42,7 @@ func (a *Answer) Err() error {
 	case a.Status.Code == OK:
 		return nil
 	}
-	return a.Status
+	return a.Status.err()
 }
 
 // Open opens a file. The permissions are for a file that it creates.

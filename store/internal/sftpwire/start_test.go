@@ -3,7 +3,7 @@ package sftpwire
 import (
 	"bufio"
 	"context"
-	"errors"
+	"fmt"
 	"io"
 	"net"
 	"os"
@@ -51,9 +51,8 @@ func TestBanner(t *testing.T) {
 		for _, open := range []bool{false, true} {
 			synctest.Test(t, func(t *testing.T) {
 				_, err := starting(t, raw, open)
-				banner, ok := errors.AsType[*Banner](err)
-				assert.That(t, ok && banner.Line == want, "%q, open %v: %v", raw, open, err)
-				assert.Is(t, err, ErrLost)
+				assert.Is(t, err, ErrText, "%q, open %v", raw, open)
+				assert.Equal(t, err.Error(), fmt.Sprintf("%v: %q", ErrText, want))
 			})
 		}
 	}

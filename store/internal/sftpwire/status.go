@@ -15,23 +15,23 @@ var (
 	// ErrProtocol is an ErrLost of a connection on which the server broke the protocol.
 	ErrProtocol = errors.New("the server's answer isn't sftp")
 
+	// ErrText is returned by New if the server answers with text: a message of the login shell, or of
+	// a command that isn't an SFTP server. The error has its first line that isn't blank, printable, cut
+	// at 200 bytes.
+	ErrText = errors.New("the server sent text instead of sftp")
+
 	errUnanswered = errors.New("sftp request not answered")
 )
 
-func lost(cause error) error { return fmt.Errorf("%w: %w", ErrLost, cause) }
+func lost(cause error) error {
+	if errors.Is(cause, ErrText) {
+		return cause
+	}
+	return fmt.Errorf("%w: %w", ErrLost, cause)
+}
 
 func violation(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrProtocol, fmt.Sprintf(format, args...))
-}
-
-// Banner is an ErrLost of New if the server answers with text: a message of the login shell, or of a
-// command that isn't an SFTP server.
-type Banner struct {
-	Line string // the first line that isn't blank, printable, cut at 200 bytes
-}
-
-func (b *Banner) Error() string {
-	return fmt.Sprintf("the server sent text instead of sftp: %q", b.Line)
 }
 
 // Code is the code of a status. It is an error, so that errors.Is finds it in the errors of Answer.Err.
@@ -62,12 +62,10 @@ type Status struct {
 	Msg  string // the server's own words, printable, cut at 200 bytes
 }
 
-func (s Status) Error() string {
+// err returns an error in which errors.Is finds the code.
+func (s Status) err() error {
 	if s.Msg == "" || strings.EqualFold(s.Msg, s.Code.Error()) {
-		return s.Code.Error()
+		return s.Code
 	}
-	return fmt.Sprintf("%v: the server says %q", s.Code, s.Msg)
+	return fmt.Errorf("%w: the server says %q", s.Code, s.Msg)
 }
-
-// Unwrap returns the code.
-func (s Status) Unwrap() error { return s.Code }
