@@ -10,6 +10,7 @@ import (
 	"os/user"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -44,15 +45,7 @@ func Apart(t *testing.T, lines ...string) *Server {
 	}
 	s.Write(t, "authorized", s.read(t, "user.pub"))
 	s.Write(t, "known", "* "+s.read(t, "host.pub"))
-	s.Write(t, "ssh_config", strings.Join([]string{
-		"IdentityFile " + s.File("user"), "IdentitiesOnly yes", "IdentityAgent none",
-		"UserKnownHostsFile " + s.File("known"), "GlobalKnownHostsFile none", "StrictHostKeyChecking yes", "",
-	}, "\n"))
-	ssh, err := exec.LookPath("ssh")
-	assert.OK(t, err)
-	assert.OK(t, os.Mkdir(s.File("bin"), 0o755))
-	s.Write(t, "bin/ssh", fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, text.Quote(s.File("ssh_config"))))
-	assert.OK(t, os.Chmod(s.File("bin/ssh"), 0o755))
+	s.client(t, s.File("ssh_config"), s.Bin())
 	return s.Another(t, lines...)
 }
 
@@ -65,17 +58,43 @@ func (s *Server) Alias(t *testing.T, name string) {
 	s.Write(t, "ssh_config", s.read(t, "ssh_config")+fmt.Sprintf("Host %s\nHostName 127.0.0.1\nPort %d\n", name, s.Port))
 }
 
-// Another starts another server with the same keys.
+// Client returns the directory of another ssh. Its configuration begins with these lines: of two lines with one
+// word the first holds.
+func (s *Server) Client(t *testing.T, lines ...string) (bin string) {
+	t.Helper()
+	bin = t.TempDir()
+	s.client(t, filepath.Join(bin, "ssh_config"), bin, lines...)
+	return bin
+}
+
+func (s *Server) client(t *testing.T, config, bin string, lines ...string) {
+	t.Helper()
+	lines = append(lines, "IdentityFile "+s.File("user"), "IdentitiesOnly yes", "IdentityAgent none",
+		"UserKnownHostsFile "+s.File("known"), "GlobalKnownHostsFile none", "StrictHostKeyChecking yes", "")
+	assert.OK(t, os.WriteFile(config, []byte(strings.Join(lines, "\n")), 0o600))
+	ssh, err := exec.LookPath("ssh")
+	assert.OK(t, err)
+	assert.OK(t, os.MkdirAll(bin, 0o755))
+	script := fmt.Sprintf("#!/bin/sh\nexec %s -F %s \"$@\"\n", ssh, text.Quote(config))
+	assert.OK(t, os.WriteFile(filepath.Join(bin, "ssh"), []byte(script), 0o755))
+}
+
+// Another starts another server with the same keys. Its lines replace ours of the same keywords.
 func (s *Server) Another(t *testing.T, lines ...string) *Server {
 	t.Helper()
 	s = &Server{dir: s.dir, Port: server.Port(t)}
-	if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, "Subsystem ") }) {
-		lines = append(lines, "Subsystem sftp /usr/lib/openssh/sftp-server")
+	config := slices.Clone(lines)
+	for _, ours := range []string{
+		"ListenAddress 127.0.0.1", fmt.Sprint("Port ", s.Port), "HostKey " + s.File("host"), "AuthorizedKeysFile " + s.File("authorized"),
+		"PermitRootLogin yes", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "PidFile none", "MaxStartups 100",
+		"Subsystem sftp /usr/lib/openssh/sftp-server",
+	} {
+		keyword, _, _ := strings.Cut(ours, " ")
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.HasPrefix(line, keyword+" ") }) {
+			config = append(config, ours)
+		}
 	}
-	s.Write(t, s.config(), strings.Join(append(lines, // of two lines with one word the first holds
-		"ListenAddress 127.0.0.1", fmt.Sprint("Port ", s.Port), "HostKey "+s.File("host"), "AuthorizedKeysFile "+s.File("authorized"),
-		"PermitRootLogin yes", "StrictModes no", "UsePAM no", "PasswordAuthentication no", "PidFile none", "MaxStartups 100", "",
-	), "\n"))
+	s.Write(t, s.config(), strings.Join(config, "\n")+"\n")
 	s.Restart(t)
 	t.Cleanup(func() { s.End(os.Kill) })
 	return s
@@ -104,25 +123,40 @@ func (s *Server) Restart(t testing.TB) {
 func (s *Server) Address() string { return fmt.Sprintf("127.0.0.1:%d", s.Port) }
 
 // URL returns the URL of a directory on this machine, through the server.
-func (s *Server) URL(path string) string { return At(s.Port, path) }
+func (s *Server) URL(path string) string { return At(Me(), s.Port, path) }
 
-// At is URL for another port, as of a proxy.
-func At(port int, path string) string {
-	name := "root"
+// Me is the name of the user.
+func Me() string {
 	if u, err := user.Current(); err == nil {
-		name = u.Username
+		return u.Username
 	}
+	return "root"
+}
+
+// At is URL for another user, or another port, such as that of a proxy.
+func At(name string, port int, path string) string {
 	return fmt.Sprintf("sftp://%s@127.0.0.1:%d/%s", name, port, path)
 }
 
 // File returns the path of a file of the server: host, user, known, authorized, ssh_config.
 func (s *Server) File(name string) string { return filepath.Join(s.dir, name) }
 
-// Sessions returns the processes that serve SFTP to the server's clients.
-func (s *Server) Sessions(t testing.TB) (pids []string) {
+// Sessions returns the processes that serve SFTP to the server's clients. They outlive the server.
+func (s *Server) Sessions(t testing.TB) (pids []int) {
 	t.Helper()
 	out, _ := exec.Command("pgrep", "-x", "sftp-server").Output()
-	return strings.Fields(string(out))
+	for word := range strings.FieldsSeq(string(out)) {
+		pid, err := strconv.Atoi(word)
+		assert.OK(t, err)
+		env, _ := os.ReadFile("/proc/" + word + "/environ") // it might have ended
+		ours := func(v string) bool {
+			return strings.HasPrefix(v, "SSH_CONNECTION=") && strings.HasSuffix(v, fmt.Sprint(" ", s.Port))
+		}
+		if slices.ContainsFunc(strings.Split(string(env), "\x00"), ours) {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 func (s *Server) run(t testing.TB, name string, args ...string) {
