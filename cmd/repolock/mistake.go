@@ -286,13 +286,11 @@ func misnamed(path string) string {
 	case runtime.GOOS != "windows" && strings.HasPrefix(path, `\`):
 		return `the name has \ in place of /: it is a path of Windows, or a shell has kept the \`
 	case lazyregexp.New(`^[\w.-]+@[\w.-]+:`).MatchString(path):
-		return notOverSSH
+		return "a directory on a server is written sftp://USER@HOST/PATH, with a path relative to the home directory, or sftp://USER@HOST//PATH"
 	default:
 		return ""
 	}
 }
-
-const notOverSSH = "repolock keeps no locks over ssh: name a bucket, or a directory that all machines mount"
 
 // namesRepository reports whether a word is a URL or an existing directory.
 func namesRepository(word string) bool {
