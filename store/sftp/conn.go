@@ -146,8 +146,14 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) 
 func (c *conn) exists(look *sftpwire.Request) error {
 	root := cmp.Or(c.root, "/")
 	switch err := look.Err(); {
+	case err != nil && tooLong(root) != nil:
+		return fault.New(store.ErrNotFound, "there is no such directory on the server: a name of over 255 bytes is in %q", root)
 	case errors.Is(err, sftpwire.NoSuchFile):
-		return fault.New(store.ErrNotFound, "there is no directory %q on the server", root)
+		advice := "repolock doesn't create it; its path begins at the top of the user's chroot, if there is one"
+		if !strings.HasPrefix(root, "/") {
+			advice = "repolock doesn't create it; with a second slash before it the path would be absolute: sftp://HOST//PATH"
+		}
+		return fault.Advise(fault.New(store.ErrNotFound, "there is no directory %q on the server", root), advice)
 	case err != nil:
 		return fault.While(fmt.Sprintf("opening %q", root), err)
 	case look.Attrs.Kind() != sftpwire.KindDir:
@@ -186,7 +192,7 @@ func (c *conn) ended(ctx context.Context, err error) error {
 	if errors.Is(err, sftpwire.ErrText) {
 		return fault.With(err, func(e *fault.Error) {
 			e.Class = store.ErrConfig
-			e.Advice = "something prints before SFTP begins, most often ~/.bashrc on the server: it must print nothing if there is no terminal"
+			e.Advice = "the server must print nothing before SFTP begins: look for output of its ~/.bashrc, for an account without a shell, and for a ForceCommand"
 		})
 	}
 	if !errors.Is(err, sftpwire.ErrLost) {
@@ -235,9 +241,9 @@ func (c *conn) explain(ctx context.Context, at string, err error) error {
 	switch {
 	case space.Err() != nil:
 	case s.Flag&readOnly != 0:
-		return fault.As(store.ErrReadOnly, fmt.Errorf("the server's file system is read-only: %w", err))
+		return fault.New(store.ErrReadOnly, "the server's file system is read-only")
 	case errors.Is(err, sftpwire.Failure) && (s.Bavail == 0 || s.Files > 0 && s.Favail == 0):
-		return fmt.Errorf("%w on the server: %w", store.ErrFull, err)
+		return fmt.Errorf("%w on the server", store.ErrFull)
 	}
 	return fault.While(fmt.Sprintf("writing into %q", path.Dir(at)), err)
 }

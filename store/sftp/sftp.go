@@ -109,7 +109,7 @@ func parse(u *url.URL) (target, error) {
 	command := options["command"]
 	for name := range options {
 		if name != "command" || len(command) != 1 || strings.TrimSpace(command[0]) == "" {
-			return bad("it has an option other than one command=")
+			return bad("its one option is command=, once and with a value")
 		}
 	}
 	t := target{command: sshTo(host, user, u.Port()), root: root}

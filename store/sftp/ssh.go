@@ -57,10 +57,20 @@ func connect(ctx context.Context, t target) (*conn, error) {
 	case err == nil, c != nil, fault.Of(err) != fault.Unknown && !errors.Is(err, errEnded):
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
-	case errors.Is(err, errEnded): // without a word, so perhaps it isn't ssh
-		err = fmt.Errorf("%s has ended before SFTP began, and hasn't said why", t.command[0])
+	case errors.Is(err, errEnded): // without a word
+		err = mute(t.command[0])
 	}
 	return c, err
+}
+
+// mute returns the error of a command that has ended before SFTP began, and hasn't written why. A server sends ssh
+// no words of the program that its Subsystem or ForceCommand names.
+func mute(name string) error {
+	advice := "the server's own log says why: look at its Subsystem sftp, ChrootDirectory and ForceCommand"
+	if name == "sh" {
+		name, advice = "the program of command=", "correct command= in the URL: it must speak SFTP on its stdin and stdout"
+	}
+	return fault.Advise(fmt.Errorf("%s has ended before SFTP began, and hasn't said why", name), advice)
 }
 
 // process is a command that speaks SFTP on its stdin and stdout. Close ends it.
@@ -165,6 +175,11 @@ func (w *words) lines() []string {
 	return strings.FieldsFunc(string(w.tail), func(r rune) bool { return r == '\n' || r == '\r' })
 }
 
+const (
+	changed = "the server has another host key than before, or another server has answered: find out which, and then run ssh-keygen -R HOST"
+	keyless = "the server accepts passwords alone, and a lock has nobody who types one: allow PubkeyAuthentication there"
+)
+
 // reasons are ssh's words for the failures of a connection, each with its class. A class of nil can
 // pass: the server was reached, and has refused a session now. The words of store.ErrUnreachable are as
 // long as they are because a program on the server can print the short ones.
@@ -173,21 +188,24 @@ var reasons = []struct {
 	class  error
 	advice string
 }{
-	{"REMOTE HOST IDENTIFICATION HAS CHANGED", store.ErrConfig, "the server has another host key than before, or another server has answered: find out which, and then run ssh-keygen -R HOST"},
+	{"has changed and you have requested strict checking", store.ErrConfig, changed},
+	{"REMOTE HOST IDENTIFICATION HAS CHANGED", store.ErrConfig, changed},
 	{"host key is known for", store.ErrConfig, "connect once by hand with ssh, as the same user, and compare the host key"},
 	{"Host key verification failed", store.ErrConfig, "connect once by hand with ssh, as the same user, and compare the host key"},
+	{"Permission denied (password", store.ErrCredentials, keyless},
+	{"Permission denied (keyboard-interactive", store.ErrCredentials, keyless},
 	{"Permission denied", store.ErrCredentials, "ssh must work without a question: use a key without a passphrase, or one in ssh-agent, and put it into authorized_keys on the server"},
 	{"Too many authentication failures", store.ErrCredentials, "name the key in ~/.ssh/config, with IdentitiesOnly yes"},
 	{"subsystem request failed", store.ErrConfig, "the server's sshd_config has no Subsystem sftp"},
 	{": not found", store.ErrConfig, "correct command= in the URL"}, // of a shell
-	{"Could not resolve hostname", store.ErrNoHost, ""},
+	{"Could not resolve hostname", store.ErrNoHost, "check the host in the URL, or in ~/.ssh/config, and that this machine's DNS resolves it"},
 	{"ssh: connect to host ", store.ErrUnreachable, ""},
 	{"open failed: connect failed: ", store.ErrUnreachable, ""}, // a jump host's
 	{"Connection timed out during banner exchange", store.ErrUnreachable, ""},
 	{" not responding.", store.ErrUnreachable, ""},
 	{"Bad configuration option", store.ErrConfig, ""},
 	{"Bad owner or permissions on", store.ErrConfig, ""},
-	{"terminating,", store.ErrConfig, ""}, // after a bad line of ~/.ssh/config
+	{" line ", store.ErrConfig, ""}, // of ~/.ssh/config
 	{"open failed", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
 	{"Session open refused by peer", nil, "the server allows fewer sessions on one connection (MaxSessions)"},
 	{"kex_exchange_identification", nil, "the server has closed the connection before the login: too many logins at once (MaxStartups), or it bans this address"},
