@@ -108,7 +108,9 @@ func (s *Server) Restart(t testing.TB) {
 	if os.Geteuid() == 0 {
 		assert.OK(t, os.MkdirAll("/run/sshd", 0o755))
 	}
-	p, err := server.Start(exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", s.File(s.config())), func() bool {
+	cmd := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", s.File(s.config()))
+	cmd.WaitDelay = 100 * time.Millisecond // sessions outlive the server, and have its stderr
+	p, err := server.Start(cmd, func() bool {
 		c, err := net.DialTimeout("tcp", s.Address(), time.Second)
 		if err == nil {
 			c.Close()

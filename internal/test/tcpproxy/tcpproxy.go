@@ -3,9 +3,11 @@ package tcpproxy
 
 import (
 	"bytes"
+	"io"
 	"net"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -31,7 +33,9 @@ type Proxy struct {
 
 	mu    sync.Mutex
 	mute  bool
-	text  string // of the next request to be lost
+	lag   time.Duration
+	flow  chan struct{} // closed while bytes pass
+	text  string        // of the next request to be lost
 	how   Loss
 	lost  chan struct{} // closed when that request has come
 	conns []net.Conn
@@ -44,11 +48,12 @@ func New(t testing.TB, server string) *Proxy {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	assert.OK(t, err)
-	p := &Proxy{Listener: l, server: server, free: make(chan struct{}), answered: make(chan struct{})}
+	p := &Proxy{Listener: l, server: server, flow: make(chan struct{}), free: make(chan struct{}), answered: make(chan struct{})}
 	t.Cleanup(func() {
 		_ = l.Close()
 		p.Reset()
 	})
+	close(p.flow)
 	go p.serve()
 	return p
 }
@@ -61,6 +66,27 @@ func (p *Proxy) Mute() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.mute = true
+}
+
+// Lag makes the way of the bytes on later connections so long, in each direction.
+func (p *Proxy) Lag(oneWay time.Duration) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.lag = oneWay
+}
+
+// Stall holds all bytes back, until Resume. No byte is lost, as in a network that is away for a while.
+func (p *Proxy) Stall() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.flow = make(chan struct{})
+}
+
+// Resume passes the bytes on that Stall has held back.
+func (p *Proxy) Resume() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	close(p.flow)
 }
 
 // Reset closes all connections.
@@ -100,9 +126,10 @@ func (p *Proxy) serve() {
 		}
 		p.mu.Lock()
 		p.conns = append(p.conns, client, server)
+		lag := p.lag
 		p.mu.Unlock()
 		loss := new(Loss) // of this connection
-		go p.pass(server, client, func(b []byte) Loss {
+		go p.pass(later(server, lag), client, func(b []byte) Loss {
 			if p.text == "" || !bytes.Contains(b, []byte(p.text)) {
 				return 0
 			}
@@ -113,7 +140,7 @@ func (p *Proxy) serve() {
 			}
 			return 0
 		})
-		go p.pass(client, server, func([]byte) Loss {
+		go p.pass(later(client, lag), server, func([]byte) Loss {
 			if *loss == Detain {
 				*loss = 0
 				close(p.answered)
@@ -125,12 +152,12 @@ func (p *Proxy) serve() {
 
 // pass copies bytes. loss, which runs under the mutex, says what happens to them; 0 is nothing. What a side closes
 // is closed for the other, unless the proxy is silent.
-func (p *Proxy) pass(to, from net.Conn, loss func([]byte) Loss) {
+func (p *Proxy) pass(to io.WriteCloser, from net.Conn, loss func([]byte) Loss) {
 	b := make([]byte, 32<<10)
 	for {
 		n, err := from.Read(b)
 		p.mu.Lock()
-		mute, how := p.mute, Loss(0)
+		mute, flow, how := p.mute, p.flow, Loss(0)
 		if n > 0 {
 			how = loss(b[:n])
 		}
@@ -142,6 +169,7 @@ func (p *Proxy) pass(to, from net.Conn, loss func([]byte) Loss) {
 		case how == Detain:
 			<-p.free
 		}
+		<-flow
 		if n > 0 && !mute && how != Swallow {
 			_, _ = to.Write(b[:n])
 		}
@@ -152,4 +180,45 @@ func (p *Proxy) pass(to, from net.Conn, loss func([]byte) Loss) {
 			return
 		}
 	}
+}
+
+// lagging writes after a while.
+type lagging struct {
+	net.Conn
+	lag   time.Duration
+	queue chan due
+}
+
+// due is a write, or without bytes the close.
+type due struct {
+	at time.Time
+	b  []byte
+}
+
+func later(to net.Conn, lag time.Duration) io.WriteCloser {
+	if lag == 0 {
+		return to
+	}
+	l := &lagging{to, lag, make(chan due, 1<<16)}
+	go func() {
+		for d := range l.queue {
+			time.Sleep(time.Until(d.at))
+			if d.b == nil {
+				_ = to.Close()
+				return
+			}
+			_, _ = to.Write(d.b)
+		}
+	}()
+	return l
+}
+
+func (l *lagging) Write(b []byte) (int, error) {
+	l.queue <- due{time.Now().Add(l.lag), bytes.Clone(b)}
+	return len(b), nil
+}
+
+func (l *lagging) Close() error {
+	l.queue <- due{at: time.Now().Add(l.lag)}
+	return nil
 }
