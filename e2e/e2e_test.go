@@ -425,7 +425,11 @@ func (p *process) signal(sig syscall.Signal) {
 // leased returns when the lease of the one holder ends, by its object in the store.
 func (s *site) leased() time.Time {
 	s.t.Helper()
-	locks, err := newLocker(s.t, s.repo, "").Status(s.t.Context())
+	repo := s.repo
+	if strings.HasPrefix(repo, "sftp:") { // in this process there is no ssh for the test: sftp_test.go
+		repo = s.path("repo")
+	}
+	locks, err := newLocker(s.t, repo, "").Status(s.t.Context())
 	assert.OK(s.t, err)
 	assert.Need(s.t, len(locks) == 1, "locks: %v", locks)
 	return locks[0].ModTime.Add(locks[0].TTL)

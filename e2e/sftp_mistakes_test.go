@@ -16,7 +16,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/freeport"
 	"github.com/repolock/repolock/internal/test/sshd"
 )
 
@@ -149,9 +148,7 @@ var sftpMistakes = []struct {
 	}},
 	{"the chroot isn't root's", func(m *mistakes) { m.server("Subsystem sftp internal-sftp", "ChrootDirectory "+m.dir) }},
 	{"nothing listens at the port", func(m *mistakes) {
-		port, err := freeport.Free()
-		assert.OK(m.t, err)
-		m.repo = sshd.At("root", port, m.path("repo"))
+		m.repo = sshd.At("root", freePort(m.t), m.path("repo"))
 	}},
 	{"there is no such host", func(m *mistakes) { m.repo = "sftp://backup.invalid/repo" }},
 	{"ssh isn't installed", func(m *mistakes) {
