@@ -140,14 +140,15 @@ func (k kinds) objects(t *testing.T, f func(t *testing.T, w *world, m *machine, 
 // TestProofRevivesNoBrokenLock: the proof of If-Match doesn't put a broken lock back after the right ETag was refused.
 func TestProofRevivesNoBrokenLock(t *testing.T) {
 	holding(t, claiming, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
-		var other *Lock
+		var entered atomic.Pointer[Lock]
 		a.hooks.Before(on("put", k.Key(), func(r hookstore.Request) {
-			if r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && other == nil {
+			if r.Opts.IfMatch != "" && r.Opts.IfMatch != wrongETag && entered.Load() == nil {
 				w.delete(k.Key()) // break-lock
-				other = w.machine().takes(t, Exclusive)
+				entered.Store(w.machine().takes(t, Exclusive))
 			}
 		}))
 		time.Sleep(100 * time.Second)
+		other := entered.Load()
 		assert.That(t, other != nil && (!alive(other) || !alive(k)), "both in: the proof of If-Match put back a broken flag")
 	})
 }

@@ -103,7 +103,10 @@ func startProcess(command []string) (*process, error) {
 	cmd.WaitDelay = time.Second // a process that ssh has left behind can have its stderr
 	started := make(chan error)
 	go func() {
-		runtime.LockOSThread() // until the thread ends: the kernel takes its end for ours
+		// The kernel takes the end of this thread for ours. The thread must not end with the goroutine, or the
+		// kernel would also kill other children that it has started.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
 		err := own(cmd)
 		started <- err
 		if err == nil {

@@ -381,15 +381,16 @@ func (w *world) keptOutInVain(c *client, s step) {
 // soon is the time within which a waiter that has just begun sees that the lock is free.
 const soon = time.Second
 
-// behind is how much longer a waiter takes to see that the lock is free if others were just granted theirs: it
-// reads less often for each of them, until its next poll.
-func (w *world) behind(free time.Time) (longer time.Duration) {
+// behind is how much longer a waiter takes to see that the lock is free if others were just granted theirs.
+// Behind n waiters its last pause between two reads was (n + 1)² times as long, and jittered.
+func (w *world) behind(free time.Time) time.Duration {
+	n := 1
 	for _, at := range w.grants {
 		if at.Before(free) && at.After(free.Add(-soon)) {
-			longer += 300 * time.Millisecond
+			n++
 		}
 	}
-	return longer
+	return time.Duration(n*n-1) * 375 * time.Millisecond
 }
 
 // idle checks that a waiter is granted its lock soon after the lock is free. A waiter whose ticket was broken
