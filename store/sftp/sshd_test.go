@@ -27,7 +27,17 @@ func through(t *testing.T, raw string) *Store {
 // TestContractOfSSHD: the contract holds through ssh and two servers on one machine.
 func TestContractOfSSHD(t *testing.T) {
 	server := sshd.Start(t)
-	second := server.Another(t, "Subsystem sftp internal-sftp")
+	contractThrough(t, server, server.Another(t, "Subsystem sftp internal-sftp"))
+}
+
+// TestContractOfProFTPD: the contract holds through ssh and ProFTPD.
+func TestContractOfProFTPD(t *testing.T) {
+	server := sshd.ProFTPD(t)
+	contractThrough(t, server, server)
+}
+
+// contractThrough runs the contract with two handles, each through a server.
+func contractThrough(t *testing.T, server, second *sshd.Server) {
 	roots := map[store.Store]string{}
 	storetest.Run(t, storetest.Config{
 		New: func(t *testing.T) store.Store {

@@ -39,6 +39,12 @@ func Start(t *testing.T, lines ...string) *Server {
 // and knows the server's on each port.
 func Apart(t *testing.T, lines ...string) *Server {
 	t.Helper()
+	return keyed(t).Another(t, lines...)
+}
+
+// keyed returns the keys of a server, and an ssh that knows them.
+func keyed(t *testing.T) *Server {
+	t.Helper()
 	s := &Server{dir: t.TempDir()}
 	for _, key := range []string{"host", "user"} {
 		s.run(t, "ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", s.File(key))
@@ -46,7 +52,7 @@ func Apart(t *testing.T, lines ...string) *Server {
 	s.Write(t, "authorized", s.read(t, "user.pub"))
 	s.Write(t, "known", "* "+s.read(t, "host.pub"))
 	s.client(t, s.File("ssh_config"), s.Bin())
-	return s.Another(t, lines...)
+	return s
 }
 
 // Bin is the directory of the ssh.
@@ -110,6 +116,11 @@ func (s *Server) Restart(t testing.TB) {
 	}
 	cmd := exec.Command("/usr/sbin/sshd", "-D", "-e", "-f", s.File(s.config()))
 	cmd.WaitDelay = 100 * time.Millisecond // sessions outlive the server, and have its stderr
+	s.start(t, cmd)
+}
+
+func (s *Server) start(t testing.TB, cmd *exec.Cmd) {
+	t.Helper()
 	p, err := server.Start(cmd, func() bool {
 		c, err := net.DialTimeout("tcp", s.Address(), time.Second)
 		if err == nil {

@@ -3,17 +3,12 @@
 package sftpwire
 
 import (
-	"fmt"
-	"net"
-	"os"
 	"os/exec"
-	"os/user"
-	"path/filepath"
 	"strconv"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/internal/test/server"
+	"github.com/repolock/repolock/internal/test/sshd"
 )
 
 // started returns a client of a program.
@@ -61,65 +56,11 @@ func TestShell(t *testing.T) {
 		t.Cleanup(func() { _ = cmd.Wait() })
 		return child{out, in}
 	}())
-	assert.Says(t, err, ErrLost, `text instead of sftp: "This account is currently not available."`)
+	assert.Says(t, err, ErrText, `text instead of sftp: "This account is currently not available."`)
 }
 
 // TestProFTPD: the contract holds with ProFTPD's mod_sftp, over ssh.
-func TestProFTPD(t *testing.T) { contract(t, proftpd(t), t.TempDir()) }
-
-// proftpd returns a client of a ProFTPD that runs as this user.
-func proftpd(t *testing.T) *Client {
-	t.Helper()
-	dir, port := t.TempDir(), server.Port(t)
-	in := func(name string) string { return filepath.Join(dir, name) }
-	for _, key := range []string{"host", "user"} {
-		assert.Output(t, exec.Command("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", in(key)))
-	}
-	public := assert.Output(t, exec.Command("ssh-keygen", "-e", "-f", in("user.pub")))
-	assert.OK(t, os.WriteFile(in("authorized"), []byte(public), 0o600))
-	me, err := user.Current()
-	assert.OK(t, err)
-	group, err := user.LookupGroupId(me.Gid)
-	assert.OK(t, err)
-	passwd := fmt.Sprintf("%s:x:%s:%s::%s:/bin/sh\n", me.Username, me.Uid, me.Gid, dir)
-	assert.OK(t, os.WriteFile(in("passwd"), []byte(passwd), 0o600))
-	config := fmt.Sprintf(`LoadModule mod_sftp.c
-ServerType standalone
-ServerName test
-DefaultAddress 127.0.0.1
-Port %d
-User %s
-Group %s
-RootLogin on
-RequireValidShell off
-UseFtpUsers off
-AuthOrder mod_auth_file.c
-AuthUserFile %s
-PidFile %s
-ScoreboardFile %s
-DelayEngine off
-WtmpLog off
-TransferLog none
-SystemLog %s
-SFTPEngine on
-SFTPHostKey %s
-SFTPAuthMethods publickey
-SFTPAuthorizedUserKeys file:%s
-AllowOverwrite on
-AllowStoreRestart on
-`, port, me.Username, group.Name, in("passwd"), in("pid"), in("scoreboard"), in("log"), in("host"), in("authorized"))
-	assert.OK(t, os.WriteFile(in("conf"), []byte(config), 0o600))
-	addr := net.JoinHostPort("127.0.0.1", strconv.Itoa(port))
-	p, err := server.Start(exec.Command("proftpd", "-n", "-q", "-c", in("conf")), func() bool {
-		c, err := net.Dial("tcp", addr)
-		if err == nil {
-			c.Close()
-		}
-		return err == nil
-	})
-	assert.OK(t, err)
-	t.Cleanup(func() { p.End(os.Interrupt) })
-	return started(t, "ssh", "-F", "none", "-i", in("user"), "-p", strconv.Itoa(port), "-o", "BatchMode=yes", "-o", "LogLevel=ERROR",
-		"-o", "IdentitiesOnly=yes", "-o", "IdentityAgent=none", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-		"-s", me.Username+"@127.0.0.1", "sftp")
+func TestProFTPD(t *testing.T) {
+	s := sshd.ProFTPD(t)
+	contract(t, started(t, "ssh", "-p", strconv.Itoa(s.Port), "-o", "BatchMode=yes", "-s", "127.0.0.1", "sftp"), t.TempDir())
 }
