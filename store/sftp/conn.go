@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// dialTimeout bounds the time until a connection can be used. A handshake takes ten round trips.
+// dialTimeout bounds the time until a connection can be used. A handshake takes some thirteen round trips.
 const dialTimeout = 30 * time.Second
 
 // dialing is a connection that is being opened, or was.

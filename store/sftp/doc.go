@@ -33,7 +33,7 @@
 // twice, as store/dir does, and reads each file under the prefix. Each level of directories that
 // isn't a lock's, and each 128 files more, can add flights. Get is three. Delete, and DeleteAll of any
 // number of keys, is one, and one for each key that the server refuses to remove. A connection is
-// some ten round trips.
+// some thirteen round trips.
 //
 // # Caveats
 //

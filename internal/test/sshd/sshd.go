@@ -37,13 +37,13 @@ func Start(t *testing.T, lines ...string) *Server {
 
 // Apart starts a server, with further lines of its configuration. It also makes an ssh that has a key of its own,
 // and knows the server's on each port.
-func Apart(t *testing.T, lines ...string) *Server {
+func Apart(t testing.TB, lines ...string) *Server {
 	t.Helper()
 	return keyed(t).Another(t, lines...)
 }
 
 // keyed returns the keys of a server, and an ssh that knows them.
-func keyed(t *testing.T) *Server {
+func keyed(t testing.TB) *Server {
 	t.Helper()
 	s := &Server{dir: t.TempDir()}
 	for _, key := range []string{"host", "user"} {
@@ -73,7 +73,7 @@ func (s *Server) Client(t *testing.T, lines ...string) (bin string) {
 	return bin
 }
 
-func (s *Server) client(t *testing.T, config, bin string, lines ...string) {
+func (s *Server) client(t testing.TB, config, bin string, lines ...string) {
 	t.Helper()
 	lines = append(lines, "IdentityFile "+s.File("user"), "IdentitiesOnly yes", "IdentityAgent none",
 		"UserKnownHostsFile "+s.File("known"), "GlobalKnownHostsFile none", "StrictHostKeyChecking yes", "")
@@ -86,7 +86,7 @@ func (s *Server) client(t *testing.T, config, bin string, lines ...string) {
 }
 
 // Another starts another server with the same keys. Its lines replace ours of the same keywords.
-func (s *Server) Another(t *testing.T, lines ...string) *Server {
+func (s *Server) Another(t testing.TB, lines ...string) *Server {
 	t.Helper()
 	s = &Server{dir: s.dir, Port: server.Port(t)}
 	config := slices.Clone(lines)
