@@ -37,6 +37,7 @@ var claimed = map[string]string{
 	"docs/locks-repository.md":  "TestRepositoryLockPage",
 	"docs/locks-tower-fleet.md": "TestTowerFleetPage",
 	"docs/metrics.md":           "TestMetricsPage",
+	"docs/nas.md":               "TestNASPage",
 	"docs/packages.md":          "TestPackagesDocument",
 	"docs/rclone.md":            "TestRclone",
 	"docs/restic.md":            "TestRestic",
@@ -45,6 +46,7 @@ var claimed = map[string]string{
 	"docs/systemd.md":           "TestSystemd",
 	"docs/torture.md":           "TestTortureDoc",
 	"docs/torture-others.md":    "TestOthersPage",
+	"docs/two-repositories.md":  "TestTwoRepositoriesPage",
 }
 
 // elsewhere are the commands that don't run unchanged, nor here. A test, or a command of
@@ -415,6 +417,11 @@ func TestAlsoPage(t *testing.T) {
 func TestRepositoryLockPage(t *testing.T) {
 	p := alone(t, "locks-repository.md")
 	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `(nothing but locks is in .*){2}`, `lock nightly of repository .* is held by .*refused with 75\n$`)
+}
+
+func TestTwoRepositoriesPage(t *testing.T) {
+	p := alone(t, "two-repositories.md")
+	p.each(p.Fenced["sh"], `(nothing but locks is in .*){2}`, `^$`, `^$`)
 }
 
 func TestBeadsPage(t *testing.T) {

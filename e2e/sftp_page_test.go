@@ -4,6 +4,7 @@ package e2e
 
 import (
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
@@ -20,4 +21,14 @@ func TestSFTPPage(t *testing.T) {
 	p.contains(p.sh(p.Script()), "this store is fit to hold locks", "no locks", "snapshot")
 	p.contains(p.sh("repolock status --repo sftp://nas/backups"), "no locks")
 	assert.That(t, p.exists("backups/index/lock.shared"), "the locks are in another place")
+}
+
+func TestNASPage(t *testing.T) {
+	p := newPage(t, "nas.md")
+	server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
+	server.Alias(t, "nas")
+	assert.OK(t, os.Symlink(server.Bin(), p.path("bin")))
+	script := strings.Replace(p.Script(), "ssh nas mkdir -p backups", "mkdir -p backups", 1) // its home directory is another one
+	p.contains(p.run(script), "this store is fit to hold locks", "no locks", "snapshot", "restoring")
+	p.unlocked()
 }
