@@ -79,6 +79,13 @@ quirks: ## torture for 60 s on each kind of server that isn't quite S3
 	TORTURE=60s $(GO) test -count=1 -timeout 2h -run '^TestQuirks$$' ./cmd/repolock
 
 # OTHERS are flags of repolock torture.
+# STORE2 is another URL of the same repository, as of a second gateway. NAME is the store's name in the row. REAL
+# are flags: -short to repeat little.
+.PHONY: real
+real: ## prove a store of your own, make real STORE=URL, in some minutes
+	@test -n "$(STORE)" || { echo "make real STORE=URL"; exit 64; }
+	@$(GO) test -C e2e/real -count=1 -timeout 2h -run '^TestStore$$' $(REAL)
+
 .PHONY: torture-others
 torture-others: ## judge the locks of other programs, as docs/torture-others.md does, in an hour
 	@sh e2e/peers/torture.sh all $(OTHERS)

@@ -60,6 +60,7 @@ var elsewhere = map[string]string{
 	"make bench-disk":     "make bench-disk BENCH='-short -benchtime=10x'",
 	"make demo-svg":       "TestDemo",
 	"make quirks":         "TestQuirks",                            // for a second each, instead of 60
+	"make real STORE=URL": "TestReal",                              // on URLs of this machine
 	"sh spec/run.sh NAME": "sh spec/run.sh original-two-exclusive", // NAME stands for any name
 	"make ci":             notHere,
 	"make proof":          notHere,

@@ -1,0 +1,18 @@
+//go:build unix && minio
+
+package e2e
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
+)
+
+func TestRealOnMinIO(t *testing.T) {
+	onEach(t, onMinIOs, func(t *testing.T, k kind) {
+		p := k.on(k.own(t))
+		p.site(t).real(p.repo(), "STORE2="+p.repo())
+		assert.That(t, slices.Equal(p.left(), nil), "%q is left", p.left())
+	})
+}
