@@ -186,7 +186,7 @@ bench-disk: ## measure what locks among many files, a put and a listing cost on 
 	@$(GO) test -C e2e -tags programs $(BENCH) $(ONCE) -bench=Disk
 
 .PHONY: lint
-lint: fmt sizes vet static dead types imports clock legal api ## run all checks of the text
+lint: fmt sizes workflows vet static dead types imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
 fmt: ## check that gofmt changes nothing
@@ -195,6 +195,12 @@ fmt: ## check that gofmt changes nothing
 .PHONY: sizes
 sizes: ## check that no large file, such as a binary, is committed
 	@large=$$(git ls-files -z | xargs -0 ls -ln | awk '$$5 > 500000 { print $$9 }'); test -z "$$large" || { echo "too large for the tree: $$large"; exit 1; }
+
+# A tag of an action can be moved, and a commit can't.
+.PHONY: workflows
+workflows: ## check the workflows of GitHub
+	$(TOOL) actionlint -shellcheck= -pyflakes=
+	@! grep -nE 'uses: [^.]' .github/workflows/*.yml | grep -vE '@[0-9a-f]{40} # v[0-9]' || { echo "pin an action by its commit, and name the version"; exit 1; }
 
 # Both tags together show every file of this system.
 TAGS = -tags 'minio programs'

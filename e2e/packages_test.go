@@ -29,8 +29,8 @@ var packages = sync.OnceValues(func() (string, error) {
 	if err != nil {
 		return "", fmt.Errorf("%w\n%s", err, out)
 	}
-	if lines := bytes.Count(out, []byte("\n")); lines != 6 {
-		return "", fmt.Errorf("6 sums were to be compared, and not:\n%s", out)
+	if lines := bytes.Count(out, []byte("\n")); lines != 7 {
+		return "", fmt.Errorf("7 sums were to be compared, and not:\n%s", out)
 	}
 	return clone, nil
 })

@@ -29,6 +29,9 @@ for dir in site-functions vendor-completions; do # the second is Debian's
 	put "$share/zsh/$dir/_repolock" "$program" completion zsh
 done
 
+# goreleaser runs it on each program that it builds.
+GOFLAGS='' go build -C tools/release -trimpath -buildvcs=false -o "$PWD/dist-extra/sbom" ./sbom
+
 put dist-extra/ca-certificates.crt go run -C tools/release ./roots
 
 # As old as the commit: nfpm takes the times from here.

@@ -46,7 +46,7 @@ once() {
 # sums CLONE: of all that a user can fetch, and of what the image runs.
 sums() (
 	cd "$1/dist"
-	sha256sum checksums.txt ./*.tar.gz ./*.deb ./*.rpm
+	sha256sum checksums.txt ./*.tar.gz ./*.deb ./*.rpm ./*.cdx.json
 	[ -n "${PACKAGES_ONLY:-}" ] || sha256sum ./*.zip
 	if docker version >/dev/null; then
 		box=$(docker create "$image")
