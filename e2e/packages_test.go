@@ -76,12 +76,12 @@ func TestPackagesDocument(t *testing.T) {
 	out, err := exec.Command("dpkg-query", "-W", "repolock").Output()
 	assert.Need(t, err != nil, "%s is installed here, and these tests would remove it", out)
 	commands := blocks(t, "../docs/packages.md")
-	const make, check, twice, deb, rpm, tar, version, status, restic = 0, 1, 2, 3, 4, 5, 6, 7, 8
-	if want := []string{"make packages", "make packages-twice", "docker run --rm repolock version"}; len(commands) != 9 ||
+	const download, make, check, twice, deb, rpm, tar, version, status, restic = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
+	if want := []string{"make packages", "make packages-twice", "docker run --rm repolock version"}; len(commands) != 10 ||
 		!slices.Equal([]string{commands[make], commands[twice], commands[version]}, want) {
 		t.Fatalf("the document's commands are %q", commands)
 	}
-	dir := clone(t) // the first and the third: they are the scripts that this runs
+	dir := clone(t) // make and twice: they are the scripts that this runs
 
 	t.Run("changed", func(t *testing.T) {
 		in(t, dir, "echo changed >>docs/restic.md; trap 'git checkout -q docs/restic.md' EXIT; if sh packaging/packages.sh; then exit 1; else test $? = 78; fi")
@@ -91,6 +91,29 @@ func TestPackagesDocument(t *testing.T) {
 		changed := t.TempDir()
 		in(t, dir, "cp dist/checksums.txt dist/repolock_* "+changed)
 		in(t, changed, "echo x | tee -a repolock_*.deb; ! sha256sum --check checksums.txt")
+	})
+	t.Run("download", func(t *testing.T) {
+		sums, _, _ := strings.Cut(commands[download], "\n") // the other lines need a release
+		some := t.TempDir()
+		in(t, dir, "cp dist/checksums.txt dist/*.deb "+some)
+		in(t, some, sums)
+		in(t, some, "echo x | tee -a repolock_*.deb; ! "+sums)
+	})
+	t.Run("notes", func(t *testing.T) {
+		notes := in(t, dir, "sh packaging/notes.sh v0.1.0")
+		assert.That(t, strings.HasPrefix(notes, "The first release.") && !strings.Contains(notes, "](docs/"), "%v", notes)
+		in(t, dir, "if sh packaging/notes.sh v0.0.1; then exit 1; else test $? = 78; fi")
+	})
+	t.Run("bill of materials", func(t *testing.T) {
+		linked, bill := in(t, dir, "go version -m dist/linux_amd64_linux_amd64_v1/repolock"), in(t, dir, "cat dist/*.cdx.json")
+		modules := 0
+		for line := range strings.Lines(linked) {
+			if f := strings.Fields(line); f[0] == "dep" {
+				modules++
+				assert.That(t, strings.Contains(bill, `"pkg:golang/`+f[1]+"@"+f[2]+`"`), "it lacks %s %s", f[1], f[2])
+			}
+		}
+		assert.That(t, modules >= 10 && strings.Contains(bill, `"pkg:golang/std@1.`), "%d modules, and the bill is %.500s", modules, bill)
 	})
 	t.Run("deb", func(t *testing.T) {
 		t.Cleanup(func() {
