@@ -62,7 +62,7 @@ func TestUnusableStoreIsNamed(t *testing.T) {
 		code  int
 		says  string
 	}{
-		{"no bucket", kinds, wrongBucket, nil, 69, "nobody-has-this-bucket"},
+		{"no bucket", kinds, wrongBucket, nil, 66, "nobody-has-this-bucket"},
 		{"wrong region", onMinIOs, wrongRegion, nil, 78, "region"},
 		{"wrong secret", kinds, asItIs, wrong("AWS_SECRET_ACCESS_KEY", "MINIO_SECRET_KEY", "B2_APPLICATION_KEY"), 77, "permission denied"},
 		{"wrong user", kinds, asItIs, wrong("AWS_ACCESS_KEY_ID", "MINIO_ACCESS_KEY", "B2_APPLICATION_KEY_ID"), 77, "permission denied"},

@@ -284,7 +284,7 @@ func (b *box) testUnreachable() {
 	b.fails("systemctl start --wait " + unit)
 	b.until("the last try", "journalctl -u "+unit+" | grep 'too quickly'")
 	b.is("systemctl show -P ActiveState "+unit, "failed")
-	b.is("journalctl -u "+unit+" | grep -c status=69", "5")
+	b.is("journalctl -u "+unit+" | grep -c status=66", "5")
 	b.sh("mkdir /mnt/disk")
 	b.fails("systemctl start " + unit)
 	b.sh("systemctl reset-failed " + unit + "; systemctl start --wait " + unit)

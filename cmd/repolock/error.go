@@ -19,7 +19,8 @@ import (
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
   1    break-lock: there is no such lock, or the answer was no
   64   wrong usage
-  69   no answer from the store or a script's keeper, or no such repository
+  66   the repository doesn't exist: no such bucket or directory
+  69   no answer from the store or a script's keeper
   70   torture could not decide
   74   the store gave a wrong answer, or is full; or another failure
   75   another holder has the lock (--held-exit-code changes it)

@@ -41,6 +41,7 @@ func TestDescribe(t *testing.T) {
 		{"", lost(locking.ErrPermission), "lock_lost", fault.ExitLost, "", "permission"},
 		{"", lost(locking.ErrUnfit), "lock_lost", fault.ExitLost, "", "doctor"},
 		{"", locking.ErrUnreachable, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
+		{"", store.ErrNotFound, "repository_not_found", fault.ExitNotThere, "must exist", "if-unreachable"},
 		{"", locking.ErrPermission, "permission_denied", fault.ExitPermission, "", "locking needs"},
 		{"", locking.ErrUnfit, "store_unfit", fault.ExitUnfit, "", "doctor"},
 		{"", locking.ErrKey, "usage", fault.ExitUsage, "help", "doctor"},

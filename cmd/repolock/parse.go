@@ -99,7 +99,7 @@ certain that no operation is running.`},
 store is fit. Touches no lock: it writes below index/locks/doctor-TIME-ID/, the place of a lock of that name,
 or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote. It can run at any time.
 
-Exit codes: 0 the store is fit; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`},
+Exit codes: 0 the store is fit; 66 it doesn't exist; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`},
 		{"torture", "Let processes contend for a lock, and see whether it holds.", tortureCmd{}, "",
 			"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`,
 			`Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
@@ -109,7 +109,7 @@ wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
 With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
 No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.
 
-Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 69, 77 no process got the lock.`},
+Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 66, 69, 77 no process got the lock.`},
 	}},
 	{"More", []entry{
 		{"repos", "Show the repositories of the configuration file.", reposCmd{}, "",

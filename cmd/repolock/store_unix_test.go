@@ -74,7 +74,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"403", s3s, answers(status(403, "AccessDenied")), fault.ExitPermission, false},
 		{"403", []string{b2}, answers(statusB2(403, "access_denied")), fault.ExitPermission, false},
 		{"403, a wrong key", s3s, answers(status(403, "InvalidAccessKeyId")), fault.ExitPermission, false},
-		{"404, no bucket", s3s, answers(status(404, "NoSuchBucket")), fault.ExitUnavailable, false},
+		{"404, no bucket", s3s, answers(status(404, "NoSuchBucket")), fault.ExitNotThere, false},
 		{"404, strange", s3s, answers(status(404, "NoSuchAccount")), fault.ExitFailed, false},
 		{"404", []string{b2}, answers(statusB2(404, "not_found")), fault.ExitUnfit, false},
 		{"405", s3s, answers(status(405, "MethodNotAllowed")), fault.ExitFailed, false},

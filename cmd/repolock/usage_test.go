@@ -106,7 +106,7 @@ var badInputs = []struct {
 	{"operation too long", "-r TMP/repo run --shared --operation LONG --", "", 64, "operation"},
 	{"metadata too large", "-r TMP/repo backup --metadata k=LONG --", "", 64, "metadata"},
 	{"break-lock without terminal", "-r TMP/repo break-lock", `"expires_at":"2026-03-07T09:01:00Z"`, 64, "--yes"},
-	{"path too long", "-r /LONG backup --", "", 69, "its name is too long"},
+	{"path too long", "-r /LONG backup --", "", 66, "its name is too long"},
 	{"NUL in path", "-r a\x00b backup --", "", 64, "URL"},
 	// Lock bodies that keep a prune out.
 	{"blank body", "-r TMP/repo prune --", " ", 75, "unreadable shared lock"},

@@ -31,6 +31,7 @@ func (c *Class) Unwrap() error {
 const (
 	ExitAborted     = 1   // the user answered no, or the lock to break doesn't exist
 	ExitUsage       = 64  // EX_USAGE
+	ExitNotThere    = 66  // EX_NOINPUT: the repository doesn't exist
 	ExitUnavailable = 69  // EX_UNAVAILABLE
 	ExitUnjudged    = 70  // EX_SOFTWARE: torture reached no verdict
 	ExitFailed      = 74  // EX_IOERR
@@ -110,7 +111,7 @@ var (
 	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true}
 	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "a lock could be held there unseen; run repolock doctor, which lists again, and look for a cache or gateway in between"}
 	Irregular            = &Class{says: "something else is in the place of an object", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock needs a folder or a plain file there; if no operation is running, remove what has its name"}
-	NotFound             = &Class{says: "not found", Name: "store_unavailable", Exit: ExitUnavailable, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
+	NotFound             = &Class{says: "not found", Name: "repository_not_found", Exit: ExitNotThere, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
 	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
 	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside of the repository, or raise the quota; a prune can't free it before it has its lock"}

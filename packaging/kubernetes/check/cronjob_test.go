@@ -67,6 +67,7 @@ func TestExitCodes(t *testing.T) {
 	for code, want := range map[int32][2]batch.PodFailurePolicyAction{
 		1:   {count, count},
 		64:  {fail, fail},
+		66:  {count, count},
 		69:  {count, count},
 		75:  {ignore, ignore},
 		77:  {fail, fail},
