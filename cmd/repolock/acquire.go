@@ -275,7 +275,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 		return 0, fault.New(fault.Usage, "only acquire can start a keeper: %w", err)
 	}
 	log := &reporter{
-		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
+		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb, Typed: o.Global.Typed}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {

@@ -68,7 +68,11 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 	if len(chosen) == 0 {
 		return 0, cmp.Or(c.report(r, nil, looked(answered)), err)
 	}
-	if !c.Yes && !c.ask(r, chosen) {
+	if c.Yes {
+		for _, line := range kills(chosen) {
+			r.Say("%s", line)
+		}
+	} else if !c.ask(r, chosen) {
 		if err == nil && r.JSON {
 			return 0, fault.Declined
 		}
@@ -152,12 +156,29 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 // leave drops and prints the locks that only one clock calls stale: a person must judge them.
 func (breakCmd) leave(r *reporter, chosen []found) []found {
 	return slices.DeleteFunc(chosen, func(b found) bool {
-		doubtful := b.Verdict == replock.Doubtful
-		if doubtful {
-			r.Say("left alone: %s; without --yes, or with --id, break-lock --stale deletes it", r.named(b.Info))
+		if b.Verdict != replock.Doubtful {
+			return false
 		}
-		return doubtful
+		removes := r.located("repolock break-lock")
+		if b.at.URL != "" {
+			removes = "repolock break-lock --also " + spell([]string{b.at.URL})
+		}
+		if b.ID != "" { // else it asks
+			removes += " --yes --id " + spell([]string{b.ID})
+		}
+		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.named(b.Info), removes)
+		return true
 	})
+}
+
+// kills returns a line for each live lock of those chosen: the command under it won't survive the deletion.
+func kills(chosen []found) (lines []string) {
+	for _, b := range chosen {
+		if verdict(b.Info) == replock.Live.String() {
+			lines = append(lines, fmt.Sprintf("live: %s: its command will be killed", holder(b.Info, 0)))
+		}
+	}
+	return lines
 }
 
 func (c breakCmd) event(b replock.Broken, p session.Place) events.Event {
@@ -191,7 +212,10 @@ func (c breakCmd) which() string {
 }
 
 func (c breakCmd) ask(r *reporter, chosen []found) bool {
-	fmt.Fprint(r.stderr, lockTable(chosen, columnsOf(os.Stderr))+question(len(chosen)))
+	var killed strings.Builder
+	list(&killed, "", kills(chosen))
+	width := columnsOf(os.Stderr)
+	fmt.Fprint(r.stderr, lockTable(chosen, width)+folded(killed.String(), width)+question(len(chosen)))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"

@@ -37,7 +37,7 @@ func (r *reporter) describe(err error) (name string, code int, advice string) {
 		if _, stale := events.Stale(held.Place.URL, held.Holders); stale {
 			name = audit.Stale
 		}
-		return name, held.ExitCode, heldHint(held)
+		return name, held.ExitCode, r.heldHint(held)
 	}
 	class := fault.Of(err)
 	advice = fault.Advice(err)
@@ -47,7 +47,22 @@ func (r *reporter) describe(err error) (name string, code int, advice string) {
 	case fault.SeeDoctor:
 		advice = r.unreachableHint(err)
 	}
-	return class.Name, fault.Exit(err), advice
+	return class.Name, fault.Exit(err), r.located(advice)
+}
+
+// located adds the repository and the lock's name, as the command line has them, to the commands in a hint, so that
+// the commands can be run as they are.
+func (g global) located(hint string) string {
+	flags := ""
+	for _, f := range []struct{ name, value string }{{"--config", g.Typed["config"]}, {"-r", session.Redact(g.Typed["repo"])}, {"--name", g.Typed["name"]}} {
+		if f.value != "" {
+			flags += f.name + " " + spell([]string{f.value}) + " "
+		}
+	}
+	for _, command := range []string{"status", "break-lock", "doctor"} {
+		hint = strings.ReplaceAll(hint, "repolock "+command, "repolock "+flags+command)
+	}
+	return hint
 }
 
 // unreachableHint returns what to do about a store that doesn't answer.
@@ -84,14 +99,27 @@ func (r *reporter) undone(err error) string {
 }
 
 // heldHint returns what to do about a lock that is held.
-func heldHint(e session.HeldError) string {
+func (r *reporter) heldHint(e session.HeldError) string {
 	if e.Own {
 		return "it is the lock that this very command runs under, or a waiter for that lock: it stays until the command ends; use another lock, or none"
 	}
 	if e.Place.Repo == "" && e.Place.URL != "" {
 		return also.Hint(e.Place.URL, e.Holders[0])
 	}
+	return r.located(hintOf(e))
+}
+
+// hintOf is heldHint for a repository's lock.
+func hintOf(e session.HeldError) string {
 	gone := 0
+	for _, h := range e.Holders {
+		if h.ProcessGone {
+			gone++
+		}
+	}
+	if gone == len(e.Holders) {
+		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
+	}
 	for _, h := range e.Holders {
 		switch h.Verdict {
 		case replock.Unreadable:
@@ -100,12 +128,6 @@ func heldHint(e session.HeldError) string {
 			return fmt.Sprintf("it has expired by one clock only: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then ignores it",
 				plainly((h.TTL + time.Minute).Truncate(time.Second)))
 		}
-		if h.ProcessGone {
-			gone++
-		}
-	}
-	if gone == len(e.Holders) {
-		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
 	}
 	if e.Waited > 0 {
 		return "repolock status --watch shows when it is free; a crashed holder's lock expires by itself"
@@ -232,6 +254,15 @@ func (e jsonError) words(verbose bool) string {
 	return e.Message
 }
 
+// state returns the state of a lock in JSON. A lock that wasn't refreshed yet calls itself "acquiring", although it can
+// be held for a while already: no client can know which.
+func state(i replock.Info) string {
+	if i.State == replock.StateAcquiring {
+		return "acquiring_or_held"
+	}
+	return string(i.State)
+}
+
 func newJSONFound(l found) jsonLock {
 	j := newJSONLock(l.Info)
 	j.Place = l.place
@@ -249,7 +280,7 @@ func newJSONLock(i replock.Info) jsonLock {
 	return jsonLock{
 		Host: host, PID: pid,
 		specified: events.Holder(i),
-		Mode:      i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: string(i.State), User: i.User,
+		Mode:      i.Mode.String(), Operation: i.Operation, Holder: i.Holder, ID: i.ID, State: state(i), User: i.User,
 		Version: i.Version, Metadata: i.Metadata, Keys: i.Keys, Verdict: i.Verdict.String(), Status: verdict(i), Why: i.Why,
 		AcquiredAt: events.Instant(i.Acquired), ExpiresAt: events.Instant(i.Expires),
 		TTLSeconds: i.TTL.Seconds(), AgeSeconds: i.Age.Seconds(), LeftSeconds: i.Left.Seconds(),

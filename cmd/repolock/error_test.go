@@ -107,6 +107,8 @@ func TestWaiterIsNoHolder(t *testing.T) {
 	waiter.Verdict = replock.Stale
 	assert.Equal(t, verdict(waiter), "stale", "a waiter that is gone")
 	waiter.Verdict = replock.Live
+	holder.State = replock.StateAcquiring
+	assert.Equal(t, refused(holder).HeldBy.State, "acquiring_or_held", "a lock that was never refreshed")
 	says := refused(waiter, holder, waiter).Summary
 	assert.That(t, strings.HasSuffix(says, "; 2 others wait"), "%q", says)
 }

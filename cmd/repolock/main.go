@@ -43,6 +43,7 @@ type global struct {
 	listed  string       // the lock's name in the configuration file
 
 	Sources map[string]source `kong:"-"` // of the flags that the command line doesn't have
+	Typed   map[string]string `kong:"-"` // values of the global flags that the command line has
 
 	observe func(replock.Event) // gets the events of a look at locks; nil: none does
 }

@@ -184,11 +184,29 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 		p.selected = k.Selected()
 		err = ambiguous(k)
 	}
-	p.file, p.Sources = p.settings.file, p.settings.sources
+	p.file, p.Sources, p.Typed = p.settings.file, p.settings.sources, typed(k)
 	if repo := p.settings.repo; repo != nil {
 		p.Repo, p.unknown, p.listed = repo.url, repo.err, repo.name
 	}
 	return p, err
+}
+
+// typed returns the global flags of the command line that have a value, by their names. The argument of doctor is
+// --repo.
+func typed(k *kong.Context) map[string]string {
+	all := map[string]string{}
+	if k == nil {
+		return all
+	}
+	for _, p := range k.Path {
+		switch {
+		case p.Flag != nil && !p.Resolved && slices.Contains([]string{"repo", "name", "config"}, p.Flag.Name):
+			all[p.Flag.Name] = p.Flag.Target.String()
+		case p.Positional != nil && p.Positional.Name == "url":
+			all["repo"] = p.Positional.Target.String()
+		}
+	}
+	return all
 }
 
 // newParser returns a parser for these words. It knows the commands that the words name, and no others, because

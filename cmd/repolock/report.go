@@ -127,7 +127,7 @@ func (r *reporter) printEvent(e replock.Event) {
 		}
 	case replock.EventRetrying:
 		if r.Verb {
-			r.Say("a request failed, and is repeated for at most %s: %s", atMost(e.Left), session.Words(e.Err, ""))
+			r.Say("a request failed, and is repeated for at most %s: %s", atMost(e.Left), r.cause(e.Err))
 		}
 	case replock.EventReaped:
 		for _, h := range e.Holders[:min(len(e.Holders), maxListed)] {
@@ -137,7 +137,7 @@ func (r *reporter) printEvent(e replock.Event) {
 			r.Say("removed %d more stale locks", more)
 		}
 	case replock.EventRefreshFailed:
-		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), session.Words(e.Err, ""))
+		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), r.cause(e.Err))
 	case events.DirectoryCreated:
 		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: check that the other program locks in this directory, too")
 	case events.PasswordExposed:
@@ -147,12 +147,20 @@ func (r *reporter) printEvent(e replock.Event) {
 		if also.Known(e.Key) {
 			what = "the lock could not be released, and might stay"
 		}
-		r.Say("warning: %s: %s", what, session.Words(e.Err, ""))
+		r.Say("warning: %s: %s", what, r.cause(e.Err))
 	default:
 		if r.Verb {
 			r.Say("%s: %s lock %s, key %s", e.Kind, e.Mode, e.ID, e.Key)
 		}
 	}
+}
+
+// cause describes an error. With --verbose it has the keys.
+func (r *reporter) cause(err error) string {
+	if r.Verb {
+		return text.Error(err)
+	}
+	return session.Words(err, "")
 }
 
 // named describes a lock. With --verbose it names the keys.

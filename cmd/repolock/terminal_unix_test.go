@@ -138,13 +138,14 @@ func TestLockInDoubt(t *testing.T) {
 	assert.OK(t, os.Chtimes(lock, old, old))
 	for _, wait := range []string{"0s", "1s"} {
 		code, _, stderr := call("-r", repo, "prune", "--wait", wait, "--", "true")
-		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock break-lock --stale", "--wait 24h1m "} {
+		for _, want := range []string{"prune on far, last seen ", "perhaps stale", "repolock -r " + repo + " break-lock --stale", "--wait 24h1m "} {
 			assert.That(t, code == fault.ExitHeld && strings.Contains(stderr, want), "%d, without %q: %s", code, want, stderr)
 		}
 	}
 	code, _, stderr := call("-r", repo, "break-lock", "--stale", "--yes")
 	_, err := os.Stat(lock)
-	assert.That(t, err == nil && code == 0 && strings.Contains(stderr, "left alone: prune on far, "), "%d, %v: %s", code, err, stderr)
+	removes := "this deletes it: repolock -r " + repo + " break-lock --yes --id 0123\n"
+	assert.That(t, err == nil && code == 0 && strings.Contains(stderr, "left alone: prune on far, ") && strings.HasSuffix(stderr, removes), "%d, %v: %s", code, err, stderr)
 	s := onScreen(t, 24, 80, nil, "-r", repo, "break-lock", "--stale")
 	s.types("y\n")
 	status := s.end()

@@ -134,7 +134,10 @@ func (k *keeper) report(e replock.Event) {
 
 // onLost obeys --on-lost. It doesn't resume the lock, because the script has run on.
 func (k *keeper) onLost(loss error) {
-	defer k.say("%s", Words(loss, ""))
+	defer func() {
+		k.flush() // the failures of refreshes that have caused the loss come first
+		k.say("%s", Words(loss, ""))
+	}()
 	sig, ok := map[string]syscall.Signal{"term": syscall.SIGTERM, "kill": syscall.SIGKILL}[k.OnLost]
 	if !ok || k.owner == nil {
 		return

@@ -8,6 +8,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -34,7 +36,7 @@ func (s *session) onLost() <-chan struct{} {
 		return nil
 	case s.OnLost == "pause" && !loss.Definite && s.pause():
 		s.notePause()
-		s.sayLost(loss.Err, "the command is stopped; trying for "+text.Duration(s.ResumeFor)+" to resume the lock")
+		s.sayLost(loss.Err, s.meanwhile(loss.Err))
 		err := s.resume()
 		if err == nil {
 			return s.lock.Context().Done()
@@ -49,8 +51,22 @@ func (s *session) onLost() <-chan struct{} {
 	return nil
 }
 
-// sayLost shows a loss and its consequence, with the key last.
+// meanwhile returns what happens to a stopped command, until when, and what to do: about a full disk, to free space.
+func (s *session) meanwhile(loss error) string {
+	advice := ""
+	if lost, ok := errors.AsType[*replock.LostError](loss); ok {
+		advice = fault.Advice(lost.Err)
+	}
+	if advice == "" || advice == fault.SeeDoctor {
+		advice = "repolock doctor examines the store"
+	}
+	end := clock.System{}.Now().Add(s.ResumeFor).UTC()
+	return "the command is stopped; repolock tries to resume the lock until " + end.Format(time.RFC3339) + ", and then kills the command; " + advice
+}
+
+// sayLost shows a loss and its consequence, after the failures of refreshes that have caused it.
 func (s *session) sayLost(loss error, then string) {
+	s.flush()
 	s.Console.Say("%s", Words(loss, "; "+then))
 }
 

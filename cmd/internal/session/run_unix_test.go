@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -63,10 +64,14 @@ func (s *stage) Handle(e events.Event) {
 }
 func (s *stage) Say(format string, args ...any) { s.say(fmt.Sprintf(format, args...)) }
 func (s *stage) Alert(_, text string)           { s.say(text) }
-func (s *stage) Event(replock.Event)            {}
-func (s *stage) BeginWait(string)               {}
-func (s *stage) Interrupted()                   {}
-func (s *stage) EndWait()                       {}
+func (s *stage) Event(e replock.Event) {
+	if e.Kind == replock.EventRefreshFailed {
+		s.say("a refresh has failed")
+	}
+}
+func (s *stage) BeginWait(string) {}
+func (s *stage) Interrupted()     {}
+func (s *stage) EndWait()         {}
 
 // newStage is about a command of the shell, in a directory of its own. The command has begun when it
 // writes into the FIFO begun, and reads the FIFO go.
@@ -126,7 +131,8 @@ func TestLoss(t *testing.T) {
 	const (
 		waits   = "echo $$ > begun; read x < go; exit 3"
 		forever = "echo $$ > begun; exec sleep 30"
-		stopped = "shared lock lost: it is gone; the command is stopped; trying for 1h to resume the lock (key first)\n"
+		stopped = "shared lock lost: it is gone; the command is stopped; repolock tries to resume the lock until TIME, and then kills the command; " +
+			"repolock doctor examines the store (key first)\n"
 		without = "shared lock lost: it is gone; the command runs on without it (--on-lost warn) (key first)\n"
 		killed  = "shared lock lost: it is gone (key first); repolock killed the command"
 	)
@@ -177,6 +183,10 @@ func TestLoss(t *testing.T) {
 		}, func(s *stage) { s.first.lose(false) }, 128 + int(syscall.SIGKILL), "", "command_paused first, work_ended next",
 			stopped + "resume\nthe lock was resumed, and the command continued\nrelease next"},
 		{"warn, and it fails", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(true) }, 3, "", "work_ended first", without + "release first"},
+		{"warn, after a refresh that has failed", "warn", waits, func(s *stage) { s.goOn("without it") }, func(s *stage) {
+			s.locker.happen(replock.EventRefreshFailed)
+			s.first.lose(true)
+		}, 3, "", "refresh_failed, work_ended first", "a refresh has failed\n" + without + "release first"},
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
 			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", without + "release first"},
 		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
@@ -204,7 +214,8 @@ func TestLoss(t *testing.T) {
 			assert.That(t, code == c.code && (err == nil) == (c.fails == "") && (err == nil || errors.Is(err, replock.ErrLost) && err.Error() == c.fails),
 				"%d, %v, want %d, %s", code, err, c.code, c.fails)
 			assert.Equal(t, strings.Join(s.events, ", "), c.events, "events")
-			assert.Equal(t, strings.Join(s.said, "\n"), c.said, "it said")
+			said := regexp.MustCompile(`until 20[^,]*Z`).ReplaceAllString(strings.Join(s.said, "\n"), "until TIME")
+			assert.Equal(t, said, c.said, "it said")
 		})
 	}
 }

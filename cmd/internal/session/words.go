@@ -14,8 +14,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Words returns an error and its consequence, for people: the cause first, the request and its key last, without
-// the words of Go's packages. It counts errors that differ only in their keys as one.
+// Words returns an error and its consequence, for people: the cause first, the request last, without its key and
+// without the words of Go's packages. It counts errors that differ only in their keys as one. Error has the keys.
 func Words(err error, then string) string {
 	var all []explained
 	more := map[string]int{}
@@ -41,16 +41,31 @@ func Words(err error, then string) string {
 	return words + then + request
 }
 
-// explained is an error in words: its cause, and the request that failed, or "".
-type explained struct{ cause, request string }
+// explained is an error in words: its cause, and the request that failed, or "". With shortened, the text of the
+// error has more than the two, such as a key.
+type explained struct {
+	cause, request string
+	shortened      bool
+}
+
+// opening is the Op of the requests that open a repository.
+const opening = "open"
 
 func explain(err error) explained {
 	e, _ := err.(*fault.Error)
 	switch err := err.(type) {
 	case *replock.LostError:
-		return explained{lossWords(err), text.Escape(err.Key)}
+		x := explained{cause: lossWords(err), shortened: true}
+		if !strings.HasPrefix(err.Key, replock.DefaultPrefix) { // the lock of another system, which the key names
+			x.request = text.Escape(err.Key)
+		}
+		return x
 	case *store.Error:
-		return explained{explain(err.Err).cause, fmt.Sprintf("%s %q", err.Op, err.Key)}
+		x := explained{explain(err.Err).cause, err.Op, true}
+		if err.Op == opening { // its key is the repository, as the user has written it
+			x.request = fmt.Sprintf("%s %q", err.Op, err.Key)
+		}
+		return x
 	case *fault.Error:
 		if len(err.More) > 0 {
 			return explained{cause: Words(err, "")}
@@ -64,6 +79,8 @@ func explain(err error) explained {
 		x.cause = strings.TrimPrefix(x.cause+": no answer within "+fault.Within(e.Within), ": ")
 	}
 	switch {
+	case e.Doing != "" && x.request != "" && !strings.HasPrefix(x.request, opening):
+		x.request = e.Doing
 	case e.Doing != "" && x.request != "":
 		x.request = e.Doing + ": " + x.request
 	case e.Doing != "":
@@ -76,8 +93,8 @@ func explain(err error) explained {
 func explainWrapped(err error) explained {
 	if inner := errors.Unwrap(err); inner != nil {
 		x := explain(inner)
-		if before, after, ok := strings.Cut(err.Error(), inner.Error()); ok && x.request != "" {
-			return explained{text.Escape(before) + x.cause + text.Escape(after), x.request}
+		if before, after, ok := strings.Cut(err.Error(), inner.Error()); ok && x.shortened {
+			return explained{text.Escape(before) + x.cause + text.Escape(after), x.request, true}
 		}
 	}
 	return explained{cause: plainCause(err)}

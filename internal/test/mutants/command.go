@@ -8,7 +8,7 @@ var commandMutants = []mutant{
 		`if name == "repository" {`, `if name == "" {`, test(ofCommand, "TestMistakes")},
 	// Exit codes and errors.
 	{"--held-exit-code isn't heeded", exit,
-		`return name, held.ExitCode, heldHint(held)`, `return name, fault.ExitHeld, heldHint(held)`, own("TestScripts/held")},
+		`return name, held.ExitCode, r.heldHint(held)`, `return name, fault.ExitHeld, r.heldHint(held)`, own("TestScripts/held")},
 	{"break-lock --dead is recommended beside a holder that lives", exit,
 		"if gone == len(e.Holders)", "if gone > 0", own("TestScripts/break")},
 	{"the lock of beads stays when repolock is killed", "cmd/repolock/wrap.go",
