@@ -65,7 +65,7 @@ func blocks(t *testing.T, file string) (all []string) {
 func isVersion(t *testing.T, printed string) {
 	t.Helper()
 	b := built(t)
-	if !strings.Contains(printed, "repolock v"+b.Version+" ") || !strings.Contains(printed, "commit "+b.Commit[:12]+" of 20") ||
+	if !strings.Contains(printed, "repolock v"+b.Version+",") || !strings.Contains(printed, "commit "+b.Commit[:8]+" of 20") ||
 		strings.Contains(printed, "modified") {
 		t.Errorf("built of %s, %s, it prints %s", b.Version, b.Commit, printed)
 	}

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -98,6 +97,8 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME")
 	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
+	case f.Fence && mode == replock.Shared && !p.alone:
+		return p, fault.New(fault.Usage, "--fence: only the exclusive lock has fencing numbers")
 	case p.alone && f.Fence:
 		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
 	case p.alone && g.Name != "":
@@ -239,10 +240,10 @@ func (p *waitTime) UnmarshalText(text []byte) error {
 		*p = waitTime(replock.Forever)
 		return nil
 	}
-	d, err := time.ParseDuration(string(text))
+	d, err := duration(string(text))
 	switch {
 	case err != nil:
-		return errors.New("must be a time such as 90s, 15m or 2h, or forever")
+		return errors.New("must be a time such as 90s, 15m, 2h or 1d, or forever")
 	case d < 0:
 		return errors.New("must not be negative")
 	}
@@ -262,12 +263,7 @@ func (m *moment) UnmarshalText(raw []byte) error {
 			return nil
 		}
 	}
-	ago, err := time.ParseDuration(word)
-	if days, ok := strings.CutSuffix(word, "d"); ok {
-		var n uint64
-		n, err = strconv.ParseUint(days, 10, 16) // a Duration has 106751 days
-		ago = time.Duration(n) * 24 * time.Hour
-	}
+	ago, err := duration(word)
 	if err != nil || ago < 0 {
 		return errors.New("must be a time ago such as 36h or 7d, a day such as 2026-03-07, or 2026-03-07T09:00:00Z")
 	}

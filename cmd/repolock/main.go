@@ -4,13 +4,14 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"io"
+	"log"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/alecthomas/kong"
 
@@ -18,12 +19,14 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
+	log.SetOutput(io.Discard) // net/http logs answers that nobody asked for
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -67,6 +70,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 		r.JSON = slices.Contains(beforeDashes(args), "--json") // parsing ended before the flag was set
 		return r.fail(mistaken(err, args))
 	}
+	r.explain(in, args)
 	code, err := in.selected.Target.Interface().(command).run(r, in.global)
 	if err != nil {
 		code = r.fail(err)
@@ -75,6 +79,20 @@ func run(args []string, stdout, stderr io.Writer) int {
 		}
 	}
 	return code
+}
+
+// explain says what the user might not expect of a command line: which of two repositories is meant, and which variable
+// isn't heeded.
+func (r *reporter) explain(in *parsed, args []string) {
+	if c, _ := called(args); c.tag != "" { // it reads no settings
+		return
+	}
+	if in.settings.notice != "" {
+		r.Say("%s", in.settings.notice)
+	}
+	for _, said := range unheeded(os.Environ()) {
+		r.Say("warning: %s", said)
+	}
 }
 
 // vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:". They are empty if the words don't
@@ -152,16 +170,30 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 	return err
 }
 
-// String returns the version in one line, for people.
+// String returns the version for people. The first line has what a report of a bug needs.
 func (b build) String() string {
-	text := fmt.Sprintf("repolock %s (%s, %s", b.Version, b.Go, b.System)
+	text := "repolock " + b.Version
 	if b.Commit != "" {
-		text += ", commit " + b.Commit[:min(len(b.Commit), 12)] + " of " + b.Time
+		text += ", commit " + b.Commit[:min(len(b.Commit), 8)] + " of " + b.Time[:min(len(b.Time), len(time.DateOnly))]
 	}
 	if b.Modified {
-		text += ", modified"
+		text += " (modified)"
 	}
-	return text + ")\n"
+	return text + "\n" + b.Go + ", " + b.System + "\n"
+}
+
+// pseudo returns the commit and its time from a version that Go has made for a commit without a tag, as of go install
+// MODULE@main, which has no clone with more.
+func pseudo(version string) (commit, at string) {
+	parts := lazyregexp.New(`[-.](\d{14})-([0-9a-f]{12})(\+|$)`).FindStringSubmatch(version)
+	if parts == nil {
+		return "", ""
+	}
+	t, err := time.Parse("20060102150405", parts[1])
+	if err != nil {
+		return "", ""
+	}
+	return parts[2], t.Format(time.RFC3339)
 }
 
 func newBuild() build {
@@ -171,6 +203,7 @@ func newBuild() build {
 		return b
 	}
 	b.Version = cmp.Or(info.Main.Version, b.Version)
+	b.Commit, b.Time = pseudo(b.Version)
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":

@@ -5,6 +5,7 @@ import (
 	"io"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -261,7 +262,30 @@ func mappers() (options []kong.Option) {
 }
 
 // kongs are kong's own mappers.
-var kongs = sync.OnceValue(func() *kong.Registry { return kong.NewRegistry().RegisterDefaults() })
+var kongs = sync.OnceValue(func() *kong.Registry {
+	return kong.NewRegistry().RegisterDefaults().RegisterType(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeTime))
+})
+
+// decodeTime is the mapper of a duration.
+func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
+	var word string
+	if err := ctx.Scan.PopValueInto("duration", &word); err != nil {
+		return err
+	}
+	d, err := duration(word)
+	target.SetInt(int64(d))
+	return err
+}
+
+// duration parses a duration as time.ParseDuration does, and days before its other parts: 1d, 1d12h.
+func duration(word string) (time.Duration, error) {
+	days, rest, found := strings.Cut(word, "d")
+	if n, err := strconv.ParseFloat(strings.TrimLeft(days, "+-"), 64); found && err == nil {
+		sign := days[:len(days)-len(strings.TrimLeft(days, "+-"))]
+		word = sign + strconv.FormatFloat(24*n, 'f', -1, 64) + "h" + rest
+	}
+	return time.ParseDuration(word)
+}
 
 // decode reads a value with kong's own mapper, and words the error if the value is wrong.
 func decode(ctx *kong.DecodeContext, target reflect.Value) error {
@@ -302,7 +326,7 @@ func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	case (isTime || target.Type() == reflect.TypeFor[waitTime]()) && strings.Trim(value, "0123456789.") == "":
 		return mistake(value, fmt.Sprintf("has no unit: write %ss for seconds, %[1]sm for minutes", value))
 	case isTime:
-		return mistake(value, "must be a time such as 90s, 15m or 2h")
+		return mistake(value, "must be a time such as 90s, 15m, 2h or 1d")
 	default:
 		return mistake(value, err.Error())
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -31,6 +32,7 @@ type settings struct {
 	repo    *repository       // nil: the command line wasn't resolved
 	values  map[string]any    // of the flags in the file
 	sources map[string]source // of the flags that the command line doesn't have; nil before load
+	notice  string            // about the repository, for people
 }
 
 // source is the variable of the environment or the configuration file that has the value of a flag. The zero
@@ -63,6 +65,47 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 func (g global) isDefault(flag string) bool {
 	from, ok := g.Sources[flag]
 	return ok && from == source{}
+}
+
+// typed reports whether the command line has a flag.
+func (g global) typed(flag string) bool {
+	_, resolved := g.Sources[flag]
+	return g.Sources != nil && !resolved
+}
+
+// unheeded describes the variables of an environment that are named as a flag is, and aren't read: a job must not run
+// without its REPOLOCK_WAIT in silence. It ignores other variables that begin so.
+func unheeded(environ []string) (says []string) {
+	var unknown []string
+	for _, v := range environ {
+		name, _, _ := strings.Cut(v, "=")
+		read := slices.ContainsFunc(manEnvironment, func(item string) bool { return strings.HasPrefix(item, name+":") })
+		if strings.HasPrefix(name, "REPOLOCK_") && !read && !slices.Contains(session.Variables, name) {
+			unknown = append(unknown, name)
+		}
+	}
+	if unknown == nil { // as nearly always: the flags of all commands take long to build
+		return nil
+	}
+	app := model()
+	flags := app.Flags
+	for _, node := range app.Children {
+		flags = append(flags, visible(node.Flags)...)
+	}
+	for _, name := range unknown {
+		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "REPOLOCK_"), "_", "-"))
+		flag = cmp.Or(strings.TrimPrefix(meant(flagsElsewhere, flag), "--"), flag)
+		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == flag })
+		if i < 0 {
+			continue
+		}
+		ours := "the flag is --" + flag
+		if len(flags[i].Envs) > 0 {
+			ours = "the variable is " + flags[i].Envs[0]
+		}
+		says = append(says, name+" isn't a variable of repolock, and has no effect; "+ours)
+	}
+	return says
 }
 
 // variable returns the variable of the environment that is set for a flag, or "".
@@ -246,8 +289,8 @@ func wanted(ctx *kong.Context) (word string, ok bool) {
 	return given(ctx, "repo")
 }
 
-// find finds the repository that a word names, and its values of flags. It refuses a name that a directory has, too,
-// because two users who mean one repository must not lock two.
+// find finds the repository that a word names, and its values of flags. A name in the file means its repository
+// everywhere, also where a directory has the same name: two users who mean one repository must not lock two.
 func (s *settings) find(word string, given bool) *repository {
 	file := s.file
 	if file == nil {
@@ -262,7 +305,7 @@ func (s *settings) find(word string, given bool) *repository {
 		info, err := os.Stat(word)
 		switch isDir := err == nil && info.IsDir(); {
 		case ok && isDir:
-			return &repository{url: word, err: fault.New(fault.Usage, "%q names a repository in %s (%s), and a directory here: write ./%s for the directory, or give the repository's URL", word, file.Path, session.Redact(entry.URL), word)}
+			s.notice = fmt.Sprintf("%q is the repository %s, which %s lists, and not the directory here: write ./%[1]s for the directory", word, session.Redact(entry.URL), file.Path)
 		case !ok && errors.Is(err, fs.ErrNotExist):
 			return &repository{url: word, err: fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())}
 		case isDir:
@@ -297,6 +340,8 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	switch {
 	case g.unknown != nil:
 		return nil, g.unknown
+	case g.Repo == "" && g.Sources["repo"].Variable != "":
+		return nil, fault.New(fault.Usage, "no repository: %s is set and empty: set it to a repository, or unset it, or give --repo", g.Sources["repo"].Variable)
 	case g.Repo == "":
 		return nil, fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
 	}

@@ -32,6 +32,9 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)
 	}
+	if !c.Watch && g.typed("interval") {
+		return 0, fault.New(fault.Usage, "--interval: works only with --watch")
+	}
 	g.observe = r.Event
 	all, closeAll, err := g.systems(c.Also, also.Look)
 	defer closeAll()

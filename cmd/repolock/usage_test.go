@@ -34,9 +34,6 @@ func TestMistakes(t *testing.T) {
 	assert.OK(t, err)
 	dir := t.TempDir()
 	t.Chdir(dir)
-	for _, name := range []string{"REPOLOCK_REPO", "REPOLOCK_AUDIT", "REPOLOCK_JOB", "REPOLOCK_TOKEN"} {
-		t.Setenv(name, "")
-	}
 	t.Setenv("REPOLOCK_CONFIG", "") // none
 	t.Setenv("XDG_CONFIG_HOME", filepath.Join(dir, "config"))
 	t.Setenv("HOME", dir)
@@ -58,29 +55,35 @@ func TestMistakes(t *testing.T) {
 	var got strings.Builder
 	said := map[string]bool{}
 	for line := range strings.Lines(string(file)) {
-		command, ok := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ repolock")
+		variable, command, ok := strings.Cut(strings.TrimSuffix(strings.TrimPrefix(line, "$ "), "\n"), "repolock")
+		ok = ok && strings.HasPrefix(line, "$ ")
 		if !ok {
 			if strings.HasPrefix(line, "#") {
 				fmt.Fprintf(&got, "\n%s", line)
 			}
 			continue
 		}
-		assert.That(t, !said[command], "twice: repolock%s", command)
-		said[command] = true
+		assert.That(t, !said[line], "twice: %s", line)
+		said[line] = true
 		args, err := shellwords.Parse(command)
 		assert.Need(t, err == nil, "%s: %v", command, err)
+		name, value, _ := strings.Cut(strings.TrimSpace(variable), "=")
+		if name != "" {
+			t.Setenv(name, value)
+		}
 		code, out, stderr := call(args...)
 		assert.That(t, code != 0, "repolock%s: exits with 0", command)
 		for l := range strings.Lines(stderr) {
 			assert.That(t, len(strings.ReplaceAll(l, dir, "DIR")) <= 300, "repolock%s: a line of %d characters: %s", command, len(l), l)
 		}
-		fmt.Fprintf(&got, "\n$ repolock%s\n%s%s  exit code %d\n", command, out, stderr, code)
+		fmt.Fprintf(&got, "\n$ %srepolock%s\n%s%s  exit code %d\n", variable, command, out, stderr, code)
 		if len(args) > 0 && args[0] != "--json" {
 			isOneError(t, false, stderr, "")
 			again, out, stderr := call(append([]string{"--json"}, args...)...)
 			assert.That(t, again == code && out == "", "repolock --json%s: exit code %d, and without --json %d: %s", command, again, code, out)
 			isOneError(t, true, stderr, "")
 		}
+		os.Unsetenv(name) // until the next line; t.Setenv restores it at the end
 	}
 	assert.Equal(t, cmp.Diff(before, tree(t, dir)), "", "files changed")
 	assert.That(t, len(said) >= 120, "%d mistakes, and not 120", len(said))
@@ -254,5 +257,57 @@ func TestParse(t *testing.T) {
 		assert.That(t, err == nil && p.selected.Name == c.selects && k.Selected().Name == c.selects, "%q: %s, %v", c.args, p.selected.Name, err)
 		got, want := p.selected.Target.Interface(), k.Selected().Target.Interface()
 		assert.That(t, reflect.DeepEqual(got, want), "%q: %+v, and whole %+v", c.args, got, want)
+	}
+}
+
+// TestDuration: a time can have days.
+func TestDuration(t *testing.T) {
+	for word, want := range map[string]time.Duration{
+		"1d": 24 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "-2d": -48 * time.Hour, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "0": 0,
+		"d": -1, "1d2": -1, "1d1d": -1, "1D": -1, "": -1, "2h1d": -1, "200000d": -1, "--1d": -1, "NaNd": -1, "Infd": -1, "1e3d": 1000 * 24 * time.Hour,
+	} {
+		got, err := duration(word)
+		assert.That(t, (err != nil) == (want == -1) && (err != nil || got == want), "%q: %v, %v", word, got, err)
+	}
+	p, err := parse([]string{"backup", "--wait", "1d", "--ttl", "1d", "--", "x"}, io.Discard, io.Discard)
+	assert.OK(t, err)
+	c := p.selected.Target.Interface().(wrapCmd)
+	assert.That(t, c.Wait == waitTime(24*time.Hour) && c.TTL == 24*time.Hour, "%v, %v", c.Wait, c.TTL)
+}
+
+// TestUnheeded: a variable that is named as a flag, and that repolock doesn't read, is said to have no effect. A variable
+// that repolock reads or sets, and one of another program, isn't mentioned.
+func TestUnheeded(t *testing.T) {
+	for v, want := range map[string]string{
+		"REPOLOCK_WAIT": "the flag is --wait", "REPOLOCK_IF_HELD": "the flag is --if-held", "REPOLOCK_LOCK_WAIT": "the flag is --wait",
+		"REPOLOCK_REPOSITORY": "the variable is REPOLOCK_REPO", "REPOLOCK_QUIET": "the flag is --quiet",
+		"REPOLOCK_HOME": "", "REPOLOCK_FENCE": "", "REPOLOCK_NAME": "", "REPOLOCK_ID": "", "REPOLOCK_OUTER": "", "REPOLOCK_TOKEN": "", "REPOLOCK_JOB": "",
+		"REPOLOCK_CONFIG": "", "REPOLOCK_REDIS_PASSWORD": "", "WAIT": "",
+	} {
+		says := unheeded([]string{v + "=secret"})
+		if want != "" {
+			want = v + " isn't a variable of repolock, and has no effect; " + want
+		}
+		assert.Equal(t, strings.Join(says, "\n"), want, v)
+	}
+	t.Setenv("REPOLOCK_WAIT", "5m")
+	_, _, stderr := call("-r", t.TempDir(), "status")
+	assert.Equal(t, stderr, "repolock: warning: REPOLOCK_WAIT isn't a variable of repolock, and has no effect; the flag is --wait\n")
+	for _, args := range [][]string{{"-r", t.TempDir(), "status", "-q"}, {"version"}, {"complete", "--", ""}} {
+		_, _, stderr := call(args...)
+		assert.Equal(t, stderr, "", args)
+	}
+}
+
+// TestVersion: the version has the commit and its day, also if only the version that Go has made of them is known.
+func TestVersion(t *testing.T) {
+	b := build{Version: "(devel)", Go: "go1.26.8", System: "linux/amd64", Commit: "45cc264a11112222", Time: "2026-11-25T09:00:00Z", Modified: true}
+	assert.Equal(t, b.String(), "repolock (devel), commit 45cc264a of 2026-11-25 (modified)\ngo1.26.8, linux/amd64\n")
+	for version, want := range map[string]string{
+		"v0.0.0-20261125090000-45cc264a1111": "45cc264a1111 2026-11-25T09:00:00Z", "v1.2.4-0.20261125090000-45cc264a1111+dirty": "45cc264a1111 2026-11-25T09:00:00Z",
+		"v1.2.3": " ", "(devel)": " ", "v0.0.0-20261399090000-45cc264a1111": " ",
+	} {
+		commit, at := pseudo(version)
+		assert.Equal(t, commit+" "+at, want, version)
 	}
 }

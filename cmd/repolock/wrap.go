@@ -160,6 +160,10 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 	switch {
 	case c.NoLock && len(c.Also) > 0:
 		return 0, fault.New(fault.Usage, "--no-lock: can't be used with --also: give one of the two")
+	case c.NoLock && g.typed("wait"):
+		return 0, fault.New(fault.Usage, "--no-lock: there is no lock to wait for: leave out --wait")
+	case c.NoLock && c.Fence:
+		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing numbers: leave out --fence")
 	case c.NoLock:
 	case c.Shared:
 		c.mode = replock.Shared

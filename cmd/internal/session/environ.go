@@ -17,6 +17,9 @@ var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK
 // Passwords are the variables with the passwords of locks. repolock hides them from the command.
 var Passwords = []string{"REPOLOCK_REDIS_PASSWORD", "REPOLOCK_POSTGRES_PASSWORD"}
 
+// Variables are the variables that repolock sets for a command.
+var Variables = append([]string{"REPOLOCK_REPO", "REPOLOCK_TOKEN", outerVariable, nameVariable}, claims...)
+
 // Environ returns the variables for work under the locks at these places, with these ids. They
 // contain no credentials. The token is the keeper's, or "".
 func Environ(places []Place, ids []string, mode string, fence uint64, token string) []string {

@@ -45,7 +45,7 @@ var commandMutants = []mutant{
 		"case c.HeldCode == 0:", "case c.HeldCode < 0:", own("TestMistakes")},
 	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
 		"errors.Is(err, syscall.ENOTDIR), ", "", own("TestMistakes")},
-	{"a name that is a directory's, too, means the file's repository", "cmd/repolock/settings.go",
+	{"a name that a directory has, too, means the directory", "cmd/repolock/settings.go",
 		"case ok && isDir:", "case ok && isDir && word == entry.URL:", own("TestScripts/config")},
 	{"a prune may run without its lock because the file says so of backups", "cmd/repolock/settings.go",
 		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, own("TestScripts/config")},
