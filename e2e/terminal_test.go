@@ -171,7 +171,7 @@ func TestWaitingOnAScreen(t *testing.T) {
 	w.run("seq 25") // the screen is nearly full: tmux moves lines when it is empty
 	w.shows("25\n" + ready + "$")
 	w.run(waits)
-	line := fmt.Sprintf(`^waiting %s for backup on \S+ \(pid %d, \S+\) for %[1]s, last seen (%[1]s ago|.*…)$`, span, holder.Process.Pid)
+	line := fmt.Sprintf(`^waiting %s: held by backup on \S+ \(pid %d, \S+\) for %[1]s, last seen (%[1]s ago|.*…)$`, span, holder.Process.Pid)
 	w.shows(line)
 	inPlace := func(pattern string) {
 		t.Helper()

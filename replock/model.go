@@ -218,7 +218,7 @@ func decode(raw []byte) (decoded, error) {
 	}
 	var l decoded
 	if err := json.Unmarshal(plain, &l.body); err != nil {
-		return decoded{}, fmt.Errorf("damaged: not a lock's JSON: %s", text.Cut(err.Error(), maxText))
+		return decoded{}, notJSON(plain)
 	}
 	l.bound()
 	if l.expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
@@ -240,6 +240,14 @@ func decode(raw []byte) (decoded, error) {
 		}
 	}
 	return l, nil
+}
+
+// notJSON returns why a body is no lock: it isn't JSON, or JSON of something else.
+func notJSON(plain []byte) error {
+	if json.Valid(plain) {
+		return errors.New("damaged: not a lock's fields")
+	}
+	return errors.New("damaged: not JSON")
 }
 
 // maxText is the number of bytes to which bound cuts a text. No text that we write is as long.

@@ -68,7 +68,7 @@ func (g global) located(hint string) string {
 // unreachableHint returns what to do about a store that doesn't answer.
 func (r *reporter) unreachableHint(err error) string {
 	if r.command == "doctor" {
-		return ""
+		return "check the address, the network and the proxy, if there is one"
 	}
 	if r.command == "backup" && errors.Is(err, fault.Unanswered) {
 		return "repolock doctor examines the store; a backup with --if-unreachable run goes on without a lock"

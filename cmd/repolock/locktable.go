@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"fmt"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -219,6 +220,9 @@ func holder(i replock.Info, since time.Duration) string {
 		if seen, ok := lastSeen(i); ok {
 			s += ", written " + text.Ago(seen+since)
 		}
+		if key := i.Key(); strings.HasPrefix(key, replock.DefaultPrefix) { // a file or an object, and not a URL that was named before
+			s += ": " + cut(text.Brief(path.Base(key)), maxName)
+		}
 		return s + ": " + text.Brief(i.Why)
 	}
 	s := who(i)
@@ -249,6 +253,9 @@ func holder(i replock.Info, since time.Duration) string {
 	}
 	return s
 }
+
+// maxName is the number of columns to which a file's name is cut in a message.
+const maxName = 48
 
 // who names the machine, the process and the user of a lock: web1 (pid 782, root).
 func who(i replock.Info) string {

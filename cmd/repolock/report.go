@@ -251,9 +251,13 @@ func (r *reporter) draw(lines, live string) {
 // and keeps the erased text in its history.
 const erase = "\r \x1b[J\r"
 
+// patience is how long a wait can last without a line in a pipe or a file. Tests replace it: they print in pipes, and
+// their machine can be slow.
+var patience = 2 * time.Second
+
 // waiting is what a reporter shows while repolock waits, from the first second on: on a terminal a live line,
-// or whole lines if the terminal can't erase one. Elsewhere it is a line when the holders change, or when work on
-// many stale locks begins.
+// or whole lines if the terminal can't erase one. Elsewhere it is a line when the holders change, when work on
+// many stale locks begins, or when patience is over without an answer.
 type waiting struct {
 	mu          sync.Mutex
 	what        string        // the text of BeginWait
@@ -263,6 +267,7 @@ type waiting struct {
 	interrupted bool          // by a signal since BeginWait
 	drawn       bool          // the live line is shown
 	said        []string      // the states that were shown in whole lines
+	piped       bool          // stderr was no terminal when the wait began
 	stop        chan struct{} // ends the goroutine that shows the wait; nil while there is none
 }
 
@@ -285,7 +290,7 @@ func (r *reporter) begin(what string) {
 	r.what, r.began, r.last, r.interrupted = what, r.now(), replock.Event{}, false
 	switch {
 	case r.stop == nil:
-		if r.showsOn(erasingTerminal) || r.showsOn(dumbTerminal) {
+		if r.piped = r.showsOn(noTerminal); r.piped || r.showsOn(erasingTerminal) || r.showsOn(dumbTerminal) {
 			r.start(false)
 		}
 	case r.drawn || len(r.said) > 0:
@@ -343,7 +348,7 @@ func (r *reporter) waitEvent(e replock.Event) {
 	was := r.last
 	r.last, r.lastAt = e, r.now()
 	switch {
-	case r.stop != nil && !r.showsOn(dumbTerminal):
+	case r.stop != nil && !r.piped && !r.showsOn(dumbTerminal):
 	case r.showsOn(erasingTerminal):
 		r.start(true)
 	case e.Kind == replock.EventWatching:
@@ -353,14 +358,18 @@ func (r *reporter) waitEvent(e replock.Event) {
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
 		}
-		by := "held by"
-		if onlyWaiters(e.Holders) {
-			by = "reserved for"
-		}
-		r.Say("waiting for %s, %s %s", what, by, holders(e.Holders, 0, 0))
+		r.Say("waiting for %s, %s %s", what, by(e.Holders), holders(e.Holders, 0, 0))
 	case e.Kind != replock.EventWaiting && e.Kind != was.Kind:
 		r.Say("%s", work(e))
 	}
+}
+
+// by is the word before the holders that a wait is for.
+func by(holders []replock.Info) string {
+	if onlyWaiters(holders) {
+		return "reserved for"
+	}
+	return "held by"
 }
 
 // work describes an event of work on many locks.
@@ -411,7 +420,10 @@ func (r *reporter) start(now bool) {
 // show draws the live line, or prints the state in a whole line if it wasn't printed before.
 func (r *reporter) show() {
 	now := r.now()
-	if !r.showsOn(dumbTerminal) {
+	if r.piped && now-r.began < patience {
+		return
+	}
+	if !r.piped && !r.showsOn(dumbTerminal) {
 		r.drawn = r.live(r.liveLine(now))
 		return
 	}
@@ -441,7 +453,7 @@ func (r *reporter) liveLine(now time.Duration) string {
 	e, since := r.last, now-r.lastAt
 	switch {
 	case e.Kind == replock.EventWaiting:
-		return fmt.Sprintf("waiting %s for %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since))
+		return fmt.Sprintf("waiting %s: %s %s", text.Duration(e.Waited+since), by(e.Holders), holders(e.Holders, 0, since))
 	case e.Kind == replock.EventWatching:
 		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since))
 	case e.Kind == replock.EventReading || e.Kind == replock.EventReaping:

@@ -54,7 +54,7 @@ func someLocks() (all []replock.Info) {
 	add(aLock(replock.Shared, "备份数据库每日完整", "主机服务器一号 (pid 7)", "管理员", "33333333333333333333333333333333", time.Hour, 9*time.Second), nil)
 	add(aLock(replock.Shared, "backup", "laptop (pid 1)", "", "", 48*time.Hour, 47*time.Hour), func(i *replock.Info) { i.Verdict = replock.Stale })
 	add(replock.Info{Mode: replock.Shared, Keys: []string{"index/lock.shared/" + strings.Repeat("x", 90)}, ModTime: time.Unix(1, 0), Age: 3 * time.Minute, Verdict: replock.Unreadable}, func(i *replock.Info) {
-		i.Why = "body is not a lock's JSON: invalid character 'o' in literal null (expecting 'u')"
+		i.Why = "damaged: not JSON"
 	})
 	return all
 }
@@ -200,14 +200,14 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		shows("acquiring the lock, 2s: repository x")
 		w.Event(retrying)
 		time.Sleep(time.Second)
-		shows("retrying for 2s at most: refused (list \"k\")")
+		shows("retrying for 2s at most: refused (list)")
 		time.Sleep(time.Second)
-		shows("retrying for 1s at most: refused (list \"k\")")
+		shows("retrying for 1s at most: refused (list)")
 		time.Sleep(time.Second) // the request was given up, and nothing has come since
 		shows("acquiring the lock, 5s: repository x")
 		w.Event(replock.Event{Kind: replock.EventWaiting, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}})
 		time.Sleep(time.Second)
-		shows("waiting 1s for backup on web1 (pid 1)")
+		shows("waiting 1s: held by backup on web1 (pid 1)")
 		w.Interrupted()
 		shows("interrupted: deleting the lock that might have been written")
 		w.Event(retrying)
@@ -287,6 +287,39 @@ func TestNoSecondWithoutALine(t *testing.T) {
 			w.Event(waiting)
 		}
 		says("repolock: waiting for the shared lock, held by backup on web1 (pid 1)\n")
+	})
+}
+
+// TestNoSilenceInAPipe: in a pipe or a file a wait of 2 s without an answer is said, once, and then the cause of a
+// retry. A wait that ends sooner says nothing.
+func TestNoSilenceInAPipe(t *testing.T) {
+	defer func(was time.Duration) { patience = was }(patience)
+	patience = 2 * time.Second
+	synctest.Test(t, func(t *testing.T) {
+		w, out := onTerminal(noTerminal)
+		says := func(after time.Duration, want string) {
+			t.Helper()
+			time.Sleep(after)
+			synctest.Wait()
+			assert.Equal(t, out.take(), want)
+		}
+		w.BeginWait("acquiring the lock: repository x")
+		says(1900*time.Millisecond, "")
+		w.EndWait()
+		w.BeginWait("acquiring the lock: repository x")
+		says(1900*time.Millisecond, "")
+		says(200*time.Millisecond, "repolock: acquiring the lock: repository x\n")
+		says(time.Minute, "")
+		w.Event(replock.Event{Kind: replock.EventRetrying, Err: errors.New("refused"), Left: 3 * time.Second})
+		says(2*time.Second, "repolock: retrying for 3s at most: refused\n")
+		w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: []replock.Info{{Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}}})
+		says(time.Minute, "repolock: waiting for the shared lock, held by backup on web1 (pid 1)\n")
+		w.EndWait()
+		for _, w.global = range []global{{Quiet: true}, {JSON: true}} {
+			w.BeginWait("acquiring the lock: repository x")
+			says(time.Minute, "")
+			w.EndWait()
+		}
 	})
 }
 

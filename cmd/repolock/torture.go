@@ -449,7 +449,7 @@ func (t *tortureResult) print(r *reporter) error {
 	if t.Verdict == judge.Violated && t.EndedBecause != "" {
 		fmt.Fprintf(&b, "it ended early: %s\n", t.EndedBecause)
 	}
-	fmt.Fprintln(&b, t.says())
+	fmt.Fprint(&b, t.says()+"\n"+t.proves())
 	return r.result(t, b.String())
 }
 
@@ -487,6 +487,18 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 	case t.LeftBecause != "":
 		fmt.Fprintf(b, "objects might be left below %s, which could not be listed; remove them by hand: %s\n", t.Prefix, t.LeftBecause)
 	}
+}
+
+// few is the number of acquisitions up to which a run has hardly had a chance to find a violation.
+const few = 1000
+
+// proves says how little a short run proves. Without a violation in n acquisitions, one in n/3 of them can still be
+// wrong, with 95 % confidence.
+func (t *tortureResult) proves() string {
+	if t.Verdict != judge.NotFound || t.Acquisitions >= few {
+		return ""
+	}
+	return fmt.Sprintf("so few prove little: one in %d could still go wrong; a longer --duration proves more\n", max(t.Acquisitions/3, 1))
 }
 
 func (t *tortureResult) says() string {

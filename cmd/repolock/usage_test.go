@@ -79,6 +79,8 @@ func TestMistakes(t *testing.T) {
 		fmt.Fprintf(&got, "\n$ %srepolock%s\n%s%s  exit code %d\n", variable, command, out, stderr, code)
 		if len(args) > 0 && args[0] != "--json" {
 			isOneError(t, false, stderr, "")
+			hinted := strings.Contains(stderr, "\nrepolock: hint: ") || len(args) == 0
+			assert.That(t, hinted, "repolock%s: no hint: %s", command, stderr)
 			again, out, stderr := call(append([]string{"--json"}, args...)...)
 			assert.That(t, again == code && out == "", "repolock --json%s: exit code %d, and without --json %d: %s", command, again, code, out)
 			isOneError(t, true, stderr, "")

@@ -58,19 +58,19 @@ var (
 	Usage         = &Class{says: "wrong usage", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	NoSuchLock    = &Class{says: "no such lock", Name: "no_such_lock", Exit: ExitAborted, Advice: "repolock status lists the ids"}
 	Declined      = &Class{says: "nothing was deleted", Name: "declined", Exit: ExitAborted}
-	TortureFailed = &Class{says: "torture failed", Name: "torture_failed", Exit: ExitUnavailable}
-	Unjudged      = &Class{says: "whether there was a violation isn't known", Name: "torture_unjudged", Exit: ExitUnjudged}
-	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec}
-	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound}
+	TortureFailed = &Class{says: "torture failed", Name: "torture_failed", Exit: ExitUnavailable, Advice: "try a longer --duration, and see with -v why no process got the lock"}
+	Unjudged      = &Class{says: "whether there was a violation isn't known", Name: "torture_unjudged", Exit: ExitUnjudged, Advice: "try a longer --duration, on a machine with less to do"}
+	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec, Advice: "it must be a file that this user may execute: chmod +x"}
+	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound, Advice: "check the path, which begins in the working directory"}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
 	Early         = &Class{says: "nothing was begun"} // and a command that deletes has deleted nothing
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
-	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable}
+	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable, Advice: "call acquire with --for-pid and a process that runs on, such as $$"}
 	KeeperGone    = &Class{says: "the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR", Name: "keeper_gone", Exit: ExitLost, Advice: "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"}
 	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "the lock might still be held, but count it as lost"}
-	KeeperFailed  = &Class{says: "the keeper of the lock ended unexpectedly; its objects in the repository expire", Name: "keeper_failed", Exit: ExitUnavailable}
-	NoSocket      = &Class{says: "the directory for keepers' sockets", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true}
+	KeeperFailed  = &Class{says: "the keeper of the lock ended unexpectedly; its objects in the repository expire", Name: "keeper_failed", Exit: ExitUnavailable, Advice: "acquire --log FILE keeps the messages of the keeper"}
+	NoSocket      = &Class{says: "the directory for keepers' sockets", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own"}
 )
 
 // The classes of a lock.
@@ -83,23 +83,23 @@ var (
 	LockLive = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
 	Unsure   = &Class{says: "not sure whether the lock is held"}
 	Slow     = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; repolock doctor measures the store"}
-	NoFence  = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
+	NoFence  = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: repolock doctor examines it"}
 )
 
 // The classes of another system that keeps locks. Its own messages contain the advice.
 var (
 	HandleLost        = &Class{says: "lock lost"} // returned by a backend; the holder of the lock gets Lost
 	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
-	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true}
-	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true}
-	ServerUnfit       = &Class{says: "unfit to keep a lock", Name: "store_unfit", Exit: ExitUnfit, Nothing: true}
+	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the address in the URL, and that the server runs"}
+	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "check the user and the password, or the modes of the files"}
+	ServerUnfit       = &Class{says: "unfit to keep a lock", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "correct the URL, or keep the lock elsewhere; see repolock help urls"}
 )
 
 // The classes of a store. Package store documents their meaning for the stored objects.
 var (
 	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: "see repolock help urls"}
 	Precondition         = &Class{says: "precondition failed", Permanent: true}
-	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true}
+	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock doctor examines the store"}
 	ConditionUnsent      = &Class{says: ConditionUnsupported.says, of: ConditionUnsupported}
 	BatchUnsupported     = &Class{says: "deletion of many objects in one request not supported", Permanent: true}
 	BatchUnsent          = &Class{says: BatchUnsupported.says, of: BatchUnsupported}
@@ -108,7 +108,7 @@ var (
 	CredentialsLater     = &Class{says: "the credentials can't be retrieved now"} // the service that issues them might answer later
 	ReadOnly             = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "mount it writable; the kernel itself makes a file system read-only after a disk error"}
 	Permission           = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Permanent: true, Nothing: true, Advice: "locking needs to list, read and write below index/ in the repository, and should be able to delete"}
-	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true}
+	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "check the URL and the settings of the store; see repolock help urls"}
 	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "a lock could be held there unseen; run repolock doctor, which lists again, and look for a cache or gateway in between"}
 	Irregular            = &Class{says: "something else is in the place of an object", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock needs a folder or a plain file there; if no operation is running, remove what has its name"}
 	NotFound             = &Class{says: "not found", Name: "repository_not_found", Exit: ExitNotThere, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
@@ -121,7 +121,7 @@ var (
 
 // Unknown is the class of an error that has no other. It isn't Unreachable, or --if-unreachable
 // could run a command without its lock.
-var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true}
+var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true, Advice: "-v shows all details"}
 
 // classes are the classes that decide something. The first one that fits an error counts.
 var classes = []*Class{

@@ -113,6 +113,10 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 		_, secret = u.User.Password()
 	}
 	switch {
+	case strings.HasPrefix(rest, "//arn:") && strings.Contains(rest, ":accesspoint"):
+		return nil, invalid("%s: it names an access point by its ARN: write the access point's alias, which AWS shows beside it, in place of the bucket", scheme)
+	case strings.HasPrefix(rest, "//arn:"):
+		return nil, invalid("%s: it has an ARN: write the bucket's name alone", scheme)
 	case err != nil:
 		return nil, invalid("%s: it isn't a URL", scheme) // err would quote it
 	case scheme == "sftp" && secret:

@@ -85,6 +85,7 @@ func TestParseErrors(t *testing.T) {
 		"s3://key:secret@bucket/prefix": "credentials don't belong", "s3://secret@bucket/prefix": "credentials don't belong",
 		"s3://bucket/prefix#x": "fragment", "b2://bucket#secret": "fragment",
 		"s3://bucket/%zz": "it isn't a URL", "s3://bucket/secret%zz": "it isn't a URL", "minio://host:port/bucket": "it isn't a URL",
+		"s3://arn:aws:s3:eu-central-1:123456789012:accesspoint/name/p": "an access point by its ARN", "s3://arn:aws:s3:::bucket/p": "the bucket's name alone",
 
 		"s3://bucket/p ": "space", "s3://bucket/p ?region=x": "space", "s3://bucket/p?region=x ": "space", "minio://host/bucket/p\t": "it isn't a URL",
 		"s3://bucket/p&region=x": "first option", "b2://bucket/p&endpoint=https://h": "first option", "s3://bucket/p?region=x?endpoint=https://h": "second ?",

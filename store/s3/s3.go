@@ -124,7 +124,9 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	case bucket == "":
 		return p, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
 	case strings.HasSuffix(bucket, "--x-s3"):
-		return p, fmt.Errorf("%w: s3: a directory bucket lists in no order, and can't be used", store.ErrURL)
+		return p, fmt.Errorf("%w: s3: it is a directory bucket (S3 Express One Zone), which lists in no order, and can't be used: name a general purpose bucket", store.ErrURL)
+	case strings.HasSuffix(bucket, "--xa-s3"):
+		return p, fmt.Errorf("%w: s3: it is an access point of a directory bucket (S3 Express One Zone), which lists in no order, and can't be used: name a general purpose bucket", store.ErrURL)
 	}
 	p.Name, p.Bucket = "s3", bucket
 	p.Prefix, p.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, p.Deletions)

@@ -127,6 +127,7 @@ func TestNewRefuses(t *testing.T) {
 		"s3: no URL":                   {onS3("r", "h:9000", "bucket", s3.Options{}), store.ErrConfig},
 		"s3: no bucket":                {onS3("r", "http://h", "", s3.Options{}), store.ErrURL},
 		"s3: a directory bucket":       {onS3("r", "http://h", "b--x-s3", s3.Options{}), store.ErrURL},
+		"s3: its access point":         {onS3("r", "http://h", "b--xa-s3", s3.Options{}), store.ErrURL},
 		"s3: no prefix":                {onS3("r", "http://h", "bucket", s3.Options{Prefix: "a//b"}), store.ErrURL},
 		"s3: no condition":             {onS3("r", "http://h", "bucket", s3.Options{Conditions: "maybe"}), store.ErrURL},
 		"minio: not configured":        {onMinIO(unset, "bucket", minio.Options{}), store.ErrConfig},
