@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/repolock/repolock/cmd/internal/also"
@@ -86,6 +87,29 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	return all, closeAll, err
 }
 
+// everySystem is systems for all repositories of the configuration file, by their names.
+func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
+	g.Repo, g.unknown = "", nil
+	closeAll = func() {}
+	if len(urls) > 0 {
+		if all, closeAll, err = g.systems(urls, purpose); err != nil {
+			return nil, closeAll, err
+		}
+	}
+	var listed []placed
+	for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
+		entry := g.file.Repositories[name]
+		at := session.Place{Repo: entry.URL, Name: cmp.Or(entry.Name, g.Name)}
+		l, failed := g.at(at).locker()
+		one := placed{l, at}
+		if failed != nil {
+			one.system = unopened{failed}
+		}
+		listed = append(listed, one)
+	}
+	return append(listed, all...), closeAll, nil
+}
+
 // found is a lock that was found at a place. Only break-lock sets Err.
 type found struct {
 	*replock.Broken
@@ -122,10 +146,14 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 
 // label names the place of a lock of --also, or every place if there are several. Otherwise it is "".
 func label(all []placed, one placed) string {
-	if one.URL == "" && len(all) > 1 {
+	switch {
+	case one.URL != "" || len(all) == 1:
+		return one.URL
+	case one.Name != "":
+		return "repo:" + one.Where() + "#" + one.Name // as in --also
+	default:
 		return one.Where()
 	}
-	return one.URL
 }
 
 // looked names the places where locks were looked for, one a line.

@@ -17,7 +17,7 @@ import (
 )
 
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
-  1    break-lock: there is no such lock, or the answer was no
+  1    break-lock: no such lock, or the answer was no; status: a lock is older
   64   wrong usage
   66   the repository doesn't exist: no such bucket or directory
   69   no answer from the store or a script's keeper

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -23,7 +24,7 @@ const helpWidth = 80
 
 // helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
 type helpCmd struct {
-	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or one of flags, urls and exit-codes."`
+	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, cron, json."`
 }
 
 func (c helpCmd) run(r *reporter, _ global) (int, error) {
@@ -56,6 +57,10 @@ var topics = []struct {
 	{"flags", "the flags that several commands share", flagsHelp},
 	{"urls", "how repositories and other systems' locks are named", urlsHelp},
 	{"exit-codes", "what each exit code means", func(*kong.Application) string { return exitCodes + "\n" }},
+	{"env", "the variables of the environment", func(*kong.Application) string { return hung(manEnvironment[0], manEnvironment[1:]...) }},
+	{"config", "the configuration file", configHelp},
+	{"cron", "jobs of cron and systemd", func(*kong.Application) string { return cronHelp }},
+	{"json", "what --json prints", jsonHelp},
 }
 
 // printHelp prints the help for --help.
@@ -247,6 +252,71 @@ Locks of other systems (--also):
   repo:URL#NAME                   the named lock of another repository
 `)
 	return b.String()
+}
+
+// hung returns a paragraph, and items whose further lines are indented.
+func hung(paragraph string, items ...string) string {
+	var b strings.Builder
+	b.WriteString(text.Wrap(paragraph, helpWidth, "") + "\n\n")
+	for _, item := range items {
+		b.WriteString("  " + strings.TrimLeft(text.Wrap(item, helpWidth, "    "), " ") + "\n")
+	}
+	return b.String()
+}
+
+// configHelp describes the configuration file. Its keys are the flags with the tag config.
+func configHelp(app *kong.Application) string {
+	keys := ""
+	for _, f := range nodeOf(app, "backup").Flags {
+		if f.Tag.Has("config") {
+			keys += f.Name + ", "
+		}
+	}
+	return hung("repolock reads the first of these files that exists:", append([]string{"the file of --config or REPOLOCK_CONFIG"}, manPlaces...)...) + `
+It names repositories, and has defaults of flags:
+
+  repo = "prod"                        # if no other repository is given
+  [defaults]
+  wait = "15m"
+  [repositories.prod]
+  url = "s3://bucket/prefix"           # or an absolute path
+  if-held = "skip"
+
+` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has url, and name for a lock's name. repolock repos shows what is configured; docs/configuration.md describes the file in full.", helpWidth, "") + "\n"
+}
+
+const cronHelp = `In cron, where a held lock is no failure, and mail comes only of errors:
+
+  0 2 * * *  repolock -r prod backup --if-held skip -q -- restic backup /home
+  0 5 * * 0  repolock -r prod prune --wait 2h -q -- restic prune
+
+cron has a short PATH, no shell profile and no ~/.config of yours: write paths
+in full, and name the configuration file if it isn't /etc/repolock/config.toml.
+--hint has the words of schedulers (require-global, prefer-global, node-local).
+A line of monitoring:
+
+  repolock status --all --older-than 6h || echo 'a backup hangs'
+
+systemd units and timers are in the packages: docs/systemd.md. A unit that
+tries again after 66, 69 and 74 needs RestartForceExitStatus=66 69 74.
+`
+
+// jsonHelp names the fields that the structs of --json have.
+func jsonHelp(*kong.Application) string {
+	return hung(`With --json a command prints its result as one JSON object on stdout, and an error as one line of JSON on stderr. Fields are only ever added; docs/json.md explains each.`,
+		"an error: "+fields(reflect.TypeFor[jsonError]()), "status: "+fields(reflect.TypeFor[jsonStatus]()), "a lock: "+fields(reflect.TypeFor[jsonLock]()),
+		"version: "+fields(reflect.TypeFor[build]()), "repos: "+fields(reflect.TypeFor[jsonRepos]()))
+}
+
+// fields returns the names of a struct's fields in JSON.
+func fields(t reflect.Type) string {
+	var names []string
+	for _, f := range reflect.VisibleFields(t) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			names = append(names, name)
+		}
+	}
+	return strings.Join(names, ", ")
 }
 
 // manCmd prints the manual page. Its texts about commands and flags are those of --help.

@@ -54,7 +54,8 @@ func TestHelp(t *testing.T) {
 	}
 	assert.That(t, helpOf(t) == printed(t, "--help") && printed(t, "version") == printed(t, "--version"),
 		"help isn't --help, or version isn't --version")
-	for topic, says := range map[string]string{"urls": "", "exit-codes": "\n  1    break-lock: ", "flags": "when the lock is held, 75"} {
+	for topic, says := range map[string]string{"urls": "", "exit-codes": "\n  1    break-lock: ", "flags": "when the lock is held, 75",
+		"env": "\n  REPOLOCK_JOB: ", "config": "if-unreachable", "cron": "--if-held skip", "json": "held_by"} {
 		assert.That(t, strings.Contains(helpOf(t, topic), says), "help %s: no %q", topic, says)
 	}
 	for _, f := range sharedFlags(app) {

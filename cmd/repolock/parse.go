@@ -79,11 +79,9 @@ work under it might not have been protected. Exits with 69 if the lock couldn't 
 	}},
 	{"Look at locks, and break them", []entry{
 		{"status", "Show every lock in the repository. Never writes.", statusCmd{}, "",
-			"repolock -r prod status --watch", "repolock -r prod --json status",
+			"repolock -r prod status --watch", "repolock status --all --older-than 6h",
 			`The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
-wide, repolock cuts operations to 12 columns at least, holders to 24 and places to 20. If it is still too wide,
-repolock leaves out LAST SEEN, then FOR, then ID, and cuts names to less only after that. --id of break-lock needs only
-the beginning of an id.`},
+wide, repolock cuts names, and then leaves out LAST SEEN, FOR and ID. --id of break-lock needs only the beginning of an id.`},
 		{"history", "Show from an audit log who held which lock, and when.", historyCmd{}, noconfig,
 			"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -",
 			`Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`},

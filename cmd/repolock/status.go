@@ -25,6 +25,8 @@ type statusCmd struct {
 	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
+	All      bool          `help:"Show the locks of all configured repositories."`
+	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
@@ -35,8 +37,22 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if !c.Watch && g.typed("interval") {
 		return 0, fault.New(fault.Usage, "--interval: works only with --watch")
 	}
+	switch {
+	case c.Older < 0:
+		return 0, fault.New(fault.Usage, "--older-than %v: must not be negative", c.Older)
+	case c.Watch && c.Older > 0:
+		return 0, fault.New(fault.Usage, "--older-than and --watch can't be used together")
+	case c.All && g.typed("repo"):
+		return 0, fault.New(fault.Usage, "--all: shows the repositories of the configuration file: leave out --repo")
+	case c.All && (g.file == nil || len(g.file.Repositories) == 0):
+		return 0, fault.New(fault.Usage, "--all: no configuration file lists repositories")
+	}
 	g.observe = r.Event
-	all, closeAll, err := g.systems(c.Also, also.Look)
+	find := g.systems
+	if c.All {
+		find = g.everySystem
+	}
+	all, closeAll, err := find(c.Also, also.Look)
 	defer closeAll()
 	if err != nil {
 		return 0, err
@@ -52,7 +68,28 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if !c.Wide {
 		where = folded(where, terminalWidth(os.Stdout))
 	}
-	return 0, cmp.Or(r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where), err)
+	err = cmp.Or(r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where), err)
+	if err == nil && c.tooOld(r, locks) {
+		return fault.ExitAborted, nil
+	}
+	return 0, err
+}
+
+// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. It counts a lock
+// that can't be read from when it was written, because it stays until a person deletes it.
+func (c statusCmd) tooOld(r *reporter, locks []found) (some bool) {
+	for _, l := range locks {
+		held, known := heldFor(l.Info)
+		if !known {
+			held = l.Age
+		}
+		free := l.Verdict == replock.Released || l.Verdict == replock.Stale && !isFleet(l.at.Place)
+		if c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info) {
+			some = true
+			r.Say("older than %s: %s", plainly(c.Older), holder(l.Info, 0))
+		}
+	}
+	return some
 }
 
 // statusOf returns all locks, and the systems that have answered.

@@ -29,7 +29,7 @@ func (c *Class) Unwrap() error {
 
 // Exit codes are from sysexits(3) if one fits, or the shell's.
 const (
-	ExitAborted     = 1   // the user answered no, or the lock to break doesn't exist
+	ExitAborted     = 1   // the user answered no, the lock to break doesn't exist, or a lock is older than status --older-than
 	ExitUsage       = 64  // EX_USAGE
 	ExitNotThere    = 66  // EX_NOINPUT: the repository doesn't exist
 	ExitUnavailable = 69  // EX_UNAVAILABLE
