@@ -344,7 +344,7 @@ func (c tokenCmd) run(r *reporter, _ global) (int, error) {
 				text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
 		}
 	}
-	return 0, r.result(h, words)
+	return 0, r.result(h, folded(words, columnsOf(os.Stdout)))
 }
 
 // ask sends the request to the keeper, and returns the lock that the keeper holds.

@@ -250,5 +250,5 @@ func (c breakCmd) report(r *reporter, done []found, looked string) error {
 			}
 		}
 	}
-	return r.result(out, words)
+	return r.result(out, folded(words, columnsOf(os.Stdout)))
 }

@@ -62,7 +62,7 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 			r.Say("%d older locks aren't drawn; draw them with --until %s", timeline.Left, timeline.Begin.UTC().Format(time.RFC3339))
 		}
 	}
-	return 0, r.result(h, historyTable(h))
+	return 0, r.result(h, historyTable(h, columnsOf(os.Stdout)))
 }
 
 // checkSVG refuses to draw into the audit log itself.
@@ -86,7 +86,13 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return fault.Join(write(f), f.Close())
 }
 
-func historyTable(h audit.History) string {
+// limitsOfHistory let the table of a history fit 80 columns.
+var limitsOfHistory = map[string]column{
+	"LOCK": {least: 12}, "WAITED": {drop: 2}, "MODE": {drop: 1}, "OPERATION": {least: 10}, "WHO": {least: 12}, "OUTCOME": {least: 12},
+}
+
+// historyTable shows a history as wide as a terminal, or COLUMNS. In a pipe or a file it cuts nothing.
+func historyTable(h audit.History, width int) string {
 	if len(h.Spans)+len(h.Removals) == 0 {
 		return "no locks\n"
 	}
@@ -103,13 +109,13 @@ func historyTable(h audit.History) string {
 		rows = append(rows, row)
 	}
 	var b strings.Builder
-	b.WriteString(aligned(rows...))
+	b.WriteString(table(columnsOfRows(rows, limitsOfHistory), width))
 	for _, m := range h.Removals {
-		fmt.Fprintf(&b, "%s  %s %s %s", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
+		line := fmt.Sprintf("%s  %s %s %s", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
 		if several {
-			fmt.Fprintf(&b, " in %s", text.Or(m.Place, "-"))
+			line += " in " + text.Or(m.Place, "-")
 		}
-		b.WriteString("\n")
+		b.WriteString(folded(line+"\n", width))
 	}
 	return b.String()
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
@@ -128,6 +129,13 @@ func screens(width int, show func(name, screen string)) {
 	show("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, ""))
 	show("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, ""))
 	show("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, ""))
+	begin := time.Date(2026, 3, 7, 2, 0, 0, 0, time.UTC)
+	span := &audit.Span{Mode: "exclusive", Operation: "nightly-postgres-basebackup", Who: "db-primary-17.eu-central.example.org", Asked: begin, Held: begin.Add(90 * time.Minute)}
+	show("history", historyTable(audit.History{Spans: []*audit.Span{span}, Removals: []audit.Removal{{At: begin, Who: span.Who, What: "broke the lock of", Of: span.Who}}}, width))
+	show("repos", jsonRepos{
+		File: "/etc/repolock/" + strings.Repeat("deep/", 12) + "config.toml", Default: "web",
+		Repositories: []jsonRepo{{"web", "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1&conditions=kept", "repository"}},
+	}.words(width))
 	show("doctor", reportText(report, "s3://bucket/backups", "", width))
 }
 

@@ -384,16 +384,17 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
-	return 0, r.result(out, out.words())
+	return 0, r.result(out, out.words(columnsOf(os.Stdout)))
 }
 
-func (o jsonRepos) words() string {
+func (o jsonRepos) words(width int) string {
 	if o.File == "" {
-		return fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or "))
+		return folded(fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or ")), width)
 	}
 	rows := []string{"NAME\tREPOSITORY\tLOCK"}
 	for _, repo := range o.Repositories {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", repo.Name, text.Escape(repo.URL), repo.LockName))
 	}
-	return aligned(rows...) + fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File))
+	return table(columnsOfRows(rows, map[string]column{"NAME": {least: 12}, "REPOSITORY": {least: 20}}), width) +
+		folded(fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File)), width)
 }

@@ -91,18 +91,21 @@ func table(columns []column, width int) string {
 
 // aligned is a table of rows whose cells are separated by tabs. The first row has the names, with > before the
 // name of a column that is aligned at its right.
-func aligned(rows ...string) string {
-	var columns []column
+func aligned(rows ...string) string { return table(columnsOfRows(rows, nil), unbounded) }
+
+// columnsOfRows returns the columns of such rows. limits has least and drop of some of them, by their names.
+func columnsOfRows(rows []string, limits map[string]column) (columns []column) {
 	for i, row := range rows {
 		for c, cell := range strings.Split(row, "\t") {
 			if i == 0 {
-				columns = append(columns, column{name: strings.TrimPrefix(cell, ">"), right: strings.HasPrefix(cell, ">")})
+				name := strings.TrimPrefix(cell, ">")
+				columns = append(columns, column{name: name, right: name != cell, least: limits[name].least, drop: limits[name].drop})
 			} else {
 				columns[c].cells = append(columns[c].cells, cell)
 			}
 		}
 	}
-	return table(columns, unbounded)
+	return columns
 }
 
 // fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells
