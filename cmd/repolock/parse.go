@@ -84,7 +84,8 @@ work under it might not have been protected. Exits with 69 if the lock couldn't 
 wide, repolock cuts names, and then leaves out LAST SEEN, FOR and ID. --id of break-lock needs only the beginning of an id.`},
 		{"history", "Show from an audit log who held which lock, and when.", historyCmd{}, noconfig,
 			"repolock history /var/log/repolock.jsonl", "zcat log.gz | repolock history --svg night.svg -",
-			`Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.`},
+			`Prints the locks of an audit log: who held or waited for each and when, which were refused, and which were removed.
+On a narrow terminal it leaves out MODE and WAITED, and cuts names; in a pipe it cuts nothing.`},
 		{"break-lock", "Delete locks of any holder. For emergencies.", breakCmd{}, "",
 			"repolock -r prod break-lock --dead", "repolock -r prod break-lock --id ID --yes",
 			`Deletes the exclusive lock, every shared lock and every intent, of any age and holder. A holder that still
