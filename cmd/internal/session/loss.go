@@ -53,12 +53,9 @@ func (s *session) onLost() <-chan struct{} {
 
 // meanwhile returns what happens to a stopped command, until when, and what to do: about a full disk, to free space.
 func (s *session) meanwhile(loss error) string {
-	advice := ""
-	if lost, ok := errors.AsType[*replock.LostError](loss); ok {
+	advice := "repolock doctor examines the store"
+	if lost, ok := errors.AsType[*replock.LostError](loss); ok && fault.Of(lost.Err) != fault.Unknown && fault.Advice(lost.Err) != fault.SeeDoctor {
 		advice = fault.Advice(lost.Err)
-	}
-	if advice == "" || advice == fault.SeeDoctor {
-		advice = "repolock doctor examines the store"
 	}
 	end := clock.System{}.Now().Add(s.ResumeFor).UTC()
 	return "the command is stopped; repolock tries to resume the lock until " + end.Format(time.RFC3339) + ", and then kills the command; " + advice

@@ -432,3 +432,16 @@ func TestHoldersFirst(t *testing.T) {
 	err := NewHeldError(&replock.HeldError{Holders: locks}, Place{}, 75)
 	assert.That(t, err.Holders[0].ID == "holder" && err.Holders[1].ID == "waiter" && locks[0].ID == "waiter", "%+v of %+v", err.Holders, locks)
 }
+
+// TestMeanwhile: about a stopped command repolock says until when it tries to resume the lock, and what to do: about a
+// full disk, to free space.
+func TestMeanwhile(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := &session{Command: Command{ResumeFor: 10 * time.Minute}}
+		for advice, cause := range map[string]error{"free space outside of the repository": store.ErrFull, "repolock doctor examines the store": store.ErrUnreachable} {
+			says := s.meanwhile(&replock.LostError{Err: cause})
+			end := "until " + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + ", and then kills the command; "
+			assert.That(t, strings.Contains(says, end) && strings.Contains(says, advice), "%s", says)
+		}
+	})
+}
