@@ -87,7 +87,7 @@ real: ## prove a store of your own, make real STORE=URL, in some minutes
 	@$(GO) test -C e2e/real -count=1 -timeout 2h -run '^TestStore$$' $(REAL)
 
 .PHONY: torture-others
-torture-others: ## judge the locks of other programs, as docs/torture-others.md does, in an hour
+torture-others: ## judge the locks of other programs, as docs/evidence/torture-others.md does, in an hour
 	@sh e2e/peers/torture.sh all $(OTHERS)
 
 .PHONY: examples

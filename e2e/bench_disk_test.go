@@ -26,7 +26,7 @@ import (
 )
 
 // BenchmarkDisk measures locks beside many files of a repository, and the status of many locks, in directories: see
-// docs/benchmarks.md.
+// docs/evidence/benchmarks.md.
 func BenchmarkDisk(b *testing.B) {
 	work := b.TempDir()
 	path := filepath.Join(work, "repolock")

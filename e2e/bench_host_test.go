@@ -18,7 +18,7 @@ import (
 )
 
 // BenchmarkStartAmongProcesses measures the start and the end of repolock on machines with few and with many
-// processes, and after a command that leaves processes behind: see docs/benchmarks.md.
+// processes, and after a command that leaves processes behind: see docs/evidence/benchmarks.md.
 func BenchmarkStartAmongProcesses(b *testing.B) {
 	work := b.TempDir()
 	path := filepath.Join(work, "repolock")

@@ -80,7 +80,7 @@ func inTurns(b *testing.B, all []*subject, turns int) {
 }
 
 // BenchmarkStart measures what the start of repolock's processes costs, and prints a table in Markdown: see "The
-// start" in docs/benchmarks.md. Valgrind counts the instructions, which are nearly the same on any machine and
+// start" in docs/evidence/benchmarks.md. Valgrind counts the instructions, which are nearly the same on any machine and
 // under any load. The CPU time includes the time of all children. The first row of each group is flock, because
 // the ratio to it depends less on the machine. With -short it repeats little.
 func BenchmarkStart(b *testing.B) {

@@ -30,7 +30,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// BenchmarkLocks measures what a lock costs, and prints one table in Markdown: see docs/benchmarks.md. With
+// BenchmarkLocks measures what a lock costs, and prints one table in Markdown: see docs/evidence/benchmarks.md. With
 // -short it only checks that it works.
 func BenchmarkLocks(b *testing.B) {
 	m := &bench{work: b.TempDir(), start: time.Now()}

@@ -203,7 +203,7 @@ type outcome struct {
 	twoIn, blocked int
 }
 
-// others lists the locks of docs/torture-others.md.
+// others lists the locks of docs/evidence/torture-others.md.
 var others = map[string]outcome{
 	"flock":       {"kill-wrapper", "", 0, 0},
 	"flock-o":     {"kill-wrapper", "1m", 1, 0},
@@ -217,9 +217,9 @@ var others = map[string]outcome{
 	"repolock":    {"kill-wrapper", "", 0, 0},
 }
 
-// TestOthersPage runs each command of docs/torture-others.md for one round with one fault.
+// TestOthersPage runs each command of docs/evidence/torture-others.md for one round with one fault.
 func TestOthersPage(t *testing.T) {
-	page, err := docblocks.Read("../docs/" + "torture-others.md")
+	page, err := docblocks.Read("../docs/evidence/" + "torture-others.md")
 	assert.OK(t, err)
 	const all, one = "make torture-others", "sh e2e/peers/torture.sh "
 	var names []string

@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// secondClient is a client in Python that follows each MUST of docs/protocol.md.
+// secondClient is a client in Python that follows each MUST of docs/evidence/protocol.md.
 const secondClient = "../examples/protocol/client.py"
 
 // TestProtocolRace: in 300 rounds, in six repositories, two locks of the other client and two of ours come at

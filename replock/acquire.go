@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// acquire takes a lock: docs/protocol.md, Acquire. It tries until it has the lock, until another
+// acquire takes a lock: docs/evidence/protocol.md, Acquire. It tries until it has the lock, until another
 // holder certainly has it, or until the store can't show which. An attempt that fails withdraws all
 // its objects. Its findings name the locks that conflict. After each attempt, again decides what
 // follows.

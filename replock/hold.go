@@ -102,7 +102,7 @@ func (k *term) usable(err error) error {
 	return err
 }
 
-// refresh is one attempt to renew the lease of a held lock: docs/protocol.md, Refresh. If one of
+// refresh is one attempt to renew the lease of a held lock: docs/evidence/protocol.md, Refresh. If one of
 // our objects was gone before its next version replaced it, the lock was broken, and is lost for
 // good. An attempt that failed can have renewed one of the two objects. The next attempt renews
 // only the other one, unless it begins anew. refresh itself doesn't change the lock: see

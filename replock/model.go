@@ -20,7 +20,7 @@ import (
 // DefaultPrefix is the prefix of the repository's own lock in the wire format.
 const DefaultPrefix = "index/"
 
-// keys makes and recognizes the keys of a lock's objects: docs/protocol.md, What is stored.
+// keys makes and recognizes the keys of a lock's objects: docs/evidence/protocol.md, What is stored.
 type keys struct{ prefix string }
 
 // kind is the meaning of a key under a lock's prefix.
@@ -145,7 +145,7 @@ type body struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
-// State is the stage of the lock that its body names: docs/protocol.md, The body of a lock. It is
+// State is the stage of the lock that its body names: docs/evidence/protocol.md, The body of a lock. It is
 // empty in locks of clients that don't follow that page.
 type State string
 

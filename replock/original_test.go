@@ -19,7 +19,7 @@ import (
 )
 
 // Each test runs an interleaving with the original protocol, which must let two conflicting
-// holders in, and with ours, which must not. docs/holes.md lists the holes of the original
+// holders in, and with ours, which must not. docs/evidence/holes.md lists the holes of the original
 // protocol by their numbers.
 
 // client is a machine that speaks one of the two protocols.
@@ -124,19 +124,19 @@ func overtaken(t *testing.T, a, b client, mode Mode) bool {
 }
 
 // TestExclusiveLooksAgainAfterItsPut: an exclusive acquirer looks at the shared locks again after its own put.
-// Hole 1 of the original protocol: docs/holes.md.
+// Hole 1 of the original protocol: docs/evidence/holes.md.
 func TestExclusiveLooksAgainAfterItsPut(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Shared) })
 }
 
 // TestOneOfTwoExclusivesIsIn: only one of two exclusive acquirers enters, although the second looked before the first
-// wrote, and wrote after the first verified. Hole 2 of the original protocol: docs/holes.md.
+// wrote, and wrote after the first verified. Hole 2 of the original protocol: docs/evidence/holes.md.
 func TestOneOfTwoExclusivesIsIn(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool { return overtaken(t, a, b, Exclusive) })
 }
 
 // TestReadErrorIsNoFreeLock: a read that fails doesn't count as "no lock".
-// Hole 3 of the original protocol: docs/holes.md.
+// Hole 3 of the original protocol: docs/evidence/holes.md.
 func TestReadErrorIsNoFreeLock(t *testing.T) {
 	for name, fails := range map[string]error{"503": errOutage, "no permission": store.ErrPermission, "garbage": nil} {
 		t.Run(name, func(t *testing.T) {
@@ -163,7 +163,7 @@ func TestReadErrorIsNoFreeLock(t *testing.T) {
 }
 
 // TestSkewHidesNoLiveLock: a reader's wrong clock hides no live lock.
-// Hole 4 of the original protocol: docs/holes.md.
+// Hole 4 of the original protocol: docs/evidence/holes.md.
 func TestSkewHidesNoLiveLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		b.clock.setSkew(35 * time.Second)
@@ -176,7 +176,7 @@ func TestSkewHidesNoLiveLock(t *testing.T) {
 }
 
 // TestHolderEndsWithItsLease: a holder that can't refresh ends before its lease does.
-// Hole 5 of the original protocol: docs/holes.md.
+// Hole 5 of the original protocol: docs/evidence/holes.md.
 func TestHolderEndsWithItsLease(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s := a.must(t, Shared)
@@ -187,7 +187,7 @@ func TestHolderEndsWithItsLease(t *testing.T) {
 }
 
 // TestRefreshRevivesNoBrokenLock: a refresh in flight doesn't bring back a lock that was broken.
-// Hole 5 of the original protocol: docs/holes.md.
+// Hole 5 of the original protocol: docs/evidence/holes.md.
 func TestRefreshRevivesNoBrokenLock(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s := a.must(t, Shared)
@@ -202,7 +202,7 @@ func TestRefreshRevivesNoBrokenLock(t *testing.T) {
 }
 
 // TestPausedHolderEndsWhenItWakes: a paused process doesn't carry on after another holder has come in.
-// Hole 6 of the original protocol: docs/holes.md.
+// Hole 6 of the original protocol: docs/evidence/holes.md.
 func TestPausedHolderEndsWhenItWakes(t *testing.T) {
 	hole(t, func(t *testing.T, w *world, a, b client) bool {
 		s := a.must(t, Shared)

@@ -42,7 +42,7 @@ const (
 // enough for a lock of the default ttl.
 const maxWatch = 2 * time.Minute
 
-// queue is one acquire, which waits if locks conflict: docs/protocol.md, Wait.
+// queue is one acquire, which waits if locks conflict: docs/evidence/protocol.md, Wait.
 //
 // A waiting acquirer leaves a ticket, a flag in the state "waiting". Later acquirers that conflict
 // with it yield to it. When its turn seems to have come, the acquirer starts an attempt under another
@@ -249,7 +249,7 @@ func (q *queue) leave(ctx context.Context) {
 	}
 }
 
-// hints let a waiter look before its next poll: docs/protocol.md, Wait. They decide nothing. One of
+// hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. One of
 // the conflicting locks is the blocker. While the blocker is stored, each look finds a conflict. So
 // a waiter reads the blocker, at each hint of the store or else again and again, and looks only if
 // the blocker is gone. A read is cheaper than a look.
@@ -269,7 +269,7 @@ type pace struct {
 	first, last time.Duration
 }
 
-// ownPace adds at most a hundredth to a wait of over 25 s. docs/benchmarks.md compares other paces.
+// ownPace adds at most a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
 var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
 
 func (p pace) after(waited time.Duration) time.Duration {

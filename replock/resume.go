@@ -62,7 +62,7 @@ func (k *term) Again(ctx context.Context) (lease.Owner, error) {
 	}
 }
 
-// resume is one attempt: docs/protocol.md, Resume. It puts a flag under a new key, because a late
+// resume is one attempt: docs/evidence/protocol.md, Resume. It puts a flag under a new key, because a late
 // delete of the old flag can still be applied. The old flag must still be stored, because every
 // client that passes a flag deletes it first. And no lock may conflict with the new flag.
 func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {

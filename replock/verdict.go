@@ -104,8 +104,8 @@ func (e *entry) ttl() time.Duration {
 	return e.lease.ttl
 }
 
-// judge sets the verdict of an entry whose body was read: docs/protocol.md, Live, stale, unreadable. now is when the
-// last request that showed it unchanged was sent. In doubt a lock is held.
+// judge sets the verdict of an entry whose body was read: docs/evidence/protocol.md, "Live, stale, unreadable".
+// now is when the last request that showed it unchanged was sent. In doubt a lock is held.
 func (l *Locker) judge(e *entry, st storeTime, now time.Duration) {
 	e.verdict, e.why = l.verdict(e, st, now)
 }

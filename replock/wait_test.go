@@ -629,7 +629,7 @@ var paces = flag.Bool("paces", false, "measure the hand-over at other paces, too
 
 // TestHandOver: a waiter gets a lock a hundredth and a half of its wait after the release, at the
 // latest, or less than half a second, and eight round trips. It sends no more than a request per
-// second. docs/benchmarks.md has the table that -paces prints.
+// second. docs/evidence/benchmarks.md has the table that -paces prints.
 func TestHandOver(t *testing.T) {
 	n := rounds.Fewer(20, 10)
 	if *paces {
@@ -700,7 +700,7 @@ func requestsIn(d time.Duration, machines []*machine) (sum map[string]int, most 
 }
 
 // TestWaitersPerHour counts the requests of 1, 10 and 100 waiters in the first ten seconds and in an hour's wait.
-// docs/benchmarks.md has the table that it prints.
+// docs/evidence/benchmarks.md has the table that it prints.
 func TestWaitersPerHour(t *testing.T) {
 	for _, n := range rounds.Fewer([]int{1, 10, 100}, []int{1, 10}) {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {

@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// watch looks at a held lock every Options.Look until ctx ends: docs/protocol.md, Watch. So a break
+// watch looks at a held lock every Options.Look until ctx ends: docs/evidence/protocol.md, Watch. So a break
 // is noticed soon, whatever the ttl. So is a hypervisor's pause, after which all clocks of the
 // machine show that the lease still lasts.
 //

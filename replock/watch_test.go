@@ -731,7 +731,7 @@ func TestPassedLockIsNoConflict(t *testing.T) {
 	}
 }
 
-// TestRequestsPerHour counts the requests of a held lock: docs/benchmarks.md has the table.
+// TestRequestsPerHour counts the requests of a held lock: docs/evidence/benchmarks.md has the table.
 func TestRequestsPerHour(t *testing.T) {
 	for _, c := range []struct {
 		opts      mem.Options

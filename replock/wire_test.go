@@ -162,9 +162,9 @@ func TestStrangeBodies(t *testing.T) {
 	}
 }
 
-// TestExampleBody: the body in docs/protocol.md has the form of ours, under the key that is there.
+// TestExampleBody: the body in docs/evidence/protocol.md has the form of ours, under the key that is there.
 func TestExampleBody(t *testing.T) {
-	page, err := docblocks.Read("../docs/protocol.md")
+	page, err := docblocks.Read("../docs/evidence/protocol.md")
 	assert.OK(t, err)
 	var want bytes.Buffer
 	assert.OK(t, json.Compact(&want, []byte(strings.Join(page.Fenced["json"], ""))))

@@ -284,7 +284,7 @@ func (k *term) Free(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/protocol.md, Release. Of a lost lock it deletes only the flag.
+// release deletes our objects: docs/evidence/protocol.md, Release. Of a lost lock it deletes only the flag.
 //
 // Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and
 // excludes all others as the flag does. Whichever is deleted first, the other one still stands for

@@ -1,6 +1,6 @@
 /*
  * How a lock is held: refresh, look and deadline. lock.pml models how it is acquired
- * and resumed. docs/testing.md maps each step to docs/protocol.md.
+ * and resumed. docs/evidence/testing.md maps each step to docs/evidence/protocol.md.
  *
  * A holder holds with two objects: its flag, and lock.exclusive, which this model calls
  * the pointer. It renews each apart, and a failure of one keeps the progress of the

@@ -1,7 +1,7 @@
 /*
- * The protocol of docs/protocol.md: flag and look. Safety is two assertions: no client
+ * The protocol of docs/evidence/protocol.md: flag and look. Safety is two assertions: no client
  * is live beside a live exclusive one, and none resumes a lock that a conflicting one
- * has passed. docs/testing.md maps each step to it.
+ * has passed. docs/evidence/testing.md maps each step to it.
  *
  * Time is what it allows: a flag can expire whenever its owner isn't live on it,
  * and an owner can lose its lock at any time, because only the order of the two is

@@ -1,5 +1,5 @@
 /*
- * The queue of docs/protocol.md, wait: waiters of both modes, each with a ticket. Nothing
+ * The queue of docs/evidence/protocol.md, wait: waiters of both modes, each with a ticket. Nothing
  * fails here, and nothing expires: lock.pml has that. Two assertions: no exclusive client
  * that came later gets in before a shared one that waits, and the clients don't wait for
  * each other for ever.

@@ -104,7 +104,7 @@ Exit codes: 0 the store is fit; 66 it doesn't exist; 69 it can't be reached; 74 
 			"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`,
 			`Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
 exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
-wrote. Each lock costs some 30 requests. docs/torture.md describes it in full.
+wrote. Each lock costs some 30 requests. See docs/evidence/torture.md.
 
 With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
 No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.

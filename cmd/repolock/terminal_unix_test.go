@@ -432,10 +432,10 @@ func TestTortureEndsAtOnce(t *testing.T) {
 	assert.That(t, len(files) == 0, "left %v", files)
 }
 
-// TestTortureDoc runs each command of docs/torture.md unchanged, but for a shorter time.
+// TestTortureDoc runs each command of docs/evidence/torture.md unchanged, but for a shorter time.
 func TestTortureDoc(t *testing.T) {
 	t.Parallel()
-	page, err := docblocks.Read("../../docs/torture.md")
+	page, err := docblocks.Read("../../docs/evidence/torture.md")
 	assert.OK(t, err)
 	commands := page.Lines()
 	assert.Need(t, len(commands) == 3, "%d commands found", len(commands))

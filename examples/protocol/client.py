@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""A second client of docs/protocol.md, in a directory on a local disk of Linux.
+"""A second client of docs/evidence/protocol.md, in a directory on a local disk of Linux.
 
 It keeps to the eleven points of "Part 1: MUST". Of the other points it has only 12 and 13: it withdraws,
 and dates its lock for clients of the original protocol. So it has no ticket, no two witnesses, no look

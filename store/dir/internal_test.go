@@ -212,7 +212,7 @@ func TestRenameNoReplace(t *testing.T) {
 
 var sink store.Object
 
-// BenchmarkPut measures the table in docs/decisions/0001-fsync.md.
+// BenchmarkPut measures the table in docs/evidence/decisions/0001-fsync.md.
 func BenchmarkPut(b *testing.B) {
 	for name, opts := range map[string]store.PutOptions{"plain": {}, "durable": {Durable: true}} {
 		for _, over := range []bool{false, true} {

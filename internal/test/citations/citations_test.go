@@ -40,7 +40,7 @@ func TestCitations(t *testing.T) {
 				assert.That(t, tree.runs[m[1]] != "", "%s:%d: spec/run.sh has no %s", f.path, cited.line, m[1])
 			}
 			for _, m := range decision.FindAllStringSubmatch(cited.text, -1) {
-				found, _ := filepath.Glob(fmt.Sprintf("%s/docs/decisions/%04s-*.md", root, m[1]))
+				found, _ := filepath.Glob(fmt.Sprintf("%s/docs/evidence/decisions/%04s-*.md", root, m[1]))
 				assert.That(t, len(found) == 1, "%s:%d: there is no decision %s", f.path, cited.line, m[1])
 			}
 			for _, name := range paths(cited.text) {
@@ -110,9 +110,9 @@ func TestIndex(t *testing.T) {
 	assert.That(t, pages >= 30, "only %d pages are found", pages)
 }
 
-// TestWalks: each step of the walks in docs/architecture.md is a function of the file that it names.
+// TestWalks: each step of the walks in docs/evidence/architecture.md is a function of the file that it names.
 func TestWalks(t *testing.T) {
-	steps := regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\| `([\\w/.]+\\.go)` \\|").FindAllStringSubmatch(read(t, root+"/docs/architecture.md"), -1)
+	steps := regexp.MustCompile("(?m)^\\| `([a-zA-Z]+)` \\| `([\\w/.]+\\.go)` \\|").FindAllStringSubmatch(read(t, root+"/docs/evidence/architecture.md"), -1)
 	assert.That(t, len(steps) >= 40, "only %d steps were found", len(steps))
 	for _, step := range steps {
 		assert.That(t, declares(read(t, filepath.Join(root, step[2])), step[1]), "%s has no function %s", step[2], step[1])
@@ -134,8 +134,8 @@ func TestSteps(t *testing.T) {
 			code += read(t, name)
 		}
 	}
-	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/protocol.md"), -1)
-	assert.That(t, len(steps) >= 10, "docs/protocol.md has only the steps %q", steps)
+	steps := regexp.MustCompile("(?m)^##+ `(\\w+)`$").FindAllStringSubmatch(read(t, root+"/docs/evidence/protocol.md"), -1)
+	assert.That(t, len(steps) >= 10, "docs/evidence/protocol.md has only the steps %q", steps)
 	for _, m := range steps {
 		assert.That(t, declares(code, m[1]), "replock has no function %s", m[1])
 	}
@@ -145,7 +145,7 @@ func TestSteps(t *testing.T) {
 // each mutant of the engine and each run guards a rule or shows a limit.
 func TestRules(t *testing.T) {
 	tree := readTree(t)
-	spec := read(t, root+"/docs/protocol.md")
+	spec := read(t, root+"/docs/evidence/protocol.md")
 	cited := map[string]bool{}
 	rules := table(spec, "rule", "tests", "mutants", "model runs", "#")
 	for n, row := range rules {
@@ -162,18 +162,18 @@ func TestRules(t *testing.T) {
 	}
 	assert.That(t, len(rules) >= 30, "only %d rules are found", len(rules))
 	for name := range tree.mutants {
-		assert.That(t, cited[name], "the mutant %q guards no rule of docs/protocol.md", name)
+		assert.That(t, cited[name], "the mutant %q guards no rule of docs/evidence/protocol.md", name)
 	}
-	text := spec + read(t, root+"/docs/holes.md")
+	text := spec + read(t, root+"/docs/evidence/holes.md")
 	for name := range tree.runs {
-		assert.That(t, strings.Contains(text, "`"+name+"`"), "the run %q of the model guards no rule of docs/protocol.md", name)
+		assert.That(t, strings.Contains(text, "`"+name+"`"), "the run %q of the model guards no rule of docs/evidence/protocol.md", name)
 	}
 }
 
-// TestResults: the tables of docs/testing.md have all runs of the model with their verdicts.
+// TestResults: the tables of docs/evidence/testing.md have all runs of the model with their verdicts.
 func TestResults(t *testing.T) {
 	tree := readTree(t)
-	text := read(t, root+"/docs/testing.md")
+	text := read(t, root+"/docs/evidence/testing.md")
 	rows := map[string]string{}
 	for _, row := range table(text, "variant", "verdict") {
 		for _, name := range quoted(row[0]) {
@@ -181,11 +181,11 @@ func TestResults(t *testing.T) {
 		}
 	}
 	for name, want := range tree.runs {
-		assert.That(t, rows[name] == want, "docs/testing.md says that %s is %q; spec/run.sh, %q", name, rows[name], want)
+		assert.That(t, rows[name] == want, "docs/evidence/testing.md says that %s is %q; spec/run.sh, %q", name, rows[name], want)
 		delete(rows, name)
 	}
 	for name := range rows {
-		t.Errorf("docs/testing.md has a run %s that doesn't exist", name)
+		t.Errorf("docs/evidence/testing.md has a run %s that doesn't exist", name)
 	}
 }
 
@@ -302,10 +302,10 @@ func lines(text string, from int) (ls []line) {
 }
 
 // has reports whether a text in a folder that names a path can mean a file or folder: one from
-// the root, from the folder or from docs. A name after a package's name and a dot is of the
+// the root, from the folder, from docs or from docs/evidence. A name after a package's name and a dot is of the
 // package.
 func (r *tree) has(from, name string) bool {
-	names := []string{name, path.Join(from, name), path.Join("docs", name)}
+	names := []string{name, path.Join(from, name), path.Join("docs", name), path.Join("docs/evidence", name)}
 	if path.Ext(name) != ".md" {
 		names = append(names, strings.TrimSuffix(name, path.Ext(name)))
 	}

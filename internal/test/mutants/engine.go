@@ -28,7 +28,7 @@ const (
 	readings  = "internal/clock/reading.go"
 )
 
-// engineMutants are bugs of the protocol, each of which docs/protocol.md names beside the rule it breaks.
+// engineMutants are bugs of the protocol, each of which docs/evidence/protocol.md names beside the rule it breaks.
 var engineMutants = []mutant{
 	// Acquire.
 	{"an exclusive passes intents that come after its own", look,
