@@ -30,11 +30,52 @@ func TestRestic(t *testing.T) {
 // restic runs docs/restic.md, with its script.
 func (p *page) restic(script string) {
 	p.t.Helper()
-	p.contains(p.run(script), "the prune is refused: 75", "no errors were found", "dump.sql", "restic's own lock is in the way: 1")
+	p.contains(p.run(script), "no errors were found")
+	p.refuses("repolock prune -- restic prune", "repolock backup -- restic backup --stdin --stdin-filename dump.sql")
 	n := strings.Count(p.sh(`. "$HOME/backup.env"; restic list snapshots`), "\n")
 	assert.Equal(p.t, n, 3, "snapshots, one of each place")
+	p.killedHere()
 	p.killedElsewhere()
 	p.unlocked()
+}
+
+// refuses checks that repolock refuses a command while another one reads a slow dump, and that the other one succeeds.
+func (p *page) refuses(command, dump string) {
+	p.t.Helper()
+	out := p.sh(`. "$HOME/backup.env"
+		mkfifo "$HOME/dump"
+		` + dump + ` <"$HOME/dump" &
+		exec 3>"$HOME/dump"
+		until repolock status | grep live; do sleep 0.1; done
+		` + command + ` || echo "refused: $?"
+		echo "the dump's last line" >&3
+		exec 3>&-
+		wait $!`)
+	p.contains(out, "refused: 75")
+}
+
+// killedHere kills a backup with its repolock. restic's own lock must block a prune, and the page's line with restic
+// unlock must remove it.
+func (p *page) killedHere() {
+	p.t.Helper()
+	out := p.sh(`. "$HOME/backup.env"
+		mkfifo "$HOME/slow"
+		repolock backup --ttl 10s -- restic backup --stdin <"$HOME/slow" &
+		killed=$!
+		exec 3>"$HOME/slow"
+		until restic -q list locks --no-lock | grep .; do sleep 0.1; done
+		kill -9 $killed
+		repolock prune --wait 15m -- restic prune || echo "blocked: $?"
+		` + p.lineWith("restic unlock &&"))
+	p.contains(out, "blocked: 1\n")
+}
+
+// lineWith returns the first line of the page's script that has this text.
+func (p *page) lineWith(text string) string {
+	p.t.Helper()
+	i := slices.IndexFunc(p.Lines(), func(l string) bool { return strings.Contains(l, text) })
+	assert.Need(p.t, i >= 0, "the page has no line with %q", text)
+	return p.Lines()[i]
 }
 
 // killedElsewhere kills a restic of another machine. The page's line with restic unlock must fail, and its
@@ -51,9 +92,7 @@ func (p *page) killedElsewhere() {
 		unlock string
 		code   int
 	}{{"restic unlock &&", 1}, {"restic unlock --remove-all &&", 0}} {
-		i := slices.IndexFunc(p.Lines(), func(l string) bool { return strings.Contains(l, c.unlock) })
-		assert.Need(p.t, i >= 0, "the page has no line with %q", c.unlock)
-		p.contains(p.sh(`. "$HOME/backup.env"; `+p.Lines()[i]+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
+		p.contains(p.sh(`. "$HOME/backup.env"; `+p.lineWith(c.unlock)+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
 	}
 }
 
@@ -72,19 +111,22 @@ func (p *page) rclone(script string) {
 		assert.That(p.t, !copies || strings.Contains(command, "--immutable"), "%s can change files beside a restore", command)
 	}
 	out := p.run(script)
-	p.contains(out, "the sync is refused: 75", "0 differences found")
+	p.contains(out, "0 differences found")
+	p.refuses("repolock prune -- rclone sync \"$HOME/documents\" remote:documents", "repolock backup -- rclone rcat remote:dumps/dump.sql")
 	is := p.sh(`. "$HOME/backup.env"; rclone lsf -R --files-only remote:`)
-	for _, name := range []string{"documents/letter", "pictures/cat", "dumps/dump.sql"} {
+	for _, name := range []string{"documents/letter", "pictures/cat"} {
 		p.contains(is, name)
 		assert.That(p.t, p.exists("mirror/"+name), "%s isn't mirrored", name)
 	}
+	p.contains(is, "dumps/dump.sql")
 	assert.That(p.t, !strings.Contains(is, "draft"), "the deleted files are still there:\n%s", is)
 	p.unlocked()
 }
 
 func TestBorg(t *testing.T) {
 	p := newPage(t, "borg.md")
-	p.contains(p.run(p.Script()), "the restore is refused: 75")
+	p.run(p.Script())
+	p.refuses("repolock restore -- borg list", "repolock run --exclusive --operation backup -- borg create --stdin-name dump.sql '::{hostname}-dump-{now}' -")
 	// Other machines use the same repository; one of them prunes last.
 	for _, machine := range []string{"one", "two", "three", "one"} {
 		for _, command := range p.Crontab() {
@@ -131,7 +173,8 @@ func (p *page) kopia() {
 func TestKopia(t *testing.T) {
 	p := newPage(t, "kopia.md")
 	p.kopia()
-	p.contains(p.run(p.Script()), "maintenance is refused: 75", "Finished full maintenance")
+	p.contains(p.run(p.Script()), "Finished full maintenance")
+	p.refuses("repolock prune -- kopia maintenance run --full", "repolock backup -- kopia snapshot create --stdin-file dump.sql \"$HOME/dumps\"")
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()
 }
