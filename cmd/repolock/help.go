@@ -356,9 +356,9 @@ func manDate() time.Time {
 	return clock.System{}.Now()
 }
 
-const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores may run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
+const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores can run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
 
-The lock of a crashed holder expires by itself, and a command never runs while its lock isn't held. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
+The lock of a crashed holder expires by itself. A command starts only under its lock, and repolock stops it if the lock is lost, except in the cases that docs/promises.md names. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
 The repository is a directory, or on S3 or a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
 
