@@ -32,7 +32,7 @@ type Options struct {
 	// after 55/60 of it.
 	TTL time.Duration
 	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl. 0 means
-	// DefaultLook. If the lock was broken, or if another client passed it while the machine stood
+	// DefaultLook. If the lock was broken, or if another client removed it while the machine stood
 	// still, the holder notices within this time. A look is one list request.
 	Look time.Duration
 	// Name is the name of the lock, for a repository that has several: see CheckName. The empty

@@ -225,8 +225,8 @@ func (l *Locker) survey(ctx context.Context) ([]*entry, storeTime, error) {
 type BreakOptions struct {
 	// Stale selects the locks that are certainly stale.
 	Stale bool
-	// Doubtful makes Stale include Doubtful locks that have expired by one clock. To be certain,
-	// one would have to watch them for their whole ttl, so a person must decide.
+	// Doubtful makes Stale include Doubtful locks that have expired by one clock. Only a watch for their
+	// whole ttl would make that certain, so a person must decide.
 	Doubtful bool
 	// Dead selects the locks whose holder was a process of this machine and boot that no longer
 	// exists: see Info.ProcessGone. A command that the process ran might live on, unless repolock's

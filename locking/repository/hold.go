@@ -191,9 +191,9 @@ func (b *Backend) Release(ctx context.Context, handle locking.Handle) error {
 	return nil
 }
 
-// Resume renews a held lock. It acquires a lost lock again if that couldn't be refreshed in time, because
-// of an outage of the store or a suspend, and no other client has had it since: see replock.Lock.Resume.
-// It tries until that is certain, or ctx ends.
+// Resume renews a held lock. It acquires a lost lock again if the loss came from an outage of the store or
+// from a suspend, and no other client has acquired the lock since: see replock.Lock.Resume. It tries until
+// that is certain, or until ctx ends.
 //
 // Resume returns ErrLost for a lock that was released, or whose handle expired while the lock was held.
 func (b *Backend) Resume(ctx context.Context, handle locking.Handle) error {

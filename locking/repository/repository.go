@@ -127,10 +127,10 @@ func (b *Backend) locker(name string, ttl time.Duration) (*replock.Locker, error
 }
 
 // TryLock acquires the lock of a name (see replock.CheckName). The ttl is from replock.MinTTL to
-// replock.MaxTTL. TryLock needs two or three requests, and longer in two cases. If two acquirers meet,
+// replock.MaxTTL. TryLock sends two or three requests, and takes longer in two cases. If two acquirers meet,
 // they look again, for a second or two. If a lock is stale by one clock and not by another, TryLock
-// watches it for up to two minutes. When ctx ends, such a lock counts as held, until Cleanup has watched
-// it.
+// watches it for up to two minutes. If ctx ends earlier, the lock counts as held, until Cleanup has
+// watched it.
 //
 // After an error nothing is in the store, or it expires with the ttl if the store wasn't reached.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
