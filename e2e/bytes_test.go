@@ -70,13 +70,13 @@ func (w wire) near(o wire) bool {
 	return w.requests == o.requests && close(w.sent, o.sent) && close(w.received, o.received)
 }
 
-// machines hold a shared lock at the same time in docs/costs.md.
+// machines hold a shared lock at the same time in docs/evidence/costs.md.
 const machines = 20
 
 // TestBytes measures the bytes of each step of a shared lock, on MinIO and on the tests' B2 server, through a
-// proxy with TLS that counts. docs/costs.md must have them.
+// proxy with TLS that counts. docs/evidence/costs.md must have them.
 func TestBytes(t *testing.T) {
-	page, err := os.ReadFile("../docs/costs.md")
+	page, err := os.ReadFile("../docs/evidence/costs.md")
 	assert.OK(t, err)
 	cert, key := certificate(t)
 	for _, c := range []struct {
@@ -90,14 +90,14 @@ func TestBytes(t *testing.T) {
 				name := c.name + ", " + steps[i]
 				t.Logf("| %s | %d | %d | %d |", name, got.requests, got.sent, got.received)
 				if want := written(t, string(page), name); !got.near(want) {
-					t.Errorf("%s: docs/costs.md has %v, not %v", name, want, got)
+					t.Errorf("%s: docs/evidence/costs.md has %v, not %v", name, want, got)
 				}
 			}
 		})
 	}
 }
 
-// steps are the steps of a lock that docs/costs.md counts.
+// steps are the steps of a lock that docs/evidence/costs.md counts.
 var steps = []string{"connect", "acquire", "look", "first refresh", "refresh", "release"}
 
 // measured measures the steps of the last of the machines. The others hold their locks already.

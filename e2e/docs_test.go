@@ -31,11 +31,11 @@ var claimed = map[string]string{
 	"docs/cloudstic.md":               "TestCloudstic",
 	"docs/configuration.md":           "TestConfigurationPage",
 	"docs/kopia.md":                   "TestKopia",
-	"docs/locks-beads.md":             "TestBeadsPage",
-	"docs/locks-postgres.md":          "TestPostgresPage",
-	"docs/locks-redis.md":             "TestRedisPage",
-	"docs/locks-repository.md":        "TestRepositoryLockPage",
-	"docs/locks-tower-fleet.md":       "TestTowerFleetPage",
+	"docs/also/beads.md":              "TestBeadsPage",
+	"docs/also/postgres.md":           "TestPostgresPage",
+	"docs/also/redis.md":              "TestRedisPage",
+	"docs/also/repository.md":         "TestRepositoryLockPage",
+	"docs/also/tower-fleet.md":        "TestTowerFleetPage",
 	"docs/metrics.md":                 "TestMetricsPage",
 	"docs/nas.md":                     "TestNASPage",
 	"docs/packages.md":                "TestPackagesDocument",
@@ -416,7 +416,7 @@ func TestAlsoPage(t *testing.T) {
 }
 
 func TestRepositoryLockPage(t *testing.T) {
-	p := alone(t, "locks-repository.md")
+	p := alone(t, "also/repository.md")
 	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `(nothing but locks is in .*){2}`, `lock nightly of repository .* is held by .*refused with 75\n$`)
 }
 
@@ -426,7 +426,7 @@ func TestTwoRepositoriesPage(t *testing.T) {
 }
 
 func TestBeadsPage(t *testing.T) {
-	p := alone(t, "locks-beads.md")
+	p := alone(t, "also/beads.md")
 	out := p.sh(p.Script()) // the first block changes the directory for all
 	p.contains(out, `"holder": "repolock"`, "unreadable", "deleted beads:", "exclusive lock of my-tool on ")
 	assert.Equal(t, strings.Count(out, "deleted beads:"), 2, "locks that were broken by\n%s", out)
@@ -434,7 +434,7 @@ func TestBeadsPage(t *testing.T) {
 }
 
 func TestTowerFleetPage(t *testing.T) {
-	p := alone(t, "locks-tower-fleet.md")
+	p := alone(t, "also/tower-fleet.md")
 	const dir = "/var/lib/tower-fleet"
 	for i, block := range p.Fenced["sh"] {
 		assert.That(t, strings.Contains(block, dir), "%s isn't in %s", dir, block)

@@ -203,7 +203,7 @@ func (p *page) at(server, ours string) []string {
 }
 
 func TestRedisPage(t *testing.T) {
-	p := alone(t, "locks-redis.md")
+	p := alone(t, "also/redis.md")
 	server := redistest.New(t)
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	p.program("redis-cli", `PATH=${PATH#*:} exec redis-cli -p `+port+` "$@"`)
@@ -219,7 +219,7 @@ func TestRedisPage(t *testing.T) {
 }
 
 func TestPostgresPage(t *testing.T) {
-	p := alone(t, "locks-postgres.md")
+	p := alone(t, "also/postgres.md")
 	server := pgtest.New(t)
 	server.PSQL("create role backup login")
 	server.PSQL("create database app owner backup")

@@ -316,9 +316,9 @@ func TestWatcher(t *testing.T) {
 	}
 }
 
-// TestPage: each example that docs/locking.md names is one that go test runs, and each is named.
+// TestPage: each example that docs/evidence/locking.md names is one that go test runs, and each is named.
 func TestPage(t *testing.T) {
-	page, err := os.ReadFile("../docs/locking.md")
+	page, err := os.ReadFile("../docs/evidence/locking.md")
 	assert.OK(t, err)
 	source, err := os.ReadFile("example_test.go")
 	assert.OK(t, err)

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// fleet is the number of machines that hold a shared lock at the same time in docs/costs.md.
+// fleet is the number of machines that hold a shared lock at the same time in docs/evidence/costs.md.
 const fleet = 20
 
 // wire is requests of HTTP, and bytes of TCP's payload, with TLS.
@@ -55,10 +55,10 @@ func hourOfFleet(t *testing.T, opts mem.Options) (s sent, refreshes int) {
 	return s, refreshes
 }
 
-// TestCostsOfMachines computes the table of docs/costs.md for 20 machines, from requests that it counts in
+// TestCostsOfMachines computes the table of docs/evidence/costs.md for 20 machines, from requests that it counts in
 // simulated time, and from the bytes of each step in the page, which TestBytes of e2e/ measures.
 func TestCostsOfMachines(t *testing.T) {
-	raw, err := os.ReadFile("../docs/costs.md")
+	raw, err := os.ReadFile("../docs/evidence/costs.md")
 	assert.OK(t, err)
 	page := string(raw)
 	table := ""
@@ -91,7 +91,7 @@ func TestCostsOfMachines(t *testing.T) {
 		}
 		table += fmt.Sprintf("| %s | %s | %.1f | %.1f | %.3f |\n", c.name, grouped(all.requests), float64(all.sent)/1e6, float64(all.received)/1e6, dollars)
 	}
-	assert.That(t, strings.Contains(page, table), "docs/costs.md doesn't have this table:\n%s", table)
+	assert.That(t, strings.Contains(page, table), "docs/evidence/costs.md doesn't have this table:\n%s", table)
 }
 
 // stepIn returns a row of the page.
@@ -99,7 +99,7 @@ func stepIn(t *testing.T, page, name string) (w wire) {
 	t.Helper()
 	row := regexp.MustCompile(regexp.QuoteMeta("| "+name+" |") + ` (\d+) \| (\d+) \| (\d+) \|`).FindStringSubmatch(page)
 	if row == nil {
-		t.Fatalf("docs/costs.md has no row %q", name)
+		t.Fatalf("docs/evidence/costs.md has no row %q", name)
 	}
 	for i, to := range []*int{&w.requests, &w.sent, &w.received} {
 		*to, _ = strconv.Atoi(row[i+1])

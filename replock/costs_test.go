@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/mem"
 )
 
-// The list prices of docs/costs.md, in dollars for a million requests. DELETE costs nothing on S3,
+// The list prices of docs/evidence/costs.md, in dollars for a million requests. DELETE costs nothing on S3,
 // nor do B2's class A calls: uploads and deletions.
 const (
 	s3Write = 5.0 // PUT, LIST
@@ -70,7 +70,7 @@ func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(
 	return s
 }
 
-// priced is a store of docs/costs.md, with the price of a lock's requests.
+// priced is a store of docs/evidence/costs.md, with the price of a lock's requests.
 type priced struct {
 	name string
 	opts mem.Options
@@ -93,12 +93,8 @@ func seldom(o *Options) { o.TTL, o.Look = 10*time.Minute, 10*time.Minute }
 // crowded is more locks than a holder's look lists.
 const crowded = 2 * crowd
 
-// TestCosts computes the tables of docs/costs.md, which must have them.
+// TestCosts computes the tables of docs/costs.md and docs/evidence/costs.md, which must have them.
 func TestCosts(t *testing.T) {
-	page, err := os.ReadFile("../docs/costs.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	var requests strings.Builder
 	month := map[int][]string{10: nil, 1_000: nil, 100_000: nil}
 	for _, p := range []priced{onS3, onB2} {
@@ -127,8 +123,10 @@ func TestCosts(t *testing.T) {
 	for _, n := range []int{10, 1_000, 100_000} {
 		money += fmt.Sprintf("| %s | %s |\n", grouped(n), strings.Join(month[n], " | "))
 	}
-	for _, table := range []string{requests.String(), money} {
-		assert.That(t, strings.Contains(string(page), table), "docs/costs.md doesn't have this table:\n%s", table)
+	for name, table := range map[string]string{"docs/costs.md": money, "docs/evidence/costs.md": requests.String()} {
+		page, err := os.ReadFile("../" + name)
+		assert.OK(t, err)
+		assert.That(t, strings.Contains(string(page), table), "%s doesn't have this table:\n%s", name, table)
 	}
 }
 

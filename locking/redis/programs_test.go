@@ -82,7 +82,7 @@ func TestUnusualKeys(t *testing.T) {
 	lockcheck.Breaks(t, b, info, false, true)
 }
 
-// limited is a server, and a client whose user has only the permissions that docs/locks-redis.md demands.
+// limited is a server, and a client whose user has only the permissions that docs/also/redis.md demands.
 func limited(t *testing.T) (*redistest.Server, *Backend) {
 	t.Helper()
 	s := redistest.New(t)

@@ -142,7 +142,7 @@ func TestConformance(t *testing.T) {
 	}
 }
 
-// TestCosts: the requests that docs/locking.md names.
+// TestCosts: the requests that docs/evidence/locking.md names.
 func TestCosts(t *testing.T) {
 	in(t, func(t *testing.T, a, _ *client) {
 		costs := func(what string, want int) {

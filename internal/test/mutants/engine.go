@@ -223,7 +223,7 @@ var engineMutants = []mutant{
 		`Name: "failed", Exit: ExitFailed`, `Name: "store_unavailable", Exit: ExitUnavailable`, test("./cmd/repolock", "TestOnlySilenceIsUnreachable/(429|520).*")},
 	{"an object in the place of lock.exclusive that is no file is no lock", model,
 		"return kindOdd", "return kindUnknown", own("TestOddObjects")},
-	{"a holder doesn't look soon after it was let in", watches,
+	{"a holder doesn't look soon after its acquire", watches,
 		"next = min(next, sent+time.Second", "_ = min(next, sent+time.Second", own("TestLooksSoonAfterAcquiring")},
 	{"to other clients a lock lasts no longer than its ttl", model,
 		"l.times.Deadline+foreignTTL", "l.times.Deadline", own("TestExpiresAMinuteAhead")},
