@@ -69,7 +69,7 @@ type listed struct{ flag, pointer, another bool }
 // stamped takes the store's time from the mod time of our flag, which was seen at a time of ours.
 func (s *sight) stamped(mod time.Time, seen time.Duration) {
 	if !mod.Equal(s.dated.at) {
-		// An earlier send can have been applied late. All that is known is that this was before now.
+		// The store can have applied an earlier send late, so we know only that it was before now.
 		s.dated = storeTime{mod, seen}
 	}
 	s.st = s.dated

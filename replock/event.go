@@ -74,8 +74,8 @@ type Event struct {
 	// Held is the time since the lock was acquired or resumed, until now or until its loss, on a
 	// clock that counts suspends.
 	Held time.Duration
-	// Left is the time until the deadline of the lease. In EventRetrying it is the longest time
-	// until the request is given up. That comes earlier if another send doesn't fit.
+	// Left is the time until the deadline of the lease. In EventRetrying it is the time until repolock
+	// gives up the request, at the latest.
 	Left time.Duration
 	Err  error
 }

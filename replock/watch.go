@@ -65,9 +65,9 @@ func (k *term) watch(ctx context.Context) {
 	}
 }
 
-// firstWrite reports whether the lock must be refreshed early, and when. If its date is wrong
-// because the wall clock is behind the store's, that is now. For an exclusive lock it is a second
-// from now: then the flag has the state held, for which acquirers that came at the same time wait.
+// firstWrite reports whether the first refresh must come early, and when. If the flag's date is wrong because
+// the wall clock is behind the store's, it is due now. An exclusive lock's is due in a second, because acquirers
+// that came at the same time wait for the state held in the flag.
 func (k *term) firstWrite() (bool, time.Duration) {
 	now := k.l.opts.Clock.Elapsed()
 	if k.l.behind(*k.now.Load()) > margin {

@@ -124,8 +124,8 @@ type History struct {
 	Removals []Removal `json:"removals"`
 }
 
-// Between returns the part of a history from since on and before until: the locks that were held or waited
-// for at some time between them, and the removals. A zero time is no limit.
+// Between returns the locks that were held or waited for at some time from since to until, and the removals
+// in that time. A zero time is no limit.
 func (h History) Between(since, until time.Time) History {
 	part := History{[]*Span{}, []Removal{}}
 	for _, s := range h.Spans {

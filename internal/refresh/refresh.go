@@ -48,7 +48,7 @@ type Refresher struct {
 	// Failed is called for each failure: with the number of failures in a row, and whether the
 	// refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
-	// Extended is called with each new deadline, on the clock's Elapsed.
+	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
 	Extended func(deadline time.Duration)
 	// Early returns how long before the end of the Interval the next renewal is due, from 0 to
 	// most, so that many holders don't renew at the same time.

@@ -103,7 +103,7 @@ func Open(t Target, o Options) (*Backend, error) {
 		Dialer:   b.dialer(security),
 		Protocol: 2, DisableIdentity: true,
 		MaintNotificationsConfig: &maintnotifications.Config{Mode: maintnotifications.ModeDisabled},
-		// A repeated SET would be refused because of the first one. The caller repeats it.
+		// The client must not repeat a SET, because the server would refuse the second one. The caller repeats it.
 		MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: stepLimit, ReadTimeout: stepLimit, WriteTimeout: stepLimit, ContextTimeoutEnabled: true,
 		// After PoolSize failures, go-redis doesn't dial for a second.
