@@ -32,7 +32,7 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 		var err error
 		in, err = os.Open(c.File)
 		if errors.Is(err, fs.ErrPermission) {
-			return 0, fault.As(fault.ServerPermission, err) // fault.Permission has advice about locks
+			return 0, fault.Advise(fault.As(fault.ServerPermission, err), "check the modes of the file and of its directory")
 		}
 		if err != nil {
 			return 0, fault.As(fault.Usage, err)

@@ -171,7 +171,7 @@ func TestWaitingLine(t *testing.T) {
 	assert.OK(t, err)
 
 	s := onScreen(t, 24, 70, []string{"TERM=xterm"}, "-r", repo, "prune", "--wait", "forever", "--", "true")
-	drawn := regexp.MustCompile(`waiting \S+ for backup on `)
+	drawn := regexp.MustCompile(`waiting \S+ held by backup on `)
 	for len(drawn.FindAllString(s.shown, -1)) < 4 && s.read() {
 	}
 	s.types(ctrlC)
@@ -346,7 +346,7 @@ func TestDoctorPermission(t *testing.T) {
 	write(t, log, "")
 	assert.OK(t, os.Chmod(log, 0))
 	code, out := command("history", log)
-	assert.That(t, code == fault.ExitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "hint"),
+	assert.That(t, code == fault.ExitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "locking needs"),
 		"exit code %d\n%s", code, out)
 }
 
