@@ -175,7 +175,7 @@ func (breakCmd) leave(r *reporter, chosen []found) []found {
 func kills(chosen []found) (lines []string) {
 	for _, b := range chosen {
 		if verdict(b.Info) == replock.Live.String() {
-			lines = append(lines, fmt.Sprintf("live: %s: its command will be killed", holder(b.Info, 0)))
+			lines = append(lines, fmt.Sprintf("live: %s: its command will be killed (not with --on-lost warn)", holder(b.Info, 0)))
 		}
 	}
 	return lines

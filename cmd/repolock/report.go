@@ -253,7 +253,7 @@ const erase = "\r \x1b[J\r"
 
 // patience is how long a wait can last without a line in a pipe or a file. Tests replace it: they print in pipes, and
 // their machine can be slow.
-var patience = 2 * time.Second
+var patience = 5 * time.Second
 
 // waiting is what a reporter shows while repolock waits, from the first second on: on a terminal a live line,
 // or whole lines if the terminal can't erase one. Elsewhere it is a line when the holders change, when work on
