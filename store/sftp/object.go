@@ -425,11 +425,12 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		reqs = append(reqs, sftpwire.Write(handle, offset, part))
 		offset += uint64(len(part))
 	}
-	stat, dir := sftpwire.Fstat(handle), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
+	// Some servers process an Fstat before the writes, but nothing before the Close.
+	stat, dir := sftpwire.Lstat(temp), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
 	if w.has(sftpwire.ExtFsync) {
 		reqs = append(reqs, sftpwire.Fsync(handle))
 	}
-	reqs = append(reqs, stat, sftpwire.Close(handle))
+	reqs = append(reqs, sftpwire.Close(handle), stat)
 	all := reqs
 	if w.has(sftpwire.ExtFsync) {
 		all = append(all, dir)
@@ -444,13 +445,6 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		}
 	}
 	attrs = stat.Attrs
-	if int(attrs.Size) != len(w.body) { // the server might have looked before it wrote
-		look := sftpwire.Lstat(temp)
-		if err := w.do(ctx, look); err != nil {
-			return attrs, err
-		}
-		attrs = look.Attrs
-	}
 	if int(attrs.Size) != len(w.body) {
 		return attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
 	}
