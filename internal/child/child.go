@@ -11,6 +11,17 @@ var Owned = struct {
 	PIDs map[int]bool
 }{PIDs: map[int]bool{}}
 
+// Start calls start, and adds the process that it has started.
+func Start(start func() (pid int, err error)) (int, error) {
+	Owned.Lock()
+	defer Owned.Unlock()
+	pid, err := start()
+	if err == nil {
+		Owned.PIDs[pid] = true
+	}
+	return pid, err
+}
+
 // Disown removes a process that was reaped.
 func Disown(pid int) {
 	Owned.Lock()

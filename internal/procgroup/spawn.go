@@ -35,20 +35,15 @@ func openPipes() (ours, theirs pipes, err error) {
 
 // spawn starts a process, which also inherits the given file descriptors under their own numbers.
 func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
-	owned.Lock()
-	defer owned.Unlock()
-	for _, fd := range inherited {
-		if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
-			return 0, err
+	return child.Start(func() (int, error) {
+		for _, fd := range inherited {
+			if _, err := unix.FcntlInt(fd, unix.F_SETFD, 0); err != nil {
+				return 0, err
+			}
+			defer unix.CloseOnExec(int(fd))
 		}
-		defer unix.CloseOnExec(int(fd))
-	}
-	pid, err := syscall.ForkExec(path, args, attr)
-	if err != nil {
-		return 0, err
-	}
-	owned.PIDs[pid] = true
-	return pid, nil
+		return syscall.ForkExec(path, args, attr)
+	})
 }
 
 // await waits for the end of a process and reaps it.

@@ -123,7 +123,7 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) 
 	if err != nil {
 		return nil, c.ended(ctx, err)
 	}
-	temp := c.path(files.NewTemp())
+	temp := c.temp("")
 	look, clock := sftpwire.Stat(root), sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
 	err = c.do(ctx, look, clock, sftpwire.Remove(temp))
 	if err == nil {
@@ -169,6 +169,9 @@ func (c *conn) has(extension string) bool {
 
 // path returns the server's path of a key.
 func (c *conn) path(key string) string { return c.root + "/" + key }
+
+// temp returns the server's path of a new temporary file in a directory.
+func (c *conn) temp(dir string) string { return c.path(path.Join(dir, files.NewTemp())) }
 
 // do sends requests in one flight, and waits for their answers. If the time is over, and the server has been
 // silent, it ends the connection, so that the next request opens another one: the server might have been

@@ -206,7 +206,7 @@ func (l *listing) folder(at string) {
 	if l.folders[at] != nil && l.folders[at].scans >= 0 {
 		return
 	}
-	f := &folder{at: at, wanted: files.Below(l.prefix, at), ahead: 2, found: map[string]bool{}, missing: map[string]int{}}
+	f := &folder{at: at, wanted: files.Below(l.prefix, at), ahead: firstAhead, found: map[string]bool{}, missing: map[string]int{}}
 	l.folders[at] = f
 	l.waiting = append(l.waiting, func() { l.begin(f) })
 }
@@ -255,6 +255,11 @@ func (l *listing) notFolder(f *folder, err error) {
 	})
 }
 
+// A scan begins with firstAhead Readdirs in a flight. Each later flight has more.
+const firstAhead = 2
+
+func further(ahead int) int { return min(4*ahead, 256) }
+
 // readdir continues a scan. The first scan opens the directory for the second one, which begins after
 // it. If the first scan didn't end in this flight, that was too early.
 func (l *listing) readdir(f *folder) {
@@ -270,7 +275,7 @@ func (l *listing) readdir(f *folder) {
 			return l.collect(f, r.Names)
 		})
 	}
-	f.ahead = min(4*f.ahead, 256)
+	f.ahead = further(f.ahead)
 	f.next = ""
 	if f.scans == 0 {
 		l.opendir(f, func(handle string) { f.next = handle })
@@ -488,11 +493,16 @@ func (c *conn) names(ctx context.Context, at string) (names []sftpwire.Entry, er
 	if err != nil || at != "" && errors.Is(open.Err(), sftpwire.NoSuchFile) {
 		return nil, err
 	}
-	for err = open.Err(); err == nil; {
-		read := sftpwire.Readdir(open.Handle)
-		if err = c.do(ctx, read); err == nil {
-			err = read.Err()
-			names = append(names, read.Names...)
+	err = open.Err()
+	for ahead := firstAhead; err == nil; ahead = further(ahead) {
+		reads := make([]*sftpwire.Request, ahead)
+		for i := range reads {
+			reads[i] = sftpwire.Readdir(open.Handle)
+		}
+		err = c.do(ctx, reads...)
+		for i := 0; i < ahead && err == nil; i++ {
+			err = reads[i].Err()
+			names = append(names, reads[i].Names...)
 		}
 	}
 	c.later(sftpwire.Close(open.Handle))

@@ -315,10 +315,7 @@ type write struct {
 //
 // The error is NoSuchFile if another process removed the directory meanwhile.
 func (w *write) try(ctx context.Context) (obj store.Object, err error) {
-	temp := w.path(w.dir + "/" + files.NewTemp())
-	if w.dir == "" {
-		temp = w.path(files.NewTemp())
-	}
+	temp := w.temp(w.dir)
 	var attrs sftpwire.Attrs
 	handle, err := w.create(ctx, temp)
 	if err == nil {
@@ -396,10 +393,7 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 	var reqs []*sftpwire.Request
 	for _, dir := range dirs {
 		parent, _ := files.Split(dir)
-		temp := w.path(files.NewTemp())
-		if parent != "" {
-			temp = w.path(parent + "/" + files.NewTemp())
-		}
+		temp := w.temp(parent)
 		reqs = append(reqs, sftpwire.Mkdir(temp, w.dirMode), sftpwire.Setstat(temp, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.dirMode}),
 			sftpwire.Rename(temp, w.path(dir)), sftpwire.Rmdir(temp))
 	}

@@ -107,7 +107,12 @@ func startProcess(command []string) (*process, error) {
 		// kernel would also kill other children that it has started.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
-		err := own(cmd)
+		_, err := child.Start(func() (int, error) {
+			if err := cmd.Start(); err != nil {
+				return 0, err
+			}
+			return cmd.Process.Pid, nil
+		})
 		started <- err
 		if err == nil {
 			_ = cmd.Wait()
@@ -123,17 +128,6 @@ func startProcess(command []string) (*process, error) {
 	}
 	p.Process = cmd.Process
 	return p, nil
-}
-
-// own starts a command, and registers its process.
-func own(cmd *exec.Cmd) error {
-	child.Owned.Lock()
-	defer child.Owned.Unlock()
-	err := cmd.Start()
-	if err == nil {
-		child.Owned.PIDs[cmd.Process.Pid] = true
-	}
-	return err
 }
 
 func (p *process) Read(b []byte) (int, error)  { return p.out.Read(b) }
