@@ -153,6 +153,7 @@ func TestTerminals(t *testing.T) {
 				word, rest, _ := strings.Cut(step, " ")
 				switch {
 				case step == "runs":
+					r.want("started ") // the command can tick, and be stopped by Ctrl-Z, before its parent knows that it runs
 					k.runs()
 				case step == "quiet":
 					k.quiet()
