@@ -362,8 +362,8 @@ func (p *page) unlocked() {
 	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")
 }
 
-// slow is what repolock prints in a pipe if the machine is so busy that a wait takes seconds.
-var slow = regexp.MustCompile(`(?m)^repolock: acquiring the locks?: .*\n`)
+// slow matches what repolock prints in a pipe after seconds without an answer, as on a busy machine.
+var slow = regexp.MustCompile(`(?m)^repolock: (acquiring the locks?: |retrying for ).*\n`)
 
 // each runs the blocks of a page one by one. What each prints must match.
 func (p *page) each(blocks []string, wants ...string) {

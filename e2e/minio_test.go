@@ -95,10 +95,7 @@ func (s *site) fails(code int, says string, args ...string) {
 	got, took := p.code(), time.Since(start)
 	stderr := p.stderr.String()
 	assert.That(s.t, got == code && took <= soon, "%s: exit code %d after %v, want %d: %s", args[0], got, took.Round(time.Millisecond), code, stderr)
-	lines := strings.Split(strings.TrimSuffix(stderr, "\n"), "\n")
-	for len(lines) > 1 && (strings.HasPrefix(lines[0], "repolock: acquiring the lock") || strings.HasPrefix(lines[0], "repolock: retrying ")) {
-		lines = lines[1:] // after seconds without an answer
-	}
+	lines := strings.Split(strings.TrimSuffix(slow.ReplaceAllString(stderr, ""), "\n"), "\n")
 	if code == 69 && strings.Contains(lines[0], "warning: a lock is left to expire") {
 		lines = lines[1:] // without an answer repolock can't know whether it is there
 	}

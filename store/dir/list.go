@@ -31,7 +31,7 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 		return page, err
 	}
 	defer root.Close()
-	l := listing{Store: s, ctx: ctx, prefix: prefix, page: store.Page{Bodies: map[string][]byte{}}, room: files.MaxBodies}
+	l := listing{Store: s, ctx: ctx, prefix: prefix, page: files.NewPage()}
 	if dir, _ := files.Split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
 		err = l.enter(root, dir, "")
 	}
@@ -43,7 +43,7 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 		// not be later than that stamp.
 		l.page.Now = s.now().Round(0).Add(-tick)
 	}
-	return l.page, nil
+	return l.page.Page, nil
 }
 
 // listing is one List under way.
@@ -51,8 +51,7 @@ type listing struct {
 	*Store
 	ctx    context.Context
 	prefix string
-	page   store.Page
-	room   int // left in the page for bodies, in bytes
+	page   files.Page
 }
 
 // enter walks through the directory at path below parent. The keys in parent begin with at. The directory
@@ -115,11 +114,7 @@ func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 		return false, err
 	}
 	obj.Key = key
-	l.page.Objects = append(l.page.Objects, obj)
-	if len(body) > 0 && len(body) <= l.room && checkKey(key) == nil {
-		l.room -= len(body)
-		l.page.Bodies[key] = body
-	}
+	l.page.Show(obj, body)
 	return true, nil
 }
 

@@ -27,8 +27,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	if err != nil {
 		return store.Page{}, err
 	}
-	l := listing{Store: s, conn: c, ctx: ctx, prefix: prefix, room: files.MaxBodies, folders: map[string]*folder{}, handles: map[string]bool{}}
-	l.page.Bodies = map[string][]byte{}
+	l := listing{Store: s, conn: c, ctx: ctx, prefix: prefix, page: files.NewPage(), folders: map[string]*folder{}, handles: map[string]bool{}}
 	defer l.release()
 	l.readClock()
 	l.add(sftpwire.Stat(l.path(".")), c.exists)
@@ -50,7 +49,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 		}
 	}
 	l.finish()
-	return l.page, ctx.Err()
+	return l.page.Page, ctx.Err()
 }
 
 // guesses are directories that most listings of locks find. They are opened together with the directory
@@ -69,8 +68,7 @@ type listing struct {
 	waiting []func()           // add the step that opens a file or a directory
 	folders map[string]*folder // by what the keys in them begin with
 	handles map[string]bool    // that are open
-	page    store.Page
-	room    int // left in the page for bodies, in bytes
+	page    files.Page
 }
 
 // step is a request, and what follows its answer. Without a request it only follows those before it.
@@ -438,11 +436,7 @@ func (l *listing) read(f *folder, name, handle string) {
 // show adds an object to the page.
 func (l *listing) show(key string, obj store.Object, body []byte) {
 	obj.Key = key
-	l.page.Objects = append(l.page.Objects, obj)
-	if len(body) > 0 && len(body) <= l.room && files.CheckKey(key) == nil {
-		l.room -= len(body)
-		l.page.Bodies[key] = body
-	}
+	l.page.Show(obj, body)
 }
 
 // finish sorts the page, adds the empty directories, and removes what was found below a guess that isn't a

@@ -100,8 +100,26 @@ func Set(names []string) []string {
 // MaxScans bounds the scans of a directory that changes all the time.
 const MaxScans = 16
 
-// MaxBodies is the number of bytes of the bodies in a page.
-const MaxBodies = 8 << 20
+// maxBodies is the most bytes that the bodies in a page have together.
+const maxBodies = 8 << 20
+
+// Page is a page that is being made.
+type Page struct {
+	store.Page
+	room int // left for bodies, in bytes
+}
+
+// NewPage returns an empty page.
+func NewPage() Page { return Page{store.Page{Bodies: map[string][]byte{}}, maxBodies} }
+
+// Show adds an object, and its body if there is room for it. body is nil if it wasn't read.
+func (p *Page) Show(obj store.Object, body []byte) {
+	p.Objects = append(p.Objects, obj)
+	if len(body) > 0 && len(body) <= p.room && CheckKey(obj.Key) == nil {
+		p.room -= len(body)
+		p.Bodies[obj.Key] = body
+	}
+}
 
 // MaxHashed is the size of the largest body whose ETag is a hash, in bytes. The body of a lock has
 // about a hundredth of it.
