@@ -433,6 +433,7 @@ func TestLastWords(t *testing.T) {
 			assert.That(t, (err == nil) == (len(c.want) == 0), "%s: %v, want %v", name, err, c.want)
 			isAll(t, err, c.want...)
 			assert.That(t, c.canceled || err == nil || strings.HasPrefix(err.Error(), "no answer within 1s: put k: "), "%s: %q", name, err)
+			assert.That(t, c.canceled || err == nil || fault.Exit(err) == fault.ExitUnavailable, "%s: exit code %d", name, fault.Exit(err))
 			time.Sleep(c.late) // a later message is lost
 		})
 	}

@@ -164,7 +164,7 @@ func named(ctx context.Context, what string, timeout time.Duration, err error) e
 		if _, named := errors.AsType[*store.Error](why); !named {
 			why = fault.While(what, why)
 		}
-		return fault.With(why, func(e *fault.Error) { e.Within = timeout })
+		return fault.With(why, func(e *fault.Error) { e.Within, e.Class = timeout, fault.Late })
 	}
 	switch ended := ctx.Err(); {
 	case errors.Is(err, retry.ErrSilent):

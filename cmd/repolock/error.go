@@ -51,16 +51,23 @@ func (r *reporter) describe(err error) (name string, code int, advice string) {
 }
 
 // located adds the repository and the lock's name, as the command line has them, to the commands in a hint, so that
-// the commands can be run as they are.
+// the commands can be run as they are. A URL that can be secret isn't repeated: URL stands for it.
 func (g global) located(hint string) string {
-	flags := ""
-	for _, f := range []struct{ name, value string }{{"--config", g.Typed["config"]}, {"-r", session.Redact(g.Typed["repo"])}, {"--name", g.Typed["name"]}} {
+	flags, repo, after := "", g.Typed["repo"], ""
+	if repo != session.Redact(repo) {
+		repo, after = "URL", " (URL is your --repo)"
+	}
+	for _, f := range []struct{ name, value string }{{"--config", g.Typed["config"]}, {"-r", repo}, {"--name", g.Typed["name"]}} {
 		if f.value != "" {
 			flags += f.name + " " + spell([]string{f.value}) + " "
 		}
 	}
+	plain := hint
 	for _, command := range []string{"status", "break-lock", "doctor"} {
 		hint = strings.ReplaceAll(hint, "repolock "+command, "repolock "+flags+command)
+	}
+	if hint != plain {
+		hint += after
 	}
 	return hint
 }

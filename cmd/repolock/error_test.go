@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -58,10 +59,24 @@ func TestDescribe(t *testing.T) {
 		{"backup", session.NotAcquired(silent, true), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"}, // the store has answered before
 		{"prune", session.NotAcquired(silent, false), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"},
 		{"doctor", silent, "store_unavailable", fault.ExitUnavailable, "", "doctor"},
+		// The store has answered, but not this request: it isn't a reason to run without a lock.
+		{"backup", session.NotAcquired(fault.As(fault.Late, context.DeadlineExceeded), false), "store_unavailable", fault.ExitUnavailable, "too slow", "if-unreachable"},
 	} {
 		name, code, hint := (&reporter{command: c.command}).describe(fmt.Errorf("put: %w", c.err))
 		assert.That(t, name == c.name && code == c.code && strings.Contains(hint, c.hint) && !strings.Contains(hint, c.otherHint),
 			"%v: %s, exit code %d, hint %q", c.err, name, code, hint)
+	}
+}
+
+// TestLocated: the commands of a hint can be run as they are. A URL that can have a password isn't repeated.
+func TestLocated(t *testing.T) {
+	for repo, want := range map[string]string{
+		"":                            "repolock doctor examines the store",
+		"s3://b/p?endpoint=https://h": "repolock -r 's3://b/p?endpoint=https://h' doctor examines the store",
+		"sftp://h/p?command=ssh -J j": "repolock -r URL doctor examines the store (URL is your --repo)",
+	} {
+		assert.Equal(t, global{Typed: map[string]string{"repo": repo}}.located("repolock doctor examines the store"), want)
+		assert.Equal(t, global{Typed: map[string]string{"repo": repo}}.located("free space"), "free space")
 	}
 }
 

@@ -114,6 +114,7 @@ var (
 	NotFound             = &Class{says: "not found", Name: "repository_not_found", Exit: ExitNotThere, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
 	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
+	Late                 = &Class{says: "no answer in time", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "the store or the network is too slow now: try again; repolock doctor measures the store"}
 	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
 	TooLarge             = &Class{says: "object too large", Permanent: true}
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
@@ -129,5 +130,5 @@ var classes = []*Class{
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,
 	NoProgram, NotExecutable, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
 	NoFence, ConditionUnsupported, Listing, Irregular, NotFound, NoHost, Unreachable, Full,
-	Precondition, BatchUnsupported, TooLarge, InvalidKey,
+	Precondition, BatchUnsupported, TooLarge, InvalidKey, Late,
 }

@@ -72,7 +72,11 @@ func (s *Store) connected(ctx context.Context) (*conn, error) {
 	case <-d.over:
 		return d.conn, d.err
 	case <-ctx.Done():
-		return nil, fault.While("connecting by ssh", ctx.Err())
+		err := fault.While("connecting by ssh", ctx.Err())
+		if errors.Is(err, context.DeadlineExceeded) {
+			err = store.Unreachable(err)
+		}
+		return nil, err
 	}
 }
 

@@ -113,7 +113,8 @@ func slow(t *testing.T, dials *int, err error) *Store {
 	return s
 }
 
-// TestDial: requests share a connection that is being opened, and it outlives the request that asked for it. After a
+// TestDial: requests share a connection that is being opened, and it outlives the request that asked for it. A request
+// whose time is over before there is a connection didn't reach the server; a cancelled one shows nothing. After a
 // failure the next request opens another one.
 func TestDial(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -126,8 +127,14 @@ func TestDial(t *testing.T) {
 			go func() { done <- s.Delete(ctx, "k") }()
 		}
 		for range 3 {
-			assert.Is(t, <-done, context.DeadlineExceeded)
+			err := <-done
+			assert.Is(t, err, context.DeadlineExceeded)
+			assert.Is(t, err, store.ErrUnreachable)
 		}
+		canceled, cancelNow := context.WithCancel(t.Context())
+		time.AfterFunc(time.Second/2, cancelNow)
+		err := s.Delete(canceled, "k")
+		assert.That(t, errors.Is(err, context.Canceled) && !errors.Is(err, store.ErrUnreachable), "%v", err)
 		assert.That(t, !s.Answered(), "no server has answered")
 		assert.OK(t, s.Delete(t.Context(), "k"))
 		assert.That(t, s.Answered(), "a server has answered")

@@ -145,7 +145,7 @@ func once[T any](ctx context.Context, x *exam, within time.Duration, kind, key s
 			why = e.Err // the store's own reason
 		}
 		op, _, _ := strings.Cut(kind, " ")
-		return v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why}}
+		return v, &store.Error{Op: op, Key: key, Err: &fault.Error{Within: within, Err: why, Class: fault.Late}}
 	case err == nil || errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrNotFound): // these are answers
 		x.mu.Lock()
 		defer x.mu.Unlock()
