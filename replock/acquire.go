@@ -16,10 +16,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// acquire takes a lock: docs/evidence/protocol.md, Acquire. It tries until it has the lock, until another
-// holder certainly has it, or until the store can't show which. An attempt that fails withdraws all
-// its objects. Its findings name the locks that conflict. After each attempt, again decides what
-// follows.
+// acquire takes a lock: docs/evidence/protocol.md, Acquire. It returns when it has the lock, when another
+// holder certainly has it, or when it can't find out whether one has. A failed attempt withdraws all its
+// objects. Its findings name the conflicting locks. After each attempt, q.again decides the next step.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err
@@ -67,7 +66,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 // errDoubt is the error of a look in which every conflicting lock is doubtful.
 var errDoubt = errors.New("perhaps stale")
 
-// settle returns nil if an attempt whose last look found no conflict can be held.
+// settle returns nil if the lock can be held, after a look that found no conflict.
 func (l *Locker) settle(ctx context.Context, t *attempt) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -84,7 +83,7 @@ func (l *Locker) heldError(t *attempt, f findings) *HeldError {
 	return &HeldError{Mode: t.mode, Holders: l.infos(in, f), More: f.more}
 }
 
-// enter returns nil when nothing conflicts any more.
+// enter puts the objects of an attempt, and returns nil once a look finds no conflict.
 //
 // Why that excludes all others: our flag was put, and the put was answered, before the last look
 // began. The look found no live flag that conflicts. It ended before the deadline of our flag, so
@@ -105,7 +104,7 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (findings, err
 		switch next.step {
 		case giveUp:
 			if errors.Is(next.err, ErrHeld) && len(f.live) == 0 {
-				f.live = f.vanished // a listing outweighs a read
+				f.live = f.vanished // a listing counts more than a read
 			}
 			return f, next.err
 		case stepBack:
@@ -129,13 +128,13 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (findings, err
 				}
 				next = q.again.afterClaim()
 			case t.mode == Exclusive && q.fence && t.fence == 0:
-				// The fence is taken before the last look as well. So an acquirer that is paused
-				// after that look has a smaller number than one that enters meanwhile.
+				// The fence is taken before the last look as well. So an acquirer that is paused after
+				// that look has a smaller number than one that acquires the lock meanwhile.
 				if t.fence, err = l.nextFence(ctx, t.id); err != nil {
 					return f, err
 				}
 			default:
-				t.passed = f.pointer
+				t.leftPointer = f.pointer
 				return f, nil
 			}
 		}
@@ -147,9 +146,9 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (findings, err
 	}
 }
 
-// barred returns the error of an acquirer that couldn't put its flag. If an object stands in place
-// of the flag's folder, or of lock.exclusive, and a look finds it, that object is an unreadable
-// lock.
+// barred returns the error of an acquirer that couldn't put its flag. If a look shows that another object
+// is in the place of the flag's folder, or of lock.exclusive, the error is ErrHeld, because that object
+// is an unreadable lock.
 func (l *Locker) barred(ctx context.Context, t *attempt, s memory, err error) (findings, error) {
 	if !errors.Is(err, store.ErrIrregular) {
 		return findings{}, err
@@ -160,8 +159,9 @@ func (l *Locker) barred(ctx context.Context, t *attempt, s memory, err error) (f
 	return findings{}, err
 }
 
-// raise puts our flag, and lock.exclusive if the store keeps If-None-Match, so that another's isn't
-// overwritten. Both puts are sent at once, unless the flag's put has to prove the condition first.
+// raise puts our flag, and lock.exclusive if the store keeps If-None-Match, so that the put can't
+// overwrite another holder's. Both puts are sent at once, unless the flag's put has to prove the
+// condition first.
 func (l *Locker) raise(ctx context.Context, t *attempt) error {
 	l.date(t)
 	absent := &l.conditions.absent
@@ -205,10 +205,10 @@ func (l *Locker) raised(t *attempt, o store.Object) {
 }
 
 // maxRefused is how often an attempt accepts that the store refuses to write a lock.exclusive that no
-// look lists. Such a store takes another object for one (versitygw: a delete marker). After that
-// the attempt writes without a condition, unless the backend itself keeps the condition (decision
-// 0004). Such a put can overwrite only the lock.exclusive of an acquirer that comes after our last
-// look, and its look shows our flag.
+// look lists. Such a store can take a deleted object for a stored one (versitygw: its delete marker).
+// After that the attempt writes without a condition, unless the backend itself keeps the condition
+// (decision 0004). Such a put can overwrite only a lock.exclusive that was put after our last look, and
+// the look of its acquirer shows our flag.
 const maxRefused = 3
 
 // claim puts lock.exclusive if there is none, or replaces the stale or empty one that a look has
@@ -244,7 +244,7 @@ func (l *Locker) claim(ctx context.Context, t *attempt, seen *entry) error {
 	case err == nil:
 		t.claimed(o.ETag)
 		return nil
-	case errors.Is(err, store.ErrConditionUnsupported) && t.looked: // and that look found nothing live
+	case errors.Is(err, store.ErrConditionUnsupported) && t.looked: // the look found no live lock
 		return l.overwrite(ctx, t)
 	case errors.Is(err, store.ErrConditionUnsupported):
 		t.pointer.maybe = before
@@ -287,13 +287,13 @@ func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOpt
 	return o, again, err
 }
 
-// reap deletes the stale locks that conflict, and waits for the answers. So a holder that comes
-// back and finds its flag can be sure that no client has passed it.
+// reap deletes the stale locks that conflict, and waits for the answers. So a holder that wakes and still
+// finds its flag knows that no acquirer has taken it for stale.
 //
-// A stale lock.exclusive stays. An exclusive acquirer's claim overwrites it. A shared acquirer must
-// not touch it, because a client of the original protocol can have put a live one there since it
-// was read. A holder of this protocol has an intent as well, which is reaped. A holder of the
-// original protocol looks at neither.
+// A stale lock.exclusive stays. An exclusive acquirer's claim overwrites it. A shared acquirer must not
+// touch it, because a client of the original protocol can have put a live one there since it was read. A
+// holder of this protocol that wakes misses its intent, which was reaped. A holder of the original
+// protocol looks at neither object.
 func (l *Locker) reap(ctx context.Context, t *attempt, f findings) error {
 	var pointer, dead []*entry
 	for _, e := range f.stale {
@@ -327,14 +327,14 @@ func (l *Locker) reaped(t *attempt, f findings, gone []*entry) {
 	}
 }
 
-// An empty file with this suffix can be one that another program is about to write and rename. It
-// is left alone until it is older than any error of a clock.
+// An empty file with this suffix can be a temporary file that another program is still writing. It is
+// left alone for so long that no wrong clock explains its age.
 const (
 	temporary = ".tmp"
 	abandoned = 24 * time.Hour
 )
 
-// unfinished reports whether an entry can be such a file.
+// unfinished reports whether an entry can be a file that another program is still writing.
 func (e *entry) unfinished(st storeTime, now time.Duration) bool {
 	age, ok := e.age(st, now)
 	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
@@ -352,10 +352,9 @@ type fenceBody struct {
 }
 
 // nextFence adds one to the number in the fence object, and returns it. An acquirer whose flag and
-// lock.exclusive are stored calls it before its last look. Of two acquirers, the one that enters
-// later puts its flag after the other's last look, and so takes the larger number. nextFence needs
-// conditional puts, or else a late put of an earlier acquirer could set the number back. On a store
-// that doesn't keep them it fails.
+// lock.exclusive are stored calls it before its last look. Of two holders, the later one puts its flag
+// after the earlier one's last look, and so takes the larger number. nextFence fails on a store that
+// doesn't keep conditions: there a late put of an earlier acquirer could set the number back.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {

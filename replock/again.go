@@ -17,12 +17,11 @@ import (
 //   - after an attempt, whether to start another one, at once or from the queue: afterAttempt;
 //   - after a poll in the queue, whether to go on waiting: afterPoll.
 //
-// On the level below, repeat sends one request again until its budget is used up, and a
-// backend's own client can also do so within that budget. The limits here don't count these
-// sends.
+// On the level below, repeat sends one request again until its budget is used up. The limits here
+// don't count these sends.
 const (
 	// maxTries is the number of attempts in a row that can end too late. After a suspend of the
-	// machine the next attempt succeeds. After three such attempts another one is hopeless.
+	// machine the next attempt succeeds. After three such attempts another one won't succeed.
 	maxTries = 3
 	// maxSlow is maxTries for a store that is too slow for the ttl. Only the fastest round trips
 	// count, so two equal measurements are enough.
@@ -121,8 +120,9 @@ func (a *again) afterConflict(t *attempt, f findings) decision {
 	return d
 }
 
-// afterClaim has a look follow each claim. A second claim means that another acquirer was faster,
-// or that our lock.exclusive was removed. From then on a pause comes before the look.
+// afterClaim returns the step after a claim, which is a look. A second claim means that another
+// acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before
+// the look.
 func (a *again) afterClaim() decision {
 	a.try.claims++
 	if a.try.claims == 1 {
@@ -167,7 +167,7 @@ func (a *again) afterPoll(t *attempt, f findings, err error, waits bool) decisio
 	}
 }
 
-// endures notes a failure of the store, and reports whether a waiting acquirer goes on. It doesn't
+// endures notes a failure of the store, and reports whether a waiting acquirer goes on. It gives up
 // once the store has failed for a ttl, or has refused a request for good.
 func (a *again) endures(err error, waits bool) bool {
 	if !waits || store.Permanent(err) || errors.Is(err, ErrFence) {
@@ -180,15 +180,15 @@ func (a *again) endures(err error, waits bool) bool {
 	return now-a.failing < a.l.opts.TTL
 }
 
-// afterReturn decides on a look by a lock that is being resumed or reassured, if the look found
-// conflicting locks. It is the n-th such look in a row, waited after the first. If one of the
-// others can't be an acquirer that is about to withdraw, it holds its lock and has passed this one.
-// An acquirer has twice the time that it needs to withdraw. An object that vanished was deleted
-// meanwhile, so the next look decides. The pauses are short, because one of those acquirers can
-// enter at any moment.
+// afterReturn decides what a lock that is being resumed or reassured does after a look that found
+// conflicting locks. It was the n-th look, and waited is the time since the first. If the owner of
+// a conflicting lock can't be an acquirer that is about to withdraw, it holds that lock, and ours
+// is lost. Otherwise it gets twice the time that an acquirer needs to withdraw. An object that
+// vanished was deleted meanwhile, so the next look decides. The pauses are short, because one of
+// those acquirers can acquire its lock at any moment.
 func (l *Locker) afterReturn(t *attempt, f findings, n int, waited time.Duration) decision {
-	passed := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
-	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, passed) || slices.ContainsFunc(f.doubtful, passed) {
+	holds := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
+	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, holds) || slices.ContainsFunc(f.doubtful, holds) {
 		return decision{step: giveUp}
 	}
 	return decision{step: lookAgain, pause: firstAgain << min(n-1, 2)}
@@ -210,9 +210,9 @@ const (
 )
 
 // outlasts reports whether all conflicting locks belong to acquirers that will withdraw because of
-// us. For a shared acquirer these are exclusive acquirers; for the exclusive one that is first,
-// later exclusive ones. Their bodies decide that, and not how long they take, because each has its
-// own pace. waited is how long this attempt has looked again.
+// us. Exclusive acquirers withdraw because of a shared one, and later exclusive acquirers because
+// of the first. The bodies decide that, and not the time that the acquirers take, because each has
+// its own pace. waited is the time since the first look of this attempt that found a conflict.
 func (l *Locker) outlasts(t *attempt, f findings, waited time.Duration) bool {
 	most := undecided + undecidedTrips*t.trips.slowest()
 	if f.more > 0 || waited >= most {
@@ -225,8 +225,8 @@ func (l *Locker) outlasts(t *attempt, f findings, waited time.Duration) bool {
 	})
 }
 
-// yieldsTo reports whether an exclusive acquirer yields to another one: to the acquirer that has
-// lock.exclusive, or, if none has, to the one whose flag came first. So of any two, one yields.
+// yieldsTo reports whether this exclusive acquirer yields to the owner of an entry: to the acquirer
+// that has lock.exclusive, or else to an acquirer whose flag is older. So of any two, one yields.
 func (t *attempt) yieldsTo(e *entry) bool {
 	return e.kind == kindExclusive || e.kind == kindIntent && !t.listed.pointer && place(e.Key) < place(t.flag.key)
 }
@@ -249,15 +249,15 @@ func (l *Locker) stepBack(ctx context.Context, t *attempt) bool {
 	return true
 }
 
-// worthAnother reports whether all conflicting locks can be about to withdraw, and this exclusive
-// acquirer yields to none of them.
+// worthAnother reports whether all conflicting locks can belong to acquirers that are about to
+// withdraw, and this exclusive acquirer yields to none of them.
 func (l *Locker) worthAnother(t *attempt, f findings) bool {
 	return f.more == 0 && !slices.ContainsFunc(f.live, func(e *entry) bool {
 		return e.verdict == Unreadable || t.yieldsTo(e) || !l.mayWithdraw(t, f, e)
 	})
 }
 
-// mayWithdraw reports whether an entry can belong to an acquirer that has not looked yet.
+// mayWithdraw reports whether an entry can belong to an acquirer that is about to withdraw it.
 func (l *Locker) mayWithdraw(t *attempt, f findings, e *entry) bool {
 	if e.err == nil && e.lease.State == StateHeld || e.isTicket() {
 		return false
@@ -266,7 +266,7 @@ func (l *Locker) mayWithdraw(t *attempt, f findings, e *entry) bool {
 	return !ok || age <= l.transience(t)
 }
 
-// transience is the greatest age of a flag that can be about to be withdrawn.
+// transience is the age up to which a flag can belong to an acquirer that is about to withdraw it.
 func (l *Locker) transience(t *attempt) time.Duration {
 	return transient + withdrawTrips*t.trips.slowest()
 }

@@ -19,7 +19,7 @@ type object struct {
 	// twice: a put of it was sent again. So the first send can be applied even after the object was
 	// deleted.
 	twice   bool
-	put     bool // a put of it was answered, and no look showed that another client has undone it
+	put     bool // a put of it was answered, and it isn't known to be gone
 	maybe   bool // a put of it was sent, so it can be stored now or later
 	renewed bool // the present refresh has already replaced it
 }
@@ -37,39 +37,42 @@ type attempt struct {
 	trips     *trips          // shared by the attempts of one acquire
 	ownAttempts
 
-	sent     time.Duration // when the flag's first put was sent, which begins the lease
-	deadline time.Duration
-	flag     object   // ground truth: only we ever write its key
-	pointer  object   // lock.exclusive
-	raised   pageTime // of the answer to the flag's put
-	underway underway // its puts that aren't answered
-	refusals int      // 412 responses to puts of the pointer since a listing last showed one
-	passed   *entry   // the stale pointer that it has passed and left
-	fence    uint64   // fencing number, or 0
+	sent        time.Duration // when the flag's first put was sent, which begins the lease
+	deadline    time.Duration
+	flag        object   // ground truth: only we ever write its key
+	pointer     object   // lock.exclusive
+	raised      pageTime // of the answer to the flag's put
+	underway    underway // its puts that aren't answered
+	refusals    int      // 412 responses to puts of the pointer since a listing last showed one
+	leftPointer *entry   // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
+	fence       uint64   // fencing number, or 0
 	sight
 }
 
 // sight is what the looks of an attempt have shown.
 type sight struct {
-	polls       bool          // the looks are polls, and grant nothing
-	looked      bool          // whether there was one
-	seen        clock.Reading // when the last one was sent
+	polls       bool          // the looks are a waiter's polls, which never grant the lock
+	looked      bool          // a look has begun
+	seen        clock.Reading // when the last look was sent
 	st          storeTime
 	dated       storeTime // the flag's mod time, when it was first seen
 	first, page pageTime  // of the first page, and of the last one
 	listed      listed
 	// shown is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
-	// It is 0 if that look can't replace another one.
+	// It is 0 if a request needs a new look.
 	shown time.Duration
 }
 
-// listed is what the last look has listed of our objects. another is a pointer that isn't ours.
+// listed has the objects that the last look has listed: our flag, our pointer, and another client's
+// pointer.
 type listed struct{ flag, pointer, another bool }
 
-// stamped takes the store's time from the mod time of our flag, which was seen at a time of ours.
+// stamped takes the store's time from the mod time of our flag, which was seen at the given time on
+// our clock.
 func (s *sight) stamped(mod time.Time, seen time.Duration) {
 	if !mod.Equal(s.dated.at) {
-		// The store can have applied an earlier send late, so we know only that it was before now.
+		// The store can have applied an earlier send late, so the mod time is only known to be
+		// before now.
 		s.dated = storeTime{mod, seen}
 	}
 	s.st = s.dated
@@ -126,7 +129,7 @@ func (t *attempt) claimed(etag string) {
 	t.pointer.put, t.pointer.maybe, t.pointer.etag, t.pointer.sent = true, true, etag, t.sent
 }
 
-// found takes over what a look has found of our pointer.
+// found records that a look has found our pointer.
 func (t *attempt) found(f findings) {
 	if f.ours != nil {
 		t.claimed(f.ours.ETag)

@@ -17,13 +17,13 @@ type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *
 	// matchKept: the backend itself keeps If-Match, so a refresh needs no look before its put. A
-	// server that refused a wrong ETag once promises less: it can still write where there is no
+	// server that once refused a wrong ETag promises less: it might still write if there is no
 	// object.
 	matchKept bool
 	// deleteKept: the backend itself keeps If-Match, also for deletions.
 	deleteKept bool
-	// refused has the puts that the server was seen to refuse: with a wrong ETag, and of a missing
-	// key. It must refuse both before its If-Match is relied on.
+	// refused records whether the server was seen to refuse a put with a wrong ETag, and a put of a
+	// missing key. It must refuse both before its If-Match is relied on.
 	refused struct{ wrong, missing atomic.Bool }
 	proofs  atomic.Int32 // attempts to prove If-Match that decided nothing
 }
@@ -35,8 +35,8 @@ func (c *conditions) init(p store.Properties) {
 	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
 }
 
-// proof is whether a condition is relied on. It begins as the backend's store.Condition. If that is
-// Claimed, a server's answers make it Kept or Unsupported.
+// proof records whether a condition can be relied on. It begins as the backend's store.Condition.
+// If that is Claimed, a server's answers make it Kept or Unsupported.
 type proof struct{ state atomic.Int32 }
 
 const (
@@ -58,7 +58,7 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
-// learnFrom learns from the answer to a put. met is whether its condition was met. A failure of
+// learnFrom learns from the answer to a put. met is true if the put met its condition. A failure of
 // another kind shows nothing.
 func (p *proof) learnFrom(err error, met bool) {
 	switch {
@@ -149,8 +149,8 @@ const wrongETag = "00000000000000000000000000000000"
 // maxProofs is the number of undecided proofs of a condition after which it isn't relied on.
 const maxProofs = 3
 
-// refuses reports whether the server was seen to refuse what If-Match must make it refuse: a put of
-// our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
+// refuses reports whether the server was seen to refuse both puts that If-Match must prevent: a put
+// of our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
 // just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
 // A proof that fails costs only time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
@@ -181,8 +181,8 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 }
 
 // putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A
-// server that stores it ignores the condition. Then putMissing deletes it, or, if the time for the
-// proof is over, the release does.
+// server that stores it ignores the condition. Unless the server refuses it, putMissing deletes it.
+// If that fails, Release does.
 func (r *renewer) putMissing(ctx context.Context) error {
 	id, err := r.l.newID()
 	if err != nil {

@@ -11,19 +11,18 @@
 //
 // # Guarantees
 //
-// While the context of an exclusive lock lives, the context of no other lock does.
-// While the context of a shared lock lives, the context of no exclusive lock does.
-// This holds however requests are delayed, lost, answered twice or applied late,
-// however wrong any clock is, and however long a process is stopped, as long as the
-// store keeps one promise: a List that starts after a Put was answered shows that
-// Put. It also holds on stores that ignore conditional requests, because it relies
-// on none.
+// While the context of an exclusive lock lives, the context of no other lock does. While the
+// context of a shared lock lives, the context of no exclusive lock does. This holds however
+// requests are delayed, lost, answered twice or applied late, however wrong a clock is, and
+// however long a process is stopped, as long as the store keeps one promise: a List that starts
+// after a Put was answered shows that Put. It also holds on stores that ignore conditional
+// requests, because it relies on none.
 //
-// A context ends at the lock's deadline: 55/60 of the ttl after the send of the last
-// refresh that was answered in time, on a clock that counts suspends. No other
-// acquirer enters before the whole ttl is over. A process that was stopped notices
-// the end within half a second after it continues. What it does until then can only
-// be prevented by another process, as the repolock command does.
+// A context ends at the lock's deadline: 55/60 of the ttl after the send of the last refresh that
+// was answered in time, on a clock that counts suspends. No other acquirer takes the lock before
+// the whole ttl is over. A process that was stopped notices the end within half a second after it
+// continues. Until then only another process can stop its work, such as the guard of the repolock
+// command.
 //
 // A holder that has died blocks others for its ttl and a few seconds. If its clock
 // or theirs is wrong, they watch its lock for another ttl.
@@ -62,9 +61,8 @@
 // clocks has counted the pause. Its holder notices at its next look. Until then its
 // work can run beside another holder.
 //
-// Clients of the original protocol, Cloudstic's, are excluded as well as they
-// exclude each other. They don't remove an expired lock that they pass: see
-// Lock.Resume.
+// The clients of the original protocol, Cloudstic's, are excluded only as reliably as they
+// exclude each other. They acquire a lock without removing an expired one: see Lock.Resume.
 //
 // # Compatibility
 //

@@ -16,7 +16,7 @@ var (
 	ErrHeld error = fault.Held
 	// ErrLost: the lock is no longer held. The error is a *LostError.
 	ErrLost error = fault.Lost
-	// ErrReleased is the cause of the end of a released lock's context.
+	// ErrReleased is the cause with which the context of a released lock ends.
 	ErrReleased error = fault.Released
 	// ErrUnsure: the store was reached, but it is unknown whether another holder has the lock, or
 	// the store was too slow. The error has the reason.
@@ -69,15 +69,16 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 // Unwrap returns Err.
 func (e *HeldError) Unwrap() error { return e.Err }
 
-// LostError is the reason why a lock is no longer held. It is the cause of the end of Lock.Context,
-// and Renew, Check, Resume and Do return it.
+// LostError is the reason why a lock is no longer held. Lock.Context ends with it as its cause, and
+// Renew, Check, Resume and Do return it.
 type LostError struct {
 	Mode Mode
 	// Key is the key of the object by which the loss was noticed.
 	Key string
 	// Reason is a sentence for people.
 	Reason string
-	// Definite means that another holder has entered, or might have, so the lock can't be resumed.
+	// Definite means that the lock can't be resumed: it was broken, or another holder has taken it,
+	// or might have.
 	Definite bool
 	// Err is the store's last error, or nil.
 	Err error

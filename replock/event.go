@@ -35,12 +35,12 @@ const (
 	// reported in several events.
 	EventReaped EventKind = "reaped"
 	// EventRetrying: a request has failed with Err, and is repeated for at most Left. It can be any
-	// request, and doesn't mean that a lock is held by another or lost.
+	// request. It doesn't mean that another holder has the lock, or that the lock is lost.
 	EventRetrying EventKind = "retrying"
 	// EventRefreshed: a refresh was answered.
 	EventRefreshed EventKind = "refreshed"
-	// EventRefreshFailed: for a third of the time from the first attempt to the deadline, a refresh
-	// was tried and not answered. Err is the last failure, and Failures the number of such failures
+	// EventRefreshFailed: a refresh was tried for a third of the time between half of the ttl and the
+	// deadline, and wasn't answered. Err is the last failure, and Failures the number of such failures
 	// in a row.
 	EventRefreshFailed EventKind = "refresh_failed"
 	// EventGaveUp: the third such failure, at the deadline. EventLost follows.
@@ -101,15 +101,15 @@ func (t *attempt) event(kind EventKind) Event {
 // blocks, the lock must still be refreshed, and given up in time.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
-	l.events.Add(func() { l.pass(e) })
+	l.events.Add(func() { l.deliver(e) })
 }
 
 // Flush waits until the logger and the observer have received all events so far, or until ctx ends.
 // It makes no request.
 func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
 
-// pass logs an event and passes it to the observer.
-func (l *Locker) pass(e Event) {
+// deliver logs an event, and calls the observer with it.
+func (l *Locker) deliver(e Event) {
 	level, ok := levels[e.Kind]
 	if !ok {
 		level = slog.LevelDebug
@@ -137,7 +137,7 @@ func (l *Locker) pass(e Event) {
 	}
 }
 
-// manyLocks is the number of locks from which work on them is reported, and progressPause the least
+// manyLocks is the least number of locks for which progress is reported, and progressPause the least
 // time between two reports.
 const (
 	manyLocks     = 256
@@ -153,7 +153,7 @@ type progress struct {
 	last time.Duration
 }
 
-// progress begins the reports of work on n locks. It returns nil if n is small.
+// progress begins to report the work on n locks. It returns nil if n is less than manyLocks.
 func (l *Locker) progress(t *attempt, kind EventKind, n int) *progress {
 	if n < manyLocks {
 		return nil
@@ -180,6 +180,5 @@ func (p *progress) add(n int) {
 	}
 }
 
-// errUntried stands for the answer to a request that wasn't sent, because the store failed at
-// another lock.
+// errUntried is the result of a request that wasn't sent, because the store failed at another lock.
 var errUntried = errors.New("not tried, because the store failed at another lock")

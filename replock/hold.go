@@ -20,7 +20,7 @@ import (
 // lease.Owner. It has the objects under one id. A resume begins another term.
 type term struct {
 	renewer              // its objects change with each refresh
-	shown   atomic.Int64 // try.shown of the last look that was answered
+	shown   atomic.Int64 // when the last look that showed our objects was sent: see sight.shown
 	others  sightings
 }
 
@@ -184,9 +184,9 @@ type renewer struct {
 	t           *attempt                  // the attempt that has the objects
 	now         atomic.Pointer[storeTime] // the best lower bound of the store's clock
 	seq         atomic.Uint64             // seq of the last body
-	dated       atomic.Int64              // mod time of the flag in Unix nanoseconds, by date; 0 if unknown
+	dated       atomic.Int64              // mod time of the flag in Unix nanoseconds, set by date; 0 if unknown
 
-	mu    sync.Mutex // guards probe and, until the refresher has ended, the objects of a held lock's try
+	mu    sync.Mutex // guards probe and, until the refresher has ended, the objects of a held lock's attempt
 	probe []*entry   // flags of putMissing that might be left in the store
 }
 
@@ -197,9 +197,8 @@ func (r *renewer) begin(l *Locker, t *attempt) {
 	r.date(t.dated.at)
 }
 
-// date notes a mod time of the flag, unless the previous version was stale by then. In that case
-// this version can be a refresh that was applied late, after another holder had passed and removed
-// the flag.
+// date notes a mod time of the flag, unless the previous version was stale by then. In that case this
+// version can be a refresh that was applied late, after another acquirer had removed the flag as stale.
 func (r *renewer) date(mod time.Time) {
 	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
 		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
@@ -207,8 +206,8 @@ func (r *renewer) date(mod time.Time) {
 }
 
 // reapable reports whether others can have seen the flag as stale before it got this mod time. It
-// compares times of the store's clock, because ours don't count a hypervisor's pause. The store
-// truncates them, and the margin of others allows for that.
+// compares times of the store's clock, because ours don't count a hypervisor's pause. The store truncates
+// them, and the margin of the other clients allows for that.
 func (r *renewer) reapable(mod time.Time) bool {
 	last := r.dated.Load()
 	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
@@ -249,10 +248,10 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 	return err
 }
 
-// lookAndPut renews where a server only claims If-Match, or has none: it looks whether the object
-// is stored, and then puts. A proven If-Match is used as well, and never replaces the look. Some
-// servers write an object that was deleted, whatever the condition (minio/minio#21526), and would
-// put a broken lock back.
+// lookAndPut renews on a server that only claims If-Match, or has none: it looks whether the object is
+// stored, and then puts. A proven If-Match is used as well, and never replaces the look. Some servers
+// write an object that was deleted, whatever the condition (minio/minio#21526), and would put a broken
+// lock back.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
 	began := r.l.opts.Clock.Elapsed()
 	if err := r.confirm(ctx, o); err != nil {
@@ -309,9 +308,9 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 // long won't answer any more.
 const maxAsk = 30 * time.Second
 
-// timeout returns the timeout of one request: a third of the time before the deadline, so that
-// others can follow a connection that hangs. It is never so short that it cuts off a store which
-// answers as slowly as it did during the acquire.
+// timeout returns the timeout of one request: a third of the time before the deadline, so that other
+// requests can follow one that hangs. It is never so short that it cuts off a store which answers as
+// slowly as it did during the acquire.
 func (r *renewer) timeout() time.Duration {
 	left := r.end() - r.l.opts.Clock.Elapsed()
 	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)

@@ -12,8 +12,8 @@ import (
 
 // Lock is a lock that was acquired. It is refreshed in the background until it is released or lost.
 // A refresh is one put for a shared lock and two for an exclusive one, in one round trip. On a
-// store that doesn't itself keep If-Match it takes two round trips, and a list for each put. A
-// look, each Options.Look, is one list.
+// store that doesn't itself keep If-Match it takes two round trips, and a list for each put. The
+// holder also looks at the lock every Options.Look, with one list.
 //
 // A lost lock can come back by Resume, as the same Lock. Until then it stays lost. A context that
 // has ended stays ended.
@@ -23,11 +23,12 @@ type Lock struct{ lease *lease.Lease }
 
 func newLock(k *term) *Lock { return &Lock{lease.Hold(k)} }
 
-// Context returns the lock's context. It ends when the lock is lost, before another holder enters;
-// its cause is then a *LostError. It ends when the lock is released; its cause is then ErrReleased.
-// And it ends with the context of the acquire, or with the one that Parent names instead. The work
-// that the lock protects must stop when it ends. The lock itself ends only by its loss or by
-// Release. After Resume, Context returns a new context; the previous one has ended for good.
+// Context returns the lock's context. It ends when the lock is lost, before another acquirer can
+// take it; its cause is then a *LostError. It ends when the lock is released; its cause is then
+// ErrReleased. And it ends with the context of the acquire, or with the one that Parent names
+// instead. The work that the lock protects must stop when it ends. The lock itself ends only by its
+// loss or by Release. After Resume, Context returns a new context; the previous one has ended for
+// good.
 func (k *Lock) Context() context.Context { return k.lease.Context() }
 
 // ID returns the id of this lock: 128 random bits in hex. Resume changes it.
@@ -83,9 +84,9 @@ func (k *Lock) Renew(ctx context.Context) error {
 // Check looks whether the lock is still stored, and returns nil if it is and the lock's context has
 // not ended. Call it after the work that the lock protects, to find out whether the lock was broken
 // meanwhile. It writes nothing and doesn't extend the lease. It costs one list. In a repository
-// with many locks it costs up to two more requests, and one for each conflicting lock that has come
-// since the last look. If a lock of a client of another protocol has just come, Check looks again 3
-// s later. Its errors are those of Renew.
+// with many locks it costs up to two more requests, and one for each conflicting lock that was put
+// since the last look. If a client of another protocol has just put one, Check looks again 3 s
+// later. Its errors are those of Renew.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock
@@ -113,8 +114,8 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	return err
 }
 
-// lostBy returns the loss of the lock if it is lost by now, whether noticed or not. If the look
-// fails, the lock isn't lost before its lease ends: until then no other holder can enter.
+// lostBy looks at the lock, and returns its loss, or nil. If the look fails, the lock counts as
+// held until its lease ends, because no other acquirer can take it before that.
 func lostBy(ctx context.Context, k *term) error {
 	_ = k.Check(context.WithoutCancel(ctx))
 	for k.Lost() == nil && k.Left() <= 0 {

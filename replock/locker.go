@@ -66,8 +66,8 @@ func New(s store.Store, opts Options) (*Locker, error) {
 }
 
 // Shared acquires a shared lock for an operation such as a backup. It costs one put and one list.
-// If the store has PutCreates, the first acquire of a Locker costs one list more. Otherwise Shared
-// is like Exclusive.
+// If the store has PutCreates, the first acquire of a Locker costs one list more. In all other
+// respects Shared is like Exclusive.
 func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Shared, operation, opts...)
 }
@@ -94,7 +94,7 @@ func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOp
 //	lock, err := locker.Exclusive(soon, "prune", replock.Parent(ctx))
 //	cancel() // the work goes on until ctx ends
 //
-// Work that outlives ctx, such as a lock that another request releases, needs
+// If the work outlives ctx, because one request acquires the lock and a later one releases it, use
 // Parent(context.WithoutCancel(ctx)).
 func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.acquire(ctx, Exclusive, operation, opts...)
@@ -118,7 +118,7 @@ func (l *Locker) jitter(d time.Duration) time.Duration {
 	return d/2 + time.Duration(binary.LittleEndian.Uint64(b[:])%uint64(d+1))
 }
 
-// early returns a random time from 0 to most, so that holders don't renew at the same time.
+// early returns a random time from 0 to most, so that holders don't refresh at the same time.
 func (l *Locker) early(most time.Duration) time.Duration { return l.jitter(most) - most/2 }
 
 func (l *Locker) random(b []byte) error {

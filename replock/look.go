@@ -75,10 +75,10 @@ func (t *attempt) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// learn takes the store's time from a page. The best source is the mod time of our own flag, which
-// the store stamped before it answered our put. The next one is the page's own time. If a ticket is
-// on a later page, it can be listed for the first time long after its put. Then the page's time is
-// closer, and enough for a poll, which decides nothing.
+// learn takes the store's time from a page. The best source is the mod time of our own flag, which the
+// store stamped before it answered our put. The next one is the page's own time. If a ticket is on a
+// later page, it can be listed for the first time long after its put. Then the page's time is the
+// better bound, and a poll, which decides nothing, needs no better one.
 func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key == t.pointer.key {
@@ -109,8 +109,7 @@ func (l *Locker) learnApart(ctx context.Context, t *attempt) error {
 	return err
 }
 
-// others returns the objects of a page that can conflict. complete reports that later pages have
-// none.
+// others returns the objects of a page that can conflict. complete is true if no later page has one.
 func (l *Locker) others(t *attempt, s memory, page store.Page) (others []*entry, complete bool) {
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {
@@ -130,13 +129,13 @@ func (l *Locker) others(t *attempt, s memory, page store.Page) (others []*entry,
 type findings struct {
 	live     []*entry // conflicts, also unreadable ones
 	doubtful []*entry // conflicts until they have been watched
-	stale    []*entry // to be reaped before the acquirer enters
+	stale    []*entry // to be reaped before the lock is acquired
 	vanished []*entry // listed, and missing when their bodies were read
 	released []*entry // empty flags
-	more     int      // further conflicts, which are likely and weren't read
-	bodies   bodies   // bytes of the bodies above
+	more     int      // the number of further likely conflicts, whose bodies weren't read
+	bodies   bodies   // the size of the bodies above, in bytes
 	reading  *progress
-	unlisted bool   // our flag had to be listed, and wasn't
+	unlisted bool   // our flag was missing in the listing
 	ours     *entry // our pointer, if the answer to its put was lost
 	// pointer is another client's lock.exclusive, or nil. If nothing conflicts, it is stale or
 	// released.
@@ -182,8 +181,8 @@ func (f *findings) young(e *entry) bool {
 	return !known || age < DefaultTTL
 }
 
-// inTheWay returns the live and doubtful locks by key.
-func (f findings) inTheWay() map[string]*entry {
+// conflicts returns the live and doubtful locks by key.
+func (f findings) conflicts() map[string]*entry {
 	m := map[string]*entry{}
 	for _, e := range slices.Concat(f.live, f.doubtful) {
 		m[e.Key] = e
@@ -203,8 +202,8 @@ const (
 )
 
 // judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts
-// first: the young entries, or in a poll those that don't come after the waiter. If one of them is
-// live, as usual, it doesn't read the others.
+// first: the young entries, or in a poll the entries that don't come after the waiter. If one of them
+// is live, as usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {
@@ -254,7 +253,8 @@ func (l *Locker) sort(t *attempt, f *findings, e *entry) error {
 		f.vanished = append(f.vanished, e)
 		return nil
 	case errors.Is(e.err, errUnread):
-		// If the store or its configuration is unfit, the lock would look held for ever.
+		// An old lock isn't presumed live, nor any lock if the configuration is wrong: it would look
+		// held for ever.
 		if !f.young(e) || errors.Is(e.err, store.ErrConfig) {
 			e.forget()
 			return unsure(fault.While(fmt.Sprintf("reading the lock %q", e.Key), e.err))
@@ -282,8 +282,9 @@ func (l *Locker) sort(t *attempt, f *findings, e *entry) error {
 	return nil
 }
 
-// isBefore reports whether an entry is the ticket of a waiter behind this attempt, which so comes
-// before it. A ticket grants nothing: its owner looks again before it holds a lock.
+// isBefore reports whether this attempt comes before an entry: the entry is the ticket of a waiter
+// that is behind us in the queue. A ticket grants nothing: its owner looks again before it holds a
+// lock.
 func (t *attempt) isBefore(e *entry) bool {
 	return e.isTicket() && place(e.Key) > t.place && e.verdict != Stale
 }
@@ -311,7 +312,7 @@ func countUnread(entries []*entry) (n int) {
 	return n
 }
 
-// adopt takes the bodies that a page has, and removes them from it.
+// adopt moves the bodies that a page has into the entries.
 func adopt(page store.Page, entries []*entry) {
 	for _, e := range entries {
 		if body := page.Bodies[e.Key]; !e.read && len(body) > 0 && len(body) <= maxBody {
@@ -321,8 +322,9 @@ func adopt(page store.Page, entries []*entry) {
 	}
 }
 
-// readAll reads the bodies that were not read yet. A poll skips those of which an earlier version
-// is known. Once the store has failed, the remaining bodies get the same error without a request.
+// readAll reads the bodies that were not read yet. A poll skips an entry if an earlier version of its
+// body is known. Once the store has failed, the remaining entries get the same error without a
+// request.
 func (l *Locker) readAll(ctx context.Context, entries []*entry, polls bool, p *progress) {
 	var unread []*entry
 	for _, e := range entries {

@@ -41,7 +41,7 @@ func (k keys) exclusive() string { return k.prefix + "lock.exclusive" }
 func (k keys) intents() string   { return k.prefix + "lock.intent/" }
 func (k keys) shared() string    { return k.prefix + "lock.shared/" }
 
-// fence isn't under all, because the fence object outlives the locks.
+// fence returns a key that doesn't begin with all, because the fence object outlives the locks.
 func (k keys) fence() string { return k.prefix + "lock-fence" }
 
 // flag returns the key of a new flag.
@@ -76,8 +76,8 @@ func (k keys) kind(key string) kind {
 // place returns the TIME-ID part of a flag's key, which orders the waiters.
 func place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// Places of acquirers without a ticket. One that resumes its lock comes before the waiters, because
-// they wait for that lock. A shared one comes last.
+// Places of acquirers without a ticket. A resume comes before all waiters, because they wait for the lock
+// that it resumes. A shared acquirer comes last.
 const (
 	firstPlace = ""
 	lastPlace  = "~"
@@ -98,9 +98,9 @@ func timestamp(t time.Time) string {
 
 var nameSyntax = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
-// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the
-// first and last of them a letter or digit. "repository" is refused: the repository's own lock,
-// which has no name, is shown by that word, so its user would take another lock by mistake.
+// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the first and
+// last of them a letter or digit. "repository" is refused, because status shows the repository's own lock,
+// which has no name, under that name.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
@@ -117,8 +117,7 @@ func CheckName(name string) error {
 // maxBody is the number of bytes that are read of a body, before and after decompression.
 const maxBody = 64 << 10
 
-// foreignTTL is the ttl of locks that other clients of the wire format write. Their bodies don't
-// have it.
+// foreignTTL is the ttl of locks that other clients of the wire format write. Their bodies have no ttl.
 const foreignTTL = 60 * time.Second
 
 // body is the JSON of a lock object. The first five fields are the wire format, which other clients
@@ -151,8 +150,8 @@ type State string
 
 // The states that this package writes.
 const (
-	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it. Or the owner has
-	// held it for up to half of the ttl, or for up to a second if it is exclusive.
+	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
+	// half of the ttl (shared) or up to a second (exclusive).
 	StateAcquiring State = "acquiring"
 	// StateWaiting: the ticket of a waiter. It grants nothing.
 	StateWaiting State = "waiting"
@@ -242,7 +241,7 @@ func decode(raw []byte) (decoded, error) {
 	return l, nil
 }
 
-// notJSON returns why a body is no lock: it isn't JSON, or JSON of something else.
+// notJSON returns the error of a body that couldn't be parsed: it isn't JSON, or has no lock's fields.
 func notJSON(plain []byte) error {
 	if json.Valid(plain) {
 		return errors.New("damaged: not a lock's fields")
@@ -250,7 +249,7 @@ func notJSON(plain []byte) error {
 	return errors.New("damaged: not JSON")
 }
 
-// maxText is the number of bytes to which bound cuts a text. No text that we write is as long.
+// maxText is the number of bytes to which bound cuts a text. We write only shorter ones.
 const maxText = 1 << 10
 
 // bound cuts the texts of other clients, because a survey keeps the bodies of many locks.

@@ -25,7 +25,7 @@ const (
 	DefaultLook = 10 * time.Second
 )
 
-// Options configures a Locker. The zero value is for the wire format's own lock.
+// Options configures a Locker. The zero value is for the repository's own lock.
 type Options struct {
 	// TTL is how long other clients take the lock for held after its holder has died, from MinTTL
 	// to MaxTTL. 0 means DefaultTTL. The lock is refreshed after 45 to 50 % of the ttl, and lost
@@ -87,8 +87,8 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Limits that keep a body below maxBody even if each of its bytes is escaped as six. Readers read
-// no more than maxBody.
+// Limits that keep a body below maxBody, which is all that a reader reads, even if JSON escapes
+// each byte as six.
 const (
 	maxMetadata  = 4 << 10
 	maxOperation = 256
@@ -101,8 +101,7 @@ func bytesIn(metadata map[string]string) (n int) {
 	return n
 }
 
-// CheckOperation returns an error unless operation can be the operation of a lock: 1 to 256
-// bytes.
+// CheckOperation returns an error unless operation has 1 to 256 bytes.
 func CheckOperation(operation string) error {
 	if operation == "" || len(operation) > maxOperation {
 		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), maxOperation)
@@ -110,8 +109,8 @@ func CheckOperation(operation string) error {
 	return nil
 }
 
-// Clock is the time as a lease needs it, on two clocks. It can be used concurrently. It must
-// advance together with the runtime's timers, as the system's own clocks do, and as time in a
+// Clock has the two clocks that a lease needs. It can be used concurrently. It must advance
+// together with the runtime's timers, as the system's own clocks do, and as time in a
 // testing/synctest bubble does.
 type Clock interface {
 	// Now returns the time of the wall clock. That clock can be wrong and can jump. Its time is
@@ -125,8 +124,8 @@ type Clock interface {
 	After(d time.Duration) <-chan time.Time
 }
 
-// process is a Clock that also has the randomness and the identity of the process that it is for.
-// Only tests have one, which simulate several processes in one.
+// process is a Clock with randomness and a process identity of its own. Tests use it to simulate
+// several processes in one.
 type process interface {
 	Process() (io.Reader, identity.Process)
 }

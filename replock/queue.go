@@ -22,10 +22,9 @@ type AcquireOption func(*queue)
 // Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list
 // request.
 //
-// After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to
-// poll for up to the ttl. If the acquire's context ends first while locks conflict, the error
-// matches both ErrHeld and the context's error. A negative d is refused: for a wait without an end
-// there is Forever.
+// After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to poll for
+// up to the ttl. If the acquire's context ends first while locks conflict, the error matches both ErrHeld
+// and the context's error. A negative d is refused: Forever waits without an end.
 func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = d } }
 
 // Forever makes Wait wait without an end.
@@ -113,7 +112,7 @@ func (q *queue) wait(ctx context.Context, t *attempt, f findings) error {
 		if q.refused(f) && q.left() <= 0 {
 			return q.held(t, f, nil)
 		}
-		now := f.inTheWay()
+		now := f.conflicts()
 		if !maps.EqualFunc(now, before, func(e, was *entry) bool { return e.ETag == was.ETag && e.verdict == was.verdict }) {
 			q.tell(t, f) // at least one of them was refreshed
 		}
@@ -181,10 +180,9 @@ func (q *queue) decidesBy(t *attempt) time.Duration {
 	return by
 }
 
-// untilPoll returns the time until the next poll. The poll comes early if the ticket must be
-// refreshed, if the wait ends, when the ttl of a doubtful lock is over, and when all live locks
-// become stale unless they are refreshed. The more waiters come before this one,
-// the longer it is.
+// untilPoll returns the time until the next poll. The poll comes early if the ticket must be refreshed, if
+// the wait ends, if the ttl of a doubtful lock ends, or if all live locks become stale unless they are
+// refreshed. The more waiters come before this one, the longer the time is.
 func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
@@ -250,9 +248,9 @@ func (q *queue) leave(ctx context.Context) {
 }
 
 // hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. One of
-// the conflicting locks is the blocker. While the blocker is stored, each look finds a conflict. So
-// a waiter reads the blocker, at each hint of the store or else again and again, and looks only if
-// the blocker is gone. A read is cheaper than a look.
+// the conflicting locks is the blocker. While the blocker is stored, each look finds a conflict. So a waiter
+// reads the blocker, at each hint of the store or else as often as pace allows, and looks only if the
+// blocker is gone. A read is cheaper than a look.
 type hints struct {
 	store  <-chan struct{} // hints of the store, or nil
 	asked  bool            // whether the store was asked for hints
@@ -269,15 +267,15 @@ type pace struct {
 	first, last time.Duration
 }
 
-// ownPace adds at most a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
+// ownPace adds about a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
 var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
 
 func (p pace) after(waited time.Duration) time.Duration {
 	return min(max(time.Duration(p.share*float64(waited)), p.first), p.last)
 }
 
-// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace reads 100 ln 4 times
-// in its first seconds.
+// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after
+// 100 s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
 type budget struct {
 	spent float64
 	at    time.Duration // when spent was updated
@@ -295,8 +293,8 @@ func (b *budget) take(now time.Duration) time.Duration {
 	return time.Duration(max(b.spent-hintBurst, 0) / hintRate * float64(time.Second))
 }
 
-// watch asks the store for hints, at the first call. It reports whether the hints have just begun.
-// Then a deletion that came before them must be looked for.
+// watch asks the store for hints, at the first call. It reports whether the hints have just begun. Then the
+// caller must look for a deletion that came before them.
 func (q *queue) watch(ctx context.Context) (begun bool) {
 	if q.hints.asked {
 		return false
@@ -312,7 +310,7 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
 	hinted := q.watch(ctx)
-	blocking := f.inTheWay()
+	blocking := f.conflicts()
 	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
 	b := f.blocker(q.hints.gone)
 	for {
@@ -338,8 +336,8 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
 	}
 }
 
-// untilRead returns the time to the next read of the blocker without a hint. The other
-// waiters before this one come first, so it reads the more seldom, the more there are.
+// untilRead returns the time to the next read of the blocker without a hint. The more waiters are before
+// this one, the less often it reads, because they acquire first.
 func (q *queue) untilRead(b *entry, f findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
@@ -358,13 +356,13 @@ func (f findings) before() (n int) {
 	return n
 }
 
-// blocker returns the conflicting lock that is likely to be the last to go, or nil: the last of the
-// tickets, or else the lock that came last. It returns lock.exclusive only if there is no flag, as
-// with clients of the original protocol. A body that can't be parsed makes no difference. If a read
-// didn't find a key and a listing shows it still, the listing is right, and that key isn't chosen.
+// blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets,
+// or else the last lock. It returns lock.exclusive only if there is no flag, as with clients of the original
+// protocol. The blocker's body needn't be readable. gone has the keys that a read didn't find. If a listing
+// still shows such a key, the listing is right, and blocker chooses another one.
 func (f findings) blocker(gone map[string]string) *entry {
 	var b *entry
-	for _, e := range f.inTheWay() {
+	for _, e := range f.conflicts() {
 		if _, gone := gone[e.Key]; !gone && (b == nil || e.goesAfter(b)) {
 			b = e
 		}

@@ -81,7 +81,7 @@ func (l *Locker) get(ctx context.Context, key string) (content, error) {
 	return repeat(ctx, l, l.times.Timeout, "get "+key, l.fetch(key))
 }
 
-// fetch returns a get for repeat and once.
+// fetch returns the get of a key, for repeat and once.
 func (l *Locker) fetch(key string) func(context.Context) (content, error) {
 	return func(ctx context.Context) (content, error) {
 		raw, object, err := l.store.Get(ctx, key, maxBody)
@@ -93,7 +93,7 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 	return repeat(ctx, l, l.times.Timeout, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
-// delete returns a delete for repeat and once.
+// delete returns the delete of a key, for repeat and once.
 func (l *Locker) delete(key string) func(context.Context) (nothing, error) {
 	return func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) }
 }
@@ -104,8 +104,8 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 	return l.removeIf(ctx, key, l.times.Timeout, func(_ context.Context, send func(etag string) error) error { return send("") })
 }
 
-// removeIf is remove, with a condition and a timeout of each request. condition gets the function
-// that sends the request, which it can skip, or call with an ETag for If-Match.
+// removeIf is remove with a condition, and a timeout for each request. condition receives the
+// function that sends the request. It can skip the call, or pass an ETag for If-Match.
 func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, condition func(context.Context, func(etag string) error) error) error {
 	request := func(what string, send func(ctx context.Context, key, etag string) error) error {
 		_, err := repeat(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
@@ -137,9 +137,9 @@ func (l *Locker) emptySeen(ctx context.Context, key, etag string) error {
 	return err
 }
 
-// repeat sends a request until it is answered, refused for good, or the budget is used up. The
-// request must be one that can be applied twice. timeout bounds each send. If it is longer than
-// usual, it extends the budget by the difference.
+// repeat sends a request until it is answered, refused for good, or the budget is used up. The store
+// must be able to apply the request twice without harm. timeout bounds each send. If it is longer
+// than usual, the budget is longer by the difference.
 func repeat[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	p := retry.Policy{
 		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
@@ -158,7 +158,7 @@ func once[T any](ctx context.Context, what string, send func(context.Context) (T
 	}
 }
 
-// named returns the error of a request, which says what had no answer.
+// named adds the name and the timeout of a request to its error, if it had no answer.
 func named(ctx context.Context, what string, timeout time.Duration, err error) error {
 	unanswered := func(why error) error {
 		if _, named := errors.AsType[*store.Error](why); !named {
@@ -222,7 +222,7 @@ func (u *underway) close(c clock.Clock, most time.Duration) {
 }
 
 // send returns one put of the attempt, for repeat and once. When ctx ends the put continues until its
-// timeout. A request that is cancelled can be applied all the same, at an unknown time.
+// timeout, because a cancelled request can still be applied, at an unknown time.
 func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {
@@ -261,15 +261,15 @@ func (t *trip) note(d time.Duration) {
 
 func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 
-// slowest returns the longer of the two.
+// slowest returns the longer of the two durations.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
 
 // attempts is the number of refreshes that must fit between the first one and the deadline.
 const attempts = 3
 
 // holdable returns ErrSlow if the store is so slow that three refreshes don't fit before the
-// deadline. It returns errLate if only this attempt took too long for that. A lock that is acquired
-// must be holdable.
+// deadline, because such a lock can't be held. It returns errLate if only this attempt took too long
+// for that.
 func (l *Locker) holdable(t *attempt) error {
 	refresh := t.trips.put.get()
 	if !l.conditions.matchKept {

@@ -19,11 +19,11 @@ const (
 	lastResumePause  = 5 * time.Second
 )
 
-// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of
-// the store or a suspend of the machine. No other client must have passed it since. When Resume
-// returns nil, the Lock is held again, under a new id and key, and Context returns a new context.
-// Release, also a deferred one, releases it. The context that ended with the loss stays ended. Work
-// under that context must stop; work that continues uses the new one.
+// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of the store
+// or a suspend of the machine. It fails if another acquirer might have taken the lock since. When Resume
+// returns nil, the Lock is held again, under a new id and key, and Context returns a new context. Release,
+// also a deferred one, releases it. The context that ended with the loss stays ended. Work under that
+// context must stop; work that continues uses the new one.
 //
 // Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
 // the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
@@ -34,8 +34,8 @@ const (
 // was released. After any other error the lock is as it was, and Resume can be called again. Resume
 // returns an error at once for a lock that is held, or that another call is resuming.
 //
-// Other clients of the wire format don't remove an expired lock that they pass. So a lock that such
-// clients use too must not be resumed.
+// Other clients of the wire format acquire a lock without removing an expired one. So don't resume a lock
+// that such clients use too.
 func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
 // Again implements lease.Owner: it returns the term that follows a lost one.
@@ -63,8 +63,8 @@ func (k *term) Again(ctx context.Context) (lease.Owner, error) {
 }
 
 // resume is one attempt: docs/evidence/protocol.md, Resume. It puts a flag under a new key, because a late
-// delete of the old flag can still be applied. The old flag must still be stored, because every
-// client that passes a flag deletes it first. And no lock may conflict with the new flag.
+// delete of the old flag can still be applied. The old flag must still be stored, because every acquirer
+// deletes a stale flag before it takes the lock. And no lock may conflict with the new flag.
 func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	l := k.l
 	t, err := l.newAttempt(k.t.mode, k.t.operation, *all)
@@ -76,7 +76,7 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	t.pointer.etag, t.parent = k.t.pointer.etag, k.t.parent
 	t.place, t.fence = firstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
-		// lock.exclusive stays for the next attempt, unless there is none.
+		// lock.exclusive stays for the next attempt, unless this was the last one.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
 			t.pointer.maybe = false
 		}
@@ -85,7 +85,7 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	}
 
 	l.date(t)
-	for _, step := range []func(context.Context, *attempt) error{l.putFlag, k.reclaim, k.lookAgain, k.unpassed} {
+	for _, step := range []func(context.Context, *attempt) error{l.putFlag, k.reclaim, k.lookAgain, k.unreaped} {
 		if err := step(ctx, t); err != nil {
 			return giveUp(err)
 		}
@@ -103,16 +103,16 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	return l.hold(t), nil
 }
 
-// unpassed returns nil if the old flag is still stored, and was written before others could have
-// reaped it, by the store's clock and by ours. A refresh that is applied after another client has
-// passed puts the flag back, and is written later.
-func (k *term) unpassed(ctx context.Context, t *attempt) error {
+// unreaped returns nil if no acquirer has reaped the old flag. The flag must still be stored, and must
+// have been written before it became stale, by the store's clock and by ours. If a late refresh has put it
+// back after it was reaped, its mod time is later.
+func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
 		return err
 	}
 	if old == nil || old.Size == 0 {
-		return k.broken(k.t.flag.key, "it expired, and another holder was let in or it was broken")
+		return k.broken(k.t.flag.key, "it expired, and was then removed by another acquirer or by break-lock")
 	}
 	fresh, err := k.l.find(ctx, t.flag.key)
 	if err != nil {
@@ -126,7 +126,7 @@ func (k *term) unpassed(ctx context.Context, t *attempt) error {
 		return k.broken(k.t.flag.key, "it expired, and the store doesn't report when it was written")
 	}
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
-		return k.broken(k.t.flag.key, "it expired, and without a clock of the store's own it is unknown when it was refreshed")
+		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own, so it is unknown when it was refreshed")
 	}
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
 		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh put it back")
@@ -161,8 +161,8 @@ func (k *term) reclaim(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own
-// flag, because an acquirer that has deleted it can enter at any moment.
+// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own flag,
+// because an acquirer that has deleted it can take the lock at any moment.
 func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 	l := k.l
 	s := memory{}
@@ -194,7 +194,7 @@ func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 			if t.mode == Exclusive && !t.listed.pointer {
 				return k.broken(t.pointer.key, "it was deleted or replaced")
 			}
-			t.passed = f.pointer
+			t.leftPointer = f.pointer
 			return nil
 		}
 		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {

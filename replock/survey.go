@@ -34,7 +34,7 @@ func (m Mode) String() string {
 // MarshalText returns String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// Verdict is what another process can know about a lock in the store.
+// Verdict is the judgement of a lock by a process that doesn't own it.
 type Verdict int
 
 const (
@@ -43,8 +43,8 @@ const (
 	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
 	// The next acquirer that conflicts with it removes it.
 	Stale
-	// Doubtful: its ttl is over by the store's clock, and no second clock agrees. It counts as held
-	// until it has been watched for its whole ttl.
+	// Doubtful: its ttl is over by one clock, and no second clock confirms that. It counts as held until
+	// it has been watched for its whole ttl.
 	Doubtful
 	// Unreadable: its body can't be read or parsed. It counts as held until
 	// break-lock.
@@ -149,10 +149,10 @@ func (i Info) String() string {
 	return s + " (" + text.Brief(i.Key()) + ")"
 }
 
-// Status returns all locks in the repository but released ones, exclusive ones first. It costs one
+// Status returns all locks in the repository except released ones, exclusive ones first. It costs one
 // list per page, and one get per lock whose body isn't on the page. It never writes, so it knows the
-// store's time only if listings have it: see Info.StoreClock. An error means that the locks couldn't
-// be listed. A lock that can't be read is an Info with the verdict Unreadable.
+// store's time only if listings have it: see Info.StoreClock. An error means that the locks couldn't be
+// listed. A lock that can't be read is an Info with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -162,7 +162,7 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// surveyed returns the locks of a survey. Each is judged as of the time when it was listed.
+// surveyed returns the locks of a survey. It judges each as of the time when it was listed.
 func (l *Locker) surveyed(entries []*entry, st storeTime) []Info {
 	infos := make([]Info, 0, len(entries))
 	for _, e := range entries {

@@ -16,7 +16,7 @@ const margin = 2 * time.Second
 // storeTime is a lower bound of the store's clock. The zero value means unknown.
 type storeTime struct {
 	at      time.Time     // on the store's clock
-	elapsed time.Duration // on ours, at the same moment or later
+	elapsed time.Duration // on our clock, at the same moment or later
 }
 
 // when returns a lower bound of the store's clock at the given time on ours.
@@ -28,7 +28,7 @@ func (s storeTime) known() bool { return !s.at.IsZero() }
 type entry struct {
 	store.Object
 	kind    kind
-	read    bool // then the next four are known:
+	read    bool // raw, lease and err are known
 	raw     []byte
 	lease   decoded
 	err     error
@@ -157,8 +157,8 @@ func (l *Locker) verdict(e *entry, st storeTime, now time.Duration) (Verdict, st
 	}
 }
 
-// endOf returns when the last of the live locks of a look becomes stale if none is refreshed, on
-// this process's clock. It returns 0 if one of them never does.
+// endOf returns when all live locks of a look are stale if none is refreshed, on this process's clock. It
+// returns 0 if the body of one of them can't be read.
 func (l *Locker) endOf(f findings) (end time.Duration) {
 	for _, e := range f.live {
 		if e.verdict != Live || e.err != nil {
@@ -173,17 +173,16 @@ func (l *Locker) endOf(f findings) (end time.Duration) {
 	return end
 }
 
-// oneClock reports whether an entry is dated by a single clock. On a local disk the wall clock
-// stamps the mod times, so a step of it moves both witnesses. A second witness is a clock since
-// boot that this process shares with the holder. A reboot of this machine since then is another,
-// because the holder hasn't survived it. A holder on another machine, to which the disk is served,
-// can have survived it.
+// oneClock reports whether an entry is dated by a single clock. On a local disk the wall clock stamps the mod
+// times, so a step of it moves both witnesses. A clock since boot that this process shares with the holder is a
+// second witness. So is a reboot of the holder's machine, if that is this one, because the holder hasn't
+// survived it. The disk can also be served to other machines, whose holders have survived it.
 func (l *Locker) oneClock(e *entry) bool {
 	shared := e.lease.RefreshedBoot > 0 && l.self.SameBoot(e.lease.Process)
 	return l.store.Properties().MachineClock && !shared && !l.self.Rebooted(e.lease.Process)
 }
 
-// expired asks the second witness, and returns its name.
+// expired reports whether the second witness takes a lock for expired, and returns the name of the witness.
 func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock string) {
 	if e.err != nil {
 		return false, "its body, which is encrypted,"
@@ -199,9 +198,9 @@ func (l *Locker) expired(e *entry, ttl, now time.Duration) (expired bool, clock 
 // longDead is longer than any difference between two time zones: UTC-12 and UTC+14 are 26 h apart.
 const longDead = 27 * time.Hour
 
-// longDead reports whether an entry is older than longDead by the store's clock and by this
-// machine's. The entry has no date but the store's. So the second witness isn't independent, and
-// counts only for an age that no wrong clock explains.
+// longDead reports whether an entry is older than longDead by the store's clock and by this machine's. Both
+// clocks are compared with the store's mod time, so they aren't independent. They count only for an age that no
+// wrong clock explains.
 func (l *Locker) longDead(e *entry, st storeTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.when(now).After(dead) && l.opts.Clock.Now().After(dead)
@@ -247,7 +246,8 @@ func (l *Locker) infos(entries []*entry, f findings) []Info {
 	return merge(infos)
 }
 
-// certainty orders verdicts. An exclusive lock has the less certain verdict of its two objects.
+// certainty orders verdicts by how certainly the lock has ended. An exclusive lock has the less certain verdict
+// of its two objects.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
 // merge combines the two objects of an exclusive lock into one Info. It reuses the slice.

@@ -13,9 +13,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// watch looks at a held lock every Options.Look until ctx ends: docs/evidence/protocol.md, Watch. So a break
-// is noticed soon, whatever the ttl. So is a hypervisor's pause, after which all clocks of the
-// machine show that the lease still lasts.
+// watch looks at a held lock every Options.Look until ctx ends: docs/evidence/protocol.md, Watch. A look notices
+// a break soon, whatever the ttl. It also notices a hypervisor's pause, after which the lease still lasts by all
+// clocks of this machine.
 //
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *term) watch(ctx context.Context) {
@@ -104,8 +104,7 @@ func (k *term) saw(r clock.Reading) {
 	}
 }
 
-// sightings are the locks of others that a holder's looks have shown. Only one look at a time uses
-// them.
+// sightings are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
 type sightings struct {
 	turn   chan struct{}
 	memory memory
@@ -119,13 +118,13 @@ type sightings struct {
 // cost of a second request.
 const crowd = 100
 
-// newSightings begins with the results of the acquire: the store's time, and the lock.exclusive
-// that the acquirer has passed, with the time since when that is unchanged.
+// newSightings begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
+// shared acquirer has left, with the time since when it is unchanged.
 func newSightings(t *attempt) sightings {
 	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
-	if t.passed != nil {
-		s.memory[t.passed.Key] = t.passed
+	if t.leftPointer != nil {
+		s.memory[t.leftPointer.Key] = t.leftPointer
 	}
 	return s
 }
@@ -135,18 +134,18 @@ type pageTime struct {
 	now     time.Time
 	asked   time.Duration // when the request for the page was sent
 	leased  time.Duration // when the last refresh before that was sent
-	objects int           // the number of objects on the page
+	objects int           // on the page
 }
 
-// stood returns how much further the store's clock has advanced than ours, from this page to a
-// later one that has the time now.
+// stood returns how much further the store's clock has advanced than ours, from this page to a later one whose
+// time is now.
 func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
 	return now.Sub(p.now) - (answered - p.asked)
 }
 
-// look returns nil if our objects are stored and ours, and if no client of another protocol was let
-// in beside us. It costs one list request, or two in a crowd, and one more for each of our objects
-// that isn't on the first page.
+// look returns nil if our objects are stored and ours, and no client of another protocol has acquired a
+// conflicting lock. It costs one list request, or two in a crowd, and one more for each of our objects that
+// isn't on the first page.
 func (k *term) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -231,13 +230,12 @@ func covers(page store.Page, key string) bool {
 	return page.Next == "" || n > 0 && page.Objects[n-1].Key > key
 }
 
-// foreign returns a *LostError if a conflicting lock of a client of another protocol has been
-// stored for longer than one that is about to be withdrawn. This lock's acquire has reaped all that
-// it passed, but for the lock.exclusive that a shared lock leaves. So any other conflicting lock
-// was put since, and counts as held unless it is certainly stale. foreign returns another error if
-// a lock can't be read, and errAgain if one has just come, or is listed although a read doesn't
-// find it. It judges only this page. But if another lock has come in place of a listed one, as
-// lock.exclusive can, it judges a later page, up to again times.
+// foreign returns a *LostError if a client of another protocol holds a conflicting lock: if its lock is older
+// than a lock that is about to be withdrawn. Our acquire has reaped all stale locks, except for the
+// lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put since, and counts as held
+// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errAgain if
+// one was just put, or is listed although a read doesn't find it. It judges only this page. But if a listed lock
+// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to again times.
 func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration, again int) error {
 	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
 	if k.t.mode == Exclusive {
@@ -248,7 +246,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
 			continue
 		}
-		if e := k.others.memory.see(o, conflicts, answered); e != k.t.passed && !e.hasID() {
+		if e := k.others.memory.see(o, conflicts, answered); e != k.t.leftPointer && !e.hasID() {
 			suspects = append(suspects, e)
 		}
 	}
@@ -282,7 +280,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 		}
 		d.young = true
 	}
-	if len(vanished) > 0 { // a listing outweighs a read
+	if len(vanished) > 0 { // a listing counts more than a read
 		sent := k.l.opts.Clock.Elapsed()
 		later, err := k.firstPage(ctx, prefix)
 		if err != nil {
@@ -301,8 +299,8 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	return d.err()
 }
 
-// doubt is what a look couldn't find out about conflicting locks. young: one has just come.
-// unknown: why it isn't known whether an older one keeps to this protocol.
+// doubt is the reason why a look can't rule out a conflict. young: a conflicting lock was just put. unknown: the
+// error because of which an older one couldn't be read.
 type doubt struct {
 	young   bool
 	unknown error
@@ -323,8 +321,8 @@ func (d *doubt) err() error {
 	return d.unknown
 }
 
-// hasID reports whether an entry is known to be of a client of this protocol. Only its owner writes
-// a flag, so an earlier version is enough.
+// hasID reports whether an entry is known to belong to a client of this protocol. Only its owner writes a flag,
+// so an earlier version is enough.
 func (e *entry) hasID() bool {
 	return (e.read || e.carried) && e.err == nil && e.lease.ID != ""
 }
@@ -376,7 +374,7 @@ func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Read
 		}
 	}
 	if lost := k.overdue(now.now, ended); lost != nil {
-		lost.Definite = written.After(ended) // otherwise it can be resumed if no holder has passed
+		lost.Definite = written.After(ended) // otherwise it can be resumed if it wasn't reaped
 		return lost
 	}
 	err := k.reassure(ctx, ended)
@@ -386,10 +384,9 @@ func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Read
 	return err
 }
 
-// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is
-// relied on. Otherwise another holder can have deleted our flag just before a refresh puts it back,
-// and have released its lock since, and no later look would show that. A refresh with If-Match puts
-// nothing back.
+// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
+// Without If-Match, a refresh can put our flag back just after another holder has deleted it. If that holder has
+// released its lock since, no later look shows that. A refresh with If-Match puts nothing back.
 func (k *term) overdue(now, ended time.Time) *LostError {
 	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-margin)) || k.l.conditions.match.holds() {
 		return nil
@@ -397,11 +394,10 @@ func (k *term) overdue(now, ended time.Time) *LostError {
 	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
 }
 
-// reassure returns nil if the lock is held although this machine might have stood still. It renews
-// the lease first, because another acquirer could pass a lock just after it was looked at. Then it
-// looks for others as an acquirer does, because one that has passed might have deleted our flag
-// just before the refresh put it back. ended is when the lease ends on the store's clock without
-// the refresh, or zero if that is unknown.
+// reassure returns nil if the lock is held although this machine might have stood still. It renews the lease
+// first, because another acquirer could reap the lock just after a look at it. Then it looks for others as an
+// acquirer does, because another acquirer might have reaped our flag just before the refresh put it back. ended
+// is when the lease ends on the store's clock without the refresh, or zero if that is unknown.
 func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.Renew(ctx); err != nil {
@@ -421,8 +417,7 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if lost := k.overdue(t.first.now, ended); lost != nil {
 		return lost
 	}
-	// Another acquirer can have entered and left while a look had yet to reach the page of our
-	// flag.
+	// Another acquirer can have acquired and released its lock before our look reached the page of our flag.
 	if err := k.confirm(ctx, &flag); err != nil {
 		return err
 	}

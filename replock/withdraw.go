@@ -21,7 +21,7 @@ const hastyTime = 3 * time.Second
 func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	t.underway.close(l.opts.Clock, hastyTime)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
-	left := t.flag.put || t.pointer.put // otherwise none is known to be stored
+	left := t.flag.put || t.pointer.put // an object is known to be stored
 	t.flag.put = false
 	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
 		e := t.event(EventReleaseFailed)
@@ -30,14 +30,14 @@ func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	}
 }
 
-// justNow and three round trips are the time for which a look at lock.exclusive replaces a new
-// look. The deletion hits a lock.exclusive that another client puts within that time.
+// A look at lock.exclusive counts for justNow and three round trips. If another client puts lock.exclusive
+// within that time, our deletion removes it.
 const justNow = 200 * time.Millisecond
 
-// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this
-// order others see, as long as lock.exclusive is stored, that its acquirer might be about to
-// withdraw. A hasty takeDown spends at most hastyTime and two round trips on each object, and tries
-// the second only after an answer to the first.
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this order the
+// flag shows others, as long as lock.exclusive is stored, that its acquirer might be about to withdraw. A
+// hasty takeDown spends at most hastyTime and two round trips on each object. If the first isn't removed,
+// the flag gets only the rest of that time.
 func (l *Locker) takeDown(ctx context.Context, t *attempt, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
@@ -80,10 +80,9 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	})
 }
 
-// ifOurs calls send if lock.exclusive has our id. It passes the ETag if the store is known to keep
-// that condition. If the condition is refused, ifOurs looks again and calls send without one,
-// because the server might refuse any condition. A backend that itself keeps the condition needs no
-// look before it.
+// ifOurs calls send if lock.exclusive has our id. send gets the ETag if the store is known to keep that
+// condition. If the condition is refused, ifOurs looks again and calls send without one, because the server
+// might refuse any condition. If the backend itself keeps the condition, no look comes first.
 func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) error) error {
 	if etag := t.pointer.etag; etag != "" && l.conditions.deleteKept && l.opts.Clock.Elapsed() < t.deadline {
 		if err := send(etag); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
@@ -97,7 +96,7 @@ func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) 
 	if etag != "" && l.conditions.match.holds() {
 		err := send(etag)
 		switch {
-		case errors.Is(err, store.ErrConditionUnsent): // the look is still as new as before
+		case errors.Is(err, store.ErrConditionUnsent): // nothing was sent, so the look is still recent
 			return send("")
 		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
 			return err
@@ -109,9 +108,8 @@ func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) 
 	return send("")
 }
 
-// seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That
-// look counts once. If the request after it has no answer, the next request needs a look of its
-// own.
+// seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That look
+// counts for one request. If the request gets no answer, the next one needs a look of its own.
 func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	shown := t.shown
 	t.shown = 0
@@ -121,8 +119,8 @@ func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours boo
 	return l.lookOurs(ctx, t)
 }
 
-// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It fails if the lease
-// has ended since, because another client can have entered by then.
+// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It fails if the lease has ended
+// meanwhile, because then another client can have acquired the lock.
 func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	raw, o, err := l.store.Get(ctx, t.pointer.key, maxBody)
 	switch {
@@ -139,8 +137,8 @@ func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bo
 	return o.ETag, err == nil && t.ids[lease.ID], nil
 }
 
-// removal deletes many stale flags of other clients, in few requests if the store can. It goes on
-// if the store refuses to delete one of them, and ends when the store fails.
+// removal deletes many stale flags of other clients, in few requests if the store can. It goes on if the
+// store refuses to delete one of them, and stops when the store fails.
 type removal struct {
 	l        *Locker
 	progress *progress
@@ -182,8 +180,8 @@ func (r *removal) remove(ctx context.Context, entries []*entry) (gone []*entry) 
 	return gone
 }
 
-// batch deletes flags in one request. left are the flags that must be deleted one by one, so that
-// each has its own answer: those that the answer doesn't name, or all if the request failed.
+// batch deletes flags in one request. left are the flags that must be deleted one by one, so that each has
+// its own answer: the flags that the store didn't report as deleted, or all if the request failed.
 func (r *removal) batch(ctx context.Context, entries []*entry) (gone, left []*entry) {
 	what := fmt.Sprintf("delete %d locks", len(entries))
 	deleted, err := repeat(ctx, r.l, r.l.times.Timeout, what, r.l.deleteAll(entries))
@@ -242,8 +240,8 @@ func (l *Locker) sweep(ctx context.Context, released []*entry) {
 	})
 }
 
-// sweepMany deletes flags in few requests, if the store can. It returns the flags that are left.
-// done means that they are to be left.
+// sweepMany deletes flags in few requests, if the store can. It returns the remaining flags. done means
+// that they must not be deleted one by one.
 func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entry, done bool) {
 	for range maxSweeps {
 		if len(released) <= atOnce {
@@ -262,11 +260,11 @@ func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entr
 	return released, true
 }
 
-// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A
-// shared lock costs one delete. An exclusive one costs two at once, and before them a get of
-// lock.exclusive, unless Check has just read it, or the store itself keeps If-Match for deletions.
-// If the store doesn't allow deletes, a put replaces each. A second call waits for the first, and
-// returns the same. A Resume that is under way gives up first.
+// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared
+// lock costs one delete. An exclusive one costs two at once, and before them a get of lock.exclusive,
+// unless Check has just read it, or the store itself keeps If-Match for deletions. If the store doesn't
+// allow deletes, a put replaces each. A second call waits for the first, and returns the same error. A
+// Resume that is under way gives up first.
 //
 // An error means that an object might be left, which expires with the ttl. Of a lost lock only the
 // flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
@@ -286,9 +284,8 @@ func (k *term) Free(ctx context.Context) error {
 
 // release deletes our objects: docs/evidence/protocol.md, Release. Of a lost lock it deletes only the flag.
 //
-// Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and
-// excludes all others as the flag does. Whichever is deleted first, the other one still stands for
-// the lock.
+// Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and excludes all
+// others as the flag does. Whichever is deleted first, the other one still excludes all others.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.Lost() != nil {

@@ -116,7 +116,7 @@ var engineMutants = []mutant{
 	{"a machine that stood still doesn't look for its flag at the end", watches,
 		"if err := k.confirm(ctx, &flag); err != nil {", "if err := k.confirm(ctx, &flag); false {", own("TestPassedBetweenPages")},
 	{"an object that vanished is a conflict for a machine that stood still", again,
-		"slices.ContainsFunc(f.doubtful, passed)", "slices.ContainsFunc(slices.Concat(f.doubtful, f.vanished), passed)", own("TestVanishedIsNoConflict")},
+		"slices.ContainsFunc(f.doubtful, holds)", "slices.ContainsFunc(slices.Concat(f.doubtful, f.vanished), holds)", own("TestVanishedIsNoConflict")},
 
 	// Others' lock.exclusive, and two at once.
 	{"a shared one deletes lock.exclusive", acquires,
@@ -150,7 +150,7 @@ var engineMutants = []mutant{
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {", seed(30)},
 	{"resumed by a look at the old flag that comes before the look for others", resume,
-		"k.reclaim, k.lookAgain, k.unpassed}", "k.reclaim, k.unpassed, k.lookAgain}", test("./replock", "^TestNoResumeWhenPassedMeanwhile$")},
+		"k.reclaim, k.lookAgain, k.unreaped}", "k.reclaim, k.unreaped, k.lookAgain}", test("./replock", "^TestNoResumeWhenPassedMeanwhile$")},
 	{"resumed although a late refresh has put the old flag back", resume,
 		"written > reapable {", "written > reapable && false {", own("TestResumeAllowsForRoundedTimes")},
 	{"resumed although others might hold", resume,

@@ -16,7 +16,7 @@ var pairsMutants = []mutant{
 	{"a release waits for deletes of lock.exclusive after its deadline", "replock/withdraw.go", `context.WithTimeout(ctx, left)`, `context.WithTimeout(ctx, left+time.Hour)`, own("TestReleaseStopsAtTheDeadline")},
 	{"a release deletes before the context has ended", "internal/lease/term.go", `	t.cancel(fault.Released)
 	t.stop(errStopped)`, `	t.stop(errStopped)`, test("./replock", "TestReleaseEndsTheContextFirst")},
-	{"a foreign lock hides behind sixteen waiters", "replock/watch.go", `e != k.t.passed && !e.hasID() {`, `e != k.t.passed && len(suspects) < maxReported {`, pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
+	{"a foreign lock hides behind sixteen waiters", "replock/watch.go", `e != k.t.leftPointer && !e.hasID() {`, `e != k.t.leftPointer && len(suspects) < maxReported {`, pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
 	{"a young lock is foreign until it is read 3 s later", "replock/watch.go", `		if e.err == nil && e.lease.ID != "" {`, `		if settled && e.err == nil && e.lease.ID != "" {`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
 	{"a holder takes a young foreign lock for one that stays, whatever its age", "replock/watch.go", "		d.young = true\n\t}\n\tif len", "\t}\n\tif len", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a waiter never reads the blocker", "replock/queue.go", `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
