@@ -7,7 +7,7 @@ import (
 )
 
 // Answers is a decorator that counts a store's answers. Every result counts, also a refusal, except
-// [ErrUnreachable] and the end of a context. It has all methods of a store but those of [Describer].
+// [ErrUnreachable] and context.Canceled. It has all methods of a store except the one of [Describer].
 // Only Store must be set.
 type Answers struct {
 	Store
@@ -87,7 +87,7 @@ func (s *Answers) DeleteAll(ctx context.Context, keys []string) ([]bool, error) 
 	return deleted, err
 }
 
-// Watch calls the store's. It is no request, so it counts nothing.
+// Watch calls the store's method. It is no request, so it counts nothing.
 func (s *Answers) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, s.Store, prefix)
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 )
 
-// Finite returns a store whose listings end, whatever the server says. It checks that each
-// key comes after the one before, also across pages, that each page has a new cursor, and
-// that no more than 100 pages in a row are empty. Otherwise List returns [ErrListing].
+// Finite returns a store whose listings end, whatever the server answers. It checks that each key
+// comes after the one before, also across pages, that each page has a new cursor, and that no
+// more than 100 pages in a row are empty. Otherwise List returns [ErrListing].
 //
 // The cursors carry the last key, so that Finite keeps no state between two pages. A loop over
 // the pages of an unknown store must read them through Finite.
@@ -57,10 +57,10 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	return page, nil
 }
 
-// place is the place in a listing after one of its pages.
+// place is a position in a listing, after one of its pages.
 type place struct {
 	cursor string // of the store
-	last   string // key so far
+	last   string // the last key so far
 	empty  int    // number of empty pages in a row, up to this page
 }
 
@@ -79,17 +79,17 @@ func readPlace(s string) (p place, err error) {
 	return p, nil
 }
 
-// DeleteIfMatch calls the store's, or returns ErrConditionUnsent.
+// DeleteIfMatch calls the store's method, or returns ErrConditionUnsent.
 func (f finite) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return DeleteIfMatch(ctx, f.Store, key, etag)
 }
 
-// DeleteAll calls the store's, or returns ErrBatchUnsent.
+// DeleteAll calls the store's method, or returns ErrBatchUnsent.
 func (f finite) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	return DeleteAll(ctx, f.Store, keys)
 }
 
-// Watch calls the store's, or returns errors.ErrUnsupported.
+// Watch calls the store's method, or returns errors.ErrUnsupported.
 func (f finite) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, f.Store, prefix)
 }

@@ -155,8 +155,8 @@ type Properties struct {
 	// DeleteIfMatch is how far the condition of a [ConditionalDeleter] can be relied on. A
 	// deletion whose condition is Kept needs no look before it.
 	DeleteIfMatch Condition
-	// StoreClock is set if one clock, which no client sets, stamps ModTime and
-	// Page.Now. On many network file systems each client's own clock does.
+	// StoreClock is set if one clock, which no client sets, stamps ModTime and Page.Now. On many
+	// network file systems the clock of the writing client does.
 	StoreClock bool
 	// MachineClock is set if that clock is the wall clock of this process's machine, as on a
 	// local disk. Then a step of the wall clock changes both, so that neither can check the
@@ -244,8 +244,8 @@ type Watcher interface {
 	// was deleted, by any process, until ctx ends. The channel has room for one value, which
 	// stands for any number of deletions. It is never closed.
 	//
-	// A value is only a hint. A deletion might give none, as before Watch has returned, or in
-	// a new folder. A value might come although nothing was deleted.
+	// A value is only a hint. A deletion might send none, for example before Watch has returned, or
+	// in a new folder. A value might come although nothing was deleted.
 	//
 	// After an error there are no hints. After errors.ErrUnsupported there never are.
 	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)
@@ -262,8 +262,8 @@ func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error)
 
 // Surveyor is implemented by backends whose List takes longer the more objects there are.
 type Surveyor interface {
-	// HasOther reports whether there is an object whose key doesn't begin with prefix. It
-	// needn't take longer if there are many.
+	// HasOther reports whether there is an object whose key doesn't begin with prefix. It should stop
+	// at the first such object.
 	HasOther(ctx context.Context, prefix string) (bool, error)
 }
 
@@ -279,8 +279,9 @@ func HasOther(ctx context.Context, s Store, prefix string) (bool, error) {
 // Answerer is implemented by backends whose methods can send several requests, so that a method
 // can fail without an answer after an earlier request was answered.
 type Answerer interface {
-	// Answered reports whether any request so far was answered, but not by a server that
-	// is down. A store that has answered isn't [ErrUnreachable].
+	// Answered reports whether any request so far was answered. An answer by which a server or a
+	// gateway reports that it is down doesn't count. The failure of a store that has answered isn't
+	// [ErrUnreachable].
 	Answered() bool
 }
 
@@ -351,17 +352,17 @@ var (
 	// ErrIrregular is returned if a link, a pipe or another special file is in the place of an
 	// object, or of a directory above it. Nothing was written.
 	ErrIrregular error = fault.Irregular
-	// ErrConfig is returned if the user must change a setting: no credentials are found
-	// (and no service failed that might have some later), the bucket is in another region,
-	// the endpoint has no TLS or isn't an object store, or the clock is so wrong that the
-	// server refuses the signature.
+	// ErrConfig is returned if the user must change a setting: no credentials are found (and no
+	// service failed that might return some later), the bucket is in another region, the endpoint has
+	// no TLS or isn't an object store, or the clock is so wrong that the server refuses the
+	// signature.
 	ErrConfig error = fault.Config
-	// ErrUnreachable is returned if the store gave no answer: there is no connection, or it
-	// broke before an answer began, or no answer began in time. It is also returned for an
-	// answer of 502, 503 or 504 that doesn't have the form of the store's own, and if a proxy
-	// can't open the connection. Any other answer shows that the store was reached, even
-	// one that can't be understood. In doubt a backend MUST NOT return it, because it can
-	// make a program run without a lock. A Put might have been applied, or might be later.
+	// ErrUnreachable is returned if the store gave no answer: there is no connection, or it broke
+	// before an answer began, or no answer began in time. It is also returned for an answer with
+	// status 502, 503 or 504 that isn't in the form of the store's own answers, and if a proxy can't
+	// open the connection. Any other answer shows that the store was reached, even one that can't be
+	// understood. In doubt a backend MUST NOT return it, because it can make a program run without a
+	// lock. A Put might have been applied, or might be later.
 	ErrUnreachable error = fault.Unreachable
 	// ErrNoHost is returned if the name service doesn't know the endpoint's name: the name is
 	// wrong, or belongs to another network than this machine's.

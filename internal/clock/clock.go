@@ -1,4 +1,4 @@
-// Package clock reads time. No other package does.
+// Package clock reads the time for all other packages.
 package clock
 
 import (

@@ -6,8 +6,8 @@ import (
 )
 
 // Watch lets one goroutine wait on a clock. The wait notices a leap: the machine was suspended, which Go's timers
-// don't count, or its wall clock was set. On Linux the kernel reports both. On other systems, and with most
-// other Clocks than System, a wait reads the clock each Tick.
+// don't count, or its wall clock was set. On Linux the kernel reports both. On other systems, and with a Clock
+// other than System, a wait reads the clock each Tick.
 type Watch struct {
 	clock Clock
 	alarm *alarm // or nil
@@ -22,7 +22,7 @@ func NewWatch(c Clock) *Watch {
 	return w
 }
 
-// Stop ends the reports of leaps.
+// Stop frees the kernel's timers.
 func (w *Watch) Stop() {
 	if w.alarm != nil {
 		w.alarm.stop()

@@ -3,7 +3,7 @@ package fault
 // Class is a kind of failure. It is an error, so that errors.Is can find it.
 type Class struct {
 	says string
-	of   *Class // the class that this one is a kind of, or nil
+	of   *Class // the more general class, or nil
 
 	// Name is the class in JSON output, and Exit the exit code. A class without them only marks
 	// an error: another class decides both.
@@ -11,7 +11,8 @@ type Class struct {
 	Exit int
 	// Permanent is set if the same request would fail again.
 	Permanent bool
-	// Nothing is set if the failure comes before repolock has changed anything. repolock then says so.
+	// Nothing is set if the failure comes before repolock has changed anything. Its message then
+	// includes that.
 	Nothing bool
 	// Advice is what to do.
 	Advice string
@@ -19,7 +20,7 @@ type Class struct {
 
 func (c *Class) Error() string { return c.says }
 
-// Unwrap returns the class that this one is a kind of.
+// Unwrap returns the more general class, or nil.
 func (c *Class) Unwrap() error {
 	if c.of == nil {
 		return nil
@@ -75,7 +76,7 @@ var (
 
 // The classes of a lock.
 var (
-	Held     = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // or lock_stale, and --held-exit-code
+	Held     = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // Name can be lock_stale, too; --held-exit-code changes Exit
 	Lost     = &Class{says: "lock lost", Name: "lock_lost", Exit: ExitLost, Advice: "check whether the operation was completed"}
 	Released = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
 	Expired  = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
@@ -124,7 +125,8 @@ var (
 // could run a command without its lock.
 var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true, Advice: "-v shows all details"}
 
-// classes are the classes that decide something. The first one that fits an error counts.
+// classes lists the classes that Of and Permanent look for, by precedence: the first one that
+// fits an error counts.
 var classes = []*Class{
 	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, Parted,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,

@@ -1,6 +1,6 @@
-// Package fault has the one error of repolock, with fields: what repolock was doing, why it failed, and
-// what to do. A [Class] decides the exit code, the advice, and whether to repeat the request, so that
-// no code has to read a text.
+// Package fault defines the error type of repolock. Its fields are what repolock was doing, why it
+// failed, and what to do. A [Class] decides the exit code, the advice, and whether to repeat the
+// request, so that no code depends on an error's text.
 package fault
 
 import (
@@ -46,7 +46,7 @@ func (e *Error) Error() string {
 	return says
 }
 
-// Within formats the time that a request was given: 3s, 250ms.
+// Within formats the timeout of a request: 3s, 250ms.
 func Within(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -63,10 +63,10 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// As returns err with a class that its text doesn't name, or nil for nil.
+// As returns err with a class, which doesn't change its text, or nil for nil.
 func As(class, err error) error { return With(err, func(e *Error) { e.Class = class }) }
 
-// New returns an error of a class, with a text as of fmt.Errorf.
+// New returns an error of a class, whose text is formatted as by fmt.Errorf.
 func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
@@ -77,7 +77,7 @@ func Advise(err error, advice string) error { return With(err, func(e *Error) { 
 // While returns err with the purpose of the request, or nil for nil.
 func While(doing string, err error) error { return With(err, func(e *Error) { e.Doing = doing }) }
 
-// With wraps err in an Error whose further fields set sets. It returns nil for nil.
+// With wraps err in an Error, and calls set to fill in the other fields. It returns nil for nil.
 func With(err error, set func(*Error)) error {
 	if err == nil {
 		return nil
@@ -142,7 +142,8 @@ func Permanent(err error) bool {
 	return false
 }
 
-// Join returns the errors that aren't nil as one, or nil. Its text is one line if theirs are.
+// Join returns the errors that aren't nil as one, or nil. Its text is one line if each of their texts
+// is.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {

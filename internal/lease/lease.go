@@ -19,8 +19,8 @@ type Owner interface {
 	Check(ctx context.Context) error
 	// Free frees the lock. It is called when the renewals have ended, and frees the lock even if ctx has ended.
 	Free(ctx context.Context) error
-	// Again acquires a lost lock again and begins a Term, unless another holder can have had the lock since. It
-	// gives up when the release begins.
+	// Again acquires a lost lock again and begins a Term, unless another holder can have held it since. It gives
+	// up when the release begins.
 	Again(ctx context.Context) (Owner, error)
 	// Resumed is called when the lease has the new Term.
 	Resumed()
@@ -35,7 +35,7 @@ type About struct {
 	ID, Key, Operation string
 	Exclusive          bool
 	Fence              uint64 // 0: none
-	// Finish gets the result of the work before the release. It can be nil.
+	// Finish receives the result of the work before the release. It can be nil.
 	Finish func(success bool)
 	// Connection returns the connection that the lock dies with, or nil. It can be nil.
 	Connection func() syscall.Conn
@@ -110,15 +110,15 @@ func (l *Lease) Release(ctx context.Context) error {
 	if abandon := l.resuming.Load(); abandon != nil {
 		(*abandon)(fault.Released)
 	}
-	l.turn <- struct{}{} // it isn't given back
+	l.turn <- struct{}{} // and keeps the turn for ever
 	o := l.Owner()       // a Resume can just have replaced it
 	o.term().Release()
 	l.err = o.Free(context.WithoutCancel(ctx))
 	return l.err
 }
 
-// Resume acquires a lost lock again, unless another holder can have had it since. It returns an error at once if
-// the lock is held, or another call is resuming it.
+// Resume acquires a lost lock again, unless another holder can have held it since. It returns an error at once
+// if the lock is held, or another call is resuming it.
 func (l *Lease) Resume(ctx context.Context) error {
 	select {
 	case l.turn <- struct{}{}:

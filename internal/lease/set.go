@@ -25,7 +25,7 @@ type Set struct {
 }
 
 // Join returns the set of leases, in the order in which they were acquired. If released isn't nil, Release calls
-// it between the releases of two leases.
+// it after the release of each lease.
 func Join(released func(), leases ...*Lease) *Set {
 	s := &Set{leases: leases, released: released}
 	s.begin()
@@ -64,7 +64,7 @@ func (s *Set) IDs() (ids []string) {
 	return ids
 }
 
-// Connections returns the connections that locks die with.
+// Connections returns the connections whose end releases a lock.
 func (s *Set) Connections() (all []syscall.Conn) {
 	for _, l := range s.leases {
 		if connection := l.About().Connection; connection != nil {
@@ -137,18 +137,18 @@ func (s *Set) Finish(success bool) {
 	}
 }
 
-// Patience bounds the time that the release of a lease holds up the next one.
+// Patience is how long the release of a lease can delay the release of the next one.
 const Patience = time.Second
 
-// Release ends the context, and releases all leases, the last one first. After Patience it doesn't wait for a
-// silent system before it releases the next lease.
+// Release ends the context, and releases all leases, the last one first. If a release takes longer than Patience,
+// it begins the next one beside it.
 func (s *Set) Release(ctx context.Context) error {
 	s.mu.Lock()
 	s.ended = true
-	s.cancel(fault.Released) // at once: the leases end it in goroutines of their own
+	s.cancel(fault.Released) // at once, because the leases end it only later, in goroutines of their own
 	s.mu.Unlock()
 	for _, l := range s.leases {
-		l.Owner().term().stop(errStopped) // or it is lost while it waits for its turn
+		l.Owner().term().stop(errStopped) // otherwise it can be lost while it waits for its turn
 	}
 	errs := make([]error, len(s.leases))
 	var all sync.WaitGroup

@@ -34,8 +34,8 @@ type Terms struct {
 	Renewal func(context.Context) error
 	// Gone is closed when the lock's system reports a loss. The lease then renews the lock at once.
 	Gone <-chan struct{}
-	// Watch runs beside the renewals, until its context ends. Nil renews the lock at once when the machine's clocks
-	// part: the machine stood still, perhaps.
+	// Watch runs beside the renewals, until its context ends. If it is nil, the lease renews the lock at once when
+	// the machine's clocks part, because the machine might have stood still.
 	Watch func(context.Context)
 	// Extended is called after each renewal.
 	Extended func()
@@ -146,7 +146,7 @@ func (t *Term) renewIfParted(ctx context.Context) {
 		pause = t.Interval
 		if clock.Read(t.Clock).Parted(t.Seen()) {
 			_ = t.Renew(ctx)
-			pause = clock.Tick // if that failed, the clocks are still apart
+			pause = clock.Tick // look again soon, because the renewal might have failed
 		}
 	}
 }
@@ -260,8 +260,8 @@ func (t *Term) Left() time.Duration {
 	return max(t.Deadline()-t.Clock.Elapsed(), 0)
 }
 
-// Times returns how long the lease has lasted, and how long it lasts without another renewal: after the deadline,
-// a negative time.
+// Times returns how long the lease has lasted, and how long it lasts without another renewal. The second is
+// negative after the deadline.
 func (t *Term) Times() (held, left time.Duration) {
 	now, until := t.Clock.Elapsed(), t.Deadline()
 	left = until - now

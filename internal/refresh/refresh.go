@@ -1,5 +1,5 @@
-// Package refresh renews a lease in time, or reports in time that it couldn't. It has no notion of
-// locks and stores: it drives a function.
+// Package refresh renews a lease in time, or reports in time that it couldn't. It knows nothing of
+// locks and stores: it calls a function.
 package refresh
 
 import (
@@ -13,13 +13,12 @@ import (
 // ErrDeadline is returned by Now when the deadline has passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
 
-// errTimeout is the failure of an attempt that has not been answered.
+// errTimeout is the failure that is reported if no attempt has returned an error yet.
 var errTimeout = errors.New("no answer in time")
 
 type stopError struct{ error }
 
-// Stop wraps the error of an attempt that found nothing left to renew. Run ends at once and returns
-// err.
+// Stop wraps the error of an attempt that found the lease lost. Run then returns err at once.
 func Stop(err error) error { return stopError{err} }
 
 // Renewal is the result of an attempt.
@@ -67,9 +66,9 @@ func New(r Refresher) *Refresher {
 }
 
 // Now renews at once, and returns the error of that attempt. If an attempt is under way, Now renews
-// after it, because it might have looked before Now was called. A failure of an attempt that only
-// Now has asked for doesn't count. ended is closed after Run has returned. If an attempt returns
-// Stop, Now waits for that.
+// after it, because that attempt might have looked at the lease before Now was called. A failure of
+// an attempt that only Now has asked for doesn't count. ended is closed after Run has returned. If
+// an attempt returns Stop, Now waits until ended is closed.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -112,7 +111,7 @@ type progress struct {
 
 // attempt is a renewal that is under way.
 type attempt struct {
-	due     bool // not only asked for by Now: a failure counts
+	due     bool // the renewal was due, so a failure counts; false if only Now asked for it
 	cancel  context.CancelFunc
 	answer  chan answer
 	waiters []chan error

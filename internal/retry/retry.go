@@ -13,10 +13,10 @@ import (
 const firstPause = 200 * time.Millisecond
 
 // LastWords is how long Once waits for an answer after the context of a request has ended. Only the
-// store's error names what the store was waiting for.
+// store's own error explains the delay.
 const LastWords = 250 * time.Millisecond
 
-// leastTimeout is the timeout of a send after the end of the budget, as after a suspend.
+// leastTimeout is the shortest timeout of a send, even if a suspend has used up the budget.
 const leastTimeout = time.Second
 
 // ErrSilent is returned by Once if send hasn't returned.
@@ -29,14 +29,14 @@ type Policy struct {
 	Budget, Timeout time.Duration
 	// Permanent reports whether an error is final.
 	Permanent func(error) bool
-	// Failed, if it isn't nil, is called before each pause. Do returns within left.
+	// Failed, if it isn't nil, is called before each pause. left bounds the time until Do returns.
 	Failed func(err error, left time.Duration)
 	// Jitter, if it isn't nil, changes a pause at random.
 	Jitter func(time.Duration) time.Duration
 }
 
-// Do calls send until it succeeds, fails for good, or the budget is used up, and returns its
-// last result. The request must be one that can be applied twice.
+// Do calls send until it succeeds, fails for good, or the budget is used up, and returns its last
+// result. The store must be able to apply the request twice without harm.
 func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (T, error)) (T, error) {
 	end := p.Clock.Elapsed() + p.Budget
 	for pause := firstPause; ; pause *= 2 {

@@ -21,12 +21,12 @@
 // visible meanwhile. A Put removes the version that the same Store put under the key
 // before. Other versions below it stay, invisible.
 //
-// A Put with PutOptions.Replaces then lists the versions. If its version covers another
-// one than the one to replace, the Put removes its own version. So a late refresh doesn't
-// restore a lock that was broken. If a deletion runs at the same time, both delete the
-// replaced version, and B2 reports success to only one of them. That one counts as the
-// first: either the Put fails, or the deletion also removes the new version. Then the Put
-// removes the versions that it covers, so that a refreshed object has one version.
+// A Put with PutOptions.Replaces then lists the versions. If its version covers another one than the
+// one to replace, the Put removes its own version. So a late refresh doesn't restore a lock that was
+// broken. If a deletion runs at the same time, both delete the replaced version, and B2 reports
+// success to only one of them. That one counts as the first: either the Put fails, or the deletion
+// also removes the new version. If the Put succeeds, it removes the versions that it covers, so that
+// a refreshed object has one version.
 //
 // # What the application key must be able to do
 //
@@ -70,17 +70,16 @@
 //
 // # How blazer is used
 //
-// Its package base makes one request for each call, in the third version of the API. The
-// transport notes the facts that base doesn't return: the key's capabilities, headers, and
-// the error of a request without an answer. The third version refuses keys that the fourth
-// has made for certain buckets (multi-bucket application keys, which the b2 command makes even
-// for one). So the transport sends the authorization to the fourth version. If the key is
-// restricted to the bucket, the transport answers blazer's request for the bucket's ID.
-// This package sends b2_copy_file itself, which base lacks, and b2_list_buckets for Object
-// Lock, which base leaves out.
+// Its package base makes one request for each call, in the third version of the API. The transport
+// records the facts that base doesn't return: the key's capabilities, headers, and the error of a
+// request without an answer. The third version refuses keys that the fourth has made for certain
+// buckets (multi-bucket application keys, which the b2 command makes even for one). So the transport
+// sends the authorization to the fourth version. If the key is restricted to the bucket, the
+// transport answers blazer's request for the bucket's ID. This package sends b2_copy_file itself,
+// which base lacks, and b2_list_buckets for Object Lock, which base leaves out.
 //
-// The tests run on a fake of the native API, internal/test/fakeb2, since there is no
-// server of it to run.
+// The tests run on a fake of the native API, internal/test/fakeb2, because no other server
+// implements it.
 package b2
 
 import (
@@ -130,8 +129,8 @@ var (
 
 // Options of a store. KeyID and Key are required.
 type Options struct {
-	// KeyID and Key are the application key, which is in B2_APPLICATION_KEY_ID and
-	// B2_APPLICATION_KEY for Open.
+	// KeyID and Key are the application key. Open takes it from B2_APPLICATION_KEY_ID and
+	// B2_APPLICATION_KEY.
 	KeyID, Key string
 	// Prefix of all names, with or without slashes around it.
 	Prefix string
@@ -186,7 +185,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName checks Backblaze's rules for names, as far as CheckKey doesn't.
+// checkName checks those of Backblaze's rules for names that CheckKey doesn't check.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

@@ -20,7 +20,7 @@ type refusal struct {
 	code, message string
 }
 
-// refusal returns the answer if it is no success.
+// refusal returns an error answer, or zero after a success or without an answer.
 func (n *note) refusal() refusal {
 	status := n.Status()
 	if status == 0 || status == http.StatusOK {
@@ -60,7 +60,7 @@ var (
 	errHidden    = errors.New("there is nothing to hide")
 )
 
-// missing returns the error of a refusal because something doesn't exist, or nil.
+// missing returns the error for a refusal if something doesn't exist, or nil.
 func (r refusal) missing() error {
 	switch {
 	case r.is(http.StatusNotFound):
@@ -86,7 +86,7 @@ func spoken(s, token string) string {
 	return text.Line(s)
 }
 
-// refusedKey returns the meaning of a refused authorization.
+// refusedKey returns the error for a refused authorization.
 func (r refusal) refusedKey(err error) error {
 	switch {
 	case r.is(http.StatusUnauthorized):
@@ -101,7 +101,7 @@ func (r refusal) refusedKey(err error) error {
 	return err
 }
 
-// explain returns the meaning of a refusal of a request that needs a capability.
+// explain returns the error for a refused request that needs a capability.
 func (s *session) explain(capability string, r refusal, err error) error {
 	switch {
 	case r.status == http.StatusUnauthorized && r.code == "unauthorized" && !s.may(capability):

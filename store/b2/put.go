@@ -47,8 +47,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	return v, nil
 }
 
-// remember notes that a version was put, and returns the version of this Store that one of the two
-// covers: B2 can store two concurrent puts in either order.
+// remember notes that a version was put. It returns the older of this version and the last one of
+// this Store, which the newer one covers. B2 can store two concurrent puts in either order.
 func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -98,8 +98,8 @@ func (p pool) empty() {
 	}
 }
 
-// upload makes a new version. It drops a URL after any error: Backblaze requires that after
-// an error of its own, and an upload whose context has ended might still be under way.
+// upload makes a new version. It drops a URL after any error: Backblaze requires that after an error
+// answer, and an upload whose context has ended might still be under way.
 func (s *Store) upload(ctx context.Context, name string, body []byte) (version, error) {
 	for again := false; ; again = true {
 		in, u, err := s.uploadURL(ctx, name)
@@ -144,7 +144,7 @@ func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL
 // claim is a version that was put, and the version that it was to replace.
 type claim struct {
 	put      version
-	replaces string // an ID
+	replaces string // the ID of that version
 }
 
 // replace uploads a version, and then looks which version it covers. If that isn't the one to
@@ -177,8 +177,9 @@ func (s *Store) replace(ctx context.Context, name string, body []byte, etag stri
 // back, and returns ErrPrecondition.
 //
 // A deletion under way might have listed the versions before ours existed. It deletes the replaced
-// version too, and B2 reports success to only one of the two. If that is the deletion, the object
-// was deleted before it was replaced. If that is us, the deletion also deletes our version.
+// version too, and B2 reports success to only one of the two. If that is the deletion, the object was
+// deleted before it was replaced. If it is this Put, the deletion notices that, and also deletes our
+// version.
 func (s *Store) settle(ctx context.Context, name string, c claim) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {

@@ -172,15 +172,16 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 	}
 }
 
-// note has the facts of an exchange that blazer doesn't return. It is in the exchange's context.
+// note has the facts of an exchange that blazer doesn't return. It is a value of the exchange's
+// context.
 type note struct {
 	*httptransport.Answer
 	// err is why the transport has refused the request or the answer.
 	err error
 	// host and token are the request's. The answer might quote the token.
 	host, token string
-	// bucket is the answer to b2_list_buckets, if it is set, and the server isn't asked. blazer
-	// has no other way to make a bucket, and a key that is restricted to one doesn't need the
+	// bucket, if it is set, is the answer to b2_list_buckets, which then isn't sent. blazer makes
+	// its bucket only from that answer, and a key that is restricted to a bucket needn't have the
 	// permission to list it.
 	bucket *bucketInfo
 	// auth is the answer to an authorization.
@@ -234,9 +235,9 @@ func (n *note) reason(ctx context.Context, err error) error {
 // transport sends blazer's requests, and fills their notes.
 type transport struct{ next http.RoundTripper }
 
-// pathAuthorize is in the fourth version of the API. blazer asks for the third, which refuses
-// keys that the fourth has made. The answer has all that blazer reads, and its token is good for
-// the other calls in the third version, which both versions have alike.
+// pathAuthorize is in the fourth version of the API. blazer asks for the third, which refuses keys
+// that the fourth has made. The answer has all fields that blazer reads. The other calls are the
+// same in both versions, and accept the token.
 const pathAuthorize = "/b2api/v4/b2_authorize_account"
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -262,7 +263,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // authorized parses the answer to an authorization. It is the first answer of a server, and so
-// shows whether the server is B2 at all. blazer doesn't check that, and null makes it panic.
+// shows whether the server is B2 at all. blazer doesn't check that, and panics on the answer null.
 func (n *note) authorized() error {
 	status := n.Status()
 	switch {

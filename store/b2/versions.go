@@ -103,7 +103,7 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 }
 
 // maxRounds bounds how often a deletion lists the versions again because the object was replaced.
-// Each time, another client has deleted the object meanwhile.
+// Each time, another client has deleted the newest listed version first.
 const maxRounds = 3
 
 func (s *Store) delete(ctx context.Context, key string) error {
@@ -135,8 +135,8 @@ func (s *Store) delete(ctx context.Context, key string) error {
 }
 
 // removeAll deletes all listed versions, the newest last, because it covers the others until they
-// are gone. A version that is put meanwhile stays. If that version replaces the newest of the list,
-// its Put has deleted the newest one before us, and done is false.
+// are gone. A version that is put meanwhile stays. If it replaces the newest listed version, its
+// Put has deleted that one before us, and done is false.
 func (s *Store) removeAll(ctx context.Context, name string) (done bool, err error) {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Store) removeAll(ctx context.Context, name string) (done bool, err erro
 	return done, nil
 }
 
-// hideInstead hides an object whose versions can't be removed. reason is why.
+// hideInstead hides an object whose versions can't be removed, for the given reason.
 func (s *Store) hideInstead(ctx context.Context, name string, reason error) error {
 	err := s.hide(ctx, name)
 	if errors.Is(err, store.ErrPermission) {

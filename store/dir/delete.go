@@ -82,9 +82,9 @@ func (s *Store) remove(ctx context.Context, root, d *directory, name, ifMatch st
 	return d.Remove(name)
 }
 
-// prune removes the empty directories that are ours, from dir upwards, and then old temporary
-// files. Another process that needs a directory makes it again. A later request removes what
-// can't be removed now.
+// prune removes the empty directories that files.Prunes selects, from dir upwards, and then old
+// temporary files. Another process that needs a directory makes it again. If a removal fails, a
+// later request tries again.
 func (s *Store) prune(root *directory, dir string, now time.Time) {
 	for s.prunes(dir) {
 		parent, name := files.Split(dir)
@@ -102,7 +102,7 @@ func (s *Store) prune(root *directory, dir string, now time.Time) {
 	sweep(root, dir, now)
 }
 
-// prunes reports whether an empty directory is ours to remove.
+// prunes is files.Prunes for a directory of this store.
 func (s *Store) prunes(dir string) bool {
 	_, mine := made.Load(s.path + "/" + dir)
 	return files.Prunes(dir, mine)

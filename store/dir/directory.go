@@ -16,8 +16,8 @@ import (
 )
 
 // directory is the repository's directory, or one below it. The errors of os.Root name a system
-// call and one element of a path, which can be a temporary file. The errors of a directory name
-// what can't be done, and the full path.
+// call and one element of a path, which can be a temporary file. The errors of this type name the
+// failed action, and the full path.
 type directory struct {
 	root *os.Root
 	path string // in full

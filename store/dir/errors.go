@@ -46,7 +46,7 @@ func failed(op, key string, err error) error {
 	return &store.Error{Op: op, Key: key, Err: err}
 }
 
-// cant returns an error that names what can't be done at a path, or nil. Its cause is the system's
+// cant returns an error that names a failed action and its path, or nil. Its cause is the system's
 // error without the system call and its operands.
 func cant(what, path string, err error) error {
 	switch e := err.(type) {

@@ -109,7 +109,7 @@ func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 	case errors.Is(err, fs.ErrNotExist):
 		return true, nil // it was deleted meanwhile
 	case obj.ETag != "" && (errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission)):
-		// It is shown all the same, because it might be a lock.
+		// The page shows it nevertheless, because it might be a lock.
 	case err != nil:
 		return false, err
 	}
@@ -125,11 +125,11 @@ const maxLooks = 100
 // find calls look, which looks for a name in a directory. It calls look again as long as look
 // returns fs.ErrNotExist although the directory lists the name.
 //
-// A name can seem to be missing on a file system that isn't known to be local. On one in a process
-// (FUSE: bindfs, ntfs-3g, exfat) a name is missing for a moment while it is being replaced,
-// although rename(2) doesn't allow that. A mount that caches missing names doesn't find another
-// machine's new file until its cache expires. So find returns fs.ErrNotExist there only if the
-// directory, read anew, doesn't list the name. After maxLooks it returns another error.
+// A name can seem to be missing on a file system that isn't known to be local. On a FUSE file system (bindfs,
+// ntfs-3g, exfat) a name is missing for a moment while it is being replaced, although rename(2) doesn't allow
+// that. A mount that caches missing names doesn't find another machine's new file until its cache expires. So
+// find returns fs.ErrNotExist there only if the directory, read anew, doesn't list the name. After maxLooks
+// it returns another error.
 func (s *Store) find(ctx context.Context, d *directory, name string, look func() error) error {
 	for range maxLooks {
 		err := look()
@@ -148,12 +148,12 @@ func (s *Store) find(ctx context.Context, d *directory, name string, look func()
 
 // names returns the wanted names in a directory, sorted, from scans that begin after the call.
 //
-// A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs,
-// tmpfs) move the name within the directory. If they move it to a place that a scan has already
-// passed, the scan shows neither the old file nor the new one. POSIX allows that. The listing must
-// not miss a lock that is being refreshed, so names scans until two scans in a row find the same
-// names, and returns the names of all scans. It misses an existing name only if the file was
-// replaced during each scan, and the refreshes of a lock are seconds apart.
+// A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs, tmpfs) move
+// the name within the directory. If they move it to a place that a scan has already read, the scan shows
+// neither the old file nor the new one. POSIX allows that. The listing must not miss a lock that is being
+// refreshed, so names scans until two scans in a row find the same names, and returns the names of all scans.
+// It misses an existing name only if the file was replaced during each scan, and the refreshes of a lock are
+// seconds apart.
 func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	if !s.local {
 		d.reread()
@@ -184,12 +184,13 @@ func (d *directory) reread() {
 	}
 }
 
-// scan returns the wanted names in the directory's order, each as a file's and, with a slash at its end, as a
-// directory's. It opens the directory anew, because a directory that is read a second time can end
-// where it ended when it was opened.
+// scan returns the wanted names in the directory's order. A name is returned as it is if a file is wanted,
+// and with a slash at its end if a directory is wanted. scan opens the directory anew, because an open
+// directory can still end where it ended when it was opened.
 //
-// scan doesn't find out which of the two a name is, because that can fail although the name exists
-// (see find). os.File.ReadDir would omit the name then, if the file system doesn't list types (FUSE).
+// scan doesn't find out whether a name belongs to a file or to a directory, because that can fail although
+// the name exists (see find). os.File.ReadDir would then omit the name, if the file system doesn't list types
+// (FUSE).
 func scan(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {

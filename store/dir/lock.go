@@ -53,7 +53,7 @@ func lockFile(ctx context.Context, root, d *directory, name string) (unlock func
 		if stillNamed(d, name, f) {
 			return func() { free(); share() }, nil
 		}
-		free() // another client has replaced or deleted it before we had the flock
+		free() // another client replaced or deleted the file before we got the flock
 	}
 	return nil, nil
 }
@@ -75,7 +75,8 @@ func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, er
 	return take(ctx, self, root.path, try)
 }
 
-// take takes the flock of an open file by try. unlock closes the file, and take does after an error.
+// take takes the flock of an open file by try. unlock closes the file. After an error take has
+// closed it.
 //
 // take polls, because a process that waits in flock(2) can't heed its context. A client holds the
 // flock for tens of microseconds.

@@ -55,8 +55,8 @@ func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error
 	}
 }
 
-// isOther reports whether a name in a directory is an object's, or hasOther of the directory that has the
-// name. It returns false if the name is gone.
+// isOther reports whether a name in a directory belongs to an object, or to a directory for which
+// hasOther is true. It returns false if the name is gone.
 func isOther(ctx context.Context, d *directory, name, at, prefix string) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

@@ -14,7 +14,8 @@ import (
 )
 
 // maxTries is how often a Put makes its directory again after another process has removed the
-// directory because it was empty.
+// directory because it was empty. It is also how often lockFile tries again after another client
+// has replaced the file.
 const maxTries = 100
 
 // Put writes the body to a temporary file beside its place, and then moves it there in one
@@ -97,8 +98,8 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{Key: w.key, ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// fill writes the body to a new file, and returns the file's attributes. Neither rename nor link
-// changes those that List shows.
+// fill writes the body to a new file, and returns the file's attributes. A rename or a link doesn't
+// change the attributes that List shows.
 func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	folder, err := d.Lstat(".")
 	if err != nil {

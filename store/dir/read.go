@@ -64,8 +64,8 @@ func (s *Store) matches(ctx context.Context, d *directory, name, etag string) er
 	return nil
 }
 
-// inspect returns a file's object, and its body unless it is larger than limit. Both are of
-// one version, because an open file stays the same when another one takes its name.
+// inspect returns a file's object, and its body unless it is larger than limit. Both are of one
+// version, because an open file stays the same when another file is renamed over it.
 //
 // For a file that can't be opened it returns both the object and an error. For a directory the
 // error is errFolder. If nothing is known of the file, the object has no ETag.
@@ -101,7 +101,7 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 		return nil, described(info), d.unopened(name, err)
 	}
 	if !opened.Mode().IsRegular() {
-		return nil, described(opened), errIrregular // it has replaced the file just now
+		return nil, described(opened), errIrregular // it replaced the file after the Lstat
 	}
 	if opened.Size() > max(limit, files.MaxHashed) {
 		return nil, described(opened), nil
@@ -124,7 +124,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	more, err := io.ReadAll(r) // another program writes to the open file
+	more, err := io.ReadAll(r) // more bytes, if another program writes to the open file
 	return append(body, more...), err
 }
 
@@ -146,7 +146,7 @@ func etag(body []byte, info fs.FileInfo) string {
 }
 
 // statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and
-// changes only if size, mtime or inode do.
+// changes only with the size, the mtime or the inode.
 func statTag(info fs.FileInfo) string {
 	return fmt.Sprintf("s-%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode(info))
 }

@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late has the file systems that show other machines' files late, with the words for it. They can't
-// hold locks. rclone's listings are up to 5 minutes old, and our own writes don't change that.
+// late has the file systems that show other machines' files late, with the text of the error. They
+// can't hold locks. rclone's listings are up to 5 minutes old, and our own writes don't change that.
 // davfs2 sends a file 10 s after it was closed. Until then other machines see an empty file, which
 // means that the lock was released.
 var late = map[string]string{
@@ -65,9 +65,9 @@ func isLocal(f *os.File) bool {
 	return false
 }
 
-// flockHolder returns words for the holder of a directory's flock, which only Linux shows.
-// proc_locks(5) shows only the locks of our pid namespace. On some file systems (btrfs) it has
-// another device number than stat(2).
+// flockHolder describes the holder of a directory's flock. Only Linux shows it. proc_locks(5) has
+// only the locks of our pid namespace. On some file systems (btrfs) its device number differs from
+// stat(2).
 func flockHolder(self *os.File) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(self.Fd()), &st) != nil {

@@ -4,7 +4,7 @@ package dir
 
 import "os"
 
-// late isn't known here.
+// late is empty, because mountType isn't known here.
 var late map[string]string
 
 func mountType(*os.File) string { return "" }

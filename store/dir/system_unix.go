@@ -17,7 +17,7 @@ import (
 // nonblock makes an open of a pipe return at once.
 const nonblock = syscall.O_NONBLOCK
 
-// anyName is set because a file's name can have every byte but a slash and NUL.
+// anyName is true, because a file's name can have every byte except a slash and NUL.
 const anyName = true
 
 // unfit returns why a valid element of a key can't be a file's name, or "". Here it always can.
@@ -66,8 +66,8 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// sameFileSystem doesn't compare the inodes, because a user can restore a repository, or replace
-// it by a copy, while a program waits for its lock.
+// sameFileSystem reports whether two directories are on one device. It doesn't compare the inodes, because a
+// user can restore a repository, or replace it by a copy, while a program waits for its lock.
 func sameFileSystem(a, b fs.FileInfo) bool {
 	was, ok1 := a.Sys().(*syscall.Stat_t)
 	is, ok2 := b.Sys().(*syscall.Stat_t)
@@ -83,7 +83,7 @@ func rmdir(d *directory, name string) error {
 // renameNoReplace takes the place of link(2) on file systems without hard links (FAT, exFAT).
 func renameNoReplace(d *directory, from, to string) error {
 	err := withFd(d, func(fd int) error { return cant("write into", d.path, renameExclusive(fd, from, to)) })
-	if isOneOf(err, noLinks) { // if the cause is another one, the put without the condition fails too
+	if isOneOf(err, noLinks) { // after another cause, the put without the condition fails too
 		return store.ErrConditionUnsupported
 	}
 	return taken(d, to, err)

@@ -16,7 +16,7 @@ import (
 // nonblock is 0, because directories of Windows have no pipes.
 const nonblock = 0
 
-// anyName isn't set, because a backslash in a name would be a slash here.
+// anyName is false, because a backslash in a name would be a slash here.
 const anyName = false
 
 // unfit returns why a valid element of a key can't be a file's name, or "". A name with a colon

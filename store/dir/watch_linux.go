@@ -17,11 +17,11 @@ import (
 
 var _ store.Watcher = (*Store)(nil)
 
-// Watch has the kernel report the files that are removed from the folder of the prefix, and from
-// the folders in it whose names begin as the prefix does. It returns errors.ErrUnsupported unless
-// the file system is known to be local, because the kernel doesn't see removals by other machines.
+// Watch makes the kernel report the files that are removed from the folder of the prefix, and from
+// the folders under the prefix in it. It returns errors.ErrUnsupported unless the file system is
+// known to be local, because the kernel doesn't see removals by other machines.
 //
-// Only Linux has it. BSD and macOS report a removal only to a process that keeps the file open.
+// Only Linux can do that. BSD and macOS report a removal only to a process that keeps the file open.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	err := ctx.Err()
 	if !s.local {
@@ -34,13 +34,13 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 	return hints, failed("watch", prefix, err)
 }
 
-// watch opens no file of the repository, so that a disk can be unmounted.
+// watch keeps no file of the repository open, so that a disk can be unmounted.
 func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	dir, base := files.Split(prefix)
 	w := watch{top: filepath.Join(s.path, filepath.FromSlash(dir)), base: base, hints: make(chan struct{}, 1)}
 	var err error
 	if w.Watcher, err = fsnotify.NewWatcher(); err != nil {
-		return nil, err // this user might have too many
+		return nil, err // this user might have too many watchers
 	}
 	if err := w.begin(); err != nil {
 		w.Close()
@@ -82,7 +82,7 @@ func (w *watch) begin() error {
 }
 
 // enter watches a folder under the prefix. It doesn't look at other names. If it fails, removals from
-// the folder give no hint: it doesn't exist any more, or this user has too many watches.
+// the folder send no hint. It fails if the folder is gone, or if this user has too many watches.
 func (w *watch) enter(name string) {
 	if !strings.HasPrefix(name, w.base) || files.IsTemp(name) {
 		return
@@ -113,7 +113,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// note gives a hint if an event is a removal, and watches a new folder. A file that is moved away
+// note sends a hint if an event is a removal, and watches a new folder. A file that is moved away
 // counts as removed.
 func (w *watch) note(e fsnotify.Event) {
 	parent, name := filepath.Split(e.Name)

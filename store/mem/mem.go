@@ -1,5 +1,5 @@
-// Package mem is a store in memory, for tests. It keeps the whole contract of [store.Store].
-// Its options take abilities away that some real stores lack.
+// Package mem is a store in memory, for tests. It keeps the whole contract of [store.Store]. Its
+// options remove abilities that some real stores lack.
 //
 // It blocks only on a sync.Mutex, and so works inside testing/synctest.
 package mem
@@ -161,7 +161,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 // Delete removes the object if there is one.
 func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
 
-// DeleteIfMatch treats the condition as Options.IfMatch has it for a Put.
+// DeleteIfMatch treats the condition as Options.IfMatch defines it for a Put.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.delete(ctx, key, etag)
 }

@@ -35,7 +35,7 @@ const (
 )
 
 // named reports whether the environment names a service of credentials. Otherwise the library asks
-// Amazon's service for machines. If that is silent, there is none.
+// the metadata service of Amazon's machines. If there is no answer, this machine has none.
 func named() bool {
 	return slices.ContainsFunc([]string{
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
@@ -61,7 +61,7 @@ func credentialsOf(alias string) *credentials.Credentials {
 
 // chain tries providers in turn. The library's Chain would drop their errors.
 type chain struct {
-	alias     string // of mc, which is asked instead if it isn't ""
+	alias     string // of mc; if it isn't "", the providers aren't asked
 	providers []credentials.Provider
 	role      http.RoundTripper // to the service of a machine's role
 	current   credentials.Provider
@@ -106,8 +106,8 @@ func (c *chain) Retrieve() (credentials.Value, error) {
 
 func (c *chain) IsExpired() bool { return c.current == nil || c.current.IsExpired() }
 
-// service is a transport to a service of credentials. A provider's errors are texts, so it notes the
-// last status, or 0 without an answer.
+// service is a transport to a service of credentials. A provider's error doesn't have the status, so
+// service notes the last one, or 0 without an answer.
 type service struct {
 	next    http.RoundTripper
 	guessed bool // no setting names the service
@@ -138,7 +138,7 @@ func (c *client) Signable(ctx context.Context) error {
 
 func (c *client) signable() error {
 	v, err := c.api.GetCreds()
-	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // of the chain, and no provider's
+	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // an error of the chain itself
 		return err
 	}
 	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
@@ -228,8 +228,8 @@ func ofAlias(name string) (credentials.Value, error) {
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-// trusting returns the authorities that can sign a server's certificate: mc's, and those of
-// AWS_CA_BUNDLE, or else of this machine. It returns nil if they are only this machine's.
+// trusting returns the authorities that can sign a server's certificate: mc's, and AWS_CA_BUNDLE's or
+// else this machine's. It returns nil if they are only this machine's.
 func trusting() (*tls.Config, error) {
 	var own [][]byte
 	var entries []os.DirEntry

@@ -176,9 +176,9 @@ func parse(u *url.URL) (t target, err error) {
 }
 
 // own returns a function that reports whether a request under a store's context is the store's own.
-// The library passes its HTTP client and the context to a provider of credentials too. MinIO's STS
-// has the server's address, but its requests are POSTs, which a store sends only to delete many
-// objects. The library replaces Amazon's endpoint by the region's.
+// It might not be, because the library lends its HTTP client and the context to a provider of
+// credentials. MinIO's STS has the server's address, but its requests are POSTs, which a store sends
+// only to delete many objects. The library replaces Amazon's endpoint by the region's.
 func own(endpoint *url.URL) func(*http.Request) bool {
 	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
 	return func(r *http.Request) bool {

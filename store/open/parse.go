@@ -134,8 +134,8 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	return u, nil
 }
 
-// slip returns words for a probable slip of the pen in a URL, or "". Such a URL would name another
-// place than the user means, and a lock in one place excludes no holder in the other.
+// slip describes a probable mistake in a URL, or returns "". Such a URL names another place than the user
+// means, and a lock in one place excludes no holder in the other.
 func slip(rest string) string {
 	path, query, _ := strings.Cut(rest, "?")
 	switch {
@@ -153,8 +153,8 @@ func slip(rest string) string {
 // parameter matches an option of a URL.
 var parameter = lazyregexp.New(`&[a-z_-]+=`)
 
-// elsewhere returns what is wrong with a scheme of other backup programs, or "". Either the store can't
-// hold our locks, or its URL has another form here.
+// elsewhere returns the reason why a scheme of other backup programs can't be used, or "". Either the store
+// can't hold our locks, or its URL has another form here.
 func elsewhere(scheme, rest string) string {
 	switch scheme {
 	case "ssh", "scp":
@@ -183,8 +183,8 @@ func notShared(what string) string {
 	return "repolock keeps no locks in " + what + ": name a bucket, or a directory that all machines mount"
 }
 
-// notOurs returns the error for a URL without //, as other programs write it. It shows our URL only if
-// no part of theirs could be a secret.
+// notOurs returns the error for a URL without //, as other programs write it. It shows our form of that URL
+// only if no part of it could be a secret.
 func notOurs(scheme, rest string) error {
 	form := "s3://BUCKET/PREFIX"
 	if s, ok := lookup(scheme); ok {

@@ -36,7 +36,7 @@ type client struct {
 
 var _ s3api.Client = (*client)(nil)
 
-// once has the SDK send a request once, without the retries of the program's client.
+// once makes the SDK send a request once, without the retries of the program's client.
 func (c *client) once(o *s3.Options) {
 	o.HTTPClient = c.http
 	o.Retryer = aws.NopRetryer{}
@@ -101,8 +101,8 @@ func (c *client) Delete(ctx context.Context, key, version, ifMatch string) error
 	return err
 }
 
-// DeleteAll has the server name each key in its answer. It sends Content-MD5, which many servers need,
-// and which the SDK has replaced by a checksum of Amazon's own.
+// DeleteAll makes the server name each key in its answer. It sends Content-MD5, which many servers
+// need, and which the SDK has replaced by a checksum of Amazon's own.
 func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
@@ -151,8 +151,9 @@ func (c *client) Signable(ctx context.Context) error {
 	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
 }
 
-// later returns a fault.CredentialsLater if the failure of a search for credentials might pass, or nil.
-// Without a setting the SDK asks Amazon's service for machines. If that is silent, there is none.
+// later returns a fault.CredentialsLater if the failure of a search for credentials might be temporary,
+// or nil. Without a setting the SDK asks the metadata service of Amazon's machines. If there is no
+// answer, this machine has none.
 func (c *client) later(err error) error {
 	var answer interface{ HTTPStatusCode() int }
 	status := 0
@@ -170,7 +171,7 @@ func (c *client) later(err error) error {
 	return s3api.CredentialsLater(status, guessed, err)
 }
 
-// throttled recognizes refusals of Amazon's STS that might pass although their status is 400.
+// throttled recognizes refusals of Amazon's STS that are temporary although their status is 400.
 var throttled = retry.IsErrorRetryables{
 	retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes},
 	retry.RetryableErrorCode{Codes: map[string]struct{}{"IDPCommunicationError": {}}},

@@ -5,18 +5,17 @@
 //
 //	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=
 //
-// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be
-// missing. endpoint is the https:// or http:// address of a server other than Amazon's;
-// requests to it name the bucket in the path, unless path-style=false (path_style is the
-// same). conditions is how far conditional puts can be relied on: kept, none (they aren't
-// sent), or auto (they are sent, and relied on once a process has seen them kept), which is
-// the default for servers other than Amazon's. if-match=unquoted sends ETags in If-Match
-// without quotes, as Ceph's gateway needs them.
+// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint
+// is the https:// or http:// address of a server other than Amazon's; requests to it name the bucket in
+// the path, unless path-style=false (also written path_style). conditions is how far conditional puts
+// can be relied on: kept, none (they aren't sent), or auto (they are sent, and relied on once a process
+// has seen them kept), which is the default for servers other than Amazon's. if-match=unquoted sends
+// ETags in If-Match without quotes, as Ceph's gateway needs them.
 //
-// Otherwise Open takes credentials, region, endpoint and certificates from where the AWS
-// command line does: the environment, its configuration and credentials files, SSO, or the
-// role of the machine. If a service of credentials is throttling, down, slow or not up yet,
-// the error might pass, and isn't [store.ErrConfig]. The default region is us-east-1.
+// Otherwise Open takes credentials, region, endpoint and certificates from where the AWS command line
+// does: the environment, its configuration and credentials files, SSO, or the role of the machine. If a
+// service of credentials is throttling, down, slow or not up yet, the error is temporary, and isn't
+// [store.ErrConfig]. The default region is us-east-1.
 //
 // # Cost and guarantees
 //
@@ -231,7 +230,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(buildable()),
 		config.WithLogger(logging.Nop{}),
-		// This one is for requests for credentials.
+		// Requests for credentials aren't repeated, either.
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 	}
 	if t.profile != "" {

@@ -4,5 +4,6 @@ package sftp
 
 import "syscall"
 
-// apart has no signal at our death: ssh ends at the end of its stdin, unless its connection hangs.
+// apart can't have ssh killed when this process dies. ssh then ends because its stdin ends, unless
+// its connection hangs.
 func apart() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

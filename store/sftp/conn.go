@@ -29,9 +29,9 @@ type dialing struct {
 	cancel context.CancelFunc
 }
 
-// connecting returns the present connection, or opens another. A connection that has ended, or
-// couldn't be opened, isn't used again. All requests that come meanwhile share the new one. It has a
-// time of its own, because a handshake can take longer than a request may.
+// connecting returns the present connection, or opens another. A connection that has ended, or couldn't be
+// opened, isn't used again. All requests that come meanwhile share the new one. It has a timeout of its own,
+// because a handshake can take longer than a request.
 func (s *Store) connecting() *dialing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -107,8 +107,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// maxSilence is how long a server may be silent before a request whose time is over ends the connection. A
-// request can begin just before that.
+// If the server has been silent for maxSilence when a request times out, the connection is closed. A shorter
+// silence shows nothing, because a request can begin just before its time is over.
 const maxSilence = time.Second
 
 func (p *pipe) silent() bool {
@@ -119,7 +119,8 @@ func (p *pipe) silent() bool {
 // start starts SFTP on a pair of pipes, and looks at the repository. It also makes the file that shows
 // the server's time, and removes its name at once: the file lasts until the connection ends.
 //
-// With an error it returns a conn, which has ended, if the server has begun SFTP: the server was reached.
+// If it fails after the server has begun SFTP, it returns the closed conn beside the error, because the server
+// was reached.
 func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) (*conn, error) {
 	p := &pipe{ReadWriteCloser: rw}
 	client, err := sftpwire.New(ctx, p)
@@ -136,7 +137,7 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) 
 	if err != nil {
 		client.Close()
 		if errors.Is(err, store.ErrUnreachable) {
-			err = fmt.Errorf("opening %q: %v", root, err) // without that class
+			err = fmt.Errorf("opening %q: %v", root, err) // the server was reached, so the error loses that class
 		}
 		return c, err
 	}
@@ -222,7 +223,7 @@ func (c *conn) later(reqs ...*sftpwire.Request) {
 }
 
 // tooLong returns ErrInvalidKey if a name in a path is longer than a file system allows. The servers' statuses
-// don't say that.
+// don't show that.
 func tooLong(at string) error {
 	if slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return len(name) > 255 }) {
 		return fmt.Errorf("%w: a name of over 255 bytes", store.ErrInvalidKey)

@@ -6,8 +6,8 @@
 //
 // Open starts the user's ssh, in a session of its own, and speaks SFTP version 3 on its stdin and
 // stdout. All requests share the connection. After its end the next request opens another one; no
-// request is repeated. If a request's context ends by its deadline, and no byte has come from the
-// server since the request was sent, the store closes the connection.
+// request is repeated. If a request's context ends by its deadline, and the server has answered
+// nothing for a second or more, the store closes the connection.
 //
 // # Guarantees
 //

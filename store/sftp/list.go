@@ -66,12 +66,13 @@ type listing struct {
 	prefix  string
 	steps   []step
 	waiting []func()           // add the step that opens a file or a directory
-	folders map[string]*folder // by what the keys in them begin with
+	folders map[string]*folder // by folder.at
 	handles map[string]bool    // that are open
 	page    files.Page
 }
 
-// step is a request, and what follows its answer. Without a request it only follows those before it.
+// step is a request, and the function that is called after its answer. Without a request, the function is
+// called after those of the steps before it.
 type step struct {
 	*sftpwire.Request
 	then   func(*sftpwire.Request) error
@@ -185,17 +186,17 @@ func ancestors(dir string) (all []string) {
 
 // folder is a directory in a listing.
 type folder struct {
-	at       string // what the keys in it begin with
+	at       string // the beginning of all keys in it
 	wanted   files.Wanted
 	handle   string          // of the scan under way
 	next     string          // of the scan after it
 	ahead    int             // the number of Readdirs in a flight
 	scan     []string        // the wanted names so far in the scan under way
 	last     []string        // in the scan before
-	scans    int             // that are over
+	scans    int             // the number of finished scans; -1 if it isn't there
 	found    map[string]bool // the names in all scans
 	missing  map[string]int  // how often a name was listed and couldn't be opened
-	other    bool            // the name turned out not to be a directory's
+	other    bool            // the name belongs to another kind of file
 	complete bool
 }
 
@@ -239,8 +240,8 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 	})
 }
 
-// notFolder ends with err, unless something else is in place of the directory: some servers call that a
-// failure, too.
+// notFolder makes the listing fail with err, unless another kind of file is in place of the directory. Some
+// servers answer Failure to that, too.
 func (l *listing) notFolder(f *folder, err error) {
 	f.scans = -1
 	key := strings.TrimSuffix(f.at, "/")
@@ -258,8 +259,8 @@ const firstAhead = 2
 
 func further(ahead int) int { return min(4*ahead, 256) }
 
-// readdir continues a scan. The first scan opens the directory for the second one, which begins after
-// it. If the first scan didn't end in this flight, that was too early.
+// readdir continues a scan. The first scan also opens the directory for the second one, to save a flight. If
+// the first scan doesn't end in this flight, that was too early, and the next flight opens it again.
 func (l *listing) readdir(f *folder) {
 	ended := false
 	for range f.ahead {
@@ -284,8 +285,8 @@ func (l *listing) readdir(f *folder) {
 	})
 }
 
-// scanned goes on after a flight of Readdirs. The scans of a directory end when two in a row have found the
-// same names: see store/dir.
+// scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found
+// the same names: see store/dir.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next, nil)
@@ -323,7 +324,7 @@ func (l *listing) vanished(f *folder, name string) error {
 	return nil
 }
 
-// checkName returns ErrListing for a name that no file has: the server's listing isn't what it seems.
+// checkName returns ErrListing for a name that no file can have: such a listing can't be relied on.
 func (c *conn) checkName(at, name string) error {
 	if name == "" || strings.ContainsAny(name, "/\x00") {
 		return fmt.Errorf("%w: the server lists %q in %q", store.ErrListing, name, c.path(at))
@@ -331,7 +332,7 @@ func (c *conn) checkName(at, name string) error {
 	return nil
 }
 
-// collect takes the names of a part of a scan.
+// collect adds the names of one answer to a scan.
 func (l *listing) collect(f *folder, names []sftpwire.Entry) error {
 	for _, e := range names {
 		if e.Name == "." || e.Name == ".." {
@@ -393,15 +394,15 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 	}
 }
 
-// open reads a regular file. It might be a newer one than was listed. Another kind of file must not be
-// opened: the open of a pipe would wait for its writer, and with it all of OpenSSH's connection.
+// open reads a regular file. It might be newer than the listed one. Another kind of file must not be opened:
+// the open of a pipe would wait for its writer, and with it all of OpenSSH's connection.
 func (l *listing) open(f *folder, e sftpwire.Entry) {
 	key := f.at + e.Name
 	l.add(sftpwire.Open(l.path(key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
 		case errors.Is(err, sftpwire.NoSuchFile):
 			return l.vanished(f, e.Name)
-		case errors.Is(err, sftpwire.PermissionDenied): // it is shown all the same, because it might be a lock
+		case errors.Is(err, sftpwire.PermissionDenied): // the page shows it nevertheless, because it might be a lock
 			l.show(key, described(e.Attrs), nil)
 		case err != nil:
 			return fmt.Errorf("opening %q: %w", l.path(key), err)
@@ -439,8 +440,8 @@ func (l *listing) show(key string, obj store.Object, body []byte) {
 	l.page.Show(obj, body)
 }
 
-// finish sorts the page, adds the empty directories, and removes what was found below a guess that isn't a
-// directory.
+// finish sorts the page, adds the empty directories, and removes the objects that were found below a guess
+// that isn't a directory.
 func (l *listing) finish() {
 	for _, at := range slices.Sorted(maps.Keys(l.folders)) {
 		f := l.folders[at]

@@ -69,7 +69,7 @@ func (c *conn) lists(ctx context.Context, key string) (bool, error) {
 	return slices.ContainsFunc(names, func(e sftpwire.Entry) bool { return e.Name == name }), err
 }
 
-// get opens and reads a regular file. If it has over most bytes, there is no body.
+// get opens and reads a regular file. It returns no body if the file has over most bytes.
 func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, obj store.Object, err error) {
 	open := sftpwire.Open(c.path(key), sftpwire.FlagRead, 0)
 	if err := c.do(ctx, open); err != nil {
@@ -106,8 +106,8 @@ func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, ob
 	return body, obj, err
 }
 
-// absent returns NoSuchFile for a failure to look at a key below a regular file, or else err. Some servers call
-// that a failure.
+// absent returns NoSuchFile if err is the Failure that some servers answer to a look at a key below a regular
+// file, or else err.
 func (c *conn) absent(ctx context.Context, key string, err error) error {
 	if !errors.Is(err, sftpwire.Failure) {
 		return err
@@ -126,8 +126,8 @@ func (c *conn) absent(ctx context.Context, key string, err error) error {
 // errMore means that a file has more bytes than its first Read has returned.
 var errMore = errors.New("the file has more bytes")
 
-// readBody returns a file's body and object from the answers to its first Read and to an Fstat. If the
-// file has over most bytes, there is no body.
+// readBody returns a file's body and object from the answers to its first Read and to an Fstat. It returns no
+// body if the file has over most bytes.
 func readBody(read, stat *sftpwire.Request, most int64) ([]byte, store.Object, error) {
 	err := read.Err()
 	if errors.Is(err, sftpwire.EOF) {
@@ -161,8 +161,8 @@ func etag(body []byte, a sftpwire.Attrs) string {
 	return files.ETag(body)
 }
 
-// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes
-// only if size or mtime do.
+// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes only
+// with the size or the mtime.
 func statTag(a sftpwire.Attrs) string { return fmt.Sprintf("s-%x-%x", a.Size, a.Mtime) }
 
 // Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
@@ -220,7 +220,8 @@ func (c *conn) removal(key string) *sftpwire.Request {
 	return sftpwire.Remove(c.path(key))
 }
 
-// unremoved returns err, of the removal of a key, with its reason. A directory is no object.
+// unremoved explains err, the error of the removal of a key. It returns NoSuchFile for a directory, which is no
+// object.
 func (c *conn) unremoved(ctx context.Context, key string, err error) error {
 	if err == nil || errors.Is(err, sftpwire.NoSuchFile) {
 		return err
@@ -239,8 +240,8 @@ func (c *conn) unremoved(ctx context.Context, key string, err error) error {
 	return c.explain(ctx, c.path(key), err)
 }
 
-// tidy returns the removals of the directories above keys that are empty then, and of temporary files that
-// dead processes left. The server refuses to remove a directory that isn't empty.
+// tidy returns requests that remove the directories above keys, and temporary files that dead processes left.
+// The server refuses to remove a directory that isn't empty.
 func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	var dirs []string
 	for _, key := range keys {
@@ -310,8 +311,8 @@ type write struct {
 	unlinked int    // how often the last step has failed although the name was free
 }
 
-// try writes in three flights: it opens the temporary file, fills it, and moves it. The move must not be in one
-// flight with the writes: it would happen although a write has failed.
+// try sends three flights: they create the temporary file, fill it, and move it. The move must not be in one
+// flight with the writes, because the server would then move the file even after a failed write.
 //
 // The error is NoSuchFile if another process removed the directory meanwhile.
 func (w *write) try(ctx context.Context) (obj store.Object, err error) {
@@ -331,8 +332,8 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{Key: w.key, ETag: etag(w.body, attrs), Size: int64(len(w.body)), ModTime: modTime(attrs)}, nil
 }
 
-// discard removes what a try has left, whether or not it was refused. It waits, because the process might
-// end next, unless the time is over.
+// discard removes the files of a failed try. It waits for the answers, because the process might end soon. If
+// ctx has ended it doesn't wait.
 func (w *write) discard(ctx context.Context, temp string) {
 	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
 	if w.folder != "" {
@@ -346,7 +347,7 @@ func (w *write) discard(ctx context.Context, temp string) {
 	}
 }
 
-// create makes the temporary file, and before it missing directories.
+// create makes the temporary file, and missing directories first.
 func (w *write) create(ctx context.Context, temp string) (handle string, err error) {
 	for again := false; ; again = true {
 		root, above := sftpwire.Stat(w.path(".")), ancestors(w.dir)

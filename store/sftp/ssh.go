@@ -18,14 +18,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// sshTo returns the command that speaks SFTP with a host. The user's own configuration of ssh holds,
-// except that
+// sshTo returns the command that speaks SFTP with a host. The user's own configuration of ssh applies, except that
 //
-//   - ssh never asks (BatchMode), because nobody might be there to answer;
+//   - ssh never asks a question (BatchMode), because there might be no user at the terminal;
 //   - ssh notices within 15 s that the connection is dead, in time for a lock of 60 s;
 //   - ssh uses the connection of a ControlMaster, but isn't one: the next program's connection would end with
 //     ours;
-//   - ssh shows no greeting of the server (LogLevel), because its words could be those of a failure.
+//   - ssh shows no greeting of the server (LogLevel), because it could be taken for a failure.
 func sshTo(host, user, port string) []string {
 	command := []string{
 		"ssh", "-oBatchMode=yes", "-oConnectTimeout=15", "-oServerAliveInterval=5", "-oServerAliveCountMax=3",
@@ -57,14 +56,14 @@ func connect(ctx context.Context, t target) (*conn, error) {
 	case err == nil, c != nil, fault.Of(err) != fault.Unknown && !errors.Is(err, errEnded):
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
-	case errors.Is(err, errEnded): // without a word
+	case errors.Is(err, errEnded): // and has written no reason
 		err = mute(t.command[0])
 	}
 	return c, err
 }
 
-// mute returns the error of a command that has ended before SFTP began, and hasn't written why. A server sends ssh
-// no words of the program that its Subsystem or ForceCommand names.
+// mute returns the error of a command that has ended before SFTP began, and hasn't written why. A server doesn't
+// send the messages of the program that its Subsystem or ForceCommand names.
 func mute(name string) error {
 	advice := "the server's own log says why: look at its Subsystem sftp, ChrootDirectory and ForceCommand"
 	if name == "sh" {
@@ -79,7 +78,7 @@ type process struct {
 	in, out *os.File
 	words   words
 	ended   chan struct{} // closed when it has ended
-	code    int           // and its exit code is known; -1 after a signal
+	code    int           // its exit code, valid once ended is closed; -1 after a signal
 }
 
 // startProcess starts a command in a session of its own: Ctrl-C at the terminal must not end the
@@ -100,7 +99,7 @@ func startProcess(command []string) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &p.words
 	cmd.SysProcAttr = apart()
-	cmd.WaitDelay = time.Second // a process that ssh has left behind can have its stderr
+	cmd.WaitDelay = time.Second // a process that ssh has started can still have its stderr
 	started := make(chan error)
 	go func() {
 		// The kernel takes the end of this thread for ours. The thread must not end with the goroutine, or the
@@ -174,12 +173,12 @@ func (w *words) lines() []string {
 
 const (
 	changed = "the server has another host key than before, or another server has answered: find out which, and then run ssh-keygen -R HOST"
-	keyless = "the server accepts passwords alone, and a lock has nobody who types one: allow PubkeyAuthentication there"
+	keyless = "the server accepts only passwords, and repolock can't type one: allow PubkeyAuthentication there"
 )
 
-// reasons are ssh's words for the failures of a connection, each with its class. A class of nil can
-// pass: the server was reached, and has refused a session now. The words of store.ErrUnreachable are as
-// long as they are because a program on the server can print the short ones.
+// reasons are ssh's messages about failures of a connection, each with its class. A nil class is a temporary
+// failure: the server was reached, and has refused a session for now. The texts of store.ErrUnreachable are long,
+// because a program on the server can print shorter ones.
 var reasons = []struct {
 	words  string
 	class  error
@@ -211,9 +210,9 @@ var reasons = []struct {
 	{"client_loop: ", store.ErrUnreachable, ""},
 }
 
-// why waits until the process has ended, for a moment, and returns the reason that it has named on
-// stderr, or nil. ssh ends with 255 after a failure of its own. With another code a program on the server has
-// ended, so the server was reached.
+// why waits up to 2 s for the end of the process, and returns the reason that it has written to stderr, or nil.
+// ssh ends with 255 after a failure of its own. With another code a program on the server has ended, so the server
+// was reached.
 func (p *process) why(ctx context.Context) error {
 	unreached := false
 	select {

@@ -1,6 +1,5 @@
-// Package files has what the stores share whose objects are files, in a directory of this machine or
-// of another one. Programs of both kinds can use one repository, so they must agree on its names and
-// on ETags.
+// Package files is shared by the stores whose objects are files: store/dir and store/sftp. Both can be
+// used on one repository, so they must agree on names and on ETags.
 package files
 
 import (
@@ -67,18 +66,19 @@ const Abandoned = 24 * time.Hour
 // kept are directories that other programs make once, and then expect to exist.
 var kept = []string{"index", "index/lock.shared"}
 
-// Prunes reports whether an empty directory is ours to remove: made says that this process has made
-// it, or only locks are in it. The root isn't, nor a directory that other programs need.
+// Prunes reports whether to remove an empty directory: if this process has made it, or if it is only
+// for locks. The root stays, and so does a directory that other programs need.
 func Prunes(dir string, made bool) bool {
 	return dir != "" && !slices.Contains(kept, dir) && (made || strings.HasPrefix(dir, kept[0]+"/"))
 }
 
-// Wanted reports whether a name is wanted if it is a file's, and if it is a directory's.
+// Wanted reports for a name in a directory whether a file of this name is wanted, and whether a
+// directory of this name is.
 type Wanted func(name string) (file, folder bool)
 
-// Below wants the names in a directory whose keys have the prefix, and the directories below which keys
-// can have it. The keys in the directory begin with at. It looks at each name in the directory, so
-// it makes no key of the name.
+// Below returns the Wanted of a directory whose keys begin with at. It wants files whose keys have the
+// prefix, and directories below which keys can have it. It is called for each name in the directory, so
+// it doesn't build a key.
 func Below(prefix, at string) Wanted {
 	rest := strings.TrimPrefix(prefix, at)
 	if strings.HasPrefix(at, prefix) {
@@ -100,7 +100,7 @@ func Set(names []string) []string {
 // MaxScans bounds the scans of a directory that changes all the time.
 const MaxScans = 16
 
-// maxBodies is the most bytes that the bodies in a page have together.
+// maxBodies bounds the bodies in a page, in bytes.
 const maxBodies = 8 << 20
 
 // Page is a page that is being made.

@@ -40,14 +40,14 @@ var ErrPageEnd = errors.New("the page is at its end")
 var errRepeated = errors.New("the client's own retries are refused")
 
 // Watch returns a context for one request, and the Answer that notes its response. If own isn't nil,
-// requests for which it returns false are sent, but neither counted nor noted.
+// requests for which it returns false are sent, and don't count.
 func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, *Answer) {
 	a := &Answer{own: own}
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// Whole has the transport read the body of a success before the client library sees it: up to limit
-// bytes, and one more to show that the body is larger.
+// Whole makes the transport read the body of a success before the client library sees it: up to
+// limit bytes, and one more to show that the body is larger.
 func (a *Answer) Whole(limit int64) { a.whole = max(limit+1, limit) }
 
 // answerOf returns the Answer of a context of Watch, or else one that is never read.
@@ -58,8 +58,8 @@ func answerOf(ctx context.Context) *Answer {
 	return new(Answer)
 }
 
-// claim admits one request. A write that a client repeats by itself could be applied after
-// a later write. traced is set if the transport reports that an answer begins.
+// claim admits one request. A write that a client repeats by itself could be applied after a later
+// write. traced is set if the transport reports the first byte of an answer.
 func (a *Answer) claim(traced bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -25,7 +25,8 @@ func Down(status int) bool {
 	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
 
-// Passing reports whether a status might pass: the server fails, or is throttling.
+// Passing reports whether a failure with this status might be temporary: the server fails, or is
+// throttling.
 func Passing(status int) bool {
 	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }
@@ -57,9 +58,9 @@ func NoAnswer(err error) bool {
 // such servers answer with an alert, which is type 21 of version 3.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
-// Unanswered returns the meaning of err, the error of a request without an answer. The server might
-// have carried out the request. plain and trust are what to do about a server without TLS, and about
-// one whose certificate has an unknown authority.
+// Unanswered explains err, the error of a request without an answer. The server might have carried out the
+// request. plain and trust are what to do about a server without TLS, and about one whose certificate has
+// an unknown authority.
 func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 	var (
 		record      tls.RecordHeaderError
@@ -114,10 +115,10 @@ func Innermost(err error) error {
 // the connection again.
 var ErrProxy = errors.New("no way through the proxy")
 
-// errProxyDown is the ErrProxy of a proxy whose refusal might pass.
+// errProxyDown is the ErrProxy of a proxy whose refusal might be temporary.
 var errProxyDown = fmt.Errorf("%w now", ErrProxy)
 
-// refusals has a transport explain a proxy's refusal. net/http's error has only the text of the status.
+// refusals makes a transport explain a proxy's refusal. net/http's error has only the text of the status.
 func refusals(t *http.Transport) {
 	program := t.OnProxyConnectResponse
 	t.OnProxyConnectResponse = func(ctx context.Context, proxy *url.URL, r *http.Request, res *http.Response) error {

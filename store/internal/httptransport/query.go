@@ -11,7 +11,7 @@ import (
 )
 
 // Query reads a repository URL's parameters. It accepts those in known, each once and with a value.
-// Underscores are hyphens: rclone and others write path_style.
+// An underscore counts as a hyphen, because rclone and others write path_style.
 func Query(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -36,8 +36,8 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 
 var parameterName = lazyregexp.New(`^[A-Za-z][A-Za-z_-]{0,31}$`)
 
-// shown returns the words for an unknown parameter. They have its name only if the name has letters
-// alone, and a value. Another text might be a secret.
+// shown describes an unknown parameter. It shows the name only if that looks like a parameter's
+// name and has a value, because any other text might be a secret.
 func shown(name string, values []string) string {
 	if !parameterName.MatchString(name) || values[0] == "" {
 		return ", maybe a secret"

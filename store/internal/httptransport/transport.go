@@ -31,9 +31,9 @@ func Configure(t *http.Transport) {
 	t.DisableCompression = true
 }
 
-// http1 has the transport offer and speak HTTP/1.1 alone. With HTTP/2 all requests share a
-// connection, which can't be left, and if it hangs, each later attempt hangs too. NextProtos keeps a
-// cloned transport from offering h2 in the TLS handshake.
+// http1 makes the transport offer and speak only HTTP/1.1. With HTTP/2 all requests share a connection,
+// which can't be left, and if it hangs, each later attempt hangs too. NextProtos keeps a cloned
+// transport from offering h2 in the TLS handshake.
 func http1(t *http.Transport) {
 	t.ForceAttemptHTTP2 = false
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -59,9 +59,9 @@ func Bare() *http.Transport {
 // Watched returns a transport that notes each response in the Answer of the request's context, and
 // sends one request for each Answer.
 //
-// If next is an *http.Transport, the new one has its settings, but connections of its own. They
-// speak HTTP/1.1, and resume TLS sessions. After a failure it drops its idle connections, which might
-// be dead too. After a failure on a kept connection it keeps none for a minute.
+// If next is an *http.Transport, the new one has its settings, but connections of its own. They speak
+// HTTP/1.1, and resume TLS sessions. After a failure the transport drops its idle connections, which
+// might be dead too. After a failure on a kept connection it keeps no connection for a minute.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	w := &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
 	if t, ok := next.(*http.Transport); ok {
@@ -93,7 +93,7 @@ type watched struct {
 	// leaves is set if the connections of next are leavable.
 	leaves   bool
 	elapsed  func() time.Duration
-	trustsAt atomic.Int64 // the elapsed time, in ns, until which no connection is kept
+	trustsAt atomic.Int64 // no connection is kept until this elapsed time, in ns
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -129,7 +129,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // errSentTwice is returned instead of the answer to a write that a decorator of the transport has
-// repeated. That answer is for the last attempt only. The server might have applied another one, or
+// repeated. That answer is only for the last attempt. The server might have applied another one, or
 // might apply it later. An *http.Transport repeats a write only if the server can't have seen it.
 var errSentTwice = errors.New("the HTTP client has repeated the request, so it might have been applied twice")
 

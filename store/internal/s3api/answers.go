@@ -39,9 +39,9 @@ func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r
 // maxAnswer is larger than any list of 1000 objects, in bytes.
 const maxAnswer = 16 << 20
 
-// do sends a request. It sends the request again if that might not be refused a second time, because
-// a refused request did nothing. It returns the document of a success, or the meaning of any other
-// answer.
+// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second
+// time, which is safe because a refused request did nothing. It returns the document of a success, or the
+// error for any other answer.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
@@ -51,7 +51,7 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	r.answer = answer
 	err := store.CheckKey(r.key)
 	switch {
-	case r.op == "list": // whose key is a prefix
+	case r.op == "list": // its key is a prefix
 	case err != nil && r.op == "delete":
 		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(r.key)))
 	case err != nil:
@@ -93,8 +93,8 @@ func (r *request) passing() bool {
 	}
 }
 
-// meaning returns the document of a success, or the meaning of any other answer. The client's error
-// counts only if there is no answer, or if the library can't read a success.
+// meaning returns the document of a success, or the error for any other answer. The client's error counts
+// only if there is no answer, or if the library can't read a success.
 func (s *Store) meaning(ctx context.Context, r *request, err error) (document, error) {
 	status := r.answer.Status()
 	switch {
@@ -122,7 +122,8 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 	return got, nil
 }
 
-// success returns the document of a success, or why the answer doesn't have the form of S3's successes.
+// success returns the document of a success, or an error if the answer doesn't have the form of S3's
+// successes.
 func (r *request) success() (got document, err error) {
 	status, body, want := r.answer.Status(), r.answer.Body(), http.StatusOK
 	if r.deletes() {
@@ -158,7 +159,7 @@ func unfit(why string) error {
 	return fault.New(store.ErrConfig, "the server there isn't an object store: %s", why)
 }
 
-// broken returns the meaning of a success that can't be used.
+// broken returns the error for a success whose content can't be used.
 func (s *Store) broken(r *request, why error) error {
 	switch {
 	case errors.Is(why, store.ErrConfig):
@@ -170,8 +171,8 @@ func (s *Store) broken(r *request, why error) error {
 	}
 }
 
-// refusal is the body of an error answer, from the wire. The client libraries put texts of their own
-// in place of an empty body.
+// refusal is the body of an error answer as the server sent it. The client libraries replace an empty
+// body by texts of their own.
 type refusal struct{ Code, Message, Region string }
 
 // refusal parses the body of an error answer. It returns the zero refusal if the body isn't S3's.
@@ -186,7 +187,7 @@ func (r *request) refusal() refusal {
 	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
 }
 
-// speaker returns words for the server, and for a proxy that might have answered in its place.
+// speaker names the server, and a proxy that might have answered in its place.
 func (s *Store) speaker(r *request) string {
 	if proxy := r.answer.Proxy(); proxy != "" {
 		return fmt.Sprintf("%s (through the proxy %s)", s.place.Host, proxy)
@@ -194,7 +195,7 @@ func (s *Store) speaker(r *request) string {
 	return s.place.Host
 }
 
-// refused returns the meaning of an error answer. If the server fails, the code has no meaning for the
+// refused returns the error for an error answer. If the server fails (5xx), its code doesn't explain the
 // request. But a code of S3's shows that the store itself was reached.
 func (s *Store) refused(r *request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.speaker(r), status)
@@ -205,19 +206,19 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	if refusal.Message != "" {
 		explained += ": " + refusal.Message
 	}
-	mightPass := errors.New(explained) // for 429, and for any answer without another meaning
+	temporary := errors.New(explained) // for 429, and for any answer without another error
 	switch {
 	case httptransport.Down(status) && refusal.Code == "":
-		return store.Unreachable(mightPass)
+		return store.Unreachable(temporary)
 	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
-		return fmt.Errorf("%w: %w", store.ErrFull, mightPass)
+		return fmt.Errorf("%w: %w", store.ErrFull, temporary)
 	case status >= 500 && status != http.StatusNotImplemented:
-		return mightPass
+		return temporary
 	}
-	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), mightPass)
+	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), temporary)
 }
 
-// byCode returns the meaning of a refusal's code, or nil if the status decides.
+// byCode returns the error for a refusal's code, or nil if the status decides.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	switch refusal.Code {
 	case "NoSuchBucket":
@@ -256,7 +257,7 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	return nil
 }
 
-// byStatus returns the meaning of a refusal's status, or nil.
+// byStatus returns the error for a refusal's status, or nil.
 func (s *Store) byStatus(r *request, status int, refusal refusal, said string) error {
 	switch {
 	case status == 412 && r.conditional:
@@ -279,8 +280,8 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 }
 
 // unconditional are the statuses with which some servers refuse every request that has a condition.
-// byStatus treats 403 apart: a policy refuses If-None-Match with it, but for If-Match it means a lack
-// of permission.
+// byStatus treats 403 apart: a policy can refuse If-None-Match with it, but for If-Match it means a
+// missing permission.
 var unconditional = []int{304, 400, 405, 411, 422, 428}
 
 // full are the codes for a lack of space, or for a used up quota.
@@ -296,7 +297,7 @@ func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
 	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
 }
 
-// offset returns words for how far this machine's clock is from the server's.
+// offset describes how far this machine's clock is from the server's.
 func (s *Store) offset(a *httptransport.Answer) string {
 	date := a.Date()
 	if date.IsZero() {

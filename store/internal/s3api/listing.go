@@ -117,8 +117,8 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 }
 
 // merged leaves one object for each key, because some servers list a key twice while it is
-// overwritten. The newer object counts. But one with a body counts before an empty one, because that
-// would mean that the lock was released.
+// overwritten. The newer object counts. But an object with a body counts before an empty one,
+// because an empty one means that the lock was released.
 func merged(objects []store.Object) []store.Object {
 	out := objects[:0]
 	for _, o := range objects {

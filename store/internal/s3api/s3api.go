@@ -1,9 +1,9 @@
 // Package s3api implements store.Store for S3's protocol, on a client library that sends single
 // requests. The backends s3 and minio share it.
 //
-// The library only sends. This package reads the answers from the wire. A success that doesn't have
-// the form of S3's (a captive portal's page, a list for another prefix, half a list) is an error. If
-// it passed as an empty listing, the lock would look free.
+// The library only sends. This package reads the answers from the wire. A success that doesn't have the
+// form of S3's (a captive portal's page, a list for another prefix, half a list) is an error. If it were
+// taken for an empty listing, the lock would look free.
 package s3api
 
 import (
@@ -27,7 +27,7 @@ import (
 // returns an error unless the answer is a success.
 type Client interface {
 	// Signable returns an error if there are no credentials to sign with. Its class is
-	// [fault.CredentialsLater] if there might be some the next time. Store calls it before each request.
+	// [fault.CredentialsLater] if there might be some later. Store calls it before each request.
 	Signable(ctx context.Context) error
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
@@ -36,8 +36,8 @@ type Client interface {
 	List(ctx context.Context, prefix, cursor string) error
 	// Delete removes an object, or one version of it.
 	Delete(ctx context.Context, key, version, ifMatch string) error
-	// DeleteAll deletes up to 1000 objects in one request, and has the answer name the deleted ones. If
-	// the answer names none, DeleteAll can return the error of any object.
+	// DeleteAll deletes up to 1000 objects in one request, and asks for an answer that names the deleted
+	// ones. If the answer names none, DeleteAll can return the error of any object.
 	DeleteAll(ctx context.Context, keys []string) error
 	// Versions asks for up to 1000 versions of a key and of longer keys that begin with it.
 	Versions(ctx context.Context, key string) error
@@ -45,7 +45,7 @@ type Client interface {
 	ObjectLock(ctx context.Context) error
 }
 
-// Place has the place of a repository, and the known properties of its server.
+// Place is the location of a repository, with the known properties of its server.
 type Place struct {
 	// Name of the backend.
 	Name   string
@@ -144,8 +144,8 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, nil
 }
 
-// List sends one request. It sends none for a prefix that no key can have, because some servers
-// refuse such a prefix.
+// List sends one request. For a prefix that no key can have it sends none, because some servers refuse
+// such a prefix.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
@@ -237,7 +237,7 @@ func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error
 	return r.failed(fmt.Errorf("%w: %w", store.ErrBatchUnsupported, failed))
 }
 
-// inXML reports whether XML 1.0 can carry a key unchanged. It has no control characters, and its
+// inXML reports whether XML 1.0 can carry a key unchanged. XML has no control characters, and its
 // parsers replace line ends.
 func inXML(key string) bool {
 	return !strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r == 0xFFFE || r == 0xFFFF })

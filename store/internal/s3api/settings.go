@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// signable returns an error if there are no credentials. The error might pass if an earlier request
+// signable returns an error if there are no credentials. The error is temporary if an earlier request
 // was signed, or if only the service of credentials failed. Otherwise it is ErrConfig.
 func (s *Store) signable(ctx context.Context) error {
 	err := s.client.Signable(ctx)
@@ -35,7 +35,7 @@ func (s *Store) signable(ctx context.Context) error {
 }
 
 // CredentialsLater returns a fault.CredentialsLater if the failure of a service of credentials might
-// pass, or nil. It is no store.ErrUnreachable, because it shows nothing about the store.
+// be temporary, or nil. It is no store.ErrUnreachable, because it shows nothing about the store.
 //
 // status is the status of the service's answer, or 0. err is the error of the request, or of the
 // program that should print credentials. guessed is set if no setting names a service.

@@ -12,10 +12,10 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// tidy removes the versions that this store has written to a versioned bucket, which would otherwise
-// keep every renewal of a lock. It removes each by its ID. So it touches no version of another
-// writer, and makes no deleted object visible. If a removal fails, the version stays, invisible. If
-// removals aren't permitted, tidy tries none again.
+// tidy removes the versions that this store has written to a versioned bucket. Otherwise the bucket
+// would keep a version for every refresh of a lock. It removes each by its ID. So it touches no
+// version of another writer, and makes no deleted object visible. If a removal fails, the version
+// stays, invisible. If removals aren't permitted, tidy tries none again.
 type tidy struct {
 	mu      sync.Mutex
 	own     map[string][]string // versions by key, the newest last
@@ -23,7 +23,7 @@ type tidy struct {
 }
 
 // covered returns the versions of a key whose puts have been answered by now. A put that begins later
-// covers them. The order of two concurrent puts isn't known.
+// covers them. A put that begins earlier might not.
 func (t *tidy) covered(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -116,8 +116,8 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good, and reports whether it could. It notes if the permission is
-// missing, or if Object Lock keeps the version, which MinIO refuses with InvalidRequest.
+// remove deletes a version for good, and reports whether it could. It notes whether the permission is
+// missing, or Object Lock keeps the version, to which MinIO answers InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	r := &request{op: "delete", key: key, permission: "s3:DeleteObjectVersion"}
 	_, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, version, "") })

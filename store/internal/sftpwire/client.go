@@ -26,7 +26,7 @@ type Client struct {
 	pending map[uint32]pending // the requests without an answer, by id
 }
 
-// flight is the requests of one Do.
+// flight is the state of the requests of one Do.
 type flight struct {
 	unanswered int
 	answered   chan struct{} // closed when all are
@@ -62,13 +62,13 @@ func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
 
 func (c *Client) start(in *bufio.Reader) error {
 	sent := make(chan error, 1)
-	go func() { // a server that has ended can have sent a text that explains why: read it in any case
+	go func() { // even if the write fails, read: a server that has ended can have sent a text that explains why
 		_, err := c.rw.Write([]byte{0, 0, 0, minPacket, typeInit, 0, 0, 0, version})
 		sent <- err
 	}()
 	if first, err := in.Peek(1); err != nil {
 		return err
-	} else if first[0] != 0 { // no packet is as long as that
+	} else if first[0] != 0 { // no packet is that long
 		return fmt.Errorf("%w: %q", ErrText, firstLine(in))
 	}
 	kind, f, err := readPacket(in, new([]byte))
@@ -187,7 +187,8 @@ func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 	return packets, err
 }
 
-// abandon leaves the answers that have yet to come to the reader. It reports whether all have come.
+// abandon ends the wait of a Do. The reader drops the answers that come later. abandon reports whether
+// all have come already.
 func (c *Client) abandon(f *flight, reqs []*Request, sent bool) (complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -240,7 +241,7 @@ func (c *Client) read(in *bufio.Reader) {
 	c.end(err)
 }
 
-// answer gives an answer to its request.
+// answer stores an answer in its request.
 func (c *Client) answer(kind byte, f *fields) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// MaxWrite is how many bytes a Write can have.
+// MaxWrite bounds the bytes of a Write.
 const MaxWrite = 32 * 1024
 
 // The flags of Open.

@@ -7,7 +7,7 @@ import (
 )
 
 var (
-	// ErrLost is returned if there is no connection, or no longer. A request that was sent might
+	// ErrLost is returned if there is no connection, or if it has ended. A request that was sent might
 	// have been processed.
 	ErrLost = errors.New("no sftp connection")
 	// ErrUnsent is returned if no part of the requests was sent.
@@ -56,7 +56,7 @@ func (c Code) Error() string {
 	return fmt.Sprintf("status %d", uint32(c))
 }
 
-// Status says whether a request failed.
+// Status is the server's result of a request.
 type Status struct {
 	Code Code
 	Msg  string // the server's own words, printable, cut at 200 bytes
