@@ -328,7 +328,7 @@ func (l *Locker) reaped(t *attempt, f findings, gone []*entry) {
 }
 
 // An empty file with this suffix can be a temporary file that another program is still writing. It is
-// left alone for so long that no wrong clock explains its age.
+// left alone for a day, which is more than the error of a clock.
 const (
 	temporary = ".tmp"
 	abandoned = 24 * time.Hour

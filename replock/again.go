@@ -71,7 +71,7 @@ type lookCounts struct {
 	vanished  int           // looks in which an object was listed, and missing when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first look that found a live lock was sent
-	until     time.Duration // when this attempt withdraws at the latest, even if it would win
+	until     time.Duration // when this attempt withdraws at the latest, even if the others might withdraw first
 }
 
 // afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
@@ -194,8 +194,8 @@ func (l *Locker) afterReturn(t *attempt, f findings, n int, waited time.Duration
 	return decision{step: lookAgain, pause: firstAgain << min(n-1, 2)}
 }
 
-// If an exclusive acquirer and others come at the same time, the acquirer that can win looks again
-// a few times, and the others withdraw.
+// If several acquirers conflict at the same time, one of them looks again a few times (outlasts,
+// worthAnother), and the others withdraw.
 const (
 	// transient is the age up to which a flag can belong to an acquirer that is about to withdraw
 	// it. On a slow store it is withdrawTrips round trips more.

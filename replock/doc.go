@@ -40,12 +40,12 @@
 // and then lists the flags of all others. Of two acquirers that conflict, at least
 // one puts its flag before the other looks, and the other sees it.
 //
-// A shared lock is acquired in two round trips with two requests, an exclusive one
-// in two with three. The first exclusive lock on an unknown server takes three round
-// trips with five requests; on a store without conditional puts it takes four with
-// four. A refresh is one round trip. The costs don't grow with the number of
-// holders. A waiting acquirer sends one list request every 1 to 10 s, and a holder
-// one every 10 s.
+// A shared lock is acquired in two round trips with two requests, an exclusive one in two with
+// three. The first exclusive lock on an unknown server takes three round trips with five
+// requests; on a store without conditional puts it takes four with four. A refresh is one round
+// trip. The costs don't grow with the number of holders. A waiting acquirer sends one list
+// request every 1 to 10 s, and further requests for single locks (Wait). A holder sends one list
+// request every 10 s (Options.Look).
 //
 // # Concurrency
 //

@@ -197,8 +197,8 @@ func (r *renewer) begin(l *Locker, t *attempt) {
 	r.date(t.dated.at)
 }
 
-// date notes a mod time of the flag, unless the previous version was stale by then. In that case this
-// version can be a refresh that was applied late, after another acquirer had removed the flag as stale.
+// date notes a mod time of the flag, unless the version before was stale by that time. Then another
+// acquirer can have removed the flag as stale, and a refresh that was applied late can have put it back.
 func (r *renewer) date(mod time.Time) {
 	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
 		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))

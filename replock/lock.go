@@ -93,11 +93,10 @@ func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
 // (Lock.Check), and releases it, even if work panics. The context that work receives ends when
 // the lock is lost and when ctx ends. Then work must return.
 //
-// If the lock is not acquired, work is not called, and the error is that of Exclusive or Shared.
-// Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before
-// work returned, and with the error of Release. After a *LostError the caller must find out
-// whether the work is complete. Do doesn't resume a lost lock. It costs an acquire, a Check and
-// a Release.
+// If the lock is not acquired, work is not called, and Do returns the error of Exclusive or Shared.
+// Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before work
+// returned, and with the error of Release. After a *LostError the caller must find out whether the
+// work is complete. Do doesn't resume a lost lock. It costs an acquire, a Check and a Release.
 func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(context.Context) error, opts ...AcquireOption) (err error) {
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)

@@ -202,8 +202,8 @@ const (
 )
 
 // judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts
-// first: the young entries, or in a poll the entries that don't come after the waiter. If one of them
-// is live, as usual, it doesn't read the others.
+// first: the young entries, or in a poll the entries that aren't behind the waiter in the queue. If
+// one of them is live, as usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *findings, others []*entry) error {
 	var likely, rest []*entry
 	for _, e := range others {

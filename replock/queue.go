@@ -17,10 +17,11 @@ import (
 // AcquireOption is an option of one acquire.
 type AcquireOption func(*queue)
 
-// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters acquire
-// the lock in the order in which they came, and before all later acquirers that they conflict with.
-// Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list
-// request.
+// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters acquire the lock
+// in the order in which they came, and before all later acquirers that they conflict with. Shared waiters
+// that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind other
+// waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
+// conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
 //
 // After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to poll for
 // up to the ttl. If the acquire's context ends first while locks conflict, the error matches both ErrHeld

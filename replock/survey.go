@@ -38,7 +38,8 @@ func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 type Verdict int
 
 const (
-	// Live: its ttl isn't over by the store's clock.
+	// Live: its ttl isn't over by the store's clock, or by this machine's if the store has none; or it
+	// was refreshed while it was watched.
 	Live Verdict = iota + 1
 	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
 	// The next acquirer that conflicts with it removes it.
@@ -253,9 +254,9 @@ type Broken struct {
 	Err error
 }
 
-// Break removes locks in an emergency, whatever their age and holder. A holder runs on until its
-// next look, and stops then. Break costs a Status and one delete per object, and with Stale one
-// more list per object.
+// Break removes locks in an emergency, whatever their age and holder. A holder runs on until its next
+// look, and stops then. Break costs a Status and one delete per object, and with Stale one more list per
+// object. If listings don't have the store's time, Stale also costs a put, a list and a delete.
 //
 // It returns every lock that it removed or tried to remove. The error joins the failures, each of
 // which names its key. If no lock is selected, Break returns no error.

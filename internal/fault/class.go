@@ -89,7 +89,7 @@ var (
 
 // The classes of another system that keeps locks. Its own messages contain the advice.
 var (
-	HandleLost        = &Class{says: "lock lost"} // returned by a backend; the holder of the lock gets Lost
+	HandleLost        = &Class{says: "lock lost"} // returned by a backend; holders get Lost
 	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the address in the URL, and that the server runs"}
 	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "check the user and the password, or the modes of the files"}

@@ -24,8 +24,8 @@ func Close(f *os.File) {
 // unless they are stopped.
 const Patience = 10 * time.Second
 
-// Dir opens a directory and takes its flock by calling try; only tests pass another function than Try. locked
-// is false on a file system without flock. Then unlock only closes the directory.
+// Dir opens a directory and takes its flock by calling try, which is Try except in tests. locked is false on
+// a file system without flock. Then unlock only closes the directory.
 func Dir(ctx context.Context, c clock.Clock, dir string, try func(*os.File) (bool, error)) (unlock func(), locked bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

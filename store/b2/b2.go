@@ -185,7 +185,7 @@ func (s *Store) name(ctx context.Context, key string) (string, error) {
 	return name, checkName(name)
 }
 
-// checkName checks those of Backblaze's rules for names that CheckKey doesn't check.
+// checkName checks Backblaze's rules for names, except for the rules that CheckKey checks.
 func checkName(name string) error {
 	if len(name) > 1024 {
 		return fmt.Errorf("%w: longer than 1024 bytes with the repository's prefix", store.ErrInvalidKey)

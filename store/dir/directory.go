@@ -58,7 +58,7 @@ func (d *directory) Rename(from, to string) error {
 	return cant("write into", d.path, d.root.Rename(from, to))
 }
 
-// Link gives a file a second name.
+// Link makes a second name for a file.
 func (d *directory) Link(from, to string) error {
 	return cant("write into", d.path, d.root.Link(from, to))
 }

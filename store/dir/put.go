@@ -75,7 +75,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	temp := files.NewTemp()
 	defer func() {
 		if err != nil {
-			// If the disk broke and these fail too, a later Put removes the temporary file.
+			// If the disk broke and these fail too, a later Delete removes the temporary file.
 			_ = d.Remove(temp)
 			w.prune(w.root, w.dir, w.now())
 		}
@@ -176,7 +176,7 @@ func link(d *directory, temp, name string) error {
 		}
 		return taken(d, name, err)
 	}
-	// If this fails, a later Put removes the second name.
+	// If this fails, a later Delete removes the second name.
 	_ = d.Remove(temp)
 	return nil
 }

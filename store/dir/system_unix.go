@@ -38,9 +38,9 @@ var (
 	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL, syscall.ERANGE}
 )
 
-// own gives a new file the owner and the group of its folder, and this mode, whatever the umask,
-// because some programs ignore a lock that they can't read. It ignores a refusal of the system:
-// only root may give files away, and some file systems have neither owners nor modes.
+// own sets the owner and the group of a new file to those of its folder, and its mode, whatever the umask,
+// because some programs ignore a lock that they can't read. It ignores a refusal of the system: only root may
+// give files away, and some file systems have neither owners nor modes.
 func own(f *os.File, folder fs.FileInfo, mode fs.FileMode) {
 	info, err := f.Stat()
 	if err != nil {

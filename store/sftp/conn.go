@@ -98,7 +98,7 @@ type reason func(context.Context) error
 // pipe knows how long the server has been silent.
 type pipe struct {
 	io.ReadWriteCloser
-	asked atomic.Pointer[time.Time] // when the first request since the last byte was sent
+	asked atomic.Pointer[time.Time] // when the first request after the last received byte was sent; nil if there was none
 }
 
 func (p *pipe) Read(b []byte) (int, error) {

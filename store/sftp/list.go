@@ -52,8 +52,8 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	return l.page.Page, ctx.Err()
 }
 
-// guesses are directories that most listings of locks find. They are opened together with the directory
-// that they would be in.
+// guesses are directories that most listings of locks find. A listing opens them together with the directory
+// above them.
 var guesses = []string{"lock.intent", "lock.shared"}
 
 // listing is one List under way. It sends its requests in flights: each answer can add requests to the

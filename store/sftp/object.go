@@ -452,8 +452,8 @@ func (c *conn) release(handle string) {
 	}
 }
 
-// move gives the temporary file its name. It is the one atomic step of a Put. With IfAbsent it makes a link,
-// which replaces nothing.
+// move renames the temporary file to the name of the key. It is the one atomic step of a Put. With IfAbsent it
+// makes a link, which replaces nothing.
 func (w *write) move(ctx context.Context, temp string) error {
 	to := w.path(w.key)
 	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to)}
@@ -477,7 +477,7 @@ func (w *write) move(ctx context.Context, temp string) error {
 // maxUnlinked is how often a Put tries again to make a link. FAT has no links at all.
 const maxUnlinked = 3
 
-// unmoved returns why the temporary file didn't get its name.
+// unmoved explains err, the error of a failed move.
 func (w *write) unmoved(ctx context.Context, to string, err error) error {
 	look := sftpwire.Lstat(to)
 	if lerr := w.do(ctx, look); lerr != nil {

@@ -134,7 +134,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 var errSentTwice = errors.New("the HTTP client has repeated the request, so it might have been applied twice")
 
 // send sends a request on a connection that wasn't left, and also returns the connection. After a
-// failure on a kept connection it uses no kept one for a while.
+// failure on a kept connection it uses only new connections for a while.
 func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err error) {
 	kept := false
 	var sent atomic.Int32
@@ -181,7 +181,7 @@ const maxWhole = 128 << 10
 
 // whole returns the request as it is sent. MinIO answers 412 to the header alone, and closes the
 // connection. Then the rest of the body would find the connection closed, and so would the next
-// request, which might have been applied. So whole gives a small body to the transport in memory,
+// request, which might have been applied. So whole hands a small body to the transport in memory,
 // because the transport sends that together with the header. No connection is used again after a
 // refused condition. If it can't be left, it isn't used again after any condition.
 func whole(r *http.Request, leaves bool) (*http.Request, error) {

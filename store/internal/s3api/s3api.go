@@ -59,8 +59,9 @@ type Place struct {
 	// Own reports whether a request on the transport is the store's own, because a provider of
 	// credentials can use the transport under the same context. If it is nil, all requests are.
 	Own func(*http.Request) bool
-	// Conditions is how far the conditions of puts can be relied on, and Deletions how far those of
-	// deletions can. If Deletions is Unsupported, the client can't send the latter.
+	// Conditions is how far the conditions of puts can be relied on, and Deletions how far the
+	// conditions of deletions can. If Deletions is Unsupported, the client can't send a condition with a
+	// deletion.
 	Conditions, Deletions store.Condition
 	// KeyCursor is set if the cursor of a listing is the last key, and not the server's token.
 	KeyCursor bool

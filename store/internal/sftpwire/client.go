@@ -165,7 +165,7 @@ func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 	return err
 }
 
-// pack gives the requests their ids, and returns their packets.
+// pack numbers the requests, and returns their packets.
 func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

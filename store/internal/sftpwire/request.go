@@ -118,7 +118,7 @@ const (
 // PosixRename is rename(2): it replaces a file that has the new name.
 func PosixRename(from, to string) *Request { return ext(ExtPosixRename).path(from).path(to) }
 
-// Hardlink is link(2): it gives a file a second name.
+// Hardlink is link(2): it makes a second name for a file.
 func Hardlink(from, to string) *Request { return ext(ExtHardlink).path(from).path(to) }
 
 // Fsync is fsync(2).
