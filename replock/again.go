@@ -181,11 +181,11 @@ func (a *again) endures(err error, waits bool) bool {
 }
 
 // afterReturn decides what a lock that is being resumed or reassured does after a look that found
-// conflicting locks. It was the n-th look, and waited is the time since the first. If the owner of
-// a conflicting lock can't be an acquirer that is about to withdraw, it holds that lock, and ours
-// is lost. Otherwise it gets twice the time that an acquirer needs to withdraw. An object that
-// vanished was deleted meanwhile, so the next look decides. The pauses are short, because one of
-// those acquirers can acquire its lock at any moment.
+// conflicting locks. It was the n-th look, and waited is the time since the first. Our lock is lost
+// if the owner of a conflicting lock can't be an acquirer that is about to withdraw, because then
+// it holds that lock. Otherwise the owner has twice the time that an acquirer needs to withdraw. An
+// object that vanished was deleted meanwhile, so the next look decides. The pauses are short,
+// because one of those acquirers can acquire its lock at any moment.
 func (l *Locker) afterReturn(t *attempt, f findings, n int, waited time.Duration) decision {
 	holds := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
 	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, holds) || slices.ContainsFunc(f.doubtful, holds) {

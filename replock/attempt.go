@@ -95,7 +95,7 @@ func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attemp
 	if mode == Shared {
 		at = lastPlace
 	}
-	m = ownAttempts{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines may read the old ones
+	m = ownAttempts{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can still read the old maps
 	m.ids[id], m.keys[key] = true, true
 	return &attempt{
 		mode: mode, operation: operation, id: id,

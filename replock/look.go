@@ -253,7 +253,7 @@ func (l *Locker) sort(t *attempt, f *findings, e *entry) error {
 		f.vanished = append(f.vanished, e)
 		return nil
 	case errors.Is(e.err, errUnread):
-		// An old lock isn't presumed live, nor any lock if the configuration is wrong: it would look
+		// Presuming an old lock live, or any lock if the configuration is wrong, would make it look
 		// held for ever.
 		if !f.young(e) || errors.Is(e.err, store.ErrConfig) {
 			e.forget()

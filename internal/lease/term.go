@@ -74,7 +74,7 @@ type Term struct {
 // errStopped ends the renewals of a lock that isn't lost.
 var errStopped = errors.New("the renewals have ended")
 
-// termKey is the key of a Term in its context.
+// termKey is the key of the context's value that holds the Term.
 type termKey struct{}
 
 // New returns a Term. Its owner stores it before Begin starts the renewals.
