@@ -34,9 +34,8 @@ var claimed = map[string]string{
 	"docs/also/beads.md":              "TestBeadsPage",
 	"docs/also/postgres.md":           "TestPostgresPage",
 	"docs/also/redis.md":              "TestRedisPage",
-	"docs/also/repository.md":         "TestRepositoryLockPage",
 	"docs/also/tower-fleet.md":        "TestTowerFleetPage",
-	"docs/metrics.md":                 "TestMetricsPage",
+	"docs/monitoring.md":              "TestMetricsPage",
 	"docs/nas.md":                     "TestNASPage",
 	"docs/packages.md":                "TestPackagesDocument",
 	"docs/rclone.md":                  "TestRclone",
@@ -69,6 +68,8 @@ var elsewhere = map[string]string{
 	"kubectl create secret generic repolock --from-env-file=job.env":    notHere,
 	"kubectl apply -f packaging/kubernetes/cronjob.yaml":                notHere,
 	"kubectl create job --from=cronjob/repolock-backup try":             notHere,
+
+	"docker build -t repolock-restic -f packaging/container/restic.Dockerfile packaging/container": "TestPackagesDocument",
 }
 
 // notHere: no test can run it, because it needs a cluster or a registry, or runs the tests.
@@ -405,22 +406,26 @@ func TestAlsoPage(t *testing.T) {
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE of $(echo $REPOLOCK_OUTER | wc -w) locks"`)
 	blocks := p.Fenced["sh"]
 	p.with("repo").each(blocks[:1], `restic prune exclusive of +3 locks\n`)
-	p.each(blocks[1:],
-		`^$`,
+	p.each(blocks[1:], `^$`, `^$`, `looked at tower-fleet:.*looked at beads:.*fit for locks.*nothing to break`, `^$`)
+	// What the page says, without commands, of a refusal, and of the two URLs of a named lock.
+	p.each([]string{
+		`repolock run --also tower-fleet:locks/nightly -- sh -c '
+  unset REPOLOCK_OUTER
+  repolock run --also tower-fleet:locks/weekly --also tower-fleet:locks/nightly -- true || echo "refused with $?"
+  repolock run --also tower-fleet:locks/nightly --if-held skip -- true'`,
+		`repolock run --exclusive --repo jobs --name nightly -- sh -c '
+  unset REPOLOCK_OUTER REPOLOCK_REPO; repolock run --also repo:jobs#nightly -- true || echo "refused with $?"'`,
+		`for c in status doctor "break-lock --yes"; do repolock $c --also repo:jobs#nightly; done`,
+	},
 		`nightly is held by .*refused with 75\n.*skipped: .*nightly is held by `,
-		`^$`,
-		`^$`,
-		`looked at tower-fleet:.*looked at beads:.*fit for locks.*nothing to break`,
-		`OUTCOME\n.*success\n$`,
-	)
+		`lock nightly of repository .* is held by .*refused with 75\n$`,
+		`no locks.*this store is fit to hold locks.*nothing to break`)
+	// And what docs/monitoring.md says of these locks.
+	p.each([]string{"repolock run --also tower-fleet:locks/nightly --audit log --metrics-file metrics -- true; repolock history log"},
+		`OUTCOME\n.*success\n$`)
 	out := p.sh("cat log metrics")
 	p.contains(out, `"lock_name":"nightly","lock_path":"`, `{"event":"lock_released","request_id":"req_`, `repolock_held{lock="nightly",`)
 	assert.That(t, !strings.Contains(out, p.path("repo")), "the repository isn't that of the commands")
-}
-
-func TestRepositoryLockPage(t *testing.T) {
-	p := alone(t, "also/repository.md")
-	p.each(p.Fenced["sh"], `no locks.*this store is fit to hold locks.*nothing to break`, `(nothing but locks is in .*){2}`, `lock nightly of repository .* is held by .*refused with 75\n$`)
 }
 
 func TestTwoRepositoriesPage(t *testing.T) {
@@ -430,8 +435,19 @@ func TestTwoRepositoriesPage(t *testing.T) {
 
 func TestBeadsPage(t *testing.T) {
 	p := alone(t, "also/beads.md")
-	out := p.sh(p.Script()) // the first block changes the directory for all
-	p.contains(out, `"holder": "repolock"`, "unreadable", "deleted beads:", "exclusive lock of my-tool on ")
+	blocks := p.Fenced["sh"]
+	assert.Need(t, len(blocks) == 2, "%d blocks", len(blocks))
+	dead, each, _ := strings.Cut(blocks[1], "\n")
+	// The first block changes the directory for all.
+	out := p.sh(blocks[0] + `sh -c 'echo $$' >pid
+cat >.beads/.exclusive-lock <<END
+{"holder": "my-tool", "pid": $(cat pid), "hostname": "$(uname -n)", "started_at": "2025-10-25T12:00:00Z"}
+END
+` + dead + `
+echo '{"holder": "vc-' >.beads/.exclusive-lock
+repolock status --also beads:.beads || true
+` + dead + "\n" + each)
+	p.contains(out, `"holder": "repolock"`, "unreadable", "nothing to break", "deleted beads:", "exclusive lock of my-tool on ")
 	assert.Equal(t, strings.Count(out, "deleted beads:"), 2, "locks that were broken by\n%s", out)
 	assert.That(t, !p.exists("project/.beads/.exclusive-lock"), "a lock is left")
 }

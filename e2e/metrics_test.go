@@ -128,7 +128,7 @@ func TestNodeExporter(t *testing.T) {
 }
 
 // TestJobNames: of two files with the same series node_exporter shows one at most and complains, as
-// docs/metrics.md says.
+// docs/monitoring.md says.
 func TestJobNames(t *testing.T) {
 	s := newSite(t)
 	s.mkdir("one")
@@ -144,16 +144,17 @@ func TestJobNames(t *testing.T) {
 // TestMetricsPage: the commands of the page do what it says, and promtool accepts the rules. The
 // page has each metric that repolock writes, and each alert.
 func TestMetricsPage(t *testing.T) {
-	p := alone(t, "metrics.md").with("repo")
+	p := alone(t, "monitoring.md").with("repo")
 	p.touch("repo/config") // a repository that contains only locks gets a hint
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
 	p.mkdir("collected", "packaging")
 	assert.OK(t, os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")))
 	blocks := p.at("/var/lib/prometheus/node-exporter", p.path("collected"))
-	const prune, serve, scrape, jobs, rules = 0, 1, 2, 3, 4
-	assert.Need(t, len(blocks) == 5, "%d blocks", len(blocks))
-	p.each([]string{blocks[prune], blocks[jobs], blocks[rules]},
-		`^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`, `SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`)
+	const status, prune, serve, scrape, jobs, rules, audit = 0, 1, 2, 3, 4, 5, 6
+	assert.Need(t, len(blocks) == 7, "%d blocks", len(blocks))
+	p.each([]string{blocks[status], blocks[prune], blocks[jobs], blocks[rules], blocks[audit]},
+		`no locks`, `^restic prune exclusive\n$`, `^restic backup /home shared\nrestic backup /etc shared\n$`,
+		`SUCCESS: 10 rules found\n.*Unit Testing:.*SUCCESS\n`, `OUTCOME\n.*success\n$`)
 	address := fmt.Sprintf("127.0.0.1:%d", running.Port(t))
 	const answers = "until curl -sf http://ADDRESS/ >/dev/null; do sleep 0.05; done\n"
 	server := strings.TrimSuffix(blocks[serve], "\n") + exporterFlags + "ADDRESS 2>/dev/null &\ntrap \"kill $!\" EXIT\n"
@@ -162,7 +163,7 @@ func TestMetricsPage(t *testing.T) {
 	for _, labels := range []string{`lock="repository",mode="exclusive",operation="prune",`, `job_name="home",lock="repository",mode="shared",operation="backup",`, `job_name="etc",lock=`} {
 		p.contains(out, "repolock_last_success_timestamp_seconds{"+labels)
 	}
-	page := read(t, "../docs/metrics.md")
+	page := read(t, "../docs/monitoring.md")
 	alerts := read(t, "../packaging/prometheus/repolock.rules.yml")
 	names := regexp.MustCompile(`(?m)^repolock_\w+|alert: \w+`).FindAllString(out+alerts, -1)
 	slices.Sort(names)

@@ -71,16 +71,16 @@ func isVersion(t *testing.T, printed string) {
 	}
 }
 
-// TestPackagesDocument: the commands of docs/packages.md do what the page promises.
+// TestPackagesDocument: the commands of docs/packages.md and packaging/README.md do what these pages promise.
 func TestPackagesDocument(t *testing.T) {
 	out, err := exec.Command("dpkg-query", "-W", "repolock").Output()
 	assert.Need(t, err != nil, "%s is installed here, and these tests would remove it", out)
-	commands := blocks(t, "../docs/packages.md")
-	const download, make, check, twice, deb, rpm, tar, version, status, restic = 0, 1, 2, 3, 4, 5, 6, 7, 8, 9
-	if want := []string{"make packages", "make packages-twice", "docker run --rm repolock version"}; len(commands) != 10 ||
-		!slices.Equal([]string{commands[make], commands[twice], commands[version]}, want) {
-		t.Fatalf("the document's commands are %q", commands)
+	commands := append(blocks(t, "../docs/packages.md"), blocks(t, "../packaging/README.md")...)
+	const make, download, deb, rpm, tar, image, check, twice = 0, 1, 2, 3, 4, 5, 6, 7
+	if len(commands) != 8 || !slices.Equal([]string{commands[make], commands[twice]}, []string{"make packages", "make packages-twice"}) {
+		t.Fatalf("the documents' commands are %q", commands)
 	}
+	version, status, _ := strings.Cut(commands[image], "\n")
 	dir := clone(t) // make and twice: they are the scripts that this runs
 
 	t.Run("changed", func(t *testing.T) {
@@ -153,12 +153,13 @@ func TestPackagesDocument(t *testing.T) {
 	})
 	t.Run("image", func(t *testing.T) {
 		c := newContainers(t, dir)
-		isVersion(t, in(t, dir, c.with(commands[version])))
-		out := in(t, dir, c.with(commands[status]))
+		isVersion(t, in(t, dir, c.with(version)))
+		out := in(t, dir, c.with(status))
 		assert.That(t, strings.Contains(out, "no locks"), "%v", out)
-		c.restic(t, c.with(commands[restic]))
-		same := blocks(t, "../docs/kubernetes.md")
-		assert.That(t, len(same) == 2 && same[0] == commands[restic], "docs/kubernetes.md builds the image by %q", same)
+		kubernetes := blocks(t, "../docs/kubernetes.md")
+		restic := slices.IndexFunc(kubernetes, func(block string) bool { return strings.HasPrefix(block, "docker build ") })
+		assert.Need(t, restic >= 0, "docs/kubernetes.md builds no image")
+		c.restic(t, c.with(kubernetes[restic]))
 		user := in(t, dir, "docker inspect -f '{{.Config.User}}' "+c.image+" "+c.both)
 		assert.That(t, user == "65532:65532\n65532:65532\n", "it runs as %s", user)
 		in(t, dir, "box=$(docker create "+c.image+"); trap 'docker rm $box >/dev/null' EXIT; for f in LICENSE NOTICES; do docker cp $box:/usr/share/doc/repolock/$f - | tar -xO | diff $f -; done")
