@@ -406,9 +406,10 @@ func TestAlsoPage(t *testing.T) {
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE of $(echo $REPOLOCK_OUTER | wc -w) locks"`)
 	blocks := p.Fenced["sh"]
 	p.with("repo").each(blocks[:1], `restic prune exclusive of +3 locks\n`)
-	p.each(blocks[1:], `^$`, `^$`, `looked at tower-fleet:.*looked at beads:.*fit for locks.*nothing to break`, `^$`)
-	// What the page says, without commands, of a refusal, and of the two URLs of a named lock.
+	p.each(blocks[1:], `^$`, `looked at tower-fleet:.*looked at beads:.*fit for locks.*nothing to break`, `^$`)
+	// What the page says, without commands, of --settle, --force-lock, a refusal, and the two URLs of a named lock.
 	p.each([]string{
+		`repolock prune --also beads:"$HOME/project" --settle 2s -- true; repolock run --also tower-fleet:locks/nightly --force-lock -- true`,
 		`repolock run --also tower-fleet:locks/nightly -- sh -c '
   unset REPOLOCK_OUTER
   repolock run --also tower-fleet:locks/weekly --also tower-fleet:locks/nightly -- true || echo "refused with $?"
@@ -417,6 +418,7 @@ func TestAlsoPage(t *testing.T) {
   unset REPOLOCK_OUTER REPOLOCK_REPO; repolock run --also repo:jobs#nightly -- true || echo "refused with $?"'`,
 		`for c in status doctor "break-lock --yes"; do repolock $c --also repo:jobs#nightly; done`,
 	},
+		`^$`,
 		`nightly is held by .*refused with 75\n.*skipped: .*nightly is held by `,
 		`lock nightly of repository .* is held by .*refused with 75\n$`,
 		`no locks.*this store is fit to hold locks.*nothing to break`)

@@ -76,11 +76,13 @@ func TestPackagesDocument(t *testing.T) {
 	out, err := exec.Command("dpkg-query", "-W", "repolock").Output()
 	assert.Need(t, err != nil, "%s is installed here, and these tests would remove it", out)
 	commands := append(blocks(t, "../docs/packages.md"), blocks(t, "../packaging/README.md")...)
-	const make, download, deb, rpm, tar, image, check, twice = 0, 1, 2, 3, 4, 5, 6, 7
-	if len(commands) != 8 || !slices.Equal([]string{commands[make], commands[twice]}, []string{"make packages", "make packages-twice"}) {
+	const make, download, install, image, check, twice = 0, 1, 2, 3, 4, 5
+	if len(commands) != 6 || !slices.Equal([]string{commands[make], commands[twice]}, []string{"make packages", "make packages-twice"}) {
 		t.Fatalf("the documents' commands are %q", commands)
 	}
 	version, status, _ := strings.Cut(commands[image], "\n")
+	deb, rest, _ := strings.Cut(commands[install], "\n")
+	rpm, tar, _ := strings.Cut(rest, "\n")
 	dir := clone(t) // make and twice: they are the scripts that this runs
 
 	t.Run("changed", func(t *testing.T) {
@@ -119,7 +121,7 @@ func TestPackagesDocument(t *testing.T) {
 		t.Cleanup(func() {
 			in(t, dir, "dpkg --purge repolock; ! test -e /usr/bin/repolock; ! test -e /usr/lib/systemd/system/repolock-backup@.service")
 		})
-		in(t, dir, commands[deb])
+		in(t, dir, deb)
 		isVersion(t, in(t, dir, "/usr/bin/repolock version"))
 		in(t, dir, "dpkg --verify repolock")
 		day, page := in(t, dir, "TZ=UTC git log -1 --date=format-local:%F --format=%cd"), in(t, dir, "cat /usr/share/man/man1/repolock.1")
@@ -131,7 +133,7 @@ func TestPackagesDocument(t *testing.T) {
 	t.Run("rpm", func(t *testing.T) {
 		root := t.TempDir()
 		// Debian's rpm doesn't know the installed packages, nor that root has no shell.
-		in(t, dir, strings.Replace(commands[rpm], "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
+		in(t, dir, strings.Replace(rpm, "rpm -i ", "rpm -i --nodeps --noscripts --root "+root+" ", 1))
 		isVersion(t, in(t, root, "usr/bin/repolock version"))
 		listing := in(t, dir, "rpm -qpl dist/*.rpm")
 		for _, file := range []string{"/usr/lib/systemd/system/repolock-prune@.timer", "/usr/share/doc/repolock/docs/kubernetes.md", "/usr/share/doc/repolock/prometheus/repolock.rules.yml", "/usr/share/doc/repolock/example.env", "/usr/share/doc/repolock/NOTICES",
@@ -143,7 +145,7 @@ func TestPackagesDocument(t *testing.T) {
 	})
 	t.Run("tar", func(t *testing.T) {
 		at := t.TempDir()
-		in(t, dir, strings.Replace(commands[tar], "/usr/local/bin", at, 1))
+		in(t, dir, strings.Replace(tar, "/usr/local/bin", at, 1))
 		isVersion(t, in(t, at, "./repolock version"))
 		in(t, dir, "tar -xzf dist/*.tar.gz -C "+at+"; diff -r docs "+at+"/repolock_*/docs; diff NOTICES "+at+"/repolock_*/NOTICES")
 		listing := in(t, dir, "tar -tzf dist/*.tar.gz")
