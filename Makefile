@@ -13,7 +13,7 @@ build: ## build bin/repolock
 
 # Three runs: make test while one works, .ci/run before a change lands, make proof once at its end.
 .PHONY: test
-test: ## run the short suite, in two minutes, on a real MinIO too if that is built
+test: ## run the short suite, in three minutes, on a real MinIO too if that is built
 	GO="$(GO)" sh e2e/short.sh
 
 .PHONY: ci

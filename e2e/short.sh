@@ -5,7 +5,7 @@
 set -eu
 
 cd "$(dirname "$0")/.."
-echo "the short suite takes about two minutes once built; make e2e runs the long suite"
+echo "the short suite takes about three minutes once built; make e2e runs the long suite"
 # make lint runs go vet.
 # The packages that take longest begin first.
 sh e2e/test.sh -short -vet=off -timeout 30m ./cmd/repolock ./e2e ./replock ./internal/test/sim ./locking/lockingtest ./...
