@@ -75,7 +75,7 @@ func (f forPID) process() (*identity.Process, error) {
 	return &p, nil
 }
 
-// order checks the flags, and returns the plan and what the keeper gets.
+// order checks the flags, and returns the plan and the order for the keeper.
 func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return p, o, err
@@ -255,7 +255,7 @@ func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
 // keeperCmd holds the lock of a script in the background. acquire starts it.
 type keeperCmd struct{}
 
-// keeperOrder is what acquire sends to a keeper that it has started.
+// keeperOrder describes the lock that a keeper must acquire. acquire sends it to the keeper that it has started.
 type keeperOrder struct {
 	Flags     lockFlags
 	Global    global
@@ -280,7 +280,7 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {
 		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
-		// Without a command the description of an error doesn't claim that no lock was taken.
+		// This reporter has no command, so that the description of an error doesn't add that no lock was taken.
 		k.Describe = func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }
 		err = k.Run()
 	}

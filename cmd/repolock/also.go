@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// alone reports whether only the locks of --also are asked for, and no repository's.
+// alone reports whether the command line asks only for locks of --also, and not for a repository's.
 func (g global) alone(targets []also.Target) bool {
 	return g.Repo == "" && g.unknown == nil && len(targets) > 0
 }
@@ -36,7 +36,7 @@ type placed struct {
 	session.Place
 }
 
-// unopened is a system that couldn't be opened, and why.
+// unopened is a system that couldn't be opened, with the error.
 type unopened struct{ err error }
 
 func (u unopened) Status(context.Context) ([]replock.Info, error) { return nil, u.err }
@@ -87,7 +87,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	return all, closeAll, err
 }
 
-// everySystem is systems for all repositories of the configuration file, by their names.
+// everySystem opens all repositories of the configuration file, sorted by name, and then the systems of --also.
 func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
 	g.Repo, g.unknown = "", nil
 	closeAll = func() {}
@@ -117,8 +117,8 @@ type found struct {
 	place string // for people; "" if only one place was asked
 }
 
-// everywhere calls f with each system, and shows what it does. It returns the locks that f returned, the systems
-// for which f returned no error, and the errors of the others.
+// everywhere calls f with each system, and shows does meanwhile, which describes the work. It returns the locks
+// that f returned, the systems for which f returned no error, and the errors of the others.
 func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {

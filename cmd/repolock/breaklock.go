@@ -50,7 +50,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 // breakIn breaks the chosen locks of all systems. A system that fails hides no lock of another system.
 func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
-	c.ID = "" // --id can be the beginning of an id
+	c.ID = "" // Break compares whole ids, but --id can be abbreviated
 	chosen, answered, err := everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
 	if len(answered) == 0 {
 		return 0, err
@@ -81,7 +81,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 	}
 	done, _, failed := everywhere(r, "deleting the locks", all, func(p placed) ([]replock.Broken, error) {
 		shown := of(chosen, p)
-		if len(shown) == 0 { // which Break would take for all locks
+		if len(shown) == 0 { // Break would take nil for all locks
 			return nil, nil
 		}
 		broken, err := p.Break(context.Background(), c.options(false, shown))
@@ -163,7 +163,7 @@ func (breakCmd) leave(r *reporter, chosen []found) []found {
 		if b.at.URL != "" {
 			removes = "repolock break-lock --also " + spell([]string{b.at.URL})
 		}
-		if b.ID != "" { // else it asks
+		if b.ID != "" { // without an id, break-lock asks
 			removes += " --yes --id " + spell([]string{b.ID})
 		}
 		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.named(b.Info), removes)
@@ -171,7 +171,7 @@ func (breakCmd) leave(r *reporter, chosen []found) []found {
 	})
 }
 
-// kills returns a line for each live lock of those chosen: the command under it won't survive the deletion.
+// kills returns a warning for each live lock among chosen: the command under it won't survive the deletion.
 func kills(chosen []found) (lines []string) {
 	for _, b := range chosen {
 		if verdict(b.Info) == replock.Live.String() {

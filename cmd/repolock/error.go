@@ -83,13 +83,14 @@ func (r *reporter) unreachableHint(err error) string {
 	return "repolock doctor examines the store"
 }
 
-// What an error has prevented.
+// Words for work that an error has prevented.
 const (
 	nothingRun = "nothing was run"
 	noneBroken = "no lock was broken"
 )
 
-// undone returns what an error has prevented, or "". break-lock can fail after it has deleted a lock.
+// undone returns the words for the work that an error has prevented, or "". break-lock can fail after it has
+// deleted a lock.
 func (r *reporter) undone(err error) string {
 	switch command := r.command; {
 	case !fault.Of(err).Nothing:
@@ -173,7 +174,7 @@ type jsonError struct {
 	Suggestion string     `json:"suggestion,omitempty"`
 	Repository string     `json:"repository,omitempty"` // the repository of the lock, if it is held
 
-	audit.Staleness       // of a stale lock that blocks; section 6.3
+	audit.Staleness       // of a stale lock that blocks us; section 6.3
 	TTLSeconds      int64 `json:"ttl_seconds,omitempty"` // of the stale lock
 }
 
@@ -239,8 +240,8 @@ func newJSONError(r *reporter, err error) jsonError {
 	return out
 }
 
-// addUndone puts what the error has prevented before the suggestion. If there is no suggestion, it adds it to the
-// message, and returns the added words.
+// addUndone puts the words of undone before the suggestion. If there is no suggestion, it adds it to the message,
+// and returns the added words.
 func (e *jsonError) addUndone(undone string) (added string) {
 	switch {
 	case undone == "" || strings.HasPrefix(e.Suggestion, undone):

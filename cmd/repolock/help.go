@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// helpWidth is the width of all help: that of a terminal that was never resized.
+// helpWidth is the width of all help, in columns. Most terminals begin with this width.
 const helpWidth = 80
 
 // helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
@@ -319,7 +319,7 @@ func fields(t reflect.Type) string {
 	return strings.Join(names, ", ")
 }
 
-// manCmd prints the manual page. Its texts about commands and flags are those of --help.
+// manCmd prints the manual page. It has the same texts about commands and flags as --help.
 type manCmd struct{}
 
 func (manCmd) run(r *reporter, _ global) (int, error) {

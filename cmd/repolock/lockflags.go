@@ -22,7 +22,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// lockFlags are the flags that all commands that acquire a lock have.
+// lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
 	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for a lock of tower-fleet."`
 	Look      time.Duration     `rare:"" brief:"How often to look whether the lock is there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after a hypervisor paused this machine and another holder got the lock. A look is one list request."`
@@ -73,7 +73,7 @@ type plan struct {
 	places    []session.Place // of all locks, the repository's first
 }
 
-// plan refuses flags that need --also or a repository if there is none.
+// plan returns the plan of a command line. It refuses flags that need --also or a repository if there is none.
 func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, error) {
 	targets, err := also.Parse(f.Also)
 	p := plan{lockFlags: f, global: g, mode: mode, operation: operation, targets: targets, alone: g.alone(targets)}

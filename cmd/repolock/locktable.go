@@ -170,7 +170,8 @@ func onlyWaiters(locks []replock.Info) bool {
 // maxHolders is the largest number of holders that a message names.
 const maxHolders = 3
 
-// mostNamed is the largest number of holders that an event of a wait or the error of a dry run has. There can be more.
+// mostNamed is the largest number of holders that an event of a wait or the error of a dry run names. The lock can
+// have more.
 const mostNamed = 16
 
 // holders describes the first locks and counts all. since is the time since the locks were read. Waiters don't count
@@ -287,8 +288,9 @@ func process(holder string) (host string, pid int) {
 	return holder, 0
 }
 
-// heldFor returns how long ago a lock was acquired. It compares two times that the holder wrote, so it doesn't depend
-// on this machine's clock. It reports false if the lock has no time of its acquire.
+// heldFor returns how long ago a lock was acquired. If the lock has an expiry, heldFor compares two times that the
+// holder wrote, and doesn't depend on this machine's clock. It reports false if the lock doesn't contain the time
+// of its acquire.
 func heldFor(i replock.Info) (time.Duration, bool) {
 	if i.Acquired.IsZero() {
 		return 0, false
@@ -330,7 +332,7 @@ func shortIDs(all []string) func(id string) string {
 	}
 }
 
-// inCommon returns the number of bytes with which both texts begin.
+// inCommon returns the length of the common prefix of both texts, in bytes.
 func inCommon(a, b string) (n int) {
 	for n < min(len(a), len(b)) && a[n] == b[n] {
 		n++

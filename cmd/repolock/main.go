@@ -26,7 +26,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // net/http logs answers that nobody asked for
+	log.SetOutput(io.Discard) // net/http logs answers to no request
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -42,13 +42,13 @@ type global struct {
 	PrintVersion versionFlag `name:"version" help:"Show the version, and exit."`
 
 	file    *config.File // nil: no file was read
-	unknown error        // why no repository has the name that Repo is
+	unknown error        // the reason why no repository has the name in Repo
 	listed  string       // the lock's name in the configuration file
 
 	Sources map[string]source `kong:"-"` // of the flags that the command line doesn't have
 	Typed   map[string]string `kong:"-"` // values of the global flags that the command line has
 
-	observe func(replock.Event) // gets the events of a look at locks; nil: none does
+	observe func(replock.Event) // called with the events of a look at locks, unless nil
 }
 
 // run runs a command line, and returns the exit code.
@@ -81,8 +81,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// explain says what the user might not expect of a command line: which of two repositories is meant, and which variable
-// isn't heeded.
+// explain warns about a repository's name that is also a directory's, and about variables that have no effect.
 func (r *reporter) explain(in *parsed, args []string) {
 	if c, _ := called(args); c.tag != "" { // it reads no settings
 		return
@@ -170,7 +169,7 @@ func (versionFlag) BeforeReset(app *kong.Kong) error {
 	return err
 }
 
-// String returns the version for people. The first line has what a report of a bug needs.
+// String returns the version for people. The first line has all that a bug report needs.
 func (b build) String() string {
 	text := "repolock " + b.Version
 	if b.Commit != "" {
@@ -182,8 +181,8 @@ func (b build) String() string {
 	return text + "\n" + b.Go + ", " + b.System + "\n"
 }
 
-// pseudo returns the commit and its time from a version that Go has made for a commit without a tag, as of go install
-// MODULE@main, which has no clone with more.
+// pseudo returns the commit and its time from a pseudo-version. After go install MODULE@main the version is all
+// that Go knows of the commit.
 func pseudo(version string) (commit, at string) {
 	parts := lazyregexp.New(`[-.](\d{14})-([0-9a-f]{12})(\+|$)`).FindStringSubmatch(version)
 	if parts == nil {

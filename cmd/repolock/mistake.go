@@ -261,7 +261,7 @@ func similar(command, word string) string {
 	return best
 }
 
-// swallowed returns the hint for a command line whose command a flag has taken as its value, or "".
+// swallowed returns a hint if a flag has taken the name of the command as its value, or else "".
 func swallowed(args []string) string {
 	for i, word := range args {
 		if _, ok := called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {

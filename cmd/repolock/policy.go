@@ -34,7 +34,7 @@ func (f *policyFlags) settle(mode replock.Mode) error {
 }
 
 // needsNone reports whether the hint lets a command run without a lock: node-local does, and prefer-global if no
-// lock is given. The user must hear why, unless why is empty.
+// lock is given. why is the reason to show to the user, or "".
 func (f policyFlags) needsNone(given bool) (none bool, why string) {
 	if !given && f.Hint == "prefer-global" {
 		return true, "no repository is given"

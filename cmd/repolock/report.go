@@ -36,7 +36,7 @@ type reporter struct {
 	waiting
 }
 
-// terminal is what a reporter can draw on.
+// terminal is the kind of file that stderr is.
 type terminal int
 
 const (
@@ -232,8 +232,8 @@ func (r *reporter) live(line string) bool {
 	return true
 }
 
-// draw erases the live line, and writes lines and a new live line. In the background it does neither with
-// the live line, because the shell may have written the last line of the terminal.
+// draw erases the live line, writes lines, and draws a new live line. In the background it neither erases nor
+// draws a live line, because the last line on the terminal might be the shell's.
 func (r *reporter) draw(lines, live string) {
 	switch {
 	case r.shown != "" && r.on() == erasingTerminal:
@@ -255,9 +255,9 @@ const erase = "\r \x1b[J\r"
 // their machine can be slow.
 var patience = 5 * time.Second
 
-// waiting is what a reporter shows while repolock waits, from the first second on: on a terminal a live line,
-// or whole lines if the terminal can't erase one. Elsewhere it is a line when the holders change, when work on
-// many stale locks begins, or when patience is over without an answer.
+// waiting is the display of a wait, which begins after a second: on a terminal a live line, or whole lines if the
+// terminal can't erase one. Elsewhere it is a line when the holders change, when work on many stale locks begins,
+// or when patience is over without an answer.
 type waiting struct {
 	mu          sync.Mutex
 	what        string        // the text of BeginWait
@@ -364,7 +364,7 @@ func (r *reporter) waitEvent(e replock.Event) {
 	}
 }
 
-// by is the word before the holders that a wait is for.
+// by returns the words before the holders in a message about a wait.
 func by(holders []replock.Info) string {
 	if onlyWaiters(holders) {
 		return "reserved for"
@@ -443,7 +443,8 @@ func (r *reporter) show() {
 	}
 }
 
-// isRetrying reports whether a request can still be under way that failed this long ago.
+// isRetrying reports whether the last event is a failed request that can still be repeated. since is the time
+// since the failure.
 func (r *reporter) isRetrying(since time.Duration) bool {
 	return r.last.Kind == replock.EventRetrying && since < r.last.Left
 }

@@ -73,8 +73,9 @@ func (g global) typed(flag string) bool {
 	return g.Sources != nil && !resolved
 }
 
-// unheeded describes the variables of an environment that are named as a flag is, and aren't read: a job must not run
-// without its REPOLOCK_WAIT in silence. It ignores other variables that begin so.
+// unheeded returns a warning about each variable that is named after a flag but that repolock doesn't read,
+// because a job must not run without its REPOLOCK_WAIT in silence. It ignores other variables that begin with
+// REPOLOCK_.
 func unheeded(environ []string) (says []string) {
 	var unknown []string
 	for _, v := range environ {

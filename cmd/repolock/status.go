@@ -75,8 +75,8 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	return 0, err
 }
 
-// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. It counts a lock
-// that can't be read from when it was written, because it stays until a person deletes it.
+// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. The age of
+// an unreadable lock begins when it was written. It counts, because it stays until a person deletes it.
 func (c statusCmd) tooOld(r *reporter, locks []found) (some bool) {
 	for _, l := range locks {
 		held, known := heldFor(l.Info)
@@ -211,7 +211,7 @@ func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 			return nil
 		}
 	}
-	names := "locks\n" // unlike last before the first time
+	names := "locks\n" // last is "" at first, so the first names differ from it
 	for _, l := range locks {
 		names += fmt.Sprintf("%s %s %s %s %s\n", l.place, l.ID, l.Keys, l.State, l.Verdict)
 	}

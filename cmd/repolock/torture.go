@@ -179,8 +179,8 @@ func faults() string {
 	return strings.Join(names, ", ")
 }
 
-// removeDirectory removes the files that a listing of the store doesn't have: temporary files of killed processes, and
-// their directories.
+// removeDirectory removes the files that a listing of the store doesn't show: temporary files of killed processes,
+// and their directories.
 func removeDirectory(repo, prefix string) {
 	location, err := open.Parse(repo)
 	if err != nil || location.Scheme != "file" {
@@ -242,7 +242,7 @@ type tortureShow struct {
 	steps int // calls of progress
 
 	mu          sync.Mutex
-	doing       string // what is done after the last round; "" before
+	doing       string // the step after the last round; "" before
 	interrupted bool
 	prefix      string // of the objects; "" until there can be any
 	log         evidence
@@ -263,14 +263,14 @@ func (s *tortureShow) progress(c torture.Counts) {
 	}
 }
 
-// writes notes what is below prefix now, so that leave can name it.
+// writes notes the prefix of the objects and the log, so that leave can name the one and close the other.
 func (s *tortureShow) writes(prefix string, log evidence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.prefix, s.log = prefix, log
 }
 
-// ending shows what is done after the last round. "" ends that.
+// ending shows the present step after the last round. "" means that there is none.
 func (s *tortureShow) ending(what string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -489,11 +489,11 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 	}
 }
 
-// few is the number of acquisitions up to which a run has hardly had a chance to find a violation.
+// few is the number of acquisitions below which a run proves little.
 const few = 1000
 
-// proves says how little a short run proves. Without a violation in n acquisitions, one in n/3 of them can still be
-// wrong, with 95 % confidence.
+// proves returns a sentence about a short run, or "". After n acquisitions without a violation, up to one in n/3
+// can still go wrong, with 95 % confidence.
 func (t *tortureResult) proves() string {
 	if t.Verdict != judge.NotFound || t.Acquisitions >= few {
 		return ""
@@ -521,7 +521,7 @@ func (t *tortureResult) says() string {
 	}
 }
 
-// exit returns the exit code. That of a violation wins over all errors.
+// exit returns the exit code. A violation wins over all errors.
 func (t *tortureResult) exit(ctx context.Context, failed error) (int, error) {
 	switch {
 	case t.Verdict == judge.Violated:

@@ -30,7 +30,7 @@ type wrapCmd struct {
 
 	mode      replock.Mode // of the lock; 0: none
 	operation string
-	anyMode   bool // the command line has no mode: mode is only that of the locks of --also
+	anyMode   bool // the command line has no mode, because it names only locks of --also
 }
 
 // args returns the command to run, with its arguments. Kong leaves the -- in them.
@@ -180,7 +180,7 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 	return c.wrapCmd.run(r, g)
 }
 
-// dryRun is what --dry-run prints, in JSON. Fields are only ever added.
+// dryRun is the result of --dry-run in JSON. Fields are only ever added.
 type dryRun struct {
 	WouldRun   []string `json:"would_run"`
 	Mode       string   `json:"mode,omitempty"` // empty: without a lock
@@ -190,8 +190,8 @@ type dryRun struct {
 	Suggestion string   `json:"suggestion"`
 }
 
-// dryRun runs nothing and writes nothing, because only the command itself knows how to run and change
-// nothing. It returns the error that the command would get if another holder has the lock.
+// dryRun doesn't run the command, because only the command itself can try to run without a change. If another
+// holder has the lock, it returns the same error as without --dry-run.
 func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err

@@ -67,8 +67,8 @@ func (l Lock) Status(ctx context.Context) ([]replock.Info, error) {
 	return []replock.Info{*info}, nil
 }
 
-// Break removes the lock if the options choose it, as replock.Locker.Break does. Locks of two keys
-// can have one id.
+// Break removes the lock if the options choose it, as replock.Locker.Break does. It compares the keys as well,
+// because two locks can have one id.
 func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.Broken, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInspect)
 	defer cancel()
@@ -78,8 +78,8 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	info := l.info(seen)
 	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
-		// A holder's own id stays the same when it renews the lock, but the time in its file changes. A revision
-		// changes itself, and servers report another time with each answer.
+		// If the holder chose the id, a renewal changes only the time in its file. A renewal changes a revision.
+		// The time is no help then, because a server reports another time with each answer.
 		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
 		return b.ID == info.ID && b.Key() == info.Key() && !renewed
 	})
@@ -129,7 +129,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	return info
 }
 
-// holder names the machine and the process of a holder, and first the program if it has no id of its own.
+// holder returns the holder's machine and process. The program comes first if the holder has no id of its own.
 func holder(i *locking.Info) string {
 	s := i.Holder
 	switch {
@@ -153,7 +153,7 @@ type held struct {
 	observe func(events.Event)
 }
 
-// hold starts to renew a lock. began is a reading from before the request that acquired it.
+// hold starts to renew a lock. began was read before the request that acquired it.
 func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.Event)) *held {
 	l := &held{other: o, handle: h, id: fmt.Sprintf("%016x%016x", rand.Uint64(), rand.Uint64()), observe: observe}
 	terms := lease.Terms{
@@ -170,7 +170,7 @@ func (o *other) hold(h locking.Handle, began clock.Reading, observe func(events.
 	return l
 }
 
-// loss is the field Loss of lease.Terms.
+// loss implements Loss of lease.Terms.
 func (l *held) loss(expired bool, err error) lease.Loss {
 	if !expired {
 		return l.broken(err)
@@ -240,7 +240,7 @@ func (l *held) Free(context.Context) error {
 	return err
 }
 
-// Again acquires the lock again, if no other holder can have had it since.
+// Again acquires the lock again, unless another holder can have acquired it since the loss.
 func (l *held) Again(ctx context.Context) (lease.Owner, error) {
 	var began clock.Reading
 	err := l.try(ctx, func(ctx context.Context) error {

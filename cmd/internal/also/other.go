@@ -49,7 +49,6 @@ func (o *other) flush(context.Context) {} // observe gets events at once
 // the lock, even if the system has been silent since.
 func (o *other) answered() bool { return o.heard.Load() }
 
-// open opens the system.
 func (o *other) open(observe func(events.Event)) error {
 	r := o.request
 	r.created = func(string) { observe(o.event(events.DirectoryCreated)) }
@@ -197,7 +196,7 @@ func (o *other) event(kind replock.EventKind) events.Event {
 	}
 }
 
-// plain returns the text of an error without the words of locking.ErrLost, which the message around it has.
+// plain returns the text of an error without the words of locking.ErrLost, because the message around it has them.
 func plain(err error) string {
 	return cmp.Or(strings.TrimPrefix(err.Error(), locking.ErrLost.Error()+": "), err.Error())
 }

@@ -69,7 +69,7 @@ func kind(raw string) (scheme, int) {
 	return schemes[i], i
 }
 
-// Known reports whether the scheme of a URL is one of --also.
+// Known reports whether --also knows the scheme of a URL.
 func Known(raw string) bool {
 	_, i := kind(raw)
 	return i >= 0
@@ -139,7 +139,7 @@ func (t Target) Open(r Request) (Lock, error) {
 	return Lock{Target: t, Backend: backend, Key: key}, err
 }
 
-// Request is common to all locks of a set.
+// Request has the settings that all locks of a set share.
 type Request struct {
 	TTL, Look time.Duration
 	// DefaultTTL means that the user chose no TTL.
@@ -204,7 +204,7 @@ func parse(raw string) (Target, error) {
 	return t, nil
 }
 
-// parseRepository parses repo:URL#NAME. The name is behind the last #.
+// parseRepository parses repo:URL#NAME. The name follows the last #.
 func parseRepository(raw string) (t Target, err error) {
 	_, repo, _ := strings.Cut(raw, ":")
 	i := max(strings.LastIndex(repo, "#"), 0)

@@ -35,7 +35,7 @@ type member interface {
 // repository acquires a repository's lock.
 type repository struct {
 	*session.Repository
-	at session.Place // zero for the first
+	at session.Place // zero for the first argument of NewSet
 }
 
 func (m *repository) place() session.Place      { return m.at }
@@ -151,10 +151,10 @@ func (s *Set) left(start time.Duration) time.Duration {
 	return max(s.wait-(s.clock.Elapsed()-start), 0)
 }
 
-// take acquires all locks: first the one for which it can wait, because it holds no other yet, and
-// then the others, without a wait. If one is refused it releases the locks that it holds, the last
-// one first. After a silent system it asks the others, too. A command can run without its locks
-// if a system is silent, but not if another system knows a holder.
+// take acquires all locks. It can wait for first's lock, because it holds no other lock yet, and acquires the
+// others without a wait. If a lock is refused, take releases the locks that it holds, the last one first. If a
+// system is silent, take still asks the others: a command can run without its locks while a system is silent, but
+// not if another system reports a holder.
 func (s *Set) take(ctx context.Context, first member, wait time.Duration, observe func(events.Event)) (locks []*lease.Lease, refused member, err error) {
 	locks = make([]*lease.Lease, len(s.members))
 	var taken []*lease.Lease
@@ -199,7 +199,7 @@ func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed 
 	}
 	for _, l := range taken {
 		id := l.About().ID
-		if h, ok := l.Owner().(*held); ok { // others see the system's id
+		if h, ok := l.Owner().(*held); ok { // the refusal has the system's id
 			id = ""
 			if info, err := h.Inspect(ctx); err == nil && info != nil {
 				id = info.ID

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	// haste bounds the time without a deletion: then the cleanup ends.
+	// haste is how long the cleanup goes on without a successful request.
 	haste = 15 * time.Second
 	// retell is the time between two reports of the cleanup's progress.
 	retell = 5 * time.Second

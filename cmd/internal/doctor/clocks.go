@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// slack bounds the lag of a store's time behind its clock: a file system's times move with
-// the kernel's timer.
+// slack is how far the time of an object can lag behind the store's clock: a file system takes its times from the
+// kernel's last timer tick.
 const slack = 50 * time.Millisecond
 
 // reading is a time that the store reported, and the times of this machine before the request and after
@@ -41,8 +41,8 @@ func resolution(all []reading) time.Duration {
 // far is the largest difference of two clocks without a warning.
 const far = 2 * time.Second
 
-// clockOffset reports how far this machine's clock is ahead of the store's, from all listings,
-// or else from mod times. A wrong clock is no failure, because no second holder acquires the lock by it.
+// clockOffset reports how far this machine's clock is ahead of the store's, from all listings, or else from mod
+// times. A wrong clock is no failure, because it can't lead to a second holder.
 func (x *exam) clockOffset(context.Context) (Check, error) {
 	source, readings := "listing", x.readings
 	if len(readings) == 0 {
@@ -62,7 +62,7 @@ func (x *exam) clockOffset(context.Context) (Check, error) {
 	c := passed(fmt.Sprintf("this machine is %s the store, give or take %v", ahead(offset), uncertainty.Round(time.Millisecond)))
 	if offset.Abs() > uncertainty+far {
 		c.Result = Warn
-		c.Detail += "; no second holder can acquire the lock by it, but an acquirer might have to watch a crashed holder's lock for its ttl"
+		c.Detail += "; a wrong clock can't lead to a second holder, but an acquirer might have to watch a crashed holder's lock for its ttl"
 	}
 	return c, nil
 }
@@ -81,7 +81,7 @@ const samples = 5
 // oneClock reports whether the same clock stamps objects and dates listings, by the age of objects that were
 // just put.
 func (x *exam) oneClock(ctx context.Context) (Check, error) {
-	var pairs []reading // of the clock that dates listings, between times of the clock that stamps objects
+	var pairs []reading // a listing's time, between two times of the clock that stamps objects
 	for i := range samples {
 		key := fmt.Sprintf("%sclock-%d", x.scratch, i)
 		start, before := x.opts.Clock.Elapsed(), x.opts.Clock.Now()

@@ -67,17 +67,18 @@ type condition struct {
 	name  string // of the check
 	good  string // the detail if the condition is kept
 	steps []step
-	// bad, if set, is the detail if the condition is ignored. relied follows if the store is declared to keep the
-	// condition, else instead.
+	// bad, if set, is the detail of an ignored condition. Then comes relied if the store is declared to keep the
+	// condition, or else instead.
 	bad, relied, instead string
 }
 
-// step is one request, and the answer of a store that keeps the condition: nil or unmet.
+// step is a request of a check. A store that keeps the condition answers it with want: nil, or unmet for a
+// refusal.
 type step struct {
 	what string
 	want error
 	send operation
-	etag int    // the number of the put whose ETag the request names; 0 is an ETag of no object
+	etag int    // the number of the put whose ETag the request names; 0 is an ETag that no object has
 	hint string // follows the detail if the request is refused against expectation
 }
 
@@ -89,7 +90,7 @@ const (
 	swap
 	revive // a swap on a key without an object
 	remove
-	removeBeside // through another handle: a writer that keeps versions would remove its own delete marker
+	removeBeside // through another handle, because the writer would remove its own delete marker from a versioned bucket
 	removeMatch
 )
 
@@ -181,8 +182,8 @@ var (
 	}}
 )
 
-// walk takes the steps one after another, until an answer is wrong. It returns an error if the store's
-// answer says nothing about the condition.
+// walk takes the steps one after another, until an answer is wrong. It returns an error if the store's answer
+// shows nothing about the condition.
 func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, string, error) {
 	tags := []string{"00000000000000000000000000000000"}
 	for i, s := range c.steps {
@@ -229,7 +230,7 @@ func noCondition(err error) string {
 // can have applied it or not, so the next answer would mean nothing.
 const maxAfresh = 4
 
-// afresh walks, each time with a new key.
+// afresh repeats walk, each time with a new key, until the store has answered every request of a walk.
 func (c condition) afresh(ctx context.Context, x *exam) (outcome, string, error) {
 	for n := 1; ; n++ {
 		o, detail, err := c.walk(ctx, x, fmt.Sprintf("%s%s-%d", x.scratch, strings.ReplaceAll(c.name, "_", "-"), n))

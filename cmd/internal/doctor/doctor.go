@@ -152,7 +152,7 @@ func newExam(s store.Store, opts Options) (*exam, error) {
 	return x, nil
 }
 
-// run makes the checks, until one ends the examination. It reports the others as unknown.
+// run makes the checks, until one ends the examination. It reports the remaining ones as unknown.
 func (x *exam) run(ctx context.Context) (err error) {
 	what := ""
 	for _, check := range checks {

@@ -113,7 +113,7 @@ type Conditions string
 
 const (
 	Relied     Conditions = "relied_on"  // the backend declares them as kept, and doctor confirms it
-	Proven     Conditions = "proven"     // the backend doesn't know, and they passed all checks
+	Proven     Conditions = "proven"     // the backend doesn't declare them as kept, but they passed all checks
 	Unreliable Conditions = "unreliable" // they are ignored or lacking, or a check couldn't be made
 )
 
@@ -185,7 +185,7 @@ func (x *exam) plan() *Plan {
 	case p.IfAbsent == store.Kept && absent:
 		plan.Exclusive = 2
 	case p.IfAbsent == store.Claimed && x.worst(IfNoneMatch) == lacking:
-		plan.Exclusive = 5 // one shows that the condition is lacking
+		plan.Exclusive = 5 // one round trip shows that the condition is lacking
 	}
 	renewal := "a lock is renewed by a look and a put, in 2 round trips"
 	switch {
@@ -221,7 +221,7 @@ func (x *exam) staleness(p store.Properties) string {
 	case x.report.Clock == nil, one.Result == Warn:
 		return "a crashed holder's lock is removed when the store's clock and this machine's agree that it has expired, and else watched for its ttl" + never
 	default:
-		return "a crashed holder's lock is removed as soon as it has expired by the store's clock and by this machine's" + never
+		return "a crashed holder's lock is removed as soon as both the store's clock and this machine's show that it has expired" + never
 	}
 }
 

@@ -178,7 +178,7 @@ func holders(infos []replock.Info) (holders []audit.Holder) {
 	return holders
 }
 
-// NewStaleness returns the time since when a lock is stale, and its age.
+// NewStaleness returns when a lock became stale, and its age.
 func NewStaleness(h replock.Info) audit.Staleness {
 	return audit.Staleness{StaleSince: Instant(h.ModTime.Add(h.TTL)), AgeSeconds: int64(h.Age / time.Second)}
 }

@@ -22,7 +22,7 @@ const (
 	ClocksParted replock.EventKind = "clocks_parted"
 	// ClocksSettled: the command goes on after ClocksParted.
 	ClocksSettled replock.EventKind = "clocks_settled"
-	// GuardLost: no guard watches the command. Stopped is set if the command is stopped therefore.
+	// GuardLost: no guard watches the command. Stopped is set if the command is stopped because of that.
 	GuardLost replock.EventKind = "guard_lost"
 	// GuardReplaced: a guard watches the command again.
 	GuardReplaced replock.EventKind = "guard_replaced"
@@ -87,7 +87,7 @@ type Event struct {
 	// Event.Name.
 	Place string
 	// Record is an event in the form of the system's own specification, for the audit log. An Event with a Record
-	// has no Kind. Recorded is set on an event that has such a Record beside it.
+	// has no Kind. Recorded is set on an event that also comes as such a Record.
 	Record   any
 	Recorded bool
 	TTL      time.Duration // of the lock; the session replaces 0 by its own

@@ -35,8 +35,8 @@ type Metrics struct {
 	locks    int             // the number of locks, which together count as one
 	held     map[string]bool // by Event.Place
 	asked    time.Duration   // the beginning of the acquire, on the clock since boot
-	acquired time.Duration   // 0 before
-	ended    time.Duration   // 0 before
+	acquired time.Duration   // when the last of the locks was acquired, or 0
+	ended    time.Duration   // when the first of the locks was released or lost, or 0
 	values   map[string]float64
 }
 

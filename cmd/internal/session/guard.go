@@ -64,7 +64,7 @@ func (s *session) mayContinue(g *procgroup.Group) bool {
 	return true
 }
 
-// suspended records that a person has stopped the command and this process, or that this is over.
+// suspended records that a person has stopped the command and this process or, if over, has continued them.
 func (s *session) suspended(over bool) {
 	if over {
 		s.note(events.CommandContinued, events.Event{})
@@ -74,8 +74,8 @@ func (s *session) suspended(over bool) {
 	s.flush() // before this process is stopped, too
 }
 
-// interruptedGroup reports that the command is stopped although its lock is held, or that this is over.
-// The cause is that no guard watches the command, or that the lock must be looked at.
+// interruptedGroup reports that no guard watches the command, or that the lock must be looked at; if over, it
+// reports the end of that state. The command is stopped meanwhile, except with --on-lost warn.
 func (s *session) interruptedGroup(why error, over bool) {
 	stopped := s.expiry() != procgroup.Nothing
 	switch unguarded := errors.Is(why, procgroup.ErrUnguarded); {

@@ -69,7 +69,7 @@ type holder struct {
 	lock   *lease.Set // set by acquire
 	sinks  []events.Sink
 	passed serial.Queue
-	own    atomic.Pointer[events.Event] // the EventWaiting with a lock that this process runs under
+	own    atomic.Pointer[events.Event] // the event of a wait for a lock that this process runs under
 }
 
 func (h *holder) open() (err error) {
@@ -96,7 +96,7 @@ func (h *holder) acquire(ctx context.Context) (err error) {
 	return NewHeldError(held, h.at(placed.Place.URL), h.HeldCode)
 }
 
-// at returns the place with a URL, or Request.Place.
+// at returns the place whose URL is url, or else Request.Place.
 func (r Request) at(url string) Place {
 	if i := slices.IndexFunc(r.Others, func(p Place) bool { return p.URL == url }); i >= 0 {
 		return r.Others[i]
@@ -208,7 +208,7 @@ func (h *holder) finish(e events.Event) {
 	h.note(events.WorkEnded, e)
 }
 
-// notePause records that the command was stopped. The record comes after the one of the loss.
+// notePause records that the command was stopped. The record comes after the record of the loss.
 func (h *holder) notePause() {
 	h.flush()
 	h.note(events.CommandPaused, events.Event{})

@@ -23,12 +23,12 @@ type Holding struct {
 	Fence     uint64   `json:"fence,omitempty"`
 	KeeperPID int      `json:"keeper_pid"`
 	ForPID    int      `json:"for_pid,omitempty"`
-	// HeldUntil is the end of the lease without another refresh.
+	// HeldUntil is when the lease ends unless the keeper refreshes the lock.
 	HeldUntil   time.Time `json:"held_until"`
 	LeftSeconds float64   `json:"left_seconds"`
 	// Deadline is HeldUntil on the keeper's clock since boot, which can't be set.
 	Deadline time.Duration `json:"deadline_boot_ns"`
-	// Unseen is set if check couldn't look into the repository: the cause. The lock is held all the same.
+	// Unseen is the reason why check couldn't look into the repository, or "". The lock is held all the same.
 	Unseen string `json:"unseen,omitempty"`
 }
 
@@ -44,9 +44,9 @@ type Answer struct {
 	Failure *json.RawMessage `json:"failure,omitempty"`
 }
 
-// Over reports whether the lease was over when this process read the answer: it can have been stopped after the
-// keeper answered. asked and read are on our clock since boot. A keeper in another or an unknown time namespace
-// has another clock; then LeftSeconds counts from asked.
+// Over reports whether the lease was over when this process read the answer. The system can have stopped this
+// process after the keeper answered. asked and read are on our clock since boot. A keeper in another or an unknown
+// time namespace has another clock; then LeftSeconds counts from asked.
 func (a Answer) Over(asked, read time.Duration, namespace string) bool {
 	if a.TimeNamespace == "" || a.TimeNamespace != namespace {
 		return read-asked >= a.Left()

@@ -51,7 +51,8 @@ func (s *session) onLost() <-chan struct{} {
 	return nil
 }
 
-// meanwhile returns what happens to a stopped command, until when, and what to do: about a full disk, to free space.
+// meanwhile returns the state of the stopped command, the time at which repolock will kill it, and advice about
+// the cause.
 func (s *session) meanwhile(loss error) string {
 	advice := "repolock doctor examines the store"
 	if lost, ok := errors.AsType[*replock.LostError](loss); ok && fault.Of(lost.Err) != fault.Unknown && fault.Advice(lost.Err) != fault.SeeDoctor {
@@ -109,7 +110,7 @@ func (s *session) resume() error {
 	}
 }
 
-// regain resumes the lock, until a signal or the end of the command.
+// regain resumes the lock, unless a signal or the end of the command comes first.
 func (s *session) regain(ctx context.Context, cancel func()) error {
 	resumed := make(chan error, 1)
 	go func() { resumed <- s.lock.Resume(ctx) }()
@@ -177,8 +178,8 @@ func (s *session) result(status procgroup.Status) (int, error) {
 	return status.ExitCode(), nil
 }
 
-// lossUnseen returns a loss without an effect: the lock was broken after the last look, or lost with --on-lost
-// warn. A silent store is no loss: the lease lasts, and no other holder can have the lock.
+// lossUnseen returns a loss that had no effect on the command: the lock was broken after the last look, or lost
+// with --on-lost warn. A silent store is no loss: the lease lasts, and no other holder can have the lock.
 func (s *session) lossUnseen() error {
 	defer s.waitingFor("looking at the lock once more")()
 	_ = s.lock.Check(context.Background())

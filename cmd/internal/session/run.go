@@ -36,7 +36,7 @@ type session struct {
 	inner   bool                // this process runs under another lock
 	denied  atomic.Bool         // the shell continued this process after the loss
 	lost    error               // the final loss of the lock
-	killed  bool                // we killed the command for the loss
+	killed  bool                // we killed the command because of the loss
 	passed  os.Signal           // the last signal that the command got from us
 }
 
@@ -190,7 +190,8 @@ func (s *session) supervise() {
 	}
 }
 
-// interrupted ends this process by the same signal, if Ctrl-C has ended the command. It is called after the release.
+// interrupted ends this process by SIGINT or SIGQUIT if that signal has ended the command. It is called after the
+// release.
 func (s *session) interrupted() {
 	if sig := s.group.Typed(); sig != 0 {
 		Interrupt(sig, true)

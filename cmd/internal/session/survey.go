@@ -76,8 +76,8 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	return !others, known && err == nil
 }
 
-// hasOther reports whether a store has an object whose key doesn't begin with the prefix. It isn't known if such an
-// object can be on a later page of the listing.
+// hasOther reports whether a store has an object whose key doesn't begin with the prefix. known is false if such
+// an object can be on a later page of the listing.
 func hasOther(ctx context.Context, s store.Store, prefix string) (others, known bool, err error) {
 	others, err = store.HasOther(ctx, s, prefix)
 	if !errors.Is(err, errors.ErrUnsupported) {

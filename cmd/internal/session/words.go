@@ -41,8 +41,8 @@ func Words(err error, then string) string {
 	return words + then + request
 }
 
-// explained is an error in words: its cause, and the request that failed, or "". With shortened, the text of the
-// error has more than the two, such as a key.
+// explained is an error in words: its cause, and the request that failed, or "". shortened is set if the error's
+// text has more than these two: a key, for example.
 type explained struct {
 	cause, request string
 	shortened      bool
@@ -89,7 +89,7 @@ func explain(err error) explained {
 	return x
 }
 
-// explainWrapped explains the error that another one wraps, between the words of the outer one.
+// explainWrapped returns the text of err, with the wrapped error's text replaced by its explanation.
 func explainWrapped(err error) explained {
 	if inner := errors.Unwrap(err); inner != nil {
 		x := explain(inner)
