@@ -1,5 +1,5 @@
-// Package audit writes and reads the audit log, puts its events together, and draws them. The log has
-// an event of a lock as JSON on each line. Any number of processes can append to it.
+// Package audit writes and reads the audit log, makes a history of its events, and draws it. Each line of the log
+// is an event of a lock, in JSON. Any number of processes can append to it.
 //
 // tower-fleet's locking specification (lock/v1, sections 4 to 8) defines the names of events and
 // fields. Its request_id is the id of the lock. Fields are only ever added.
@@ -70,7 +70,7 @@ type Record struct {
 	Timestamp   time.Time `json:"timestamp"`
 	// LockName is "repository" unless the lock has a name.
 	LockName string `json:"lock_name"`
-	// LockPath is the repository without credentials, followed by the key of the lock's flag.
+	// LockPath is the repository without credentials, followed by the lock's key; or a URL of --also.
 	LockPath  string `json:"lock_path,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Operation string `json:"operation,omitempty"`
@@ -83,10 +83,10 @@ type Record struct {
 	PID      int    `json:"pid,omitempty"`
 
 	TTLSeconds          float64  `json:"ttl_seconds,omitempty"`
-	Staleness                    // with Stale: of the stale lock, and so is TTLSeconds
+	Staleness                    // of the stale lock, if Event is Stale; so is TTLSeconds then
 	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
 	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
-	// Result and ExitCode are how the command ended.
+	// Result and ExitCode describe the end of the command.
 	Result string `json:"result,omitempty"`
 	// FailureStep is the step in which the holder of a tower-fleet lock failed, and Failures the number of
 	// intervals without a heartbeat.
@@ -128,12 +128,12 @@ type Holder struct {
 	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
 }
 
-// Log is an audit log that is open for writing. Each record is one write to the end of the file. That is
-// atomic but on NFS (O_APPEND: open(2)), so any number of processes can write to one log.
+// Log is an audit log that is open for writing. Each record is one write to the end of the file. That is atomic
+// except on NFS (O_APPEND: open(2)), so any number of processes can write to one log.
 type Log struct{ file *os.File }
 
-// Open opens the file, or creates it for its owner alone. It refuses a FIFO, whose reader it could wait
-// for.
+// Open opens the file, or creates it for its owner alone. It refuses a FIFO, because it could wait for the FIFO's
+// reader.
 func Open(path string) (*Log, error) {
 	file, err := regular.Append(path)
 	if err != nil {

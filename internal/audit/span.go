@@ -78,7 +78,7 @@ func (s *Span) StoppedSince() time.Time {
 	return time.Time{}
 }
 
-// Until returns the end of a span. If the log lacks it, Until returns when the lock expired if it wasn't
+// Until returns the end of a span. If the log lacks it, Until returns the expiry of the lock, as if it wasn't
 // refreshed after its last event.
 func (s *Span) Until() time.Time {
 	switch {

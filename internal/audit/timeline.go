@@ -235,8 +235,8 @@ func (t *Timeline) heads(i int) bool {
 	return t.several && (i == 0 || t.groups[i-1].place != t.groups[i].place)
 }
 
-// stack sets the heights of the groups, and returns the height of their end. Without several places,
-// there is a lane for each mode, even an empty one.
+// stack sets the vertical positions of the groups, and returns the position below the last one. Without several
+// places, there is a lane for each mode, even an empty one.
 func (t *Timeline) stack() int {
 	if !t.several {
 		t.group("", "exclusive")
@@ -275,8 +275,8 @@ func (t *Timeline) findLanes() bool {
 	return true
 }
 
-// laneFor returns the lane for a bar: one whose last name is the bar's, or else the first with space for
-// the bar and its name, or else a new one.
+// laneFor returns the lane for a bar: one whose last name equals the bar's, or else the first with space for the
+// bar and its name, or else a new one.
 func (g *group) laneFor(m *mark) int {
 	found := len(g.lanes)
 	for i, l := range g.lanes {

@@ -4,8 +4,8 @@ package child
 
 import "sync"
 
-// Owned are the children that their starter reaps. A starter holds the lock while it starts a process and
-// adds its number, so that a search sees no child that isn't added yet.
+// Owned are the children that their starter reaps. A starter holds the mutex while it starts a process and adds
+// its id, so that a search sees no child that isn't added yet.
 var Owned = struct {
 	sync.Mutex
 	PIDs map[int]bool

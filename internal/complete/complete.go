@@ -31,7 +31,7 @@ func Words(parser *kong.Kong, words []string, values Values) []string {
 	return slices.Compact(found)
 }
 
-// of returns the candidates for a value. It is nil for a flag that doesn't exist.
+// of returns the candidates for a value. value is nil for a flag that doesn't exist.
 func (v Values) of(value *kong.Value) []string {
 	switch {
 	case value == nil || value.Enum == "" && !value.Tag.Has("predictor"):

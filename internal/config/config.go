@@ -75,8 +75,8 @@ func (f Flags) Values() map[string]any {
 const maxSize = 1 << 20
 
 // Load reads a regular file. It refuses a file if users other than root and this one can change the file, a folder
-// or a link on the way to it, because the file decides which lock is acquired. Its errors contain no value of the file,
-// which might be a secret.
+// or a link on the way to it, because the file decides which lock is acquired. Its errors contain no value of the
+// file, because a value might be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -177,8 +177,8 @@ func Places() []string {
 // System returns the path of the file for all users, if the system has one.
 func System() []string { return system }
 
-// Find returns the first existing file of Places, or "". A broken link or an unreadable file is one, because the next
-// file could name another lock.
+// Find returns the first existing file of Places, or "". A broken link or an unreadable file counts as existing,
+// because the next file could name another lock.
 func Find() string {
 	for _, path := range Places() {
 		if _, err := os.Lstat(path); !missing(path, err) {
@@ -188,14 +188,14 @@ func Find() string {
 	return ""
 }
 
-// missing reports whether an error means that there is no file. There is none in a home that isn't a directory or
-// isn't ours (su keeps HOME), and none for all users if we can't read their folder.
+// missing reports whether an error means that there is no file. It is also true if the home isn't a directory or
+// isn't ours (su keeps HOME), and if we can't read the folder of the file for all users.
 func missing(path string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !forUs(path)
 }
 
-// forUs reports whether an unreadable path is below a home that we can read. The file is ours then, and no other file
-// can replace it.
+// forUs reports whether an unreadable path is below a home that we can read. Then the file is this user's, and
+// repolock must not use the next file in its place.
 func forUs(path string) bool {
 	if slices.Contains(system, path) {
 		return false

@@ -90,8 +90,8 @@ func unheard(token, path string, err error) error {
 	}
 }
 
-// unanswered returns why a request has no answer: the answer is late, for the given reason perhaps, or
-// the keeper has ended.
+// unanswered returns the error of a request without an answer: ErrSilent and a possible reason if the answer is
+// late, or else ErrGone.
 func unanswered(perhaps string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w (%s)", ErrSilent, perhaps)
@@ -125,9 +125,9 @@ func (l *Listener) Close() error {
 	return l.l.Close()
 }
 
-// Serve answers requests, each in its own goroutine, until the listener is closed. If handle returns a
-// function, Serve calls it after the answer, and the function must end the process. The end closes the
-// connection, by which the client notices it.
+// Serve answers requests, each in its own goroutine, until the listener is closed. If handle returns a function,
+// Serve calls it after the answer, and the function must end the process. The client notices the end, because it
+// closes the connection.
 func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any, then func())) {
 	for {
 		conn, err := l.l.Accept()

@@ -79,7 +79,7 @@ func (s *Starter) Next(news any) error { return s.in.Decode(news) }
 // Accept makes the keeper live on when we end.
 func (s *Starter) Accept() error { return s.out.Encode(true) }
 
-// GiveUp makes a keeper end that was not accepted. When it has ended, Next fails.
+// GiveUp ends a keeper that was not accepted. When it has ended, Next fails.
 func (s *Starter) GiveUp() { s.orders.Close() }
 
 // Line is the keeper's side of the pipes to its starter.

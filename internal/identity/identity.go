@@ -25,8 +25,8 @@ type Process struct {
 	PID    int    `json:"pid,omitempty"`
 	// PIDNamespace identifies the pid namespace: in another one PID is another process.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
-	// TimeNamespace identifies the time namespace, or is "none" on a kernel that has none. Each adds an
-	// offset of its own to the clocks, also to the start times of processes in another one.
+	// TimeNamespace identifies the time namespace, or is "none" on a kernel that has none. Each namespace adds its
+	// own offset to the clocks, and to the start times that its processes read.
 	TimeNamespace string `json:"time_namespace,omitempty"`
 	// PIDStart is the start time of the process in the system's own unit. It distinguishes
 	// the process from a later one with the same PID.

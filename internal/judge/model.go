@@ -79,13 +79,13 @@ var model = porcupine.Model{
 	Partition:         apart,
 }
 
-// leeway bounds the time before the first entry in which a section took the lock, and the time after
-// the last entry in which it released the lock. A longer time would make the search slow.
+// leeway bounds how long before its first entry a section took the lock, and how long after its last entry it
+// released the lock. A larger bound would make the search slow.
 const leeway = 200 * time.Millisecond
 
-// operations returns the operations of the sections that entered. A section takes the lock between its
-// start and its first entry, and releases it between its last entry and its end. A request without an
-// answer must only begin while the lock is held: its Call is the last entry.
+// operations returns the operations of the sections that entered. A section takes the lock between its start and
+// its first entry, and releases it between its last entry and its end. A request without an answer is no
+// operation, but its Call is an entry, so the lock must be held then.
 func operations(sections []Section) (ops []porcupine.Operation) {
 	for _, s := range sections {
 		if !s.Entered {

@@ -152,7 +152,8 @@ var order = map[Kind]struct {
 	End: {alive, ended}, Fault: {from: alive},
 }
 
-// fits returns an error unless an event can follow in a section, whose last event was logged at a time.
+// fits returns an error unless e can be the next event of section id. now is the section's state, and at the time
+// of its last event.
 func fits(e Event, id string, now state, at time.Duration) error {
 	switch {
 	case !slices.Contains(order[e.Kind].from, now):
@@ -160,7 +161,7 @@ func fits(e Event, id string, now state, at time.Duration) error {
 	case e.Kind != Start && e.ID != id:
 		return fmt.Errorf("it belongs to another section than %q", id)
 	case e.Kind != Fault && e.At < at:
-		return fmt.Errorf("its time, %v, is before %v", e.At, at)
+		return fmt.Errorf("it was logged at %v, before the previous event, at %v", e.At, at)
 	case e.Kind == Start && (e.ID == "" || e.Mode != Shared && e.Mode != Exclusive):
 		return fmt.Errorf("it has no id, or an unknown mode %q", e.Mode)
 	case e.Kind == Call && e.Op != "put" && e.Op != "delete" && e.Op != "list":

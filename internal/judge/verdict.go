@@ -79,8 +79,8 @@ func (v Verdict) Picture(w io.Writer) error {
 	return porcupine.Visualize(model, v.info, w)
 }
 
-// Seen returns the violations that are found without a search. The sections can be a part of all: those
-// that have ended. late is as in Verdict.
+// Seen returns the violations that are found without a search. sections can be those that have ended so far. late
+// is as in Verdict.
 func Seen(sections []Section) (found []Violation, late int) {
 	changed, late := changes(sections)
 	return append(overlaps(sections), changed...), late

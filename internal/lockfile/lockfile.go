@@ -20,8 +20,8 @@ type File struct {
 	Path string
 	Info fs.FileInfo
 	Body []byte
-	// Trouble is why Body isn't the file's content, in one line, or "". A lock that can't be read
-	// is held.
+	// Trouble is the reason why Body isn't the file's content, in one line, or "". A lock that can't be read
+	// counts as held.
 	Trouble string
 	// Err is the error of opening the file.
 	Err error
@@ -58,7 +58,7 @@ func Read(path string, limit int) (*File, error) {
 	return f, nil
 }
 
-// read reads the file that Lstat has found. moved is true if the name now has another file, or none.
+// read reads the file that Lstat has found. moved is true if the path now names another file, or none.
 func (f *File) read(limit int) (moved bool, err error) {
 	open, err := os.OpenFile(f.Path, os.O_RDONLY|noFollow, 0)
 	if errors.Is(err, fs.ErrNotExist) {

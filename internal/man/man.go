@@ -136,8 +136,8 @@ func (w *writer) text(text string) {
 
 func bold(text string) string { return `\fB` + escape(text) + `\fP` }
 
-// special escapes the characters that roff interprets or prints as other ones. It would print - as a hyphen, which
-// can't be pasted into a command line.
+// special escapes the characters that roff interprets or prints as other ones. roff would print - as a hyphen,
+// which can't be pasted into a command line.
 var special = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `~`, `\(ti`, `^`, `\(ha`, "`", `\(ga`)
 
 // escape makes roff print a line as it is.

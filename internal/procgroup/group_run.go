@@ -80,8 +80,8 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	leaveOrphans() // the program that we execute instead could have orphans of its own
 }
 
-// putUnder puts the new group under its guard by the first allowance. err is why guard is nil. putUnder fails if
-// the group has no guard.
+// putUnder makes the guard watch the new group, with the first allowance. err is the reason why guard is nil.
+// putUnder returns an error if there is no guard.
 func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -159,8 +159,8 @@ func notify(sig os.Signal) chan os.Signal {
 // beforeBegin lets tests stop us when the lock is held and no guard watches the command yet.
 var beforeBegin = func() {}
 
-// begin starts the command once the guard has answered. So the guard follows the allowance even if we are
-// killed, and isn't one that ends at its start. err is why there is no guard.
+// begin starts the command once the guard has answered. Such a guard has survived its own start, and follows the
+// allowance even if we are killed. err is the reason why there is no guard.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	if err != nil {

@@ -32,8 +32,8 @@ const (
 // errSilent is the reason for ErrUnguarded if each guard ends without an answer.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guard process. A byte on out rings it, and a byte on in is its answer: what both
-// have to say is in the page.
+// guardClient is our side of a guard process. A byte on out rings it, and a byte on in is its answer. The page has
+// the rest of both messages.
 type guardClient struct {
 	pid int
 	pipes
@@ -232,7 +232,7 @@ func (g *Group) answered() {
 	}
 }
 
-// wakeLocked wakes all goroutines in awaitGuard.
+// wakeLocked wakes all goroutines in awaitAnswer.
 func (g *Group) wakeLocked() {
 	close(g.changed)
 	g.changed = make(chan struct{})

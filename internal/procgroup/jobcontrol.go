@@ -49,8 +49,8 @@ func (g *Group) unsuspendLocked() {
 	g.stopped = false
 }
 
-// shellStops handles a stop signal to us instead of the command: Ctrl-Z sends it if we have the terminal,
-// and kill(1) can.
+// shellStops handles a stop signal to us instead of the command: Ctrl-Z sends it if we have the terminal, and
+// kill(1) can send it.
 func (g *Group) shellStops(continued chan os.Signal) {
 	g.mu.Lock()
 	still := g.paused || g.stopped || g.ended // the leader won't report a stop

@@ -94,7 +94,7 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	}
 }
 
-// Executable is os.Executable, but it fails with ErrNoExecutable.
+// Executable calls os.Executable, whose error it makes an ErrNoExecutable.
 func Executable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

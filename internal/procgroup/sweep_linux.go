@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns 0 if
-// no process of the group runs. Otherwise it returns how many of them it has seen, or -1.
+// sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns 0 if no
+// process of the group runs. Otherwise it returns the number of running members that it has seen, or -1.
 //
 // sweep doesn't reap children in our own group: the code that started them (os/exec) reaps them. Orphans of
 // the command are in other groups.
@@ -48,10 +48,10 @@ func sweep(l *leader) int {
 	return -1
 }
 
-// sweepChildren reaps orphans, and counts the members of the group among our children. It is sure if one
-// of them runs, or if we have no child but the leader, the guard and the backstop. Then no process of the
-// command runs: the parent of each would run, too, or we would have adopted it. A child that has left the
-// group can have children in it, so sweepChildren isn't sure beside such a child.
+// sweepChildren reaps orphans, and counts the members of the group among our children. sure is true if a member
+// runs. It is also true if we have no child but the leader, the guard and the backstop: then no process of the
+// command runs, because its parent would run, too, or we would have adopted it. A child that has left the group
+// can have children in the group, so beside such a child sure is false.
 //
 // It reads a few files, and not all of /proc, which takes 6 µs for each process of the machine.
 func sweepChildren(pgid int) (members int, sure bool) {
@@ -77,10 +77,10 @@ func sweepChildren(pgid int) (members int, sure bool) {
 	}
 }
 
-// adopted returns our children but those that await reaps. It needs the kernel's lists of the children of
-// each of our threads: proc_pid_task_children(5). A list is complete unless a child that is reaped, or a
-// thread that ends, changes it while it is read. Then the next reading differs. So adopted reads the lists
-// until two readings are equal.
+// adopted returns our children, except for the children that await reaps. It needs the kernel's lists of the
+// children of each of our threads: proc_pid_task_children(5). A list is complete unless a child that is reaped, or
+// a thread that ends, changes it while it is read. Then the next reading differs. So adopted reads the lists until
+// two readings are equal.
 func adopted(children func() ([]string, error)) (pids []int, ok bool) {
 	var adopts int32
 	if err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&adopts)), 0, 0, 0); err != nil || adopts == 0 {
@@ -105,7 +105,7 @@ func adopted(children func() ([]string, error)) (pids []int, ok bool) {
 // maxReadings bounds the readings of lists that change all the time.
 const maxReadings = 10
 
-// children returns the number of each of our threads, followed by those of its children.
+// children returns a text for each of our threads: its id, followed by the ids of its children.
 func children() (lists []string, err error) {
 	if !ownProc() {
 		return nil, unix.ESRCH

@@ -27,8 +27,8 @@ const none = -1
 
 func (t terminal) close() { _ = unix.Close(t.fd) }
 
-// foreground returns the group that has the terminal, or none. A group in another pid namespace is 0, as
-// getpgrp(2) also returns.
+// foreground returns the group that has the terminal, or none. For a group in another pid namespace it returns 0,
+// as getpgrp(2) does.
 func (t terminal) foreground() int {
 	pgid, err := unix.IoctlGetInt(t.fd, unix.TIOCGPGRP)
 	if err != nil {

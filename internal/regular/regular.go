@@ -19,9 +19,9 @@ func Open(path string) (*os.File, error) {
 	return open(path, os.O_RDONLY, 0, false)
 }
 
-// Append opens a file to append to it. If there is none, Append creates it for its owner
-// alone. It also accepts a device such as a terminal, and whatever this process has open, such
-// as its stderr, because neither can block.
+// Append opens a file to append to it. If there is none, Append creates it for its owner alone. It also accepts a
+// device such as a terminal, and a descriptor that this process has open, such as its stderr, because neither can
+// block.
 func Append(path string) (*os.File, error) {
 	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
 }

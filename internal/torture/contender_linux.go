@@ -98,7 +98,7 @@ func (c *contender) says() string {
 	return lastLine(string(text[max(0, len(text)-maxOutput):]))
 }
 
-// refusal describes for an error why a contender didn't acquire the lock.
+// refusal returns the reason why a contender didn't acquire the lock, for an error.
 func (c *contender) refusal() string {
 	how := "it was still trying"
 	if !c.wrapped() {

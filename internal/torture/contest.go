@@ -86,7 +86,7 @@ func write(log io.Writer, e judge.Event) error {
 	return nil
 }
 
-// parse reads a line of the log of a child, whose ID must be known.
+// parse parses a line of a child's log. known reports whether there is a child with this ID.
 func parse(line []byte, known func(id string) bool) (e judge.Event, err error) {
 	d := json.NewDecoder(bytes.NewReader(line))
 	d.DisallowUnknownFields()

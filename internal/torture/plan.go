@@ -11,22 +11,23 @@ import (
 
 // Chances are the probabilities of a turn.
 type Chances struct {
-	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for one more
+	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for an exclusive lock more
 	// often, because shared locks block it.
 	Exclusive float64
 	// Long is the chance of a lock that is held for one to four refreshes.
 	Long float64
-	// Kill, Stop and Term are the numbers of faults for each acquired lock. A turn has at most one. It
-	// can also hit a client that doesn't hold the lock: if that is killed, its objects block other
-	// clients for a ttl. Stop stops a client until its deadline is over, and continues it. Windows has
-	// only Kill.
+	// Kill, Stop and Term are the expected numbers of faults for each acquired lock. A turn has at most one fault.
+	// A fault can also hit a client that doesn't hold the lock: after a kill, the client's objects then block
+	// other clients for a ttl. Stop stops a client until its deadline is over, and continues it. Windows has only
+	// Kill.
 	Kill, Stop, Term float64
 }
 
 // UsualChances let locks and faults of each kind happen in a run of a few minutes.
 var UsualChances = Chances{Exclusive: 0.15, Long: 0.015, Kill: 0.02, Stop: 0.02, Term: 0.03}
 
-// left returns the chances without the faults that were inflicted often enough.
+// left returns the chances of the next turn. A fault has no chance while more faults of its kind were inflicted
+// than expected.
 func (c Chances) left(n Counts) Chances {
 	for chance, inflicted := range map[*float64]int{&c.Kill: n.Killed, &c.Stop: n.Stopped, &c.Term: n.Terminated} {
 		if float64(inflicted) > *chance*float64(n.Acquisitions()) {

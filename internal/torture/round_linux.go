@@ -287,7 +287,8 @@ func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fa
 	}
 }
 
-// entered returns when the first other client acquired the lock after a time, or 0. mu is held.
+// entered returns the first time later than after when another client than beside acquired the lock, or 0. mu is
+// held.
 func (t *trial) entered(beside *contender, after time.Duration) (first time.Duration) {
 	for _, c := range t.contenders {
 		if c != beside && c.in > after && (first == 0 || c.in < first) {

@@ -57,8 +57,7 @@ type Counts struct {
 	// Shared and Exclusive count the locks whose child ran.
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
-	// Held counts the attempts that another holder refused, and Failed those that failed for another
-	// reason.
+	// Held counts the attempts that failed because of another holder, and Failed all other failed attempts.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
 	// Lost counts lost locks, and Resumed locks that were lost and then resumed.
@@ -86,8 +85,8 @@ type Report struct {
 	LeftBecause error
 }
 
-// notAcquired is the error of a contest in which no client acquired the lock. code is the exit code of
-// the last client, or 0, and says the reason.
+// notAcquired is the error of a contest in which no client acquired the lock. code is the exit code of the last
+// client, or 0. says is the reason.
 func notAcquired(code int, says string) error {
 	if code <= 0 || code >= fault.ExitSignal {
 		code = 0
@@ -211,8 +210,8 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	}
 }
 
-// chancesNow returns the chances of the next turn. They leave out the faults that were inflicted too
-// often so far. behind reports whether too few of the acquired locks are exclusive.
+// chancesNow returns the chances of the next turn. They leave out faults that were inflicted too often so far.
+// behind reports whether too few of the acquired locks are exclusive.
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

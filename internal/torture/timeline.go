@@ -61,8 +61,8 @@ func picture(f Fault, v judge.Violation, events map[string][]judge.Event) string
 
 func byTime(a, b judge.Event) int { return cmp.Compare(a.At, b.At) }
 
-// pauseDrawn is the shortest pause between two entries that is drawn as one. A busy machine can delay a
-// beat, but hardly by so much.
+// pauseDrawn is the shortest time between two entries that is drawn as a pause. A busy machine can delay a beat,
+// but hardly for so long.
 const pauseDrawn = 5 * beat
 
 // draw draws the events of one row.

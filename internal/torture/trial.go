@@ -160,7 +160,8 @@ func around(line string, child []string) ([]string, error) {
 	return all, nil
 }
 
-// Fault is what a round of a Trial inflicts on a holder. The wrapper is the process that took the lock.
+// Fault is a kind of fault that a round of a Trial inflicts on a holder. The wrapper is the process that took the
+// lock.
 type Fault string
 
 const (

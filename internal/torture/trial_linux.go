@@ -198,7 +198,7 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 // errBlocked ends a trial whose lock stays held.
 var errBlocked = errors.New("the lock is still held, so the next round can't begin: name a command that frees it by --clean")
 
-// library returns the path of libfaketime. A time namespace can't replace it, because all of them
+// library returns the path of libfaketime. A time namespace can't replace libfaketime, because all namespaces
 // share one wall clock: time_namespaces(7).
 func library(ctx context.Context) (string, error) {
 	out, err := exec.CommandContext(ctx, "faketime", "-f", "+0", "sh", "-c", "echo $LD_PRELOAD").Output()

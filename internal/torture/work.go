@@ -35,8 +35,8 @@ const (
 	requestTimeout = 20 * time.Second
 	// maxDeletes bounds the number of objects that one prune deletes.
 	maxDeletes = 20
-	// maxError is the length to which an error is cut. If the child is killed, a pipe has either the
-	// whole of a line of less than 4 KiB or nothing of it.
+	// maxError is the length to which an error is cut. Even if the child is killed, a pipe gets a line of less
+	// than 4 KiB as a whole or not at all.
 	maxError = 300
 )
 

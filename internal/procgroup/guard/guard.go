@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// LookInterval is the longest time between two looks of the guard at the page. By them repolock notices
-	// that the guard is stopped. Where no event announces a suspend or a step of the wall clock, the guard
-	// looks each clock.Tick.
+	// LookInterval is the longest time between two looks of the guard at the page. By them repolock notices that
+	// the guard is stopped. If the system announces no suspend and no step of the wall clock, the guard looks each
+	// clock.Tick.
 	LookInterval = 5 * time.Second
 	// StopInterval is the time after which the guard stops a group without an allowance again, because
 	// another process can continue it.
@@ -60,11 +60,11 @@ const Aftermath = "REPOLOCK_GUARD_AFTERMATH"
 // first is the first descriptor of the kept files.
 const first = 6
 
-// Main runs the guard. It is rung by the standard input and answers on file descriptor 3. Descriptor 4 is the
-// pipe to the backstop, and 5 the page. Main never returns.
+// Main runs the guard. Each byte on the standard input is a ring: it asks for a look at the page, and an answer on
+// file descriptor 3. Descriptor 4 is the pipe to the backstop, and 5 the page. Main never returns.
 func Main() {
-	// Only our end may end the guard. The guard has a session of its own, so a terminal sends it no
-	// signal. But pidof finds it by our executable, so it ignores signals.
+	// The guard must end only when repolock's process has ended. The guard has a session of its own, so a terminal
+	// sends it no signal. But pidof finds it by our executable, so it ignores signals.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
@@ -107,8 +107,8 @@ func lines(text string) (all []string) {
 	return all
 }
 
-// awaitEnd returns when a process that has ended doesn't exist any more: while its parent hasn't reaped it,
-// it seems to run. awaitEnd gives up after 10 s, because some parents never reap.
+// awaitEnd waits until an ended process is reaped, because a process that isn't reaped seems to run. It gives up
+// after 10 s, because some parents never reap.
 func awaitEnd(pid int) {
 	const most = 10 * time.Second
 	for pause, waited := time.Millisecond, time.Duration(0); waited < most; pause = min(2*pause, StopInterval) {
@@ -132,9 +132,8 @@ func CloseInherited(from int) {
 	}
 }
 
-// watch follows the page until the pipe of rings is closed. Each byte on that pipe asks for a look at the page
-// and an answer. This goroutine alone sends signals, so it sends no signal for an earlier allowance after it
-// follows another one.
+// watch follows the page until the pipe of rings is closed. This goroutine alone sends signals, so it sends no
+// signal because of an earlier allowance once it follows a later one.
 func (w *watcher) watch(pipe io.Reader) {
 	rings := make(chan struct{})
 	go func() {
@@ -188,9 +187,9 @@ func (w *watcher) signal(sig syscall.Signal) {
 	}
 }
 
-// await returns when no process of the group runs. Only then the guard may exit and so close its files: a
-// lock that dies with one of them is free after that. await sends no signal, because another group can have
-// the number after the group's end.
+// await returns when no process of the group runs. The guard must not exit before that, because its exit closes
+// the kept files, and a lock that dies with one of them is then free. await sends no signal, because another group
+// can have the number after the group's end.
 func (w *watcher) await() {
 	if w.ended == nil || w.pgid() == 0 {
 		return
@@ -200,8 +199,8 @@ func (w *watcher) await() {
 	}
 }
 
-// look lets the group run, stops it or kills it. It answers if it was asked for (rung), and after the first
-// stop for a version. It returns the time until the next look.
+// look lets the group run, stops it or kills it. It answers if a ring has asked for the look, and after the first
+// stop for each version. It returns the time until the next look.
 func (w *watcher) look(rung bool) (wait time.Duration) {
 	for {
 		a, version := w.page.allowance()

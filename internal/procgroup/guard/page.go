@@ -11,10 +11,10 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Page is the memory that repolock shares with its guards, one after the other. repolock writes the group and
-// the allowance, and the guard the rest. An allowance is complete before its version is stored, and stays in
-// its slot until the version after the next. So a reader never gets a half of each of two, even if repolock
-// is stopped or killed while it writes.
+// Page is the memory that repolock shares with its guards, one after the other. repolock writes the group and the
+// allowance, and the guard the rest. An allowance is complete before its version is stored, and stays in its slot
+// until the version after the next. So a reader never gets a mix of two allowances, even if repolock is stopped or
+// killed while it writes.
 type Page struct {
 	pgid, expiry atomic.Int32
 	version      atomic.Uint32 // of the allowance, which is in slots[version%2]; 0: there is none yet
@@ -72,15 +72,15 @@ func (p *Page) Follow(version uint32) { p.followed.Store(version) }
 // because of an earlier one.
 func (p *Page) Follows(version uint32) bool { return int32(p.followed.Load()-version) >= 0 }
 
-// Stop counts a stop of the group by stop.
+// Stop calls stop, which stops the group, and counts the stop.
 func (p *Page) Stop(stop func()) {
 	p.stops.Add(1)
 	stop()
 	p.stops.Add(1)
 }
 
-// Stops returns how often a guard has stopped the group. Until a stop is over, it isn't counted. A guard that
-// ended in between has perhaps stopped the group: dead counts that stop.
+// Stops returns how often a guard has stopped the group. Until a stop is over, it isn't counted. dead means that
+// the guard has ended. If it ended during a stop, Stops counts that stop, too.
 func (p *Page) Stops(dead bool) uint32 {
 	if n := p.stops.Load(); dead && n%2 == 1 {
 		p.stops.Store(n + 1)

@@ -17,8 +17,8 @@ const (
 	OwnThreads = 4
 )
 
-// Environment makes Go's runtime run Go code on one thread. Guards and starters have it, because each thread
-// more takes time at their start.
+// Environment makes Go's runtime run Go code on one thread. Guards and starters have it, because each further
+// thread takes time at their start.
 const Environment = "GOMAXPROCS=1"
 
 // ReserveThreads makes Go's runtime start n threads that it might need later. If the system has too many
