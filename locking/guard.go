@@ -12,15 +12,15 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Hint is when a function needs its lock. The zero Hint is invalid.
+// Hint is a function's need of its lock. The zero Hint is invalid.
 type Hint int
 
 const (
 	// RequireGlobal runs the function only with the lock.
 	RequireGlobal Hint = iota + 1
-	// PreferGlobal runs the function with the lock, or without a lock if the backend is nil. If the
-	// backend is broken, the function doesn't run. A memory.Backend in place of nil lets at least
-	// one caller at a time run in this process.
+	// PreferGlobal runs the function with the lock, or without a lock if the backend is nil. If the backend is
+	// broken, the function doesn't run. With a memory.Backend in place of nil, the callers in this process still
+	// exclude each other.
 	PreferGlobal
 	// NodeLocal runs the function without a lock.
 	NodeLocal
@@ -38,9 +38,8 @@ const (
 // The error joins the errors of f, of the loss, and of the release. It is an ErrLost if the lock
 // was lost while f ran.
 //
-// The hints are those of bext's scheduler. The scheduler too runs without a lock only if none is
-// configured, but it logs the error of a broken backend, renews no lock, and so needs a ttl longer
-// than f.
+// The hints come from bext's scheduler. That scheduler, too, runs f without a lock only if none is configured. But
+// it logs the error of a broken backend, and it renews no lock, so it needs a ttl longer than f.
 //
 // Guard can be called concurrently. It doesn't call Cleanup; the program must, at times.
 func Guard(ctx context.Context, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {

@@ -15,10 +15,9 @@ import (
 
 // Backend keeps locks. Its methods can be called concurrently.
 type Backend interface {
-	// TryLock acquires the lock of a key, without waiting for its holder. ok is false if another
-	// holder has the lock. The ttl must be positive; a backend can refuse a ttl that it can't keep.
-	// After an error the caller has no lock: the backend removes what TryLock might have stored, or
-	// that expires after the ttl.
+	// TryLock acquires the lock of a key, without waiting for its holder. ok is false if another holder has the
+	// lock. The ttl must be positive; a backend can refuse a ttl that it can't keep. After an error the caller has
+	// no lock. If TryLock might have stored a lock, the backend removes it, or it expires after the ttl.
 	TryLock(ctx context.Context, key string, ttl time.Duration) (h Handle, ok bool, err error)
 	// Renew makes the lock last for another ttl from now. It returns ErrLost if the lock is
 	// certainly lost. After another error the lock lasts at least until the earlier ttl is over.
@@ -26,7 +25,7 @@ type Backend interface {
 	// Release frees the lock of a handle, and never the lock of another handle. It returns
 	// ErrLost if the handle's lock was lost before.
 	Release(ctx context.Context, h Handle) error
-	// Cleanup removes files and notes that expired locks have left behind. In most backends it does
+	// Cleanup removes the remains of expired locks: temporary files, for example. A backend without remains does
 	// nothing.
 	Cleanup(ctx context.Context) error
 }
@@ -125,11 +124,11 @@ type Breaker interface {
 	Break(ctx context.Context, seen *Info, stale bool) (bool, error)
 }
 
-// Resumer is implemented by backends that know whether another holder can have had a lock that
-// wasn't renewed in time.
+// Resumer is implemented by backends that know whether another holder can have acquired a lock that wasn't renewed
+// in time.
 type Resumer interface {
-	// Resume renews the lock, even after its ttl, if no other holder can have had it since
-	// TryLock. Otherwise it returns ErrLost.
+	// Resume renews the lock, even after its ttl, if no other holder can have acquired it since TryLock. Otherwise
+	// it returns ErrLost.
 	Resume(ctx context.Context, h Handle) error
 }
 

@@ -110,9 +110,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).verify)
 }
 
-// Resume is Renew, but also returns ErrLost if the file was written, renamed or linked since TryLock and
-// is the same again, because another holder can have had the lock meanwhile. The system dates a change
-// of mode, owner or times in the same way, so that is a loss too.
+// Resume is Renew, but also returns ErrLost if the file was written, renamed or linked since TryLock and is the
+// same again: another holder can have acquired the lock meanwhile. A change of the file's mode, owner or times
+// counts as a loss, too, because it also sets the ctime.
 func (b *Backend) Resume(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).untouched)
 }

@@ -15,7 +15,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// failed returns err with its class, the server, and what failed. No message of pgconn has a password.
+// failed adds the class of err, the server, and what, which describes the failure. No message of pgconn has a
+// password.
 func (b *Backend) failed(ctx context.Context, what string, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(ended, context.DeadlineExceeded) {
 		return fmt.Errorf("postgres: server %s: %s: %w", b.where, what, ended)

@@ -246,7 +246,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 	return append(all, timeouts...), err
 }
 
-// timeouts gives the session the settings of a session with a lock, and reads them back.
+// timeouts sets the timeouts of a session with a lock, and reads them back.
 func (c *conn) timeouts(ctx context.Context) ([]server.Case, error) {
 	before, err := c.query(ctx, timeoutsSQL)
 	if err == nil {

@@ -117,8 +117,8 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 	return true, nil
 }
 
-// takeDown unlocks in another session of the pooler. It can only try until the pooler lends us that
-// session. It returns the consequence in words if the pooler doesn't.
+// takeDown unlocks in session pid of the pooler. It repeats the statement until the pooler lends us that session.
+// If the pooler doesn't, takeDown returns the consequence, for a message.
 func (c *conn) takeDown(ctx context.Context, key, pid string) string {
 	for range 20 {
 		row, err := c.query(ctx,
@@ -149,9 +149,9 @@ const (
 	lendsStatements   = "lends a session for a statement"
 )
 
-// poolMode returns how the pooler lends sessions, if that keeps no lock, or "". It makes a second
-// connection, and checks whether that gets the session of the first one, or makes the first one get
-// another session. "" proves nothing: the second connection can fail, or get no session within grace.
+// poolMode returns a mode of the pooler that keeps no lock, or "". It makes a second connection, and checks
+// whether that gets the session of the first one, or makes the first one get another session. "" proves nothing:
+// the second connection can fail, or get no session within grace.
 func (b *Backend) poolMode(ctx context.Context, first *conn) (string, error) {
 	trying, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()

@@ -254,8 +254,8 @@ type conn struct {
 // errNoCancel keeps pgconn from dialing a second time, in order to cancel a query.
 var errNoCancel = errors.New("queries aren't cancelled")
 
-// connect makes a connection with an application_name. If silence isn't 0, our system closes the
-// connection when the server is silent for that long.
+// connect makes a connection with an application_name. If silence isn't 0, our system closes the connection when
+// the server is silent for 11/12 of it: see tune.
 func (b *Backend) connect(ctx context.Context, name string, silence time.Duration) (*conn, error) {
 	config := b.config.Copy()
 	config.RuntimeParams["application_name"] = name
@@ -423,9 +423,9 @@ func probing(silence time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: interval, Count: count}
 }
 
-// sessionSettings returns the settings of a session that holds a lock. The server ends the session
-// only if the peer is silent for the ttl, and notices that at most a twelfth of the ttl later, or a
-// second. The holder's deadline comes first: both times begin with the last packet that the server got.
+// sessionSettings returns the settings of a session that holds a lock. The server ends the session only if the
+// peer is silent for the ttl, and at most a twelfth of the ttl, or a second, later. The holder's deadline comes
+// first: both times begin with the last packet that the server got.
 func sessionSettings(ttl time.Duration) map[string]string {
 	silence := min(max(ttl, time.Second), maxSilence)
 	probe := probing(silence)

@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// fail returns an error with the server, what wasn't done, cause and its class, without secrets. heard
-// is the value of b.heard when the operation began.
+// fail returns an error with the server, the failed action, cause and its class, without secrets. heard is the
+// value of b.heard when the operation began.
 func (b *Backend) fail(heard int64, cause error, format string, args ...any) error {
 	a := classify(cause, b.heard.Load() != heard)
 	message := b.server + ": " + fmt.Sprintf(format, args...) + ": "

@@ -19,8 +19,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// notePrefix and the lock's key make the key of its note. Locks can't have this prefix, so that a
-// program that lists locks doesn't list notes.
+// notePrefix begins the key of a note; the rest is the lock's key. No lock's key begins so: a program that lists
+// locks must not list notes.
 const notePrefix = "repolock:holder:"
 
 // note describes a holder to other programs.
@@ -53,7 +53,7 @@ func (b *Backend) newNote(h locking.Handle) string {
 	return string(text)
 }
 
-// Results of PTTL for a key without expiry, and without a key. go-redis returns them as nanoseconds.
+// Results of PTTL for a key without an expiry, and for a missing key. go-redis returns them as nanoseconds.
 const (
 	noTTL   = time.Duration(-1)
 	goneTTL = time.Duration(-2)

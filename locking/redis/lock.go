@@ -175,8 +175,8 @@ func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
 	return b.orphans[i], true
 }
 
-// Renew makes the lock last for its ttl after the server executes the request. It returns ErrLost if
-// the lock is gone or another holder has it. After another error the lock is renewed or as it was.
+// Renew makes the lock last for its ttl after the server executes the request. It returns ErrLost if the lock is
+// gone or another holder has it. After another error the lock is renewed or unchanged.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
@@ -243,8 +243,8 @@ func (b *Backend) verify(h locking.Handle, code int64) error {
 		b.server, h.Key(), code, locking.ErrUnfit)
 }
 
-// Results of the scripts. A script returns an error of Redis as it is, because it shows nothing about the
-// lock, unless the error is about the key's type.
+// Results of the scripts. If GET fails, a script returns Redis' error, because the error shows nothing about the
+// lock. Only a wrong type of the key is a result: foreign.
 const (
 	absent  = 0 // the key doesn't exist
 	done    = 1

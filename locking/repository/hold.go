@@ -68,9 +68,8 @@ func (h *hold) expire() {
 	}
 }
 
-// lapse releases the lock of an expired handle. It leaves a lock that is lost already in the store,
-// because Resume needs its remains to find out whether another holder had the lock. The caller holds
-// h.mu.
+// lapse releases the lock of an expired handle. It leaves a lock that is lost already in the store, because Resume
+// needs its remains to find out whether another holder has acquired the lock since. The caller holds h.mu.
 func (h *hold) lapse() {
 	if h.over || h.again > 0 || h.lock.Left() == 0 {
 		return

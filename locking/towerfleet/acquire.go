@@ -140,9 +140,10 @@ func sameHandle(f *file, data []byte, name string) bool {
 		f.record.handle() == of.handle() && f.record.RequestID == of.RequestID
 }
 
-// settle waits for the mv of a script that began before our lock was there, and then reports whether the
-// lock is ours. A script's temporary file at the first look can still vanish, because the script gives
-// up. If it is there at the second look, the script believes that it has the lock, and gets it.
+// settle waits for the mv of a script that began before our lock was there, and then reports whether the lock is
+// ours. If settle sees a script's temporary file at its first look, the script might still give up and remove the
+// file. If settle sees one at its second look, the script believes that it has the lock, and settle yields the
+// lock to it.
 func (b *Backend) settle(ctx context.Context, h locking.Handle) (ok bool, err error) {
 	var rivals []*file
 	for range 2 {

@@ -92,13 +92,13 @@ func (b *Backend) create(name string, data []byte) (bool, error) {
 	return true, nil
 }
 
-// replace replaces the lock file by one with data, if old is true of the lock file at the moment of the
-// replacement. Otherwise it reports false. The caller has the flock.
+// replace replaces the lock file by one with data, if old reports true for the lock file at the moment of the
+// replacement. Otherwise replace reports false. The caller has the flock.
 //
-// replace swaps the lock file and a new file, and looks at the file that it got. If old isn't true of
-// that, it belongs to another program, and replace swaps again. Between the two swaps the other program
-// can have removed the lock file, and a third one can have created its own. So replace swaps until it
-// gets the file that its last swap has put there.
+// replace swaps the lock file and a new file, and looks at the file that it got. If old reports false for it, the
+// file belongs to another program, and replace swaps again. Between the two swaps the other program can have
+// removed the lock file, and a third one can have created its own. So replace swaps until it gets the file that
+// its last swap has put there.
 func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bool, err error) {
 	path, temp := b.path(name), b.temp(name)
 	f, err := lockfile.Write(temp, data, 0o600)
@@ -233,8 +233,9 @@ func (b *Backend) prepare() error {
 	return nil
 }
 
-// mkdir creates a missing directory, unless its locks would probably exclude no other program: a missing
-// parent can be a share that isn't mounted, and a parent with locks means a lock's name with a slash.
+// mkdir creates a missing directory, unless its locks would probably exclude no other program: a missing parent
+// can be a share that isn't mounted, and if the parent has locks, the user has probably given a lock's name with a
+// slash.
 func (b *Backend) mkdir() error {
 	if _, err := os.Lstat(b.dir); err == nil {
 		return nil

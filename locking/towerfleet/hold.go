@@ -76,9 +76,9 @@ func lost(h locking.Handle, why string) error {
 }
 
 // own runs f with the lock file of a handle, and with the rest of its ttl, while it has the flock of the
-// directory. It returns an error if the handle has no lock file. It computes the rest by Elapsed and, as
-// others do, from the file, and the smaller one counts. Others compute in whole seconds, so for them a
-// lock isn't stale before its ttl and a second have passed.
+// directory. It returns an error if the handle has no lock file. The rest is the smaller one of two results: by
+// Elapsed, and from the file, as other programs compute it. They compute in whole seconds, so for them a lock
+// isn't stale before its ttl and a second have passed.
 func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f func(now *file, left time.Duration) error) error {
 	path := b.path(h.Key())
 	return b.locked(ctx, h.Key(), func(now *file) error {

@@ -55,7 +55,7 @@ type record struct {
 	created, beat time.Time
 }
 
-// required returns where each required field of a lock file belongs.
+// required returns a pointer to the value of each required field of a lock file, by the field's name.
 func (r *record) required() map[string]any {
 	return map[string]any{
 		"lock_version": &r.LockVersion, "lock_name": &r.LockName, "request_id": &r.RequestID, "actor": &r.Actor,
@@ -64,9 +64,9 @@ func (r *record) required() map[string]any {
 	}
 }
 
-// parse reads the lock file of a name, and checks each field (section 12.2). Its error is what is wrong
-// with the file. Unlike encoding/json, parse distinguishes upper and lower case and refuses a field that
-// occurs twice, so that all readers of the file agree.
+// parse reads the lock file of a name, and checks each field (section 12.2). Its error describes the mistake in
+// the file. Unlike encoding/json, parse distinguishes upper and lower case and refuses a field that occurs twice,
+// so that all readers of the file agree.
 func parse(b []byte, name string) (*record, error) {
 	fields, err := split(b)
 	if err != nil {

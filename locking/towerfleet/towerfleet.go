@@ -40,7 +40,7 @@
 //     steals a live lock. Our next Renew notices that.
 //   - The script's update_heartbeat doesn't check the owner. A script that was suspended with a stale lock
 //     can write that over ours. TryLock notices it if the temporary file is there; otherwise Renew does.
-//   - Where neither RENAME_EXCHANGE nor RENAME_SWAP exists (see swap_other.go, and NFS), a heartbeat looks
+//   - If neither RENAME_EXCHANGE nor RENAME_SWAP exists (see swap_other.go, and NFS), a heartbeat looks
 //     and then renames. If it is suspended in between for longer than the ttl, it replaces the lock of a
 //     thief that takes no flock.
 //   - A lock's age is the difference of two hosts' wall clocks. A heartbeat in the future is live.

@@ -1,4 +1,4 @@
-// Package server is what the locks in Redis and in PostgreSQL share: URLs, the classes of a server's
+// Package server has the common parts of the locks in Redis and in PostgreSQL: URLs, the classes of a server's
 // errors, and the findings of an examination.
 package server
 
@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Answer is what a server's error means.
+// Answer is the meaning of a server's error.
 type Answer = struct {
 	Begins string // the error's first characters
 	Class  error  // one of locking's errors, or nil if the next request can succeed
