@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Hint is a function's need of its lock. The zero Hint is invalid.
+// Hint is how much a function needs its lock. The zero Hint is invalid.
 type Hint int
 
 const (

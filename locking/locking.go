@@ -88,7 +88,7 @@ type Info struct {
 	TTL               time.Duration
 	// Stale is set if the holder has certainly ended, or its ttl is over.
 	Stale bool
-	// Trouble is why the lock can't be read, or "". A lock that can't be read is held.
+	// Trouble is the reason why the lock can't be read, or "". A lock that can't be read counts as held.
 	Trouble string
 	// Revision changes with each new holder, and isn't secret. Break compares it.
 	Revision string

@@ -117,7 +117,7 @@ type found struct {
 	place string // for people; "" if only one place was asked
 }
 
-// everywhere calls f with each system, and shows does meanwhile, which describes the work. It returns the locks
+// everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
 // that f returned, the systems for which f returned no error, and the errors of the others.
 func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))

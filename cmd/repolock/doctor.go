@@ -22,7 +22,7 @@ import (
 
 type doctorCmd struct {
 	URL    string   `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as that of a second gateway: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
+	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 

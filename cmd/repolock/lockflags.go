@@ -25,7 +25,7 @@ import (
 // lockFlags are the flags of all commands that acquire a lock.
 type lockFlags struct {
 	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for a lock of tower-fleet."`
-	Look      time.Duration     `rare:"" brief:"How often to look whether the lock is there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. Bounds how long a command runs on after its lock was broken, or after a hypervisor paused this machine and another holder got the lock. A look is one list request."`
+	Look      time.Duration     `rare:"" brief:"How often to look whether the lock is there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. If the lock was broken, or another holder got it while a hypervisor paused this machine, the command runs on for this time at most. A look is one list request."`
 	Wait      waitTime          `brief:"Wait while the lock is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A waiter for the exclusive lock comes before all later acquirers."`
 	HeldCode  int               `rare:"" brief:"Exit code when the lock is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
 	Metadata  map[string]string `rare:"" brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
@@ -59,7 +59,7 @@ func (f lockFlags) check() error {
 // sameFile reports whether both paths name one file. An empty path names none.
 func sameFile(a, b string) bool { return a != "" && b != "" && regular.Same(a, b) }
 
-// maxJob is the largest length of --job in bytes, and of the name of an operation.
+// maxJob is the largest length of --job in bytes, the same as for an operation.
 const maxJob = 256
 
 // plan describes the locks that a command line asks for: the repository's, the locks of --also, or both.

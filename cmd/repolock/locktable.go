@@ -116,7 +116,7 @@ func notes(i replock.Info, short func(id string) string, whole bool) (lines stri
 		note(text.Brief(i.Why))
 	}
 	if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
-		note("the store doesn't report its time; when the lock expires is computed by this machine's clock")
+		note("the store doesn't report its time; the time of expiry is by this machine's clock")
 	}
 	return lines
 }

@@ -107,18 +107,18 @@ exclusive holder. Touches no other lock and no backup: it writes below index/loc
 wrote. Each lock costs some 30 requests. See docs/evidence/torture.md.
 
 With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
-No shell runs these commands; for what needs one, wrap it in sh -c '... {}'.
+No shell runs these commands; wrap a command that needs one in sh -c '... {}'.
 
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 66, 69, 77 no process got the lock.`},
 	}},
 	{"More", []entry{
 		{"repos", "Show the repositories of the configuration file.", reposCmd{}, "",
 			"repolock repos", "repolock --config /etc/repolock/config.toml repos",
-			`repolock reads the first configuration file that exists: that of --config or REPOLOCK_CONFIG,
+			`repolock reads the first configuration file that exists: the file of --config or REPOLOCK_CONFIG,
 repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/configuration.md describes it in full.`},
 		{"completion", "Print a script that completes command lines in a shell.", completionCmd{}, noconfig,
 			"source <(repolock completion bash)", "repolock completion fish | source",
-			`The lines above are for bash and fish; in zsh, after compinit: source <(repolock completion zsh). After -- it is the command that is completed.`},
+			`The lines above are for bash and fish; in zsh, after compinit: source <(repolock completion zsh). After --, the shell completes the wrapped command.`},
 		{"man", "Print the manual page, repolock(1).", manCmd{}, noconfig,
 			"repolock man | man -l -", "repolock man >/usr/local/share/man/man1/repolock.1", ""},
 		{"version", "Show the version.", versionCmd{}, noconfig,

@@ -19,7 +19,7 @@ type policyFlags struct {
 // settle replaces the hint by its meaning.
 func (f *policyFlags) settle(mode replock.Mode) error {
 	if f.Hint != "" && (f.IfHeld != "" || f.IfUnreachable != "") {
-		return errors.New("--hint says what --if-held and --if-unreachable say: give either")
+		return errors.New("--hint can't be used together with --if-held or --if-unreachable")
 	}
 	switch f.Hint {
 	case "require-global":
@@ -28,7 +28,7 @@ func (f *policyFlags) settle(mode replock.Mode) error {
 		f.IfHeld, f.IfUnreachable = "skip", "run"
 	}
 	if mode == replock.Exclusive && (f.IfUnreachable == "run" || f.Hint == "node-local") {
-		return errors.New("a command that deletes needs the exclusive lock: it can't be done without (--if-unreachable run, --hint prefer-global, --hint node-local)")
+		return errors.New("a command that deletes must not run without its exclusive lock (--if-unreachable run, --hint prefer-global, --hint node-local)")
 	}
 	return nil
 }

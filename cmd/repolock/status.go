@@ -75,8 +75,8 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	return 0, err
 }
 
-// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. The age of
-// an unreadable lock begins when it was written. It counts, because it stays until a person deletes it.
+// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. An
+// unreadable lock counts with its age since it was written, because it stays until a person deletes it.
 func (c statusCmd) tooOld(r *reporter, locks []found) (some bool) {
 	for _, l := range locks {
 		held, known := heldFor(l.Info)

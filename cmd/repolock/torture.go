@@ -36,7 +36,7 @@ type tortureCmd struct {
 	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
 	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each."`
 	Keep     bool          `help:"Leave the objects in the repository."`
-	NoLock   bool          `help:"Take no lock: torture must find that."`
+	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
 
 	With       string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"Try a lock that wraps a command, in place of repolock's: {} stands for the command."`
 	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The same for its shared mode, if it has one."`

@@ -103,7 +103,7 @@ func TestWayTrusted(t *testing.T) {
 	for _, c := range []struct{ name, path, says string }{
 		{"no other user", good, ""},
 		{"sticky, as /tmp", tmp, ""},
-		{"others'", open, "others may write to the folder " + filepath.Dir(open) + " on the way to it (mode 0777)"},
+		{"others'", open, "other users may write to the folder " + filepath.Dir(open) + " on its path (mode 0777)"},
 		{"above", below, "the folder " + filepath.Dir(open) + " "},
 		{"a group's", team, "mode 0775"},
 		{"a link", link(good, "links/1"), ""},
@@ -125,7 +125,7 @@ func TestWayTrusted(t *testing.T) {
 	}
 	theirs := link(good, "links/7")
 	assert.OK(t, os.Lchown(theirs, 4711, -1))
-	says(t, assert.Err(Load(theirs)), "the link "+theirs+" on the way to it belongs to user 4711", "their link")
+	says(t, assert.Err(Load(theirs)), "user 4711 owns the link "+theirs+" on its path", "their link")
 	assert.OK(t, os.Chown(filepath.Dir(good), 4711, -1))
-	says(t, assert.Err(Load(good)), "the folder "+filepath.Dir(good)+" on the way to it belongs to user 4711", "their folder")
+	says(t, assert.Err(Load(good)), "user 4711 owns the folder "+filepath.Dir(good)+" on its path", "their folder")
 }

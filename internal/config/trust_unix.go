@@ -73,7 +73,7 @@ func follow(path string) error {
 			continue
 		}
 		if who := owner(info); who != 0 && who != self() {
-			return fmt.Errorf("the link %s on the way to it belongs to user %d, who could change its target", next, who)
+			return fmt.Errorf("user %d owns the link %s on its path, and could change the link's target", who, next)
 		}
 		if links++; links > maxLinks {
 			return errors.New("too many links lead to it")
@@ -110,7 +110,7 @@ func checkFolder(path string) error {
 	mode, who := info.Mode(), owner(info)
 	switch {
 	case who != 0 && who != self():
-		return fmt.Errorf("the folder %s on the way to it belongs to user %d, who could put another file there", path, who)
+		return fmt.Errorf("user %d owns the folder %s on its path, and could put another file there", who, path)
 	case mode.Perm()&0o022 == 0:
 		return nil
 	case mode&os.ModeSticky != 0:
@@ -118,5 +118,5 @@ func checkFolder(path string) error {
 	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
 		return nil // a read-only file system, as of a ConfigMap of Kubernetes
 	}
-	return fmt.Errorf("others may write to the folder %s on the way to it (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), path)
+	return fmt.Errorf("other users may write to the folder %s on its path (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), path)
 }

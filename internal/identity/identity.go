@@ -68,9 +68,9 @@ func (p Process) Rebooted(q Process) bool {
 	return p.HostID != "" && p.HostID == q.HostID && p.BootID != "" && q.BootID != "" && p.BootID != q.BootID
 }
 
-// Gone reports whether q has certainly ended. p must be this process, and q of the same machine, boot,
-// time namespace and pid namespace. The boot id alone doesn't name a machine: all machines that were
-// restored from one snapshot share it. (Two of them with the same machine id can't be distinguished.)
+// Gone reports whether q has certainly ended. p must be this process. Gone reports false unless q is of the same
+// machine, boot, time namespace and pid namespace. The boot id alone doesn't name a machine: all machines that
+// were restored from one snapshot share it. (Two of them with the same machine id can't be distinguished.)
 func (p Process) Gone(q Process) bool {
 	if p.HostID == "" || p.HostID != q.HostID || !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false

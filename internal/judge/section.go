@@ -5,8 +5,8 @@
 //   - porcupine searches for an order in which a readers-writer lock allows all that was logged;
 //   - overlaps lists the critical sections that exclude each other and overlap. It must agree with
 //     porcupine;
-//   - changes lists the objects that appeared or vanished in the store beside an exclusive holder,
-//     although that holder neither wrote nor deleted them.
+//   - changes lists the objects that appeared or vanished in the store beside a holder whose lock
+//     excludes that, although this holder neither wrote nor deleted them.
 //
 // A log that can't be read and a search that takes too long never count as "no violation": the result
 // is unknown.

@@ -135,8 +135,8 @@ type vacancy struct {
 	why   error         // why the last start failed
 }
 
-// nextGuard starts another guard. If the start fails, nextGuard tries again until it succeeds or the group
-// is over; then it returns nil.
+// nextGuard starts another guard. If the start fails, nextGuard tries again. It returns nil when the group is
+// over.
 func (g *Group) nextGuard(v *vacancy) *guardClient {
 	if v.since.IsZero() {
 		now := time.Now()

@@ -28,9 +28,8 @@ type startRequest struct {
 	keep      []syscall.Conn
 }
 
-// Prepare begins to start the starter and the guard of a command, which takes some milliseconds in the
-// background. It fails with ErrNotFound, ErrNotExecutable or ErrNoExecutable. The caller must call either
-// Start or Close, once.
+// Prepare starts the starter and the guard of a command in the background, which takes some milliseconds. It fails
+// with ErrNotFound, ErrNotExecutable or ErrNoExecutable. The caller must call either Start or Close, once.
 func Prepare(cmd Command) (*Prepared, error) {
 	path, err := LookPath(cmd.Args)
 	if err != nil {

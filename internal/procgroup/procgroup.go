@@ -94,7 +94,7 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	}
 }
 
-// Executable calls os.Executable, whose error it makes an ErrNoExecutable.
+// Executable returns the path of our own program, or ErrNoExecutable.
 func Executable() (string, error) {
 	path, err := os.Executable()
 	if err != nil {

@@ -18,9 +18,9 @@ func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
 var descriptor = lazyregexp.New(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
 
-// own returns a copy of an open descriptor of this process, if the path leads to it and it isn't a
-// file: stdout, stderr, or a descriptor whose number is in the path, as for >(…) in a shell. Such a
-// pipe doesn't wait for a reader, and a socket can't be opened again.
+// own returns a copy of an open descriptor of this process, if the path leads to it and it isn't a file: stdout,
+// stderr, or a descriptor whose number is in the path, as for >(…) in a shell. A pipe that is open has its reader
+// already, and a socket can't be opened again.
 func own(path string) *os.File {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() {

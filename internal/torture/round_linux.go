@@ -287,7 +287,7 @@ func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fa
 	}
 }
 
-// entered returns the first time later than after when another client than beside acquired the lock, or 0. mu is
+// entered returns the time of the first acquisition later than after by a client other than beside, or 0. mu is
 // held.
 func (t *trial) entered(beside *contender, after time.Duration) (first time.Duration) {
 	for _, c := range t.contenders {

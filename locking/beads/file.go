@@ -160,7 +160,7 @@ func (r record) validate() error {
 	return nil
 }
 
-// content is a lock file at one moment. If it has Trouble, the lock is held.
+// content is a lock file at one moment. If it has Trouble, the lock counts as held.
 type content struct {
 	*lockfile.File
 	record record

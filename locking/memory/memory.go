@@ -1,6 +1,6 @@
-// Package memory keeps locks in the memory of one process, for tests, for programs of which only one
-// instance runs, and as the fallback of a program without a configured backend. Other processes don't
-// see the locks. The locks end with the process.
+// Package memory keeps locks in the memory of one process: for tests, for a program that runs only once at a time,
+// and as the fallback of a program without a configured backend. Other processes don't see the locks. The locks
+// end with the process.
 package memory
 
 import (

@@ -270,7 +270,7 @@ func (c *conn) timeouts(ctx context.Context) ([]server.Case, error) {
 		{"timeouts", true, locking.Good, "none", ""},
 		{"silent peers", c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a Unix socket ends with its processes", ""},
 		{"silent peers", tcp[0] == "0", locking.Doubtful, "the server can't set TCP timeouts for a session",
-			"set those of its system: until they pass, it keeps the lock of a holder whose machine vanishes"},
+			"set the TCP timeouts of its system: until they are over, the server keeps the lock of a machine that vanished"},
 		{"silent peers", strings.TrimRight(tcp[1], "mins ") == "0", locking.Good,
 			"the server begins to probe them after half of the ttl (tcp_keepalives_idle)", ""},
 		{"silent peers", true, locking.Good, "the server ends a session whose peer is silent for the ttl (tcp_user_timeout)", ""},

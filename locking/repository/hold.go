@@ -109,8 +109,8 @@ func (h *hold) lasts() bool {
 	return !h.over
 }
 
-// Renew refreshes the lock, and makes the handle last for another ttl. That costs two puts in one round
-// trip, or two round trips with a list each.
+// Renew refreshes the lock, and makes the handle last for another ttl. That costs two puts in one round trip. On a
+// store without If-Match it costs two round trips, and a list for each put.
 func (b *Backend) Renew(ctx context.Context, handle locking.Handle) error {
 	h, err := b.find(handle)
 	if err != nil {

@@ -68,8 +68,7 @@ func (b *Backend) check(name string, writes bool) error {
 	return checkName(name)
 }
 
-// take creates or steals the lock file. It returns when the lease began. ok is false if another holder
-// has the lock.
+// take creates or steals the lock file. start is when the lease began. ok is false if another holder has the lock.
 func (b *Backend) take(ctx context.Context, h locking.Handle) (start time.Duration, ok bool, err error) {
 	name := h.Key()
 	err = b.locked(ctx, name, func(now *file) error {

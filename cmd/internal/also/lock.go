@@ -78,8 +78,8 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	info := l.info(seen)
 	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
-		// If the holder chose the id, a renewal changes only the time in its file. A renewal changes a revision.
-		// The time is no help then, because a server reports another time with each answer.
+		// A lock with an id of its holder's own has its times in a file, so another time means that the lock was
+		// renewed. A server reports another time with each answer, so that time means nothing.
 		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
 		return b.ID == info.ID && b.Key() == info.Key() && !renewed
 	})

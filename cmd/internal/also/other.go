@@ -134,8 +134,8 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 // maxTry bounds try, because a person must learn within 15 s that a server is silent.
 const maxTry = 15 * time.Second
 
-// try sends a request again until the system answers, for half of the ttl at most. A lock of files has no
-// such bound: its acquire takes a second or two, and must not fail if the machine stands still meanwhile.
+// try sends a request again until the system answers, for half of the ttl or maxTry at most. A lock of files has
+// no such bound: its acquire takes a second or two, and must not fail if the machine stands still meanwhile.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
 	if o.files {
 		return send(ctx)
@@ -170,7 +170,7 @@ func (o *other) holder(ctx context.Context) replock.Info {
 	return unknown
 }
 
-// refused is the error for a lock that another holder has.
+// refused returns the error for a lock that another holder has.
 func (o *other) refused(info replock.Info, waited time.Duration, why error) error {
 	if waited < poll/2 {
 		waited = 0 // a single try is no wait
