@@ -43,7 +43,7 @@ func TestBadConfiguration(t *testing.T) {
 		"[defaults]\nheld-exit-code = 256":                                "held-exit-code 256: must be from 0 to 255",
 		"[defaults]\naudit = 'here.jsonl'":                                `audit "here.jsonl": must be an absolute path`,
 		"[defaults]\nmetrics-file = '~/x'":                                `metrics-file "~/x": must be an absolute path`,
-		"[defaults.metadata]\nApi_Key = 'secret'":                         `metadata "Api_Key": everybody can read it`,
+		"[defaults.metadata]\nApi_Key = 'secret'":                         `metadata "Api_Key": other users can read it`,
 		"repo = 'prod'":                                                   `repo "prod": the file has no repository of that name; it has: none`,
 		"repo = './prod'":                                                 "repo: must be a URL or an absolute path",
 		"repo = 's3://k:secret@bucket'":                                   "repo: invalid repository URL: s3: credentials don't belong",

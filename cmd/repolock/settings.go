@@ -260,7 +260,7 @@ func flagCheck() func(config.Flags) error {
 		}
 		for key := range f.Metadata {
 			if config.Secret(key) {
-				return fmt.Errorf("metadata %.80q: everybody can read it, so don't put credentials there", key)
+				return fmt.Errorf("metadata %.80q: other users can read it, so don't put credentials there", key)
 			}
 		}
 		return nil

@@ -210,7 +210,7 @@ func parseRepository(raw string) (t Target, err error) {
 	i := max(strings.LastIndex(repo, "#"), 0)
 	repo, name := repo[:i], strings.TrimPrefix(repo[i:], "#")
 	if repo == "" || name == "" || name == "repository" {
-		return t, errors.New("repo: needs the name of a lock behind a #: repo:URL#NAME; for the own lock of another repository put repolock run --exclusive --repo URL -- around the command")
+		return t, errors.New("repo: needs the name of a lock after a #: repo:URL#NAME; for the lock of the repository itself, write repolock run --exclusive --repo URL -- before the command")
 	}
 	if err := replock.CheckName(name); err != nil {
 		return t, fmt.Errorf("repo: %w", err)

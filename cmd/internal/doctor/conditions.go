@@ -170,7 +170,7 @@ var (
 			{what: "a deletion", send: remove},
 			{what: "a put with the ETag of the deleted object", want: unmet, send: revive, etag: 1},
 		},
-		bad:     "the server takes If-Match on a key that isn't there (MinIO before September 2025)",
+		bad:     "the server accepts If-Match on a key that isn't there (MinIO before September 2025)",
 		relied:  ", so that a refresh would put a broken lock back: leave conditions=kept out of the URL",
 		instead: ": repolock looks before each put instead",
 	}

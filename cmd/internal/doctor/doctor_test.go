@@ -312,10 +312,10 @@ func TestStores(t *testing.T) {
 		"fast clock": {mem.Options{}, clockAhead(time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
 		"slow clock": {mem.Options{}, clockAhead(-time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
 		"creates": {claimed, flawed{amend: creates}, results{doctor.IfMatch: ok, doctor.IfMatchRace: ok, doctor.IfMatchAbsent: warn}, unreliable,
-			"the server takes If-Match on a key that isn't there (MinIO before September 2025): repolock looks before each put instead\n"},
+			"the server accepts If-Match on a key that isn't there (MinIO before September 2025): repolock looks before each put instead\n"},
 		"creates, declared as kept": {mem.Options{}, flawed{amend: creates},
 			results{doctor.IfMatch: ok, doctor.IfMatchRace: ok, doctor.IfMatchAbsent: fail}, unfit,
-			"the server takes If-Match on a key that isn't there (MinIO before September 2025)" +
+			"the server accepts If-Match on a key that isn't there (MinIO before September 2025)" +
 				", so that a refresh would put a broken lock back: leave conditions=kept out of the URL"},
 		"creates, looks": {claimed, flawed{amend: creates}, results{doctor.IfMatchAbsent: warn}, unreliable, twoTrips + "\n"},
 		"revives":        {claimed, flawed{amend: revives}, results{doctor.IfMatchAbsent: warn}, unreliable, ""},

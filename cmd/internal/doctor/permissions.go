@@ -104,7 +104,7 @@ func (x *exam) versioning(ctx context.Context) (Check, error) {
 }
 
 func (x *exam) objectLock(context.Context) (Check, error) {
-	return described(x.is.ObjectLock, "on: versions might have to stay; locks work all the same"), nil
+	return described(x.is.ObjectLock, "on: the server might refuse to delete old versions; locks work all the same"), nil
 }
 
 func described(a store.Answer, yes string) Check {

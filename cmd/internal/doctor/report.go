@@ -219,7 +219,7 @@ func (x *exam) staleness(p store.Properties) string {
 	case !p.StoreClock:
 		return "a crashed holder's lock is watched for its ttl before it is removed, because the store has no clock to rely on" + never
 	case x.report.Clock == nil, one.Result == Warn:
-		return "a crashed holder's lock is removed when the store's clock and this machine's agree that it has expired, and else watched for its ttl" + never
+		return "a crashed holder's lock is removed when the store's clock and this machine's agree that it has expired; if they don't agree, the lock is watched for its ttl first" + never
 	default:
 		return "a crashed holder's lock is removed as soon as both the store's clock and this machine's show that it has expired" + never
 	}
