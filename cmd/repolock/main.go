@@ -95,7 +95,7 @@ func (r *reporter) explain(in *parsed, args []string) {
 }
 
 // vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:". They are empty if the words don't
-// ask for help: kong expands each variable once for each flag.
+// ask for help: kong expands each variable once for each flag, which takes time.
 func vars(words []string) kong.Vars {
 	if !slices.ContainsFunc(words, mayHelp) {
 		return kong.Vars{"schemes": "", "also": "", "faults": ""}

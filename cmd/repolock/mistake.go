@@ -131,7 +131,7 @@ func noCommand(word string, rest []string) error {
 	return fault.Advise(err, underLock(word, rest))
 }
 
-// underLock returns the hint how to run a program under a lock.
+// underLock returns a hint on how to run a program under a lock.
 func underLock(word string, rest []string) string {
 	subcommand := ""
 	isFlag := func(w string) bool { return strings.HasPrefix(w, "-") }
@@ -240,7 +240,7 @@ func notAFlag(args []string, flag, word string) error {
 	return fault.New(fault.Usage, "unknown flag %.80s: did you mean %s?", flag, ours)
 }
 
-// similar returns the flag of a command that was probably meant by a word, or "". For --no-x it isn't --x.
+// similar returns the flag of a command that was probably meant by a word, or "". For --no-x it never returns --x.
 func similar(command, word string) string {
 	word, _, _ = strings.Cut(word, "=")
 	name := strings.TrimPrefix(word, "--")
@@ -301,7 +301,7 @@ func namesRepository(word string) bool {
 	return err == nil && info.IsDir()
 }
 
-// byFlag returns the hint how to name a repository.
+// byFlag returns a hint on how to name a repository.
 func byFlag(word string) string { return "write a repository after its flag: -r " + harmless(word) }
 
 // harmless returns a word of the command line without possible secrets: the credentials of a URL and the value

@@ -191,8 +191,8 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 	return p, err
 }
 
-// typed returns the global flags of the command line that have a value, by their names. The argument of doctor is
-// --repo.
+// typed returns the global flags of the command line that have a value, by their names. The argument of doctor
+// counts as --repo.
 func typed(k *kong.Context) map[string]string {
 	all := map[string]string{}
 	if k == nil {

@@ -111,7 +111,7 @@ func screens(width int, show func(name, screen string)) {
 			{Name: doctor.ClockOffset, Result: doctor.Warn, Detail: "this machine is 12s ahead of the store, give or take 40ms"},
 		},
 		Latency: []doctor.Latency{{Request: "list", N: 208, MedianMS: 1.9, P99MS: 21.4}, {Request: "put if-none-match", N: 163, MedianMS: 1.2, P99MS: 1.9}},
-		Plan:    &doctor.Plan{Says: []string{"a crashed holder's lock is passed as soon as it has expired by the store's clock and by this machine's, and no wrong clock lets a second holder in"}},
+		Plan:    &doctor.Plan{Says: []string{"a crashed holder's lock is removed as soon as both the store's clock and this machine's show that it has expired, and no wrong clock causes a second holder"}},
 		Verdict: doctor.Verdict{Fitness: doctor.Fit, Summary: "this store is fit to hold locks"},
 	}
 	show("status", lockTable(foundAt("", locks...), width))

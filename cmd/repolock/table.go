@@ -53,7 +53,7 @@ type column struct {
 	cells []string
 	right bool // cells are aligned at their ends
 	wrap  bool // of the last column: long cells are broken into lines
-	// drop is the turn in which the column is left out of a table that is too wide. 0 is never.
+	// drop is the turn in which the column is left out of a table that is too wide. 0 means never.
 	drop int
 	// least is the width to which cells are cut before a column is left out. At 0 they aren't cut.
 	least int

@@ -251,7 +251,8 @@ type tortureShow struct {
 // sparse is the number of seconds between progress lines when stderr is no terminal.
 const sparse = 15
 
-// progress is called each second. It draws the live line on a terminal, and elsewhere now and then prints a line.
+// progress is called each second. It draws the live line on a terminal, and elsewhere prints a line each sparse
+// seconds.
 func (s *tortureShow) progress(c torture.Counts) {
 	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
 		(clock.System{}.Elapsed() - s.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)

@@ -70,7 +70,7 @@ func (s *Span) StoppedFor() (d time.Duration) {
 	return d
 }
 
-// StoppedSince returns when the stop began whose end the log lacks, or the zero time.
+// StoppedSince returns the beginning of the last stop if the log lacks its end, or else the zero time.
 func (s *Span) StoppedSince() time.Time {
 	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
 		return s.Stops[n-1].From

@@ -99,8 +99,8 @@ func (h History) Timeline() *Timeline {
 	}
 }
 
-// lay lays out the locks, and the removals since the first of them if locks are left out. It reports
-// whether they are within the limits.
+// lay lays out the locks and the removals. If locks are left out, it leaves out the removals before the first
+// lock, too. It reports whether they are within the limits.
 func (t *Timeline) lay(spans []*Span, removals []Removal) bool {
 	for _, s := range spans {
 		t.include(s.Asked)

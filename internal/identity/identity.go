@@ -23,7 +23,7 @@ type Process struct {
 	// BootID is new with each boot of the machine, and the same in all its containers.
 	BootID string `json:"boot_id,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// PIDNamespace identifies the pid namespace: in another one PID is another process.
+	// PIDNamespace identifies the pid namespace: in another namespace PID is another process.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
 	// TimeNamespace identifies the time namespace, or is "none" on a kernel that has none. Each namespace adds its
 	// own offset to the clocks, and to the start times that its processes read.

@@ -177,7 +177,7 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	return p, err
 }
 
-// putUnderLocked puts the group under a guard that has just been started. g.mu is held.
+// putUnderLocked makes a guard that has just been started watch the group. g.mu is held.
 func (g *Group) putUnderLocked(p *guardClient) {
 	g.guard, g.silent = p, 0
 	g.allowLocked()

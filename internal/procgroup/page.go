@@ -17,8 +17,8 @@ func (g *Group) openPage() (err error) {
 		}
 		_ = os.Remove(g.pageFile.Name())
 	}
-	// Written, and not only extended: on a full disk the write fails, and an access to the mapping would end
-	// our process.
+	// On a full disk this write fails. If the file were only extended, an access to the mapping would end our
+	// process instead.
 	if _, err = g.pageFile.Write(make([]byte, guard.Size)); err == nil {
 		g.page, err = guard.Map(int(g.pageFile.Fd()))
 	}

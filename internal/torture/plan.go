@@ -107,8 +107,8 @@ func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.
 // Repolock makes command lines of repolock that take a lock and do some work under it.
 type Repolock struct {
 	Program string // repolock's path
-	// Locks is the repository's URL for the lock, and Data the one for the work. Both name the same
-	// repository, perhaps at different addresses.
+	// Locks is the repository's URL for the lock, and Data its URL for the work. Both name the same repository,
+	// perhaps at different addresses.
 	Locks, Data string
 	Name        string // of the lock
 	TTL         time.Duration

@@ -42,7 +42,7 @@ type Options struct {
 	TTL    time.Duration // of the locks
 	// Duration is how long the clients contend, and JudgeFor bounds the time for the verdict.
 	Duration, JudgeFor time.Duration
-	// Seed makes the same plan again. The outcome is another one each time.
+	// The same Seed makes the same plan. The outcome can still differ.
 	Seed     uint64
 	Chances  Chances
 	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil

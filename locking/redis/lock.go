@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Backend is a locking.Backend, Inspector, Breaker and Examiner. Its methods can be called
-// concurrently. They return when their contexts end, or TryLock a second later. Without a deadline,
-// each request ends after 5 seconds.
+// Backend is a locking.Backend, Inspector, Breaker and Examiner. Its methods can be called concurrently. They
+// return when their contexts end, or TryLock a second later. Without a deadline, each step of a request ends after
+// 5 seconds: the connection, the write and the answer.
 type Backend struct {
 	client   *goredis.Client
 	prefix   string
@@ -295,7 +295,8 @@ type call[T any] struct {
 	err   error
 }
 
-// start runs f in a goroutine. f ends with the deadline of ctx, after stepLimit, or with Close.
+// start runs f in a goroutine. f ends with the deadline of ctx, when one of its steps takes longer than stepLimit,
+// or with Close.
 func start[T any](ctx context.Context, b *Backend, f func(context.Context) (T, error)) *call[T] {
 	c := &call[T]{done: make(chan struct{})}
 	b.mu.Lock()
@@ -354,8 +355,8 @@ func (b *Backend) send(ctx context.Context, h locking.Handle, note string, comma
 	})
 }
 
-// run executes a pipeline. It returns the pipeline's error if no command has an error of its own: that
-// is so if go-redis has no connection.
+// run executes a pipeline. It returns the pipeline's error if no command has an error of its own, as when go-redis
+// has no connection.
 func run(ctx context.Context, pipe goredis.Pipeliner) error {
 	commands, err := pipe.Exec(ctx)
 	for _, c := range commands {

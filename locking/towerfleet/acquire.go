@@ -24,8 +24,8 @@ import (
 // ErrObserve is returned when an observing intent asks for a lock (section 9.2).
 var ErrObserve = errors.New("an observing intent must not lock")
 
-// TryLock acquires a lock (section 4). It returns false for a stale lock too, unless Options.Force is
-// set. A ttl of 0 is DefaultTTL; others are rounded up to seconds. TryLock takes at least Options.Settle.
+// TryLock acquires a lock (section 4). It returns false for a stale lock too, unless Options.Force is set. A ttl
+// of 0 is DefaultTTL; others are rounded up to seconds. TryLock waits for Options.Settle.
 func (b *Backend) TryLock(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, ok bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(name, true); err != nil {

@@ -109,7 +109,7 @@ type Target struct {
 	Place session.Place
 	// identity is the same for all URLs of one lock. It sorts by kind.
 	identity string
-	// ttl is the default ttl of the kind's own specification. 0 is Request.TTL.
+	// ttl is the default ttl of the kind's own specification. 0 means that it has none, and Request.TTL applies.
 	ttl time.Duration
 	// secret is the file with the password, if the URL or a variable names one.
 	secret string
@@ -153,7 +153,7 @@ type Request struct {
 	Metadata map[string]string
 	// Force steals a stale tower-fleet lock.
 	Force bool
-	// Purpose is Hold, unless no lock is acquired: then nothing is created.
+	// Purpose is Hold if a lock is acquired. With another purpose nothing is created.
 	Purpose Purpose
 	// Repository returns the Locker of a repository's lock.
 	Repository func(session.Place) *session.Repository

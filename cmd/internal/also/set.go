@@ -1,8 +1,8 @@
 // Package also acquires the locks of --also: locks of other systems, and of further repositories.
 //
-// A Set acquires all its locks or none. It tries them in the order of their URLs, whatever the order in which
-// the user names them. It holds no lock while it waits: it waits for the lock that was refused, and then tries
-// the others. So two sets never wait for each other, and neither do a set and another program.
+// A Set acquires all its locks or none. It tries them in a fixed order, whatever the order in which the user names
+// them. It holds no lock while it waits: it waits for the lock that was refused, and then tries the others. So two
+// sets never wait for each other, and neither do a set and another program.
 package also
 
 import (

@@ -105,8 +105,8 @@ func outerLocks() (locks []outerLock) {
 	return locks
 }
 
-// heldOuterLocks returns outerLocks without the locks that a keeper has released. They stay in the environment of
-// a script.
+// heldOuterLocks returns outerLocks without the locks that a keeper has released. The entries of released locks
+// stay in the environment of a script.
 func heldOuterLocks() []outerLock {
 	return slices.DeleteFunc(outerLocks(), func(o outerLock) bool { return o.token != "" && daemon.Over(o.token) })
 }

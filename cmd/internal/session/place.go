@@ -23,7 +23,7 @@ type Place struct {
 	URL string
 	// Stays is set if the lock of a killed holder stays until a person or the next holder removes it.
 	Stays bool
-	// Identity is the same for all URLs of one lock of another system. "" is URL.
+	// Identity is the same for all URLs of one lock of another system. "" means URL.
 	Identity string
 }
 

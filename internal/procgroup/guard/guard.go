@@ -20,9 +20,9 @@ import (
 )
 
 const (
-	// LookInterval is the longest time between two looks of the guard at the page. By them repolock notices that
-	// the guard is stopped. If the system announces no suspend and no step of the wall clock, the guard looks each
-	// clock.Tick.
+	// LookInterval is the longest time between two looks of the guard at the page. If the looks end, repolock
+	// notices that the guard is stopped. If the system announces no suspend and no step of the wall clock, the
+	// guard looks each clock.Tick.
 	LookInterval = 5 * time.Second
 	// StopInterval is the time after which the guard stops a group without an allowance again, because
 	// another process can continue it.
