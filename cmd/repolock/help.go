@@ -285,7 +285,7 @@ It names repositories, and has defaults of flags:
 ` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has url, and name for a lock's name. repolock repos shows what is configured; docs/configuration.md describes the file in full.", helpWidth, "") + "\n"
 }
 
-const cronHelp = `In cron, a held lock is no failure, and only errors cause mail:
+const cronHelp = `In cron, so that a held lock is no failure, and only errors cause mail:
 
   0 2 * * *  repolock -r prod backup --if-held skip -q -- restic backup /home
   0 5 * * 0  repolock -r prod prune --wait 2h -q -- restic prune

@@ -26,7 +26,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // net/http logs answers to no request
+	log.SetOutput(io.Discard) // net/http logs answers without a request
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 

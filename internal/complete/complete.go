@@ -123,7 +123,8 @@ func (l *line) candidates(typed string, values Values) (found []string) {
 	return append(found, values.of(l.next)...)
 }
 
-// described appends a tab and a description to a word: its tag brief, or else the first sentence of its help.
+// described appends a tab and a description to a word: its tag brief, or else its help, up to the first full stop,
+// colon or semicolon.
 func described(word, help string, tag *kong.Tag) string {
 	if tag != nil && tag.Get("brief") != "" {
 		help = tag.Get("brief")

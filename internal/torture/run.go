@@ -57,7 +57,8 @@ type Counts struct {
 	// Shared and Exclusive count the locks whose child ran.
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
-	// Held counts the attempts that failed because of another holder, and Failed all other failed attempts.
+	// Held counts the attempts that failed because of another holder. Failed counts the attempts that failed for
+	// another reason, unless the reason was a fault.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
 	// Lost counts lost locks, and Resumed locks that were lost and then resumed.
