@@ -55,6 +55,8 @@ func parse(raw string, windows bool) (Location, error) {
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
 		// The message doesn't show the scheme, because in user:password@host that is the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
+	case strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "//") && overSSH(raw) != "":
+		return Location{}, invalid("unknown scheme %q; a directory on the server %s is written %s, and a path with a colon ./a:b", scheme, scheme, overSSH(raw))
 	default:
 		return Location{}, invalid("unknown scheme %q (known: %s, or a path; one with a colon is written ./a:b)", scheme, names())
 	}
@@ -113,10 +115,8 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 		_, secret = u.User.Password()
 	}
 	switch {
-	case strings.HasPrefix(rest, "//arn:") && strings.Contains(rest, ":accesspoint"):
-		return nil, invalid("%s: it names an access point by its ARN: write the access point's alias, which AWS shows beside it, in place of the bucket", scheme)
 	case strings.HasPrefix(rest, "//arn:"):
-		return nil, invalid("%s: it has an ARN: write the bucket's name alone", scheme)
+		return nil, invalid("%s: %s", scheme, ofARN(rest))
 	case err != nil:
 		return nil, invalid("%s: it isn't a URL", scheme) // err would quote it
 	case scheme == "sftp" && secret:
@@ -132,6 +132,14 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 		return nil, invalid("%s: %s", scheme, wrong)
 	}
 	return u, nil
+}
+
+// ofARN returns what is wrong with a bucket that is named by its ARN.
+func ofARN(arn string) string {
+	if strings.Contains(arn, ":accesspoint") {
+		return "it names an access point by its ARN: write the access point's alias, which AWS shows beside it, in place of the bucket"
+	}
+	return "it has an ARN: write the bucket's name alone"
 }
 
 // slip describes a probable mistake in a URL, or returns "". Such a URL names another place than the user
@@ -170,6 +178,8 @@ func elsewhere(scheme, rest string) string {
 		return notShared("Google Cloud Storage")
 	case "swift", "webdav", "ftp", "smb":
 		return notShared(scheme)
+	case "arn":
+		return ofARN(rest) + ", as in s3://BUCKET/PREFIX"
 	case "rclone":
 		return "repolock doesn't know rclone's remotes: name the bucket or the directory itself, as in s3://BUCKET/PREFIX or sftp://USER@HOST/PATH"
 	case "http", "https":
