@@ -4,6 +4,7 @@ package config
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -16,6 +17,7 @@ import (
 	"syscall"
 
 	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
 
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
@@ -27,6 +29,33 @@ type File struct {
 	Repo         string                `toml:"repo"`
 	Defaults     Flags                 `toml:"defaults"`
 	Repositories map[string]Repository `toml:"repositories"`
+
+	text []byte
+}
+
+// Line returns the line of a key, or else of the table that is nearest around it.
+func (f *File) Line(key ...string) int {
+	var p unstable.Parser
+	var table []string
+	line, longest := 1, 0
+	for p.Reset(f.text); p.NextExpression(); {
+		e := p.Expression()
+		var names []string
+		at := 0
+		for it := e.Key(); it.Next(); {
+			names = append(names, string(it.Node().Data))
+			at = p.Shape(it.Node().Raw).Start.Line
+		}
+		if e.Kind == unstable.KeyValue {
+			names = slices.Concat(table, names)
+		} else {
+			table = names
+		}
+		if n := len(names); n > longest && n <= len(key) && slices.Equal(names, key[:n]) {
+			line, longest = at, n
+		}
+	}
+	return line
 }
 
 // Repository is a repository of the file.
@@ -95,34 +124,35 @@ func Load(path string) (*File, error) {
 	case bytes.HasPrefix(text, []byte("\ufeff")):
 		return nil, fmt.Errorf("%s: begins with a byte order mark, as some editors write: save it as UTF-8 without one", path)
 	}
-	file := &File{Path: path}
+	file := &File{Path: path, text: text}
 	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(file); err != nil {
 		return nil, explain(path, err)
 	}
-	return file, spelled(path, text)
+	return file, file.spelled()
 }
 
 // spelled refuses keys with capital letters. The library ignores case, so it would use either of url and URL in one
 // file.
-func spelled(path string, text []byte) error {
+func (f *File) spelled() error {
 	var all map[string]any
-	if err := toml.Unmarshal(text, &all); err != nil {
-		return fmt.Errorf("%s: can't be parsed again", path)
+	if err := toml.Unmarshal(f.text, &all); err != nil {
+		return fmt.Errorf("%s: can't be parsed again", f.Path)
 	}
-	tables := map[string]any{"": all, "defaults.": all["defaults"]}
-	repositories, _ := all["repositories"].(map[string]any)
-	for name, table := range repositories {
-		tables["repositories."+name+"."] = table
-	}
-	for prefix, table := range tables {
+	check := func(table any, path ...string) error {
 		keys, _ := table.(map[string]any)
 		for key := range keys {
-			if strings.ToLower(key) != key {
-				return fmt.Errorf("%s: unknown key %.80q: keys are in lower case", path, prefix+key)
+			if path := append(path, key); strings.ToLower(key) != key {
+				return fmt.Errorf("%s:%d: unknown key %.80q: keys are in lower case", f.Path, f.Line(path...), strings.Join(path, "."))
 			}
 		}
+		return nil
 	}
-	return nil
+	err := cmp.Or(check(all), check(all["defaults"], "defaults"))
+	repositories, _ := all["repositories"].(map[string]any)
+	for name, table := range repositories {
+		err = cmp.Or(err, check(table, "repositories", name))
+	}
+	return err
 }
 
 // explain adds the line and the key to an error.

@@ -66,10 +66,10 @@ func TestTrusted(t *testing.T) {
 		says        string
 	}{
 		{0o644, 0, 0, ""}, {0o600, 0, 7, ""}, {0o444, 7, 7, ""}, {0o755, 7, 7, ""},
-		{0o664, 7, 7, "mode 0664"}, {0o646, 0, 7, "mode 0646"}, {0o622, 0, 0, "mode 0622"},
+		{0o664, 7, 7, "mode 0664), and could choose another lock: chmod go-w 'a b'"}, {0o646, 0, 7, "mode 0646"}, {0o622, 0, 0, "mode 0622"},
 		{0o644, 8, 7, "user 8"}, {0o600, 8, 0, "user 8"},
 	} {
-		says(t, checkFile(c.mode, c.owner, c.self), c.says, fmt.Sprintf("%+v", c))
+		says(t, checkFile("a b", c.mode, c.owner, c.self), c.says, fmt.Sprintf("%+v", c))
 	}
 	path := file(t, "repo = '/x'")
 	assert.Is(t, assert.Err(Load(path)), nil)

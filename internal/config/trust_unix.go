@@ -11,6 +11,8 @@ import (
 	"syscall"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // system has the path of the file for all users.
@@ -22,7 +24,7 @@ func trusted(f *os.File, path string) error {
 	if err != nil {
 		return err
 	}
-	if err := checkFile(info.Mode().Perm(), owner(info), self()); err != nil {
+	if err := checkFile(path, info.Mode().Perm(), owner(info), self()); err != nil {
 		return err
 	}
 	absolute, err := filepath.Abs(path)
@@ -37,12 +39,12 @@ func owner(info os.FileInfo) uint32 { return info.Sys().(*syscall.Stat_t).Uid }
 func self() uint32 { return uint32(os.Geteuid()) }
 
 // checkFile refuses a file that users other than root and self can change.
-func checkFile(mode os.FileMode, owner, self uint32) error {
+func checkFile(path string, mode os.FileMode, owner, self uint32) error {
 	switch {
 	case owner != 0 && owner != self:
 		return fmt.Errorf("belongs to user %d, and not to root or to user %d, who runs repolock: the owner could choose another lock", owner, self)
 	case mode&0o022 != 0:
-		return fmt.Errorf("others may write to it (mode %04o), and could choose another lock: chmod go-w", mode)
+		return fmt.Errorf("others may write to it (mode %04o), and could choose another lock: chmod go-w %s", mode, text.Word(path))
 	}
 	return nil
 }
@@ -118,5 +120,5 @@ func checkFolder(path string) error {
 	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
 		return nil // a read-only file system, as of a ConfigMap of Kubernetes
 	}
-	return fmt.Errorf("other users may write to the folder %s on its path (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), path)
+	return fmt.Errorf("other users may write to the folder %s on its path (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), text.Word(path))
 }

@@ -12,6 +12,8 @@ import (
 	"unicode"
 	"unicode/utf16"
 	"unicode/utf8"
+
+	"github.com/repolock/repolock/internal/lazyregexp"
 )
 
 // Escape replaces each character that isn't printable by an escape sequence of Go, and each byte that isn't UTF-8 by
@@ -69,6 +71,16 @@ func Cut(s string, n int) string {
 
 // Quote quotes s as one word for any shell.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
+
+var bareWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
+
+// Word returns s as one word of a shell: without quotes if it needs none, as ShellWord otherwise.
+func Word(s string) string {
+	if bareWord.MatchString(s) {
+		return s
+	}
+	return ShellWord(s)
+}
 
 // ShellWord quotes s as one word for bash, in printable characters.
 func ShellWord(s string) string {
