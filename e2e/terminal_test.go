@@ -236,7 +236,7 @@ func TestCtrlCWhileWaiting(t *testing.T) {
 				w.shows("^waiting ")
 				s.until("its place in the queue", func() bool { return len(s.locks()) > held })
 				w.key("C-c")
-				w.shows("^repolock: error: interrupt; nothing was run\n+" + ready + "$")
+				w.shows("^repolock: error: interrupted; nothing was run\n+" + ready + "$")
 				assert.Equal(t, len(s.locks()), held, "objects of locks")
 				w.run("echo code $?")
 				w.shows("^code 130\n" + ready + "$")

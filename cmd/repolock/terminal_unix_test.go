@@ -186,7 +186,7 @@ func TestWaitingLine(t *testing.T) {
 		assert.That(t, n <= 69, "%d columns: %q", n, line)
 	}
 	last := lines[len(lines)-1]
-	assert.That(t, last == "repolock: error: interrupt; nothing was run\r\n", "the last that is shown: %q", last)
+	assert.That(t, last == "repolock: error: interrupted; nothing was run\r\n", "the last that is shown: %q", last)
 	entries, err := os.ReadDir(filepath.Join(repo, "index", "lock.intent"))
 	assert.That(t, err != nil || len(entries) == 0, "left: %v", entries)
 }
@@ -382,7 +382,7 @@ func TestDoctorInterrupted(t *testing.T) {
 		assert.That(t, len(objects()) != 0, "it has written nothing yet")
 		assert.OK(t, doctor.Process.Signal(sig))
 		code := exitOf(t, doctor.Wait())
-		assert.That(t, code == fault.ExitSignal+int(sig) && out.String() == "repolock: error: "+sig.String()+"\n",
+		assert.That(t, code == fault.ExitSignal+int(sig) && out.String() == "repolock: error: "+session.Signalled(sig).Error()+"\n",
 			"%v: exit code %d: %s", sig, code, out.String())
 		left := objects()
 		assert.That(t, len(left) == 0, "%v: left %q", sig, left)
@@ -426,7 +426,7 @@ func TestTortureEndsAtOnce(t *testing.T) {
 	status := s.end()
 	assert.That(t, status.Signal() == syscall.SIGINT, "it ended with %v", status)
 	shown := strings.Join(strings.Fields(s.shown), " ")
-	assert.That(t, strings.Contains(shown, "error: interrupt: nothing was judged; locks and objects might be left below index/locks/torture-"),
+	assert.That(t, strings.Contains(shown, "error: interrupted: nothing was judged; locks and objects might be left below index/locks/torture-"),
 		"shown: %q", s.shown)
 	files := tree(t, tmp)
 	assert.That(t, len(files) == 0, "left %v", files)

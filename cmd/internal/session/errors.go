@@ -15,7 +15,11 @@ import (
 // Signalled returns the error of an acquire, or of a keeper, that a signal has ended. Its exit code is the shell's.
 func Signalled(sig os.Signal) error {
 	s := sig.(syscall.Signal)
-	return &fault.Error{Class: fault.Interrupted, Err: errors.New(s.String()), Exit: fault.ExitSignal + int(s)}
+	says := s.String()
+	if s == syscall.SIGINT {
+		says = "interrupted"
+	}
+	return &fault.Error{Class: fault.Interrupted, Err: errors.New(says), Exit: fault.ExitSignal + int(s)}
 }
 
 // SignalOf returns the signal of an error that Signalled made.

@@ -56,6 +56,8 @@ type Request struct {
 	TTL      time.Duration // of the lock
 	HeldCode int           // exit code if another holder has the lock
 	Console  Console
+	// Located adds the repository of the command line to the commands in a hint; nil adds nothing.
+	Located func(hint string) string
 	// Sinks opens the records of the lock's events.
 	Sinks func() ([]events.Sink, error)
 }

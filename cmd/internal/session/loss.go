@@ -58,6 +58,9 @@ func (s *session) meanwhile(loss error) string {
 	if lost, ok := errors.AsType[*replock.LostError](loss); ok && fault.Of(lost.Err) != fault.Unknown && fault.Advice(lost.Err) != fault.SeeDoctor {
 		advice = fault.Advice(lost.Err)
 	}
+	if s.Located != nil {
+		advice = s.Located(advice)
+	}
 	end := clock.System{}.Now().Add(s.ResumeFor).UTC()
 	return "the command is stopped; repolock tries to resume the lock until " + end.Format(time.RFC3339) + ", and then kills the command; " + advice
 }
