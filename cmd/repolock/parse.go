@@ -262,8 +262,19 @@ func mappers() (options []kong.Option) {
 
 // kongs are kong's own mappers.
 var kongs = sync.OnceValue(func() *kong.Registry {
-	return kong.NewRegistry().RegisterDefaults().RegisterType(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeTime))
+	return kong.NewRegistry().RegisterDefaults().RegisterKind(reflect.String, kong.MapperFunc(decodeText)).
+		RegisterType(reflect.TypeFor[time.Duration](), kong.MapperFunc(decodeTime))
 })
+
+// decodeText is the mapper of a text. It keeps bytes that aren't UTF-8: file names can have them, and kong's own mapper
+// replaces them.
+func decodeText(ctx *kong.DecodeContext, target reflect.Value) error {
+	token, err := ctx.Scan.PopValue("text")
+	if err == nil {
+		target.SetString(fmt.Sprint(token.Value))
+	}
+	return err
+}
 
 // decodeTime is the mapper of a duration.
 func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {

@@ -260,6 +260,10 @@ func TestParse(t *testing.T) {
 		got, want := p.selected.Target.Interface(), k.Selected().Target.Interface()
 		assert.That(t, reflect.DeepEqual(got, want), "%q: %+v, and whole %+v", c.args, got, want)
 	}
+	p, err := parse([]string{"-r", "./r\xff", "backup", "--audit=a\xff", "--", "c\xff"}, io.Discard, io.Discard)
+	assert.OK(t, err)
+	c := p.selected.Target.Interface().(wrapCmd)
+	assert.That(t, p.Repo == "./r\xff" && c.Audit == "a\xff" && c.Command[1] == "c\xff", "%q, %+v", p.Repo, c)
 }
 
 // TestDuration: a time can have days.
