@@ -139,7 +139,10 @@ func commandHelp(node *kong.Node) string {
 	if shared != "" {
 		b.WriteString("\nAbout the lock (in full: repolock help flags):\n" + shared)
 	}
-	also += "--repo (-r), --name, --config, --json, -q and -v: see repolock help flags"
+	if !node.Tag.Has("noconfig") {
+		also += "--repo (-r), --name, --config, "
+	}
+	also += "--json, -q and -v: see repolock help flags"
 	b.WriteString("\n" + text.Wrap(also, helpWidth, "") + "\n")
 	return b.String()
 }
