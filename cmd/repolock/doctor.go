@@ -26,6 +26,9 @@ type doctorCmd struct {
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
+// twoRepositories is the error of doctor and torture, whose argument is a repository.
+var twoRepositories = fault.New(fault.Usage, "two repositories are given, by --repo and as an argument: leave out one")
+
 // run examines the repository, if there is one, and then the systems of --also. It goes on after a failure.
 func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	var gateways, urls []string
@@ -38,6 +41,8 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	}
 	targets, err := also.Parse(urls)
 	switch {
+	case c.URL != "" && g.typed("repo"):
+		return 0, twoRepositories
 	case err != nil:
 		return 0, err
 	case len(gateways) > 0 && g.alone(targets):
