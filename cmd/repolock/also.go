@@ -34,6 +34,7 @@ type system interface {
 type placed struct {
 	system
 	session.Place
+	typed map[string]string // flags of a command line that names the place, as global.Typed
 }
 
 // unopened is a system that couldn't be opened, with the error.
@@ -59,30 +60,30 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 	if err != nil {
 		return nil, closeAll, err
 	}
-	add := func(s system, p session.Place, failed error) {
+	add := func(s system, p session.Place, failed error, typed map[string]string) {
 		if failed != nil {
 			s = unopened{failed}
 			if fault.Of(failed).Exit == fault.ExitUsage {
 				err = cmp.Or(err, failed)
 			}
 		}
-		all = append(all, placed{s, p})
+		all = append(all, placed{s, p, typed})
 	}
 	if !g.alone(targets) {
 		l, failed := g.locker()
-		add(l, g.place(), failed)
+		add(l, g.place(), failed, g.Typed)
 	}
 	for _, t := range targets {
 		if t.Repository() {
 			l, failed := g.at(t.Place).locker()
-			add(l, t.Place, failed)
+			add(l, t.Place, failed, map[string]string{"repo": t.Place.Repo, "name": t.Place.Name})
 			continue
 		}
 		l, failed := t.Open(also.Request{Purpose: purpose})
 		if failed == nil {
 			open = append(open, l)
 		}
-		add(l, t.Place, failed)
+		add(l, t.Place, failed, map[string]string{"also": t.Place.URL})
 	}
 	return all, closeAll, err
 }
@@ -101,7 +102,7 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 		entry := g.file.Repositories[name]
 		at := session.Place{Repo: entry.URL, Name: cmp.Or(entry.Name, g.Name)}
 		l, failed := g.at(at).locker()
-		one := placed{l, at}
+		one := placed{l, at, map[string]string{"config": g.Typed["config"], "repo": name, "name": g.Typed["name"]}}
 		if failed != nil {
 			one.system = unopened{failed}
 		}
@@ -118,7 +119,8 @@ type found struct {
 }
 
 // everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
-// that f returned, the systems for which f returned no error, and the errors of the others.
+// that f returned, the systems for which f returned no error, and the errors of the others. The advice of an
+// error names its own place.
 func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {
@@ -126,6 +128,7 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 	}
 	r.BeginWait(does + ": " + session.Titles(places))
 	defer r.EndWait()
+	advice, differs := "", false
 	for _, one := range all {
 		some, failed := f(one)
 		list = slices.Grow(list, len(some))
@@ -139,7 +142,13 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 		if where := label(all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
-		err = fault.Join(err, failed)
+		hint := cmp.Or(global{Typed: one.typed}.located(r.advice(failed)), fault.SeeNothing)
+		differs = differs || err != nil && hint != advice
+		advice = hint
+		err = fault.Join(err, fault.Advise(failed, advice))
+	}
+	if differs { // no hint fits all
+		err = fault.Advise(err, fault.SeeNothing)
 	}
 	return list, answered, err
 }

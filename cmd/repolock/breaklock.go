@@ -144,7 +144,11 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	case len(chosen) == 0 && len(c.ID) < leastID:
 		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
 	case len(chosen) == 0:
-		return fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))
+		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))
+		if len(all) == 1 {
+			err = fault.Advise(err, global{Typed: all[0].typed}.located(fault.NoSuchLock.Advice))
+		}
+		return err
 	case slices.ContainsFunc(chosen, func(b found) bool { return b.ID != chosen[0].ID }):
 		return fault.New(fault.Usage, "--id %.80q: %d ids begin with it: nothing was deleted; give more of the id", c.ID, len(chosen))
 	case slices.ContainsFunc(chosen, func(b found) bool { return b.at.Place != chosen[0].at.Place }):

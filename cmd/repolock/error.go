@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
 )
 
 const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
@@ -39,32 +40,64 @@ func (r *reporter) describe(err error) (name string, code int, advice string) {
 		}
 		return name, held.ExitCode, r.heldHint(held)
 	}
-	class := fault.Of(err)
-	advice = fault.Advice(err)
-	switch advice {
+	return fault.Of(err).Name, fault.Exit(err), r.located(r.advice(err))
+}
+
+// advice returns what to do about an error, but not about a held lock.
+func (r *reporter) advice(err error) string {
+	switch advice := fault.Advice(err); advice {
 	case fault.SeeHelp:
-		advice = strings.TrimSpace("see repolock help " + r.command)
+		return strings.TrimSpace("see repolock help " + r.command)
 	case fault.SeeDoctor:
-		advice = r.unreachableHint(err)
+		return r.unreachableHint(err)
+	case fault.SeeDetails:
+		return r.unknownHint(err)
+	case fault.SeeNothing:
+		return ""
+	default:
+		return advice
 	}
-	return class.Name, fault.Exit(err), r.located(advice)
+}
+
+// unknownHint returns what to do about a failure without a class.
+func (r *reporter) unknownHint(err error) string {
+	var all []string
+	if _, ok := errors.AsType[*store.Error](err); ok {
+		all = append(all, "try again")
+		if r.command != "doctor" {
+			all = append(all, "repolock doctor examines the store")
+		}
+	}
+	if !r.Verb && !r.JSON { // an object has all details
+		all = append(all, "-v shows all details")
+	}
+	return strings.Join(all, "; ")
 }
 
 // located adds the repository and the lock's name, as the command line has them, to the commands in a hint, so that
 // the commands can be run as they are. A URL that can be secret isn't repeated: URL stands for it.
 func (g global) located(hint string) string {
-	flags, repo, after := "", g.Typed["repo"], ""
+	flags, repo, also, after := "", g.Typed["repo"], "", ""
 	if repo != session.Redact(repo) {
 		repo, after = "URL", " (URL is your --repo)"
 	}
-	for _, f := range []struct{ name, value string }{{"--config", g.Typed["config"]}, {"-r", repo}, {"--name", g.Typed["name"]}} {
-		if f.value != "" {
-			flags += f.name + " " + spell([]string{f.value}) + " "
+	for _, f := range []struct{ short, long, value string }{{"--config", "--config", g.Typed["config"]}, {"-r", "--repo", repo}, {"--name", "--name", g.Typed["name"]}} {
+		switch {
+		case strings.HasPrefix(f.value, "-"): // after a space it would be a flag
+			flags += f.long + "=" + text.Word(f.value) + " "
+		case f.value != "":
+			flags += f.short + " " + text.Word(f.value) + " "
 		}
+	}
+	if url := g.Typed["also"]; url != "" {
+		also = " --also " + text.Word(url)
 	}
 	plain := hint
 	for _, command := range []string{"status", "break-lock", "doctor"} {
-		hint = strings.ReplaceAll(hint, "repolock "+command, "repolock "+flags+command)
+		hint = strings.ReplaceAll(hint, "repolock "+command, "repolock "+flags+command+also)
+	}
+	for _, command := range []string{"backup", "restore", "prune", "run"} {
+		hint = strings.ReplaceAll(hint, "repolock "+command+" ", "repolock "+flags+command+" ")
 	}
 	if hint != plain {
 		hint += after
@@ -89,16 +122,21 @@ const (
 	noneBroken = "no lock was broken"
 )
 
+// locks reports whether the command acquires a lock.
+func (r *reporter) locks() bool {
+	return slices.Contains([]string{"backup", "restore", "prune", "run", "acquire"}, r.command)
+}
+
 // undone returns the words for the work that an error has prevented, or "". break-lock can fail after it has
 // deleted a lock.
 func (r *reporter) undone(err error) string {
 	switch command := r.command; {
 	case !fault.Of(err).Nothing:
 		return ""
-	case command == "backup" || command == "restore" || command == "prune" || command == "run":
-		return nothingRun
 	case command == "acquire":
 		return "no lock was taken"
+	case r.locks():
+		return nothingRun
 	case command == "break-lock" && errors.Is(err, fault.Early):
 		return noneBroken
 	default:
@@ -227,6 +265,9 @@ func newJSONError(r *reporter, err error) jsonError {
 		if placed, ok := errors.AsType[session.HeldError](err); ok {
 			out.Repository, out.LockName = placed.Place.Where(), events.LockName(placed.Place.Name)
 			out.Summary = refusal(placed)
+			if placed.Place == r.place() {
+				out.Summary = r.located(out.Summary)
+			}
 			if h, ok := events.Stale(placed.Place.URL, held.Holders); ok {
 				out.Staleness, out.TTLSeconds = events.NewStaleness(h), int64(h.TTL.Seconds())
 			}

@@ -10,8 +10,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -52,9 +54,11 @@ func TestDescribe(t *testing.T) {
 		{"", store.ErrFull, "store_full", fault.ExitFailed, "outside of the repository", "doctor"},
 		{"", store.ErrFull, "store_full", fault.ExitFailed, "a prune can't free it", "doctor"},
 		{"", daemon.ErrDir, "wrong_configuration", fault.ExitUnfit, "", "doctor"},
-		{"", daemon.ErrGone, "keeper_gone", fault.ExitLost, "whether the operation was completed", "doctor"},
+		{"", daemon.ErrGone, "keeper_gone", fault.ExitLost, "repolock -r REPOSITORY status shows whether it is held", "doctor"},
 		{"", daemon.ErrSilent, "keeper_silent", fault.ExitUnavailable, "count it as lost", "doctor"},
-		{"", errors.New("unknown"), "failed", fault.ExitFailed, "", "unreachable"},
+		{"", errors.New("unknown"), "failed", fault.ExitFailed, "-v shows all details", "doctor"},
+		{"", &store.Error{Op: "put", Err: errors.New("500")}, "failed", fault.ExitFailed, "try again; repolock doctor examines the store; -v", "unreachable"},
+		{"doctor", &store.Error{Op: "put", Err: errors.New("500")}, "failed", fault.ExitFailed, "try again; -v", "doctor"},
 		{"backup", session.NotAcquired(silent, false), "store_unavailable", fault.ExitUnavailable, "--if-unreachable run", "credentials"},
 		{"backup", session.NotAcquired(silent, true), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"}, // the store has answered before
 		{"prune", session.NotAcquired(silent, false), "store_unavailable", fault.ExitUnavailable, "repolock doctor", "--if-unreachable"},
@@ -66,6 +70,8 @@ func TestDescribe(t *testing.T) {
 		assert.That(t, name == c.name && code == c.code && strings.Contains(hint, c.hint) && !strings.Contains(hint, c.otherHint),
 			"%v: %s, exit code %d, hint %q", c.err, name, code, hint)
 	}
+	_, _, hint := (&reporter{global: global{Verb: true}}).describe(errors.New("unknown"))
+	assert.Equal(t, hint, "", "with -v")
 }
 
 // TestLocated: the commands of a hint can be run as they are. A URL that can have a password isn't repeated.
@@ -74,10 +80,46 @@ func TestLocated(t *testing.T) {
 		"":                            "repolock doctor examines the store",
 		"s3://b/p?endpoint=https://h": "repolock -r 's3://b/p?endpoint=https://h' doctor examines the store",
 		"sftp://h/p?command=ssh -J j": "repolock -r URL doctor examines the store (URL is your --repo)",
+		"-dash":                       "repolock --repo=-dash doctor examines the store",
+		"a\tb\n\x1b'":                 `repolock -r $'a\x09b\x0a\x1b\x27' doctor examines the store`,
+		"n\xff":                       `repolock -r $'n\xff' doctor examines the store`,
 	} {
 		assert.Equal(t, global{Typed: map[string]string{"repo": repo}}.located("repolock doctor examines the store"), want)
 		assert.Equal(t, global{Typed: map[string]string{"repo": repo}}.located("free space"), "free space")
 	}
+}
+
+// TestLocatedPlaces: the hint about one of several places names that place, as the command line or the configuration
+// file does. If two failures have different hints, none is printed.
+func TestLocatedPlaces(t *testing.T) {
+	down := func(typed map[string]string, err error) placed {
+		return placed{unopened{err}, session.Place{Repo: "s3://b"}, typed}
+	}
+	g := global{Typed: map[string]string{"config": "c.toml"}, Repo: "/none"}
+	g.file = &config.File{Repositories: map[string]config.Repository{"down": {URL: "/none"}}}
+	listed, _, _ := g.everySystem(nil, also.Look)
+	listed[0].system = unopened{store.ErrUnreachable}
+	given, _, _ := g.systems([]string{"repo:/none#n", "tower-fleet:./none/x"}, also.Look)
+	for _, c := range []struct {
+		all  []placed
+		want string
+	}{
+		{listed, "repolock --config c.toml -r down doctor examines the store"},
+		{[]placed{down(given[0].typed, store.ErrUnreachable)}, "repolock --config c.toml doctor examines the store"},
+		{[]placed{down(given[1].typed, store.ErrUnreachable)}, "repolock -r /none --name n doctor examines the store"},
+		{[]placed{down(map[string]string{"also": "redis://h?key=k"}, fault.Late)}, "the store or the network is too slow now: try again; repolock --config c.toml doctor --also 'redis://h?key=k' measures the store"},
+		{[]placed{listed[0], down(nil, store.ErrFull)}, ""},
+		{[]placed{down(nil, store.ErrFull), down(nil, store.ErrFull)}, fault.Full.Advice},
+	} {
+		r := &reporter{global: g, command: "status"}
+		_, _, err := everywhere(r, "", c.all, func(p placed) ([]replock.Broken, error) {
+			_, err := p.Status(t.Context())
+			return nil, err
+		})
+		_, _, hint := r.describe(err)
+		assert.Equal(t, hint, c.want)
+	}
+	assert.That(t, strings.HasSuffix(given[2].typed["also"], "/none/x"), "%q", given[2].typed)
 }
 
 // TestSaysWhatWasNotDone: a failure before the command says that the command wasn't run, or that no

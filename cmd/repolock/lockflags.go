@@ -16,6 +16,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking/towerfleet"
@@ -109,7 +110,7 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 
 // request returns the request for the locks. Its console is r.
 func (p plan) request(r *reporter) session.Request {
-	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
+	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Located: r.located, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
 			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
@@ -205,8 +206,8 @@ func (g global) cantWrite(flag, path string, err error) error {
 	case from.File != "":
 		where, hint = flag+" in "+from.File, "correct the configuration file"
 	}
-	if errors.Is(err, fs.ErrNotExist) && unexpanded(path) {
-		hint = tildeHint
+	if errors.Is(err, fs.ErrNotExist) {
+		hint = cmp.Or(unexpanded(path), hint)
 	}
 	return fault.Advise(fault.New(fault.Early, "%s: %w", where, unusable(err)), hint)
 }
@@ -223,12 +224,19 @@ func unusable(err error) error {
 	}
 }
 
-const tildeHint = "no shell has replaced the ~: write the path in full, or outside of quotes"
+var shellVariable = lazyregexp.New(`\$(\w|\{\w|\()`)
 
-// unexpanded reports whether a path contains a ~ that a shell would have replaced, at its beginning or,
-// after repolock has made the path absolute, further on.
-func unexpanded(path string) bool {
-	return strings.HasPrefix(path, "~") || strings.Contains(path, string(filepath.Separator)+"~")
+// unexpanded returns the hint for a path with a ~ or a $ that a shell would have replaced, or "". The ~ is at its
+// beginning or, after repolock has made the path absolute, further on.
+func unexpanded(path string) string {
+	switch {
+	case strings.HasPrefix(path, "~"), strings.Contains(path, string(filepath.Separator)+"~"):
+		return "no shell has replaced the ~: write the path in full, or outside of quotes"
+	case shellVariable.MatchString(path):
+		return "no shell has replaced the $, and settings of cron and systemd keep it: write the path in full, or outside of single quotes"
+	default:
+		return ""
+	}
 }
 
 // waitTime is the value of --wait.

@@ -89,7 +89,7 @@ func (r *reporter) explain(in *parsed, args []string) {
 	if in.settings.notice != "" {
 		r.Say("%s", in.settings.notice)
 	}
-	for _, said := range unheeded(os.Environ()) {
+	for _, said := range unheeded(os.Environ(), r.locks()) {
 		r.Say("warning: %s", said)
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/regular"
+	"github.com/repolock/repolock/internal/text"
 )
 
 // mistaken returns the error of a command line that can't be parsed, in our words.
@@ -62,6 +63,10 @@ func unexpected(ctx *kong.Context, args []string) error {
 	}
 	word, selected := args[at], ctx.Selected()
 	switch after := slices.Contains(args[:at], "--"); {
+	case selected == nil && !after && early(args, at) != nil:
+		return early(args, at)
+	case word != rest[0] && !after && len(word) > len("-xy") && similar("backup", "-"+word) != "": // -help
+		return notAFlag(args, word, word)
 	case word != rest[0] && !after: // a letter of -xyz
 		return notAFlag(args, short(rest[0]), short(rest[0]))
 	case strings.HasPrefix(word, "--") && !after:
@@ -75,6 +80,29 @@ func unexpected(ctx *kong.Context, args []string) error {
 		return notACommand(word, args[at+1:])
 	}
 	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
+}
+
+// early returns the error of a flag that belongs to a command and comes before it, or nil.
+func early(args []string, at int) error {
+	command := "backup"
+	if c, ok := called(args[at:]); ok && c.tag != hidden {
+		command = c.name
+	}
+	name, value, valued := strings.Cut(args[at], "=")
+	for _, f := range visible(nodeOf(model(), command).Flags) {
+		if name != "--"+f.Name && (f.Short == 0 || name != "-"+string(f.Short)) {
+			continue
+		}
+		example := name
+		if !valued && !f.IsBool() && at+1 < len(args) {
+			value, valued = args[at+1], args[at+1] != command && args[at+1] != "--"
+		}
+		if valued && !f.IsBool() {
+			example += " " + text.Word(harmless(value))
+		}
+		return fault.New(fault.Usage, "%s comes after the command: repolock %s %.80s", name, command, example)
+	}
+	return nil
 }
 
 // notACommand returns the error of a first word that is no command of repolock. Often it is the program that
@@ -139,7 +167,8 @@ func underLock(word string, rest []string) string {
 		subcommand = words[0]
 	}
 	operation := cmp.Or(meant(operations, subcommand), "backup")
-	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, strings.TrimSpace(word+" "+subcommand))
+	program := strings.TrimSpace(text.Word(word) + " " + subcommand)
+	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, program)
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // the arguments can contain a password
 	}
@@ -196,7 +225,7 @@ var elsewhere = []meaning{
 // flagsElsewhere are other tools' names for flags.
 var flagsElsewhere = []meaning{
 	{"--wait", []string{"retry-lock", "lock-wait", "lock-timeout", "timeout"}}, // restic, borg, others
-	{"--repo", []string{"repository", "repo-url"}},
+	{"--repo", []string{"repository", "repo-url", "url"}},
 	{"--held-exit-code", []string{"conflict-exit-code"}}, // flock
 }
 
@@ -220,6 +249,13 @@ func distance(a, b string) int {
 	return row[len(b)]
 }
 
+// misspells reports whether a short word differs from ours by one letter, or has two neighbours of ours exchanged.
+func misspells(word, ours string) bool {
+	d := distance(word, ours)
+	letters := func(s string) string { return string(slices.Sorted(slices.Values([]byte(s)))) }
+	return len(word) > 2 && (d == 1 || d == 2 && letters(word) == letters(ours))
+}
+
 // notAFlag returns the error of a flag that the called command doesn't have. For -wait the flag is -w, and the
 // word is -wait.
 func notAFlag(args []string, flag, word string) error {
@@ -229,6 +265,14 @@ func notAFlag(args []string, flag, word string) error {
 	}
 	ours := ""
 	switch {
+	case flag == "--exclusive" && command == "prune", flag == "--shared" && (command == "backup" || command == "restore"):
+		return fault.New(fault.Usage, "%s: %s is %[3]s already: leave out %[1]s", flag, command, flag[2:])
+	case flag == "--exclusive" && (command == "backup" || command == "restore"):
+		return fault.New(fault.Usage, "--exclusive: %s takes a shared lock: write repolock run --exclusive --operation %[1]s", command)
+	case flag == "--shared" && command == "prune":
+		return fault.New(fault.Usage, "--shared: prune needs the exclusive lock: for a command that deletes nothing write repolock run --shared")
+	case len(flag) > len("-x") && flag[1] != '-': // -help
+		ours = similar(command, "-"+flag)
 	case strings.HasPrefix(flag, "--"):
 		ours = similar(command, flag)
 	case len(word) > len("-x"):
@@ -275,8 +319,8 @@ func swallowed(args []string) string {
 func misnamed(path string) string {
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
 	switch {
-	case strings.HasPrefix(path, "~"):
-		return tildeHint
+	case unexpanded(path) != "":
+		return unexpanded(path)
 	case quote(`"`), quote(`'`):
 		return "the quotes are part of the name: leave them out where the name is set (Docker's --env-file keeps them)"
 	case strings.TrimSpace(path) != path:
@@ -302,7 +346,9 @@ func namesRepository(word string) bool {
 }
 
 // byFlag returns a hint on how to name a repository.
-func byFlag(word string) string { return "write a repository after its flag: -r " + harmless(word) }
+func byFlag(word string) string {
+	return "write a repository after its flag: -r " + text.Word(harmless(word))
+}
 
 // harmless returns a word of the command line without possible secrets: the credentials of a URL and the value
 // of a variable.
@@ -348,14 +394,16 @@ func unrunnable(args []string, err error) error {
 		return fault.Advise(err, "the quotes make one word of the whole command: leave them out, or write sh -c before them")
 	case slices.Contains(ofShell[:], word):
 		return fault.Advise(err, "it is a builtin of the shell: write sh -c '"+word+" ...'")
-	case strings.HasPrefix(word, "~"):
-		return fault.Advise(err, tildeHint)
+	case unexpanded(word) != "":
+		return fault.Advise(err, unexpanded(word))
 	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
 		return fault.Advise(err, noInterpreter(word))
 	case errors.Is(err, syscall.ENOEXEC):
 		return fault.Advise(err, "it isn't a program for this machine, and a script must begin with a line such as #!/bin/sh: add the line, or write sh before the script")
 	case !strings.Contains(word, "/") && errors.Is(err, procgroup.ErrNotFound):
 		return fault.Advise(err, "not found in PATH (cron, systemd and sudo have a shorter one): give the full path")
+	case filepath.IsAbs(word) && errors.Is(err, procgroup.ErrNotFound):
+		return fault.Advise(err, "check the path: there is no such file")
 	default:
 		return err
 	}

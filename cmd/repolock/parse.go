@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"reflect"
@@ -184,6 +185,9 @@ func parse(args []string, stdout, stderr io.Writer) (*parsed, error) {
 		p.selected = k.Selected()
 		err = ambiguous(k)
 	}
+	if wrong, ok := errors.AsType[*kong.ParseError](err); ok && k == nil {
+		k = wrong.Context
+	}
 	p.file, p.Sources, p.Typed = p.settings.file, p.settings.sources, typed(k)
 	if repo := p.settings.repo; repo != nil {
 		p.Repo, p.unknown, p.listed = repo.url, repo.err, repo.name
@@ -201,9 +205,9 @@ func typed(k *kong.Context) map[string]string {
 	for _, p := range k.Path {
 		switch {
 		case p.Flag != nil && !p.Resolved && slices.Contains([]string{"repo", "name", "config"}, p.Flag.Name):
-			all[p.Flag.Name] = p.Flag.Target.String()
+			all[p.Flag.Name], _ = k.FlagValue(p.Flag).(string)
 		case p.Positional != nil && p.Positional.Name == "url":
-			all["repo"] = p.Positional.Target.String()
+			all["repo"] = k.Value(p).String()
 		}
 	}
 	return all

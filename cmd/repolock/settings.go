@@ -74,14 +74,22 @@ func (g global) typed(flag string) bool {
 }
 
 // unheeded returns a warning about each variable that is named after a flag but that repolock doesn't read,
-// because a job must not run without its REPOLOCK_WAIT in silence. It ignores other variables that begin with
-// REPOLOCK_.
-func unheeded(environ []string) (says []string) {
-	var unknown []string
+// because a job must not run without its REPOLOCK_WAIT in silence. If all is set, a last line has the other
+// variables that begin with REPOLOCK_.
+func unheeded(environ []string, all bool) (says []string) {
+	var unknown, read []string
+	for _, item := range manEnvironment {
+		if name, _, ok := strings.Cut(item, ":"); ok && strings.HasPrefix(name, "REPOLOCK_") {
+			read = append(read, name)
+		}
+	}
+	known := slices.Concat(read, session.Variables)
+	if !slices.ContainsFunc(environ, func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_OUTER=") }) { // not set by a repolock
+		known = slices.DeleteFunc(known, func(name string) bool { return name == "REPOLOCK_NAME" })
+	}
 	for _, v := range environ {
 		name, _, _ := strings.Cut(v, "=")
-		read := slices.ContainsFunc(manEnvironment, func(item string) bool { return strings.HasPrefix(item, name+":") })
-		if strings.HasPrefix(name, "REPOLOCK_") && !read && !slices.Contains(session.Variables, name) {
+		if strings.HasPrefix(name, "REPOLOCK_") && !slices.Contains(known, name) && !ofTests.MatchString(name) {
 			unknown = append(unknown, name)
 		}
 	}
@@ -93,11 +101,21 @@ func unheeded(environ []string) (says []string) {
 	for _, node := range app.Children {
 		flags = append(flags, visible(node.Flags)...)
 	}
+	var strange []string
 	for _, name := range unknown {
 		flag := strings.ToLower(strings.ReplaceAll(strings.TrimPrefix(name, "REPOLOCK_"), "_", "-"))
 		flag = cmp.Or(strings.TrimPrefix(meant(flagsElsewhere, flag), "--"), flag)
 		i := slices.IndexFunc(flags, func(f *kong.Flag) bool { return f.Name == flag })
 		if i < 0 {
+			meant := slices.IndexFunc(read, func(ours string) bool { return misspells(name, ours) })
+			like := slices.IndexFunc(flags, func(f *kong.Flag) bool { return misspells(flag, f.Name) })
+			switch {
+			case meant >= 0:
+				name += " (did you mean " + read[meant] + "?)"
+			case like >= 0:
+				name += " (did you mean the flag --" + flags[like].Name + "?)"
+			}
+			strange = append(strange, name)
 			continue
 		}
 		ours := "the flag is --" + flag
@@ -106,8 +124,18 @@ func unheeded(environ []string) (says []string) {
 		}
 		says = append(says, name+" isn't a variable of repolock, and has no effect; "+ours)
 	}
+	if all && strange != nil {
+		more := ""
+		if n := len(strange) - 3; n > 0 {
+			strange, more = strange[:3], fmt.Sprintf(" and %d more", n)
+		}
+		says = append(says, "repolock doesn't read "+strings.Join(strange, ", ")+more+"; see repolock help env")
+	}
 	return says
 }
+
+// ofTests matches the variables of repolock's own guard, and of its tests.
+var ofTests = lazyregexp.New(`^REPOLOCK_(E2E_|TEST_|GUARD_|TORTURE$|GUEST_TTL$)`)
 
 // variable returns the variable of the environment that is set for a flag, or "".
 func variable(flag *kong.Flag) string {
@@ -158,8 +186,8 @@ func (s *settings) load(ctx *kong.Context) error {
 		}
 		if explicit && errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w: --config or REPOLOCK_CONFIG names this file", err)
-			if unexpanded(path) {
-				err = fmt.Errorf("%w, and %s", err, tildeHint)
+			if hint := unexpanded(path); hint != "" {
+				err = fmt.Errorf("%w, and %s", err, hint)
 			}
 		}
 		if err != nil {
@@ -191,7 +219,7 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 func check(f *config.File) error {
 	checkFlags := flagCheck()
 	if err := checkFlags(f.Defaults); err != nil {
-		return fmt.Errorf("%s: [defaults] %w", f.Path, err)
+		return fmt.Errorf("%s: [defaults] %w", at(f, err, "defaults"), err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Repositories)) {
 		r := f.Repositories[name]
@@ -206,18 +234,26 @@ func check(f *config.File) error {
 			err = checkURL("url", r.URL)
 		}
 		if err != nil {
-			return fmt.Errorf("%s: [repositories.%.80q] %w", f.Path, name, err)
+			return fmt.Errorf("%s: [repositories.%.80q] %w", at(f, err, "repositories", name), name, err)
 		}
 	}
 	if _, ok := f.Repositories[f.Repo]; f.Repo != "" && !ok {
 		if isName(f.Repo) {
-			return fmt.Errorf("%s: repo %q: the file has no repository of that name; it has: %s", f.Path, f.Repo, listed(f))
+			err := fmt.Errorf("repo %q: the file has no repository of that name; it has: %s", f.Repo, listed(f))
+			return fmt.Errorf("%s: %w", at(f, err), err)
 		}
 		if err := checkURL("repo", f.Repo); err != nil {
-			return fmt.Errorf("%s: %w", f.Path, err)
+			return fmt.Errorf("%s: %w", at(f, err), err)
 		}
 	}
 	return nil
+}
+
+// at returns the path of a file, and the line of the key with which an error of a table begins.
+func at(f *config.File, err error, table ...string) string {
+	key, _, _ := strings.Cut(err.Error(), " ")
+	key = strings.TrimPrefix(strings.TrimSuffix(key, ":"), "lock") // "lock name"
+	return fmt.Sprintf("%s:%d", f.Path, f.Line(append(table, cmp.Or(key, "name"))...))
 }
 
 // checkURL refuses a relative path, and a URL with credentials.
@@ -242,6 +278,9 @@ func flagCheck() func(config.Flags) error {
 	parser := kong.Must(&flags, append(mappers(), vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
+		if held := f.IfHeld; held != nil && !slices.Contains([]string{"", "fail", "skip"}, *held) {
+			return fmt.Errorf(`if-held %.80s: must be fail or skip; waiting is wait = "forever"`, *held)
+		}
 		values = f.Values()
 		_, err := parser.Parse([]string{"--", "command"})
 		if err == nil {
@@ -249,9 +288,6 @@ func flagCheck() func(config.Flags) error {
 		}
 		if err != nil {
 			return errors.New(strings.TrimPrefix(mistaken(err, nil).Error(), "--"))
-		}
-		if flags.IfHeld == "wait" {
-			return errors.New(`if-held: must be fail or skip; waiting is wait = "forever"`)
 		}
 		for name, path := range map[string]string{"audit": flags.Audit, "metrics-file": flags.Metrics} {
 			if _, ok := values[name]; ok && path != "" && !filepath.IsAbs(path) {
@@ -308,7 +344,13 @@ func (s *settings) find(word string, given bool) *repository {
 		case ok && isDir:
 			s.notice = fmt.Sprintf("%q is the repository %s, which %s lists, and not the directory here: write ./%[1]s for the directory", word, session.Redact(entry.URL), file.Path)
 		case !ok && errors.Is(err, fs.ErrNotExist):
-			return &repository{url: word, err: fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())}
+			err := fault.New(fault.NotFound, "%q: there is no such directory here, and %s", word, s.unlisted())
+			for _, name := range slices.Sorted(maps.Keys(file.Repositories)) {
+				if misspells(word, name) {
+					err = fault.Advise(err, "did you mean "+name+"?")
+				}
+			}
+			return &repository{url: word, err: err}
 		case isDir:
 			word = "./" + word // so that it isn't a name in the environment of the command
 		}
@@ -344,7 +386,12 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	case g.Repo == "" && g.Sources["repo"].Variable != "":
 		return nil, fault.New(fault.Usage, "no repository: %s is set and empty: set it to a repository, or unset it, or give --repo", g.Sources["repo"].Variable)
 	case g.Repo == "":
-		return nil, fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
+		err := fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
+		if g.file != nil && len(g.file.Repositories) > 0 {
+			names := slices.Sorted(maps.Keys(g.file.Repositories))
+			err = fault.Advise(err, fmt.Sprintf("%s lists repositories: write -r %s", g.file.Path, strings.Join(names[:min(len(names), 3)], ", or -r ")))
+		}
+		return nil, err
 	}
 	s, err := open.Store(ctx, g.Repo)
 	switch {

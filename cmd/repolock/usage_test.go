@@ -47,7 +47,10 @@ func TestMistakes(t *testing.T) {
 		assert.OK(t, os.Chmod(filepath.Join(dir, name), 0o755))
 	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
-	for _, name := range []string{"file", "asfile/.beads", "b/.beads/db", "locks/x"} {
+	write(t, filepath.Join(dir, "lists.toml"), fmt.Sprintf("[repositories.prod]\nurl = '%s/repo'\n[repositories]\nhome.url = '/h'\nnas.url = '/n'\nold.url = '/o'\n", dir))
+	write(t, filepath.Join(dir, "default.toml"), fmt.Sprintf("repo = '%s/repo'\n", dir))
+	write(t, filepath.Join(dir, "held.toml"), "[repositories.a]\nurl = '/x'\nif-held = 'no'\n")
+	for _, name := range []string{"file", "asfile/.beads", "b/.beads/db", "locks/x", "my repo/x"} {
 		write(t, filepath.Join(dir, filepath.FromSlash(name)), "x")
 	}
 	assert.OK(t, os.Mkdir(filepath.Join(dir, "open"), 0o755))
@@ -227,7 +230,7 @@ func TestEmptyValue(t *testing.T) {
 }
 
 // TestParse: a parser for the words of a line finds the same command and flags as a parser for all commands. It takes
-// no flag's value for a command.
+// no flag's value for a command, and keeps bytes that aren't UTF-8.
 func TestParse(t *testing.T) {
 	t.Setenv("REPOLOCK_REPO", "")
 	for _, c := range []struct {
@@ -263,7 +266,7 @@ func TestParse(t *testing.T) {
 	p, err := parse([]string{"-r", "./r\xff", "backup", "--audit=a\xff", "--", "c\xff"}, io.Discard, io.Discard)
 	assert.OK(t, err)
 	c := p.selected.Target.Interface().(wrapCmd)
-	assert.That(t, p.Repo == "./r\xff" && c.Audit == "a\xff" && c.Command[1] == "c\xff", "%q, %+v", p.Repo, c)
+	assert.That(t, p.Repo == "./r\xff" && p.Typed["repo"] == p.Repo && c.Audit == "a\xff" && c.Command[1] == "c\xff", "%q, %+v", p.Repo, c)
 }
 
 // TestDuration: a time can have days.
@@ -282,20 +285,25 @@ func TestDuration(t *testing.T) {
 }
 
 // TestUnheeded: a variable that is named as a flag, and that repolock doesn't read, is said to have no effect. A variable
-// that repolock reads or sets, and one of another program, isn't mentioned.
+// that repolock reads or sets, and one of its tests, isn't mentioned. The commands that lock name all others in one line.
 func TestUnheeded(t *testing.T) {
 	for v, want := range map[string]string{
 		"REPOLOCK_WAIT": "the flag is --wait", "REPOLOCK_IF_HELD": "the flag is --if-held", "REPOLOCK_LOCK_WAIT": "the flag is --wait",
 		"REPOLOCK_REPOSITORY": "the variable is REPOLOCK_REPO", "REPOLOCK_QUIET": "the flag is --quiet",
-		"REPOLOCK_HOME": "", "REPOLOCK_FENCE": "", "REPOLOCK_NAME": "", "REPOLOCK_ID": "", "REPOLOCK_OUTER": "", "REPOLOCK_TOKEN": "", "REPOLOCK_JOB": "",
+		"REPOLOCK_NAME": "the flag is --name", "REPOLOCK_URL": "the variable is REPOLOCK_REPO",
+		"REPOLOCK_HOME": "", "REPOLOCK_FENCE": "", "REPOLOCK_ID": "", "REPOLOCK_OUTER": "", "REPOLOCK_TOKEN": "", "REPOLOCK_JOB": "",
 		"REPOLOCK_CONFIG": "", "REPOLOCK_REDIS_PASSWORD": "", "WAIT": "",
 	} {
-		says := unheeded([]string{v + "=secret"})
+		says := unheeded([]string{v + "=secret"}, false)
 		if want != "" {
 			want = v + " isn't a variable of repolock, and has no effect; " + want
 		}
 		assert.Equal(t, strings.Join(says, "\n"), want, v)
 	}
+	says := unheeded([]string{"REPOLOCK_OUTER=x", "REPOLOCK_NAME=n", "REPOLOCK_E2E_X=", "REPOLOCK_RPEO=", "REPOLOCK_TLL=", "REPOLOCK_PASSWORD=", "REPOLOCK_HOME="}, true)
+	assert.Equal(t, strings.Join(says, "\n"), "repolock doesn't read REPOLOCK_RPEO (did you mean REPOLOCK_REPO?), "+
+		"REPOLOCK_TLL (did you mean the flag --ttl?), REPOLOCK_PASSWORD and 1 more; see repolock help env")
+	t.Setenv("REPOLOCK_RPEO", "x")
 	t.Setenv("REPOLOCK_WAIT", "5m")
 	_, _, stderr := call("-r", t.TempDir(), "status")
 	assert.Equal(t, stderr, "repolock: warning: REPOLOCK_WAIT isn't a variable of repolock, and has no effect; the flag is --wait\n")
@@ -303,6 +311,8 @@ func TestUnheeded(t *testing.T) {
 		_, _, stderr := call(args...)
 		assert.Equal(t, stderr, "", args)
 	}
+	_, _, stderr = call("-r", t.TempDir(), "backup", "--", "true")
+	assert.That(t, strings.Count(stderr, "\n") == 2 && strings.Contains(stderr, "REPOLOCK_RPEO (did you mean"), "%s", stderr)
 }
 
 // TestVersion: the version has the commit and its day, also if only the version that Go has made of them is known.

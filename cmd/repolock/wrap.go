@@ -11,7 +11,6 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking/towerfleet"
@@ -165,6 +164,11 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 	case c.NoLock && c.Fence:
 		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing numbers: leave out --fence")
 	case c.NoLock:
+		for _, flag := range ofLock {
+			if g.typed(flag) {
+				return 0, fault.New(fault.Usage, "--no-lock: there is no lock for --%s: leave out one of the two", flag)
+			}
+		}
 	case c.Shared:
 		c.mode = replock.Shared
 	case c.Exclusive:
@@ -175,9 +179,32 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 		if _, err := c.args(r.command); err != nil {
 			return 0, err // a misspelled --exclusive
 		}
-		return 0, fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
+		err := fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
+		if len(c.Also) > 0 && g.unknown == nil && !g.typed("repo") {
+			err = fault.New(fault.Usage, "say which lock of %s, which %s names: --shared or --exclusive", g.place().Title(), g.namedBy())
+			alone := "add --config=, which reads no file"
+			if from := g.Sources["repo"].Variable; from != "" {
+				alone = "unset " + from
+			}
+			err = fault.Advise(err, "for the locks of --also alone, "+alone)
+		}
+		return 0, err
 	}
 	return c.wrapCmd.run(r, g)
+}
+
+// ofLock are the flags that do nothing without a lock.
+var ofLock = [...]string{
+	"ttl", "look", "if-held", "if-unreachable", "hint", "on-lost", "resume-for", "held-exit-code", "metadata", "audit",
+	"metrics-file", "job", "settle", "force-lock",
+}
+
+// namedBy returns the variable or the file that names the repository.
+func (g global) namedBy() string {
+	if from := g.Sources["repo"].Variable; from != "" || g.file == nil {
+		return from
+	}
+	return g.file.Path
 }
 
 // dryRun is the result of --dry-run in JSON. Fields are only ever added.
@@ -257,15 +284,10 @@ func (o dryRun) print(r *reporter) error {
 	return r.result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
 }
 
-var bareWord = lazyregexp.New(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
 func spell(args []string) string {
 	var words []string
 	for _, a := range args {
-		if !bareWord.MatchString(a) {
-			a = text.Quote(a)
-		}
-		words = append(words, a)
+		words = append(words, text.Word(a))
 	}
 	return strings.Join(words, " ")
 }

@@ -45,10 +45,12 @@ const (
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// SeeHelp and SeeDoctor stand for advice that depends on the command line: cmd/repolock words it.
+// These constants stand for advice that depends on the command line: cmd/repolock words it.
 const (
-	SeeHelp   = "see the help"
-	SeeDoctor = "see doctor"
+	SeeHelp    = "see the help"
+	SeeDoctor  = "see doctor"
+	SeeDetails = "see the details"
+	SeeNothing = "see nothing" // there is no advice, whatever the class is
 )
 
 // The classes of the command.
@@ -68,7 +70,7 @@ var (
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
 	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable, Advice: "call acquire with --for-pid and a process that runs on, such as $$"}
-	KeeperGone    = &Class{says: "the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR", Name: "keeper_gone", Exit: ExitLost, Advice: "repolock status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"}
+	KeeperGone    = &Class{says: "the lock has no keeper any more: it was released, or the process that it was for has ended, or its keeper was killed, or it was acquired by another user, or with another XDG_RUNTIME_DIR or TMPDIR", Name: "keeper_gone", Exit: ExitLost, Advice: "repolock -r REPOSITORY status shows whether it is held; if the script still runs, call acquire with --for-pid $$; check whether the operation was completed"}
 	KeeperSilent  = &Class{says: "the keeper doesn't answer", Name: "keeper_silent", Exit: ExitUnavailable, Advice: "the lock might still be held, but count it as lost"}
 	KeeperFailed  = &Class{says: "the keeper of the lock ended unexpectedly; its objects in the repository expire", Name: "keeper_failed", Exit: ExitUnavailable, Advice: "acquire --log FILE keeps the messages of the keeper"}
 	NoSocket      = &Class{says: "the directory for keepers' sockets", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "set XDG_RUNTIME_DIR or TMPDIR to a directory of your own"}
@@ -123,7 +125,7 @@ var (
 
 // Unknown is the class of an error that has no other. It isn't Unreachable, or --if-unreachable
 // could run a command without its lock.
-var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true, Advice: "-v shows all details"}
+var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true, Advice: SeeDetails}
 
 // classes lists the classes that Of and Permanent look for, by precedence: the first one that
 // fits an error counts.

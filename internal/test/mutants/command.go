@@ -30,7 +30,7 @@ var commandMutants = []mutant{
 	{"status succeeds although a place was silent", "cmd/repolock/status.go",
 		"+where), err)", "+where), nil)", own("TestScripts/also_places")},
 	{"the error of one place hides that of another", "cmd/repolock/also.go",
-		"err = fault.Join(err, failed)\n\t}\n\treturn list", "err = failed\n\t}\n\treturn list", own("TestScripts/also_places")},
+		"err = fault.Join(err, fault.Advise(failed, advice))", "err = fault.Advise(failed, advice)", own("TestScripts/also_places")},
 
 	// The command line.
 	{"of a flag that is given twice the last one counts", "cmd/repolock/parse.go",
