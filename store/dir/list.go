@@ -33,7 +33,9 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 	defer root.Close()
 	l := listing{Store: s, ctx: ctx, prefix: prefix, page: files.NewPage()}
 	if dir, _ := files.Split(prefix); dir == "" || store.CheckKey(dir) == nil { // else no key has the prefix
-		err = l.enter(root, dir, "")
+		if err = l.enter(root, dir, ""); errors.Is(err, errNotDir) {
+			err = fmt.Errorf("%w: %w", store.ErrIrregular, err) // no lock can be put there, so "no locks" would be a wrong answer
+		}
 	}
 	if err := cmp.Or(err, ctx.Err()); err != nil {
 		return page, err
@@ -55,7 +57,7 @@ type listing struct {
 }
 
 // enter walks through the directory at path below parent. The keys in parent begin with at. The directory
-// can be missing.
+// can be missing. If a file is in its place, the error is errNotDir.
 func (l *listing) enter(parent *directory, path, at string) error {
 	if path == "" {
 		return l.walk(parent, at)
@@ -66,7 +68,7 @@ func (l *listing) enter(parent *directory, path, at string) error {
 		d, err = enter(parent, name)
 		return err
 	})
-	if absent(err) {
+	if errors.Is(err, fs.ErrNotExist) {
 		return nil // it was never there, or another process has removed it because it was empty
 	}
 	if err != nil {
@@ -91,7 +93,9 @@ func (l *listing) walk(d *directory, at string) error {
 		if dir, folder := strings.CutSuffix(name, "/"); !folder {
 			files[name], err = l.add(d, name, at+name)
 		} else if !files[dir] {
-			err = l.enter(d, dir, at)
+			if err = l.enter(d, dir, at); errors.Is(err, errNotDir) {
+				err = nil // the name was a directory's just now, or is an object's
+			}
 		}
 		if err = cmp.Or(err, l.ctx.Err()); err != nil {
 			return err

@@ -97,6 +97,10 @@ func TestFileInPlaceOfDirectory(t *testing.T) {
 		}
 	}
 	has(t, path, "a/ a/b")
+	for _, prefix := range []string{"a/b/", "a/b/lock.", "a/b/c/lock."} { // an empty listing would mean that no lock is held
+		_, err := s.List(t.Context(), prefix, "")
+		assert.Says(t, err, store.ErrIrregular, `a/b": not a directory`)
+	}
 }
 
 // TestOpenLongName: if a path is too long, the error has the reason, and only a part of the path.

@@ -157,10 +157,15 @@ func (l *listing) readClock() {
 }
 
 // follow refuses links and other files in place of a directory. An object that is put through a link
-// would be listed under another key.
+// would be listed under another key, and below a file no lock can be put.
 func (l *listing) follow(dir string) {
 	for _, above := range ancestors(dir) {
-		l.add(sftpwire.Lstat(l.path(above)), func(r *sftpwire.Request) error { return l.isFolder(above, r) })
+		l.add(sftpwire.Lstat(l.path(above)), func(r *sftpwire.Request) error {
+			if r.Err() == nil && r.Attrs.Kind() == sftpwire.KindRegular {
+				return l.notDirectory(above)
+			}
+			return l.isFolder(above, r)
+		})
 	}
 }
 
@@ -171,6 +176,10 @@ func (c *conn) isFolder(key string, lstat *sftpwire.Request) error {
 	if lstat.Err() != nil || kind == sftpwire.KindDir || kind == sftpwire.KindRegular {
 		return nil
 	}
+	return c.notDirectory(key)
+}
+
+func (c *conn) notDirectory(key string) error {
 	return fmt.Errorf("%w: %q is not a directory", store.ErrIrregular, c.path(key))
 }
 

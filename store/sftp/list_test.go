@@ -97,6 +97,10 @@ func TestLinkedDirectory(t *testing.T) {
 	_, err = s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{})
 	assert.Says(t, err, store.ErrIrregular, "index")
 	has(t, root, "elsewhere/", "elsewhere/x", "index")
+	for _, prefix := range []string{"elsewhere/x/lock.", "elsewhere/x/y/lock."} { // a file in place of a directory
+		_, err := s.List(t.Context(), prefix, "")
+		assert.Says(t, err, store.ErrIrregular, `elsewhere/x" is not a directory`)
+	}
 
 	assert.OK(t, os.Remove(filepath.Join(root, "index")))
 	put(t, s, "index/lock.exclusive")
@@ -262,8 +266,7 @@ func TestForbiddenDirectory(t *testing.T) {
 	}
 }
 
-// TestDamagedDirectory: a listing fails if a directory can't be opened or looked at, but not if a file is in its
-// place.
+// TestDamagedDirectory: a listing fails if a directory can't be opened or looked at, or if a file is in its place.
 func TestDamagedDirectory(t *testing.T) {
 	root := repository(t, 0o700)
 	put(t, inGo.on(t, root), "index/lock.shared/x")
@@ -281,9 +284,8 @@ func TestDamagedDirectory(t *testing.T) {
 	assert.OK(t, os.RemoveAll(filepath.Join(root, "index")))
 	s := inGo.on(t, root)
 	put(t, s, "index")
-	p, err := s.List(t.Context(), "index/lock.", "")
-	assert.OK(t, err)
-	assert.Equal(t, keys(p), nil)
+	_, err := s.List(t.Context(), "index/lock.", "")
+	assert.Is(t, err, store.ErrIrregular)
 }
 
 // TestManyFolders: a listing opens only so many directories at once.

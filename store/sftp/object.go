@@ -365,7 +365,7 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 				err = w.isFolder(above[i], look)
 			}
 			if err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindRegular {
-				err = fmt.Errorf("%w: %q is not a directory", store.ErrIrregular, w.path(above[i]))
+				err = w.notDirectory(above[i])
 			}
 		}
 		if err != nil {

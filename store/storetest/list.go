@@ -49,6 +49,11 @@ func listPrefix(t *testing.T, f *fixture) {
 		want := slices.DeleteFunc(slices.Sorted(slices.Values(stored)), func(key string) bool {
 			return !strings.HasPrefix(key, prefix)
 		})
+		// A file system can't have keys below an object's, so it refuses to look for them.
+		below := slices.ContainsFunc(stored, func(key string) bool { return strings.HasPrefix(prefix, key+"/") })
+		if _, err := f.store.List(t.Context(), prefix, ""); below && errors.Is(err, store.ErrIrregular) {
+			continue
+		}
 		assert.Equal(t, keys(list(t, f.store, prefix)), want, "%q", prefix)
 	}
 }
