@@ -176,9 +176,9 @@ const (
 	keyless = "the server accepts only passwords, and repolock can't type one: allow PubkeyAuthentication there"
 )
 
-// reasons are ssh's messages about failures of a connection, each with its class. A nil class is a temporary
-// failure: the server was reached, and has refused a session for now. The texts of store.ErrUnreachable are long,
-// because a program on the server can print shorter ones.
+// reasons are ssh's messages about failures of a connection, each with its class. An ellipsis stands for any text. A
+// nil class is a temporary failure: the server was reached, and has refused a session for now. The texts of
+// store.ErrUnreachable are long, because a program on the server can print shorter ones.
 var reasons = []struct {
 	words  string
 	class  error
@@ -193,7 +193,9 @@ var reasons = []struct {
 	{"Permission denied", store.ErrCredentials, "ssh must work without a question: use a key without a passphrase, or one in ssh-agent, and put it into authorized_keys on the server"},
 	{"Too many authentication failures", store.ErrCredentials, "name the key in ~/.ssh/config, with IdentitiesOnly yes"},
 	{"subsystem request failed", store.ErrConfig, "the server's sshd_config has no Subsystem sftp"},
-	{": not found", store.ErrConfig, "correct command= in the URL"}, // of a shell
+	{": not found", store.ErrConfig, "correct command= in the URL"},                                       // of a shell
+	{"ssh: Could not resolve hostname …: Temporary failure in name resolution", store.ErrUnreachable, ""}, // of glibc
+	{"ssh: Could not resolve hostname …: Try again", store.ErrUnreachable, ""},                            // of musl
 	{"Could not resolve hostname", store.ErrNoHost, "check the host in the URL, or in ~/.ssh/config, and that this machine's DNS resolves it"},
 	{"ssh: connect to host ", store.ErrUnreachable, ""},
 	{"open failed: connect failed: ", store.ErrUnreachable, ""}, // a jump host's
@@ -210,6 +212,13 @@ var reasons = []struct {
 	{"client_loop: ", store.ErrUnreachable, ""},
 }
 
+// matches reports whether a line has these words, in which an ellipsis stands for any text.
+func matches(line, words string) bool {
+	begin, end, _ := strings.Cut(words, "…")
+	_, rest, ok := strings.Cut(line, begin)
+	return ok && strings.Contains(rest, end)
+}
+
 // why waits up to 2 s for the end of the process, and returns the reason that it has written to stderr, or nil.
 // ssh ends with 255 after a failure of its own. With another code a program on the server has ended, so the server
 // was reached.
@@ -224,7 +233,7 @@ func (p *process) why(ctx context.Context) error {
 	lines := p.words.lines()
 	for _, r := range reasons {
 		for _, line := range lines {
-			if !strings.Contains(line, r.words) {
+			if !matches(line, r.words) {
 				continue
 			}
 			if r.class == store.ErrUnreachable && !unreached {

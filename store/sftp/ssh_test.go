@@ -46,6 +46,10 @@ func TestReasons(t *testing.T) {
 		{store.ErrConfig, []string{"subsystem request failed on channel 0"}},
 		{store.ErrConfig, []string{"sh: 1: exec: nossh: not found"}},
 		{store.ErrNoHost, []string{"ssh: Could not resolve hostname h: Name or service not known"}},
+		{store.ErrNoHost, []string{"ssh: Could not resolve hostname h: nodename nor servname provided, or not known"}},
+		{store.ErrUnreachable, []string{"ssh: Could not resolve hostname h: Temporary failure in name resolution"}},
+		{store.ErrUnreachable, []string{"ssh: Could not resolve hostname h: Try again"}},
+		{nil, []string{"Temporary failure in name resolution"}}, // of a program on the server
 		{store.ErrUnreachable, []string{"ssh: connect to host h port 22: Connection refused"}},
 		{store.ErrUnreachable, []string{"ssh: connect to host h port 22: Connection timed out"}},
 		{store.ErrUnreachable, []string{"channel 0: open failed: connect failed: No route to host", "kex_exchange_identification: Connection closed by remote host"}},
@@ -71,7 +75,7 @@ func TestReasons(t *testing.T) {
 		shown := "ssh: " + strings.Trim(strings.TrimPrefix(c.lines[0], "ssh: "), "@ ")
 		assert.Equal(t, err.Error(), shown)
 		for _, r := range reasons {
-			if strings.Contains(c.lines[0], r.words) {
+			if matches(c.lines[0], r.words) {
 				matched[r.words] = true
 			}
 		}
