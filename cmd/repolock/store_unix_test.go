@@ -58,7 +58,7 @@ func TestOnlySilenceIsUnreachable(t *testing.T) {
 		{"breaks off after the first byte", all, answers(breaksOff("HTTP/1.1 2")), fault.ExitFailed, false},
 		{"breaks off in the header", all, answers(breaksOff("HTTP/1.1 503 Slow Down\r\nContent-Le")), fault.ExitFailed, false},
 		{"breaks off in the body", all, answers(breaksOff("HTTP/1.1 403 Forbidden\r\nContent-Length: 100\r\n\r\n<Error>")), fault.ExitFailed, false},
-		{"isn't HTTP", all, answers(breaksOff("220 mail ESMTP\r\n")), fault.ExitFailed, false},
+		{"isn't HTTP", all, answers(breaksOff("220 mail ESMTP\r\n")), fault.ExitUnfit, false},
 		{"500", s3s, answers(status(500, "InternalError")), fault.ExitFailed, false},
 		{"500", []string{b2}, answers(statusB2(500, "internal_error")), fault.ExitFailed, false},
 		{"503, in the store's words", s3s, answers(status(503, "SlowDown")), fault.ExitFailed, false},

@@ -172,6 +172,9 @@ func parse(u *url.URL) (t target, err error) {
 	tls, err1 := s3api.Bool("tls", q["tls"], true)
 	t = target{bucket, q["region"], q["alias"], tls, Options{Prefix: path, Conditions: q["conditions"]}}
 	_, err2 := in(u, bucket, t.Options)
+	if err := s3api.CheckRegion(t.region); err != nil {
+		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
+	}
 	return t, cmp.Or(err2, err, err1)
 }
 

@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 		"sftp://user:topsecret@host/a", "sftp://host", "sftp://host/", "sftp://-oProxyCommand=x/a", "sftp://-l@host/a", "sftp://host/~/a", "sftp://host/a?x=topsecret",
 		"sftp://host/a?command=", "sftp://host/a?command=a&command=b", "sftp://us%20er@host/a", "sftp://host/a%00b", "sftp://host:0/a", "sftp://host:99999/a",
 		"b2://bucket:1/prefix", "b2://buc.ket/prefix", "b2://bucket/a//b", "b2://bucket/../b", "b2://bucket/a%00b", "b2://bucket/a%0Ab",
-		"b2://bucket/" + strings.Repeat("x", 251), "b2://bucket?region=x", "b2://bucket?a=%zz", "b2://bucket?endpoint=", "b2://bucket?endpoint=host",
+		"b2://bucket/" + strings.Repeat("x", 251), "s3://bucket?region=eu%20central", "minio://host/bucket?region=eu%20central", "b2://bucket?region=x", "b2://bucket?a=%zz", "b2://bucket?endpoint=", "b2://bucket?endpoint=host",
 		"b2://bucket?endpoint=ftp://host", "b2://bucket?endpoint=http://host", "b2://bucket?endpoint=http://127.0.0.1.example.co", "b2://bucket?endpoint=https://host/path",
 	} {
 		err := open.Check(raw)

@@ -106,6 +106,9 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
 	}
+	if err := s3api.CheckRegion(o.Region); err != nil {
+		return nil, fmt.Errorf("%w: s3: %w", store.ErrConfig, err)
+	}
 	place, err := server(o)
 	if err != nil {
 		return nil, err
@@ -284,6 +287,9 @@ func parse(u *url.URL) (t target, err error) {
 	_, err2 := s3api.Bool("path-style", t.pathStyle, false)
 	if err := cmp.Or(err, err1, err2); err != nil {
 		return t, err
+	}
+	if err := s3api.CheckRegion(t.region); err != nil {
+		return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
 	}
 	if quoted := q["if-match"]; quoted != "" && quoted != "quoted" && quoted != "unquoted" {
 		return t, fmt.Errorf("%w: if-match= is quoted or unquoted", store.ErrURL)

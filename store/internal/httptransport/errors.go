@@ -58,6 +58,9 @@ func NoAnswer(err error) bool {
 // such servers answer with an alert, which is type 21 of version 3.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
+// tlsTimeout is the text of net/http's error if a server accepts a connection, and then is silent.
+const tlsTimeout = "TLS handshake timeout"
+
 // Unanswered explains err, the error of a request without an answer. The server might have carried out the
 // request. plain and trust are what to do about a server without TLS, and about one whose certificate has
 // an unknown authority.
@@ -80,15 +83,28 @@ func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 		return fmt.Errorf("%w: the certificate of %s isn't trusted: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
 		return fmt.Errorf("%w: TLS with %s fails: %s", store.ErrConfig, host, Innermost(err))
+	case strings.Contains(err.Error(), "malformed HTTP "):
+		return fmt.Errorf("%w: the server at %s isn't an object store: it doesn't speak HTTP: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		host = dns.Name
 		if errors.Is(err, ErrProxy) {
 			host = "the proxy " + host
 		}
-		return fmt.Errorf("%s: %w", host, store.ErrNoHost)
+		err = fmt.Errorf("%s: %w", host, store.ErrNoHost)
+		if strings.Contains(host, ".amazonaws.com") { // the client has made this name from the region
+			return fault.Advise(err, "check the region (region= in the URL, AWS_REGION, or the AWS configuration file), and that this machine's DNS resolves the name")
+		}
+		return err
 	case errors.Is(err, ErrProxy):
+	case errors.As(err, &dns): // its text names sockets of this machine
+		says := dns.Err[strings.LastIndex(dns.Err, ": ")+1:]
+		err = fault.New(dns, "its name can't be resolved now: %s", strings.TrimSpace(says))
 	case errors.As(err, &connection):
 		err = connection
+	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF) && !a.Begun():
+		err = fault.New(Innermost(err), "the server closed the connection without an answer")
+	case strings.HasSuffix(err.Error(), tlsTimeout):
+		err = fault.New(Innermost(err), "no TLS handshake in time")
 	default:
 		err = Innermost(err)
 	}

@@ -257,5 +257,22 @@ func TestUnknownNameIsTheProxys(t *testing.T) {
 	says := func(err error) string { return new(Answer).Unanswered("server", "", "", err).Error() }
 	assert.Equal(t, says(fault.New(ErrProxy, "the proxy h:1: %w", unknown)), "the proxy h: no such host")
 	assert.Equal(t, says(unknown), "h: no such host")
-	assert.Equal(t, says(&net.DNSError{Name: "h", Err: "busy"}), "server: lookup h: busy")
+	advice := fault.Advice(new(Answer).Unanswered("S3 in mars-1", "", "", &net.DNSError{Name: "b.s3.mars-1.amazonaws.com", IsNotFound: true}))
+	assert.That(t, strings.HasPrefix(advice, "check the region "), "%s", advice)
+	assert.Equal(t, says(&net.DNSError{Name: "h", Err: "busy"}), "server: its name can't be resolved now: busy")
+}
+
+// TestUnanswered: the error of a request without an answer has no words of Go's packages.
+func TestUnanswered(t *testing.T) {
+	for says, err := range map[string]error{
+		"server: its name can't be resolved now: network is unreachable": &net.OpError{Op: "dial", Net: "tcp", Err: &net.DNSError{
+			Name: "h", Server: "192.0.2.1:53", Err: "dial udp 192.0.2.1:53: connect: network is unreachable", IsTemporary: true}},
+		"server: the server closed the connection without an answer": fmt.Errorf("get: %w", io.EOF),
+		"server: no TLS handshake in time":                           errors.New("net/http: TLS handshake timeout"),
+		`wrong configuration: the server at server isn't an object store: it doesn't speak HTTP: malformed HTTP response "SSH-2.0-OpenSSH_9"`: errors.New(`malformed HTTP response "SSH-2.0-OpenSSH_9"`),
+	} {
+		got := new(Answer).Unanswered("server", "", "", err)
+		assert.Equal(t, got.Error(), says)
+		assert.That(t, NoAnswer(got) == NoAnswer(err), "%v: another class", got)
+	}
 }

@@ -271,6 +271,8 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 		return s.wrongRegion(r, refusal, said)
 	case status == http.StatusProxyAuthRequired:
 		return fmt.Errorf("%w: %s: the proxy wants a user and a password", store.ErrConfig, said)
+	case status == http.StatusNotFound && len(r.answer.Body()) == 0 && r.op != "get":
+		return s.broken(r, unfit("it answers 404 without a word"))
 	case status == 401, status == 403:
 		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
 	case status == 400 && refusal.Code == "":
@@ -305,7 +307,7 @@ func (s *Store) offset(a *httptransport.Answer) string {
 	}
 	d := s.now().Sub(date).Round(time.Second)
 	if d > 0 {
-		return d.String() + " ahead of the server's"
+		return text.Offset(d) + " ahead of the server's"
 	}
-	return (-d).String() + " behind the server's"
+	return text.Offset(-d) + " behind the server's"
 }

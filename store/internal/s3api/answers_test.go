@@ -67,6 +67,8 @@ func TestAnswers(t *testing.T) {
 		{"timeout", say(400, "RequestTimeout"), all, repeat, "RequestTimeout"},
 		{"a page", page(200), []string{"list", "put", "put if absent", "delete"}, store.ErrConfig, "isn't an object store"},
 		{"a page", page(404), []string{"list", "put", "delete"}, store.ErrConfig, "isn't an object store"},
+		{"nothing", text(404, ""), []string{"list", "put", "delete"}, store.ErrConfig, "isn't an object store"},
+		{"nothing", text(404, ""), []string{"get"}, repeat, "404"},
 		{"a text", text(404, "404 page not found"), []string{"list", "put", "delete"}, repeat, "404"},
 		{"plain to TLS", text(400, "Client sent an HTTP request to an HTTPS server."), all, store.ErrConfig, "TLS"},
 		{"nothing", text(200, ""), []string{"list"}, store.ErrConfig, "isn't an object store"},

@@ -46,7 +46,7 @@ func read(root string, body []byte) (d document, err error) {
 	case err == nil && root == "ListBucketResult" && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
 		return d, errors.New("the listing goes on after its end")
 	case err != nil:
-		return d, fmt.Errorf("it is cut off, or can't be read: %v", err)
+		return d, fmt.Errorf("it is cut off, or isn't what S3 answers: %v", err)
 	}
 	for i := range d.Entries {
 		if d.Entries[i].Key, err = d.decoded(d.Entries[i].Key); err != nil {

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
@@ -79,6 +80,17 @@ func Options(path, conditions string, byDefault store.Condition) (prefix string,
 		return "", 0, fmt.Errorf("%w: conditions= is auto, kept or none", store.ErrURL)
 	}
 	return prefix, condition, nil
+}
+
+var regionSyntax = lazyregexp.New(`^[A-Za-z0-9._-]{1,63}$`)
+
+// CheckRegion returns an error for a region that no host's name and no signature can have, or nil. An empty region is
+// the default.
+func CheckRegion(region string) error {
+	if region != "" && !regionSyntax.MatchString(region) {
+		return fmt.Errorf("the region %q has other characters than letters, digits, dots, hyphens and underscores", region)
+	}
+	return nil
 }
 
 // Bool parses a parameter that is true or false.
