@@ -203,5 +203,25 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%ds", s)
 }
 
+// Offset formats the difference of two clocks: a small one to the millisecond, a large one as Duration does.
+func Offset(d time.Duration) string {
+	switch {
+	case d.Abs() < time.Hour:
+		return d.Round(time.Millisecond).String()
+	case d < 0:
+		return "-" + Duration(-d)
+	default:
+		return Duration(d)
+	}
+}
+
+// In formats the time until something happens: in 3s, or within 1s.
+func In(d time.Duration) string {
+	if d < time.Second {
+		return "within 1s"
+	}
+	return "in " + Duration(d)
+}
+
 // Ago formats the time since something happened: 3s ago.
 func Ago(d time.Duration) string { return Duration(d) + " ago" }

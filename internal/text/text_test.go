@@ -86,6 +86,8 @@ func TestDuration(t *testing.T) {
 		assert.Equal(t, Duration(d), want, d)
 	}
 	assert.Equal(t, Ago(3*time.Second), "3s ago")
+	assert.Equal(t, Offset(-1500*time.Millisecond)+" "+Offset(51744*time.Hour)+" "+Offset(-49*time.Hour), "-1.5s 2156d -2d1h")
+	assert.Equal(t, In(400*time.Millisecond)+", "+In(3*time.Second), "within 1s, in 3s")
 }
 
 // TestMarshal: the text has only printable characters, and its value stays the same.

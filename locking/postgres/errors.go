@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
+	"os"
 	"syscall"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -47,6 +49,12 @@ func cause(err error) string {
 				err = attempt
 			}
 		}
+	}
+	if dial, ok := errors.AsType[*net.OpError](err); ok && dial.Op == "dial" {
+		err = dial.Err
+	}
+	if why, ok := errors.AsType[*os.SyscallError](err); ok {
+		err = why.Err
 	}
 	return text.Line(err.Error())
 }

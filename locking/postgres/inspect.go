@@ -230,7 +230,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 		{"failover", row[3] == "0", locking.Good, "no standby is connected", ""},
 		{"failover", true, locking.Doubtful, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
 			"ends the old primary first: a holder that still reaches it keeps its lock there"},
-		{"clock", true, locking.Good, fmt.Sprintf("this machine's is %v ahead of the server's; no lock depends on it", ahead), ""},
+		{"clock", true, locking.Good, fmt.Sprintf("this machine's is %s ahead of the server's; no lock depends on it", text.Offset(ahead)), ""},
 		{"pooler", !pooled, locking.Good, "none: statements run in the announced session", ""},
 		{"pooler", mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
 		{"pooler", b.sessionPooler, locking.Doubtful,

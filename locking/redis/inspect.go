@@ -184,7 +184,7 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 			"without it locks can't be renewed or released: allow the user EVAL on the key"},
 		// Only the server's clock counts a ttl.
 		{"clock", at.Err() != nil, locking.Good, "the server refuses TIME; locks don't depend on it", ""},
-		{"clock", true, locking.Good, fmt.Sprintf("the server's clock is %v ahead of this machine's; locks don't depend on it", ahead), ""},
+		{"clock", true, locking.Good, fmt.Sprintf("the server's clock is %s ahead of this machine's; locks don't depend on it", text.Offset(ahead)), ""},
 	}...)
 	return server.Judge(all), nil
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"math"
 	"time"
+
+	"github.com/repolock/repolock/internal/text"
 )
 
 // slack is how far the time of an object can lag behind the store's clock: a file system takes its times from the
@@ -70,9 +72,9 @@ func (x *exam) clockOffset(context.Context) (Check, error) {
 // ahead returns "5s ahead of", or "5s behind" if the difference is negative.
 func ahead(d time.Duration) string {
 	if d < 0 {
-		return fmt.Sprintf("%v behind", d.Abs().Round(time.Millisecond))
+		return text.Offset(-d) + " behind"
 	}
-	return fmt.Sprintf("%v ahead of", d.Round(time.Millisecond))
+	return text.Offset(d) + " ahead of"
 }
 
 // samples is the number of comparisons of a store's two clocks.
