@@ -173,6 +173,9 @@ func (s *session) result(status procgroup.Status) (int, error) {
 	}
 	if s.lost != nil && (s.killed || status.Signal != 0 && s.OnLost == "term" || status.ExitCode() == 0) {
 		end := "the command: " + status.String()
+		if status.ExitCode() == 0 {
+			end = "the command has exited with 0"
+		}
 		if s.killed && status.Signal == syscall.SIGKILL {
 			end = "repolock killed the command"
 		}

@@ -188,13 +188,13 @@ func TestLoss(t *testing.T) {
 			s.first.lose(true)
 		}, 3, "", "refresh_failed, work_ended first", "a refresh has failed\n" + without + "release first"},
 		{"warn, and it succeeds", "warn", "echo > begun; read x < go", func(s *stage) { s.goOn("without it") }, func(s *stage) { s.first.lose(false) }, 0,
-			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", without + "release first"},
+			"shared lock lost: it is gone (key first); the command has exited with 0", "work_ended first", without + "release first"},
 		{"term", "term", "exec 2> /dev/null; trap 'exit 0' TERM; echo > begun; while :; do sleep 0.1; done",
 			func(s *stage) { s.first = s.until("first", clock.System{}.Elapsed()+29*time.Second, false) }, nil, 0, // of 30 s notice
-			"exclusive lock lost: it could not be refreshed in time (key first); the command: exit status 0", "work_ended first",
+			"exclusive lock lost: it could not be refreshed in time (key first); the command has exited with 0", "work_ended first",
 			"the lock can't be refreshed: the command is sent TERM, and killed when the lock is lost\nrelease first"},
 		{"broken after the last look", "pause", "echo > begun", func(s *stage) { s.first.check = func() { s.first.lose(true) } }, nil, 0,
-			"shared lock lost: it is gone (key first); the command: exit status 0", "work_ended first", "release first"},
+			"shared lock lost: it is gone (key first); the command has exited with 0", "work_ended first", "release first"},
 		{"not reached after the last look", "pause", "echo > begun", func(s *stage) { s.first.err = store.ErrUnreachable }, nil, 0, "", "work_ended first", "release first"},
 	} {
 		t.Run(c.name, func(t *testing.T) {

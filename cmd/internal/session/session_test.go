@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -348,6 +349,16 @@ func TestSurvey(t *testing.T) {
 	}
 }
 
+// TestSurveyNeedsHome: without a home directory nothing is surveyed, and no directory is made.
+func TestSurveyNeedsHome(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", "")
+	t.Setenv("LocalAppData", "")
+	for _, home := range []string{"relative", filepath.Join(t.TempDir(), "missing")} {
+		t.Setenv("HOME", home)
+		assert.That(t, NewSurvey(Place{Repo: "s3://bucket/p"}, nil, nil) == nil, "a survey at %q", home)
+	}
+}
+
 // TestAnsweredRepository: any answer of its store is an answer of the repository.
 func TestAnsweredRepository(t *testing.T) {
 	for _, answer := range []error{store.ErrUnreachable, store.ErrPermission} {
@@ -413,6 +424,7 @@ func TestCauseFirst(t *testing.T) {
 			fault.Join(put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission)), put(fmt.Errorf("%w: /r/index is read-only", store.ErrPermission))),
 			`permission denied: /r/index is read-only, and 1 more like it; nothing was run (put)`,
 		},
+		{fault.Join(put(fmt.Errorf("%w in /r/a", store.ErrFull)), put(fmt.Errorf("%w in /r", store.ErrFull))), `no space left in /r/a; nothing was run (put)`},
 		{fmt.Errorf("two: %w", fault.Join(put(refused), errors.New("full"))), `two: put "index/k": connection refused; full; nothing was run`},
 		{fault.Join(fault.While("still there", put(errors.New("no"))), fault.While("still there", put(errors.New("no"))), put(errors.New("yes"))), `no, and 1 more like it (still there); yes; nothing was run (put)`},
 		{errors.New("interrupt"), "interrupt; nothing was run"},

@@ -30,7 +30,10 @@ type Survey struct {
 // NewSurvey returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
 func NewSurvey(p Place, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
 	cache, err := os.UserCacheDir()
-	if err != nil {
+	if err != nil || !filepath.IsAbs(cache) {
+		return nil
+	}
+	if _, err := os.Stat(filepath.Dir(cache)); err != nil { // HOME of a user of a service often doesn't exist
 		return nil
 	}
 	p.Name = ""

@@ -15,11 +15,17 @@ import (
 )
 
 // Words returns an error and its consequence, for people: the cause first, the request last, without its key and
-// without the words of Go's packages. It counts errors that differ only in their keys as one. Error has the keys.
+// without the words of Go's packages. It counts errors that differ only in their keys as one, and has only the first
+// error of a full store. Error has the keys.
 func Words(err error, then string) string {
 	var all []explained
 	more := map[string]int{}
+	full := false
 	for _, part := range fault.Parts(err) {
+		if errors.Is(part, store.ErrFull) && full {
+			continue // the errors of a full store differ only in their directories
+		}
+		full = full || errors.Is(part, store.ErrFull)
 		x := explain(part)
 		if more[x.cause]++; more[x.cause] == 1 {
 			all = append(all, x)
