@@ -361,9 +361,12 @@ func (l *Locker) read(ctx context.Context, e *entry) {
 	case err == nil:
 		e.decode(c.raw)
 	case errors.Is(err, store.ErrTooLarge):
-		e.err = fmt.Errorf("body is larger than %d bytes", maxBody)
+		e.err = errLarge
 	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
 		e.err = err
+		if failed, ok := errors.AsType[*store.Error](err); ok { // its key is the entry's
+			e.err = failed.Err
+		}
 	default:
 		e.err = fault.As(errUnread, err)
 		e.forget()

@@ -197,7 +197,9 @@ const wireTime = "2006-01-02T15:04:05.000000000Z07:00"
 var (
 	errReleased  = errors.New("empty body: the lock was released")
 	errEncrypted = errors.New("body is encrypted")
-	errOdd       = errors.New("lock.exclusive is not a file, or lock.intent or lock.shared is not a folder")
+	errNotFolder = errors.New("not a folder")
+	errNotFile   = errors.New("lock.exclusive is not a file")
+	errLarge     = fmt.Errorf("damaged: larger than %d KiB", maxBody>>10)
 )
 
 // decoded is a body with its times parsed.
@@ -296,7 +298,7 @@ func readBounded(r io.Reader, what string) ([]byte, error) {
 		return nil, fmt.Errorf("body is not valid %s: %w", what, err)
 	}
 	if len(plain) > maxBody {
-		return nil, fmt.Errorf("body is larger than %d bytes", maxBody)
+		return nil, errLarge
 	}
 	return plain, nil
 }

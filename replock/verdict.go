@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/store"
@@ -43,7 +44,7 @@ type entry struct {
 
 // mode returns the mode of the entry's lock.
 func (e *entry) mode() Mode {
-	if e.kind == kindShared {
+	if e.kind == kindShared || errors.Is(e.err, errNotFolder) && strings.HasSuffix(e.Key, "lock.shared") {
 		return Shared
 	}
 	return Exclusive
@@ -62,7 +63,10 @@ func (s memory) see(o store.Object, k kind, answered time.Duration) *entry {
 		case o.Size == 0: // an empty body needn't be read
 			e.read, e.err = true, errReleased
 		case k == kindOdd:
-			e.read, e.err = true, errOdd
+			e.read, e.err = true, errNotFolder
+			if strings.Contains(o.Key, "lock.exclusive/") {
+				e.err = errNotFile
+			}
 		case ok:
 			e.carry(was)
 		}
