@@ -34,7 +34,8 @@ type system interface {
 type placed struct {
 	system
 	session.Place
-	typed map[string]string // flags of a command line that names the place, as global.Typed
+	typed  map[string]string // flags of a command line that names the place, as global.Typed
+	listed string            // the repository's name in the configuration file, for status --all
 }
 
 // unopened is a system that couldn't be opened, with the error.
@@ -67,7 +68,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 				err = cmp.Or(err, failed)
 			}
 		}
-		all = append(all, placed{s, p, typed})
+		all = append(all, placed{system: s, Place: p, typed: typed})
 	}
 	if !g.alone(targets) {
 		l, failed := g.locker()
@@ -102,7 +103,7 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 		entry := g.file.Repositories[name]
 		at := session.Place{Repo: entry.URL, Name: cmp.Or(entry.Name, g.Name)}
 		l, failed := g.at(at).locker()
-		one := placed{l, at, map[string]string{"config": g.Typed["config"], "repo": name, "name": g.Typed["name"]}}
+		one := placed{l, at, map[string]string{"config": g.Typed["config"], "repo": name, "name": g.Typed["name"]}, name}
 		if failed != nil {
 			one.system = unopened{failed}
 		}
@@ -115,7 +116,9 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 type found struct {
 	*replock.Broken
 	at    placed
-	place string // for people; "" if only one place was asked
+	place string // its URL; "" if only one place was asked
+	title string // of the place, for people
+	older bool   // than --older-than
 }
 
 // everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
@@ -133,13 +136,13 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 		some, failed := f(one)
 		list = slices.Grow(list, len(some))
 		for i := range some {
-			list = append(list, found{&some[i], one, label(all, one)})
+			list = append(list, found{Broken: &some[i], at: one, place: label(all, one), title: r.title(all, one)})
 		}
 		if failed == nil {
 			answered = append(answered, one)
 			continue
 		}
-		if where := label(all, one); len(all) > 1 && where != "" {
+		if where := r.title(all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
 		hint := cmp.Or(global{Typed: one.typed}.located(r.advice(failed)), fault.SeeNothing)
@@ -165,10 +168,23 @@ func label(all []placed, one placed) string {
 	}
 }
 
-// looked names the places where locks were looked for, one a line.
-func looked(all []placed) (lines string) {
+// title is label for people: the name in the configuration file, if there is one. With --verbose it is the URL.
+func (r *reporter) title(all []placed, one placed) string {
+	if one.listed != "" && len(all) > 1 && !r.Verb && !r.JSON {
+		return one.listed
+	}
+	return label(all, one)
+}
+
+// looked names the places where locks were looked for, one a line: by their names in the configuration file, or with
+// verbose by their URLs.
+func looked(all []placed, verbose bool) (lines string) {
 	for _, one := range all {
-		lines += text.Escape(one.Looked()) + "\n"
+		where := one.Looked()
+		if one.listed != "" && !verbose {
+			where = "looked in " + one.listed + ", " + one.Prefix() + "lock*"
+		}
+		lines += text.Escape(where) + "\n"
 	}
 	return lines
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -65,8 +66,11 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 	if c.Stale && c.Yes && c.ID == "" {
 		chosen = c.leave(r, chosen)
 	}
+	if (c.Stale || c.Dead) && c.ID == "" {
+		c.spare(r, answered)
+	}
 	if len(chosen) == 0 {
-		return 0, cmp.Or(c.report(r, nil, looked(answered)), err)
+		return 0, cmp.Or(c.report(r, nil, looked(answered, r.Verb)), err)
 	}
 	if c.Yes {
 		for _, line := range kills(chosen) {
@@ -93,7 +97,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		return broken, err
 	})
 	err = fault.Join(err, failed)
-	return 0, cmp.Or(err, c.report(r, done, looked(answered)))
+	return 0, cmp.Or(err, c.report(r, done, looked(answered, r.Verb)))
 }
 
 func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions {
@@ -144,7 +148,7 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	case len(chosen) == 0 && len(c.ID) < leastID:
 		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
 	case len(chosen) == 0:
-		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all)), "\n", ", "))
+		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all, true)), "\n", ", "))
 		if len(all) == 1 {
 			err = fault.Advise(err, global{Typed: all[0].typed}.located(fault.NoSuchLock.Advice))
 		}
@@ -175,11 +179,32 @@ func (breakCmd) leave(r *reporter, chosen []found) []found {
 	})
 }
 
+// spare prints the locks that --stale or --dead never deletes, and that don't look as if they were held: locks that
+// can't be read, and with --stale also locks of processes that are gone.
+func (c breakCmd) spare(r *reporter, all []placed) {
+	_, _, _ = everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) {
+		locks, err := p.Status(context.Background())
+		for _, i := range locks {
+			command := r.located("repolock break-lock")
+			if p.URL != "" {
+				command = "repolock break-lock --also " + spell([]string{p.URL})
+			}
+			switch {
+			case i.Verdict == replock.Unreadable:
+				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.named(i), command)
+			case i.ProcessGone && !c.Dead && i.Verdict == replock.Live:
+				r.Say("left alone: %s; this deletes it: %s --dead", r.named(i), command)
+			}
+		}
+		return nil, err
+	})
+}
+
 // kills returns a warning for each live lock among chosen: the command under it won't survive the deletion.
 func kills(chosen []found) (lines []string) {
 	for _, b := range chosen {
 		if verdict(b.Info) == replock.Live.String() {
-			lines = append(lines, fmt.Sprintf("live: %s: its command will be killed (not with --on-lost warn)", holder(b.Info, 0)))
+			lines = append(lines, fmt.Sprintf("live: %s: a command under it will be killed, unless its --on-lost is warn, the default of acquire", holder(b.Info, 0)))
 		}
 	}
 	return lines
@@ -245,14 +270,29 @@ func (c breakCmd) report(r *reporter, done []found, looked string) error {
 	for _, b := range done {
 		out.Broken = append(out.Broken, newJSONFound(b))
 		at := ""
-		if b.place != "" && b.place != b.Key() {
+		if b.place != "" {
 			at = " in " + text.Escape(b.place)
 		}
+		if b.Err == nil {
+			words += "deleted the " + deleted(b.Info) + at + "\n"
+		}
 		for _, key := range b.Keys {
-			if b.Err == nil {
-				words += fmt.Sprintf("deleted %s%s: %s lock of %s, operation %s\n", text.Brief(key), at, b.Mode, text.Or(b.Holder, "-"), text.Or(b.Operation, "-"))
+			if b.Err == nil && r.Verb {
+				words += "  " + text.Brief(key) + "\n"
 			}
 		}
 	}
 	return r.result(out, folded(words, columnsOf(os.Stdout)))
+}
+
+// deleted describes a lock that was deleted, in about one line.
+func deleted(i replock.Info) string {
+	if i.Holder == "" {
+		return fmt.Sprintf("%s %s lock %s", i.Verdict, i.Mode, cut(text.Brief(path.Base(i.Key())), maxName))
+	}
+	s := fmt.Sprintf("%s lock of %s", i.Mode, who(i))
+	if i.Operation != "" {
+		s += ", operation " + text.Or(i.Operation, "-")
+	}
+	return s
 }

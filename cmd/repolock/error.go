@@ -241,6 +241,7 @@ type jsonLock struct {
 	ProcessGone  bool              `json:"process_gone"`
 	BreakFailure string            `json:"error,omitempty"`
 	Place        string            `json:"place,omitempty"` // a URL of --also, or any place if there are several
+	Older        bool              `json:"older,omitempty"` // than --older-than
 
 	specified // some of these values under the names of tower-fleet's specification
 }
@@ -314,7 +315,7 @@ func state(i replock.Info) string {
 
 func newJSONFound(l found) jsonLock {
 	j := newJSONLock(l.Info)
-	j.Place = l.place
+	j.Place, j.Older = l.place, l.older
 	if l.Err != nil {
 		j.BreakFailure = text.Error(l.Err)
 	}

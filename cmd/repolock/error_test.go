@@ -93,7 +93,7 @@ func TestLocated(t *testing.T) {
 // file does. If two failures have different hints, none is printed.
 func TestLocatedPlaces(t *testing.T) {
 	down := func(typed map[string]string, err error) placed {
-		return placed{unopened{err}, session.Place{Repo: "s3://b"}, typed}
+		return placed{system: unopened{err}, Place: session.Place{Repo: "s3://b"}, typed: typed}
 	}
 	g := global{Typed: map[string]string{"config": "c.toml"}, Repo: "/none"}
 	g.file = &config.File{Repositories: map[string]config.Repository{"down": {URL: "/none"}}}

@@ -47,7 +47,11 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "%s: %w", c.File, err)
 	}
 	if skipped > 0 && len(records) == 0 {
-		return 0, fault.New(fault.Usage, "%s isn't an audit log: none of its lines is an event", c.File)
+		err := fault.New(fault.Usage, "%s isn't an audit log: none of its lines is an event", c.File)
+		if strings.HasSuffix(c.File, ".gz") {
+			return 0, fault.Advise(err, "unpack it: zcat "+spell([]string{c.File})+" | repolock history -")
+		}
+		return 0, err
 	}
 	if skipped > 0 {
 		r.Say("warning: skipped %d lines of %s, which are too long or no event", skipped, c.File)

@@ -56,7 +56,7 @@ func lockTable(locks []found, width int) string {
 	if slices.ContainsFunc(locks, func(l found) bool { return l.place != "" }) {
 		c := column{name: "PLACE", least: 20}
 		for _, l := range sorted {
-			c.cells = append(c.cells, text.Escape(cmp.Or(l.place, "-")))
+			c.cells = append(c.cells, text.Escape(cmp.Or(l.title, l.place, "-")))
 		}
 		columns = append(columns, c)
 	}
@@ -114,6 +114,9 @@ func notes(i replock.Info, short func(id string) string, whole bool) (lines stri
 	}
 	if i.Why != "" {
 		note(text.Brief(i.Why))
+	}
+	if d := ahead(i); d > 0 {
+		note(fmt.Sprintf("its time is %s ahead of %s: a clock is wrong, or was set back", text.Duration(d), clockOf(i)))
 	}
 	if !i.StoreClock && i.Verdict != replock.Unreadable && !i.Expires.IsZero() {
 		note("the store doesn't report its time; the time of expiry is by this machine's clock")
@@ -244,6 +247,8 @@ func holder(i replock.Info, since time.Duration) string {
 	}
 	if seen, ok := lastSeen(i); ok {
 		s += ", last seen " + text.Ago(seen+since)
+	} else if d := ahead(i); d > 0 {
+		s += ", its time is " + text.Duration(d) + " ahead"
 	}
 	switch {
 	case i.ProcessGone:
@@ -290,7 +295,7 @@ func process(holder string) (host string, pid int) {
 
 // heldFor returns how long ago a lock was acquired. If the lock has an expiry, heldFor compares two times that the
 // holder wrote, and doesn't depend on this machine's clock. It reports false if the lock doesn't contain the time
-// of its acquire.
+// of its acquire, or one in the future.
 func heldFor(i replock.Info) (time.Duration, bool) {
 	if i.Acquired.IsZero() {
 		return 0, false
@@ -299,12 +304,35 @@ func heldFor(i replock.Info) (time.Duration, bool) {
 		return max(clock.System{}.Now().Sub(i.Acquired), 0), true
 	}
 	refreshed := i.Expires.Add(-i.TTL)
-	return max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0), true
+	held := max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)
+	return held, held > 0 || ahead(i) == 0
+}
+
+// notable is the shortest time by which a lock that is dated in the future is said to be ahead.
+const notable = 10 * time.Second
+
+// ahead returns by how much a lock is dated in the future, or 0.
+func ahead(i replock.Info) time.Duration {
+	if i.Age > -notable {
+		return 0
+	}
+	return -i.Age
+}
+
+// clockOf names the clock by which a lock has its age.
+func clockOf(i replock.Info) string {
+	if i.StoreClock {
+		return "the store's clock"
+	}
+	return "this machine's clock"
 }
 
 // lastSeen returns how long ago the holder wrote its lock. It reports false for a lock that its holder doesn't
-// refresh.
+// refresh, or that is dated in the future.
 func lastSeen(i replock.Info) (time.Duration, bool) {
+	if ahead(i) > 0 {
+		return 0, false
+	}
 	if i.ModTime.IsZero() && !i.StoreClock && (i.Verdict == replock.Unreadable || i.Expires.IsZero()) {
 		return 0, false
 	}

@@ -12,7 +12,7 @@ import (
 // policyFlags are about a command whose lock can't be acquired. A scheduler runs the command again later.
 type policyFlags struct {
 	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits for the time of --wait, or forever without --wait."`
-	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached: fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
+	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached (its name must be known): fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
 	Hint          string `rare:"" brief:"--if-held and --if-unreachable in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"--if-held and --if-unreachable in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
 }
 
@@ -50,6 +50,8 @@ func (f policyFlags) without(r *reporter, args []string, err error) (int, error)
 		return 0, nil
 	case f.runsUnlocked(err):
 		return runUnlocked(r, args, session.Words(err, ""))
+	case f.IfUnreachable == "run" && errors.Is(err, store.ErrNoHost):
+		return 0, fault.Advise(err, "--if-unreachable run doesn't apply, because an unknown name isn't an outage; "+fault.Advice(err))
 	default:
 		return 0, err
 	}

@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
+	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -46,4 +49,6 @@ func TestPolicy(t *testing.T) {
 		bare, _ := p.needsNone(false)
 		assert.That(t, none == c.none && bare == c.bare && why == "", "%+v needs no lock: %t, %t, %s", c.policy, none, bare, why)
 	}
+	_, err := policyFlags{IfUnreachable: "run"}.without(nil, nil, session.NotAcquired(store.ErrNoHost, false))
+	assert.That(t, errors.Is(err, store.ErrNoHost) && strings.Contains(fault.Advice(err), "an unknown name isn't an outage; check the name"), "%v: %s", err, fault.Advice(err))
 }

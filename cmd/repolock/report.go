@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -17,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -137,7 +139,15 @@ func (r *reporter) printEvent(e replock.Event) {
 			r.Say("removed %d more stale locks", more)
 		}
 	case replock.EventRefreshFailed:
-		r.Say("refreshing the lock failed (%d of 3; it is lost in %s): %s", e.Failures, text.Duration(e.Left), r.cause(e.Err))
+		cause := r.cause(e.Err)
+		if errors.Is(e.Err, refresh.ErrTimeout) { // which names no server
+			where := r.place().Where()
+			if also.Known(e.Key) {
+				where = e.Key
+			}
+			cause = where + ": " + cause
+		}
+		r.Say("refreshing the lock failed (%d of 3; it is lost %s): %s", e.Failures, text.In(e.Left), cause)
 	case events.DirectoryCreated:
 		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: check that the other program locks in this directory, too")
 	case events.PasswordExposed:

@@ -18,6 +18,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -118,7 +119,10 @@ func screens(width int, show func(name, screen string)) {
 	show("status, a repository and another system", lockTable(append(foundAt("s3://backups/web", locks[1]), foundAt("redis://127.0.0.1:6379/0?key=nightly", replock.Info{
 		Mode: replock.Exclusive, Keys: []string{"redis://127.0.0.1:6379/0?key=nightly"}, Verdict: replock.Live,
 	})...), width))
-	show("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}), width))
+	show("status, no locks", lockTable(nil, width)+folded(looked([]placed{{Place: repo}, {Place: session.Place{Repo: "/srv/" + strings.Repeat("deep/", 20) + "repo", Name: "photos"}}}, false), width))
+	early := aLock(replock.Shared, "backup", "web1 (pid 782)", "root", "7bec0cc37371631e1fc2a328529b5d22", -3*time.Hour, -3*time.Hour)
+	show("status, dated ahead", lockTable(foundAt("", early), width))
+	show("refusal, dated ahead", refused(repo, 0, early))
 	show("refusal", refused(repo, 0, locks[1]))
 	show("refusal, several", refused(repo, 0, locks...))
 	show("refusal, after a wait", refused(session.Place{Repo: "s3://backups/web", Name: "photos"}, 15*time.Minute, locks[0]))
@@ -137,6 +141,16 @@ func screens(width int, show func(name, screen string)) {
 		Repositories: []jsonRepo{{"web", "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1&conditions=kept", "repository"}},
 	}.words(width))
 	show("doctor", reportText(report, "s3://bucket/backups", "", width))
+}
+
+// TestRefreshFailed: the line about a failed refresh names the repository if the error names no server.
+func TestRefreshFailed(t *testing.T) {
+	r, out := onTerminal(noTerminal)
+	r.Repo = "s3://backups/web"
+	r.Event(replock.Event{Kind: replock.EventRefreshFailed, Failures: 1, Left: 40 * time.Second, Err: refresh.ErrTimeout})
+	r.Event(replock.Event{Kind: replock.EventRefreshFailed, Failures: 3, Err: errors.New("h:9: refused")})
+	assert.Equal(t, out.take(), "repolock: refreshing the lock failed (1 of 3; it is lost in 40s): s3://backups/web: no answer in time\n"+
+		"repolock: refreshing the lock failed (3 of 3; it is lost within 1s): h:9: refused\n")
 }
 
 // TestShortID: a short id is the beginning of no other, and shows no control character.

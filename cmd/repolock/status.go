@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"fmt"
 	"os"
@@ -26,7 +25,7 @@ type statusCmd struct {
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
 	All      bool          `help:"Show the locks of all configured repositories."`
-	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
+	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this, also if a store doesn't answer."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
@@ -64,32 +63,40 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	if len(answered) == 0 {
 		return 0, err
 	}
-	where := looked(answered)
+	old := false
+	for i := range locks {
+		locks[i].older = c.tooOld(locks[i])
+		old = old || locks[i].older
+	}
+	where := looked(answered, r.Verb)
 	if !c.Wide {
 		where = folded(where, terminalWidth(os.Stdout))
 	}
-	err = cmp.Or(r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where), err)
-	if err == nil && c.tooOld(r, locks) {
-		return fault.ExitAborted, nil
+	if failed := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where); failed != nil {
+		return 0, failed
+	}
+	for _, l := range locks {
+		if l.older {
+			r.Say("older than %s: %s", plainly(c.Older), holder(l.Info, 0))
+		}
+	}
+	if old {
+		// A lock that is too old needs a person, and a store that doesn't answer might be back before the next look.
+		err = fault.With(err, func(e *fault.Error) { e.Exit = fault.ExitAborted })
+		return fault.ExitAborted, err
 	}
 	return 0, err
 }
 
-// tooOld reports whether a lock has been held for longer than --older-than, and names each such lock. An
-// unreadable lock counts with its age since it was written, because it stays until a person deletes it.
-func (c statusCmd) tooOld(r *reporter, locks []found) (some bool) {
-	for _, l := range locks {
-		held, known := heldFor(l.Info)
-		if !known {
-			held = l.Age
-		}
-		free := l.Verdict == replock.Released || l.Verdict == replock.Stale && !isFleet(l.at.Place)
-		if c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info) {
-			some = true
-			r.Say("older than %s: %s", plainly(c.Older), holder(l.Info, 0))
-		}
+// tooOld reports whether a lock has been held for longer than --older-than. An unreadable lock counts with its age
+// since it was written, because it stays until a person deletes it.
+func (c statusCmd) tooOld(l found) bool {
+	held, known := heldFor(l.Info)
+	if !known {
+		held = l.Age
 	}
-	return some
+	free := l.Verdict == replock.Released || l.Verdict == replock.Stale && !isFleet(l.at.Place)
+	return c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info)
 }
 
 // statusOf returns all locks, and the systems that have answered.
@@ -133,6 +140,7 @@ type statusWatch struct {
 	lines int    // on the terminal, which redraw overwrites
 	width int    // of the terminal when redraw wrote the lines
 	last  string // names of the locks that print showed last
+	said  string // the warning that print showed last, if the store still can't be read
 }
 
 func (w *statusWatch) run(interval time.Duration) error {
@@ -205,11 +213,15 @@ func crop(lines []string, width, height int) []string {
 // print shows the locks if they have changed. With --json it shows them only if all systems have answered: the
 // object can't distinguish a silent system from a system without locks.
 func (w *statusWatch) print(locks []found, answered bool, failed error) error {
+	warning := ""
 	if failed != nil {
-		w.r.Say("warning: the store can't be read: %s", session.Words(failed, ""))
-		if !answered || w.r.JSON {
-			return nil
-		}
+		warning = "warning: the store can't be read: " + session.Words(failed, "")
+	}
+	if warning != w.said && warning != "" {
+		w.r.Say("%s", warning)
+	}
+	if w.said = warning; failed != nil && (!answered || w.r.JSON) {
+		return nil
 	}
 	names := "locks\n" // last is "" at first, so the first names differ from it
 	for _, l := range locks {
@@ -227,5 +239,12 @@ func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 }
 
 func (w *statusWatch) heading() string {
-	return fmt.Sprintf("%s  %s\n", clock.System{}.Now().UTC().Format(time.DateTime+"Z"), text.Brief(session.Redact(w.r.Repo)))
+	where := []string{text.Brief(session.Redact(w.r.Repo))}
+	if len(w.all) > 1 || w.r.Repo == "" {
+		where = nil
+		for _, one := range w.all {
+			where = append(where, text.Brief(w.r.title(w.all, one)))
+		}
+	}
+	return fmt.Sprintf("%s  %s\n", clock.System{}.Now().UTC().Format(time.DateTime+"Z"), strings.Join(where, ", "))
 }

@@ -501,7 +501,7 @@ func (t *tortureResult) proves() string {
 	if t.Verdict != judge.NotFound || t.Acquisitions >= few {
 		return ""
 	}
-	return fmt.Sprintf("so few prove little: one in %d could still go wrong; a longer --duration proves more\n", max(t.Acquisitions/3, 1))
+	return fmt.Sprintf("so few prove little: one in %d could still go wrong; try a longer --duration\n", max(t.Acquisitions/3, 1))
 }
 
 func (t *tortureResult) says() string {

@@ -42,6 +42,7 @@ func TestMistakes(t *testing.T) {
 	written := time.Now().Add(-73 * time.Hour) // its age is printed
 	assert.OK(t, os.Chtimes(filepath.Join(dir, "broken", "index", "lock.shared", "x"), written, written))
 	write(t, filepath.Join(dir, "text"), "no program, and no log")
+	write(t, filepath.Join(dir, "text.gz"), "\x1f\x8b")
 	for name, begins := range map[string]string{"crlf": "#!/bin/sh\r\n", "badint": "#!/nowhere/python\n", "noshebang": "echo hello\n"} {
 		write(t, filepath.Join(dir, name), begins)
 		assert.OK(t, os.Chmod(filepath.Join(dir, name), 0o755))
@@ -118,7 +119,7 @@ var badInputs = []struct {
 	{"NUL in path", "-r a\x00b backup --", "", 64, "URL"},
 	// Lock bodies that keep a prune out.
 	{"blank body", "-r TMP/repo prune --", " ", 75, "unreadable shared lock"},
-	{"10 MiB body", "-r TMP/repo prune --", "LARGE", 75, "larger than"},
+	{"10 MiB body", "-r TMP/repo prune --", "LARGE", 75, "damaged: larger than 64 KiB"},
 	{"truncated body", "-r TMP/repo prune --", `{"operation":"back`, 75, "unreadable shared lock"},
 	{"wrong types", "-r TMP/repo prune --", `{"operation":1,"expires_at":true}`, 75, "unreadable shared lock"},
 	{"no times", "-r TMP/repo prune --", `{"operation":"x","holder":"y"}`, 75, "expires_at"},

@@ -13,8 +13,8 @@ import (
 // ErrDeadline is returned by Now when the deadline has passed without a renewal.
 var ErrDeadline = errors.New("no renewal was answered before the deadline")
 
-// errTimeout is the failure that is reported if no attempt has returned an error yet.
-var errTimeout = errors.New("no answer in time")
+// ErrTimeout is the failure that is reported if no attempt has returned an error yet.
+var ErrTimeout = errors.New("no answer in time")
 
 type stopError struct{ error }
 
@@ -279,7 +279,7 @@ func (s *run) countFailures(now time.Duration) {
 		return
 	}
 	if s.err == nil {
-		s.err = errTimeout
+		s.err = ErrTimeout
 	}
 	s.Failed(s.failures, gaveUp, s.err)
 }
