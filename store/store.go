@@ -350,7 +350,8 @@ var (
 	// ErrInvalidKey is returned for a key that the backend doesn't accept; see CheckKey.
 	ErrInvalidKey error = fault.InvalidKey
 	// ErrIrregular is returned if a link, a pipe or another special file is in the place of an
-	// object, or of a directory above it. Nothing was written.
+	// object, or if one of these or a file is in the place of a directory above it. Nothing was
+	// written, and List must not return an empty page.
 	ErrIrregular error = fault.Irregular
 	// ErrConfig is returned if the user must change a setting: no credentials are found (and no
 	// service failed that might return some later), the bucket is in another region, the endpoint has

@@ -25,7 +25,7 @@ type statusCmd struct {
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
 	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
 	All      bool          `help:"Show the locks of all configured repositories."`
-	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this, also if a store doesn't answer."`
+	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 

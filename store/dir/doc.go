@@ -68,8 +68,9 @@
 // its pid. List and Get take no flock.
 //
 // A file and a directory can't have the same name: beside an object "a" there can be no object
-// "a/b". On a file system that ignores case, "A" and "a" are one object. A symbolic link in place
-// of a directory below the repository is refused. The path of the repository can have links.
+// "a/b", and List refuses the prefix "a/". On a file system that ignores case, "A" and "a" are one
+// object. A symbolic link in place of a directory below the repository is refused. The path of the
+// repository can have links.
 //
 // List also shows names that aren't valid keys, byte for byte, and links, pipes and other special
 // files, because they might be locks. Get refuses them with store.ErrInvalidKey or

@@ -16,6 +16,7 @@ import (
 	"syscall"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/store"
 )
 
@@ -58,6 +59,10 @@ func NoAnswer(err error) bool {
 // such servers answer with an alert, which is type 21 of version 3.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
+// malformed matches the error of net/http for an answer whose first byte, or status, no HTTP answer has. An answer that
+// begins as HTTP does can be cut off.
+var malformed = lazyregexp.New(`malformed HTTP ((response|version) "[^H"]|status code "[^0-9"])`)
+
 // tlsTimeout is the text of net/http's error if a server accepts a connection, and then is silent.
 const tlsTimeout = "TLS handshake timeout"
 
@@ -83,7 +88,7 @@ func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 		return fmt.Errorf("%w: the certificate of %s isn't trusted: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &connection) && connection.Op == "remote error", strings.HasPrefix(Innermost(err).Error(), "tls: "):
 		return fmt.Errorf("%w: TLS with %s fails: %s", store.ErrConfig, host, Innermost(err))
-	case strings.Contains(err.Error(), "malformed HTTP "):
+	case malformed.MatchString(err.Error()):
 		return fmt.Errorf("%w: the server at %s isn't an object store: it doesn't speak HTTP: %s", store.ErrConfig, host, Innermost(err))
 	case errors.As(err, &dns) && dns.IsNotFound:
 		host = dns.Name

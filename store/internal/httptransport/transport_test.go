@@ -270,6 +270,9 @@ func TestUnanswered(t *testing.T) {
 		"server: the server closed the connection without an answer": fmt.Errorf("get: %w", io.EOF),
 		"server: no TLS handshake in time":                           errors.New("net/http: TLS handshake timeout"),
 		`wrong configuration: the server at server isn't an object store: it doesn't speak HTTP: malformed HTTP response "SSH-2.0-OpenSSH_9"`: errors.New(`malformed HTTP response "SSH-2.0-OpenSSH_9"`),
+		`server: malformed HTTP status code "2"`: errors.New(`malformed HTTP status code "2"`),
+		`server: malformed HTTP status code ""`:  errors.New(`malformed HTTP status code ""`),
+		`server: malformed HTTP response "HTT"`:  errors.New(`malformed HTTP response "HTT"`), // cut off
 	} {
 		got := new(Answer).Unanswered("server", "", "", err)
 		assert.Equal(t, got.Error(), says)
