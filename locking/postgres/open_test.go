@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/locking"
 )
 
 // environment removes the variables of libpq, and sets some.
@@ -227,4 +228,15 @@ func FuzzParse(f *testing.F) {
 			t.Errorf("%q: %+v is %s is %+v, %v", raw, target, target, again, err)
 		}
 	})
+}
+
+// TestNoConnection: the error of a server that can't be reached has no words of Go's dialer.
+func TestNoConnection(t *testing.T) {
+	environment(t, nil)
+	target, err := Parse("postgres://user@127.0.0.1:1/db?sslmode=disable&key=k")
+	assert.OK(t, err)
+	b, err := Open(target)
+	assert.OK(t, err)
+	_, _, err = b.TryLock(t.Context(), "k", time.Minute)
+	assert.Says(t, err, locking.ErrUnreachable, "no connection: connection refused")
 }
