@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// BenchmarkSFTP measures a lock over ssh, with 80 ms for each round trip, and prints the table of docs/sftp.md.
+// BenchmarkSFTP measures a lock over ssh, with 80 ms for each round trip, and prints the table of docs/evidence/stores.md.
 func BenchmarkSFTP(b *testing.B) {
 	const trip = 80 * time.Millisecond
 	server := sshd.Apart(b)

@@ -41,7 +41,6 @@ var claimed = map[string]string{
 	"docs/rclone.md":                  "TestRclone",
 	"docs/restic.md":                  "TestRestic",
 	"docs/scripts.md":                 "TestScriptsDoc",
-	"docs/sftp.md":                    "TestSFTPPage",
 	"docs/systemd.md":                 "TestSystemd",
 	"docs/evidence/torture.md":        "TestTortureDoc",
 	"docs/evidence/torture-others.md": "TestOthersPage",

@@ -19,10 +19,28 @@ import (
 	"github.com/repolock/repolock/internal/test/miniotest"
 )
 
-// policy is one of the policies of docs/permissions.md, for a place.
+// policy is one of the policies of docs/permissions.md, for a place. The page describes no-delete and status as
+// parts of the other two.
 func policy(t testing.TB, name string, p place) []byte {
 	t.Helper()
 	page := read(t, "../docs/permissions.md")
+	switch name {
+	case "no-delete":
+		whole := policy(t, "exclusive", p)
+		less := bytes.Replace(whole, []byte(`, "s3:DeleteObject"`), nil, 1)
+		assert.Need(t, len(less) < len(whole), "the policy exclusive has no right to delete")
+		return less
+	case "status":
+		var document struct {
+			Version   string
+			Statement []json.RawMessage
+		}
+		assert.OK(t, json.Unmarshal(policy(t, "shared", p), &document))
+		document.Statement = document.Statement[:2]
+		less, err := json.Marshal(document)
+		assert.OK(t, err)
+		return less
+	}
 	for _, m := range regexp.MustCompile("(?ms)^Policy `([a-z-]+)`:.*?^```json\n(.*?)^```").FindAllStringSubmatch(page, -1) {
 		if m[1] == name {
 			return []byte(strings.NewReplacer("BUCKET", p.bucket, "PREFIX", "some/prefix").Replace(m[2]))

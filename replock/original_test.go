@@ -436,9 +436,9 @@ func (w *world) race(t *testing.T, trip time.Duration, round int, clients [2]cli
 }
 
 // TestOriginalAfterACrash: a client of the original protocol waits after a crash of ours for as long as
-// docs/cloudstic.md says.
+// docs/evidence/limits.md says.
 func TestOriginalAfterACrash(t *testing.T) {
-	page, err := os.ReadFile("../docs/cloudstic.md")
+	page, err := os.ReadFile("../docs/evidence/limits.md")
 	assert.OK(t, err)
 	eachOf(t, []time.Duration{DefaultTTL, MinTTL}, func(t *testing.T, w *world, ttl time.Duration) {
 		a, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = ttl })

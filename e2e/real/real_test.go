@@ -24,7 +24,7 @@ import (
 	"github.com/repolock/repolock/store/storetest"
 )
 
-// TestStore proves the store of the URL in STORE, and prints a row for the table of docs/repositories.md. STORE2
+// TestStore proves the store of the URL in STORE, and prints a row for the table of docs/evidence/stores.md. STORE2
 // is another URL of the same repository, as of a second gateway. NAME is the store's name in the row.
 func TestStore(t *testing.T) {
 	if os.Getenv("STORE") == "" {

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// row is what the steps have found, for the table of docs/repositories.md.
+// row is what the steps have found, for the table of docs/evidence/stores.md.
 type row struct {
 	name  string
 	build struct{ Version, Go, System string }

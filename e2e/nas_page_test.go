@@ -11,18 +11,6 @@ import (
 	"github.com/repolock/repolock/internal/test/sshd"
 )
 
-func TestSFTPPage(t *testing.T) {
-	p := newPage(t, "sftp.md")
-	server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
-	server.Alias(t, "nas")
-	assert.OK(t, os.Symlink(server.Bin(), p.path("bin")))
-	p.env = append(p.env, "RESTIC_PASSWORD_FILE="+p.path("password"))
-	p.sh("restic -r sftp:nas:backups init")
-	p.contains(p.sh(p.Script()), "this store is fit to hold locks", "no locks", "snapshot")
-	p.contains(p.sh("repolock status --repo sftp://nas/backups"), "no locks")
-	assert.That(t, p.exists("backups/index/lock.shared"), "the locks are in another place")
-}
-
 func TestNASPage(t *testing.T) {
 	p := newPage(t, "nas.md")
 	server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
@@ -31,4 +19,5 @@ func TestNASPage(t *testing.T) {
 	script := strings.Replace(p.Script(), "ssh nas mkdir -p backups", "mkdir -p backups", 1) // its home directory is another one
 	p.contains(p.run(script), "this store is fit to hold locks", "no locks", "snapshot", "restoring")
 	p.unlocked()
+	assert.That(t, p.exists("backups/index/lock.shared"), "restic and repolock use different places")
 }
