@@ -32,7 +32,7 @@ var pairsMutants = []mutant{
 	if end := q.l.endOf(f); end > now {`, pair("exclusive", "seventeen dead locks, perhaps", "")},
 	{"three refusals of lock.exclusive end nothing", "replock/acquire.go", `spurious := t.refusals >= maxRefused`, `spurious := t.refusals > 1000`, pair("exclusive", "delete markers that count as objects", "an exclusive waiter")},
 	{"an emptied flag is a lock", "replock/verdict.go",
-		"e.read, e.err = true, errReleased\n\t\tcase", "e.read, e.err = true, errOdd\n\t\tcase", pair("exclusive", "emptied flags", "")},
+		"e.read, e.err = true, errReleased\n\t\tcase", "e.read, e.err = true, errNotFile\n\t\tcase", pair("exclusive", "emptied flags", "")},
 	{"a fence is taken only where nothing was waited for", "replock/acquire.go", `q.fence && t.fence == 0:`, `q.fence && t.fence == 0 && len(t.keys) == 1:`, pair("exclusive", "its holder had to wait", "fences")},
 	{"no more than a page of stale locks is read", "replock/look.go", `		cursor = page.Next
 `, `		if cursor = page.Next; len(f.stale) > 0 {
