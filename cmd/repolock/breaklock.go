@@ -288,7 +288,11 @@ func (c breakCmd) report(r *reporter, done []found, looked string) error {
 // deleted describes a lock that was deleted, in about one line.
 func deleted(i replock.Info) string {
 	if i.Holder == "" {
-		return fmt.Sprintf("%s %s lock %s", i.Verdict, i.Mode, cut(text.Brief(path.Base(i.Key())), maxName))
+		s := fmt.Sprintf("%s %s lock", i.Verdict, i.Mode)
+		if key := i.Key(); strings.HasPrefix(key, replock.DefaultPrefix) { // a URL of --also is the lock's place
+			s += " " + cut(text.Brief(path.Base(key)), maxName)
+		}
+		return s
 	}
 	s := fmt.Sprintf("%s lock of %s", i.Mode, who(i))
 	if i.Operation != "" {
