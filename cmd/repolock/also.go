@@ -38,6 +38,9 @@ type placed struct {
 	listed string            // the repository's name in the configuration file, for status --all
 }
 
+// located is global.located for this place.
+func (p placed) located(hint string) string { return global{Typed: p.typed}.located(hint) }
+
 // unopened is a system that couldn't be opened, with the error.
 type unopened struct{ err error }
 
@@ -145,7 +148,7 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 		if where := r.title(all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
-		hint := cmp.Or(global{Typed: one.typed}.located(r.advice(failed)), fault.SeeNothing)
+		hint := cmp.Or(one.located(r.advice(failed)), fault.SeeNothing)
 		differs = differs || err != nil && hint != advice
 		advice = hint
 		err = fault.Join(err, fault.Advise(failed, advice))

@@ -150,7 +150,7 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	case len(chosen) == 0:
 		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all, true)), "\n", ", "))
 		if len(all) == 1 {
-			err = fault.Advise(err, global{Typed: all[0].typed}.located(fault.NoSuchLock.Advice))
+			err = fault.Advise(err, all[0].located(fault.NoSuchLock.Advice))
 		}
 		return err
 	case slices.ContainsFunc(chosen, func(b found) bool { return b.ID != chosen[0].ID }):
@@ -167,14 +167,11 @@ func (breakCmd) leave(r *reporter, chosen []found) []found {
 		if b.Verdict != replock.Doubtful {
 			return false
 		}
-		removes := r.located("repolock break-lock")
-		if b.at.URL != "" {
-			removes = "repolock break-lock --also " + spell([]string{b.at.URL})
-		}
+		removes := "repolock break-lock"
 		if b.ID != "" { // without an id, break-lock asks
 			removes += " --yes --id " + spell([]string{b.ID})
 		}
-		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.named(b.Info), removes)
+		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.named(b.Info), b.at.located(removes))
 		return true
 	})
 }
@@ -185,15 +182,11 @@ func (c breakCmd) spare(r *reporter, all []placed) {
 	_, _, _ = everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) {
 		locks, err := p.Status(context.Background())
 		for _, i := range locks {
-			command := r.located("repolock break-lock")
-			if p.URL != "" {
-				command = "repolock break-lock --also " + spell([]string{p.URL})
-			}
 			switch {
 			case i.Verdict == replock.Unreadable:
-				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.named(i), command)
+				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.named(i), p.located("repolock break-lock"))
 			case i.ProcessGone && !c.Dead && i.Verdict == replock.Live:
-				r.Say("left alone: %s; this deletes it: %s --dead", r.named(i), command)
+				r.Say("left alone: %s; this deletes it: %s", r.named(i), p.located("repolock break-lock --dead"))
 			}
 		}
 		return nil, err
@@ -273,11 +266,12 @@ func (c breakCmd) report(r *reporter, done []found, looked string) error {
 		if b.place != "" {
 			at = " in " + text.Escape(b.place)
 		}
-		if b.Err == nil {
-			words += "deleted the " + deleted(b.Info) + at + "\n"
+		if b.Err != nil {
+			continue
 		}
-		for _, key := range b.Keys {
-			if b.Err == nil && r.Verb {
+		words += "deleted the " + deleted(b.Info) + at + "\n"
+		if r.Verb {
+			for _, key := range b.Keys {
 				words += "  " + text.Brief(key) + "\n"
 			}
 		}

@@ -62,9 +62,13 @@ func unexpected(ctx *kong.Context, args []string) error {
 		at++
 	}
 	word, selected := args[at], ctx.Selected()
-	switch after := slices.Contains(args[:at], "--"); {
-	case selected == nil && !after && early(args, at) != nil:
-		return early(args, at)
+	after := slices.Contains(args[:at], "--")
+	if selected == nil && !after {
+		if err := early(args, at); err != nil {
+			return err
+		}
+	}
+	switch {
 	case word != rest[0] && !after && len(word) > len("-xy") && similar("backup", "-"+word) != "": // -help
 		return notAFlag(args, word, word)
 	case word != rest[0] && !after: // a letter of -xyz
@@ -318,9 +322,9 @@ func swallowed(args []string) string {
 // misnamed returns the probable mistake in a path that doesn't exist, or "".
 func misnamed(path string) string {
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
-	switch {
-	case unexpanded(path) != "":
-		return unexpanded(path)
+	switch hint := unexpanded(path); {
+	case hint != "":
+		return hint
 	case quote(`"`), quote(`'`):
 		return "the quotes are part of the name: leave them out where the name is set (Docker's --env-file keeps them)"
 	case strings.TrimSpace(path) != path:
@@ -383,7 +387,7 @@ func unrunnable(args []string, err error) error {
 	if safe := harmless(word); safe != word {
 		err = fmt.Errorf("%s: %w", safe, class)
 	}
-	switch {
+	switch hint := unexpanded(word); {
 	case slices.Contains(args, "--") && namesRepository(word):
 		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
@@ -394,8 +398,8 @@ func unrunnable(args []string, err error) error {
 		return fault.Advise(err, "the quotes make one word of the whole command: leave them out, or write sh -c before them")
 	case slices.Contains(ofShell[:], word):
 		return fault.Advise(err, "it is a builtin of the shell: write sh -c '"+word+" ...'")
-	case unexpanded(word) != "":
-		return fault.Advise(err, unexpanded(word))
+	case hint != "":
+		return fault.Advise(err, hint)
 	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
 		return fault.Advise(err, noInterpreter(word))
 	case errors.Is(err, syscall.ENOEXEC):
