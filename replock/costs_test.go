@@ -157,7 +157,7 @@ func (w *world) flags(n int) {
 	for i := range n {
 		t := m.try(Shared)
 		m.date(t)
-		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
+		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.Encode())
 	}
 }
 

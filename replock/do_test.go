@@ -159,7 +159,7 @@ func TestParentOfTheLocksContext(t *testing.T) {
 				defer cancel()
 				ctx, opts = soon, []AcquireOption{Parent(parent)}
 			}
-			k, err := w.machine().acquire(ctx, mode, "work", opts...)
+			k, err := w.machine().lock(ctx, mode, "work", opts...)
 			mustLock(t, k, err)
 			time.Sleep(5 * time.Minute)
 			assert.OK(t, k.Renew(t.Context()))
@@ -262,7 +262,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 			}
 			time.AfterFunc(40*time.Second, func() { waiter.hooks.Before(c.before) })
 			time.AfterFunc(time.Minute, func() { waiter.hooks.Before(nil) })
-			k, err := waiter.acquire(ctx, c.mode, "the second", Wait(time.Hour))
+			k, err := waiter.lock(ctx, c.mode, "the second", Wait(time.Hour))
 			held := mustHeld(t, k, err)
 			isAll(t, err, append(c.errs, ErrHeld)...)
 			assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "x" && strings.Contains(err.Error(), "m1 (pid 101)"),

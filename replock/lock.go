@@ -21,7 +21,13 @@ import (
 // All methods can be called concurrently. Those without a context make no request.
 type Lock struct{ lease *lease.Lease }
 
-func newLock(k *term) *Lock { return &Lock{lease.Hold(k)} }
+// locked returns the lock of an acquire.
+func locked(held *term, err error) (*Lock, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{lease.Hold(held)}, nil
+}
 
 // Context returns the lock's context. It ends when the lock is lost, before another acquirer can
 // take it; its cause is then a *LostError. It ends when the lock is released; its cause is then
@@ -101,7 +107,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)
 	}
-	lock, err := l.acquire(ctx, mode, operation, opts...)
+	lock, err := locked(l.acquire(ctx, mode, operation, opts))
 	if err != nil {
 		return err
 	}
@@ -128,3 +134,68 @@ func lostBy(ctx context.Context, k *term) error {
 	}
 	return nil
 }
+
+// Shared acquires a shared lock for an operation such as a backup. It costs one put and one list.
+// If the store has PutCreates, the first acquire of a Locker costs one list more. In all other
+// respects Shared is like Exclusive.
+func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return locked(l.acquire(ctx, Shared, operation, opts))
+}
+
+// Exclusive acquires the exclusive lock for an operation such as a prune. It returns either a
+// lock or an error. It costs two puts and one list if the store has If-None-Match, else two puts
+// and two lists, and more requests only if other locks are stored.
+//
+// A *HeldError is returned if another holder has a conflicting lock. ErrUnsure and ErrSlow are
+// returned if the store was reached, and its answers don't show whether another holder has one.
+// Any other error is the store's. After an error this acquire has removed its objects from the
+// store. If the store couldn't be reached, they expire with the ttl.
+//
+// Exclusive doesn't wait for a lock that is held, unless Wait is among the options. But it
+// watches a lock that is stale by one clock and not by another, for up to two minutes, until
+// that lock changes or has stayed unchanged for its whole ttl. A lock with a longer ttl counts
+// as held, with the verdict Doubtful.
+//
+// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the
+// lock must stop. The lock itself is held, and refreshed, until Release. A context that bounds the
+// acquire alone needs the option Parent, or the work ends with it:
+//
+//	soon, cancel := context.WithTimeout(ctx, time.Minute)
+//	lock, err := locker.Exclusive(soon, "prune", replock.Parent(ctx))
+//	cancel() // the work goes on until ctx ends
+//
+// If the work outlives ctx, because one request acquires the lock and a later one releases it, use
+// Parent(context.WithoutCancel(ctx)).
+func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return locked(l.acquire(ctx, Exclusive, operation, opts))
+}
+
+// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared
+// lock costs one delete. An exclusive one costs two at once, and before them a get of lock.exclusive,
+// unless Check has just read it, or the store itself keeps If-Match for deletions. If the store doesn't
+// allow deletes, a put replaces each. A second call waits for the first, and returns the same error. A
+// Resume that is under way gives up first.
+//
+// An error means that an object might be left, which expires with the ttl. Of a lost lock only the
+// flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
+// looks first, and makes the delete conditional if the store can.
+func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
+
+// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of the store
+// or a suspend of the machine. It fails if another acquirer might have taken the lock since. When Resume
+// returns nil, the Lock is held again, under a new id and key, and Context returns a new context. Release,
+// also a deferred one, releases it. The context that ended with the loss stays ended. Work under that
+// context must stop; work that continues uses the new one.
+//
+// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
+// the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
+// ends, too. An attempt costs an acquire and three more requests, or four if a listing has several
+// pages.
+//
+// A *LostError with Definite set means that the lock can't be resumed. ErrReleased means that it
+// was released. After any other error the lock is as it was, and Resume can be called again. Resume
+// returns an error at once for a lock that is held, or that another call is resuming.
+//
+// Other clients of the wire format acquire a lock without removing an expired one. So don't resume a lock
+// that such clients use too.
+func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }

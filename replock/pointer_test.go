@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -216,7 +217,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 	for name, another := range map[string][]byte{
 		"of another client": foreign(time.Now(), false),
 		"encrypted":         []byte("\x01 this is ciphertext"),
-		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
+		"larger than locks": bytes.Repeat([]byte("x"), wire.MaxBody+1),
 	} {
 		for _, refuse := range []hookstore.Before{nil, mayNotDelete} {
 			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {

@@ -15,6 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/mem"
 )
@@ -155,7 +157,7 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 				}
 			}))
 			k := a.takes(t, Exclusive)
-			_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+			_, o, err := w.mem.Get(t.Context(), k.Key(), wire.MaxBody)
 			age := time.Since(o.ModTime)
 			assert.That(t, err == nil && age < pause, "the lock was granted when its flag was %v old", age)
 			k.Release(t.Context())
@@ -439,7 +441,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		}
 		lives(t, k)
 		w.comesBeside(mode)
-		lost := endsForGood(t, k, DefaultLook+transient)
+		lost := endsForGood(t, k, DefaultLook+verdict.Transient)
 		assert.That(t, strings.Contains(lost.Error(), "laptop (pid 4711)"), "%v", lost)
 	})
 }
@@ -489,8 +491,8 @@ func TestLookInACrowd(t *testing.T) {
 		a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
 		time.Sleep(5*time.Minute + time.Second) // and no refresh
 		assert.That(t, alive(k) && all.Load() == 1, "lost: %v; all locks were listed %d times", k.Lost(), all.Load())
-		w.put(k.Key(), bytes.Repeat([]byte("x"), maxBody+1))
-		endsForGood(t, k, DefaultLook+transient)
+		w.put(k.Key(), bytes.Repeat([]byte("x"), wire.MaxBody+1))
+		endsForGood(t, k, DefaultLook+verdict.Transient)
 	})
 }
 
@@ -626,7 +628,7 @@ func TestClaimLooksTwice(t *testing.T) {
 			b.clock.setSkew(2 * time.Minute)
 			other = b.takes(t, Exclusive)
 		}))
-		_, _ = a.acquire(t.Context(), Exclusive, "x")
+		_, _ = a.lock(t.Context(), Exclusive, "x")
 		w.lasts(other)
 	})
 }
@@ -679,7 +681,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 					bubble(t, opts, func(t *testing.T, w *world) {
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
 						a.delayed(trip)
-						k, err := a.acquire(t.Context(), mode, "x")
+						k, err := a.lock(t.Context(), mode, "x")
 						if err == nil {
 							held = trip
 							time.Sleep(5 * ttl)
@@ -706,7 +708,7 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 			a.hooks.Before(inTurn(slow("", "", 20*time.Millisecond), slow("put", "", 3*retry.LastWords)))
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
-			k, err := a.acquire(ctx, mode, "x")
+			k, err := a.lock(ctx, mode, "x")
 			assert.That(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 			if err == nil {
 				k.Release(t.Context())

@@ -4,7 +4,7 @@ const ofCommand = "./cmd/repolock"
 
 // commandMutants are bugs of the command.
 var commandMutants = []mutant{
-	{"a lock can have the name that the repository's own is shown by", "replock/model.go",
+	{"a lock can have the name that the repository's own is shown by", options,
 		`if name == "repository" {`, `if name == "" {`, test(ofCommand, "TestMistakes")},
 	// Exit codes and errors.
 	{"--held-exit-code isn't heeded", exit,

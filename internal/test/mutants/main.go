@@ -51,6 +51,9 @@ func test(pkg, names string, tags ...string) finder {
 // own finds by tests of the package of the mutant's file.
 func own(names string, tags ...string) finder { return test("", names, tags...) }
 
+// engine finds by tests of the engine, which uses the package of the mutant's file.
+func engine(names string) finder { return test("./replock", names) }
+
 func (f finder) String() string {
 	switch {
 	case f.seed == 0:

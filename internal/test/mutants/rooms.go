@@ -291,7 +291,7 @@ var roomsMutants = []mutant{
 		own("TestSystemInABubble")},
 	{"a command's lock ends with the context of its acquire", "cmd/internal/session/repository.go", ", replock.Parent(context.WithoutCancel(ctx))", "",
 		own("TestLockOutlivesItsAcquire")},
-	{"the work under a lock outlives the context of its caller", "replock/queue.go", "parent: ctx, ", "parent: context.WithoutCancel(ctx), ",
+	{"the work under a lock outlives the context of its caller", queues, "parent: ctx, ", "parent: context.WithoutCancel(ctx), ",
 		own("TestParentOfTheLocksContext")},
 	{"a lock is resumed for work that has ended", "internal/lease/lease.go", "Bound(ctx, was.term().Parent)", "Bound(ctx, ctx)",
 		test("./replock", "TestParentEndsTheResume")},
