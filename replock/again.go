@@ -8,7 +8,6 @@ import (
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock/internal/verdict"
-	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
 
@@ -30,10 +29,6 @@ const (
 	// maxAgain is how often an acquirer looks again because an object was listed, and missing when
 	// its body was read.
 	maxAgain = 3
-	// maxConflicts is how often an exclusive acquirer looks again at live locks that might be about
-	// to withdraw. Their acquirers need up to seven round trips: put a flag, claim, look, read a
-	// body, and delete.
-	maxConflicts = 4
 	// firstAgain is the pause before the first such look. Each later pause is twice as long.
 	firstAgain = 100 * time.Millisecond
 	// maxClaimPause is how often the pause between two claims doubles, from 100 ms to 6.4 s.
@@ -98,27 +93,28 @@ func (a *again) afterLook(t *attempt, f verdict.Findings, err error) decision {
 	}
 }
 
-// afterConflict decides whether this acquirer yields to the live locks that conflict, or waits
-// until their acquirers yield.
+// afterConflict decides whether this acquirer yields to the live locks that conflict, or looks again until
+// their acquirers have withdrawn: Contender.Decide has the rule.
 func (a *again) afterConflict(t *attempt, f verdict.Findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
 		n.since = f.Now
 	}
 	n.conflicts++
-	if f.Now < n.until && t.contender().Outlasts(f, f.Now-n.since) {
-		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
-	}
-	if t.mode == Shared || n.conflicts > maxConflicts || !t.contender().WorthAnother(f) {
-		return decision{step: giveUp, err: ErrHeld}
-	}
+	choice := t.contender().Decide(f, n.conflicts, f.Now-n.since, f.Now < n.until)
 	// The others look, and then delete their objects. Our pauses, of a round trip or more before
 	// each look, leave them eight round trips for that.
-	d := decision{step: lookAgain, pause: firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()}
-	if slices.ContainsFunc(f.Live, func(e *verdict.Entry) bool { return e.Kind == wire.KindShared }) {
-		d.step = stepBack
+	pause := firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()
+	switch choice {
+	case verdict.Stay:
+		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
+	case verdict.Again:
+		return decision{step: lookAgain, pause: pause}
+	case verdict.StepDown:
+		return decision{step: stepBack, pause: pause}
+	default:
+		return decision{step: giveUp, err: ErrHeld}
 	}
-	return d
 }
 
 // afterClaim returns the step after a claim, which is a look. A second claim means that another

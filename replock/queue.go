@@ -255,31 +255,27 @@ func (q *queue) watch(ctx context.Context) (begun bool) {
 func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
-	hinted := q.watch(ctx)
+	unseen := q.watch(ctx) // a deletion before the hints began
 	blocking := f.Conflicts()
 	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
 	b := f.Blocker(q.hints.gone)
-	for {
-		if hinted {
-			pause := q.hints.budget.take(c.Elapsed())
-			if err := clock.Sleep(ctx, c, min(pause, end-c.Elapsed())); err != nil {
-				return err
-			}
-			if b == nil || q.isGone(ctx, b, end-c.Elapsed()) {
-				return ctx.Err()
-			}
+	for unseen || q.untilHint(ctx, b, f, end) {
+		unseen = false
+		pause := min(q.hints.budget.take(c.Elapsed()), end-c.Elapsed())
+		if clock.Sleep(ctx, c, pause) != nil || b == nil || q.isGone(ctx, b, end-c.Elapsed()) {
+			break
 		}
-		var err error
-		left := end - c.Elapsed()
-		next := min(left, q.untilRead(b, f))
-		if hinted, err = clock.SleepUntil(ctx, c, next, q.hints.store); err != nil {
-			return err
-		}
-		if !hinted && next == left {
-			return nil
-		}
-		hinted = true
 	}
+	return ctx.Err()
+}
+
+// untilHint waits until the blocker should be read: at a hint of the store, or when pace says so. It reports false
+// if the next poll is due by then, or ctx has ended.
+func (q *queue) untilHint(ctx context.Context, b *verdict.Entry, f verdict.Findings, end time.Duration) bool {
+	left := end - q.l.opts.Clock.Elapsed()
+	next := min(left, q.untilRead(b, f))
+	hinted, err := clock.SleepUntil(ctx, q.l.opts.Clock, next, q.hints.store)
+	return err == nil && (hinted || next < left)
 }
 
 // untilRead returns the time to the next read of the blocker without a hint. The more waiters are before

@@ -97,26 +97,31 @@ func (l *Locker) delete(key string) func(context.Context) (nothing, error) {
 	return func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) }
 }
 
+// ending is a request that ends the object under a key: it deletes or empties it, if its ETag is this one. An empty
+// ETag matches any object.
+type ending struct {
+	what string
+	send func(ctx context.Context, key, etag string) error
+}
+
 // remove deletes a key. If that isn't allowed it puts an empty body, which means "released". If
 // neither is allowed the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
-	return l.removeIf(ctx, key, l.times.Timeout, func(_ context.Context, send func(etag string) error) error { return send("") })
-}
-
-// removeIf is remove with a condition, and a timeout for each request. condition receives the
-// function that sends the request. It can skip the call, or pass an ETag for If-Match.
-func (l *Locker) removeIf(ctx context.Context, key string, each time.Duration, condition func(context.Context, func(etag string) error) error) error {
-	request := func(what string, send func(ctx context.Context, key, etag string) error) error {
-		_, err := repeat(ctx, l, each, what+" "+key, func(ctx context.Context) (nothing, error) {
-			return nothing{}, condition(ctx, func(etag string) error { return send(ctx, key, etag) })
+	return l.deleteOrEmpty(key, func(by ending) error {
+		_, err := repeat(ctx, l, l.times.Timeout, by.what+" "+key, func(ctx context.Context) (nothing, error) {
+			return nothing{}, by.send(ctx, key, "")
 		})
 		return err
-	}
-	err := request("delete", l.deleteSeen)
+	})
+}
+
+// deleteOrEmpty calls end for the delete of a key, and again for a put of an empty body if the delete isn't allowed.
+func (l *Locker) deleteOrEmpty(key string, end func(ending) error) error {
+	err := end(ending{"delete", l.deleteSeen})
 	if !errors.Is(err, store.ErrPermission) {
 		return err
 	}
-	if perr := request("put", l.emptySeen); perr != nil {
+	if perr := end(ending{"put", l.emptySeen}); perr != nil {
 		return fmt.Errorf("no permission to delete %q, nor to overwrite it: %w", key, fault.Join(err, perr))
 	}
 	return nil

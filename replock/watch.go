@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -131,7 +132,7 @@ func (k *term) look(ctx context.Context) error {
 	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
 		return err // the next look fails again
 	}
-	return k.foreign(ctx, page, began.Elapsed, answered, maxAgain)
+	return k.foreign(ctx, page, began.Elapsed, answered)
 }
 
 // glance returns the page that a look judges: the first one of all locks. In a crowd a shared
@@ -168,13 +169,85 @@ func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error)
 // lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put since, and counts as held
 // unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errAgain if
 // one was just put, or is listed although a read doesn't find it. It judges only this page. But if a listed lock
-// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to again times.
-func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration, again int) error {
-	conflicts, prefix := wire.KindExclusive, k.l.keys.Exclusive()
-	if k.t.mode == Exclusive {
-		conflicts, prefix = wire.KindShared, k.l.keys.All()
+// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to maxAgain times.
+func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+	for again := maxAgain; ; again-- {
+		d, vanished, err := k.judgeForeign(ctx, page, sent, answered)
+		if err != nil || len(vanished) == 0 {
+			return cmp.Or(err, d.err())
+		}
+		sent = k.l.opts.Clock.Elapsed()
+		if page, err = k.firstPage(ctx, k.conflicting()); err != nil {
+			return err
+		}
+		answered = k.l.opts.Clock.Elapsed()
+		replaced := false
+		for _, s := range vanished { // a listing counts more than a read
+			o, _ := verdict.InPage(page, s.Key)
+			replaced = replaced || o != nil && o.ETag != s.ETag
+			if o != nil && o.Size > 0 {
+				d.add(s.settled, fmt.Errorf("%s: %w", s.Key, s.Err))
+			}
+		}
+		if !replaced || again == 0 {
+			return d.err()
+		}
 	}
-	var suspects []*verdict.Entry
+}
+
+// suspect is a conflicting lock of a client of another protocol. It is settled if it is too old to be about to be
+// withdrawn.
+type suspect struct {
+	*verdict.Entry
+	settled bool
+}
+
+// judgeForeign judges the suspects of a page. The error is a *LostError. vanished are the suspects that a read didn't
+// find.
+func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered time.Duration) (d doubt, vanished []suspect, err error) {
+	now := *k.now.Load()
+	for _, e := range k.suspects(ctx, page, answered) {
+		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
+		s := suspect{e, e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
+		switch {
+		case errors.Is(e.Err, verdict.ErrVanished):
+			e.Read = false // the next look reads it again
+			vanished = append(vanished, s)
+			continue
+		case errors.Is(e.Err, verdict.ErrUnread):
+			e.Read = false
+			d.add(s.settled, e.Err)
+			continue
+		case e.Err == nil && e.Lease.ID != "":
+			continue
+		}
+		k.l.judges().Judge(e, now, sent)
+		switch {
+		case e.Verdict == verdict.Stale || e.Verdict == verdict.Released:
+		case s.settled:
+			return d, nil, k.broken(e.Key, fmt.Sprintf("a client that doesn't keep to this protocol has acquired a conflicting lock: %s, operation %s",
+				text.Or(e.Lease.Holder, "unknown"), text.Or(e.Lease.Operation, "unknown")))
+		default:
+			d.young = true
+		}
+	}
+	return d, vanished, nil
+}
+
+// conflicting is the prefix of the locks that conflict with ours.
+func (k *term) conflicting() string {
+	if k.t.mode == Exclusive {
+		return k.l.keys.All()
+	}
+	return k.l.keys.Exclusive()
+}
+
+// suspects are the conflicting locks on a page that have no id of this protocol, with their bodies.
+func (k *term) suspects(ctx context.Context, page store.Page, answered time.Duration) (suspects []*verdict.Entry) {
+	conflicts := wire.KindExclusive
+	if k.t.mode == Exclusive {
+		conflicts = wire.KindShared
+	}
 	for _, o := range page.Objects {
 		if k.l.keys.Kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
 			continue
@@ -185,51 +258,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	}
 	adopt(page, suspects)
 	k.l.readAll(ctx, suspects, false, nil)
-	var d doubt
-	now, vanished := *k.now.Load(), map[*verdict.Entry]bool{} // vanished: listed and missing when read; true if settled
-	for _, e := range suspects {
-		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
-		settled := e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient
-		if errors.Is(e.Err, verdict.ErrVanished) {
-			e.Read = false // the next look reads it again
-			vanished[e] = settled
-			continue
-		}
-		if errors.Is(e.Err, verdict.ErrUnread) {
-			e.Read = false
-			d.add(settled, e.Err)
-			continue
-		}
-		if e.Err == nil && e.Lease.ID != "" {
-			continue
-		}
-		k.l.judges().Judge(e, now, sent)
-		if e.Verdict == verdict.Stale || e.Verdict == verdict.Released {
-			continue
-		}
-		if settled {
-			return k.broken(e.Key, fmt.Sprintf("a client that doesn't keep to this protocol has acquired a conflicting lock: %s, operation %s",
-				text.Or(e.Lease.Holder, "unknown"), text.Or(e.Lease.Operation, "unknown")))
-		}
-		d.young = true
-	}
-	if len(vanished) > 0 { // a listing counts more than a read
-		sent := k.l.opts.Clock.Elapsed()
-		later, err := k.firstPage(ctx, prefix)
-		if err != nil {
-			return err
-		}
-		for e, settled := range vanished {
-			o, _ := verdict.InPage(later, e.Key)
-			if o != nil && o.ETag != e.ETag && again > 0 {
-				return k.foreign(ctx, later, sent, k.l.opts.Clock.Elapsed(), again-1)
-			}
-			if o != nil && o.Size > 0 {
-				d.add(settled, fmt.Errorf("%s: %w", e.Key, e.Err))
-			}
-		}
-	}
-	return d.err()
+	return suspects
 }
 
 // doubt is the reason why a look can't rule out a conflict. young: a conflicting lock was just put. unknown: the

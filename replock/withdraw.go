@@ -68,18 +68,24 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	each := l.times.Timeout + 2*t.trips.slowest() // for a look and a request
-	return l.removeIf(ctx, t.pointer.key, each, func(ctx context.Context, send func(etag string) error) error {
-		return l.ifOurs(ctx, t, send)
+	key, each := t.pointer.key, l.times.Timeout+2*t.trips.slowest() // for a look and a request
+	return l.deleteOrEmpty(key, func(by ending) error {
+		_, err := repeat(ctx, l, each, by.what+" "+key, func(ctx context.Context) (nothing, error) {
+			return nothing{}, l.endOurs(ctx, t, by)
+		})
+		return err
 	})
 }
 
-// ifOurs calls send if lock.exclusive has our id. send gets the ETag if the store is known to keep that
-// condition. If the condition is refused, ifOurs looks again and calls send without one, because the server
-// might refuse any condition. If the backend itself keeps the condition, no look comes first.
-func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) error) error {
+// endOurs ends lock.exclusive if it is ours, in the surest way that the store has:
+//
+//  1. with the ETag of our put, if the backend itself keeps that condition: no look is needed;
+//  2. else after a look that shows our id, with the ETag that it shows, if the server is known to keep the condition;
+//  3. else, or if the server refuses the condition, after a look and without one.
+func (l *Locker) endOurs(ctx context.Context, t *attempt, by ending) error {
+	key := t.pointer.key
 	if etag := t.pointer.etag; etag != "" && l.conditions.deleteKept && l.opts.Clock.Elapsed() < t.deadline {
-		if err := send(etag); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+		if err := by.send(ctx, key, etag); !conditionRefused(err) {
 			return err
 		}
 	}
@@ -88,18 +94,23 @@ func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) 
 		return err
 	}
 	if etag != "" && l.conditions.match.holds() {
-		err := send(etag)
-		switch {
-		case errors.Is(err, store.ErrConditionUnsent): // nothing was sent, so the look is still recent
-			return send("")
-		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
+		err := by.send(ctx, key, etag)
+		unsent := errors.Is(err, store.ErrConditionUnsent) // the look is still recent
+		if !unsent && !conditionRefused(err) {
 			return err
 		}
-		if _, ours, err = l.lookOurs(ctx, t); err != nil || !ours {
-			return err
+		if !unsent {
+			if _, ours, err = l.lookOurs(ctx, t); err != nil || !ours {
+				return err
+			}
 		}
 	}
-	return send("")
+	return by.send(ctx, key, "")
+}
+
+// conditionRefused reports whether a server refused a condition: it isn't met, or the server takes none.
+func conditionRefused(err error) bool {
+	return errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported)
 }
 
 // seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That look
@@ -140,7 +151,7 @@ func (l *Locker) stepBack(ctx context.Context, t *attempt) bool {
 	}
 	key := t.pointer.key
 	_, err := once(ctx, "delete "+key, func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
+		return nothing{}, l.endOurs(ctx, t, ending{"delete", l.deleteSeen})
 	})(l.times.Timeout + 2*t.trips.slowest())
 	if err != nil || !t.pointer.put || t.listed.another {
 		return false

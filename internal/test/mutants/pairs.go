@@ -7,18 +7,18 @@ import (
 
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
-	{"a lock of another client that a holder can't read is no conflict", watches, "d.add(settled, e.Err)", "_ = settled", own("TestUnreadLockIsInDoubt")},
+	{"a lock of another client that a holder can't read is no conflict", watches, "d.add(s.settled, e.Err)", "_ = s.settled", own("TestUnreadLockIsInDoubt")},
 	{"an acquirer reads a body that its listing has read", look, "\t\tadopt(page, others)\n", "", own("TestLookReadsThePage")},
 	{"a holder reads a body that its listing has read", watches, "\tadopt(page, suspects)\n", "", own("TestLookReadsThePage")},
 	{"a lock beside ours that a read doesn't find is gone, whatever is listed", watches, `o != nil && o.Size > 0 {`, `o != nil && o.Key == "" {`, own("TestUnreadLockIsInDoubt")},
-	{"a lock beside ours that was deleted before it was read delays a release", watches, `later, err := k.firstPage(ctx, prefix)`, "later, err := page, error(nil)\n\t\t_ = prefix", own("TestUnreadLockIsInDoubt")},
-	{"a lock beside ours that another one has replaced before it was read delays a release", watches, `o.ETag != e.ETag && again > 0`, `o.ETag != e.ETag && again < 0`, own("TestReplacedBeforeItIsRead")},
+	{"a lock beside ours that was deleted before it was read delays a release", watches, "if page, err = k.firstPage(ctx, k.conflicting()); err != nil {", "if err != nil {", own("TestUnreadLockIsInDoubt")},
+	{"a lock beside ours that another one has replaced before it was read delays a release", watches, "replaced = replaced || o != nil && o.ETag != s.ETag", "replaced = replaced && o != nil && o.ETag != s.ETag", own("TestReplacedBeforeItIsRead")},
 	{"a release waits for deletes of lock.exclusive after its deadline", withdraws, `context.WithTimeout(ctx, left)`, `context.WithTimeout(ctx, left+time.Hour)`, own("TestReleaseStopsAtTheDeadline")},
 	{"a release deletes before the context has ended", "internal/lease/term.go", `	t.cancel(fault.Released)
 	t.stop(errStopped)`, `	t.stop(errStopped)`, test("./replock", "TestReleaseEndsTheContextFirst")},
 	{"a foreign lock hides behind sixteen waiters", watches, "e != k.t.leftPointer && !e.HasID() {", "e != k.t.leftPointer && len(suspects) < maxReported {", pair("exclusive", "seventeen shared waiters", "a shared lock of another client, with a late name")},
-	{"a young lock is foreign until it is read 3 s later", watches, "\t\tif e.Err == nil && e.Lease.ID != \"\" {", "\t\tif settled && e.Err == nil && e.Lease.ID != \"\" {", pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
-	{"a holder takes a young foreign lock for one that stays, whatever its age", watches, "		d.young = true\n\t}\n\tif len", "\t}\n\tif len", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
+	{"a young lock is foreign until it is read 3 s later", watches, `case e.Err == nil && e.Lease.ID != "":`, `case s.settled && e.Err == nil && e.Lease.ID != "":`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
+	{"a holder takes a young foreign lock for one that stays, whatever its age", watches, "\t\t\td.young = true\n", "\t\t\t_ = d.young\n", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a waiter never reads the blocker", queues, `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
 	{"in a crowd a shared holder doesn't look at lock.exclusive", watches, "page, err := k.firstPage(ctx, k.l.keys.Exclusive())", "page, err := store.page{}, error(nil)", pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
 	{"Check doesn't look again at what has just come", holds, `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
