@@ -79,7 +79,7 @@ var engineMutants = []mutant{
 	{"the ttl of other clients is taken to be ten seconds", bodies, "ForeignTTL = 60 * time.Second", "ForeignTTL = 10 * time.Second", seed(14)},
 	{"a shared acquirer doesn't look at lock.exclusive", look,
 		"if k == wire.KindUnknown || t.owns(o) {", "if k == wire.KindUnknown || t.owns(o) || t.mode == Shared && k == wire.KindExclusive {", seed(20)},
-	{"break-lock --stale breaks every lock", breaks, "(!o.Stale || stale)", "(!Stale || stale)", seed(145)},
+	{"break-lock --stale breaks every lock", breaks, "(!o.Stale || stale)", "(!stale || stale)", seed(145)},
 
 	// Hold.
 	{"Check looks at nothing", holds,
@@ -215,7 +215,7 @@ var engineMutants = []mutant{
 	{"the name of a lock is ignored", options,
 		"o.Prefix = DefaultPrefix + \"locks/\" + o.Name + \"/\"", "o.Prefix = DefaultPrefix", scene("several", 1)},
 	{"two locks of one process don't conflict", look,
-		"case t.wrote(e):", "case t.wrote(e) || e.err == nil && e.lease.HostID == l.self.HostID && e.lease.PID == l.self.PID:", scene("several", 1)},
+		"case t.wrote(e):", "case t.wrote(e) || e.Err == nil && e.Lease.HostID == l.self.HostID && e.Lease.PID == l.self.PID:", scene("several", 1)},
 	{"on a local disk the wall clock confirms itself", judge, "if known && j.oneClock(e) {", "if false {", seed(958)},
 	{"the times since boot of two time namespaces are compared", boots,
 		"p.BootID == q.BootID && p.TimeNamespace != \"\" && p.TimeNamespace == q.TimeNamespace", "p.BootID == q.BootID", seed(1287)},

@@ -20,11 +20,11 @@ var pairsMutants = []mutant{
 	{"a young lock is foreign until it is read 3 s later", watches, `case e.Err == nil && e.Lease.ID != "":`, `case s.settled && e.Err == nil && e.Lease.ID != "":`, pair("exclusive", "its holder ends soon", "shared acquirers at its end")},
 	{"a holder takes a young foreign lock for one that stays, whatever its age", watches, "\t\t\td.young = true\n", "\t\t\t_ = d.young\n", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a waiter never reads the blocker", queues, `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
-	{"in a crowd a shared holder doesn't look at lock.exclusive", watches, "page, err := k.firstPage(ctx, k.l.keys.Exclusive())", "page, err := store.page{}, error(nil)", pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
+	{"in a crowd a shared holder doesn't look at lock.exclusive", watches, "page, err := k.firstPage(ctx, k.l.keys.Exclusive())", "page, err := store.Page{}, error(nil)", pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
 	{"Check doesn't look again at what has just come", holds, `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a release leaves the flag of an exclusive lock", releases, "go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()", "flag <- nil", pair("exclusive", "a slow store", "")},
 	{"an acquirer reads no more than sixteen young locks", look,
-		"} else {\n\t\t\trest = ", "} else if !f.young(e) {\n\t\t\trest = ", pair("exclusive", "a hundred shared locks", "")},
+		"} else {\n\t\t\trest = ", "} else if !f.Young(e) {\n\t\t\trest = ", pair("exclusive", "a hundred shared locks", "")},
 	{"what has just come beside a lock is looked at again only after a whole interval", watches, "next = c.Elapsed() + verdict.Transient", "next = c.Elapsed() + 2*k.l.opts.Look", pair("exclusive", "a shared lock of another client", "")},
 	{"a watched lock is never passed", queues, "\tif end := q.l.judges().EndOf(f); end > now {", "\tfor range f.Doubtful {\n\t\td = Forever\n\t}\n\tif end := q.l.judges().EndOf(f); end > now {", pair("exclusive", "seventeen dead locks, perhaps", "")},
 	{"three refusals of lock.exclusive end nothing", enters, "spurious := t.refusals >= maxRefused", "spurious := t.refusals > 1000", pair("exclusive", "delete markers that count as objects", "an exclusive waiter")},
@@ -32,7 +32,7 @@ var pairsMutants = []mutant{
 		"e.Read, e.Err = true, wire.ErrEmptied\n\t\tcase", "e.Read, e.Err = true, wire.ErrNotFile\n\t\tcase", pair("exclusive", "emptied flags", "")},
 	{"a fence is taken only where nothing was waited for", enters, "q.fence && t.fence == 0:", "q.fence && t.fence == 0 && len(t.keys) == 1:", pair("exclusive", "its holder had to wait", "fences")},
 	{"no more than a page of stale locks is read", look, `		cursor = page.Next
-`, `		if cursor = page.Next; len(f.stale) > 0 {
+`, `		if cursor = page.Next; len(f.Stale) > 0 {
 			return f, nil
 		}
 `, pair("exclusive", "pages of two", "seventeen dead locks")},
