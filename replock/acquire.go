@@ -42,7 +42,7 @@ func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts 
 		case ctx.Err() != nil:
 			return nil, q.ended(ctx, t, f)
 		}
-		switch next := q.again.afterAttempt(t, err, q.waits()); next.step {
+		switch next := q.decide.afterAttempt(t, err, q.waits()); next.step {
 		case queueUp:
 			if err := q.wait(ctx, t, f); err != nil {
 				return nil, err

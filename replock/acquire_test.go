@@ -61,7 +61,7 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 func TestTriesAreCounted(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, errs := range [][]error{{errLate, errLate, errLate}, {errLate, ErrSlow}, {errLate, errLate, ErrHeld, errLate, errLate, errLate}, {ErrSlow, errDoubt, ErrSlow, ErrSlow}} {
-			a := again{l: w.machine().Locker}
+			a := decider{l: w.machine().Locker}
 			for n, err := range errs {
 				want := startAgain
 				if n == len(errs)-1 {

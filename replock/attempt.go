@@ -31,7 +31,7 @@ type object struct {
 
 // attempt is one run of the protocol with one flag, from the flag's first put until the lock is held
 // or the flag is withdrawn. A ticket is an attempt without a pointer. Requests that write or delete
-// change its own fields, and looks change its sight.
+// change its own fields, and looks change its looks.
 type attempt struct {
 	mode      Mode
 	operation string
@@ -51,11 +51,11 @@ type attempt struct {
 	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
 	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
 	fence       uint64         // fencing number, or 0
-	sight
+	looks
 }
 
-// sight is what the looks of an attempt have shown.
-type sight struct {
+// looks is what the looks of an attempt have shown.
+type looks struct {
 	polls       bool          // the looks are a waiter's polls, which never grant the lock
 	looked      bool          // a look has begun
 	seen        clock.Reading // when the last look was sent
@@ -63,9 +63,9 @@ type sight struct {
 	dated       verdict.StoreTime // the flag's mod time, when it was first seen
 	first, page pageTime          // of the first page, and of the last one
 	listed      listed
-	// shown is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
+	// pointerSeen is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
 	// It is 0 if a request needs a new look.
-	shown time.Duration
+	pointerSeen time.Duration
 }
 
 // listed has the objects that the last look has listed: our flag, our pointer, and another client's
@@ -74,7 +74,7 @@ type listed struct{ flag, pointer, another bool }
 
 // stamped takes the store's time from the mod time of our flag, which was seen at the given time on
 // our clock.
-func (s *sight) stamped(mod time.Time, seen time.Duration) {
+func (s *looks) stamped(mod time.Time, seen time.Duration) {
 	if !mod.Equal(s.dated.At) {
 		// The store can have applied an earlier send late, so the mod time is only known to be
 		// before now.
@@ -270,18 +270,18 @@ func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 // slowest returns the longer of the two durations.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
 
-// pageTime is a page's time on the store's clock. In the zero value it is unknown.
+// pageTime is when a page of a listing was made, by the store's clock and by ours.
 type pageTime struct {
-	now     time.Time
-	asked   time.Duration // when the request for the page was sent
-	leased  time.Duration // when the last refresh before that was sent
-	objects int           // on the page
+	store     time.Time     // the store's clock; zero if the page doesn't have it
+	sent      time.Duration // Clock.Elapsed, when the request for the page was sent
+	refreshed time.Duration // Clock.Elapsed, when the last refresh before that was sent
+	objects   int           // on the page
 }
 
-// stood returns how much further the store's clock has advanced than ours, from this page to a later one whose
-// time is now.
-func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
-	return now.Sub(p.now) - (answered - p.asked)
+// ahead returns how much further the store's clock has advanced than ours, from this page to a later one. store is
+// the later page's time, and answered is Clock.Elapsed when it came.
+func (p pageTime) ahead(store time.Time, answered time.Duration) time.Duration {
+	return store.Sub(p.store) - (answered - p.sent)
 }
 
 // event returns an event of an attempt.
@@ -349,7 +349,7 @@ func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
 func (l *Locker) raised(t *attempt, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
-	t.raised = pageTime{now: o.Now, asked: t.sent}
+	t.raised = pageTime{store: o.Now, sent: t.sent}
 	if !o.ModTime.IsZero() {
 		t.stamped(o.ModTime, answered)
 	}

@@ -68,7 +68,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 		}
 	}
 	if opts.Stale {
-		entries = slices.DeleteFunc(entries, func(e *verdict.Entry) bool { return errors.Is(e.Err, wire.ErrEmptied) && e.Unfinished(st, e.Shown) })
+		entries = slices.DeleteFunc(entries, func(e *verdict.Entry) bool { return errors.Is(e.Err, wire.ErrEmptied) && e.Unfinished(st, e.Listed) })
 	}
 	var broken []Broken
 	for _, i := range l.surveyed(entries, st) {

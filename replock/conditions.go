@@ -21,7 +21,7 @@ type conditions struct {
 	deleteKept bool
 	// refused records whether the server was seen to refuse a put with a wrong ETag, and a put of a
 	// missing key. It must refuse both before its If-Match is relied on.
-	refused struct{ wrong, missing atomic.Bool }
+	refused struct{ wrong, missing refusal }
 	proofs  atomic.Int32 // attempts to prove If-Match that decided nothing
 }
 
@@ -30,6 +30,21 @@ func (c *conditions) init(p store.Properties) {
 	c.absent.state.Store(int32(p.IfAbsent))
 	c.matchKept = p.IfMatch == store.Kept
 	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
+}
+
+// refusal is whether the server was seen to refuse one kind of put that If-Match must prevent.
+type refusal struct{ atomic.Bool }
+
+// try sends such a put, unless the server was seen to refuse one. It reports whether the server applied the put.
+func (r *refusal) try(put func() error) (applied bool) {
+	if r.Load() {
+		return false
+	}
+	err := put()
+	if errors.Is(err, store.ErrPrecondition) {
+		r.Store(true)
+	}
+	return err == nil
 }
 
 // proof records whether a condition can be relied on. It begins as the backend's store.Condition.

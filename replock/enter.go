@@ -27,19 +27,19 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)
 	}
-	q.again.try = lookCounts{until: q.decidesBy(t)}
+	q.decide.try = lookCounts{until: q.decidesBy(t)}
 	for swept := false; ; {
 		f, err := l.look(ctx, t, q.memory)
 		t.found(f)
-		next := q.again.afterLook(t, f, err)
+		next := q.decide.afterLook(t, f, err)
 		switch next.step {
 		case giveUp:
 			if errors.Is(next.err, ErrHeld) && len(f.Live) == 0 {
 				f.Live = f.Vanished // a listing counts more than a read
 			}
 			return f, next.err
-		case stepBack:
-			if !l.stepBack(ctx, t) {
+		case stepDown:
+			if !l.stepDown(ctx, t) {
 				return f, ErrHeld
 			}
 		case goOn:
@@ -57,7 +57,7 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 				if err := l.claim(ctx, t, f.Pointer); err != nil {
 					return f, err
 				}
-				next = q.again.afterClaim()
+				next = q.decide.afterClaim()
 			case t.mode == Exclusive && q.fence && t.fence == 0:
 				// The fence is taken before the last look as well. So an acquirer that is paused after
 				// that look has a smaller number than one that acquires the lock meanwhile.
@@ -256,60 +256,69 @@ func (l *Locker) settle(ctx context.Context, t *attempt) error {
 	return l.holdable(t)
 }
 
-// apart is the pause between two puts of a proof, unless the first is answered sooner. A server
+// proofPause is the pause between two puts of a proof, unless the first is answered sooner. A server
 // that receives two puts of one key at once can take far longer: MinIO lets the second try again
 // after up to 50 ms (lockRetryInterval of its LRWMutex). The value is a guess at the time of one
 // put.
-const apart = 5 * time.Millisecond
+const proofPause = 5 * time.Millisecond
+
+// The puts of proveAbsent, in the order in which they are sent.
+const (
+	firstIfAbsent = iota
+	secondIfAbsent
+	plain // without a condition
+	proofPuts
+)
 
 // proveAbsent puts our flag, and finds out in the same round trip whether the store keeps
-// If-None-Match. It sends three puts of the same body, with a pause between them, but without
-// waiting for the answers. Two have If-None-Match. The third has no condition, and isn't sent if
-// one of the two is known to be applied by then. A store that keeps the condition refuses at least
-// one of the two, in whatever order it applies them. A store that ignores it applies both. Only we
-// ever write that key, so an extra put does no harm.
+// If-None-Match. It sends the same body up to three times, with a pause between the puts, but
+// without waiting for the answers. Two puts have If-None-Match. The third has no condition, and isn't
+// sent if one of the two is known to be applied by then. A store that keeps the condition refuses at
+// least one of the two, in whatever order it applies them. A store that ignores it applies both. Only
+// we ever write that key, so an extra put does no harm.
 func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	type answer struct {
-		n   int
+		put int
 		o   store.Object
 		err error
 	}
 	t.flag.maybe = true
-	answers, unanswered := make(chan answer, 3), 0
-	var errs [3]error
-	var took *answer // the last put that was applied
+	var errs [proofPuts]error
+	last := answer{put: -1} // of the puts that were applied
+	answers, unanswered := make(chan answer, proofPuts), 0
 	note := func(a answer) {
 		unanswered--
-		if errs[a.n] = a.err; a.err == nil && (took == nil || took.n < a.n) {
-			took = &a
+		errs[a.put] = a.err
+		if a.err == nil && a.put > last.put {
+			last = a
 		}
 	}
-	for n := range errs {
-		if n > 0 {
+	for put := range proofPuts {
+		if put > firstIfAbsent {
 			select {
 			case a := <-answers:
 				note(a)
-			case <-l.opts.Clock.After(apart):
+			case <-l.opts.Clock.After(proofPause):
 			}
 		}
-		if n == 2 && took != nil {
+		if put == plain && last.put >= 0 {
 			break
 		}
-		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: n < 2})
+		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: put != plain})
 		unanswered++
 		go func() {
 			o, err := once(ctx, "put "+t.flag.key, send)(l.times.Timeout)
-			answers <- answer{n, o, err}
+			answers <- answer{put, o, err}
 		}()
 	}
 	for unanswered > 0 {
 		note(<-answers)
 	}
-	l.conditions.absent.learnFromTwo(errs[0], errs[1], took != nil && took.n == 2)
-	if took == nil {
+	l.conditions.absent.learnFromTwo(errs[firstIfAbsent], errs[secondIfAbsent], last.put == plain)
+	if last.put < 0 { // none was applied
 		return l.putFlag(ctx, t)
 	}
-	l.raised(t, took.o)
+	l.raised(t, last.o)
 	return nil
 }
 

@@ -115,8 +115,8 @@ var errUnlisted = unsure(errors.New("the store didn't list a lock that was just 
 // errLate: the look that would have granted the lock was answered after the deadline of the lease.
 var errLate = unsure(errors.New("the store is too slow: acquiring the lock took longer than its lease"))
 
-// errAgain is the error of a look that found an acquirer that might be about to withdraw.
-var errAgain = errors.New("looking again")
+// errMightWithdraw is the error of a look that found an acquirer that might be about to withdraw.
+var errMightWithdraw = errors.New("looking again")
 
 // errStoodStill is errLate for a pause that only the store's clock shows.
 var errStoodStill = fault.New(errLate, "this machine stood still while it acquired the lock, or the store's clock was set ahead")

@@ -14,7 +14,7 @@ import (
 
 // hold begins to refresh a lock that was just acquired or resumed.
 func (l *Locker) hold(t *attempt) *term {
-	k := &term{others: newSightings(t)}
+	k := &term{others: newOthers(t)}
 	k.begin(l, t)
 	k.Term = lease.New(lease.Terms{
 		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Early: l.earlier,
@@ -28,13 +28,13 @@ func (l *Locker) hold(t *attempt) *term {
 // Check implements Lock.Check.
 func (k *term) Check(ctx context.Context) error {
 	err := k.look(ctx)
-	if errors.Is(err, errAgain) && clock.Sleep(ctx, k.l.opts.Clock, verdict.Transient) == nil {
+	if errors.Is(err, errMightWithdraw) && clock.Sleep(ctx, k.l.opts.Clock, verdict.Transient) == nil {
 		err = k.look(ctx)
 	}
 	if errors.Is(err, ErrLost) {
 		k.Fail(err)
 	}
-	if errors.Is(err, errAgain) {
+	if errors.Is(err, errMightWithdraw) {
 		err = nil // our objects are stored, and the conflicting ones have just come
 	}
 	return k.usable(k.State(err))

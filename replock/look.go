@@ -36,7 +36,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		if err := l.slept(t, page, sent, answered); err != nil {
 			return f, err
 		}
-		t.page = pageTime{page.Now, sent, t.sent, len(page.Objects)}
+		t.page = pageTime{store: page.Now, sent: sent, refreshed: t.sent, objects: len(page.Objects)}
 		t.learn(page, cursor != "", answered)
 		s.Forget(page, last)
 		if n := len(page.Objects); n > 0 {
@@ -45,7 +45,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		others, complete := l.others(t, s, page)
 		adopt(page, others)
 		if len(others) > 0 && !t.st.Known() {
-			if err := l.learnApart(ctx, t); err != nil {
+			if err := l.learnFromFlag(ctx, t); err != nil {
 				return f, err
 			}
 		}
@@ -97,9 +97,9 @@ func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 	}
 }
 
-// learnApart takes the store's time from our own flag, if the flag isn't on the pages so far and
+// learnFromFlag takes the store's time from our own flag, if the flag isn't on the pages so far and
 // these have no time.
-func (l *Locker) learnApart(ctx context.Context, t *attempt) error {
+func (l *Locker) learnFromFlag(ctx context.Context, t *attempt) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && own != nil {
 		t.st = verdict.StoreTime{At: own.ModTime, Elapsed: l.opts.Clock.Elapsed()}
@@ -299,13 +299,13 @@ func (l *Locker) slept(t *attempt, page store.Page, sent, answered time.Duration
 		return nil
 	}
 	was := t.first
-	if was.now.IsZero() {
-		t.first, was = pageTime{now: page.Now, asked: sent}, t.raised
+	if was.store.IsZero() {
+		t.first, was = pageTime{store: page.Now, sent: sent}, t.raised
 	}
-	if flag, _ := verdict.InPage(page, t.flag.key); was.now.IsZero() && flag != nil {
-		was = pageTime{now: flag.ModTime, asked: t.sent}
+	if flag, _ := verdict.InPage(page, t.flag.key); was.store.IsZero() && flag != nil {
+		was = pageTime{store: flag.ModTime, sent: t.sent}
 	}
-	if !was.now.IsZero() && was.stood(page.Now, answered) > verdict.Margin {
+	if !was.store.IsZero() && was.ahead(page.Now, answered) > verdict.Margin {
 		return errStoodStill
 	}
 	return nil

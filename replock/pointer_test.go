@@ -199,7 +199,7 @@ func TestProofWithoutAnAnswer(t *testing.T) {
 func TestPutsOfAProofAreApart(t *testing.T) {
 	for trip, want := range map[time.Duration][]time.Duration{
 		time.Millisecond:       {0, time.Millisecond},
-		160 * time.Millisecond: {0, apart, 2 * apart},
+		160 * time.Millisecond: {0, proofPause, 2 * proofPause},
 	} {
 		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
 			m := w.machine()

@@ -38,13 +38,13 @@ type queue struct {
 	began     time.Duration
 	ticket    *attempt // nil until it waits
 	waited    bool
-	again     again
+	decide    decider
 	trips     trips
 	hints     hints
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), decide: decider{l: l}}
 	for _, o := range opts {
 		o(q)
 	}
@@ -112,7 +112,7 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 		if f.Unlisted || errors.Is(err, errUnlisted) {
 			at.flag.put = false // the ticket was broken, and must be put again before the conflicts end
 		}
-		switch next := q.again.afterPoll(t, f, err, q.waits()); next.step {
+		switch next := q.decide.afterPoll(t, f, err, q.waits()); next.step {
 		case startAgain:
 			return nil
 		case giveUp:

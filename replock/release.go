@@ -30,7 +30,7 @@ func (k *term) release(ctx context.Context) error {
 	}
 	flag := make(chan error, 1)
 	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
-	k.t.shown = time.Duration(k.shown.Load())
+	k.t.pointerSeen = time.Duration(k.objectsSeen.Load())
 	err := k.l.takeDownExclusive(ctx, k.t)
 	return fault.Join(err, <-flag)
 }

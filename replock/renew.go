@@ -261,30 +261,19 @@ const maxProofs = 3
 // just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
 // A proof that fails costs only time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
-	seen := &r.l.conditions.refused
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
 	defer cancel()
-	var wrong, missing error
+	refused := &r.l.conditions.refused
+	var missing, wrong bool // the server applied the put
 	var wg sync.WaitGroup
-	if !seen.missing.Load() {
-		wg.Go(func() { missing = r.putMissing(ctx) })
-	}
-	if !seen.wrong.Load() {
-		wrong = r.put(ctx, flag, store.PutOptions{IfMatch: wrongETag})
-		if errors.Is(wrong, store.ErrPrecondition) {
-			seen.wrong.Store(true)
-		}
-	}
+	wg.Go(func() { missing = refused.missing.try(func() error { return r.putMissing(ctx) }) })
+	wrong = refused.wrong.try(func() error { return r.put(ctx, flag, store.PutOptions{IfMatch: wrongETag}) })
 	wg.Wait()
-	if errors.Is(missing, store.ErrPrecondition) {
-		seen.missing.Store(true)
-	}
-	taken := wrong == nil && !seen.wrong.Load() || missing == nil && !seen.missing.Load()
-	all := seen.wrong.Load() && seen.missing.Load()
-	if taken || !all && r.l.conditions.proofs.Add(1) >= maxProofs {
+	both := refused.missing.Load() && refused.wrong.Load()
+	if missing || wrong || !both && r.l.conditions.proofs.Add(1) >= maxProofs {
 		r.l.conditions.match.learn(false)
 	}
-	return all
+	return both
 }
 
 // putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A

@@ -33,9 +33,9 @@ func (l *Locker) surveyed(entries []*verdict.Entry, st verdict.StoreTime) []Info
 		if errors.Is(e.Err, verdict.ErrUnread) {
 			e.Verdict, e.Why = verdict.Unreadable, e.Err.Error()
 		} else {
-			l.judges().Judge(e, st, e.Shown)
+			l.judges().Judge(e, st, e.Listed)
 		}
-		i := l.info(e, st, e.Shown)
+		i := l.info(e, st, e.Listed)
 		if !i.StoreClock && i.Verdict == Live && i.Left < -verdict.Margin {
 			i.Verdict, i.Why = Doubtful, "this machine's clock says that it has expired, and the store doesn't report its time"
 		}
@@ -65,7 +65,7 @@ func (l *Locker) survey(ctx context.Context) ([]*verdict.Entry, verdict.StoreTim
 		for _, o := range page.Objects {
 			if k := l.keys.Kind(o.Key); k != wire.KindUnknown {
 				e := s.See(o, k, answered)
-				e.Shown = sent
+				e.Listed = sent
 				entries = append(entries, e)
 			}
 		}

@@ -17,9 +17,9 @@ import (
 // term is a lock from its acquire, or from a resume, until its loss or its release. It implements
 // lease.Owner. It has the objects under one id. A resume begins another term.
 type term struct {
-	renewer              // its objects change with each refresh
-	shown   atomic.Int64 // when the last look that showed our objects was sent: see sight.shown
-	others  sightings
+	renewer                  // its objects change with each refresh
+	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
+	others      others
 }
 
 // loss returns the *LostError of a lock whose refreshes have ended.
@@ -95,11 +95,11 @@ func (k *term) commit(flag, pointer object) {
 	k.t.pointer.etag, k.t.pointer.sent, k.t.pointer.renewed = pointer.etag, pointer.sent, pointer.renewed
 }
 
-// sightings are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
-type sightings struct {
+// others are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
+type others struct {
 	turn   chan struct{}
 	memory verdict.Memory
-	last   pageTime // of the last page that had the store's time
+	last   pageTime // the last page that had the store's time
 	// crowded is whether listing all locks is expensive, as of the last listing of all.
 	crowded *atomic.Bool
 }
@@ -109,15 +109,22 @@ type sightings struct {
 // cost of a second request.
 const crowd = 100
 
-// newSightings begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
+// newOthers begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
 // shared acquirer has left, with the time since when it is unchanged.
-func newSightings(t *attempt) sightings {
-	s := sightings{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
+func newOthers(t *attempt) others {
+	s := others{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
 	if t.leftPointer != nil {
 		s.memory[t.leftPointer.Key] = t.leftPointer
 	}
 	return s
+}
+
+// note keeps the time of a page, if the page had it.
+func (o *others) note(page pageTime) {
+	if !page.store.IsZero() {
+		o.last = page
+	}
 }
 
 // saw records when the lock was seen, unless the clocks have parted since it was last seen: then
@@ -130,6 +137,17 @@ func (k *term) saw(r clock.Reading) {
 
 // sent returns when the last refresh was sent that was answered in time.
 func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
+
+// asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer
+// does. It has the objects as they are stored now, and the end of the lease as its deadline. No put follows, so it
+// has no body and no record of puts.
+func (k *term) asAttempt() *attempt {
+	flag, pointer := k.objects()
+	return &attempt{
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
+		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
+	}
+}
 
 // lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own flag,
 // because an acquirer that has deleted it can take the lock at any moment.

@@ -57,7 +57,7 @@ func (k *term) watch(ctx context.Context) {
 		case errors.Is(err, ErrLost):
 			k.Fail(err)
 			return
-		case errors.Is(err, errAgain):
+		case errors.Is(err, errMightWithdraw):
 			next = c.Elapsed() + verdict.Transient
 		default:
 			next = c.Elapsed() + pause
@@ -105,8 +105,8 @@ func (k *term) look(ctx context.Context) error {
 	}
 	answered := k.l.opts.Clock.Elapsed()
 	k.learn(verdict.StoreTime{At: page.Now, Elapsed: answered})
+	times := lookTimes{sent: began, answered: answered, store: page.Now}
 	flag, pointer := k.objects()
-	var written time.Time // mod time of the flag
 	for _, o := range k.ofMode(&flag, &pointer) {
 		seen, ok := verdict.InPage(page, o.key)
 		if !ok {
@@ -118,10 +118,10 @@ func (k *term) look(ctx context.Context) error {
 			return err
 		}
 		if o == &flag && seen != nil {
-			written = seen.ModTime
+			times.written = seen.ModTime
 		}
 	}
-	k.shown.Store(int64(began.Elapsed))
+	k.objectsSeen.Store(int64(began.Elapsed))
 	select {
 	case k.others.turn <- struct{}{}:
 		defer func() { <-k.others.turn }()
@@ -129,7 +129,7 @@ func (k *term) look(ctx context.Context) error {
 		return context.Cause(ctx)
 	}
 	k.others.memory.Forget(page, "")
-	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
+	if err := k.stoodStill(ctx, times); err != nil {
 		return err // the next look fails again
 	}
 	return k.foreign(ctx, page, began.Elapsed, answered)
@@ -167,7 +167,7 @@ func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error)
 // foreign returns a *LostError if a client of another protocol holds a conflicting lock: if its lock is older
 // than a lock that is about to be withdrawn. Our acquire has reaped all stale locks, except for the
 // lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put since, and counts as held
-// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errAgain if
+// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errMightWithdraw if
 // one was just put, or is listed although a read doesn't find it. It judges only this page. But if a listed lock
 // was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to maxAgain times.
 func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
@@ -278,41 +278,55 @@ func (d *doubt) add(settled bool, why error) {
 
 func (d *doubt) err() error {
 	if d.unknown == nil && d.young {
-		return errAgain
+		return errMightWithdraw
 	}
 	return d.unknown
 }
 
+// lookTimes are the times of one look, each with its clock.
+type lookTimes struct {
+	sent     clock.Reading // this machine's clocks, before the request
+	answered time.Duration // Clock.Elapsed, after the answer
+	store    time.Time     // the store's clock, when it made the page; zero if the page doesn't have it
+	written  time.Time     // the store's clock: the mod time of our flag
+}
+
 // stoodStill refreshes the lock at once if this machine stood still, because then others can have
 // seen the lock as stale. Two things show that: the store's clock has advanced by more than ours
-// between two pages, or our clocks have parted since the lock was last seen.
-func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
-	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
-	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
-	if !(told && last.stood(now.now, answered) > verdict.Margin) && !began.Parted(k.Seen()) {
-		k.saw(began)
-		if !now.now.IsZero() {
-			k.others.last = now
-		}
+// between two pages, or our wall clock was stepped since the lock was last seen.
+func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
+	last := k.others.last
+	comparable := !t.store.IsZero() && !last.store.IsZero() && k.l.store.Properties().StoreClock
+	paused := comparable && last.ahead(t.store, t.answered) > verdict.Margin
+	now := pageTime{store: t.store, sent: t.sent.Elapsed, refreshed: k.sent()}
+	if !paused && !t.sent.Parted(k.Seen()) {
+		k.saw(t.sent)
+		k.others.note(now)
 		return nil
 	}
 	var ended time.Time
-	if told {
-		ended = last.now.Add(last.leased - last.asked + k.l.opts.TTL)
-		// A refresh since the last page was applied in time.
-		if next := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && next.After(ended) {
-			ended = next
-		}
+	if comparable {
+		ended = k.leaseEnd(last, t.written)
 	}
-	if lost := k.overdue(now.now, ended); lost != nil {
-		lost.Definite = written.After(ended) // otherwise it can be resumed if it wasn't reaped
+	if lost := k.overdue(t.store, ended); lost != nil {
+		lost.Definite = t.written.After(ended) // otherwise it can be resumed if it wasn't reaped
 		return lost
 	}
-	err := k.reassure(ctx, ended)
-	if err == nil && !now.now.IsZero() {
-		k.others.last = now
+	if err := k.reassure(ctx, ended); err != nil {
+		return err
 	}
-	return err
+	k.others.note(now)
+	return nil
+}
+
+// leaseEnd returns when the lease ends on the store's clock unless it is refreshed. It counts from the refresh
+// before the last page, or from a later one that was applied in time. written is when the flag was written.
+func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
+	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
+	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {
+		return later
+	}
+	return ended
 }
 
 // overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
@@ -334,22 +348,18 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if err := k.Renew(ctx); err != nil {
 		return err
 	}
-	flag, pointer := k.objects()
-	t := &attempt{
-		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
-		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
-	}
+	t := k.asAttempt()
 	switch err := k.lookAgain(ctx, t); { // our flag is live, so a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
-		return k.broken(flag.key, "this machine stood still, and another client deleted the lock")
+		return k.broken(t.flag.key, "this machine stood still, and another client deleted the lock")
 	case err != nil:
 		return err
 	}
-	if lost := k.overdue(t.first.now, ended); lost != nil {
+	if lost := k.overdue(t.first.store, ended); lost != nil {
 		return lost
 	}
 	// Another acquirer can have acquired and released its lock before our look reached the page of our flag.
-	if err := k.confirm(ctx, &flag); err != nil {
+	if err := k.confirm(ctx, &t.flag); err != nil {
 		return err
 	}
 	k.Saw(began)

@@ -116,8 +116,8 @@ func conditionRefused(err error) bool {
 // seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That look
 // counts for one request. If the request gets no answer, the next one needs a look of its own.
 func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
-	shown := t.shown
-	t.shown = 0
+	shown := t.pointerSeen
+	t.pointerSeen = 0
 	if shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() && l.opts.Clock.Elapsed() < t.deadline {
 		return t.pointer.etag, true, nil
 	}
@@ -142,10 +142,10 @@ func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bo
 	return o.ETag, err == nil && t.ids[lease.ID], nil
 }
 
-// stepBack deletes lock.exclusive while shared locks conflict, because it excludes other clients as
+// stepDown deletes lock.exclusive while shared locks conflict, because it excludes other clients as
 // long as it is stored. It reports whether a single request has deleted it. If a second one was
 // needed, the first can still be applied, so lock.exclusive can't be put again.
-func (l *Locker) stepBack(ctx context.Context, t *attempt) bool {
+func (l *Locker) stepDown(ctx context.Context, t *attempt) bool {
 	if !t.pointer.maybe {
 		return true
 	}

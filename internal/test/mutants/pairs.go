@@ -21,7 +21,7 @@ var pairsMutants = []mutant{
 	{"a holder takes a young foreign lock for one that stays, whatever its age", watches, "\t\t\td.young = true\n", "\t\t\t_ = d.young\n", pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a waiter never reads the blocker", queues, `if b == nil || q.hints.store != nil || q.l.pace.first == 0 {`, `if b != nil || q.hints.store != nil || q.l.pace.first == 0 {`, pair("shared", "an exclusive waiter", "")},
 	{"in a crowd a shared holder doesn't look at lock.exclusive", watches, "page, err := k.firstPage(ctx, k.l.keys.Exclusive())", "page, err := store.Page{}, error(nil)", pair("shared", "a hundred shared locks", "an exclusive lock of another client")},
-	{"Check doesn't look again at what has just come", holds, `if errors.Is(err, errAgain) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
+	{"Check doesn't look again at what has just come", holds, `if errors.Is(err, errMightWithdraw) && clock.Sleep(`, `if false && clock.Sleep(`, pair("exclusive", "its holder ends soon", "a shared lock of another client")},
 	{"a release leaves the flag of an exclusive lock", releases, "go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()", "flag <- nil", pair("exclusive", "a slow store", "")},
 	{"an acquirer reads no more than sixteen young locks", look,
 		"} else {\n\t\t\trest = ", "} else if !f.Young(e) {\n\t\t\trest = ", pair("exclusive", "a hundred shared locks", "")},

@@ -21,7 +21,7 @@ type Entry struct {
 	Carried bool          // not read: lease is the parsed body of an earlier version
 	Since   time.Duration // when this version was first seen
 	Changed bool          // another version was seen before
-	Shown   time.Duration // when a survey sent the request that showed it
+	Listed  time.Duration // when a survey sent the request that showed it
 
 	Verdict Verdict
 	Why     string

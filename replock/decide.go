@@ -41,7 +41,7 @@ type step int
 const (
 	goOn       step = iota // take the next step of the protocol
 	lookAgain              // look again under the same flag
-	stepBack               // take lock.exclusive down, then look again
+	stepDown               // take lock.exclusive down, then look again
 	startAgain             // start another attempt at once
 	queueUp                // wait in the queue, then start another attempt
 	giveUp                 // return the error
@@ -54,8 +54,8 @@ type decision struct {
 	err   error // if step is giveUp
 }
 
-// again counts the attempts and failures of one acquire, and decides its next step.
-type again struct {
+// decider counts the attempts and failures of one acquire, and decides its next step.
+type decider struct {
 	l       *Locker
 	late    int           // attempts in a row that ended too late
 	failing time.Duration // when the store began to fail, or 0
@@ -72,7 +72,7 @@ type lookCounts struct {
 
 // afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
 // finding conflicts.
-func (a *again) afterLook(t *attempt, f verdict.Findings, err error) decision {
+func (a *decider) afterLook(t *attempt, f verdict.Findings, err error) decision {
 	switch {
 	case err != nil:
 		return decision{step: giveUp, err: fault.While("looking for other locks", err)}
@@ -95,7 +95,7 @@ func (a *again) afterLook(t *attempt, f verdict.Findings, err error) decision {
 
 // afterConflict decides whether this acquirer yields to the live locks that conflict, or looks again until
 // their acquirers have withdrawn: Contender.Decide has the rule.
-func (a *again) afterConflict(t *attempt, f verdict.Findings) decision {
+func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
 		n.since = f.Now
@@ -111,7 +111,7 @@ func (a *again) afterConflict(t *attempt, f verdict.Findings) decision {
 	case verdict.Again:
 		return decision{step: lookAgain, pause: pause}
 	case verdict.StepDown:
-		return decision{step: stepBack, pause: pause}
+		return decision{step: stepDown, pause: pause}
 	default:
 		return decision{step: giveUp, err: ErrHeld}
 	}
@@ -120,7 +120,7 @@ func (a *again) afterConflict(t *attempt, f verdict.Findings) decision {
 // afterClaim returns the step after a claim, which is a look. A second claim means that another
 // acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before
 // the look.
-func (a *again) afterClaim() decision {
+func (a *decider) afterClaim() decision {
 	a.try.claims++
 	if a.try.claims == 1 {
 		return decision{step: lookAgain}
@@ -130,7 +130,7 @@ func (a *again) afterClaim() decision {
 
 // afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the
 // acquirer is in the queue and its wait isn't over.
-func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
+func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 		a.late, a.failing = 0, 0
@@ -150,7 +150,7 @@ func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
 
 // afterPoll decides on a poll of the queue. It returns startAgain if the poll found no conflict, or
 // if the ticket is gone.
-func (a *again) afterPoll(t *attempt, f verdict.Findings, err error, waits bool) decision {
+func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, errUnlisted), err == nil && len(f.Live)+len(f.Doubtful) == 0:
 		return decision{step: startAgain}
@@ -166,7 +166,7 @@ func (a *again) afterPoll(t *attempt, f verdict.Findings, err error, waits bool)
 
 // endures notes a failure of the store, and reports whether a waiting acquirer goes on. It gives up
 // once the store has failed for a ttl, or has refused a request for good.
-func (a *again) endures(err error, waits bool) bool {
+func (a *decider) endures(err error, waits bool) bool {
 	if !waits || store.Permanent(err) || errors.Is(err, ErrFence) {
 		return false
 	}
