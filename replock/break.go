@@ -25,14 +25,14 @@ type BreakOptions struct {
 	Dead bool
 	// ID selects the lock with this id.
 	ID string
-	// Shown selects locks that an earlier Break has returned, so that a lock that wasn't shown is
+	// Only selects locks that an earlier Break has returned, so that a lock that wasn't shown is
 	// not broken: lock.exclusive can be another holder's by now.
-	Shown []Broken
+	Only []Broken
 	// DryRun makes Break return the locks that it would remove, and remove none.
 	DryRun bool
 }
 
-// selects reports whether the options other than Shown select a lock.
+// selects reports whether the options other than Only select a lock.
 func (o BreakOptions) selects(i Info) bool {
 	stale := i.Verdict == Stale || i.Verdict == Released || o.Doubtful && i.Verdict == Doubtful && i.Left < 0
 	return (!o.Stale || stale) && (!o.Dead || i.ProcessGone) && (o.ID == "" || i.ID == o.ID)
@@ -62,7 +62,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	}
 	type name struct{ key, lock string }
 	shown := map[name]bool{}
-	for _, b := range opts.Shown {
+	for _, b := range opts.Only {
 		for _, key := range b.Keys {
 			shown[name{key, b.identity()}] = true
 		}

@@ -167,7 +167,7 @@ func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits boo
 // endures notes a failure of the store, and reports whether a waiting acquirer goes on. It gives up
 // once the store has failed for a ttl, or has refused a request for good.
 func (a *decider) endures(err error, waits bool) bool {
-	if !waits || store.Permanent(err) || errors.Is(err, ErrFence) {
+	if !waits || store.Permanent(err) || errors.Is(err, ErrNoFencingToken) {
 		return false
 	}
 	now := a.l.opts.Clock.Elapsed()

@@ -208,7 +208,7 @@ type fenceBody struct {
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {
-		return 0, fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrFence, p.Name)
+		return 0, fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrNoFencingToken, p.Name)
 	}
 	key := l.keys.Fence()
 	var refused error
@@ -219,10 +219,10 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		switch {
 		case errors.Is(err, store.ErrNotFound):
 		case err != nil:
-			return 0, fmt.Errorf("%w: %w", ErrFence, err)
+			return 0, fmt.Errorf("%w: %w", ErrNoFencingToken, err)
 		default:
 			if err := json.Unmarshal(c.raw, &last); err != nil || last.Fence == 0 {
-				return 0, fmt.Errorf("%w: %s has no fencing number: write one into it that is larger than all before", ErrFence, key)
+				return 0, fmt.Errorf("%w: %s has no fencing number: write one into it that is larger than all before", ErrNoFencingToken, key)
 			}
 			if last.ID == id {
 				return last.Fence, nil // our put was applied, and its answer was lost
@@ -231,7 +231,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		}
 		next := fenceBody{Fence: last.Fence + 1, ID: id}
 		if next.Fence == 0 {
-			return 0, fmt.Errorf("%w: %s has the largest number already", ErrFence, key)
+			return 0, fmt.Errorf("%w: %s has the largest number already", ErrNoFencingToken, key)
 		}
 		raw, err := json.Marshal(next)
 		if err != nil {
@@ -241,11 +241,11 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 			return next.Fence, nil
 		}
 		if !errors.Is(err, store.ErrPrecondition) {
-			return 0, fmt.Errorf("%w: %w", ErrFence, err)
+			return 0, fmt.Errorf("%w: %w", ErrNoFencingToken, err)
 		}
 		refused = err
 	}
-	return 0, fmt.Errorf("%w: %s was changed before each write, or was deleted and the store refuses to write it again: %w", ErrFence, key, refused)
+	return 0, fmt.Errorf("%w: %s was changed before each write, or was deleted and the store refuses to write it again: %w", ErrNoFencingToken, key, refused)
 }
 
 // settle returns nil if the lock can be held, after a look that found no conflict.

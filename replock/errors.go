@@ -26,8 +26,8 @@ var (
 	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrFence: the option Fence is set, and the store can't count fencing numbers.
-	ErrFence error = fault.NoFence
+	// ErrNoFencingToken: the option Fence is set, and the store can't count fencing numbers.
+	ErrNoFencingToken error = fault.NoFence
 )
 
 // HeldError is returned when a lock is not acquired because of other locks. This acquire has

@@ -40,11 +40,12 @@ const (
 	EventRefreshFailed EventKind = "refresh_failed"
 	// EventGaveUp: the third such failure, at the deadline. EventLost follows.
 	EventGaveUp EventKind = "gave_up"
-	// EventLost: the lock is no longer held. Err is a *LostError.
+	// EventLost: the lock is no longer held. Err is a *LostError. A resume that fails for good reports the
+	// loss again, with Definite set.
 	EventLost EventKind = "lost"
 	// EventResumed: a lost lock is held again, under a new ID and Key.
 	EventResumed EventKind = "resumed"
-	// EventReleased: the lock was released.
+	// EventReleased: the lock was released. It also follows EventLost, when a lost lock is released.
 	EventReleased EventKind = "released"
 	// EventReleaseFailed: objects of the lock couldn't be deleted, and are left to expire. Err is
 	// the reason.
@@ -73,6 +74,10 @@ type Event struct {
 	// gives up the request, at the latest.
 	Left time.Duration
 	Err  error
+	// Ended is set on exactly one event of each lock that was acquired or resumed: on the EventLost,
+	// EventReleased or EventReleaseFailed with which it stopped being held. So a gauge of held locks adds one at
+	// EventAcquired and EventResumed, and subtracts one at each event with Ended.
+	Ended bool
 }
 
 // levels are the levels at which events are logged. Other events are logged at debug.

@@ -312,10 +312,12 @@ func TestManyEmptiedFlags(t *testing.T) {
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		for name, do := range map[string]func(context.Context, *Locker) error{
-			"exclusive": func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil) },
-			"waiting":   func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil, Wait(time.Minute)) },
-			"status":    func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
-			"break":     func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
+			"exclusive": func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil, WithWait(0)) },
+			"waiting": func(ctx context.Context, l *Locker) error {
+				return l.Do(ctx, Exclusive, "x", nil, WithWait(time.Minute))
+			},
+			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
+			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
 		} {
 			sub(t, how+"/"+name, mem.Options{}, func(t *testing.T, w *world) {
 				for i := range 4 { // empty flags, which block no acquirer

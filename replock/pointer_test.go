@@ -79,7 +79,7 @@ func TestUnfitIsNotHeld(t *testing.T) {
 			w.machine().takes(t, Exclusive)
 			m := w.machine()
 			m.hooks.Before(fails("get", "", store.ErrConfig))
-			err := m.fails(t, mode, store.ErrConfig, Wait(patience))
+			err := m.fails(t, mode, store.ErrConfig, WithWait(patience))
 			assert.That(t, !errors.Is(err, ErrHeld), "waiting for %v: %v", patience, err)
 		})
 	}
@@ -341,7 +341,7 @@ func TestClaimedDeleteNeedsALook(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		l, err := New(ignoresDeleteCondition{w.mem}, w.machine().opts)
 		assert.OK(t, err)
-		k, err := l.Exclusive(t.Context(), "prune")
+		k, err := l.TryExclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)
 		another := foreign(time.Now(), false)

@@ -44,9 +44,9 @@ type queue struct {
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), decide: decider{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), maxWait: Forever, began: l.opts.Clock.Elapsed(), decide: decider{l: l}}
 	for _, o := range opts {
-		o(q)
+		o.set(q)
 	}
 	return q
 }
@@ -314,30 +314,35 @@ func (q *queue) ended(ctx context.Context, t *attempt, f verdict.Findings) error
 }
 
 // AcquireOption is an option of one acquire.
-type AcquireOption func(*queue)
+type AcquireOption struct{ set func(*queue) }
 
-// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters acquire the lock
-// in the order in which they came, and before all later acquirers that they conflict with. Shared waiters
-// that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind other
-// waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
+// WithWait bounds the wait for conflicting locks to be released: after d the acquire returns a *HeldError. Without
+// it, or with Forever, the acquire waits until its context ends. With 0 it tries once. A negative d is refused.
+//
+// Waiters acquire the lock in the order in which they came, and before all later acquirers that they conflict with.
+// Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind
+// other waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
 // conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
 //
-// After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to poll for
-// up to the ttl. If the acquire's context ends first while locks conflict, the error matches both ErrHeld
-// and the context's error. A negative d is refused: Forever waits without an end.
-func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = d } }
-
-// Forever makes Wait wait without an end.
-const Forever time.Duration = math.MaxInt64
-
-// Parent makes parent the parent of the lock's context, in place of the acquire's context. The
-// lock's context has parent's values and ends with it. The end of parent also ends the acquire. The
-// lock itself is held until Release.
-func Parent(parent context.Context) AcquireOption {
-	return func(q *queue) { q.parent = parent }
+// If the store fails meanwhile, the waiter continues to poll for up to the ttl. If the acquire's context ends first
+// while locks conflict, the error matches both ErrHeld and the context's error.
+func WithWait(d time.Duration) AcquireOption {
+	return AcquireOption{func(q *queue) { q.maxWait = d }}
 }
 
-// Fence makes Exclusive take a fencing number with the lock: see Lock.Fence. It costs three more
-// requests: a get, a put and a list. The acquire fails with ErrFence on a store that doesn't itself
-// keep If-Match and If-None-Match. Shared ignores the option.
-func Fence() AcquireOption { return func(q *queue) { q.fence = true } }
+// Forever is a wait without an end.
+const Forever time.Duration = math.MaxInt64
+
+// WithParent makes parent the parent of the lock's context, in place of the acquire's context. The
+// lock's context has parent's values and ends with it. The end of parent also ends the acquire. The
+// lock itself is held until Release.
+func WithParent(parent context.Context) AcquireOption {
+	return AcquireOption{func(q *queue) { q.parent = parent }}
+}
+
+// WithFencingToken makes an exclusive acquire take a fencing token with the lock: see Lock.FencingToken. It costs
+// three more requests: a get, a put and a list. The acquire fails with ErrNoFencingToken on a store that doesn't
+// itself keep If-Match and If-None-Match. A shared acquire ignores the option.
+func WithFencingToken() AcquireOption {
+	return AcquireOption{func(q *queue) { q.fence = true }}
+}

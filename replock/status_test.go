@@ -198,7 +198,7 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 		shown := m.only(t)
 		k.Release(t.Context())
 		other := w.machine().takes(t, Exclusive)
-		m.breaks(t, BreakOptions{Shown: []Broken{{Info: shown}}}, 0)
+		m.breaks(t, BreakOptions{Only: []Broken{{Info: shown}}}, 0)
 		w.lasts(other)
 	})
 }

@@ -51,6 +51,10 @@ func (k *term) event(kind EventKind, err error) Event {
 	e := k.t.event(kind)
 	e.Err = err
 	e.Held, e.Left = k.Times()
+	switch kind {
+	case EventLost, EventReleased, EventReleaseFailed:
+		e.Ended = k.ReportEnd()
+	}
 	return e
 }
 

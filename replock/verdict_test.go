@@ -91,7 +91,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 		})
 		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
 			time.Sleep(ttl/2 + time.Second)
-			b.takes(t, Exclusive, Wait(ttl))
+			b.takes(t, Exclusive, WithWait(ttl))
 			assert.That(t, !alive(k) && a.clock.Elapsed()-sent > ttl,
 				"ttl %v: passed %v after it was refreshed, alive %v", ttl, a.clock.Elapsed()-sent, alive(k))
 		})
@@ -338,11 +338,11 @@ func TestWatchingIsBounded(t *testing.T) {
 			w.crashed(t, c.ttl)
 			start := time.Now()
 			if !c.held {
-				w.machine().takes(t, mode, Wait(c.wait))
+				w.machine().takes(t, mode, WithWait(c.wait))
 				took(t, start, 0, c.most)
 				return
 			}
-			held := w.machine().refused(t, mode, Wait(c.wait))
+			held := w.machine().refused(t, mode, WithWait(c.wait))
 			took(t, start, c.wait, c.most)
 			equal(t, "verdict", held.Holders[0].Verdict, Doubtful)
 			assert.Says(t, held, ErrHeld, "m1 (pid 101), operation x, since 2000-01-01")

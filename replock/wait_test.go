@@ -39,7 +39,7 @@ func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...Acq
 	start := time.Now()
 	go func() {
 		defer close(p.done)
-		p.lock, p.err = m.lock(ctx, mode, "waits", append(opts, Wait(wait))...)
+		p.lock, p.err = m.lock(ctx, mode, "waits", append(opts, WithWait(wait))...)
 		p.took = time.Since(start)
 	}()
 	synctest.Wait()
@@ -183,7 +183,7 @@ func TestWaitEnds(t *testing.T) {
 func TestWaitIsNotNegative(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
-		_, err := m.lock(t.Context(), mode, "x", Wait(-1))
+		_, err := m.lock(t.Context(), mode, "x", WithWait(-1))
 		assert.That(t, err != nil && strings.Contains(err.Error(), "wait -1ns: must not be negative"), "%v", err)
 		m.sentJust(t, nil)
 	})
@@ -315,11 +315,11 @@ func TestWaitInDoubt(t *testing.T) {
 			a.lose(t, k)
 			time.Sleep(DefaultTTL)
 			if w.clockless && wait < DefaultTTL { // stale by no clock
-				b.refused(t, mode, Wait(wait))
+				b.refused(t, mode, WithWait(wait))
 				return
 			}
 			start := time.Now()
-			other := b.takes(t, mode, Wait(wait))
+			other := b.takes(t, mode, WithWait(wait))
 			took(t, start, 0, DefaultTTL+time.Second)
 			other.Release(t.Context())
 			a.hooks.Before(nil)
@@ -339,7 +339,7 @@ func TestRepeatedFailureEndsTheWait(t *testing.T) {
 		fails hookstore.Before
 		most  time.Duration
 	}{
-		"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{Fence()}, nil, 5 * time.Second},
+		"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{WithFencingToken()}, nil, 5 * time.Second},
 		"exclusive": {mem.Options{}, nil, fails("put", pointer, errOutage), 3 * DefaultTTL},
 	} {
 		sub(t, name, c.opts, func(t *testing.T, w *world) {

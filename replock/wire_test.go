@@ -185,7 +185,7 @@ func TestMetadataFits(t *testing.T) {
 		raw := b.Encode()
 		assert.That(t, len(raw) <= wire.MaxBody, "a body of %d bytes can be written, and only %d are read", len(raw), wire.MaxBody)
 		assert.OK(t, assert.Err(wire.Decode(raw)))
-		_, err := w.machine().Shared(t.Context(), strings.Repeat("x", wire.MaxOperation+1))
+		_, err := w.machine().TryShared(t.Context(), strings.Repeat("x", wire.MaxOperation+1))
 		assert.That(t, err != nil, "an operation's name that is too long is taken")
 		_, err = New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", wire.MaxMetadata)}})
 		assert.That(t, err != nil, "metadata that is too large is taken")

@@ -303,7 +303,7 @@ func ends(t *testing.T, k *Lock, within time.Duration) {
 func endsForGood(t *testing.T, k *Lock, within time.Duration) *LostError {
 	t.Helper()
 	ends(t, k, within)
-	lost := k.Lost()
+	lost := whyLost(k)
 	if lost == nil || !lost.Definite {
 		t.Fatalf("lost: %v", lost)
 	}
@@ -545,7 +545,13 @@ func inTurn(hooks ...hookstore.Before) hookstore.Before {
 	}
 }
 
-// lock acquires a lock in either mode.
+// lock tries to acquire a lock in either mode.
 func (l *Locker) lock(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
-	return locked(l.acquire(ctx, mode, operation, opts))
+	return locked(l.acquire(ctx, mode, operation, append([]AcquireOption{WithWait(0)}, opts...)))
+}
+
+// whyLost returns the loss of a lock, or nil.
+func whyLost(k *Lock) *LostError {
+	lost, _ := errors.AsType[*LostError](k.Lost())
+	return lost
 }

@@ -178,7 +178,7 @@ var engineMutants = []mutant{
 	{"resumed although it was released meanwhile", resume,
 		"if k.Releasing() {\n\t\treturn giveUp(ErrReleased)", "if false {\n\t\treturn giveUp(ErrReleased)", own("TestReleasedWhileItIsResumed")},
 	{"half of a refresh counts as a success for its caller", runs,
-		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n", test("./replock", "TestRenewNeedsTheWholeRefresh")},
+		"done.end(a.err)\n", "if a.renewal.Sent >= s.last {\n\t\ta.err = nil\n\t}\n\tdone.end(a.err)\n", test("./replock", "TestRefreshIsWhole")},
 	{"a ticket that is gone isn't noticed behind a live lock", look, "f.Unlisted = t.listedAsPromised(page) != nil", "_ = page", seed(1429)},
 
 	// Encrypted bodies, and other clients beside a held lock.
@@ -268,7 +268,7 @@ var engineMutants = []mutant{
 	{"a release between a refresh's look and its put doesn't stop the put", renews,
 		"if r.Term != nil && r.Releasing() {", "if r.Term != nil && r.Releasing() && r.end() == 0 {", own("TestReleaseSendsNoPut")},
 	{"a pause of the machine between two looks of an acquirer goes unnoticed", look,
-		"if was.store.IsZero() {\n\t\tt.first", "if !was.now.IsZero() {\n\t\treturn nil\n\t} else {\n\t\tt.first", own("TestStoodStillWhileAcquiring")},
+		"if was.store.IsZero() {\n\t\tt.first", "if !was.store.IsZero() {\n\t\treturn nil\n\t} else {\n\t\tt.first", own("TestStoodStillWhileAcquiring")},
 	{"the time that an acquirer's listing takes counts as a pause", look,
 		"pageTime{store: page.Now, sent: sent}", "pageTime{store: page.Now, sent: answered}", own("TestSlowAnswersAreNoPause")},
 	{"a pause between the put and the first look is dated from the put's answer", attempts,
@@ -278,7 +278,7 @@ var engineMutants = []mutant{
 	{"the end of a lease on the store's clock has no margin", watches,
 		"now.Before(ended.Add(-verdict.Margin))", "now.Before(ended)", own("TestRefreshedBeyondTheLease")},
 	{"a refresh in time doesn't prolong the lease on the store's clock", watches,
-		"return later\n", "_ = next\n", own("TestRefreshedWithinTheLease")},
+		"return later\n", "_ = later\n", own("TestRefreshedWithinTheLease")},
 	{"a flag written after the lease's end prolongs the lease", watches,
 		"written.Before(ended.Add(-verdict.Margin)) && later.After(ended)", "later.After(ended)", own("TestPausedBetweenLookAndPut")},
 	{"a flag written within the margin of the lease's end prolongs the lease", watches,

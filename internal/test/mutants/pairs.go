@@ -7,6 +7,8 @@ import (
 
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
+	{"each event of a lock's end counts as its end", holding, "return !t.reported.Swap(true)", "return true || t.reported.Swap(true)", test("./replock", "TestEndedOnce")},
+	{"a release doesn't count as a lock's end", terms, "case EventLost, EventReleased, EventReleaseFailed:", "case EventLost, EventReleaseFailed:", own("TestEndedOnce")},
 	{"a lock of another client that a holder can't read is no conflict", watches, "d.add(s.settled, e.Err)", "_ = s.settled", own("TestUnreadLockIsInDoubt")},
 	{"an acquirer reads a body that its listing has read", look, "\t\tadopt(page, others)\n", "", own("TestLookReadsThePage")},
 	{"a holder reads a body that its listing has read", watches, "\tadopt(page, suspects)\n", "", own("TestLookReadsThePage")},
