@@ -40,8 +40,7 @@ type Group struct {
 	ended      bool                    // the leader has ended
 	atTerminal bool                    // the command had the terminal when the leader ended
 	sent       map[syscall.Signal]bool // the signals that we have sent to the group
-	due        bool                    // the group must be continued when mayRun allows it
-	stops      uint32                  // the stops by guards that we have seen
+	due        bool                    // we have stopped the group, or not continued it: it continues as soon as it may run
 	parted     bool                    // the guard stops the group because of ErrParted
 	killed     bool                    // we have killed the group
 	begun      bool                    // the starter may execute the command
@@ -52,12 +51,14 @@ type Group struct {
 	guard     *guardClient // nil while there is no guard
 	unguarded error        // ErrUnguarded, after more than unguardedGrace without a guard
 	backstop  backstop
-	kept      []uintptr   // the files that each guard keeps open
-	page      *guard.Page // shared with each guard
-	pageFile  *os.File
-	silent    uint32        // the version that overdue waits for
-	overdue   *time.Timer   // kills a guard that doesn't follow
+	kept      []uintptr     // the files that each guard keeps open
 	changed   chan struct{} // closed at each answer of a guard, and each change of unguarded
+
+	page           *guard.Page // shared with each guard
+	pageFile       *os.File
+	stopsContinued uint32      // page.Stops before our last SIGCONT: the SIGCONT has ended these stops
+	awaited        uint32      // the version of the allowance that the guard must follow before overdue
+	overdue        *time.Timer // calls replaceSilent
 }
 
 // Allow lets the group run while the allowance holds. If the guard has stopped the group because the
@@ -114,7 +115,7 @@ func (g *Group) continueLocked() error {
 		g.due = true
 		return err
 	}
-	g.stops = g.page.Stops(false)
+	g.stopsContinued = g.page.Stops() // before the SIGCONT: it doesn't end a later stop
 	if !g.ended && !g.pipeline {
 		g.tty.lend(g.pgid)
 	}

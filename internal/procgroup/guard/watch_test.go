@@ -108,7 +108,7 @@ func (f *fakeGuard) ring() {
 	f.t.Helper()
 	_, _ = f.rings.Write([]byte{0})
 	f.answered(1)
-	assert.That(f.t, f.page.Follows(f.page.Version()), "it follows an earlier allowance")
+	assert.That(f.t, f.page.FollowsCurrent(), "it follows an earlier allowance")
 }
 
 // answered checks the number of answers since the last check.
@@ -153,7 +153,7 @@ func TestWatchStops(t *testing.T) {
 		f.answered(0)
 		f.after(400*time.Millisecond, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
 		f.answered(1)
-		assert.Equal(t, f.page.Stops(false), 2)
+		assert.Equal(t, f.page.Stops(), 2)
 		f.allow(time.Second) // an allowance that is over
 		f.ring()
 		f.after(0, "3.5s -77 stopped (signal)")
@@ -314,10 +314,10 @@ func TestWatchTooLate(t *testing.T) {
 			f.ring()
 			time.Sleep(100*time.Millisecond + time.Duration(late-1)*StopInterval)
 			f.answered(late)
-			assert.That(t, f.page.Follows(f.page.Version()), "it answers before it follows the extended allowance")
+			assert.That(t, f.page.FollowsCurrent(), "it answers before it follows the extended allowance")
 			time.Sleep(time.Minute)
 			f.answered(0)
-			assert.That(t, stops == late && f.page.Stops(false) == uint32(late), "stops %d, counted %d", stops, f.page.Stops(false))
+			assert.That(t, stops == late && f.page.Stops() == uint32(late), "stops %d, counted %d", stops, f.page.Stops())
 		})
 	}
 }
@@ -344,7 +344,7 @@ func TestPage(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range time.Duration(200_000) {
+		for i := range time.Duration(200_001) { // the last version is odd: its slot isn't the first
 			p.Allow(Allowance{i, clock.Reading{Wall: -i, Elapsed: 3 * i}})
 		}
 	}()
@@ -363,8 +363,17 @@ func TestPage(t *testing.T) {
 	p.Follow(1<<32 - 1)
 	p.version.Store(1<<32 - 1)
 	p.Allow(Allowance{})
-	assert.That(t, !p.Follows(p.Version()), "a version that has begun again counts as an early one")
+	assert.That(t, !p.FollowsCurrent(), "a version that has begun again counts as an early one")
 
-	p.stops.Store(3)
-	assert.Equal(t, []uint32{p.Stops(false), p.Stops(true), p.Stops(true), p.Stops(false)}, []uint32{1, 2, 2, 2})
+	var counts []uint32
+	count := func() { counts = append(counts, p.Stops()) }
+	p.Stop(count)
+	p.Stop(func() {
+		count()
+		p.GuardDied()
+		count()
+		p.GuardDied()
+		count()
+	})
+	assert.Equal(t, counts, []uint32{0, 1, 2, 2})
 }
