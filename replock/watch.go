@@ -34,7 +34,7 @@ func (k *term) watch(ctx context.Context) {
 		if unwritten {
 			wait = min(wait, again-now.Elapsed)
 		}
-		if now.Parted(k.Seen()) { // until a look is answered
+		if now.SteppedSince(k.Seen()) { // until a look is answered
 			wait = min(wait, clock.Tick)
 		}
 		if w.Sleep(ctx, wait) != nil {
@@ -46,7 +46,7 @@ func (k *term) watch(ctx context.Context) {
 			next = now.Elapsed + firstPoll
 			continue
 		}
-		if now.Elapsed < next && !now.Parted(k.Seen()) {
+		if now.Elapsed < next && !now.SteppedSince(k.Seen()) {
 			continue
 		}
 		switch err := k.look(ctx); {
@@ -99,7 +99,7 @@ var errAgain = errors.New("looking again")
 // saw records when the lock was seen, unless the clocks have parted since it was last seen: then
 // only reassure can record it.
 func (k *term) saw(r clock.Reading) {
-	if !r.Parted(k.Seen()) {
+	if !r.SteppedSince(k.Seen()) {
 		k.Saw(r)
 	}
 }
@@ -358,7 +358,7 @@ func (l *Locker) slept(t *attempt, page store.Page, sent, answered time.Duration
 func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
 	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
 	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
-	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.Seen()) {
+	if !(told && last.stood(now.now, answered) > margin) && !began.SteppedSince(k.Seen()) {
 		k.saw(began)
 		if !now.now.IsZero() {
 			k.others.last = now

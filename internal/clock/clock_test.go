@@ -71,7 +71,7 @@ func TestParted(t *testing.T) {
 	} {
 		earlier := Reading{Wall: 24 * time.Hour, Elapsed: time.Hour}
 		later := Reading{earlier.Wall + c.wall, earlier.Elapsed + c.elapsed}
-		assert.Equal(t, later.Parted(earlier), c.parted, "%v passed by the wall clock, and %v since boot", c.wall, c.elapsed)
+		assert.Equal(t, later.SteppedSince(earlier), c.parted, "%v passed by the wall clock, and %v since boot", c.wall, c.elapsed)
 	}
 }
 

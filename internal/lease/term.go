@@ -115,7 +115,7 @@ func (t *Term) run(ctx context.Context) {
 		go t.renewIfGone(watching)
 	}
 	if t.Watch == nil {
-		t.Watch = t.renewIfParted
+		t.Watch = t.renewIfStepped
 	}
 	go t.Watch(watching)
 	expired, err := t.refresher.Run(ctx)
@@ -139,12 +139,12 @@ func (t *Term) renewIfGone(ctx context.Context) {
 	}
 }
 
-func (t *Term) renewIfParted(ctx context.Context) {
+func (t *Term) renewIfStepped(ctx context.Context) {
 	w := clock.NewWatch(t.Clock)
 	defer w.Stop()
 	for pause := t.Interval; w.Sleep(ctx, pause) == nil; {
 		pause = t.Interval
-		if clock.Read(t.Clock).Parted(t.Seen()) {
+		if clock.Read(t.Clock).SteppedSince(t.Seen()) {
 			_ = t.Renew(ctx)
 			pause = clock.Tick // look again soon, because the renewal might have failed
 		}

@@ -32,21 +32,21 @@ type Group struct {
 
 	status Status // set before done is closed
 
-	mu         sync.Mutex
-	allowance  Allowance
-	paused     bool                    // by Pause
-	stopped    bool                    // by the terminal
-	continuing bool                    // resume runs
-	ended      bool                    // the leader has ended
-	atTerminal bool                    // the command had the terminal when the leader ended
-	sent       map[syscall.Signal]bool // the signals that we have sent to the group
-	due        bool                    // we have stopped the group, or not continued it: it continues as soon as it may run
-	parted     bool                    // the guard stops the group because of ErrParted
-	killed     bool                    // we have killed the group
-	begun      bool                    // the starter may execute the command
-	refused    bool                    // we may not signal any process of the group
-	following  bool                    // findRunaways runs
-	over       bool                    // the group is empty; another group could soon have its id
+	mu           sync.Mutex
+	allowance    Allowance
+	paused       bool                    // by Pause
+	stopped      bool                    // by the terminal
+	continuing   bool                    // resume runs
+	ended        bool                    // the leader has ended
+	atTerminal   bool                    // the command had the terminal when the leader ended
+	sent         map[syscall.Signal]bool // the signals that we have sent to the group
+	due          bool                    // we have stopped the group, or not continued it: it continues as soon as it may run
+	clockStepped bool                    // the guard stops the group because of ErrClockStepped
+	killed       bool                    // we have killed the group
+	begun        bool                    // the starter may execute the command
+	refused      bool                    // we may not signal any process of the group
+	following    bool                    // findRunaways runs
+	over         bool                    // the group is empty; another group could soon have its id
 
 	guard     *guardClient // nil while there is no guard
 	unguarded error        // ErrUnguarded, after more than unguardedGrace without a guard
@@ -89,7 +89,7 @@ func (g *Group) Pause() error {
 	return err
 }
 
-// Unpause ends a pause. It returns ErrExpired or ErrParted if the allowance doesn't hold, and ErrUnguarded
+// Unpause ends a pause. It returns ErrExpired or ErrClockStepped if the allowance doesn't hold, and ErrUnguarded
 // if no guard has answered. After such an error the group continues as soon as it may run.
 func (g *Group) Unpause() error {
 	g.mu.Lock()

@@ -221,24 +221,24 @@ func (g *Group) isDue() bool { return g.due || g.page.Stops() != g.stopsContinue
 // answered continues it if it is due and may run. It reports the beginning and the end of an interruption.
 func (g *Group) answered() {
 	g.mu.Lock()
-	wasParted, guardedAgain := g.parted, false
+	wasStepped, guardedAgain := g.clockStepped, false
 	if g.page.FollowsCurrent() {
 		guardedAgain, g.unguarded = g.unguarded != nil, nil
 		if g.isDue() {
 			_ = g.continueLocked()
 		}
 	}
-	if g.parted = check(g.allowance, g.cmd.Expiry, g.clocks()) == ErrParted; g.parted {
+	if g.clockStepped = check(g.allowance, g.cmd.Expiry, g.clocks()) == ErrClockStepped; g.clockStepped {
 		g.seekRunaways()
 	}
-	began, over := !wasParted && g.parted, wasParted && g.mayRun() == nil
+	began, over := !wasStepped && g.clockStepped, wasStepped && g.mayRun() == nil
 	g.wakeLocked()
 	g.mu.Unlock()
 	if guardedAgain {
 		g.reportInterrupted(ErrUnguarded, true)
 	}
 	if began || over {
-		g.reportInterrupted(ErrParted, over)
+		g.reportInterrupted(ErrClockStepped, over)
 	}
 }
 

@@ -52,7 +52,7 @@ func newGroup(cmd Command) *Group {
 
 // Start starts the command in this environment, with its first allowance: see Group.Allow. The guard keeps
 // the connections open until the group has ended, even if our process is killed. Start fails as Prepare
-// does, with ErrExpired or ErrParted if the allowance doesn't hold, and with ErrUnguarded if there is no
+// does, with ErrExpired or ErrClockStepped if the allowance doesn't hold, and with ErrUnguarded if there is no
 // guard. If Start fails, the command has not run.
 func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Group, error) {
 	p.begin <- startRequest{env, a, keep}

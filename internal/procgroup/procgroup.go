@@ -49,7 +49,7 @@ type Command struct {
 	// systems that can't count them.
 	Waiting func(n int)
 
-	// Trouble is called with ErrExpired, ErrParted or ErrUnguarded if this keeps the group stopped when
+	// Trouble is called with ErrExpired, ErrClockStepped or ErrUnguarded if this keeps the group stopped when
 	// the shell has continued us. The group continues when the reason is over.
 	Trouble func(error)
 
@@ -58,7 +58,7 @@ type Command struct {
 	// Then it must not use the Group.
 	Suspended func(over bool)
 
-	// Interrupted is called when the group is stopped because of ErrParted or ErrUnguarded, and again,
+	// Interrupted is called when the group is stopped because of ErrClockStepped or ErrUnguarded, and again,
 	// with over set, when it may run. With the Expiry Nothing the group isn't stopped, and Interrupted is
 	// called only because of ErrUnguarded.
 	Interrupted func(why error, over bool)
@@ -90,7 +90,7 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	case guard.ErrExpired:
 		return ErrExpired
 	default:
-		return ErrParted
+		return ErrClockStepped
 	}
 }
 
@@ -134,8 +134,8 @@ var (
 	ErrNoExecutable error = fault.NoExecutable
 	// ErrExpired is guard.ErrExpired as a fault.Class: package guard is initialised before fault.
 	ErrExpired error = fault.Expired
-	// ErrParted is guard.ErrParted as a fault.Class.
-	ErrParted error = fault.Parted
+	// ErrClockStepped is guard.ErrClockStepped as a fault.Class.
+	ErrClockStepped error = fault.ClockStepped
 	// ErrUnguarded is returned when the guard has ended and could not be replaced for a second. The group
 	// is stopped until there is a guard, because nothing would stop it in time if our process were
 	// stopped now.

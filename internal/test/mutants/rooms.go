@@ -98,7 +98,7 @@ var roomsMutants = []mutant{
 		own("TestSlowAcquire")},
 	{"a backend that says that a lock is lost is asked again", "internal/lease/term.go", "return refresh.Renewal{}, refresh.Stop(err)", "return refresh.Renewal{}, err",
 		test("./cmd/internal/also", "TestErrLostIsDefinite")},
-	{"a machine that stood still doesn't look at its other locks", "internal/lease/term.go", "if clock.Read(t.Clock).Parted(t.Seen()) {", "if clock.Read(t.Clock).Parted(clock.Read(t.Clock)) {",
+	{"a machine that stood still doesn't look at its other locks", "internal/lease/term.go", "if clock.Read(t.Clock).SteppedSince(t.Seen()) {", "if clock.Read(t.Clock).SteppedSince(clock.Read(t.Clock)) {",
 		test("./cmd/internal/also", "TestPartedClocks")},
 	{"a look that was resumed by is that of the loss", "cmd/internal/also/lock.go", "return l.hold(l.handle, began, l.observe), nil", "_ = began\n	return l.hold(l.handle, l.Seen(), l.observe), nil",
 		own("TestResume")},
