@@ -38,8 +38,8 @@ const (
 // that such clients use too.
 func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
-// Again implements lease.Owner: it returns the term that follows a lost one.
-func (k *term) Again(ctx context.Context) (lease.Owner, error) {
+// Reacquire implements lease.Owner: it returns the term that follows a lost one.
+func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
 	// The objects of all attempts of this resume are ours, including those that couldn't be deleted.
 	all := k.t.ownAttempts
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {

@@ -19,9 +19,9 @@ type Owner interface {
 	Check(ctx context.Context) error
 	// Free frees the lock. It is called when the renewals have ended, and frees the lock even if ctx has ended.
 	Free(ctx context.Context) error
-	// Again acquires a lost lock again and begins a Term, unless another holder can have held it since. It gives
+	// Reacquire acquires a lost lock again and begins a Term, unless another holder can have held it since. It gives
 	// up when the release begins.
-	Again(ctx context.Context) (Owner, error)
+	Reacquire(ctx context.Context) (Owner, error)
 	// Resumed is called when the lease has the new Term.
 	Resumed()
 
@@ -142,7 +142,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 	case lost.Definite:
 		return lost.Err
 	}
-	next, err := was.Again(ctx)
+	next, err := was.Reacquire(ctx)
 	if err != nil {
 		return err
 	}

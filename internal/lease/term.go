@@ -24,10 +24,10 @@ type Terms struct {
 	Seen clock.Reading
 	// Parent is the parent of the lease's context. The renewals go on when it ends.
 	Parent context.Context
-	// Early, Drain, Attempt and Failed are fields of refresh.Refresher.
-	Early   func(most time.Duration) time.Duration
+	// Jitter, Drain, Attempt and Failed are fields of refresh.Refresher.
+	Jitter  func(most time.Duration) time.Duration
 	Drain   time.Duration
-	Attempt func(ctx context.Context, anew bool) (refresh.Renewal, error)
+	Attempt func(ctx context.Context, full bool) (refresh.Renewal, error)
 	Failed  func(n int, gaveUp bool, err error)
 	// Renewal replaces Attempt for a lock that one request renews. Timeout bounds the request. It returns a
 	// fault.HandleLost if the lock is certainly lost.
@@ -88,7 +88,7 @@ func New(terms Terms) *Term {
 
 // Begin begins the renewals, which go on until the lease is released or lost.
 func (t *Term) Begin() {
-	attempt, early, failed := t.Attempt, t.Early, t.Failed
+	attempt, early, failed := t.Attempt, t.Jitter, t.Failed
 	if attempt == nil {
 		attempt = t.renew
 	}
@@ -100,7 +100,7 @@ func (t *Term) Begin() {
 	}
 	t.refresher = refresh.New(refresh.Refresher{
 		Schedule: t.Schedule, Clock: t.Clock, Start: t.Sent, Drain: t.Drain,
-		Attempt: attempt, Early: early, Failed: failed, Extended: t.extended,
+		Attempt: attempt, Jitter: early, Failed: failed, Extended: t.extended,
 	})
 	running, stop := context.WithCancelCause(context.WithoutCancel(t.Parent))
 	t.stop = stop

@@ -41,17 +41,17 @@ type Refresher struct {
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
 	// Attempt sends one renewal. Its context ends at the deadline. The attempt bounds its requests
-	// itself, so that a slow store is no failure. With anew unset, it needn't repeat the parts that
+	// itself, so that a slow store is no failure. With full unset, it needn't repeat the parts that
 	// earlier failed attempts have renewed.
-	Attempt func(ctx context.Context, anew bool) (Renewal, error)
+	Attempt func(ctx context.Context, full bool) (Renewal, error)
 	// Failed is called for each failure: with the number of failures in a row, and whether the
 	// refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
 	Extended func(deadline time.Duration)
-	// Early returns how long before the end of the Interval the next renewal is due, from 0 to
+	// Jitter returns how long before the end of the Interval the next renewal is due, from 0 to
 	// most, so that many holders don't renew at the same time.
-	Early func(most time.Duration) time.Duration
+	Jitter func(most time.Duration) time.Duration
 	// Drain is how long Run waits for an attempt that is under way when its context ends: the
 	// duration of one request.
 	Drain time.Duration
@@ -135,7 +135,7 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 	stopped := ErrDeadline // the error for calls of Now that still wait
 	defer func() {
 		s.running.end(stopped)
-		tell(s.waiting, stopped)
+		reply(s.waiting, stopped)
 	}()
 	for {
 		now := r.Clock.Elapsed()
@@ -180,7 +180,7 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 // left for attempts before the deadline.
 func (s *run) renewed(sent time.Duration) {
 	most := s.Interval / 10
-	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Early(most), 0), most)}
+	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Jitter(most), 0), most)}
 }
 
 // start sends an attempt, which doesn't end with ctx: see Run.
@@ -188,12 +188,12 @@ func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) 
 	if s.tries == 0 {
 		s.began = now
 	}
-	anew := s.tries == 0 || len(s.waiting) > 0
+	full := s.tries == 0 || len(s.waiting) > 0
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline-now)
 	a := &attempt{due: due, cancel: cancel, answer: make(chan answer, 1), waiters: s.waiting}
 	s.running, s.waiting = a, nil
 	go func() {
-		renewal, err := s.Attempt(ctx, anew)
+		renewal, err := s.Attempt(ctx, full)
 		a.answer <- answer{renewal, err}
 	}()
 }
@@ -224,11 +224,11 @@ func (s *run) take(a answer, deadline time.Duration) {
 func (a *attempt) end(err error) {
 	if a != nil {
 		a.cancel()
-		tell(a.waiters, err)
+		reply(a.waiters, err)
 	}
 }
 
-func tell(waiters []chan error, err error) {
+func reply(waiters []chan error, err error) {
 	for _, w := range waiters {
 		w <- err
 	}

@@ -6,7 +6,7 @@ import "time"
 // from the send of the last renewal that was answered in time.
 type Schedule struct {
 	// Interval is the time until the next renewal, which can come a tenth earlier
-	// (Refresher.Early).
+	// (Refresher.Jitter).
 	Interval time.Duration
 	// Deadline is the time after which the lease must not be relied on. The rest of the ttl is a
 	// guard time, in which the holder stops.
