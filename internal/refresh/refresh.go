@@ -41,11 +41,11 @@ type Refresher struct {
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
 	// Attempt sends one renewal. Its context ends at the deadline. The attempt bounds its requests
-	// itself, so that a slow store is no failure. With full unset, it needn't repeat the parts that
+	// itself, so that a slow store is no failure. Unless full is set, it needn't repeat the parts that
 	// earlier failed attempts have renewed.
 	Attempt func(ctx context.Context, full bool) (Renewal, error)
-	// Failed is called for each failure: with the number of failures in a row, and whether the
-	// refresher gives up.
+	// Failed is called for each failure, as Schedule defines it, with the number of failures in a row,
+	// and whether the refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
 	Extended func(deadline time.Duration)
@@ -67,8 +67,8 @@ func New(r Refresher) *Refresher {
 
 // Now renews at once, and returns the error of that attempt. If an attempt is under way, Now renews
 // after it, because that attempt might have looked at the lease before Now was called. A failure of
-// an attempt that only Now has asked for doesn't count. ended is closed after Run has returned. If
-// an attempt returns Stop, Now waits until ended is closed.
+// an attempt that only Now has asked for doesn't count. The caller of Run closes ended after Run has
+// returned. If an attempt returns Stop, Now waits for that.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -101,12 +101,12 @@ type run struct {
 
 // progress is the state since the last renewal.
 type progress struct {
-	last     time.Duration // when it was sent
+	last     time.Duration // when the last renewal was sent
 	next     time.Duration // when the next attempt is due
-	began    time.Duration // when the first attempt that was due was sent
+	began    time.Duration // when the first attempt that was due began
 	tries    int           // attempts that were due and failed
 	failures int           // failures in a row, which Failed has reported
-	err      error         // the last attempt's failure
+	err      error         // why the last attempt failed, or nil
 }
 
 // attempt is a renewal that is under way.
@@ -183,7 +183,7 @@ func (s *run) renewed(sent time.Duration) {
 	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Jitter(most), 0), most)}
 }
 
-// start sends an attempt, which doesn't end with ctx: see Run.
+// start begins an attempt. Its context doesn't end with ctx, because Run waits for its answer.
 func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) {
 	if s.tries == 0 {
 		s.began = now
@@ -198,7 +198,7 @@ func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) 
 	}()
 }
 
-// take handles the answer of the attempt that was under way.
+// take handles the answer of the attempt that is under way, which has then ended.
 func (s *run) take(a answer, deadline time.Duration) {
 	done := s.running
 	s.running = nil
@@ -252,12 +252,12 @@ func (s *run) drain() (a answer, ok bool) {
 	}
 }
 
-// tried reports whether the renewal is due and was attempted. A process that was stopped has not
-// failed.
+// tried reports whether the renewal is due and was attempted. A process that was stopped meanwhile has
+// attempted nothing, and so hasn't failed.
 func (s *run) tried() bool { return s.tries > 0 || s.running != nil && s.running.due }
 
-// nextFailure returns when the next failure is complete unless an answer comes first, or 0. The
-// last failure is complete at the deadline.
+// nextFailure returns when the next failure is complete unless an answer comes first, or 0 if none has
+// begun. The last failure is complete at the deadline, which countFailures checks.
 func (s *run) nextFailure() time.Duration {
 	if !s.tried() || s.failures >= s.Failures-1 {
 		return 0
