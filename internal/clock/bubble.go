@@ -20,12 +20,12 @@ func (System) Elapsed() time.Duration {
 
 // InBubble reports whether time.Now returned this time in a bubble. It is a variable so that a test
 // can run real processes in a bubble: they read the clock since boot.
-var InBubble = ofBubble
+var InBubble = isBubbleTime
 
-// ofBubble recognizes a bubble's time because it has no monotonic reading. A time outside has one,
-// unless the wall clock is before 1885 or after 2157, which time.Time can't store beside it. ofBubble
+// isBubbleTime recognizes a bubble's time because it has no monotonic reading. A time outside has one,
+// unless the wall clock is before 1885 or after 2157, which time.Time can't store beside it. isBubbleTime
 // must reject the time of such a machine: its wall clock can be set, and Elapsed must not follow it.
 // If a later Go changes this, TestSystemInABubble fails, and Elapsed reads the clock since boot.
-func ofBubble(now time.Time) bool {
+func isBubbleTime(now time.Time) bool {
 	return now == now.Round(0) && now.After(bubbleStart) && now.Before(bubbleEnd)
 }

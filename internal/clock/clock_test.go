@@ -53,7 +53,7 @@ func TestNoBubble(t *testing.T) {
 		{time.Unix(-1<<33, 0), false},
 		{time.Time{}, false},
 	} {
-		assert.Equal(t, ofBubble(c.now), c.want, "%v", c.now)
+		assert.Equal(t, isBubbleTime(c.now), c.want, "%v", c.now)
 	}
 }
 

@@ -334,12 +334,12 @@ func TestRunsOn(t *testing.T) {
 	})
 }
 
-// TestAwake: a stopped process counts as awake only if it was killed. A zombie never does.
-func TestAwake(t *testing.T) {
+// TestRunningMembers: a stopped process counts as running only if the group was killed. A zombie never does.
+func TestRunningMembers(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		want := func(killed bool, pids ...int) {
 			t.Helper()
-			assert.Equal(t, awake(p.pgid, killed, denied), pids)
+			assert.Equal(t, runningMembers(p.pgid, killed, denied), pids)
 		}
 		want(false, p.pgid)
 		p.stop()

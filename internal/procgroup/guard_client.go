@@ -181,13 +181,13 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	}
 	p, err := g.startGuard()
 	if err == nil {
-		g.putUnderLocked(p)
+		g.attachLocked(p)
 	}
 	return p, err
 }
 
-// putUnderLocked makes a guard that has just been started watch the group. g.mu is held.
-func (g *Group) putUnderLocked(p *guardClient) {
+// attachLocked makes a guard that has just been started watch the group. g.mu is held.
+func (g *Group) attachLocked(p *guardClient) {
 	g.guard, g.awaited = p, 0 // every guard follows 0, so that allowLocked awaits the new version
 	g.allowLocked()
 	g.ring()

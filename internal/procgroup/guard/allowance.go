@@ -17,12 +17,12 @@ const (
 )
 
 // Allowance is the time until which a group may run, and a reading of both clocks. Neither clock counts a
-// pause of the machine by its hypervisor. Only a later step of the wall clock shows the pause. After a
-// step, Until means nothing until the lock is looked at again.
+// pause of the machine by its hypervisor. Only a step of the wall clock after the pause shows it. After a
+// step, Until doesn't count until the lock is looked at again.
 type Allowance struct {
-	// Until is an absolute reading of clock.System{}.Elapsed.
+	// Until is a time on clock.System{}.Elapsed.
 	Until time.Duration
-	// Seen is when the last request that showed the lock was sent.
+	// Seen is a reading of the clocks from before the last request that showed the lock.
 	Seen clock.Reading
 }
 
@@ -34,7 +34,7 @@ var (
 	ErrClockStepped = errors.New("the wall clock was stepped, or the machine was paused")
 )
 
-// Allow returns an allowance for a lock that is seen now.
+// Allow returns an allowance until a time on clock.System{}.Elapsed, for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return Allowance{until, ReadClocks()} }
 
 // Check returns nil if the allowance holds, else ErrExpired or ErrClockStepped. Both procgroup and the guard call

@@ -170,7 +170,7 @@ var processMutants = []mutant{
 	{"our children count although we adopt no orphans", sweeps, "err != nil || adopts == 0", "err != nil", own("TestSweepLooksTwice")},
 	{"a zombie of another parent keeps its group alive", sweeps,
 		`ok && !p.Ended {`, `ok && p.State != "" {`, own("TestMemberOfAnotherParent")},
-	{"a process in a disk wait counts as one that runs on", "internal/procgroup/awake_linux.go",
+	{"a process in a disk wait counts as one that runs on", "internal/procgroup/running_linux.go",
 		"return denied(pid)\n", "return true\n", own("TestActive")},
 	{"the starter takes half a message for the whole", "internal/procgroup/starter/starter.go",
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},
