@@ -18,6 +18,7 @@ type Class struct {
 	Advice string
 }
 
+// Error returns the class in words, which are the error's text if there are no others.
 func (c *Class) Error() string { return c.says }
 
 // Unwrap returns the more general class, or nil.
