@@ -256,7 +256,7 @@ func (g *Group) awaitAnswer(timeout <-chan time.Time) error {
 	g.allowLocked()
 	g.ring()
 	want := g.page.Version()
-	for ; ; g.mu.Lock() {
+	for {
 		follows, unguarded, changed := g.page.Follows(want), g.unguarded, g.changed
 		g.mu.Unlock()
 		switch {
@@ -272,5 +272,6 @@ func (g *Group) awaitAnswer(timeout <-chan time.Time) error {
 		case <-g.done:
 			return os.ErrProcessDone
 		}
+		g.mu.Lock()
 	}
 }

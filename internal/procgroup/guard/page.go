@@ -31,7 +31,8 @@ import (
 //
 // Follow. The guard enforces an allowance, checks that its version is still current, and then writes the version to
 // followed. It enforces no earlier allowance after that. So when followed has reached the current version, no signal
-// because of an earlier one can come after repolock's SIGCONT.
+// because of an earlier one can come after repolock's SIGCONT. When a guard replaces a dead one, repolock writes a
+// new version, which followed reaches only when the new guard follows it.
 //
 // Stop. The guard counts a stop in stopsBegun, sends SIGSTOP, and counts the stop in stopsDone. repolock reads
 // stopsDone before it sends SIGCONT. If stopsDone is higher later, the group might be stopped, and repolock
