@@ -57,7 +57,7 @@ func TestNoBubble(t *testing.T) {
 	}
 }
 
-// TestParted: the clocks have parted if the wall clock was set by more than 2 s, ahead or back. Slewing by up
+// TestParted: the wall clock was stepped if it was set by more than 2 s, ahead or back. Slewing by up
 // to 1000 ppm doesn't part them.
 func TestParted(t *testing.T) {
 	for _, c := range []struct {

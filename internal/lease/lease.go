@@ -35,9 +35,9 @@ type About struct {
 	ID, Key, Operation string
 	Exclusive          bool
 	Fence              uint64 // 0: none
-	// Finish receives the result of the work before the release. It can be nil.
+	// Finish receives the result of the work before the release. The field can be nil.
 	Finish func(success bool)
-	// Connection returns the connection that the lock dies with, or nil. It can be nil.
+	// Connection returns the connection that the lock dies with, or nil if there is none. The field itself can be nil.
 	Connection func() syscall.Conn
 }
 

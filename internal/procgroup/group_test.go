@@ -264,8 +264,8 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestUnpauseTooLate: a group whose allowance is over, or whose clocks have parted, continues after the next
-// Allow, but not by Unpause or SIGCONT. While the clocks are apart, it isn't killed.
+// TestUnpauseTooLate: a group whose allowance is over, or whose wall clock was stepped, continues after the next
+// Allow, but not by Unpause or SIGCONT. After a step, it isn't killed.
 func TestUnpauseTooLate(t *testing.T) {
 	for _, expiry := range []Expiry{Stop, Kill} {
 		l := run(t, expiry)

@@ -13,7 +13,7 @@ import (
 )
 
 // sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns the number of
-// processes of the group that it has seen running: 0 if none is left, and -1 if some are and it can't count them.
+// processes of the group that run: 0 if none is left, or -1 if some are left and it can't count them.
 //
 // sweep doesn't reap children in our own group, because the code that started them (os/exec) reaps them. Orphans of
 // the command are in other groups.

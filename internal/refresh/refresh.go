@@ -33,8 +33,7 @@ type Renewal struct {
 	Commit func()
 }
 
-// Refresher renews a lease by calling Attempt. Set the exported fields, then
-// call Run once.
+// Refresher renews a lease by calling Attempt. Create it with New, and call Run once.
 type Refresher struct {
 	Schedule
 	Clock clock.Clock
@@ -59,7 +58,7 @@ type Refresher struct {
 	demands chan chan error
 }
 
-// New returns a Refresher whose Now can be called.
+// New returns a Refresher with these fields. Its Now can be called before Run.
 func New(r Refresher) *Refresher {
 	r.demands = make(chan chan error)
 	return &r

@@ -167,7 +167,7 @@ func TestWatchStops(t *testing.T) {
 }
 
 // TestWatchKills: with the Expiry Kill, a group is killed at the end of its allowance, even if the machine was
-// suspended meanwhile. While the clocks are apart it is only stopped.
+// suspended meanwhile. After a step of the wall clock it is only stopped.
 func TestWatchKills(t *testing.T) {
 	watched(t, Kill, func(f *fakeGuard) {
 		f.allow(300 * time.Millisecond)
@@ -190,8 +190,8 @@ func TestWatchKills(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and while the
-// clocks are apart. It is killed when our process ends.
+// TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and after a
+// step of the wall clock. It is killed when our process ends.
 func TestWatchDoesNothing(t *testing.T) {
 	watched(t, Nothing, func(f *fakeGuard) {
 		f.allow(time.Minute)
@@ -218,7 +218,7 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 			f.page.Allow(before)
 			f.ring()
 			f.after(0, "1.3s -77 stopped (signal)")
-			f.step.Store(0) // the clocks are together again, but the lock was not looked at
+			f.step.Store(0) // the wall clock is stepped back, but the lock was not looked at
 			f.after(time.Second)
 			f.allow(time.Hour)
 			f.after(time.Minute)
@@ -244,8 +244,8 @@ func TestWatchLooks(t *testing.T) {
 	}
 }
 
-// TestWatchForgives: neither a suspend nor the slewing of the wall clock (NTP does up to 500 ppm) parts the
-// clocks. A step after them does.
+// TestWatchForgives: neither a suspend nor the slewing of the wall clock (NTP does up to 500 ppm) counts as a step. A
+// step after them does.
 func TestWatchForgives(t *testing.T) {
 	for _, slew := range []time.Duration{500, -500} { // microseconds a second
 		watched(t, Stop, func(f *fakeGuard) {
