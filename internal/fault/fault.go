@@ -31,6 +31,7 @@ type Error struct {
 	Exit int
 }
 
+// Error returns Doing, Within, Err and More as one text.
 func (e *Error) Error() string {
 	var parts []string
 	if e.Doing != "" {
