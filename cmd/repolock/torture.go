@@ -33,8 +33,7 @@ type tortureCmd struct {
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
 	Seed     uint64        `placeholder:"N" help:"Repeat the plan of the run that printed N."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
-	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each."`
+	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each. A violation's log is always kept."`
 	Keep     bool          `help:"Leave the objects in the repository."`
 	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
 
@@ -46,11 +45,7 @@ type tortureCmd struct {
 	Rounds     *int            `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
 
-const (
-	defaultTortureTTL = 10 * time.Second
-	// judgeFor is the longest time in which the judge looks for a verdict.
-	judgeFor = 2 * time.Minute
-)
+const defaultTortureTTL = 10 * time.Second
 
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	if err := fault.Join(c.check(g), c.trial("").Check()); err != nil {
@@ -77,17 +72,14 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 			return c.ours(ctx, g, s, program, show)
 		}
 	}
-	if err := regular.Writable(c.HTML); err != nil { // the picture is drawn only after the last round
-		return 0, fault.New(fault.Usage, "--html: %w", err)
-	}
-	log, err := newEvidence(c.Log, "log")
+	log, err := newEvidence(c.Log)
 	if err != nil {
 		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
 	show.writes("", log)
 	result, failed := run(ctx, program, show)
 	result.Seconds, result.Seed = (clock.System{}.Elapsed() - show.start).Seconds(), c.Seed
-	if err := result.keep(c.HTML, log); err != nil {
+	if err := result.keep(log); err != nil {
 		failed = fault.Join(err, failed)
 	}
 	if failed != nil && c.With != "" {
@@ -103,8 +95,6 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 
 func (c tortureCmd) check(g global) error {
 	switch with := c.With != ""; {
-	case sameFile(c.HTML, c.Log):
-		return errors.New("--html: would replace the file of --log: name another file")
 	case c.Rounds != nil && *c.Rounds < 1:
 		return fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)
 	case !with && (c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil):
@@ -140,7 +130,7 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 	show.writes(prefix, show.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
 		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Chances: torture.UsualChances,
-		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, JudgeFor: judgeFor, Seed: c.Seed,
+		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed,
 		Log: show.log, Progress: show.progress, Ending: show.ending,
 	})
 	show.ending("")
@@ -162,7 +152,7 @@ func (c tortureCmd) others(ctx context.Context, program string, show *tortureSho
 func (c tortureCmd) trial(program string) torture.Trial {
 	trial := torture.Trial{
 		Exclusive: c.With, Shared: c.SharedWith, Clean: c.Clean, Program: program, Clients: c.Clients, Lease: c.Lease, Faults: c.Faults,
-		Duration: c.Duration, Seed: c.Seed, JudgeFor: judgeFor,
+		Duration: c.Duration, Seed: c.Seed,
 	}
 	if c.Rounds != nil {
 		trial.Rounds = *c.Rounds
@@ -347,16 +337,13 @@ type tortureResult struct {
 	EndedBecause string                 `json:"ended_because,omitempty"`
 	// Prefix, Left and LeftBecause are missing for another program's lock.
 	Prefix      string   `json:"prefix,omitempty"`
-	HTML        string   `json:"html,omitempty"`
 	Log         string   `json:"log,omitempty"`
 	Left        []string `json:"left,omitempty"`
 	LeftBecause string   `json:"left_because,omitempty"`
-
-	verdict judge.Verdict
 }
 
 func newResult(v judge.Verdict, acquisitions int) *tortureResult {
-	return &tortureResult{verdict: v, Verdict: v.Result, Why: v.Why, Acquisitions: acquisitions, Violations: append([]judge.Violation{}, v.Violations...)}
+	return &tortureResult{Verdict: v.Result, Why: v.Why, Acquisitions: acquisitions, Violations: append([]judge.Violation{}, v.Violations...)}
 }
 
 func newTortureResult(r torture.Report, prefix string) *tortureResult {
@@ -374,19 +361,19 @@ func newTrialResult(r torture.TrialReport) *tortureResult {
 	return t
 }
 
-// evidence is a file that is kept if the user asked for it, or if the verdict needs evidence.
+// evidence is the log, which is kept if the user asked for it, or if the verdict needs evidence.
 type evidence struct {
 	*os.File
 	asked bool
 }
 
 // newEvidence creates the file of this name, or without a name a file in the temporary directory.
-func newEvidence(name, kind string) (evidence, error) {
+func newEvidence(name string) (evidence, error) {
 	if name != "" {
 		f, err := regular.Create(name)
 		return evidence{f, true}, err
 	}
-	f, err := os.CreateTemp("", "repolock-torture-*."+kind)
+	f, err := os.CreateTemp("", "repolock-torture-*.log")
 	return evidence{f, false}, err
 }
 
@@ -400,23 +387,10 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log and draws the picture if the user asked for them, or if the verdict needs evidence.
-func (t *tortureResult) keep(html string, log evidence) error {
-	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
-	var err error
-	if t.Log, err = log.close(needed); err != nil {
+// keep keeps the log if the user asked for it, or if the verdict needs evidence.
+func (t *tortureResult) keep(log evidence) (err error) {
+	if t.Log, err = log.close(t.Verdict != judge.NotFound && t.Acquisitions > 0); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
-	}
-	if html == "" && !needed {
-		return nil
-	}
-	picture, err := newEvidence(html, "html")
-	if err != nil {
-		return fmt.Errorf("the picture can't be drawn: %w", err)
-	}
-	drawn := t.verdict.Picture(picture)
-	if t.HTML, err = picture.close(true); err != nil || drawn != nil {
-		return fmt.Errorf("the picture can't be drawn: %w", fault.Join(drawn, err))
 	}
 	return nil
 }
@@ -443,10 +417,8 @@ func (t *tortureResult) print(r *reporter) error {
 		}
 		list(&b, "", violations)
 	}
-	for _, file := range [][2]string{{"picture", t.HTML}, {"log", t.Log}} {
-		if file[1] != "" {
-			fmt.Fprintf(&b, "%s: %s\n", file[0], text.Escape(file[1]))
-		}
+	if t.Log != "" {
+		fmt.Fprintf(&b, "log: %s\n", text.Escape(t.Log))
 	}
 	t.printLeft(&b)
 	if t.Verdict == judge.Violated && t.EndedBecause != "" {

@@ -7,7 +7,7 @@
 # NAME is one of those below. FLAGs are further ones of repolock torture. It starts what servers
 # it needs, and takes them down. It builds repolock, unless REPOLOCK is the path of one. For
 # "all" it exits with 0 if each lock had a verdict, and otherwise as repolock torture does. It
-# keeps no files, unless a FLAG such as --html names one.
+# keeps no files, unless a FLAG such as --log names one.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -132,10 +132,10 @@ torture() {
 	printf '\n=== %s\n' "$name"
 	code=0
 	# shellcheck disable=SC2086
-	"$REPOLOCK" torture --clients 4 --rounds 2 --html "$dir/picture.html" --log "$dir/events.log" "$@" $more || code=$?
+	"$REPOLOCK" torture --clients 4 --rounds 2 --log "$dir/events.log" "$@" $more || code=$?
 	case $more in
-	*--html* | *--log*) ;;
-	*) echo "the picture and the log are deleted now; --html FILE and --log FILE keep them" >&2 ;;
+	*--log*) ;;
+	*) echo "the log is deleted now; --log FILE keeps it" >&2 ;;
 	esac
 	return "$code"
 }

@@ -43,17 +43,6 @@ func Create(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Writable returns an error if Create would refuse the place or the kind of file at a path.
-func Writable(path string) error {
-	if f := own(path); f != nil {
-		return f.Close()
-	}
-	if err := Outside(path); err != nil {
-		return err
-	}
-	return present(path, true)
-}
-
 func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error) {
 	if device {
 		if f := own(path); f != nil {

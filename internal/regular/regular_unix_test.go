@@ -29,13 +29,12 @@ func TestRefused(t *testing.T) {
 	defer l.Close()
 	assert.OK(t, errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link")), os.Mkdir(at("directory"), 0o700)))
 	target := func(path string) (*os.File, error) { _, err := Target(path); return nil, err }
-	writable := func(path string) (*os.File, error) { return nil, Writable(path) }
 	for path, kind := range map[string]string{
 		at("fifo"): "a FIFO", at("link"): "a FIFO", at("socket"): "a socket", at("directory"): "a directory", os.DevNull: "a device",
 	} {
-		for name, use := range map[string]func(string) (*os.File, error){"open": Open, "append": Append, "create": Create, "target": target, "writable": writable} {
+		for name, use := range map[string]func(string) (*os.File, error){"open": Open, "append": Append, "create": Create, "target": target} {
 			_, err := use(path)
-			if path == os.DevNull && (name == "append" || name == "create" || name == "writable") {
+			if path == os.DevNull && (name == "append" || name == "create") {
 				assert.Is(t, err, nil, "%s %s", name, path)
 				continue
 			}
@@ -138,11 +137,10 @@ func TestOutside(t *testing.T) {
 		os.MkdirAll("fast", 0o700), os.Mkdir("moved", 0o700), os.Symlink("../fast", "moved/index"),
 	))
 	uses := map[string]func(string) error{
-		"append":   func(path string) error { f, err := Append(path); return errors.Join(err, closed(f)) },
-		"create":   func(path string) error { f, err := Create(path); return errors.Join(err, closed(f)) },
-		"target":   func(path string) error { _, err := Target(path); return err },
-		"writable": Writable,
-		"outside":  Outside,
+		"append":  func(path string) error { f, err := Append(path); return errors.Join(err, closed(f)) },
+		"create":  func(path string) error { f, err := Create(path); return errors.Join(err, closed(f)) },
+		"target":  func(path string) error { _, err := Target(path); return err },
+		"outside": Outside,
 	}
 	refused := func(in string, paths ...string) {
 		t.Helper()

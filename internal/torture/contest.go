@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/judge"
@@ -118,8 +117,8 @@ func (p *process) section() (judge.Section, error) {
 }
 
 // verdict judges the sections. If the contest has failed, only a violation counts as a verdict.
-func (k *contest) verdict(failed error, limit time.Duration) judge.Verdict {
-	v := judge.Judge(k.sections, limit)
+func (k *contest) verdict(failed error) judge.Verdict {
+	v := judge.Judge(k.sections)
 	if v.Violations = append(v.Violations, k.extra...); len(v.Violations) > 0 {
 		v.Result = judge.Violated
 	}

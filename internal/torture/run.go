@@ -37,11 +37,10 @@ type Options struct {
 	Clients []func(Work) []string
 	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below its
 	// "data/". Unless Keep is set, Run deletes the prefix at the end.
-	Prefix string
-	Keep   bool
-	TTL    time.Duration // of the locks
-	// Duration is how long the clients contend, and JudgeFor bounds the time for the verdict.
-	Duration, JudgeFor time.Duration
+	Prefix   string
+	Keep     bool
+	TTL      time.Duration // of the locks
+	Duration time.Duration // how long the clients contend
 	// The same Seed makes the same plan. The outcome can still differ.
 	Seed     uint64
 	Chances  Chances
@@ -106,7 +105,7 @@ func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 		err = r.notAcquired()
 	}
 	r.ending("judging what they did")
-	report := Report{Verdict: r.verdict(err, opts.JudgeFor), Counts: r.counts}
+	report := Report{Verdict: r.verdict(err), Counts: r.counts}
 	report.Counts.Violations = len(report.Verdict.Violations)
 	if !opts.Keep {
 		r.ending("deleting the objects, for a minute at most")
@@ -176,8 +175,7 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, _ := judge.Seen(r.sections)
-	r.counts.Violations = len(found)
+	r.counts.Violations = len(judge.Judge(r.sections).Violations)
 	return r.counts
 }
 

@@ -35,8 +35,7 @@ type Trial struct {
 	// until Duration is over.
 	Rounds   int
 	Duration time.Duration
-	Seed     uint64        // of the clients' modes, holds and pauses
-	JudgeFor time.Duration // bounds the time for the verdict
+	Seed     uint64 // of the clients' modes, holds and pauses
 
 	Log      io.Writer         // receives each event as a line of JSON, if it isn't nil
 	Progress func(TrialReport) // is called after each round, if it isn't nil

@@ -66,7 +66,7 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 	if err == nil && r.report.Acquisitions() == 0 && ctx.Err() == nil {
 		err = notAcquired(0, "no round was finished")
 	}
-	r.report.Verdict = r.verdict(err, t.JudgeFor)
+	r.report.Verdict = r.verdict(err)
 	return r.report, err
 }
 
@@ -191,8 +191,7 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 		delete(t.contenders, id)
 	}
 	t.sections = append(t.sections, sections...)
-	found, _ = judge.Seen(sections)
-	return found, events, nil
+	return judge.Judge(sections).Violations, events, nil
 }
 
 // errBlocked ends a trial whose lock stays held.

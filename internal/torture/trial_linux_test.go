@@ -44,7 +44,6 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	assert.OK(t, err)
 	return Trial{
 		Exclusive: strings.ReplaceAll(lock, "PLACE", dir), Program: program, Clients: 3, Lease: lease, Faults: faults, Rounds: 1, Seed: 1,
-		JudgeFor: assert.Hang,
 	}, dir
 }
 

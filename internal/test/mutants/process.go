@@ -178,6 +178,8 @@ var processMutants = []mutant{
 		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
 
 	// The judge of torture.
+	{"the judge misses a critical section within another", "internal/judge/verdict.go",
+		`s.Last > o.In {`, `s.Last > o.Last {`, own("TestOverlaps")},
 	{"torture misses an object that vanished beside a prune", "internal/torture/work.go",
 		`if must && strings.HasPrefix(key, prefix) {`, `if must && strings.HasPrefix(key, c.own) {`, own("TestWork")},
 	{"torture misses a backup that wrote beside a prune", "internal/torture/work.go",
@@ -191,7 +193,7 @@ var processMutants = []mutant{
 	{"torture forgets a lock that was never freed", "internal/torture/contest.go",
 		`append(v.Violations, k.extra...)`, `append(v.Violations, k.extra[:0]...)`, own("TestTrialFinds")},
 	{"torture judges the sections of a round each for itself", "internal/torture/trial_linux.go",
-		`found, _ = judge.Seen(sections)`, `found, _ = judge.Seen(sections[:min(1, len(sections))])`, own("TestTrialFinds")},
+		`judge.Judge(sections).Violations`, `judge.Judge(sections[:min(1, len(sections))]).Violations`, own("TestTrialFinds")},
 	{"torture trusts the clock of a container", "internal/torture/contender_linux.go",
 		`	if e.Text != namespaces() {`, `	if e.Text == "" {`, own("TestTrialElsewhere")},
 	{"torture understands half of a line", "internal/torture/contest.go", `	case d.More():`, `	case false:`, own("TestParse")},
