@@ -46,7 +46,6 @@ func TestRefusedFiles(t *testing.T) {
 		{78, "metrics-file in ", "--config metrics-file backup -- touch RAN"},
 		{78, "--svg: ", "history DIR/audit --svg FILE"},
 		{64, "--log: ", "torture --duration 1s --log FILE"}, // 78 is a violation
-		{64, "--log: ", "torture --rounds 1 --with {} --log FILE"},
 	} {
 		t.Run(c.command, func(t *testing.T) {
 			top := t.TempDir()

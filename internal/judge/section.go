@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Mode is the mode of a lock.
@@ -111,7 +113,7 @@ func Read(events []Event) (Section, error) {
 	now, at := unborn, time.Duration(0)
 	for i, e := range events {
 		if err := fits(e, s.ID, now, at); err != nil {
-			return Section{}, fmt.Errorf("event %d of section %q, %s: %w", i+1, e.ID, e.Kind, err)
+			return Section{}, fmt.Errorf("%w: event %d of section %q, %s: %w", fault.Unjudged, i+1, e.ID, e.Kind, err)
 		}
 		s.add(e)
 		if e.Kind != Fault { // another process logs it, perhaps late
@@ -119,7 +121,7 @@ func Read(events []Event) (Section, error) {
 		}
 	}
 	if now != ended {
-		return Section{}, fmt.Errorf("the log of section %q has no end", s.ID)
+		return Section{}, fmt.Errorf("%w: the log of section %q has no end", fault.Unjudged, s.ID)
 	}
 	return s, nil
 }
