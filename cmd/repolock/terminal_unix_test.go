@@ -528,7 +528,9 @@ func TestTortureLeft(t *testing.T) {
 
 // TestFewProveLittle: a short torture without a violation says how little it proves.
 func TestFewProveLittle(t *testing.T) {
-	says := func(verdict judge.Result, n int) string { return (&tortureResult{Verdict: verdict, Acquisitions: n}).proves() }
+	says := func(verdict judge.Result, n int) string {
+		return (&tortureResult{Verdict: verdict, Acquisitions: n}).proves()
+	}
 	assert.Equal(t, says(judge.NotFound, 500), "so few prove little: one in 166 could still go wrong; try a longer --duration\n")
 	assert.Equal(t, says(judge.NotFound, few)+says(judge.Violated, 5)+says(judge.Unknown, 5), "", "a long run, and others than of no violation")
 }
