@@ -78,7 +78,6 @@ paused-guest: ## pause a virtual machine that holds a lock, and count its writes
 quirks: ## torture for 60 s on each kind of server that isn't quite S3
 	TORTURE=60s $(GO) test -count=1 -timeout 2h -run '^TestQuirks$$' ./cmd/repolock
 
-# OTHERS are flags of repolock torture.
 # STORE2 is another URL of the same repository, as of a second gateway. NAME is the store's name in the row. REAL
 # are flags: -short to repeat little.
 .PHONY: real
@@ -86,6 +85,7 @@ real: ## prove a store of your own, make real STORE=URL, in some minutes
 	@test -n "$(STORE)" || { echo "make real STORE=URL"; exit 64; }
 	@$(GO) test -C e2e/real -count=1 -timeout 2h -run '^TestStore$$' $(REAL)
 
+# OTHERS are flags of e2e/peers/judge.
 .PHONY: torture-others
 torture-others: ## judge the locks of other programs, as docs/evidence/torture-others.md does, in an hour
 	@sh e2e/peers/torture.sh all $(OTHERS)
@@ -106,7 +106,7 @@ race: ## run the tests that need nothing but Go under the race detector
 # The engine, and what runs beside it, without the SDKs of stores: to compile these takes longest.
 .PHONY: race-short
 race-short: ## run the short tests of the packages that need it most under the race detector
-	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./store ./store/dir ./store/mem ./store/internal/httptransport ./store/internal/sftpwire ./store/sftp ./cmd/internal/doctor ./cmd/internal/events ./locking
+	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./e2e/peers/judge ./store ./store/dir ./store/mem ./store/internal/httptransport ./store/internal/sftpwire ./store/sftp ./cmd/internal/doctor ./cmd/internal/events ./locking
 
 .PHONY: race-programs
 race-programs: ## run the tests of locks in Redis and PostgreSQL, with the servers, under the race detector

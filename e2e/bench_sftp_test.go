@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"net"
-	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -32,48 +31,41 @@ func BenchmarkSFTP(b *testing.B) {
 	port, err := strconv.Atoi(raw)
 	assert.OK(b, err)
 	url := sshd.At(sshd.Me(), port, b.TempDir())
-	row := func(what string, times ...time.Duration) {
-		slices.Sort(times)
-		median := times[len(times)/2]
-		fmt.Printf("| %s | %d | %.1f |\n", what, median.Milliseconds(), float64(median)/float64(trip))
-	}
-	took := func(do func() error) time.Duration {
+	took := func(r row, do func() error) {
 		began := time.Now()
 		assert.OK(b, do())
-		return time.Since(began)
+		d := time.Since(began)
+		r.took("ms", d)
+		r.add("in round trips", float64(d)/float64(trip))
 	}
 	ctx := context.Background()
-	connect := func() (store.Store, error) {
-		s, err := open.Store(ctx, url)
-		if err == nil {
-			_ = s.Properties()
-		}
-		return s, err
-	}
-	const n = 7
-	var connects []time.Duration
 	var s store.Store
-	for range n {
-		connects = append(connects, took(func() (err error) { s, err = connect(); return err }))
-		if len(connects) < n {
+	const n = 7
+	rows := inTurns(n, subject{"connection", func(r row) {
+		if s != nil {
 			assert.OK(b, s.(io.Closer).Close())
 		}
-	}
-	row("connection", connects...)
+		took(r, func() (err error) {
+			if s, err = open.Store(ctx, url); err == nil {
+				_ = s.Properties()
+			}
+			return err
+		})
+	}})
 	l, err := replock.New(s, replock.Options{})
 	assert.OK(b, err)
-	for mode, acquire := range map[string]func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){"shared": l.TryShared, "exclusive": l.TryExclusive} {
-		var acquires, looks, renewals, releases []time.Duration
-		for range n + 1 { // the first one also makes directories
-			var k *replock.Lock
-			acquires = append(acquires, took(func() (err error) { k, err = acquire(ctx, "benchmark"); return err }))
-			looks = append(looks, took(func() error { return k.Check(ctx) }))
-			renewals = append(renewals, took(func() error { return k.Refresh(ctx) }))
-			releases = append(releases, took(func() error { return k.Release(ctx) }))
-		}
-		row(mode+", acquire", acquires[1:]...)
-		row(mode+", look", looks...)
-		row(mode+", refresh", renewals...)
-		row(mode+", release", releases...)
+	for _, mode := range []struct {
+		name    string
+		acquire func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error)
+	}{{"shared", l.TryShared}, {"exclusive", l.TryExclusive}} {
+		k, err := mode.acquire(ctx, "benchmark") // the first one also makes directories
+		assert.OK(b, err)
+		assert.OK(b, k.Release(ctx))
+		rows = append(rows, inTurns(n,
+			subject{mode.name + ", acquire", func(r row) { took(r, func() (err error) { k, err = mode.acquire(ctx, "benchmark"); return err }) }},
+			subject{mode.name + ", look", func(r row) { took(r, func() error { return k.Check(ctx) }) }},
+			subject{mode.name + ", refresh", func(r row) { took(r, func() error { return k.Refresh(ctx) }) }},
+			subject{mode.name + ", release", func(r row) { took(r, func() error { return k.Release(ctx) }) }})...)
 	}
+	fmt.Print(markdown("a lock over ssh", rows))
 }

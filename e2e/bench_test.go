@@ -13,6 +13,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -30,14 +31,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// BenchmarkLocks measures what a lock costs, and prints one table in Markdown: see docs/evidence/benchmarks.md. With
+// BenchmarkLocks measures what a lock costs, and prints tables in Markdown: see docs/evidence/benchmarks.md. With
 // -short it only checks that it works.
 func BenchmarkLocks(b *testing.B) {
 	m := &bench{work: b.TempDir(), start: time.Now()}
 	m.repolock = filepath.Join(m.work, "repolock")
 	versions := in(b, ".", `go list -C minio -m github.com/minio/minio; restic version; flock --version | head -n 1
 go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`)
-	in(b, "..", "go build -trimpath -o "+m.repolock+" ./cmd/repolock")
+	build(b, m.repolock, "go build -trimpath")
 	m.cert, m.key = certificate(b) // one, because a process reads SSL_CERT_FILE once
 	for _, section := range []struct {
 		name string
@@ -52,11 +53,31 @@ go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`
 		return
 	}
 	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
-	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, m.table.separate(costs))
-	for _, note := range m.notes {
-		fmt.Printf("\n- %s\n", note)
-	}
+	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, m.report.String())
 }
+
+// bench is one run of BenchmarkLocks.
+type bench struct {
+	*testing.B        // of the section
+	work       string // a temporary directory
+	repolock   string // the command, built there as users build it
+	cert, key  string // of the proxies
+	start      time.Time
+	report     strings.Builder // is printed if no section fails
+}
+
+// say prints the progress to stderr.
+func (b *bench) say(format string, args ...any) {
+	fmt.Fprintf(os.Stderr, "bench: %3.0f s: %s\n", time.Since(b.start).Seconds(), fmt.Sprintf(format, args...))
+}
+
+// table adds a table to the report, and note a line.
+func (b *bench) table(title string, rows []row) { b.report.WriteString(markdown(title, rows)) }
+
+func (b *bench) note(format string, args ...any) { fmt.Fprintf(&b.report, "\n- "+format+"\n", args...) }
+
+// proxied starts a proxy with TLS in front of a server.
+func (b *bench) proxied(s server) *proxy.Proxy { return secured(b, s, b.cert, b.key) }
 
 // acquirer acquires one lock.
 type acquirer func(context.Context) (held, error)
@@ -112,9 +133,8 @@ func warm(b *testing.B, url string) store.Store {
 	return s
 }
 
-// measure adds one acquire and release to a row. open is part of the acquire. A lock that must be refused isn't
-// released.
-func (r *row) measure(b *testing.B, p *proxy.Proxy, open func() acquirer, refused bool) {
+// lock measures one acquire and release. The acquire includes open. A lock that must be refused isn't released.
+func (r row) lock(b *testing.B, p *proxy.Proxy, open func() acquirer, refused bool) {
 	b.Helper()
 	passed(p)
 	start := time.Now()
@@ -123,38 +143,41 @@ func (r *row) measure(b *testing.B, p *proxy.Proxy, open func() acquirer, refuse
 	if (err != nil) != refused || refused && !errors.Is(err, replock.ErrHeld) {
 		b.Fatalf("%s: %v", r.name, err)
 	}
-	r.n++
-	r.count(0, passed(p))
+	acquire := passed(p)
 	if refused {
-		r.took = append(r.took, took)
+		r.took("ms", took)
+		r.requests("", acquire)
 		return
 	}
 	start = time.Now()
 	assert.OK(b, k.Release(b.Context()))
-	r.lasted(took, time.Since(start))
-	r.count(1, passed(p))
+	r.lasted(took, time.Since(start), acquire, passed(p))
 }
 
 // always returns the same.
 func always(a acquirer) func() acquirer { return func() acquirer { return a } }
 
-// lasted notes the times of an acquire and of its release.
-func (r *row) lasted(took, released time.Duration) {
-	r.took, r.released, r.both = append(r.took, took), append(r.released, released), append(r.both, took+released)
+// lasted adds the times and the requests of an acquire and of its release.
+func (r row) lasted(took, released time.Duration, acquire, release proxy.Log) {
+	r.took("ms", took)
+	r.took("release ms", released)
+	r.took("both ms", took+released)
+	r.requests("", acquire)
+	r.requests("release ", release)
 }
 
-// count notes the requests of an acquire, 0, or a release, 1.
-func (r *row) count(which int, l proxy.Log) {
-	r.trips[which] = append(r.trips[which], l.Trips())
-	r.requests[which] = append(r.requests[which], len(l))
+func (r row) requests(of string, l proxy.Log) {
+	r.add(of+"round trips", float64(l.Trips()))
+	r.add(of+"requests", float64(len(l)))
 }
 
 // latencies measures acquire and release on MinIO. The proxy adds nothing each way, or the latency of a store in
-// the same country.
+// the same country. In the first table each library has had a lock before, on its own connection, and in the
+// second one it is new. repolock run opens a connection for its lock, and restic has one open.
 func (b *bench) latencies() {
 	at := onS3.on(onS3.shared(b))
 	p := b.proxied(at)
-	(&command{env: resticEnv(at, p)}).timed(b.B, restic("init"))
+	assert.Output(b, restic(at, p, "init").command())
 	for _, c := range []struct {
 		added time.Duration
 		times int
@@ -163,21 +186,28 @@ func (b *bench) latencies() {
 		for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
 			name := fmt.Sprintf("%s lock on MinIO over TLS, %d ms added each way", mode, c.added.Milliseconds())
 			b.say("%s", name)
-			open, anew := group{name: name + ", on an open connection"}, group{name: name + ", with a new connection"}
-			b.libraries(at, p, mode, rounds.Fewer(c.times, 2), &open, &anew)
-			b.programs(at, p, mode, &open, &anew)
-			b.table = append(b.table, open, anew)
+			open, anew := b.libraries(at, p, mode)
+			times := rounds.Fewer(c.times, 2)
+			connected, fresh := inTurns(times, open...), inTurns(times, anew...)
+			programs := inTurns(rounds.Fewer(9, 2), b.programs(at, p, mode)...)
+			b.table(name+", on an open connection", append(connected, programs[0]))
+			b.table(name+", with a new connection", append(fresh, programs[1:]...))
 		}
 	}
 }
 
-// proxied starts a proxy with TLS in front of a server.
-func (b *bench) proxied(s server) *proxy.Proxy { return secured(b, s, b.cert, b.key) }
-
-// subjects are the locks of libraries. An exclusive lock of ours costs less if the store is known to keep
-// conditions, which a client finds out with its first lock.
-func (b *bench) subjects(at place, p *proxy.Proxy, mode replock.Mode) (names []string, open []func() acquirer) {
+// libraries are the locks of libraries, on an open connection and with a new one. An exclusive lock of ours costs less
+// if the store is known to keep conditions, which a client finds out with its first lock.
+func (b *bench) libraries(at place, p *proxy.Proxy, mode replock.Mode) (open, anew []subject) {
 	s3 := at.securely(p)
+	add := func(name string, connect func() acquirer) {
+		acquire := connect()
+		k, err := acquire(b.Context())
+		assert.OK(b, err)
+		assert.OK(b, k.Release(b.Context()))
+		open = append(open, subject{name, func(r row) { r.lock(b.B, p, always(acquire), false) }})
+		anew = append(anew, subject{name, func(r row) { r.lock(b.B, p, connect, false) }})
+	}
 	for _, c := range []struct {
 		name, url string
 		lock      func(*testing.B, store.Store, replock.Mode) acquirer
@@ -187,125 +217,84 @@ func (b *bench) subjects(at place, p *proxy.Proxy, mode replock.Mode) (names []s
 		{"repolock, s3, conditions=kept", s3 + "&conditions=kept", engine},
 		{"original protocol, s3", s3, original},
 	} {
-		if mode == replock.Shared && strings.HasSuffix(c.url, "kept") {
-			continue // the same as without
+		if mode == replock.Exclusive || !strings.HasSuffix(c.url, "kept") { // a shared one is the same as without
+			add(c.name, func() acquirer { return c.lock(b.B, openStore(b, c.url), mode) })
 		}
-		names = append(names, c.name)
-		open = append(open, func() acquirer { return c.lock(b.B, openStore(b, c.url), mode) })
 	}
-	return append(names, "a conditional put and a deletion"), append(open, func() acquirer {
+	add("a conditional put and a deletion", func() acquirer {
 		c, err := minio.New(p.Host(), &minio.Options{Creds: keys.NewStaticV4(miniotest.User, miniotest.Password, ""), Secure: true, Region: "us-east-1"})
 		assert.OK(b, err)
 		return unlocked{c, at.bucket}.acquire
 	})
+	return open, anew
 }
 
-// libraries measures libraries in turn, so that other load on the machine affects all of them. First each has
-// had a lock before, on its own connection. Then each is new, too.
-func (b *bench) libraries(at place, p *proxy.Proxy, mode replock.Mode, times int, connected, anew *group) {
-	names, open := b.subjects(at, p, mode)
-	var again []func() acquirer
-	for i, name := range names {
-		acquire := open[i]()
-		k, err := acquire(b.Context())
-		assert.OK(b, err)
-		assert.OK(b, k.Release(b.Context()))
-		again = append(again, always(acquire))
-		connected.rows, anew.rows = append(connected.rows, row{name: name}), append(anew.rows, row{name: name})
+// programs are commands that take a lock and do next to nothing: first restic, whose requests for its locks count, the
+// same with the opening of another connection, and repolock run, less the same without its lock.
+func (b *bench) programs(at place, p *proxy.Proxy, mode replock.Mode) []subject {
+	does := map[replock.Mode]string{replock.Shared: "restic cat config", replock.Exclusive: "restic check"}[mode] + ", its requests on locks/"
+	args := map[replock.Mode][]string{replock.Shared: {"cat", "config"}, replock.Exclusive: {"check"}}[mode]
+	var acquire, release proxy.Log // of the last run
+	all := []subject{
+		{does, func(r row) {
+			passed(p)
+			assert.Output(b, restic(at, p, args...).command())
+			log := passed(p)
+			if acquire, release = lockPart(log, "restic/locks/"); len(acquire) == 0 || len(release) == 0 {
+				b.Fatalf("%v took no lock:\n%v", args, log)
+			}
+			r.lasted(lasted(acquire), lasted(release), acquire, release)
+		}},
+		{does + ", and a connection", func(r row) { r.lasted(connecting(b.B, p)+lasted(acquire), lasted(release), acquire, release) }},
 	}
-	for range times {
-		for i := range names {
-			connected.rows[i].measure(b.B, p, again[i], false)
-		}
-	}
-	for range times {
-		for i := range names {
-			anew.rows[i].measure(b.B, p, open[i], false)
-		}
-	}
-}
-
-// command is a command that takes a lock and does next to nothing.
-type command struct {
-	env, locked []string
-	// bare is the same without the lock. more has how much more the locked one does.
-	bare []string
-	more row
-	// locks, if set, is the prefix of the keys of its locks. locksRow has the requests for them that the proxy
-	// has seen, and anew the same with the opening of another connection.
-	locks          string
-	locksRow, anew row
-}
-
-// programs measures commands in turn. repolock opens a connection for its lock, and restic has one open.
-func (b *bench) programs(at place, p *proxy.Proxy, mode replock.Mode, open, anew *group) {
-	does := map[replock.Mode]string{replock.Shared: "restic cat config", replock.Exclusive: "restic check"}[mode]
-	all := []*command{{
-		env:      resticEnv(at, p),
-		locked:   restic(strings.Fields(does)[1:]...),
-		locks:    "restic/locks/",
-		locksRow: row{name: does + ", its requests on locks/"},
-		anew:     row{name: does + ", its requests on locks/, and a connection"},
-	}}
 	other := onS3.on(at.server)
 	for _, params := range []string{"", "&conditions=kept"} {
 		if mode == replock.Shared && params != "" {
 			continue // the same as without
 		}
-		run := func(lock string) []string {
-			return []string{b.repolock, "run", "--quiet", lock, "--repo", other.securely(p) + params, "--", "true"}
+		run := func(lock string) (time.Duration, proxy.Log) {
+			passed(p)
+			start := time.Now()
+			assert.Output(b, exec.Command(b.repolock, "run", "--quiet", lock, "--repo", other.securely(p)+params, "--", "true"))
+			return time.Since(start), passed(p)
 		}
-		name := fmt.Sprintf("repolock run --%s -- true, s3%s, less --no-lock", mode, strings.Replace(params, "&", ", ", 1))
-		all = append(all, &command{more: row{name: name}, locked: run("--" + mode.String()), bare: run("--no-lock")})
+		all = append(all, subject{fmt.Sprintf("repolock run --%s -- true, s3%s, less --no-lock", mode, strings.Replace(params, "&", ", ", 1)), func(r row) {
+			locked, with := run("--" + mode.String())
+			bare, without := run("--no-lock")
+			r.took("both ms", locked-bare)
+			r.add("round trips", float64(with.Trips()-without.Trips()))
+			r.add("requests", float64(len(with)-len(without)))
+		}})
 	}
-	for range rounds.Fewer(9, 2) {
-		for _, c := range all {
-			c.measure(b.B, p)
-		}
-	}
-	for _, c := range all {
-		if c.locks != "" {
-			open.rows, anew.rows = append(open.rows, c.locksRow), append(anew.rows, c.anew)
-		} else {
-			anew.rows = append(anew.rows, c.more)
-		}
-	}
+	return all
 }
 
-func restic(args ...string) []string {
-	return append([]string{"restic", "--quiet", "--no-cache"}, args...)
+func restic(at place, p *proxy.Proxy, args ...string) commandLine {
+	return commandLine{args: append([]string{"restic", "--quiet", "--no-cache"}, args...), env: []string{
+		"RESTIC_REPOSITORY=s3:https://" + p.Host() + "/" + at.bucket + "/restic", "RESTIC_PASSWORD=bench", "AWS_DEFAULT_REGION=us-east-1",
+	}}
 }
 
-func resticEnv(at place, p *proxy.Proxy) []string {
-	return []string{"RESTIC_REPOSITORY=s3:https://" + p.Host() + "/" + at.bucket + "/restic", "RESTIC_PASSWORD=bench", "AWS_DEFAULT_REGION=us-east-1"}
+// lockPart returns the requests of a command for its locks until it deletes its own, and from
+// then on.
+func lockPart(l proxy.Log, locks string) (acquire, release proxy.Log) {
+	for _, e := range l {
+		switch {
+		case !strings.HasPrefix(e.Key, locks):
+		case e.Op == "delete" || len(release) > 0:
+			release = append(release, e)
+		default:
+			acquire = append(acquire, e)
+		}
+	}
+	return acquire, release
 }
 
-// measure runs it once, and once without its lock or beside the opening of a connection.
-func (c *command) measure(b *testing.B, p *proxy.Proxy) {
-	b.Helper()
-	passed(p)
-	locked := c.timed(b, c.locked)
-	with := passed(p)
-	if c.locks == "" {
-		bare := c.timed(b, c.bare)
-		without := passed(p)
-		c.more.n++
-		c.more.both = append(c.more.both, locked-bare)
-		c.more.trips[0] = append(c.more.trips[0], with.Trips()-without.Trips())
-		c.more.requests[0] = append(c.more.requests[0], len(with)-len(without))
-		return
-	}
-	acquire, release := lockPart(with, c.locks)
-	if len(acquire) == 0 || len(release) == 0 {
-		b.Fatalf("%v took no lock:\n%v", c.locked, with)
-	}
-	connecting := connecting(b, p)
-	for r, more := range map[*row]time.Duration{&c.locksRow: 0, &c.anew: connecting} {
-		r.n++
-		r.lasted(more+lasted(acquire), lasted(release))
-		r.count(0, acquire)
-		r.count(1, release)
-	}
+// lasted returns the time from the beginning of the first request to the end of the last one.
+func lasted(l proxy.Log) time.Duration {
+	first := slices.MinFunc(l, func(a, b proxy.Entry) int { return a.Start.Compare(b.Start) })
+	last := slices.MaxFunc(l, func(a, b proxy.Entry) int { return a.End.Compare(b.End) })
+	return last.End.Sub(first.Start)
 }
 
 // connecting returns the time in which TCP and TLS open a connection.
@@ -320,23 +309,12 @@ func connecting(b *testing.B, p *proxy.Proxy) time.Duration {
 	return took
 }
 
-// timed returns how long one of its command lines takes.
-func (c *command) timed(b *testing.B, args []string) time.Duration {
-	b.Helper()
-	cmd := exec.Command(args[0], args[1:]...)
-	cmd.Env = append(os.Environ(), c.env...)
-	start := time.Now()
-	assert.Output(b, cmd)
-	return time.Since(start)
-}
-
 // settling is the age from which a flag no longer counts as one of an acquirer that is about to withdraw.
 const settling = 4 * time.Second
 
 // amongOthers measures acquires beside shared locks of others: of live holders, and of crashed ones.
 func (b *bench) amongOthers() {
-	shared := group{name: "shared lock on MinIO over TLS, on an open connection, among others' shared locks"}
-	exclusive := group{name: "exclusive lock on MinIO over TLS, on an open connection, among others' shared locks"}
+	var shared, exclusive []row
 	few := rounds.Fewer(20, 3)
 	numbers := []int{0, 100, rounds.Fewer(10_000, 1000)}
 	for i, n := range numbers {
@@ -344,12 +322,8 @@ func (b *bench) amongOthers() {
 		at := onS3.on(onS3.shared(b))
 		p := b.proxied(at)
 		s := warm(b.B, at.securely(p)+"&conditions=kept")
-		acquire := func(mode replock.Mode, times int, refused bool, name string) row {
-			r := row{name: name}
-			for range times {
-				r.measure(b.B, p, always(engine(b.B, s, mode)), refused)
-			}
-			return r
+		acquire := func(rows *[]row, mode replock.Mode, times int, refused bool, name string) {
+			*rows = append(*rows, inTurns(times, subject{name, func(r row) { r.lock(b.B, p, always(engine(b.B, s, mode)), refused) }})...)
 		}
 		flags(b.B, warm(b.B, at.repo()), n)
 		expire := time.Now().Add(replock.DefaultTTL)
@@ -358,17 +332,17 @@ func (b *bench) amongOthers() {
 		if n == 0 {
 			outcome = ""
 		}
-		shared.rows = append(shared.rows, acquire(replock.Shared, few, false, fmt.Sprint(n, " live")))
-		exclusive.rows = append(exclusive.rows, acquire(replock.Exclusive, few, n > 0, fmt.Sprint(n, " live", outcome)))
+		acquire(&shared, replock.Shared, few, false, fmt.Sprint(n, " live"))
+		acquire(&exclusive, replock.Exclusive, few, n > 0, fmt.Sprint(n, " live", outcome))
 		if i < len(numbers)-1 {
 			continue
 		}
 		b.say("waiting for the %d to expire", n)
 		time.Sleep(time.Until(expire.Add(4 * time.Second))) // the engine's slack for the store's clock, twice
-		shared.rows = append(shared.rows, acquire(replock.Shared, few, false, fmt.Sprint(n, " stale")))
-		// The first one removes them.
-		exclusive.rows = append(exclusive.rows, acquire(replock.Exclusive, 1, false, fmt.Sprint(n, " stale, removed")))
+		acquire(&shared, replock.Shared, few, false, fmt.Sprint(n, " stale"))
+		acquire(&exclusive, replock.Exclusive, 1, false, fmt.Sprint(n, " stale, removed")) // the first one removes them
 		assert.Equal(b, len(at.left()), 0, "stale locks that weren't removed, of %d", n)
 	}
-	b.table = append(b.table, shared, exclusive)
+	b.table("shared lock on MinIO over TLS, on an open connection, among others' shared locks", shared)
+	b.table("exclusive lock on MinIO over TLS, on an open connection, among others' shared locks", exclusive)
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"math/rand/v2"
 	"os"
@@ -198,7 +197,7 @@ func newChaos(t *testing.T, data, lock string, clients ...string) *chaos {
 	c := &chaos{t: t, data: data, lock: lock, dir: dir}
 	c.Options = torture.Options{
 		Prefix: "index/locks/" + lock + "/", TTL: ttl, Duration: noEnd, Chances: torture.UsualChances,
-		Seed: rand.Uint64(), JudgeFor: 5 * time.Minute,
+		Seed: rand.Uint64(),
 	}
 	for _, at := range clients {
 		c.contend(at)
@@ -219,7 +218,8 @@ func (c *chaos) contend(locks string) {
 // run runs until all required events have happened. It spreads meanwhile over the acquisitions.
 func (c *chaos) run(acquisitions int, meanwhile []func()) {
 	c.t.Helper()
-	log := c.file("events.log")
+	log, err := os.Create(filepath.Join(c.dir, "events.log"))
+	assert.OK(c.t, err)
 	defer log.Close()
 	c.Log = log
 	ctx, cancel := context.WithCancel(c.t.Context())
@@ -270,17 +270,7 @@ func (c *chaos) keep() {
 		_ = os.RemoveAll(c.dir)
 		return
 	}
-	picture := c.file("history.html")
-	defer picture.Close()
-	assert.Is(c.t, c.report.Verdict.Picture(picture), nil)
-	c.t.Logf("the log and the picture are in %s", c.dir)
-}
-
-func (c *chaos) file(name string) io.WriteCloser {
-	c.t.Helper()
-	f, err := os.Create(filepath.Join(c.dir, name))
-	assert.OK(c.t, err)
-	return f
+	c.t.Logf("the log is in %s", c.dir)
 }
 
 // crash stops a server for a time.

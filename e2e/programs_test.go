@@ -270,9 +270,10 @@ func TestOthersPage(t *testing.T) {
 		if line == all {
 			continue
 		}
-		if strings.HasPrefix(line, "repolock torture --with ") {
+		if strings.HasPrefix(line, "go run ./e2e/peers/judge --with ") {
 			t.Run("by hand", func(t *testing.T) {
-				verdict(t, outcome{"kill-all", "", 0, 0}, "sh", "-c", "cd "+t.TempDir()+" && PATH="+bin+":$PATH "+line+" --json --rounds 1 --faults kill-all")
+				line = strings.Replace(line, "flock lock", "flock "+t.TempDir()+"/lock", 1)
+				verdict(t, outcome{"kill-all", "", 0, 0}, "sh", "-c", "cd .. && "+line+" --json --rounds 1 --faults kill-all")
 			})
 			continue
 		}
@@ -330,7 +331,7 @@ func verdict(t *testing.T, want outcome, args ...string) {
 }
 
 // TestTortureClocks: a client whose clock is ahead passes a lock that relies on the wall clock, and no other
-// lock. Torture leaves out a Go program, whose clock can't be faked.
+// lock. The judge leaves out a Go program, whose clock can't be faked.
 func TestTortureClocks(t *testing.T) {
 	s := newSite(t)
 	s.write("lock.sh", `dir=$1 now=$(date +%s)
@@ -340,12 +341,12 @@ echo "$now" >"$dir/lock"
 "$@"
 rm -f "$dir/lock"
 `)
-	repolock := filepath.Join(bin, "repolock")
-	torture := []string{repolock, "torture", "--json", "--clients", "2", "--rounds", "1", "--faults", "clock"}
+	in(t, "..", "go build -o "+s.path("judge")+" ./e2e/peers/judge")
+	torture := []string{s.path("judge"), "--json", "--clients", "2", "--rounds", "1", "--faults", "clock"}
 	verdict(t, outcome{"clock", "", 1, 0}, append(torture, "--lease", "1m", "--with", "sh "+s.path("lock.sh")+" "+s.dir+" {}")...)
 	verdict(t, outcome{"clock", "", 0, 0}, append(torture, "--lease", "1s", "--with", "flock "+s.path("flock")+" {}")...)
 	without := append(slices.Clone(torture[:len(torture)-1]), "clock,kill-all", "--clean", "rm -rf "+s.repo+"/index", "--lease", "10s",
-		"--with", repolock+" -r "+s.repo+" -q run --exclusive --operation torture --ttl 10s -- {}")
+		"--with", filepath.Join(bin, "repolock")+" -r "+s.repo+" -q run --exclusive --operation torture --ttl 10s -- {}")
 	out, err := exec.CommandContext(t.Context(), without[0], without[1:]...).Output()
 	assert.That(t, err == nil && strings.Contains(string(out), `"left_out": [`) && strings.Contains(string(out), "never asks libc"), "%v: %s", err, out)
 }

@@ -98,14 +98,14 @@ func (r *reporter) explain(in *parsed, args []string) {
 // ask for help: kong expands each variable once for each flag, which takes time.
 func vars(words []string) kong.Vars {
 	if !slices.ContainsFunc(words, mayHelp) {
-		return kong.Vars{"schemes": "", "also": "", "faults": ""}
+		return kong.Vars{"schemes": "", "also": ""}
 	}
 	directory, buckets := open.Schemes()[0].Name, ""
 	for _, s := range open.Schemes()[1:] {
 		buckets += ", " + s.Name + ":"
 	}
 	schemes := strings.TrimPrefix(buckets, ", ") + " or " + directory + ":"
-	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", "), "faults": faults()}
+	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", ")}
 }
 
 // mayHelp reports whether a word asks for help: the command help, --help, or -h among other flags.

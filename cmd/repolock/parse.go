@@ -102,13 +102,12 @@ or with --name below index/locks/NAME/doctor-TIME-ID/, and deletes what it wrote
 
 Exit codes: 0 the store is fit; 66 it doesn't exist; 69 it can't be reached; 74 scratch objects are left there; 77 permissions are lacking; 78 it is unfit.`},
 		{"torture", "Let processes contend for a lock, and see whether it holds.", tortureCmd{}, "",
-			"repolock torture /mnt/repo --duration 10m", `repolock torture --with 'flock /tmp/lock {}' --lease 1s`,
+			"repolock torture /mnt/repo --duration 10m", "repolock -r prod torture --clients 10",
 			`Lets processes contend for a lock of its own, kills and stops them, and checks that none of them ever wrote beside an
 exclusive holder. Touches no other lock and no backup: it writes below index/locks/torture-TIME-ID/ and deletes what it
 wrote. Each lock costs some 30 requests. See docs/evidence/torture.md.
 
-With --with it tries any other lock, needs no repository, and writes only into the temporary directory.
-No shell runs these commands; wrap a command that needs one in sh -c '... {}'.
+docs/evidence/torture-others.md describes how to try the locks of other programs.
 
 Exit codes: 0 no violation was found; 70 it isn't known; 78 a violation was found; 66, 69, 77 no process got the lock.`},
 	}},
@@ -131,7 +130,6 @@ repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/con
 		{name: "complete", command: completeCmd{}, tag: hidden},
 		{name: "keeper", command: keeperCmd{}, tag: hidden},
 		{name: "torture-child", command: tortureChildCmd{}, tag: hidden},
-		{name: "torture-witness", command: tortureWitnessCmd{}, tag: hidden},
 	}},
 }
 

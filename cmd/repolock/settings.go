@@ -135,7 +135,7 @@ func unheeded(environ []string, all bool) (says []string) {
 }
 
 // ofTests matches the variables of repolock's own guard, and of its tests.
-var ofTests = lazyregexp.New(`^REPOLOCK_(E2E_|TEST_|GUARD_|TORTURE$|GUEST_TTL$)`)
+var ofTests = lazyregexp.New(`^REPOLOCK_(E2E_|TEST_|GUARD_|GUEST_TTL$)`)
 
 // variable returns the variable of the environment that is set for a flag, or "".
 func variable(flag *kong.Flag) string {

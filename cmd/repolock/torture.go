@@ -33,27 +33,13 @@ type tortureCmd struct {
 	Clients  int           `default:"6" help:"How many processes contend at a time: ${default} by default."`
 	TTL      time.Duration `default:"10s" help:"The ttl of the locks: ${default} by default, which is the shortest."`
 	Seed     uint64        `placeholder:"N" help:"Repeat the plan of the run that printed N."`
-	HTML     string        `predictor:"file" name:"html" placeholder:"FILE" help:"Draw what happened. A violation is always drawn."`
-	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each."`
+	Log      string        `predictor:"file" placeholder:"FILE" help:"Write every event, a line of JSON each. A violation's log is always kept."`
 	Keep     bool          `help:"Leave the objects in the repository."`
 	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
-
-	With       string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"Try a lock that wraps a command, in place of repolock's: {} stands for the command."`
-	SharedWith string          `placeholder:"COMMAND {}" group:"A lock of another program" help:"The same for its shared mode, if it has one."`
-	Clean      string          `placeholder:"COMMAND" group:"A lock of another program" help:"Run this before each round."`
-	Lease      time.Duration   `default:"10s" group:"A lock of another program" help:"The time after which the lock of a dead holder is free: ${default} by default."`
-	Faults     []torture.Fault `placeholder:"FAULT" group:"A lock of another program" help:"Faults of holders, in turn: ${faults}. All of them by default."`
-	Rounds     *int            `placeholder:"N" group:"A lock of another program" help:"N rounds with each fault, in place of --duration."`
 }
 
-const (
-	defaultTortureTTL = 10 * time.Second
-	// judgeFor is the longest time in which the judge looks for a verdict.
-	judgeFor = 2 * time.Minute
-)
-
 func (c tortureCmd) run(r *reporter, g global) (int, error) {
-	if err := fault.Join(c.check(g), c.trial("").Check()); err != nil {
+	if err := c.check(g); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
 	program, err := procgroup.Executable()
@@ -67,31 +53,19 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	defer cancel(nil)
 	show := &tortureShow{reporter: r, start: clock.System{}.Elapsed()}
 	defer onSignals(func(sig os.Signal, _ func()) { show.signalled(sig.(syscall.Signal), cancel) })()
-	run := c.others
-	if c.With == "" {
-		s, err := g.store(ctx)
-		if err != nil {
-			return 0, err
-		}
-		run = func(ctx context.Context, program string, show *tortureShow) (*tortureResult, error) {
-			return c.ours(ctx, g, s, program, show)
-		}
+	s, err := g.store(ctx)
+	if err != nil {
+		return 0, err
 	}
-	if err := regular.Writable(c.HTML); err != nil { // the picture is drawn only after the last round
-		return 0, fault.New(fault.Usage, "--html: %w", err)
-	}
-	log, err := newEvidence(c.Log, "log")
+	log, err := newEvidence(c.Log)
 	if err != nil {
 		return 0, fault.New(fault.Usage, "--log: %w", err)
 	}
 	show.writes("", log)
-	result, failed := run(ctx, program, show)
+	result, failed := c.torture(ctx, g, s, program, show)
 	result.Seconds, result.Seed = (clock.System{}.Elapsed() - show.start).Seconds(), c.Seed
-	if err := result.keep(c.HTML, log); err != nil {
+	if err := result.keep(log); err != nil {
 		failed = fault.Join(err, failed)
-	}
-	if failed != nil && c.With != "" {
-		result.EndedBecause = text.Error(failed)
 	}
 	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // there is a result beside the error
 		if err := result.print(r); err != nil {
@@ -102,45 +76,30 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 }
 
 func (c tortureCmd) check(g global) error {
-	switch with := c.With != ""; {
-	case sameFile(c.HTML, c.Log):
-		return errors.New("--html: would replace the file of --log: name another file")
-	case c.Rounds != nil && *c.Rounds < 1:
-		return fmt.Errorf("--rounds %d: must be at least 1", *c.Rounds)
-	case !with && (c.SharedWith != "" || c.Clean != "" || len(c.Faults) > 0 || c.Rounds != nil):
-		return errors.New("--shared-with, --clean, --faults and --rounds need --with")
-	case !with && g.Name != "":
+	switch {
+	case g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")
-	case with && (c.URL != "" || c.Keep || c.NoLock || c.TTL != defaultTortureTTL):
-		return errors.New("--with uses no repository: leave out the URL, --ttl, --keep and --no-lock")
 	case c.URL != "" && g.typed("repo"):
 		return twoRepositories
 	case c.Clients < 2 || c.Clients > 100:
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
-	case with && c.Lease < time.Second:
-		return fmt.Errorf("--lease %v: must be at least 1s", c.Lease)
 	case c.Duration <= 0:
 		return fmt.Errorf("--duration %v: must be positive", c.Duration)
 	case c.TTL < replock.MinTTL || c.TTL > replock.MaxTTL:
 		return fmt.Errorf("--ttl %v: must be from %v to %v", c.TTL, replock.MinTTL, replock.MaxTTL)
 	}
-	for _, f := range c.Faults {
-		if !slices.Contains(torture.TrialFaults(), f) {
-			return fmt.Errorf("--faults %s: must be of %s", f, faults())
-		}
-	}
 	return nil
 }
 
-// ours tortures a lock of repolock.
-func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program string, show *tortureShow) (*tortureResult, error) {
+// torture lets processes contend for a lock of its own in the store.
+func (c tortureCmd) torture(ctx context.Context, g global, s store.Store, program string, show *tortureShow) (*tortureResult, error) {
 	name := fmt.Sprintf("torture-%s-%016x", clock.System{}.Now().UTC().Format("20060102t150405z"), rand.Uint64())
 	prefix := session.Place{Name: name}.Prefix()
 	client := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}
 	show.writes(prefix, show.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
 		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Chances: torture.UsualChances,
-		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, JudgeFor: judgeFor, Seed: c.Seed,
+		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed,
 		Log: show.log, Progress: show.progress, Ending: show.ending,
 	})
 	show.ending("")
@@ -148,37 +107,6 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 		removeDirectory(g.Repo, prefix)
 	}
 	return newTortureResult(report, prefix), failed
-}
-
-// others tortures the lock of another program.
-func (c tortureCmd) others(ctx context.Context, program string, show *tortureShow) (*tortureResult, error) {
-	trial := c.trial(program)
-	trial.Log, trial.Progress = show.log, func(t torture.TrialReport) { show.live(progressOf(t)) }
-	report, failed := trial.Run(ctx)
-	show.live("")
-	return newTrialResult(report), failed
-}
-
-func (c tortureCmd) trial(program string) torture.Trial {
-	trial := torture.Trial{
-		Exclusive: c.With, Shared: c.SharedWith, Clean: c.Clean, Program: program, Clients: c.Clients, Lease: c.Lease, Faults: c.Faults,
-		Duration: c.Duration, Seed: c.Seed, JudgeFor: judgeFor,
-	}
-	if c.Rounds != nil {
-		trial.Rounds = *c.Rounds
-	}
-	if len(trial.Faults) == 0 {
-		trial.Faults = torture.TrialFaults()
-	}
-	return trial
-}
-
-func faults() string {
-	var names []string
-	for _, f := range torture.TrialFaults() {
-		names = append(names, string(f))
-	}
-	return strings.Join(names, ", ")
 }
 
 // removeDirectory removes the files that a listing of the store doesn't show: temporary files of killed processes,
@@ -196,18 +124,7 @@ func removeDirectory(repo, prefix string) {
 	}
 }
 
-// tortureWitnessCmd is the command that torture runs under the lock of another program.
-type tortureWitnessCmd struct {
-	ID   string        `arg:""`
-	Log  string        `arg:""`
-	Hold time.Duration `arg:""`
-}
-
-func (c tortureWitnessCmd) run(*reporter, global) (int, error) {
-	return 0, torture.Witness{ID: c.ID, Log: c.Log, Hold: c.Hold}.Do()
-}
-
-// tortureChildCmd is the command that torture runs under a lock of repolock.
+// tortureChildCmd is the command that torture runs under its lock.
 type tortureChildCmd struct {
 	ID   string        `required:""`
 	Mode judge.Mode    `required:"" enum:"shared,exclusive"`
@@ -321,72 +238,46 @@ func (s *tortureShow) leave(sig syscall.Signal) {
 	os.Exit(code)
 }
 
-func progressOf(t torture.TrialReport) string {
-	var done []string
-	for _, f := range t.Faults {
-		done = append(done, fmt.Sprintf("%d %s", f.Rounds, f.Fault))
-	}
-	return fmt.Sprintf("%d locks; rounds: %s", t.Acquisitions(), strings.Join(done, ", "))
-}
-
 // tortureResult is the result of torture in JSON. Fields are only ever added.
 type tortureResult struct {
-	Verdict      judge.Result `json:"verdict"`
-	Why          string       `json:"why,omitempty"`
-	Acquisitions int          `json:"acquisitions"`
-	// Counts and Late are missing for another program's lock.
-	Counts *torture.Counts `json:"counts,omitempty"`
-	Late   *int            `json:"late,omitempty"`
-	// Faults, LeftOut, Pictures and EndedBecause are missing for a lock of repolock.
-	Faults       []*torture.FaultReport `json:"faults,omitempty"`
-	LeftOut      []torture.Omitted      `json:"left_out,omitempty"`
-	Violations   []judge.Violation      `json:"violations"`
-	Pictures     []string               `json:"pictures,omitempty"`
-	Seconds      float64                `json:"seconds"`
-	Seed         uint64                 `json:"seed"`
-	EndedBecause string                 `json:"ended_because,omitempty"`
-	// Prefix, Left and LeftBecause are missing for another program's lock.
-	Prefix      string   `json:"prefix,omitempty"`
-	HTML        string   `json:"html,omitempty"`
-	Log         string   `json:"log,omitempty"`
-	Left        []string `json:"left,omitempty"`
-	LeftBecause string   `json:"left_because,omitempty"`
-
-	verdict judge.Verdict
-}
-
-func newResult(v judge.Verdict, acquisitions int) *tortureResult {
-	return &tortureResult{verdict: v, Verdict: v.Result, Why: v.Why, Acquisitions: acquisitions, Violations: append([]judge.Violation{}, v.Violations...)}
+	Verdict      judge.Result      `json:"verdict"`
+	Why          string            `json:"why,omitempty"`
+	Acquisitions int               `json:"acquisitions"`
+	Counts       torture.Counts    `json:"counts"`
+	Late         int               `json:"late"`
+	Violations   []judge.Violation `json:"violations"`
+	Seconds      float64           `json:"seconds"`
+	Seed         uint64            `json:"seed"`
+	Prefix       string            `json:"prefix,omitempty"`
+	Log          string            `json:"log,omitempty"`
+	Left         []string          `json:"left,omitempty"`
+	LeftBecause  string            `json:"left_because,omitempty"`
 }
 
 func newTortureResult(r torture.Report, prefix string) *tortureResult {
-	t := newResult(r.Verdict, r.Counts.Acquisitions())
-	t.Counts, t.Late, t.Prefix, t.Left = &r.Counts, &r.Verdict.Late, prefix, r.Left
+	t := &tortureResult{
+		Verdict: r.Verdict.Result, Why: r.Verdict.Why, Acquisitions: r.Counts.Acquisitions(), Counts: r.Counts, Late: r.Verdict.Late,
+		Violations: append([]judge.Violation{}, r.Verdict.Violations...), Prefix: prefix, Left: r.Left,
+	}
 	if r.LeftBecause != nil {
 		t.LeftBecause = text.Error(r.LeftBecause)
 	}
 	return t
 }
 
-func newTrialResult(r torture.TrialReport) *tortureResult {
-	t := newResult(r.Verdict, r.Acquisitions())
-	t.Faults, t.LeftOut, t.Pictures = r.Faults, r.Left, r.Pictures
-	return t
-}
-
-// evidence is a file that is kept if the user asked for it, or if the verdict needs evidence.
+// evidence is the log, which is kept if the user asked for it, or if the verdict needs evidence.
 type evidence struct {
 	*os.File
 	asked bool
 }
 
 // newEvidence creates the file of this name, or without a name a file in the temporary directory.
-func newEvidence(name, kind string) (evidence, error) {
+func newEvidence(name string) (evidence, error) {
 	if name != "" {
 		f, err := regular.Create(name)
 		return evidence{f, true}, err
 	}
-	f, err := os.CreateTemp("", "repolock-torture-*."+kind)
+	f, err := os.CreateTemp("", "repolock-torture-*.log")
 	return evidence{f, false}, err
 }
 
@@ -400,23 +291,10 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log and draws the picture if the user asked for them, or if the verdict needs evidence.
-func (t *tortureResult) keep(html string, log evidence) error {
-	needed := t.Verdict != judge.NotFound && t.Acquisitions > 0
-	var err error
-	if t.Log, err = log.close(needed); err != nil {
+// keep keeps the log if the user asked for it, or if the verdict needs evidence.
+func (t *tortureResult) keep(log evidence) (err error) {
+	if t.Log, err = log.close(t.Verdict != judge.NotFound && t.Acquisitions > 0); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
-	}
-	if html == "" && !needed {
-		return nil
-	}
-	picture, err := newEvidence(html, "html")
-	if err != nil {
-		return fmt.Errorf("the picture can't be drawn: %w", err)
-	}
-	drawn := t.verdict.Picture(picture)
-	if t.HTML, err = picture.close(true); err != nil || drawn != nil {
-		return fmt.Errorf("the picture can't be drawn: %w", fault.Join(drawn, err))
 	}
 	return nil
 }
@@ -424,61 +302,28 @@ func (t *tortureResult) keep(html string, log evidence) error {
 func (t *tortureResult) print(r *reporter) error {
 	var b strings.Builder
 	fmt.Fprintln(&b, aligned(t.table()...))
-	for _, o := range t.LeftOut {
-		fmt.Fprintf(&b, "%s was left out: %s\n", o.Fault, text.Escape(o.Why))
+	var violations []string
+	for _, v := range t.Violations {
+		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
 	}
-	for _, p := range t.Pictures {
-		for line := range strings.Lines(p) {
-			fmt.Fprintln(&b, text.Escape(strings.TrimSuffix(line, "\n")))
-		}
-		fmt.Fprintln(&b)
-	}
-	if len(t.Pictures) > 0 {
-		fmt.Fprintf(&b, "%s\n\n", torture.Legend)
-	}
-	if t.Counts != nil {
-		var violations []string
-		for _, v := range t.Violations {
-			violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
-		}
-		list(&b, "", violations)
-	}
-	for _, file := range [][2]string{{"picture", t.HTML}, {"log", t.Log}} {
-		if file[1] != "" {
-			fmt.Fprintf(&b, "%s: %s\n", file[0], text.Escape(file[1]))
-		}
+	list(&b, "", violations)
+	if t.Log != "" {
+		fmt.Fprintf(&b, "log: %s\n", text.Escape(t.Log))
 	}
 	t.printLeft(&b)
-	if t.Verdict == judge.Violated && t.EndedBecause != "" {
-		fmt.Fprintf(&b, "it ended early: %s\n", t.EndedBecause)
-	}
 	fmt.Fprint(&b, t.says()+"\n"+t.proves())
 	return r.result(t, b.String())
 }
 
-// table returns the rows for aligned: counts, or for another program's lock a row for each fault.
+// table returns the rows for aligned.
 func (t *tortureResult) table() []string {
-	if t.Counts == nil {
-		rows := []string{"FAULT\tROUNDS\tLOCKS\tREFUSED\tTWO IN\tWENT ON\tNEVER FREED\tFREE AFTER"}
-		for _, f := range t.Faults {
-			rows = append(rows, fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%s\t%d\t%s", f.Fault, f.Rounds, f.Locks, f.Refused, f.TwoIn, inSeconds(f.WentOn), f.Blocked, inSeconds(f.FreeAfter)))
-		}
-		return rows
-	}
 	c := t.Counts
 	return []string{
 		fmt.Sprint("shared locks\t", c.Shared), fmt.Sprint("exclusive locks\t", c.Exclusive), fmt.Sprint("refused, since held\t", c.Held),
 		fmt.Sprint("not taken for other reasons\t", c.Failed), fmt.Sprint("lost\t", c.Lost), fmt.Sprint("resumed\t", c.Resumed),
 		fmt.Sprint("processes killed\t", c.Killed), fmt.Sprint("stopped and continued\t", c.Stopped), fmt.Sprint("terminated\t", c.Terminated),
-		fmt.Sprint("writes\t", c.Writes), fmt.Sprint("requests without an answer\t", c.Unanswered), fmt.Sprint("changes that arrived late\t", *t.Late),
+		fmt.Sprint("writes\t", c.Writes), fmt.Sprint("requests without an answer\t", c.Unanswered), fmt.Sprint("changes that arrived late\t", t.Late),
 	}
-}
-
-func inSeconds(s float64) string {
-	if s == 0 {
-		return "-"
-	}
-	return time.Duration(s * float64(time.Second)).Round(time.Millisecond).String()
 }
 
 func (t *tortureResult) printLeft(b *strings.Builder) {
@@ -505,20 +350,11 @@ func (t *tortureResult) proves() string {
 }
 
 func (t *tortureResult) says() string {
-	rounds, two, blocked := 0, 0, 0
-	for _, f := range t.Faults {
-		rounds, two, blocked = rounds+f.Rounds, two+f.TwoIn, blocked+f.Blocked
-	}
-	ours := t.Counts != nil
-	switch {
-	case t.Verdict == judge.NotFound && ours:
+	switch t.Verdict {
+	case judge.NotFound:
 		return fmt.Sprintf("no violation found in %d acquisitions", t.Acquisitions)
-	case t.Verdict == judge.NotFound:
-		return fmt.Sprintf("no violation found in %d rounds with %d acquisitions", rounds, t.Acquisitions)
-	case t.Verdict == judge.Violated && ours:
+	case judge.Violated:
 		return fmt.Sprintf("VIOLATION: locks don't hold here; %d violations in %d acquisitions", len(t.Violations), t.Acquisitions)
-	case t.Verdict == judge.Violated:
-		return fmt.Sprintf("VIOLATION: two holders at once in %d of %d rounds; in %d rounds the lock of an ended holder was never freed", two, rounds, blocked)
 	default:
 		return "whether there was a violation isn't known: " + text.Escape(t.Why)
 	}

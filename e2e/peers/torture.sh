@@ -1,13 +1,13 @@
 #!/bin/sh
-# torture.sh judges the locks of other programs by repolock torture --with:
+# torture.sh judges the locks of other programs by e2e/peers/judge:
 #
 #   sh e2e/peers/torture.sh NAME [FLAG…]
 #   sh e2e/peers/torture.sh all [FLAG…]
 #
-# NAME is one of those below. FLAGs are further ones of repolock torture. It starts what servers
-# it needs, and takes them down. It builds repolock, unless REPOLOCK is the path of one. For
-# "all" it exits with 0 if each lock had a verdict, and otherwise as repolock torture does. It
-# keeps no files, unless a FLAG such as --html names one.
+# NAME is one of the names below. FLAGs are further flags of the judge. The script starts the
+# servers that it needs, and stops them. It builds the judge and, for its own row, repolock,
+# unless REPOLOCK is the path of one. For "all" it exits with 0 if each lock had a verdict,
+# and otherwise as the judge does. It keeps no files, unless a FLAG such as --log names one.
 set -eu
 
 root=$(cd "$(dirname "$0")/../.." && pwd)
@@ -62,12 +62,12 @@ until_true() {
 	done
 }
 
-if [ -z "${REPOLOCK:-}" ]; then
-	aloud "building repolock"
-	go build -C "$root" -o "$dir/repolock" ./cmd/repolock
+build() { # NAME PACKAGE
+	aloud "building $1"
+	go build -C "$root" -o "$dir/$1" "$2"
 	quiet
-	REPOLOCK=$dir/repolock
-fi
+}
+build judge ./e2e/peers/judge # go run would lose its exit code
 
 start_redis() {
 	redis-server --port 0 --unixsocket "$dir/redis" --save '' --dir "$dir" >"$dir/redis.log" &
@@ -130,14 +130,8 @@ start_restic() {
 # torture FLAG…: the flags below come before those of the command line, which override them.
 torture() {
 	printf '\n=== %s\n' "$name"
-	code=0
 	# shellcheck disable=SC2086
-	"$REPOLOCK" torture --clients 4 --rounds 2 --html "$dir/picture.html" --log "$dir/events.log" "$@" $more || code=$?
-	case $more in
-	*--html* | *--log*) ;;
-	*) echo "the picture and the log are deleted now; --html FILE and --log FILE keep them" >&2 ;;
-	esac
-	return "$code"
+	"$dir/judge" --clients 4 --rounds 2 "$@" $more
 }
 more=$(printf ' %s' "$@") # flags have no spaces
 
@@ -166,11 +160,15 @@ tower-fleet)
 	torture --lease 6s --with "bash $peers/tower-fleet.sh $dir/locks 6 {}" --clean "sh -c 'rm -rf $dir/locks/*'"
 	;;
 cloudstic)
-	go build -C "$root" -o "$dir/cloudstic" ./e2e/peers/cloudstic
+	build cloudstic ./e2e/peers/cloudstic
 	mkdir "$dir/repo"
 	torture --rounds 1 --lease 60s --with "$dir/cloudstic exclusive $dir/repo {}" --shared-with "$dir/cloudstic shared $dir/repo {}" --clean "rm -rf $dir/repo/index"
 	;;
 repolock)
+	if [ -z "${REPOLOCK:-}" ]; then
+		build repolock ./cmd/repolock
+		REPOLOCK=$dir/repolock
+	fi
 	mkdir "$dir/repo"
 	torture --lease 10s --with "$REPOLOCK -r $dir/repo -q run --exclusive --operation torture --ttl 10s -- {}" \
 		--shared-with "$REPOLOCK -r $dir/repo -q run --shared --operation torture --ttl 10s -- {}" --clean "rm -rf $dir/repo/index"

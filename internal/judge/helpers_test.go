@@ -45,7 +45,6 @@ func crowd(r *rand.Rand, clients, turns, acts int) (sections []Section) {
 		}
 		in += 1 + upTo(r, 20*time.Millisecond)
 		s := section(fmt.Sprintf("c%d-%d", c, n), mode, free[c]+1, in, in, 0)
-		s.Client = c
 		t := in
 		for i := range acts {
 			call := t + upTo(r, 20*time.Millisecond)

@@ -1,15 +1,12 @@
 // Package judge decides from the logs of real processes whether a lock held. Each process logs its
 // start, its entry into the critical section, each request that it sends there, and its end. All of
-// them read one clock. There are three checks:
+// them read one clock. There are two checks:
 //
-//   - porcupine searches for an order in which a readers-writer lock allows all that was logged;
-//   - overlaps lists the critical sections that exclude each other and overlap. It must agree with
-//     porcupine;
+//   - overlaps lists the critical sections that exclude each other and overlap;
 //   - changes lists the objects that appeared or vanished in the store beside a holder whose lock
 //     excludes that, although this holder neither wrote nor deleted them.
 //
-// A log that can't be read and a search that takes too long never count as "no violation": the result
-// is unknown.
+// A log that can't be read never counts as "no violation": the result is unknown.
 package judge
 
 import (
@@ -17,6 +14,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // Mode is the mode of a lock.
@@ -76,9 +75,8 @@ type Event struct {
 
 // Section is a critical section: one process with its child, from the start until both have ended.
 type Section struct {
-	ID     string
-	Client int
-	Mode   Mode
+	ID   string
+	Mode Mode
 
 	Started time.Duration
 	// Entered is set if the child ran. It certainly was in its critical section from In to Last, its
@@ -115,7 +113,7 @@ func Read(events []Event) (Section, error) {
 	now, at := unborn, time.Duration(0)
 	for i, e := range events {
 		if err := fits(e, s.ID, now, at); err != nil {
-			return Section{}, fmt.Errorf("event %d of section %q, %s: %w", i+1, e.ID, e.Kind, err)
+			return Section{}, fmt.Errorf("%w: event %d of section %q, %s: %w", fault.Unjudged, i+1, e.ID, e.Kind, err)
 		}
 		s.add(e)
 		if e.Kind != Fault { // another process logs it, perhaps late
@@ -123,7 +121,7 @@ func Read(events []Event) (Section, error) {
 		}
 	}
 	if now != ended {
-		return Section{}, fmt.Errorf("the log of section %q has no end", s.ID)
+		return Section{}, fmt.Errorf("%w: the log of section %q has no end", fault.Unjudged, s.ID)
 	}
 	return s, nil
 }
@@ -173,7 +171,7 @@ func fits(e Event, id string, now state, at time.Duration) error {
 func (s *Section) add(e Event) {
 	switch e.Kind {
 	case Start:
-		s.ID, s.Client, s.Mode, s.Started = e.ID, e.Client, e.Mode, e.At
+		s.ID, s.Mode, s.Started = e.ID, e.Mode, e.At
 		return
 	case End:
 		s.Ended = e.At

@@ -27,7 +27,7 @@ func whole() []Event {
 func TestRead(t *testing.T) {
 	got, err := Read(whole())
 	want := Section{
-		ID: "a", Client: 3, Mode: Exclusive, Started: 1, Entered: true, In: 2, Last: 8, Ended: 9,
+		ID: "a", Mode: Exclusive, Started: 1, Entered: true, In: 2, Last: 8, Ended: 9,
 		Acts: []Act{
 			{Op: "list", Key: "d/", Call: 3, Return: 4, Answered: true},
 			{Op: "delete", Key: "d/x", Call: 5, Return: 6},

@@ -42,14 +42,6 @@ func Create(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Writable returns an error if Create would refuse the kind of file at a path.
-func Writable(path string) error {
-	if f := own(path); f != nil {
-		return f.Close()
-	}
-	return present(path, true)
-}
-
 func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error) {
 	if device {
 		if f := own(path); f != nil {

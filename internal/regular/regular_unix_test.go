@@ -29,13 +29,12 @@ func TestRefused(t *testing.T) {
 	defer l.Close()
 	assert.OK(t, errors.Join(syscall.Mkfifo(at("fifo"), 0o600), os.Symlink("fifo", at("link")), os.Mkdir(at("directory"), 0o700)))
 	target := func(path string) (*os.File, error) { _, err := Target(path); return nil, err }
-	writable := func(path string) (*os.File, error) { return nil, Writable(path) }
 	for path, kind := range map[string]string{
 		at("fifo"): "a FIFO", at("link"): "a FIFO", at("socket"): "a socket", at("directory"): "a directory", os.DevNull: "a device",
 	} {
-		for name, use := range map[string]func(string) (*os.File, error){"open": Open, "append": Append, "create": Create, "target": target, "writable": writable} {
+		for name, use := range map[string]func(string) (*os.File, error){"open": Open, "append": Append, "create": Create, "target": target} {
 			_, err := use(path)
-			if path == os.DevNull && (name == "append" || name == "create" || name == "writable") {
+			if path == os.DevNull && (name == "append" || name == "create") {
 				assert.Is(t, err, nil, "%s %s", name, path)
 				continue
 			}

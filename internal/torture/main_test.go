@@ -3,7 +3,6 @@
 package torture
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,13 +35,6 @@ var locks = map[string]func(repo string, w Work) int{
 }
 
 func TestMain(m *testing.M) {
-	if len(os.Args) == 5 && os.Args[1] == "torture-witness" {
-		hold, err := time.ParseDuration(os.Args[4])
-		if err := cmp.Or(err, Witness{ID: os.Args[2], Log: os.Args[3], Hold: hold}.Do()); err != nil {
-			panic(err)
-		}
-		os.Exit(0)
-	}
 	if len(os.Args) == 4 && locks[os.Args[1]] != nil {
 		var w Work
 		if err := json.Unmarshal([]byte(os.Args[3]), &w); err != nil {

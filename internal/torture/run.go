@@ -4,10 +4,6 @@
 // Run does so with any client that its caller passes as a command line, and with the objects that the
 // lock protects. It knows neither repolock's locks nor its stores. It writes only below one prefix, and
 // deletes all objects there at the end.
-//
-// A Trial does the same with any program that takes a lock and runs a command under it. Its children
-// protect no objects: they append to one log. Each of its faults is inflicted on a process that
-// certainly holds the lock.
 package torture
 
 import (
@@ -37,11 +33,10 @@ type Options struct {
 	Clients []func(Work) []string
 	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below its
 	// "data/". Unless Keep is set, Run deletes the prefix at the end.
-	Prefix string
-	Keep   bool
-	TTL    time.Duration // of the locks
-	// Duration is how long the clients contend, and JudgeFor bounds the time for the verdict.
-	Duration, JudgeFor time.Duration
+	Prefix   string
+	Keep     bool
+	TTL      time.Duration // of the locks
+	Duration time.Duration // how long the clients contend
 	// The same Seed makes the same plan. The outcome can still differ.
 	Seed     uint64
 	Chances  Chances
@@ -86,27 +81,17 @@ type Report struct {
 	LeftBecause error
 }
 
-// notAcquired is the error of a contest in which no client acquired the lock. code is the exit code of the last
-// client, or 0. says is the reason.
-func notAcquired(code int, says string) error {
-	if code <= 0 || code >= fault.ExitSignal {
-		code = 0
-	}
-	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
-}
-
 // Run lets the clients contend until Duration is over or the context ends, and judges what they did.
 // The clients work on o; Run itself only deletes its objects below Prefix. The report of a run that
 // fails has a verdict too, and a violation in it counts.
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts}
-	r.contest.log = opts.Log
 	err := r.contend(ctx)
 	if err == nil && r.counts.Acquisitions() == 0 {
 		err = r.notAcquired()
 	}
 	r.ending("judging what they did")
-	report := Report{Verdict: r.verdict(err, opts.JudgeFor), Counts: r.counts}
+	report := Report{Verdict: r.verdict(err), Counts: r.counts}
 	report.Counts.Violations = len(report.Verdict.Violations)
 	if !opts.Keep {
 		r.ending("deleting the objects, for a minute at most")
@@ -133,16 +118,39 @@ func (r *run) notAcquired() error {
 	default:
 		says = "all were still trying when the run ended"
 	}
-	return notAcquired(r.lastCode, says)
+	code := r.lastCode
+	if code <= 0 || code >= fault.ExitSignal {
+		code = 0
+	}
+	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
+}
+
+// verdict judges the sections. If the run has failed, only a violation counts as a verdict.
+func (r *run) verdict(failed error) judge.Verdict {
+	v := judge.Judge(r.sections)
+	if failed != nil && v.Result == judge.NotFound {
+		v.Result, v.Why = judge.Unknown, failed.Error()
+	}
+	return v
 }
 
 // run is the state of Run.
 type run struct {
-	contest  // its mu also guards the last three fields
-	opts     Options
+	opts   Options
+	cancel context.CancelFunc // ends all clients
+
+	mu       sync.Mutex // guards the fields below, and opts.Log
+	failed   error      // the reason why the run has no result
+	sections []judge.Section
 	counts   Counts
 	lastCode int // exit code of the last client that failed to acquire the lock
 	lastSays string
+}
+
+// fail ends the run without a result. mu is held.
+func (r *run) fail(err error) {
+	r.failed = cmp.Or(r.failed, err)
+	r.cancel()
 }
 
 // contend runs the clients. The end of the caller's context ends them, and is no error.
@@ -176,8 +184,7 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	found, _ := judge.Seen(r.sections)
-	r.counts.Violations = len(found)
+	r.counts.Violations = len(judge.Judge(r.sections).Violations)
 	return r.counts
 }
 
@@ -306,7 +313,7 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	if err != nil {
 		return false, err
 	}
-	section, err := a.section()
+	section, err := judge.Read(a.events)
 	if err != nil {
 		return false, err
 	}
@@ -322,7 +329,7 @@ func (r *run) follow(a *process, log io.Reader) (bad error) {
 			continue
 		}
 		var e judge.Event
-		if e, bad = parse(lines.Bytes(), func(id string) bool { return id == a.id }); bad != nil {
+		if e, bad = judge.Parse(lines.Bytes(), func(id string) bool { return id == a.id }); bad != nil {
 			continue
 		}
 		r.add(a, e)
@@ -366,6 +373,9 @@ func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struc
 	}
 	_ = a.cmd.Process.Kill()
 }
+
+// continued is the text of the event that ends a stop.
+const continued = "continue"
 
 // signal logs a fault and sends its signal. It reports false if this system has no such signal
 // or the process has ended.

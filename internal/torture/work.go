@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -43,7 +42,7 @@ const (
 // Do does the work on the objects that open returns, and writes a judge.Event a line to log. It ends
 // with the error of the first request that fails.
 func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error), log io.Writer) error {
-	c := child{Work: w, entries: entries{log, w.ID}, own: w.Data + w.ID + "/", there: map[string]bool{}}
+	c := child{Work: w, log: log, own: w.Data + w.ID + "/", there: map[string]bool{}}
 	err := c.note(judge.Event{Kind: judge.In})
 	if err != nil {
 		return err
@@ -66,25 +65,19 @@ func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error
 	return c.note(judge.Event{Kind: judge.Out})
 }
 
-// entries is the log of a child.
-type entries struct {
-	log io.Writer
-	id  string
-}
-
-func (l entries) note(e judge.Event) error {
-	e.At, e.ID = clock.System{}.Elapsed(), l.id
-	return write(l.log, e)
-}
-
 type child struct {
 	Work
-	entries
+	log     io.Writer
 	objects Objects
 	own     string // prefix of its own objects
 	// there has the keys that the child has seen or put: true if they must still exist, false after a
 	// delete.
 	there map[string]bool
+}
+
+func (c *child) note(e judge.Event) error {
+	e.At, e.ID = clock.System{}.Elapsed(), c.ID
+	return judge.Write(c.log, e)
 }
 
 // do sends a request, with an entry before and one after.
@@ -185,43 +178,4 @@ type Objects interface {
 	Delete(ctx context.Context, key string) error
 	// Keys returns all keys with the prefix.
 	Keys(ctx context.Context, prefix string) ([]string, error)
-}
-
-// Witness is the child of a trial. Under the lock it only appends entries to the log that all children
-// share. Each entry proves that the lock was held at that time.
-type Witness struct {
-	ID   string // unique in the trial
-	Log  string // the path of the log
-	Hold time.Duration
-}
-
-// beat is the interval of a witness's entries.
-const beat = 20 * time.Millisecond
-
-// Do appends an entry at the begin, at each beat and at the end. The last beat comes after the hold is
-// over, so that a witness that was stopped and continued logs once more.
-func (w Witness) Do() error {
-	f, err := os.OpenFile(w.Log, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		return fmt.Errorf("%w: %w", ErrUnjudged, err)
-	}
-	defer f.Close()
-	log, end := entries{f, w.ID}, clock.System{}.Elapsed()+w.Hold
-	err = log.note(judge.Event{Kind: judge.In, PID: os.Getpid(), Text: namespaces()})
-	for over := false; err == nil && !over; {
-		<-clock.System{}.After(beat)
-		over = clock.System{}.Elapsed() >= end
-		err = log.note(judge.Event{Kind: judge.Beat})
-	}
-	if err != nil {
-		return err
-	}
-	return log.note(judge.Event{Kind: judge.Out})
-}
-
-// namespaces names the pid and the time namespace of this process.
-func namespaces() string {
-	pid, _ := os.Readlink("/proc/self/ns/pid")
-	clocks, _ := os.Readlink("/proc/self/ns/time") // since Linux 5.6
-	return strings.TrimSpace(pid + " " + clocks)
 }

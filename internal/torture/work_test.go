@@ -28,21 +28,19 @@ func (m meddled) Put(ctx context.Context, key string, body []byte, opts store.Pu
 	return o, errors.Join(err, m.meddle(m.Store, key))
 }
 
-// section makes a section of the log of a child, and returns its events too.
-func section(t *testing.T, log []byte, id string, mode judge.Mode) (judge.Section, []judge.Event) {
+// section makes a section of the log of a child.
+func section(t *testing.T, log []byte, id string, mode judge.Mode) judge.Section {
 	t.Helper()
 	events := []judge.Event{{Kind: judge.Start, ID: id, Mode: mode}}
 	for line := range bytes.Lines(log) {
-		e, err := parse(line, of(id))
+		e, err := judge.Parse(line, func(s string) bool { return s == id })
 		assert.OK(t, err)
 		events = append(events, e)
 	}
 	s, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: id}))
 	assert.OK(t, err)
-	return s, events
+	return s
 }
-
-func of(id string) func(string) bool { return func(s string) bool { return s == id } }
 
 func doWork(t *testing.T, mode judge.Mode, s store.Store, log io.Writer) error {
 	t.Helper()
@@ -76,7 +74,7 @@ func TestWork(t *testing.T) {
 			}
 			var log bytes.Buffer
 			err := doWork(t, test.mode, meddled{m, test.meddle}, &log)
-			s, _ := section(t, log.Bytes(), "me", test.mode)
+			s := section(t, log.Bytes(), "me", test.mode)
 			for i := range s.Changes {
 				s.Changes[i].At = 0
 			}
@@ -98,7 +96,7 @@ func TestWorkUnanswered(t *testing.T) {
 	broken := errors.New("connection reset")
 	var log bytes.Buffer
 	err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }}, &log)
-	s, _ := section(t, log.Bytes(), "me", judge.Shared)
+	s := section(t, log.Bytes(), "me", judge.Shared)
 	assert.That(t, errors.Is(err, broken) && len(s.Acts) == 1 && !s.Acts[0].Answered && s.Acts[0].Key == "data/me/1", "%v: %+v", err, s.Acts)
 }
 
@@ -124,18 +122,6 @@ func (l *lines) Write(p []byte) (int, error) {
 		return 0, errors.New("no space left")
 	}
 	return l.got.Write(p)
-}
-
-// TestParse: a line that isn't completely understood is an error.
-func TestParse(t *testing.T) {
-	for _, line := range []string{
-		"", "x", "[]", `{"at":1,"kind":"in","id":"a"`, `{"at":0,"kind":"in","id":"a"}`, `{"at":1,"kind":"end","id":"a"}`,
-		`{"at":1,"kind":"start","id":"a"}`, `{"at":1,"kind":"fault","id":"a"}`, `{"at":1,"kind":"in","id":"a","new":1}`,
-		`{"at":1,"kind":"in","id":"a"} {"at":2}`, `{"at":1,"kind":"in","id":"b"}`,
-	} {
-		_, err := parse([]byte(line), of("a"))
-		assert.Is(t, err, ErrUnjudged, "%q", line)
-	}
 }
 
 // TestOutput: the beginning of a process's output is kept.

@@ -44,7 +44,8 @@ func TestRecords(t *testing.T) {
 	gauges := []replock.EventKind{replock.EventAcquired, replock.EventReleased, WorkEnded, NotAcquired}
 	for name, k := range kinds {
 		a, m := &Auditor{locks: map[string]lease{}}, &Metrics{values: map[string]float64{}, held: map[string]bool{"": true}}
-		e := Event{Event: replock.Event{Kind: name, Holders: make([]replock.Info, 1)}}
+		e := of(name, "", "", "id")
+		e.Holders = make([]replock.Info, 1)
 		records := a.records(e)
 		assert.That(t, (k.audit != "") == (len(records) == 1 && records[0].Event == k.audit), "%s is recorded as %+v", name, records)
 		changed := m.count(e)

@@ -1,4 +1,6 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"bytes"
@@ -16,17 +18,22 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procstat"
 )
 
 // contender is one wrapper of a trial, a process that takes the lock, with all processes that it starts.
 type contender struct {
-	process
-	out   string        // the path of its output
-	ended chan struct{} // closed when the wrapper has ended
+	id     string
+	client int
+	mode   judge.Mode
+	cmd    *exec.Cmd
+	out    string        // the path of its output
+	ended  chan struct{} // closed when the wrapper has ended
 
-	// contest.mu guards these.
+	// trial.mu guards these.
+	events  []judge.Event
 	pid     int           // of the child; 0 until it runs
 	in      time.Duration // the child's first entry
 	last    time.Duration // the child's last entry so far
@@ -38,13 +45,13 @@ type contender struct {
 func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...string) (*contender, error) {
 	t.mu.Lock()
 	t.started++
-	c := &contender{process: process{id: fmt.Sprintf("c%d-%d", client, t.started), client: client, mode: mode}, ended: make(chan struct{})}
+	c := &contender{id: fmt.Sprintf("c%d-%d", client, t.started), client: client, mode: mode, ended: make(chan struct{})}
 	t.mu.Unlock()
 	line := t.Exclusive
 	if mode == judge.Shared {
 		line = t.Shared
 	}
-	args, err := around(line, []string{filepath.Join(t.dir, program), "torture-witness", c.id, t.written.Name(), hold.String()})
+	args, err := around(line, []string{filepath.Join(t.dir, program), witnessCommand, c.id, t.written.Name(), hold.String()})
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +65,16 @@ func (t *trial) launch(client int, mode judge.Mode, hold time.Duration, env ...s
 	// A file: with a pipe, Wait would wait for a child that outlives the wrapper.
 	c.cmd.Stdout, c.cmd.Stderr = out, out
 	c.cmd.Env = slices.Concat(os.Environ(), env, []string{c.mark(t)})
+	// In a group of its own, so that a Ctrl-C at the terminal reaches only us, and the kernel continues the
+	// processes that we have stopped if we are killed.
+	c.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	t.mu.Lock() // read must not see an entry of the child before contenders has it
 	defer t.mu.Unlock()
-	if err := t.start(&c.process); err != nil {
-		return nil, notAcquired(0, fmt.Sprintf("%s can't be started: %v", args[0], err))
+	at := clock.System{}.Elapsed()
+	if err := c.cmd.Start(); err != nil {
+		return nil, notAcquired(fmt.Sprintf("%s can't be started: %v", args[0], err))
 	}
+	t.note(c, judge.Event{Kind: judge.Start, At: at, Client: client, Mode: mode})
 	t.contenders[c.id] = c
 	go func() {
 		_ = c.cmd.Wait() // its error is the state
@@ -83,7 +95,7 @@ func (c *contender) wrapped() bool {
 	}
 }
 
-// gone reports whether the child has certainly ended. contest.mu is held.
+// gone reports whether the child has certainly ended. trial.mu is held.
 func (c *contender) gone() bool {
 	if c.pid == 0 {
 		return false
@@ -96,6 +108,13 @@ func (c *contender) gone() bool {
 func (c *contender) says() string {
 	text, _ := os.ReadFile(c.out)
 	return lastLine(string(text[max(0, len(text)-maxOutput):]))
+}
+
+const maxOutput = 16 << 10
+
+func lastLine(output string) string {
+	lines := strings.Split(strings.TrimSpace(output), "\n")
+	return lines[len(lines)-1]
 }
 
 // refusal returns the reason why a contender didn't acquire the lock, for an error.
@@ -114,7 +133,7 @@ func (c *contender) refusal() string {
 // where pids name other processes, or the clock differs from ours.
 func (c *contender) entered(e judge.Event) error {
 	if e.Text != namespaces() {
-		return fmt.Errorf("%w: the child of %s is in another pid or time namespace: the wrapper must not start it in a container", ErrUnjudged, c.id)
+		return fmt.Errorf("%w: the child of %s is in another pid or time namespace: the wrapper must not start it in a container", fault.Unjudged, c.id)
 	}
 	p, _ := procstat.Read(strconv.Itoa(e.PID)) // the child can have ended already
 	c.pid, c.start, c.in = e.PID, p.Start, e.At
@@ -123,7 +142,7 @@ func (c *contender) entered(e judge.Event) error {
 
 func (t *trial) inflict(c *contender, f Fault) error {
 	comm, _ := os.ReadFile("/proc/" + strconv.Itoa(c.cmd.Process.Pid) + "/comm")
-	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
+	t.add(c, judge.Event{Kind: judge.Fault, Text: fmt.Sprintf("%s (the wrapper is %.16q)", f, comm[:max(0, len(comm)-1)])})
 	return t.signal(c, f, map[bool]syscall.Signal{true: syscall.SIGSTOP, false: syscall.SIGKILL}[f.continues()])
 }
 
@@ -156,7 +175,7 @@ func (c *contender) child(sig syscall.Signal) error {
 }
 
 func (t *trial) resume(c *contender, f Fault) {
-	t.add(&c.process, judge.Event{Kind: judge.Fault, Text: continued})
+	t.add(c, judge.Event{Kind: judge.Fault, Text: continued})
 	_ = t.signal(c, f, syscall.SIGCONT) // fails if they have been killed meanwhile
 }
 
@@ -208,16 +227,16 @@ func (t *trial) finish() error {
 	return nil
 }
 
-// end notes that all processes of a contender have ended. contest.mu is held.
+// end notes that all processes of a contender have ended. trial.mu is held.
 func (t *trial) end(c *contender) {
 	if !c.over {
 		c.over = true
-		t.note(&c.process, judge.Event{Kind: judge.End, Text: strings.TrimSpace(c.cmd.ProcessState.String() + "\n" + c.says())})
+		t.note(c, judge.Event{Kind: judge.End, Text: strings.TrimSpace(c.cmd.ProcessState.String() + "\n" + c.says())})
 	}
 }
 
 // mark is the environment variable by which a trial finds its processes.
-const mark = "REPOLOCK_TORTURE"
+const mark = "REPOLOCK_TEST_JUDGE"
 
 // seesFaketime reports whether one of the processes asks libfaketime for the time. A Go program can
 // load that library, but asks the kernel.

@@ -1,4 +1,6 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"cmp"
@@ -24,7 +26,7 @@ type Trial struct {
 	Exclusive string // takes the lock and runs {} under it
 	Shared    string // the same in the other mode; "" if the lock has one mode
 	Clean     string // runs before each round; "" if there is nothing to do
-	Program   string // repolock's path
+	Program   string // the path of this program, which is the child, too
 
 	Clients int // at least 2
 	// Lease is the time after which the lock of a dead holder is free. A lock that never expires is
@@ -35,8 +37,7 @@ type Trial struct {
 	// until Duration is over.
 	Rounds   int
 	Duration time.Duration
-	Seed     uint64        // of the clients' modes, holds and pauses
-	JudgeFor time.Duration // bounds the time for the verdict
+	Seed     uint64 // of the clients' modes, holds and pauses
 
 	Log      io.Writer         // receives each event as a line of JSON, if it isn't nil
 	Progress func(TrialReport) // is called after each round, if it isn't nil
@@ -109,7 +110,7 @@ func (t Trial) Check() error {
 		flag, line string
 		wraps      bool
 	}{{"--with", t.Exclusive, true}, {"--shared-with", t.Shared, true}, {"--clean", t.Clean, false}} {
-		if c.line == "" {
+		if c.line == "" && c.flag != "--with" {
 			continue
 		}
 		if _, err := words(c.line); err != nil {

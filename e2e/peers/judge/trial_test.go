@@ -1,6 +1,9 @@
-package torture
+//go:build linux
+
+package main
 
 import (
+	"bytes"
 	"os"
 	"strings"
 	"testing"
@@ -12,13 +15,13 @@ import (
 
 // TestAround: a word {} becomes the words of the child. Within a longer word it becomes their text.
 func TestAround(t *testing.T) {
-	of := []string{"/tmp/x/child", "torture-witness", "c0-1"}
+	of := []string{"/tmp/x/child", "witness", "c0-1"}
 	for line, want := range map[string][]string{
-		"flock /l {}":                     {"flock", "/l", "/tmp/x/child", "torture-witness", "c0-1"},
-		"sh -c '{}; true'":                {"sh", "-c", "/tmp/x/child torture-witness c0-1; true"},
-		`sh -c "a 'b {}'" {}`:             {"sh", "-c", "a 'b /tmp/x/child torture-witness c0-1'", "/tmp/x/child", "torture-witness", "c0-1"},
-		`a\ b '' {}`:                      {"a b", "", "/tmp/x/child", "torture-witness", "c0-1"},
-		`env --split-string='"x y" {}'  `: {"env", `--split-string="x y" /tmp/x/child torture-witness c0-1`},
+		"flock /l {}":                     {"flock", "/l", "/tmp/x/child", "witness", "c0-1"},
+		"sh -c '{}; true'":                {"sh", "-c", "/tmp/x/child witness c0-1; true"},
+		`sh -c "a 'b {}'" {}`:             {"sh", "-c", "a 'b /tmp/x/child witness c0-1'", "/tmp/x/child", "witness", "c0-1"},
+		`a\ b '' {}`:                      {"a b", "", "/tmp/x/child", "witness", "c0-1"},
+		`env --split-string='"x y" {}'  `: {"env", `--split-string="x y" /tmp/x/child witness c0-1`},
 	} {
 		got, err := around(line, of)
 		assert.Is(t, err, nil, line)
@@ -83,6 +86,12 @@ func TestWitness(t *testing.T) {
 	assert.OK(t, (Witness{ID: "x", Log: name, Hold: hold}).Do())
 	log, err := os.ReadFile(name)
 	assert.OK(t, err)
-	s, events := section(t, log, "x", judge.Exclusive)
-	assert.That(t, s.Entered && s.Last-s.In >= hold && events[1].PID != 0 && events[1].Text == namespaces(), "%+v", s)
+	events := []judge.Event{{Kind: judge.Start, ID: "x", Mode: judge.Exclusive}}
+	for line := range bytes.Lines(log) {
+		e, err := judge.Parse(line, func(id string) bool { return id == "x" })
+		assert.OK(t, err)
+		events = append(events, e)
+	}
+	s, err := judge.Read(append(events, judge.Event{At: events[len(events)-1].At, Kind: judge.End, ID: "x"}))
+	assert.That(t, err == nil && s.Entered && s.Last-s.In >= hold && events[1].PID != 0 && events[1].Text == namespaces(), "%v: %+v", err, s)
 }

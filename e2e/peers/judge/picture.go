@@ -1,4 +1,6 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"cmp"

@@ -1,4 +1,6 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"cmp"
@@ -9,6 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/text"
@@ -66,7 +69,7 @@ func (t *trial) round(ctx context.Context, f Fault) error {
 		report.Blocked++
 		v := judge.Violation{Name: NeverFreed, Sections: []string{blocked.id}, Text: fmt.Sprintf(
 			"the child of %s, %s, ended, and no other client got the lock for %v: %s", blocked.id, blocked.mode, text.Duration(t.freeIn()), f)}
-		t.extra = append(t.extra, v)
+		t.neverFreed = append(t.neverFreed, v)
 		t.draw(f, v, events)
 		if t.Clean == "" && len(t.Faults) > 1 {
 			return errBlocked
@@ -108,7 +111,7 @@ func (t *trial) mode(beside judge.Mode) judge.Mode {
 func (t *trial) upTo(d time.Duration) time.Duration {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return upTo(t.random, d)
+	return time.Duration(t.random.Int64N(int64(d)))
 }
 
 // calm starts all clients at one moment, waits for all of them, and repeats that. If the lock stays held,
@@ -146,9 +149,9 @@ func (t *trial) calm(ctx context.Context) (blocked *contender, err error) {
 		case blocked != nil:
 			return blocked, nil
 		case !ok:
-			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", ErrUnjudged, text.Duration(limit))
+			return nil, fmt.Errorf("%w: without any fault, a client didn't end in %s", fault.Unjudged, text.Duration(limit))
 		case last == nil && over > t.enterIn():
-			return nil, notAcquired(0, all[0].refusal())
+			return nil, notAcquired(all[0].refusal())
 		case over >= 0 && slices.ContainsFunc(all, func(c *contender) bool { return c.pid != 0 }):
 			return nil, nil
 		}
@@ -184,7 +187,7 @@ func (t *trial) faulty(ctx context.Context, clients *sync.WaitGroup, f Fault, re
 	_ = clock.Sleep(ctx, clock.System{}, settle)
 	if f != Outlast && f != Clock {
 		if err := t.inflict(holder, f); err != nil {
-			return nil, fmt.Errorf("%w: %s can't be inflicted on %s: %w", ErrUnjudged, f, holder.id, err)
+			return nil, fmt.Errorf("%w: %s can't be inflicted on %s: %w", fault.Unjudged, f, holder.id, err)
 		}
 	}
 	at := clock.System{}.Elapsed()
@@ -211,7 +214,7 @@ func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at ti
 	case err != nil || ctx.Err() != nil || met > wentOnFor:
 		return nil, err
 	case !over:
-		return nil, fmt.Errorf("%w: the child of %s doesn't end: %s", ErrUnjudged, holder.id, f)
+		return nil, fmt.Errorf("%w: the child of %s doesn't end: %s", fault.Unjudged, holder.id, f)
 	}
 	gone := clock.System{}.Elapsed()
 	in := time.Duration(0)
@@ -258,7 +261,7 @@ func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 			says = c.refusal()
 		}
 		if now := (clock.System{}).Elapsed(); now > limit {
-			return nil, notAcquired(0, says)
+			return nil, notAcquired(says)
 		}
 		_ = clock.Sleep(ctx, clock.System{}, 2*calmHold)
 	}

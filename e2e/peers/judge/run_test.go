@@ -1,4 +1,6 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"bytes"
@@ -13,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/procstat"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -44,7 +47,6 @@ func newTrial(t *testing.T, lock string, lease time.Duration, faults ...Fault) (
 	assert.OK(t, err)
 	return Trial{
 		Exclusive: strings.ReplaceAll(lock, "PLACE", dir), Program: program, Clients: 3, Lease: lease, Faults: faults, Rounds: 1, Seed: 1,
-		JudgeFor: assert.Hang,
 	}, dir
 }
 
@@ -186,7 +188,7 @@ func TestTrialCleans(t *testing.T) {
 		"false":                                  "failed: exit status 1",
 	} {
 		tr.Clean = clean
-		assert.Says(t, assert.Err(tr.Run(t.Context())), ErrUnjudged, says)
+		assert.Says(t, assert.Err(tr.Run(t.Context())), fault.Unjudged, says)
 	}
 }
 
@@ -219,8 +221,8 @@ func TestTrialUnjudged(t *testing.T) {
 
 // TestTrialElsewhere: a child with pids or a clock of its own is an error.
 func TestTrialElsewhere(t *testing.T) {
-	c := &contender{process: process{id: "x"}}
-	assert.Is(t, c.entered(judge.Event{PID: 1, Text: "pid:[1] time:[2]"}), ErrUnjudged)
+	c := &contender{id: "x"}
+	assert.Is(t, c.entered(judge.Event{PID: 1, Text: "pid:[1] time:[2]"}), fault.Unjudged)
 	assert.That(t, c.pid == 0, "the child is known")
 	assert.OK(t, c.entered(judge.Event{PID: os.Getpid(), Text: namespaces()}))
 	assert.That(t, !c.gone(), "this process has ended")

@@ -1,7 +1,10 @@
-package torture
+//go:build linux
+
+package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -12,16 +15,17 @@ import (
 	"path/filepath"
 	"regexp"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 )
 
 // trial is the state of Trial.Run.
 type trial struct {
 	Trial
-	contest
 	dir       string   // for the files of this trial
 	written   *os.File // the log of all children
 	random    *rand.Rand
@@ -30,14 +34,19 @@ type trial struct {
 	library   string          // the path of libfaketime, once it is known
 	unshifted string          // why the wrapper doesn't see a wrong clock, once that is known
 
-	// contest.mu guards these.
+	neverFreed []judge.Violation  // of locks that stay held: package judge can't find them
+	cancel     context.CancelFunc // ends the clients of this round
+
+	mu         sync.Mutex            // guards the fields below, Log and the contenders' own
+	failed     error                 // the reason why the trial has no result
+	sections   []judge.Section       // of the rounds that are over
 	started    int                   // number of contenders
 	contenders map[string]*contender // of this round, by id
 	rest       []byte                // the incomplete last line of the log
 }
 
-// program is the name of repolock in the directory of a trial.
-const program = "repolock"
+// program is the name of this program in the directory of a trial.
+const program = "judge"
 
 // plain matches a path without characters that are special in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./,:@%+-]+$`)
@@ -45,7 +54,7 @@ var plain = regexp.MustCompile(`^[A-Za-z0-9_./,:@%+-]+$`)
 // Run tries the lock. The end of the context ends it, and is no error. The report of a trial that fails
 // has a verdict too, and a violation in it counts.
 func (t Trial) Run(ctx context.Context) (TrialReport, error) {
-	dir, err := os.MkdirTemp("", "repolock-torture-")
+	dir, err := os.MkdirTemp("", "repolock-judge-")
 	if err != nil {
 		return TrialReport{}, err
 	}
@@ -54,7 +63,6 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 		return TrialReport{}, fmt.Errorf("%q has characters that are special in a shell: set TMPDIR to another directory", dir)
 	}
 	r := &trial{Trial: t, dir: dir, random: rand.New(rand.NewPCG(t.Seed, 0)), contenders: map[string]*contender{}, drawn: map[string]bool{}}
-	r.contest.log = t.Log
 	if err := os.Symlink(t.Program, filepath.Join(dir, program)); err != nil {
 		return TrialReport{}, err
 	}
@@ -64,10 +72,55 @@ func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 	defer r.written.Close()
 	err = r.rounds(ctx)
 	if err == nil && r.report.Acquisitions() == 0 && ctx.Err() == nil {
-		err = notAcquired(0, "no round was finished")
+		err = notAcquired("no round was finished")
 	}
-	r.report.Verdict = r.verdict(err, t.JudgeFor)
+	r.report.Verdict = r.verdict(err)
 	return r.report, err
+}
+
+// notAcquired is the error of a trial in which no client acquired the lock.
+func notAcquired(says string) error {
+	return fault.New(fault.TortureFailed, "no client got the lock: %s", says)
+}
+
+// verdict judges all rounds. If the trial has failed, only a violation counts as a verdict.
+func (t *trial) verdict(failed error) judge.Verdict {
+	v := judge.Judge(t.sections)
+	if v.Violations = append(v.Violations, t.neverFreed...); len(v.Violations) > 0 {
+		v.Result = judge.Violated
+	}
+	if failed != nil && v.Result == judge.NotFound {
+		v.Result, v.Why = judge.Unknown, failed.Error()
+	}
+	return v
+}
+
+// fail ends the trial without a result. mu is held.
+func (t *trial) fail(err error) {
+	t.failed = cmp.Or(t.failed, err)
+	t.cancel()
+}
+
+// note adds an event to the history of a contender. An event without a time gets the current one. mu is held.
+func (t *trial) note(c *contender, e judge.Event) {
+	e.ID = c.id
+	if e.At == 0 {
+		e.At = clock.System{}.Elapsed()
+	}
+	c.events = append(c.events, e)
+	if t.Log == nil {
+		return
+	}
+	if err := judge.Write(t.Log, e); err != nil {
+		t.fail(err)
+	}
+}
+
+// add is note for a caller that doesn't hold mu.
+func (t *trial) add(c *contender, e judge.Event) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.note(c, e)
 }
 
 // rounds inflicts the faults in turn.
@@ -96,7 +149,7 @@ func (t *trial) rounds(ctx context.Context) error {
 			}
 		}
 		if len(t.report.Left) == len(t.Faults) {
-			return fmt.Errorf("%w: no fault could be inflicted: %s: %s", ErrUnjudged, t.report.Left[0].Fault, t.report.Left[0].Why)
+			return fmt.Errorf("%w: no fault could be inflicted: %s: %s", fault.Unjudged, t.report.Left[0].Fault, t.report.Left[0].Why)
 		}
 	}
 }
@@ -115,12 +168,12 @@ func (t *trial) clean(ctx context.Context) error {
 		if last := lastLine(string(out)); last != "" {
 			err = fmt.Errorf("%w: %s", err, last)
 		}
-		return fmt.Errorf("%w: --clean %q failed: %w", ErrUnjudged, t.Clean, err)
+		return fmt.Errorf("%w: --clean %q failed: %w", fault.Unjudged, t.Clean, err)
 	}
 	return nil
 }
 
-// read notes the entries that the children have logged since the last call. contest.mu is held.
+// read notes the entries that the children have logged since the last call. trial.mu is held.
 func (t *trial) read() error {
 	more, err := io.ReadAll(t.written)
 	if err != nil {
@@ -133,7 +186,7 @@ func (t *trial) read() error {
 			return t.failed
 		}
 		t.rest = rest
-		e, err := parse(line, func(id string) bool { return t.contenders[id] != nil })
+		e, err := judge.Parse(line, func(id string) bool { return t.contenders[id] != nil })
 		if err != nil {
 			return err
 		}
@@ -144,7 +197,7 @@ func (t *trial) read() error {
 			}
 		}
 		c.last = e.At
-		t.note(&c.process, e)
+		t.note(c, e)
 	}
 }
 
@@ -152,7 +205,7 @@ func (t *trial) read() error {
 const poll = 5 * time.Millisecond
 
 // until waits until done reports true. It reports false if the limit or the end of the context comes
-// first. contest.mu is held while done runs.
+// first. trial.mu is held while done runs.
 func (t *trial) until(ctx context.Context, limit time.Duration, done func() bool) (bool, error) {
 	end := clock.System{}.Elapsed() + limit
 	for {
@@ -175,7 +228,7 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 	events = map[string][]judge.Event{}
 	var sections []judge.Section
 	for id, c := range t.contenders {
-		s, err := c.section()
+		s, err := judge.Read(c.events)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -191,8 +244,7 @@ func (t *trial) conclude(f *FaultReport) (found []judge.Violation, events map[st
 		delete(t.contenders, id)
 	}
 	t.sections = append(t.sections, sections...)
-	found, _ = judge.Seen(sections)
-	return found, events, nil
+	return judge.Judge(sections).Violations, events, nil
 }
 
 // errBlocked ends a trial whose lock stays held.
