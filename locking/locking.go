@@ -1,5 +1,7 @@
 // Package locking lets only one caller at a time work on something: it locks a string key in a
-// backend, such as a Redis server or a directory. Each backend is a package below this one.
+// backend, such as a Redis server or a directory. Each backend is a package below this one. In it, Open
+// opens the backend of a directory or of a server, and New makes one that needs neither (locking/memory).
+// Open reads files, but makes no connection, so it takes no context.
 //
 // Contention is no error: TryLock then returns false. An error means that the backend is broken.
 package locking

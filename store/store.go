@@ -2,7 +2,9 @@
 // that a lock needs. It knows nothing of locks.
 //
 // Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and
-// store/mem. Package store/open opens the backend of a URL. The suite store/storetest checks the
+// store/mem. In each, Open takes a context and a path or a URL, and finds credentials and settings
+// as the package comment describes. New takes the program's own client or settings instead, and
+// makes no request. Package store/open opens the backend of a URL. The suite store/storetest checks the
 // rules below for every backend, also for one of another module; see examples/backend. Retries,
 // counting and faults are decorators around the interface.
 //

@@ -21,7 +21,7 @@ import (
 // replaced returns a client of a directory with one lock, and what the client has seen of it.
 func replaced(t *testing.T) (*Backend, *content) {
 	t.Helper()
-	b, err := New(t.TempDir(), Options{})
+	b, err := Open(t.TempDir(), Options{})
 	assert.OK(t, err)
 	assert.OK(t, os.WriteFile(b.path, []byte("old"), 0o600))
 	c, err := b.read()

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 
 // contend acquires and releases the lock for ever.
 func contend(dir string) error {
-	b, err := New(dir, Options{Clock: new(leap)})
+	b, err := Open(dir, Options{Clock: new(leap)})
 	if err != nil {
 		return err
 	}

@@ -143,8 +143,8 @@ func TestUnreadableIsHeld(t *testing.T) {
 	assert.That(t, lockText(t, dir) == body, "it was changed")
 }
 
-// TestNewRefused: New is refused by a directory that this user can't reach.
-func TestNewRefused(t *testing.T) {
+// TestOpenRefused: Open is refused by a directory that this user can't reach.
+func TestOpenRefused(t *testing.T) {
 	dir := filepath.Join(reachable(t), ".beads")
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	open(t, dir, 0o700)
@@ -152,8 +152,8 @@ func TestNewRefused(t *testing.T) {
 	assert.OK(t, os.Chmod(parent, 0))
 	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) })
 	asNobody(t, true, func() {
-		_, err := New(dir, Options{})
-		refusal(t, "new", dir, err)
+		_, err := Open(dir, Options{})
+		refusal(t, "open", dir, err)
 	})
 }
 

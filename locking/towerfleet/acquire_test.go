@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	c := leapclock.New()
 	lockingtest.Run(t, lockingtest.Config{
 		New: func(t *testing.T) locking.Backend {
-			b, err := New(dir, Options{RequestID: "req_1", Force: true, Settle: -1, Clock: c})
+			b, err := Open(dir, Options{RequestID: "req_1", Force: true, Settle: -1, Clock: c})
 			assert.OK(t, err)
 			return shown{b, b}
 		},
