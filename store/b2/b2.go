@@ -117,8 +117,8 @@ type Store struct {
 	mu sync.Mutex
 	// wrote has the last version that this Store has put, by name.
 	wrote map[string]version
-	// owed has the replacements that settle still has to check, by name.
-	owed map[string]claim
+	// unsettled has the replacements that settle still has to check, by name.
+	unsettled map[string]replacement
 }
 
 var (
@@ -157,7 +157,7 @@ func New(bucket string, opts Options) (*Store, error) {
 		transport: &transport{httptransport.Watched(httptransport.Bare())},
 		turn:      make(chan struct{}, 1),
 		wrote:     map[string]version{},
-		owed:      map[string]claim{},
+		unsettled: map[string]replacement{},
 	}, nil
 }
 
