@@ -8,8 +8,6 @@ import (
 
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/locking/memory"
-	"github.com/repolock/repolock/locking/repository"
-	"github.com/repolock/repolock/store/mem"
 )
 
 func ExampleGuard() {
@@ -79,35 +77,17 @@ func ExampleBackend() {
 // A person breaks the lock that was shown, and no newer one.
 func ExampleBreaker() {
 	ctx := context.Background()
-	backend, err := repository.New(mem.New(mem.Options{}), repository.Options{Operation: "report"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
+	backend := memory.New(nil)
 	first, _, _ := backend.TryLock(ctx, "nightly", time.Minute)
 	shown, _ := backend.Inspect(ctx, "nightly")
-	fmt.Println(shown.Holder)
+	fmt.Println(shown.Key, shown.TTL)
 
 	_ = backend.Release(ctx, first)
 	second, _, _ := backend.TryLock(ctx, "nightly", time.Minute)
 	fmt.Println(backend.Break(ctx, shown, false))
 	fmt.Println(backend.Release(ctx, second))
 	// Output:
-	// report
+	// nightly 1m0s
 	// false <nil>
 	// <nil>
-}
-
-// A bucket or a directory serves where there is no other server.
-func Example_repository() {
-	ctx := context.Background()
-	st := mem.New(mem.Options{}) // or open.Store(ctx, "s3://backups/nightly")
-	backend, err := repository.New(st, repository.Options{Operation: "report"})
-	if err != nil {
-		fmt.Println(err)
-		return
-	}
-	ran, err := locking.Guard(ctx, backend, locking.RequireGlobal, "nightly", time.Minute, nothing)
-	fmt.Println(ran, err)
-	// Output: true <nil>
 }

@@ -137,9 +137,6 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
 		return 0, fault.New(fault.Usage, "--for-pid none: only the token can release the lock, and stdout is closed or /dev/null: redirect it to a file")
 	}
-	if err := c.outside(g); err != nil {
-		return 0, err
-	}
 	var log *os.File
 	if c.Log != "" {
 		if log, err = regular.Append(c.Log); err != nil {

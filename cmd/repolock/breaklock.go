@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -32,7 +32,7 @@ type breakCmd struct {
 }
 
 func (c breakCmd) run(r *reporter, g global) (int, error) {
-	if !c.Yes && !isatty.IsTerminal(os.Stdin.Fd()) {
+	if !c.Yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return 0, fault.New(fault.Usage, "stdin is no terminal, so break-lock can't ask: give --yes to break locks")
 	}
 	sinks, err := plan{lockFlags: lockFlags{Audit: c.Audit}, global: g}.sinks(r)

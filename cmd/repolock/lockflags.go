@@ -162,9 +162,6 @@ func (p plan) named() (name, where string) {
 
 // sinks opens the files of --audit and --metrics-file.
 func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
-	if err := p.outside(p.global); err != nil {
-		return nil, err
-	}
 	if p.Audit != "" {
 		log, err := events.NewAuditor(p.Audit, p.place().Where(), p.Name, p.Job, r.Say)
 		if err != nil {
@@ -184,16 +181,6 @@ func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
 		sinks = append(sinks, metrics)
 	}
 	return sinks, nil
-}
-
-// outside refuses an audit log or a metrics file in a directory of locks. It writes nothing.
-func (f lockFlags) outside(g global) error {
-	for _, file := range []struct{ flag, path string }{{"audit", f.Audit}, {"metrics-file", f.Metrics}} {
-		if err := regular.Outside(file.path); err != nil {
-			return g.cantWrite(file.flag, file.path, err)
-		}
-	}
-	return nil
 }
 
 // cantWrite returns the error of a file to be written, with the flag, the variable or the configuration file that

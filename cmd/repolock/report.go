@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/mattn/go-isatty"
+	"golang.org/x/term"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -50,7 +50,7 @@ const (
 // stderrTerminal returns which terminal stderr is now.
 func stderrTerminal() terminal {
 	switch {
-	case !isatty.IsTerminal(os.Stderr.Fd()) || !procgroup.Foreground():
+	case !term.IsTerminal(int(os.Stderr.Fd())) || !procgroup.Foreground():
 		return noTerminal
 	case erasable(os.Stderr):
 		return erasingTerminal
@@ -220,7 +220,7 @@ func list(b *strings.Builder, indent string, lines []string) {
 // erasable reports whether a file is a terminal that can erase a line.
 func erasable(f *os.File) bool {
 	name := os.Getenv("TERM")
-	return isatty.IsTerminal(f.Fd()) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
+	return term.IsTerminal(int(f.Fd())) && name != "dumb" && (name != "" || runtime.GOOS == "windows")
 }
 
 // live draws the live line, which replaces the last one and stays below all other lines. An empty line erases

@@ -1,6 +1,5 @@
 // Package regular opens files that a user names, but only regular ones, because a rename replaces a
-// device, and opening or reading a FIFO can block for ever. It writes no file into a place of
-// locks.
+// device, and opening or reading a FIFO can block for ever.
 package regular
 
 import (
@@ -11,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// ErrRefused is returned for a path that leads to another kind of file, or into a place of locks.
+// ErrRefused is returned for a path that leads to another kind of file.
 var ErrRefused = errors.New("another file must be named")
 
 // Open opens a regular file for reading.
@@ -43,13 +42,10 @@ func Create(path string) (*os.File, error) {
 	return f, nil
 }
 
-// Writable returns an error if Create would refuse the place or the kind of file at a path.
+// Writable returns an error if Create would refuse the kind of file at a path.
 func Writable(path string) error {
 	if f := own(path); f != nil {
 		return f.Close()
-	}
-	if err := Outside(path); err != nil {
-		return err
 	}
 	return present(path, true)
 }
@@ -58,9 +54,6 @@ func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error
 	if device {
 		if f := own(path); f != nil {
 			return f, nil
-		}
-		if err := Outside(path); err != nil {
-			return nil, err
 		}
 	}
 	if err := present(path, device); err != nil { // before the open, because that disturbs the other end of a FIFO

@@ -18,12 +18,25 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/lockcheck"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/lockingtest"
 )
 
-// contenderEnv names the directory in which this process contends for the lock until its stdin ends.
-const contenderEnv = "REPOLOCK_TEST_BEADS"
+// contenderEnv names the directory in which this process contends for the lock until its stdin ends. serverEnv names
+// the directory whose lock this process serves to another one.
+const (
+	contenderEnv = "REPOLOCK_TEST_BEADS"
+	serverEnv    = "REPOLOCK_TEST_SERVE_BEADS"
+)
 
 func TestMain(m *testing.M) {
+	if dir := os.Getenv(serverEnv); dir != "" {
+		if err := serve(dir); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
 	dir := os.Getenv(contenderEnv)
 	if dir == "" {
 		os.Exit(m.Run())
@@ -34,6 +47,32 @@ func TestMain(m *testing.M) {
 	}()
 	fmt.Println("error", contend(dir))
 	os.Exit(1)
+}
+
+func serve(dir string) error {
+	b, err := Open(dir, Options{Clock: new(leap)})
+	if err != nil {
+		return err
+	}
+	return lockingtest.Serve(b, os.Stdin, os.Stdout)
+}
+
+// TestTwoProcesses: the backend keeps the contract between processes.
+func TestTwoProcesses(t *testing.T) {
+	dir := t.TempDir()
+	lockingtest.Run(t, lockingtest.Config{
+		New: func(t *testing.T) locking.Backend { return client(t, dir, Options{}) },
+		Other: func(t *testing.T) locking.Backend {
+			cmd := exec.Command(os.Args[0])
+			cmd.Env = append(os.Environ(), serverEnv+"="+dir)
+			cmd.Stderr = os.Stderr
+			return lockingtest.Start(t, cmd)
+		},
+		Keys:   []string{Key},
+		TTL:    time.Millisecond,
+		Rounds: rounds.Fewer(100, 20),
+	})
+	left(t, dir)
 }
 
 // contend acquires and releases the lock for ever.

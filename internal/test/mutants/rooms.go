@@ -197,9 +197,6 @@ var roomsMutants = []mutant{
 		own("TestStops")},
 
 	// Files, sockets and processes.
-	{"a link that leads to a lock is written through", "internal/regular/target.go", "	_, err = follow(path, see)\n", "	_, err = follow(path, func(string) error { return nil })\n",
-		own("TestOutside")},
-	{"the fence of a lock can be overwritten", "internal/regular/target.go", ` || name == "lock-fence"`, ``, own("TestOutside")},
 	{"a FIFO is opened before it is looked at", "internal/regular/regular.go", "	if err := present(path, device); err != nil { // before the open, because that disturbs the other end of a FIFO\n		return nil, err\n	}\n", "",
 		own("TestRefused")},
 	{"a keeper's directory can be one that others can look into", "internal/daemon/system_unix.go", "	case info.Mode().Perm()&0o077 != 0:\n", "	case info.Mode().Perm()&0o066 != 0:\n",
