@@ -262,31 +262,6 @@ func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error)
 	return nil, &Error{Op: "watch", Key: prefix, Err: errors.ErrUnsupported}
 }
 
-// Surveyor is implemented by backends whose List takes longer the more objects there are.
-type Surveyor interface {
-	// HasOther reports whether there is an object whose key doesn't begin with prefix. It should stop
-	// at the first such object.
-	HasOther(ctx context.Context, prefix string) (bool, error)
-}
-
-// HasOther calls s.HasOther, and returns errors.ErrUnsupported if s is no [Surveyor]. It is for
-// decorators.
-func HasOther(ctx context.Context, s Store, prefix string) (bool, error) {
-	if v, ok := s.(Surveyor); ok {
-		return v.HasOther(ctx, prefix)
-	}
-	return false, &Error{Op: "list", Key: prefix, Err: errors.ErrUnsupported}
-}
-
-// Answerer is implemented by backends whose methods can send several requests, so that a method
-// can fail without an answer after an earlier request was answered.
-type Answerer interface {
-	// Answered reports whether any request so far was answered. An answer by which a server or a
-	// gateway reports that it is down doesn't count. The failure of a store that has answered isn't
-	// [ErrUnreachable].
-	Answered() bool
-}
-
 // Describer is implemented by backends that can read a repository's settings.
 type Describer interface {
 	// Describe asks the server, in a few requests. If the server refuses to show a

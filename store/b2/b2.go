@@ -124,7 +124,6 @@ type Store struct {
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Describer = (*Store)(nil)
-	_ store.Answerer  = (*Store)(nil)
 )
 
 // Options of a store. KeyID and Key are required.

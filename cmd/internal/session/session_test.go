@@ -309,7 +309,7 @@ func TestSurvey(t *testing.T) {
 		keys        []string
 		page        int
 		err         error
-		surveys     bool // the store is a store.Surveyor, whose listing has pages
+		surveys     bool // the store is a surveyor, whose listing has pages
 		says, again bool
 	}{
 		"locks":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 0, nil, false, true, false},

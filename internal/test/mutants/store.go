@@ -34,10 +34,10 @@ var storeMutants = []mutant{
 	{"a store without conditional deletions reports one as done", "store/store.go",
 		`return &Error{Op: "delete", Key: key, Err: ErrConditionUnsent}`, `return nil`, own("TestFiniteKeepsAbilities")},
 	{"a key can lead out of the repository", "store/store.go", `case "", ".", "..":`, `case "", ".":`, own("FuzzCheckKey")},
-	{"a request that was withdrawn counts as an answer", "store/answers.go",
-		`if !errors.Is(err, ErrUnreachable) && !errors.Is(err, context.Canceled) {`, `if !errors.Is(err, ErrUnreachable) {`, own("TestAnswers")},
-	{"a batch that was never sent counts as an answer", "store/answers.go",
-		`if !errors.Is(err, ErrBatchUnsent) {`, `if err != nil || deleted != nil {`, own("TestAnswers")},
+	{"a request that was withdrawn counts as an answer", "cmd/internal/answers/answers.go",
+		`if !errors.Is(err, store.ErrUnreachable) && !errors.Is(err, context.Canceled) {`, `if !errors.Is(err, store.ErrUnreachable) {`, own("TestAnswers")},
+	{"a batch that was never sent counts as an answer", "cmd/internal/answers/answers.go",
+		`if !errors.Is(err, store.ErrBatchUnsent) {`, `if err != nil || deleted != nil {`, own("TestAnswers")},
 
 	// Directories.
 	{"a put makes a directory in a repository that was moved away", "store/dir/put.go",
