@@ -9,7 +9,6 @@ package locking
 import (
 	"context"
 	"crypto/rand"
-	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -102,14 +101,6 @@ type Watcher interface {
 	// is lost. From then on Renew returns ErrLost. The channel can stay open after a release, and
 	// after a loss that the backend doesn't notice.
 	Watch(h Handle) <-chan struct{}
-}
-
-// Connected is implemented by backends whose locks last as long as a connection. A second process
-// with a duplicate of the connection keeps the lock when the holder's process ends.
-type Connected interface {
-	// Connection returns the connection of a handle's lock, or nil if it can't be duplicated. The
-	// caller must neither read nor write. Release frees the lock in spite of a duplicate.
-	Connection(h Handle) syscall.Conn
 }
 
 // Inspector is implemented by backends that can describe the holder of a lock.
