@@ -89,8 +89,9 @@ type Info struct {
 	TTL               time.Duration
 	// Stale is set if the holder has certainly ended, or its ttl is over.
 	Stale bool
-	// Trouble is the reason why the lock can't be read, or "". A lock that can't be read counts as held.
-	Trouble string
+	// Unreadable is the reason why the lock can't be read, or isn't one of the backend's, or "". Such a lock
+	// counts as held.
+	Unreadable string
 	// Revision changes with each new holder, and isn't secret. Break compares it.
 	Revision string
 }
@@ -137,20 +138,20 @@ type Examiner interface {
 type Finding struct {
 	// What names the setting in a word or two: "eviction". Found is its value, in one line.
 	What, Found string
-	// Verdict rates Found.
-	Verdict Verdict
-	// Advice is what to change. It is empty if Verdict is Good.
+	// Severity is the danger of Found to locks.
+	Severity Severity
+	// Advice is what to change. It is empty if Severity is Good.
 	Advice string
 }
 
-// Verdict is the danger to locks.
-type Verdict int
+// Severity is a danger to locks.
+type Severity int
 
 const (
 	// Good means that no lock is in danger.
-	Good Verdict = iota
-	// Doubtful means that a lock can be lost in a case that Found or Advice names.
-	Doubtful
+	Good Severity = iota
+	// Risky means that a lock can be lost in a case that Found or Advice names.
+	Risky
 	// Bad means that two holders can have a lock, or that locks are lost in everyday use.
 	Bad
 )

@@ -55,7 +55,7 @@ func TestEPERMIsAlive(t *testing.T) {
 	asNobody(t, false, func() {
 		assert.Is(t, unix.Kill(1, 0), unix.EPERM, "kill(1, 0)")
 		info := lockcheck.Seen(t, b, Key)
-		assert.That(t, !info.Stale && info.Trouble == "", "%+v", info)
+		assert.That(t, !info.Stale && info.Unreadable == "", "%+v", info)
 		lockcheck.Held(t, b, Key)
 		skips(t, dir, "vc-executor")
 	})
@@ -131,7 +131,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	asNobody(t, true, func() {
 		lockcheck.Held(t, b, Key)
 		seen, err := b.Inspect(t.Context(), Key)
-		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Trouble, "can't read it") {
+		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Unreadable, "can't read it") {
 			t.Errorf("%+v, %v", seen, err)
 			return
 		}

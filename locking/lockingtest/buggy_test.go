@@ -151,7 +151,7 @@ func (b *table) Resume(ctx context.Context, h locking.Handle) error {
 }
 
 func (b *table) Examine(context.Context) ([]locking.Finding, error) {
-	return []locking.Finding{{What: "memory", Found: "in one process", Verdict: locking.Doubtful, Advice: "don't stop it"}}, nil
+	return []locking.Finding{{What: "memory", Found: "in one process", Severity: locking.Risky, Advice: "don't stop it"}}, nil
 }
 
 // remove deletes the lock of a key with any token.
@@ -464,7 +464,7 @@ func (b *buggy) Examine(ctx context.Context) ([]locking.Finding, error) {
 	case "finds nothing":
 		return nil, nil
 	case "finds without word":
-		return []locking.Finding{{What: "x", Found: "y", Verdict: locking.Bad}}, nil
+		return []locking.Finding{{What: "x", Found: "y", Severity: locking.Bad}}, nil
 	case "finds and writes":
 		b.mu.Lock()
 		defer b.mu.Unlock()

@@ -184,7 +184,7 @@ func TestSettle(t *testing.T) {
 					return
 				}
 				held := w.refused(b, "n")
-				assert.That(t, held.Request == c.lock && (held.Trouble != "") == (c.lock == ""), "%+v", held)
+				assert.That(t, held.Request == c.lock && (held.Unreadable != "") == (c.lock == ""), "%+v", held)
 				if c.lock != "" {
 					assert.Equal(t, w.read("n.lock"), text, "the script's lock")
 				}

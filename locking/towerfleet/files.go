@@ -24,11 +24,10 @@ import (
 // file is a lock file, or a temporary file of a script.
 type file struct {
 	*lockfile.File
-	record *record // nil if there is Trouble
+	record *record // nil if the file is Unreadable
 }
 
-// read returns the lock file of a name, or nil if there is none. A file that isn't a valid lock has
-// Trouble.
+// read returns the lock file of a name, or nil if there is none. A file that isn't a valid lock is Unreadable.
 func read(path, name string) (*file, error) {
 	there, err := lockfile.Read(path, maxSize)
 	if err != nil {
@@ -38,9 +37,9 @@ func read(path, name string) (*file, error) {
 		return nil, nil
 	}
 	f := &file{File: there}
-	if f.Trouble == "" {
+	if f.Unreadable == "" {
 		if f.record, err = parse(f.Body, name); err != nil {
-			f.record, f.Trouble = nil, err.Error()
+			f.record, f.Unreadable = nil, err.Error()
 		}
 	}
 	return f, nil
@@ -56,7 +55,7 @@ func (f *file) revision() string {
 	if f.record != nil {
 		return hash(f.Body)
 	}
-	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Trouble, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
+	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Unreadable, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
 }
 
 func hash(b []byte) string {

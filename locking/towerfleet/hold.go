@@ -86,7 +86,7 @@ func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f f
 		case now == nil:
 			return lost(h, path+" is gone")
 		case now.record == nil:
-			return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Trouble)
+			return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Unreadable)
 		case !b.mine(now, h):
 			return lost(h, fmt.Sprintf("%s now belongs to %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
 		}

@@ -112,7 +112,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	info := replock.Info{
 		Mode: replock.Exclusive, Keys: []string{l.Place.URL}, ID: cmp.Or(i.Request, i.Revision), Holder: holder(i),
 		User: text.Cut(i.Actor, maxText), Operation: text.Cut(i.Intent, maxText),
-		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Trouble,
+		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Unreadable,
 	}
 	if !i.Renewed.IsZero() {
 		info.Age = now.Sub(i.Renewed)
@@ -121,7 +121,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 		info.Left = i.TTL - info.Age
 	}
 	switch {
-	case i.Trouble != "":
+	case i.Unreadable != "":
 		info.Verdict = replock.Unreadable
 	case i.Stale:
 		info.Verdict = replock.Stale

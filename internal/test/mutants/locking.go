@@ -22,7 +22,7 @@ var lockingMutants = []mutant{
 		`l.renewed, l.deadline = b.clock.Now(), b.clock.Elapsed()+h.TTL()`, `l.renewed, l.deadline = b.clock.Now(), l.deadline+h.TTL()`, own("TestConformance")},
 
 	{"a beads lock of another host is stale", "locking/beads/file.go",
-		`return c.Trouble == "" && strings.EqualFold(c.record.Hostname, b.host) &&`, `return c.Trouble == "" &&`, own("TestStale")},
+		`return c.Unreadable == "" && strings.EqualFold(c.record.Hostname, b.host) &&`, `return c.Unreadable == "" &&`, own("TestStale")},
 	{"a beads lock that another tool has copied in place is ours", "locking/beads/file.go",
 		`case !os.SameFile(info, o.Info):`, `case info.Size() != o.Info.Size():`, own("TestLoss")},
 	{"a beads lock that was overwritten is ours", "locking/beads/file.go",
