@@ -137,10 +137,10 @@ func (s *Set) Finish(success bool) {
 	}
 }
 
-// Patience is how long the release of a lease can delay the release of the next one.
-const Patience = time.Second
+// ReleaseWait is how long the release of a lease can delay the release of the next one.
+const ReleaseWait = time.Second
 
-// Release ends the context, and releases all leases, the last one first. If a release takes longer than Patience,
+// Release ends the context, and releases all leases, the last one first. If a release takes longer than ReleaseWait,
 // it begins the next one beside it.
 func (s *Set) Release(ctx context.Context) error {
 	s.mu.Lock()
@@ -163,7 +163,7 @@ func (s *Set) Release(ctx context.Context) error {
 		})
 		select {
 		case <-done:
-		case <-time.After(Patience):
+		case <-time.After(ReleaseWait):
 		}
 	}
 	all.Wait()

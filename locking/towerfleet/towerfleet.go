@@ -99,7 +99,7 @@ const HandleField = "repolock_handle"
 
 // Backend keeps the locks of a directory. Its methods can be called concurrently. If another process is
 // stopped while it has the directory's flock, they wait for it until their context ends, or for
-// flock.Patience.
+// 10 s.
 type Backend struct {
 	dir  string
 	opts Options

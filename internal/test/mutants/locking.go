@@ -82,7 +82,7 @@ var lockingMutants = []mutant{
 	{"a takedown in Redis overtakes the SET that it is to undo", "locking/redis/lock.go",
 		`_, _ = set.wait(short)`, `_ = short`, own("TestDetainedSET", "programs")},
 	{"a SET without an answer counts as refused", "locking/redis/lock.go",
-		"	case value == h.Token():\n		return ours, nil", "	case value == h.Token():\n		return held, nil", own("TestLostAnswerToSET", "programs")},
+		"	case value == h.Token():\n		return acquired, nil", "	case value == h.Token():\n		return held, nil", own("TestLostAnswerToSET", "programs")},
 	{"a release in Redis that was repeated and found nothing was lost", "locking/redis/lock.go",
 		`return b.fail(heard, first, "lock`, `return b.fail(heard, fmt.Errorf("%w: %w", locking.ErrLost, first), "lock`, own("TestSilence", "programs")},
 	{"the ttl in Redis is rounded down", "locking/redis/lock.go",

@@ -81,7 +81,7 @@ var roomsMutants = []mutant{
 	{"a lock that is removed while older work ends isn't missed", "cmd/internal/also/set.go", "if s.settle > 0 || s.clock.Elapsed()-lock.Seen().Elapsed > s.look {", "if s.clock.Elapsed()-lock.Seen().Elapsed > s.look {",
 		own("TestSettle")},
 	{"a set that is in its own way waits for itself", "cmd/internal/also/set.go", "			failed = twice\n", "", own("TestTwoNamesOfOneLock")},
-	{"a silent release holds up the others", "internal/lease/set.go", "		case <-time.After(Patience):\n", "		case <-time.After(time.Hour):\n",
+	{"a silent release holds up the others", "internal/lease/set.go", "		case <-time.After(ReleaseWait):\n", "		case <-time.After(time.Hour):\n",
 		test("./cmd/internal/also", "TestSilentReleaseHoldsUpNoOther")},
 	{"a lock is lost while it waits for its turn to be released", "internal/lease/set.go", "		l.Owner().term().stop(errStopped) // otherwise it can be lost while it waits for its turn\n", "		_ = l\n",
 		test("./cmd/internal/also", "TestSilentReleaseHoldsUpNoOther")},
