@@ -283,8 +283,11 @@ type Description struct {
 type Answer int
 
 const (
+	// Unknown means that the server has refused the question, or wasn't asked.
 	Unknown Answer = iota
+	// No means that the setting is off.
 	No
+	// Yes means that the setting is on.
 	Yes
 )
 
@@ -362,6 +365,7 @@ type Error struct {
 	Err error
 }
 
+// Error returns the operation, the key in quotes, and the reason.
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
 
 // Unwrap returns the reason, for errors.Is and errors.As.

@@ -53,6 +53,8 @@ type System struct{}
 // program that it runs.
 var Wall = time.Now
 
+// Now returns the machine's wall clock.
 func (System) Now() time.Time { return Wall() }
 
+// After returns a channel that receives once d has passed on the runtime's timers.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }

@@ -18,6 +18,7 @@ type Class struct {
 	Advice string
 }
 
+// Error returns the failure in a few words: "not found".
 func (c *Class) Error() string { return c.says }
 
 // Unwrap returns the more general class, or nil.

@@ -31,6 +31,7 @@ type Error struct {
 	Exit int
 }
 
+// Error returns one line: what was done, and the cause.
 func (e *Error) Error() string {
 	var parts []string
 	if e.Doing != "" {

@@ -46,6 +46,7 @@ type Conn struct {
 	Heard *atomic.Int64
 }
 
+// Read reads from the connection, and counts in Heard a read that returns data.
 func (c Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
