@@ -23,7 +23,7 @@ import (
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // heldTTL is short, so that each lock is renewed within heldFor, the time of the measurement.
@@ -40,8 +40,8 @@ func (b *bench) heldLocks() {
 		name, on, mode string
 		locks          int
 	}{
-		{"shared, store/mem", "mem", "shared", heldLocks},
-		{"exclusive, each of its own name, store/mem", "mem", "exclusive", heldLocks},
+		{"shared, store/memory", "mem", "shared", heldLocks},
+		{"exclusive, each of its own name, store/memory", "mem", "exclusive", heldLocks},
 		{"shared, store/dir", "dir", "shared", heldLocks},
 		{"none", "mem", "shared", 0},
 	} {
@@ -89,7 +89,7 @@ func hold(args []string) error {
 	if err != nil {
 		return err
 	}
-	var s store.Store = mem.New(mem.Options{})
+	var s store.Store = memory.New(memory.Options{})
 	if args[0] == "dir" {
 		if s, err = dir.Open(context.Background(), args[3]); err != nil {
 			return err

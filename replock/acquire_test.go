@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestOwnFlagMustBeListed: a lock isn't granted if the listing lacks its own flag.

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // Each test runs an interleaving with the original protocol, which must let two conflicting

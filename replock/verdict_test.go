@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // only returns the one lock in the store, as a machine sees it.

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // pendingAcquire is an acquire that runs in a goroutine.

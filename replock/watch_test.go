@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks, whatever the ttl.

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 func Example() {
 	ctx := context.Background()
-	var s store.Store = mem.New(mem.Options{}) // or open.Store(ctx, "s3://backups/nightly")
+	var s store.Store = memory.New(memory.Options{}) // or open.Store(ctx, "s3://backups/nightly")
 
 	for _, key := range []string{"jobs/b", "jobs/a", "other"} {
 		if _, err := s.Put(ctx, key, []byte("body of "+key), store.PutOptions{}); err != nil {
@@ -38,7 +38,7 @@ func Example() {
 // the store keeps conditions.
 func ExamplePutOptions() {
 	ctx := context.Background()
-	s := mem.New(mem.Options{})
+	s := memory.New(memory.Options{})
 	fmt.Println(s.Properties().IfAbsent, s.Properties().IfMatch)
 
 	first, err := s.Put(ctx, "counter", []byte("1"), store.PutOptions{IfAbsent: true})
@@ -76,7 +76,7 @@ func (c *counted) DeleteIfMatch(ctx context.Context, key, etag string) error {
 
 func ExampleStore_decorator() {
 	ctx := context.Background()
-	s := &counted{Store: mem.New(mem.Options{})}
+	s := &counted{Store: memory.New(memory.Options{})}
 	o, err := s.Put(ctx, "a", nil, store.PutOptions{})
 	fmt.Println(err)
 	fmt.Println(s.DeleteIfMatch(ctx, "a", o.ETag))

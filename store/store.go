@@ -2,7 +2,7 @@
 // that a lock needs. It knows nothing of locks.
 //
 // Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and
-// store/mem. In each, Open takes a context and a path or a URL, and finds credentials and settings
+// store/memory. In each, Open takes a context and a path or a URL, and finds credentials and settings
 // as the package comment describes. New takes the program's own client or settings instead, and
 // makes no request. Package store/open opens the backend of a URL. The suite store/storetest checks the
 // rules below for every backend, also for one of another module; see examples/backend. Retries,
@@ -150,7 +150,7 @@ type Page struct {
 
 // Properties are the properties that a backend declares.
 type Properties struct {
-	// Name of the backend for messages: "dir", "mem".
+	// Name of the backend for messages: "dir", "memory".
 	Name string
 	// IfAbsent and IfMatch are how far a conditional Put can be relied on.
 	IfAbsent, IfMatch Condition

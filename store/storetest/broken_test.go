@@ -14,18 +14,18 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // bent is a store whose hooks change what it does.
 type bent struct {
-	*mem.Store
-	put           func(*mem.Store, *put) error // before a Put
-	get           func(s *mem.Store, key string) ([]byte, store.Object, error)
-	list          func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error)
+	*memory.Store
+	put           func(*memory.Store, *put) error // before a Put
+	get           func(s *memory.Store, key string) ([]byte, store.Object, error)
+	list          func(ctx context.Context, s *memory.Store, prefix, cursor string) (store.Page, error)
 	listed        func(*store.Page) // after a List
-	deleteIfMatch func(s *mem.Store, key, etag string) error
-	deleteAll     func(s *mem.Store, keys []string) ([]bool, error)
+	deleteIfMatch func(s *memory.Store, key, etag string) error
+	deleteAll     func(s *memory.Store, keys []string) ([]bool, error)
 	mute          bool // its Watch gives no hints
 }
 
@@ -95,14 +95,14 @@ func dawdle() {
 
 var anyTime = context.Background()
 
-func matches(s *mem.Store, key, etag string) bool {
+func matches(s *memory.Store, key, etag string) bool {
 	_, obj, err := s.Get(anyTime, key, limit)
 	return err == nil && obj.ETag == etag
 }
 
 // plain returns a store with a hook before each Put without options.
-func plain(before func(s *mem.Store, p *put) error) bent {
-	return bent{put: func(s *mem.Store, p *put) error {
+func plain(before func(s *memory.Store, p *put) error) bent {
+	return bent{put: func(s *memory.Store, p *put) error {
 		if p.opts != (store.PutOptions{}) {
 			return nil
 		}
@@ -118,11 +118,11 @@ var broken = map[string]struct {
 	bend bent
 }{
 	"nothing": {"", bent{}},
-	"torn: a put writes in two steps": {"reads are never torn", plain(func(s *mem.Store, p *put) error {
+	"torn: a put writes in two steps": {"reads are never torn", plain(func(s *memory.Store, p *put) error {
 		return assert.Err(s.Put(p, p.key, p.body[:len(p.body)/2], p.opts))
 	})},
-	"gap: a put deletes what was there first": {"list never misses what is overwritten", plain(func(s *mem.Store, p *put) error { return s.Delete(p, p.key) })},
-	"if absent looks first and then writes": {"if absent has one winner", bent{put: func(s *mem.Store, p *put) error {
+	"gap: a put deletes what was there first": {"list never misses what is overwritten", plain(func(s *memory.Store, p *put) error { return s.Delete(p, p.key) })},
+	"if absent looks first and then writes": {"if absent has one winner", bent{put: func(s *memory.Store, p *put) error {
 		if _, _, err := s.Get(anyTime, p.key, limit); p.opts.IfAbsent && err == nil {
 			return store.ErrPrecondition
 		}
@@ -130,7 +130,7 @@ var broken = map[string]struct {
 		dawdle()
 		return nil
 	}}},
-	"if match looks first and then writes": {"if match loses no increment", bent{put: func(s *mem.Store, p *put) error {
+	"if match looks first and then writes": {"if match loses no increment", bent{put: func(s *memory.Store, p *put) error {
 		if p.opts.IfMatch != "" && !matches(s, p.key, p.opts.IfMatch) {
 			return store.ErrPrecondition
 		}
@@ -138,32 +138,32 @@ var broken = map[string]struct {
 		dawdle()
 		return nil
 	}}},
-	"if match creates": {"if match writes nothing where there is nothing", bent{put: func(s *mem.Store, p *put) error {
+	"if match creates": {"if match writes nothing where there is nothing", bent{put: func(s *memory.Store, p *put) error {
 		if _, _, err := s.Get(anyTime, p.key, limit); errors.Is(err, store.ErrNotFound) {
 			p.opts.IfMatch = ""
 		}
 		return nil
 	}}},
-	"if match is ignored, and declared as kept": {"if match", bent{put: func(_ *mem.Store, p *put) error {
+	"if match is ignored, and declared as kept": {"if match", bent{put: func(_ *memory.Store, p *put) error {
 		p.opts.IfMatch = ""
 		return nil
 	}}},
-	"if match refuses every ETag": {"if match loses no increment", bent{put: func(_ *mem.Store, p *put) error {
+	"if match refuses every ETag": {"if match loses no increment", bent{put: func(_ *memory.Store, p *put) error {
 		if p.opts.IfMatch != "" {
 			return store.ErrPrecondition
 		}
 		return nil
 	}}},
-	"a put is applied although its context has ended": {"an ended context is heeded", bent{put: func(_ *mem.Store, p *put) error {
+	"a put is applied although its context has ended": {"an ended context is heeded", bent{put: func(_ *memory.Store, p *put) error {
 		p.Context = anyTime
 		return nil
 	}}},
-	"get returns any size": {"get heeds its limit", bent{get: func(s *mem.Store, key string) ([]byte, store.Object, error) {
+	"get returns any size": {"get heeds its limit", bent{get: func(s *memory.Store, key string) ([]byte, store.Object, error) {
 		return s.Get(anyTime, key, limit)
 	}}},
-	"list answers from a cache": {"list shows every put of another handle", bent{list: func() func(context.Context, *mem.Store, string, string) (store.Page, error) {
+	"list answers from a cache": {"list shows every put of another handle", bent{list: func() func(context.Context, *memory.Store, string, string) (store.Page, error) {
 		old := make(chan store.Page, 1)
-		return func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error) {
+		return func(ctx context.Context, s *memory.Store, prefix, cursor string) (store.Page, error) {
 			page, err := s.List(ctx, prefix, cursor)
 			if prefix != "index/lock." {
 				return page, err
@@ -187,17 +187,17 @@ var broken = map[string]struct {
 			page.Objects = page.Objects[:n-1]
 		}
 	}}},
-	"list never ends": {"list returns pages", bent{list: func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error) {
+	"list never ends": {"list returns pages", bent{list: func(ctx context.Context, s *memory.Store, prefix, cursor string) (store.Page, error) {
 		page, err := s.List(ctx, prefix, "")
 		if prefix == "index/lock.shared/" {
 			page.Next = cursor + "x"
 		}
 		return page, err
 	}}},
-	"list fails": {"list never misses what is overwritten", bent{list: func(_ context.Context, _ *mem.Store, prefix, _ string) (store.Page, error) {
+	"list fails": {"list never misses what is overwritten", bent{list: func(_ context.Context, _ *memory.Store, prefix, _ string) (store.Page, error) {
 		return store.Page{}, &store.Error{Op: "list", Key: prefix, Err: store.ErrPermission}
 	}}},
-	"a page may have fewer objects than there are, or none": {"", bent{list: func(ctx context.Context, s *mem.Store, prefix, cursor string) (store.Page, error) {
+	"a page may have fewer objects than there are, or none": {"", bent{list: func(ctx context.Context, s *memory.Store, prefix, cursor string) (store.Page, error) {
 		from, empty := strings.CutSuffix(cursor, "|none yet")
 		page, err := s.List(ctx, prefix, from)
 		n := min(len(page.Objects), 1+len(cursor)%7)
@@ -210,25 +210,25 @@ var broken = map[string]struct {
 		}
 		return page, err
 	}}},
-	"a conditional deletion looks and deletes in two steps": {"delete if match removes nothing newer", bent{deleteIfMatch: func(s *mem.Store, key, etag string) error {
+	"a conditional deletion looks and deletes in two steps": {"delete if match removes nothing newer", bent{deleteIfMatch: func(s *memory.Store, key, etag string) error {
 		if !matches(s, key, etag) {
 			return store.ErrPrecondition
 		}
 		dawdle()
 		return s.Delete(anyTime, key)
 	}}},
-	"a conditional deletion heeds no condition": {"delete if match", bent{deleteIfMatch: func(s *mem.Store, key, _ string) error {
+	"a conditional deletion heeds no condition": {"delete if match", bent{deleteIfMatch: func(s *memory.Store, key, _ string) error {
 		return s.Delete(anyTime, key)
 	}}},
-	"a batch reports a key as deleted that it leaves out": {"delete all reports what it deletes", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch reports a key as deleted that it leaves out": {"delete all reports what it deletes", bent{deleteAll: func(s *memory.Store, keys []string) ([]bool, error) {
 		deleted, err := s.DeleteAll(anyTime, keys[1:])
 		return append([]bool{err == nil}, deleted...), err
 	}}},
-	"a batch takes a key for a prefix": {"delete all reports what it deletes", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch takes a key for a prefix": {"delete all reports what it deletes", bent{deleteAll: func(s *memory.Store, keys []string) ([]bool, error) {
 		_ = s.Delete(anyTime, keys[1]+"/below")
 		return s.DeleteAll(anyTime, keys)
 	}}},
-	"a batch may leave out keys if it reports that": {"", bent{deleteAll: func(s *mem.Store, keys []string) ([]bool, error) {
+	"a batch may leave out keys if it reports that": {"", bent{deleteAll: func(s *memory.Store, keys []string) ([]bool, error) {
 		deleted, err := s.DeleteAll(anyTime, keys[1:])
 		return append([]bool{false}, deleted...), err
 	}}},
@@ -247,7 +247,7 @@ func TestBroken(t *testing.T) {
 				t.Run(name+"/"+line.line, func(t *testing.T) {
 					synctest.Test(t, func(t *testing.T) {
 						s := b.bend
-						s.Store = mem.New(mem.Options{})
+						s.Store = memory.New(memory.Options{})
 						line.test(t, &fixture{store: &s, other: &s})
 					})
 				})

@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 	"github.com/repolock/repolock/store/open"
 	"github.com/repolock/repolock/store/sftp"
 )
@@ -35,7 +35,7 @@ func TestBuckets(t *testing.T) {
 // TestAnswers: every result counts as an answer, except silence, a request that the caller has cancelled,
 // and one that was never sent.
 func TestAnswers(t *testing.T) {
-	hooks := &hookstore.Store{Store: mem.New(mem.Options{NoBatch: true})}
+	hooks := &hookstore.Store{Store: memory.New(memory.Options{NoBatch: true})}
 	for _, c := range []struct {
 		err      error
 		answered bool
