@@ -159,8 +159,8 @@ mutants: ## put bugs into the program, and check that the proof finds each
 
 .PHONY: fuzz
 fuzz: ## fuzz the parsers, 20 s each
-	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock
-	$(GO) test -run='^$$' -fuzz=FuzzKeys -fuzztime=20s ./replock
+	$(GO) test -run='^$$' -fuzz=FuzzDecode -fuzztime=20s ./replock/internal/wire
+	$(GO) test -run='^$$' -fuzz=FuzzKeys -fuzztime=20s ./replock/internal/wire
 	$(GO) test -run='^$$' -fuzz=FuzzParse -fuzztime=20s ./store/open
 	$(GO) test -run='^$$' -fuzz=FuzzCheckKey -fuzztime=20s ./store
 	$(GO) test -run='^$$' -fuzz=FuzzAnswers -fuzztime=20s ./store/internal/sftpwire

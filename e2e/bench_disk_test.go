@@ -126,7 +126,7 @@ func specimen(b *testing.B, s store.Store) (key string, body func(id string) []b
 	b.Helper()
 	l, err := replock.New(s, replock.Options{})
 	assert.OK(b, err)
-	k, err := l.Shared(b.Context(), "backup")
+	k, err := l.TryShared(b.Context(), "backup")
 	assert.OK(b, err)
 	raw, _, err := s.Get(b.Context(), k.Key(), 1<<16)
 	assert.OK(b, errors.Join(err, k.Release(b.Context())))

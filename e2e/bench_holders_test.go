@@ -142,13 +142,13 @@ func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event))
 	opts := replock.Options{TTL: heldTTL, Observe: observe}
 	l, err := replock.New(s, opts)
 	for i := 0; i < n && err == nil; i++ {
-		take := l.Shared
+		take := l.TryShared
 		if exclusive {
 			opts.Name = fmt.Sprint("bench-", i)
 			if l, err = replock.New(s, opts); err != nil {
 				return nil, err
 			}
-			take = l.Exclusive
+			take = l.TryExclusive
 		}
 		var k *replock.Lock
 		k, err = take(context.Background(), "bench")
@@ -186,7 +186,7 @@ func (b *bench) refreshing() {
 	assert.OK(b, err)
 	locks := make([]*replock.Lock, n)
 	eachOf(b.B, connections, n, func(i int) (err error) {
-		locks[i], err = l.Shared(b.Context(), "bench")
+		locks[i], err = l.TryShared(b.Context(), "bench")
 		return err
 	})
 	b.say("they are held for %v, and another lock is acquired", window)
@@ -214,7 +214,7 @@ func (b *bench) refreshAll(counting *hookstore.Store, locks []*replock.Lock) {
 	eachOf(b.B, len(locks), len(locks), func(i int) error {
 		start := time.Now()
 		defer func() { each[i] = time.Since(start) }()
-		return locks[i].Renew(b.Context())
+		return locks[i].Refresh(b.Context())
 	})
 	took := time.Since(begin)
 	_, by := counting.Count()

@@ -62,13 +62,13 @@ func BenchmarkSFTP(b *testing.B) {
 	row("connection", connects...)
 	l, err := replock.New(s, replock.Options{})
 	assert.OK(b, err)
-	for mode, acquire := range map[string]func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){"shared": l.Shared, "exclusive": l.Exclusive} {
+	for mode, acquire := range map[string]func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){"shared": l.TryShared, "exclusive": l.TryExclusive} {
 		var acquires, looks, renewals, releases []time.Duration
 		for range n + 1 { // the first one also makes directories
 			var k *replock.Lock
 			acquires = append(acquires, took(func() (err error) { k, err = acquire(ctx, "benchmark"); return err }))
 			looks = append(looks, took(func() error { return k.Check(ctx) }))
-			renewals = append(renewals, took(func() error { return k.Renew(ctx) }))
+			renewals = append(renewals, took(func() error { return k.Refresh(ctx) }))
 			releases = append(releases, took(func() error { return k.Release(ctx) }))
 		}
 		row(mode+", acquire", acquires[1:]...)

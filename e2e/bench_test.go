@@ -70,9 +70,9 @@ func engine(b *testing.B, s store.Store, mode replock.Mode) acquirer {
 	assert.OK(b, err)
 	return func(ctx context.Context) (held, error) {
 		if mode == replock.Exclusive {
-			return l.Exclusive(ctx, "bench")
+			return l.TryExclusive(ctx, "bench")
 		}
-		return l.Shared(ctx, "bench")
+		return l.TryShared(ctx, "bench")
 	}
 }
 

@@ -126,7 +126,7 @@ func measured(t *testing.T, p *proxy.Proxy, url, others string) []wire {
 	if bucket {
 		connect = connect.less(look)
 	}
-	renew := func() { assert.OK(t, k.Renew(t.Context())) }
+	renew := func() { assert.OK(t, k.Refresh(t.Context())) }
 	return []wire{connect, acquired, look, step(renew), step(renew), step(release)}
 }
 

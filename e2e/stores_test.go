@@ -145,9 +145,9 @@ func newLocker(t testing.TB, url, name string) *replock.Locker {
 
 func acquire(t *testing.T, l *replock.Locker, mode replock.Mode) *replock.Lock {
 	t.Helper()
-	take := l.Shared
+	take := l.TryShared
 	if mode == replock.Exclusive {
-		take = l.Exclusive
+		take = l.TryExclusive
 	}
 	k, err := take(t.Context(), "test")
 	assert.OK(t, err)

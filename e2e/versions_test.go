@@ -57,7 +57,7 @@ func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed 
 	k := acquire(t, l, mode)
 	held(0)
 	for i := range renewals {
-		assert.Is(t, k.Renew(t.Context()), nil)
+		assert.Is(t, k.Refresh(t.Context()), nil)
 		held(i + 1)
 	}
 	assert.Is(t, k.Release(t.Context()), nil)

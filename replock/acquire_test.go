@@ -13,6 +13,8 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -59,7 +61,7 @@ func TestNoLockWithoutRandomness(t *testing.T) {
 func TestTriesAreCounted(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		for _, errs := range [][]error{{errLate, errLate, errLate}, {errLate, ErrSlow}, {errLate, errLate, ErrHeld, errLate, errLate, errLate}, {ErrSlow, errDoubt, ErrSlow, ErrSlow}} {
-			a := again{l: w.machine().Locker}
+			a := decider{l: w.machine().Locker}
 			for n, err := range errs {
 				want := startAgain
 				if n == len(errs)-1 {
@@ -153,11 +155,11 @@ func TestSightNoticesChanges(t *testing.T) {
 	etag, date, size := was, was, was
 	etag.ETag, date.ModTime, size.Size = "2", was.ModTime.Add(1), 2
 	for _, is := range []store.Object{etag, date, size} {
-		s := memory{}
-		s.see(was, kindShared, time.Second)
+		s := verdict.Memory{}
+		s.See(was, wire.KindShared, time.Second)
 		for _, now := range []time.Duration{2 * time.Second, 3 * time.Second} {
-			e := s.see(is, kindShared, now)
-			assert.That(t, e.since == 2*time.Second, "%+v: seen since %v at %v", is, e.since, now)
+			e := s.See(is, wire.KindShared, now)
+			assert.That(t, e.Since == 2*time.Second, "%+v: seen since %v at %v", is, e.Since, now)
 		}
 	}
 }
@@ -275,7 +277,7 @@ func TestSharedYieldsInTime(t *testing.T) {
 		m, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = 24 * time.Hour })
 		m.hooks.Before(outage)
 		yields(t, w, 7*time.Second, 9*time.Second, func(o *Options) { o.TTL = MinTTL })
-		yields(t, w, undecided-10*time.Second, undecided)
+		yields(t, w, verdict.Undecided-10*time.Second, verdict.Undecided)
 		time.Sleep(time.Second)
 		yields(t, w, 0, 0)
 	})
@@ -310,7 +312,7 @@ func oneWins(t *testing.T, opts kinds, n int, allowed func(error) bool, trips []
 					for _, c := range []contender{x, y} {
 						wg.Go(func() {
 							time.Sleep(c.after)
-							if k, err := c.acquire(t.Context(), c.mode, "x"); err == nil {
+							if k, err := c.lock(t.Context(), c.mode, "x"); err == nil {
 								got.add(k)
 							} else {
 								assert.That(t, allowed(err), "%v", err)

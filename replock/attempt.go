@@ -5,9 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
 
@@ -26,12 +31,12 @@ type object struct {
 
 // attempt is one run of the protocol with one flag, from the flag's first put until the lock is held
 // or the flag is withdrawn. A ticket is an attempt without a pointer. Requests that write or delete
-// change its own fields, and looks change its sight.
+// change its own fields, and looks change its looks.
 type attempt struct {
 	mode      Mode
 	operation string
 	id        string
-	body      body
+	body      wire.Body
 	place     string          // in the queue: tickets with a later place are behind us
 	parent    context.Context // of the lock's context
 	trips     *trips          // shared by the attempts of one acquire
@@ -39,28 +44,28 @@ type attempt struct {
 
 	sent        time.Duration // when the flag's first put was sent, which begins the lease
 	deadline    time.Duration
-	flag        object   // ground truth: only we ever write its key
-	pointer     object   // lock.exclusive
-	raised      pageTime // of the answer to the flag's put
-	underway    underway // its puts that aren't answered
-	refusals    int      // 412 responses to puts of the pointer since a listing last showed one
-	leftPointer *entry   // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
-	fence       uint64   // fencing number, or 0
-	sight
+	flag        object         // ground truth: only we ever write its key
+	pointer     object         // lock.exclusive
+	raised      pageTime       // of the answer to the flag's put
+	underway    underway       // its puts that aren't answered
+	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
+	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
+	fence       uint64         // fencing number, or 0
+	looks
 }
 
-// sight is what the looks of an attempt have shown.
-type sight struct {
+// looks is what the looks of an attempt have shown.
+type looks struct {
 	polls       bool          // the looks are a waiter's polls, which never grant the lock
 	looked      bool          // a look has begun
 	seen        clock.Reading // when the last look was sent
-	st          storeTime
-	dated       storeTime // the flag's mod time, when it was first seen
-	first, page pageTime  // of the first page, and of the last one
+	st          verdict.StoreTime
+	dated       verdict.StoreTime // the flag's mod time, when it was first seen
+	first, page pageTime          // of the first page, and of the last one
 	listed      listed
-	// shown is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
+	// pointerSeen is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
 	// It is 0 if a request needs a new look.
-	shown time.Duration
+	pointerSeen time.Duration
 }
 
 // listed has the objects that the last look has listed: our flag, our pointer, and another client's
@@ -69,11 +74,11 @@ type listed struct{ flag, pointer, another bool }
 
 // stamped takes the store's time from the mod time of our flag, which was seen at the given time on
 // our clock.
-func (s *sight) stamped(mod time.Time, seen time.Duration) {
-	if !mod.Equal(s.dated.at) {
+func (s *looks) stamped(mod time.Time, seen time.Duration) {
+	if !mod.Equal(s.dated.At) {
 		// The store can have applied an earlier send late, so the mod time is only known to be
 		// before now.
-		s.dated = storeTime{mod, seen}
+		s.dated = verdict.StoreTime{At: mod, Elapsed: seen}
 	}
 	s.st = s.dated
 }
@@ -90,23 +95,23 @@ func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attemp
 		return nil, err
 	}
 	now := l.opts.Clock.Now()
-	key := l.keys.flag(mode, now, id)
-	at := place(key)
+	key := l.keys.Intent(now, id)
+	place := wire.Place(key)
 	if mode == Shared {
-		at = lastPlace
+		key, place = l.keys.SharedFlag(now, id), wire.LastPlace
 	}
 	m = ownAttempts{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can still read the old maps
 	m.ids[id], m.keys[key] = true, true
 	return &attempt{
 		mode: mode, operation: operation, id: id,
 		flag:        object{key: key},
-		pointer:     object{key: l.keys.exclusive()},
-		place:       at,
+		pointer:     object{key: l.keys.Exclusive()},
+		place:       place,
 		ownAttempts: m,
 		trips:       new(trips),
-		body: body{
-			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wireTime), IsShared: mode == Shared,
-			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: StateAcquiring,
+		body: wire.Body{
+			Operation: operation, Holder: l.self.Holder(), AcquiredAt: now.UTC().Format(wire.WireTime), IsShared: mode == Shared,
+			ID: id, TTLSeconds: l.opts.TTL.Seconds(), State: wire.StateAcquiring,
 			Process: l.self, Version: l.opts.Version, Metadata: l.opts.Metadata,
 		},
 	}, nil
@@ -122,7 +127,7 @@ func (t *attempt) owns(o store.Object) bool {
 }
 
 // wrote reports whether an entry has the id of one of our attempts.
-func (t *attempt) wrote(e *entry) bool { return e.err == nil && t.ids[e.lease.ID] }
+func (t *attempt) wrote(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }
 
 // claimed records that lock.exclusive has this attempt's body.
 func (t *attempt) claimed(etag string) {
@@ -130,9 +135,9 @@ func (t *attempt) claimed(etag string) {
 }
 
 // found records that a look has found our pointer.
-func (t *attempt) found(f findings) {
-	if f.ours != nil {
-		t.claimed(f.ours.ETag)
+func (t *attempt) found(f verdict.Findings) {
+	if f.Ours != nil {
+		t.claimed(f.Ours.ETag)
 	}
 }
 
@@ -143,9 +148,6 @@ func (l *Locker) date(t *attempt) {
 	l.stamp(&t.body, t.st, t.sent)
 }
 
-// errLate: the look that would have granted the lock was answered after the deadline of the lease.
-var errLate = unsure(errors.New("the store is too slow: acquiring the lock took longer than its lease"))
-
 // late returns errLate, with the reason if the store wasn't just slow.
 func (t *attempt) late() error {
 	if t.refusals == 0 || t.listed.another {
@@ -153,3 +155,206 @@ func (t *attempt) late() error {
 	}
 	return fmt.Errorf("%w, and the store refused %d times to write %q with If-None-Match (412) although it listed no such object", errLate, t.refusals, t.pointer.key)
 }
+
+// stamp dates a body that is about to be sent. Clients of the original protocol compare expires_at
+// with their own clocks. So expires_at counts from this machine's wall clock or the store's clock,
+// whichever is later, and is at least foreignTTL after the deadline of the lease.
+func (l *Locker) stamp(b *wire.Body, st verdict.StoreTime, sent time.Duration) {
+	now := l.opts.Clock.Now().UTC()
+	lasts := max(l.opts.TTL, l.times.Deadline+wire.ForeignTTL)
+	b.RefreshedAt, b.RefreshedBoot = now.Format(wire.WireTime), int64(sent)
+	b.ExpiresAt = now.Add(l.behind(st) + lasts).Format(wire.WireTime)
+	if b.State == wire.StateWaiting && b.IsShared {
+		b.ExpiresAt = time.Unix(0, 0).UTC().Format(wire.WireTime) // clients of the original protocol take it for expired
+	}
+}
+
+// behind returns a lower bound of the time by which the wall clock is behind the store's clock, or
+// 0.
+func (l *Locker) behind(st verdict.StoreTime) time.Duration {
+	if !st.Known() || !l.store.Properties().StoreClock {
+		return 0
+	}
+	return max(st.When(l.opts.Clock.Elapsed()).Sub(l.opts.Clock.Now()), 0)
+}
+
+// contender returns what decides between this attempt and others that come at the same time.
+func (t *attempt) contender() verdict.Contender {
+	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest()}
+}
+
+// underway counts the puts of an attempt that aren't answered yet. A put must not come after the
+// deletes of the withdrawal, so the withdrawal waits for them.
+type underway struct {
+	mu     sync.Mutex
+	n      int
+	closed bool
+	idle   chan struct{} // closed when the last put has ended; nil until close is called
+}
+
+// begin reports whether a put can be sent. After close it can't.
+func (u *underway) begin() bool {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if !u.closed {
+		u.n++
+	}
+	return !u.closed
+}
+
+func (u *underway) end() {
+	u.mu.Lock()
+	defer u.mu.Unlock()
+	if u.n--; u.n == 0 && u.closed {
+		close(u.idle)
+	}
+}
+
+// close prevents further puts, and waits at most the given time until the puts that were sent have
+// ended.
+func (u *underway) close(c clock.Clock, most time.Duration) {
+	u.mu.Lock()
+	if !u.closed {
+		u.closed, u.idle = true, make(chan struct{})
+		if u.n == 0 {
+			close(u.idle)
+		}
+	}
+	u.mu.Unlock()
+	select {
+	case <-u.idle:
+	case <-c.After(most):
+	}
+}
+
+// send returns one put of the attempt, for repeat and once. When ctx ends the put continues until its
+// timeout, because a cancelled request can still be applied, at an unknown time.
+func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
+	return func(ctx context.Context) (store.Object, error) {
+		if !t.underway.begin() {
+			return store.Object{}, context.Canceled
+		}
+		defer t.underway.end()
+		if end, ok := ctx.Deadline(); ok {
+			var cancel context.CancelFunc
+			ctx, cancel = context.WithDeadline(context.WithoutCancel(ctx), end)
+			defer cancel()
+		}
+		began := l.opts.Clock.Elapsed()
+		o, err := l.store.Put(ctx, key, t.body.Encode(), opts)
+		if err == nil {
+			t.trips.put.note(l.opts.Clock.Elapsed() - began)
+		}
+		return o, err
+	}
+}
+
+// trips are the durations of the fastest requests of an acquire. A single slow request shows
+// nothing.
+type trips struct{ put, list trip }
+
+// trip is a duration, or 0 if it is unknown.
+type trip struct{ quickest atomic.Int64 }
+
+func (t *trip) note(d time.Duration) {
+	for {
+		was := t.quickest.Load()
+		if was != 0 && was <= int64(d) || t.quickest.CompareAndSwap(was, int64(max(d, 1))) {
+			return
+		}
+	}
+}
+
+func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
+
+// slowest returns the longer of the two durations.
+func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
+
+// pageTime is when a page of a listing was made, by the store's clock and by ours.
+type pageTime struct {
+	store     time.Time     // the store's clock; zero if the page doesn't have it
+	sent      time.Duration // Clock.Elapsed, when the request for the page was sent
+	refreshed time.Duration // Clock.Elapsed, when the last refresh before that was sent
+	objects   int           // on the page
+}
+
+// ahead returns how much further the store's clock has advanced than ours, from this page to a later one. store is
+// the later page's time, and answered is Clock.Elapsed when it came.
+func (p pageTime) ahead(store time.Time, answered time.Duration) time.Duration {
+	return store.Sub(p.store) - (answered - p.sent)
+}
+
+// event returns an event of an attempt.
+func (t *attempt) event(kind EventKind) Event {
+	return Event{Kind: kind, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key}
+}
+
+// manyLocks is the least number of locks for which progress is reported, and progressPause the least
+// time between two reports.
+const (
+	manyLocks     = 256
+	progressPause = 500 * time.Millisecond
+)
+
+// progress reports work on many locks. A nil progress reports nothing.
+type progress struct {
+	l *Locker
+
+	mu   sync.Mutex
+	e    Event
+	last time.Duration
+}
+
+// progress begins to report the work on n locks. It returns nil if n is less than manyLocks.
+func (l *Locker) progress(t *attempt, kind EventKind, n int) *progress {
+	if n < manyLocks {
+		return nil
+	}
+	p := &progress{l: l, e: t.event(kind), last: l.opts.Clock.Elapsed()}
+	if kind == EventReaping {
+		p.e.Total = n
+	}
+	l.tell(p.e)
+	return p
+}
+
+// add counts n more locks as done.
+func (p *progress) add(n int) {
+	if p == nil || n == 0 {
+		return
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.e.Done += n
+	if now := p.l.opts.Clock.Elapsed(); now-p.last >= progressPause || p.e.Done == p.e.Total {
+		p.last = now
+		p.l.tell(p.e)
+	}
+}
+
+func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
+	t.flag.maybe = true
+	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
+	if err != nil {
+		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
+			t.flag.maybe = false
+		}
+		return fault.While("writing the lock", err)
+	}
+	l.raised(t, o)
+	return nil
+}
+
+// raised records the answer to a put of our flag.
+func (l *Locker) raised(t *attempt, o store.Object) {
+	answered := l.opts.Clock.Elapsed()
+	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
+	t.raised = pageTime{store: o.Now, sent: t.sent}
+	if !o.ModTime.IsZero() {
+		t.stamped(o.ModTime, answered)
+	}
+}
+
+// hastyTime bounds a withdrawal after a failure of the store, or after a cancellation. Objects that
+// it leaves expire.
+const hastyTime = 3 * time.Second

@@ -1,11 +1,8 @@
 package replock
 
 import (
-	"context"
 	"errors"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	"github.com/repolock/repolock/store"
 )
@@ -24,7 +21,7 @@ type conditions struct {
 	deleteKept bool
 	// refused records whether the server was seen to refuse a put with a wrong ETag, and a put of a
 	// missing key. It must refuse both before its If-Match is relied on.
-	refused struct{ wrong, missing atomic.Bool }
+	refused struct{ wrong, missing refusal }
 	proofs  atomic.Int32 // attempts to prove If-Match that decided nothing
 }
 
@@ -33,6 +30,21 @@ func (c *conditions) init(p store.Properties) {
 	c.absent.state.Store(int32(p.IfAbsent))
 	c.matchKept = p.IfMatch == store.Kept
 	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
+}
+
+// refusal is whether the server was seen to refuse one kind of put that If-Match must prevent.
+type refusal struct{ atomic.Bool }
+
+// try sends such a put, unless the server was seen to refuse one. It reports whether the server applied the put.
+func (r *refusal) try(put func() error) (applied bool) {
+	if r.Load() {
+		return false
+	}
+	err := put()
+	if errors.Is(err, store.ErrPrecondition) {
+		r.Store(true)
+	}
+	return err == nil
 }
 
 // proof records whether a condition can be relied on. It begins as the backend's store.Condition.
@@ -45,8 +57,10 @@ const (
 	proven   = int32(store.Kept)
 )
 
-func (p *proof) open() bool  { return p.state.Load() == unproven }
+func (p *proof) open() bool { return p.state.Load() == unproven }
+
 func (p *proof) fails() bool { return p.state.Load() == refuted }
+
 func (p *proof) holds() bool { return p.state.Load() == proven }
 
 // learn sets the result, unless there is one.
@@ -71,63 +85,6 @@ func (p *proof) learnFrom(err error, met bool) {
 	}
 }
 
-// apart is the pause between two puts of a proof, unless the first is answered sooner. A server
-// that receives two puts of one key at once can take far longer: MinIO lets the second try again
-// after up to 50 ms (lockRetryInterval of its LRWMutex). The value is a guess at the time of one
-// put.
-const apart = 5 * time.Millisecond
-
-// proveAbsent puts our flag, and finds out in the same round trip whether the store keeps
-// If-None-Match. It sends three puts of the same body, with a pause between them, but without
-// waiting for the answers. Two have If-None-Match. The third has no condition, and isn't sent if
-// one of the two is known to be applied by then. A store that keeps the condition refuses at least
-// one of the two, in whatever order it applies them. A store that ignores it applies both. Only we
-// ever write that key, so an extra put does no harm.
-func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
-	type answer struct {
-		n   int
-		o   store.Object
-		err error
-	}
-	t.flag.maybe = true
-	answers, unanswered := make(chan answer, 3), 0
-	var errs [3]error
-	var took *answer // the last put that was applied
-	note := func(a answer) {
-		unanswered--
-		if errs[a.n] = a.err; a.err == nil && (took == nil || took.n < a.n) {
-			took = &a
-		}
-	}
-	for n := range errs {
-		if n > 0 {
-			select {
-			case a := <-answers:
-				note(a)
-			case <-l.opts.Clock.After(apart):
-			}
-		}
-		if n == 2 && took != nil {
-			break
-		}
-		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: n < 2})
-		unanswered++
-		go func() {
-			o, err := once(ctx, "put "+t.flag.key, send)(l.times.Timeout)
-			answers <- answer{n, o, err}
-		}()
-	}
-	for unanswered > 0 {
-		note(<-answers)
-	}
-	l.conditions.absent.learnFromTwo(errs[0], errs[1], took != nil && took.n == 2)
-	if took == nil {
-		return l.putFlag(ctx, t)
-	}
-	l.raised(t, took.o)
-	return nil
-}
-
 // learnFromTwo learns from the answers to two puts of one new key with If-None-Match. The store
 // must apply at most one of them. Other pairs of answers show nothing, unless both puts were
 // denied, and plain, the same put without the condition, was applied.
@@ -141,68 +98,4 @@ func (p *proof) learnFromTwo(a, b error, plain bool) {
 	case refused(a) || refused(b):
 		p.learn(true)
 	}
-}
-
-// wrongETag is an ETag that no body of ours has.
-const wrongETag = "00000000000000000000000000000000"
-
-// maxProofs is the number of undecided proofs of a condition after which it isn't relied on.
-const maxProofs = 3
-
-// refuses reports whether the server was seen to refuse both puts that If-Match must prevent: a put
-// of our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
-// just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
-// A proof that fails costs only time.
-func (r *renewer) refuses(ctx context.Context, flag *object) bool {
-	seen := &r.l.conditions.refused
-	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
-	defer cancel()
-	var wrong, missing error
-	var wg sync.WaitGroup
-	if !seen.missing.Load() {
-		wg.Go(func() { missing = r.putMissing(ctx) })
-	}
-	if !seen.wrong.Load() {
-		wrong = r.put(ctx, flag, store.PutOptions{IfMatch: wrongETag})
-		if errors.Is(wrong, store.ErrPrecondition) {
-			seen.wrong.Store(true)
-		}
-	}
-	wg.Wait()
-	if errors.Is(missing, store.ErrPrecondition) {
-		seen.missing.Store(true)
-	}
-	taken := wrong == nil && !seen.wrong.Load() || missing == nil && !seen.missing.Load()
-	all := seen.wrong.Load() && seen.missing.Load()
-	if taken || !all && r.l.conditions.proofs.Add(1) >= maxProofs {
-		r.l.conditions.match.learn(false)
-	}
-	return all
-}
-
-// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A
-// server that stores it ignores the condition. Unless the server refuses it, putMissing deletes it.
-// If that fails, Release does.
-func (r *renewer) putMissing(ctx context.Context) error {
-	id, err := r.l.newID()
-	if err != nil {
-		return err
-	}
-	key := r.l.keys.flag(Shared, r.l.opts.Clock.Now(), id)
-	_, err = r.write(ctx, key, nil, store.PutOptions{IfMatch: wrongETag})
-	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) || errors.Is(err, ErrReleased) {
-		return err
-	}
-	if _, derr := ask(ctx, r, "delete "+key, r.l.delete(key)); derr != nil {
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		r.probe = append(r.probe, &entry{Object: store.Object{Key: key}})
-	}
-	return err
-}
-
-func (r *renewer) probes() []*entry {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return r.probe
 }

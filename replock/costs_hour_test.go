@@ -17,10 +17,10 @@ import (
 // fleet is the number of machines that hold a shared lock at the same time in docs/evidence/costs.md.
 const fleet = 20
 
-// wire is requests of HTTP, and bytes of TCP's payload, with TLS.
-type wire struct{ requests, sent, received int }
+// traffic is requests of HTTP, and bytes of TCP's payload, with TLS.
+type traffic struct{ requests, sent, received int }
 
-func (w *wire) add(times int, o wire) {
+func (w *traffic) add(times int, o traffic) {
 	w.requests += times * o.requests
 	w.sent += times * o.sent
 	w.received += times * o.received
@@ -71,12 +71,12 @@ func TestCostsOfMachines(t *testing.T) {
 		{"B2", "B2", onB2},
 	} {
 		s, refreshes := hourOfFleet(t, c.opts)
-		step := func(name string) wire { return stepIn(t, page, c.steps+", "+name) }
+		step := func(name string) traffic { return stepIn(t, page, c.steps+", "+name) }
 		looks := s.list - fleet
 		if c.opts.IfMatch != mem.Kept {
 			looks -= refreshes // one before each
 		}
-		var all wire
+		var all traffic
 		all.add(fleet, step("connect"))
 		all.add(fleet, step("acquire"))
 		all.add(looks, step("look"))
@@ -95,7 +95,7 @@ func TestCostsOfMachines(t *testing.T) {
 }
 
 // stepIn returns a row of the page.
-func stepIn(t *testing.T, page, name string) (w wire) {
+func stepIn(t *testing.T, page, name string) (w traffic) {
 	t.Helper()
 	row := regexp.MustCompile(regexp.QuoteMeta("| "+name+" |") + ` (\d+) \| (\d+) \| (\d+) \|`).FindStringSubmatch(page)
 	if row == nil {

@@ -157,7 +157,7 @@ func (w *world) flags(n int) {
 	for i := range n {
 		t := m.try(Shared)
 		m.date(t)
-		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.encode())
+		w.put(fmt.Sprintf("index/lock.shared/19990101T000000.%09dZ-%s", i, t.id), t.body.Encode())
 	}
 }
 
@@ -210,7 +210,7 @@ func TestRequestCounts(t *testing.T) {
 				var k *Lock
 				m.costs(t, "acquire", c.acquire, func() { k = m.takes(t, c.mode) })
 				time.Sleep(4 * time.Second) // the first look is over
-				m.costs(t, "renew", c.renew, func() { assert.OK(t, k.Renew(t.Context())) })
+				m.costs(t, "renew", c.renew, func() { assert.OK(t, k.Refresh(t.Context())) })
 				pages := min(1+n/1000, 2) // our own flag is on the second page
 				m.costs(t, "check", cost{pages, pages}, func() { assert.OK(t, k.Check(t.Context())) })
 				m.costs(t, "release", c.release, func() { mustRelease(t, k) })
@@ -272,7 +272,7 @@ func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
 		func(w *world) { // a flag that was refreshed just now isn't a new one
 			k := w.machine().takes(w.t, Shared)
 			time.Sleep(10 * time.Second)
-			assert.OK(w.t, k.Renew(w.t.Context()))
+			assert.OK(w.t, k.Refresh(w.t.Context()))
 		},
 	}, func(t *testing.T, w *world, f func(*world)) {
 		f(w)

@@ -44,7 +44,7 @@ func TestDoWithoutTheLock(t *testing.T) {
 		try := func(mode Mode, opts ...AcquireOption) error {
 			return m.Do(t.Context(), mode, "x", func(context.Context) error { t.Error("it was done"); return nil }, opts...)
 		}
-		held := mustHeld(t, nil, try(Exclusive, Wait(10*time.Second)))
+		held := mustHeld(t, nil, try(Exclusive, WithWait(10*time.Second)))
 		assert.That(t, held.Waited >= 10*time.Second, "held by another: %v", held)
 		for _, mode := range []Mode{0, 3} {
 			assert.That(t, try(mode) != nil, "mode %d: no error", mode)
@@ -148,7 +148,7 @@ type valueKey struct{}
 
 // TestParentOfTheLocksContext: the lock's context is a child of the acquire's, or of the one that Parent names
 // instead. It has the values of that parent, and ends with it and not with the other one. The lock is held
-// until it is released. Renew and Check return errors, because the work must stop.
+// until it is released. Refresh and Check return errors, because the work must stop.
 func TestParentOfTheLocksContext(t *testing.T) {
 	for _, named := range yesNo {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
@@ -157,18 +157,18 @@ func TestParentOfTheLocksContext(t *testing.T) {
 			if named {
 				soon, cancel := context.WithTimeout(t.Context(), time.Minute)
 				defer cancel()
-				ctx, opts = soon, []AcquireOption{Parent(parent)}
+				ctx, opts = soon, []AcquireOption{WithParent(parent)}
 			}
-			k, err := w.machine().acquire(ctx, mode, "work", opts...)
+			k, err := w.machine().lock(ctx, mode, "work", opts...)
 			mustLock(t, k, err)
 			time.Sleep(5 * time.Minute)
-			assert.OK(t, k.Renew(t.Context()))
+			assert.OK(t, k.Refresh(t.Context()))
 			equal(t, "the value of the lock's context", k.Context().Value(valueKey{}), "value")
 
 			quit(errQuit)
 			synctest.Wait()
 			isAll(t, context.Cause(k.Context()), errQuit)
-			for name, look := range map[string]func(context.Context) error{"Renew": k.Renew, "Check": k.Check} {
+			for name, look := range map[string]func(context.Context) error{"Refresh": k.Refresh, "Check": k.Check} {
 				err := look(t.Context())
 				assert.That(t, errors.Is(err, errQuit) && !errors.Is(err, ErrLost), "%s: %v", name, err)
 			}
@@ -190,7 +190,7 @@ func TestParentEndsTheAcquire(t *testing.T) {
 		parent, quit := context.WithCancelCause(t.Context())
 		time.AfterFunc(time.Minute, func() { quit(errQuit) })
 		for _, mode := range []Mode{Exclusive, Shared} { // waits until the parent ends, and comes after its end
-			w.machine().fails(t, mode, errQuit, Parent(parent), Wait(time.Hour))
+			w.machine().fails(t, mode, errQuit, WithParent(parent), WithWait(time.Hour))
 		}
 		w.leavesNothing(first)
 	})
@@ -203,7 +203,7 @@ func TestParentEndsTheResume(t *testing.T) {
 		sub(t, end, mem.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
 			parent, quit := context.WithCancelCause(t.Context())
-			k := m.takes(t, Exclusive, Parent(parent))
+			k := m.takes(t, Exclusive, WithParent(parent))
 			m.lose(t, k)
 			switch end {
 			case "before":
@@ -262,7 +262,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 			}
 			time.AfterFunc(40*time.Second, func() { waiter.hooks.Before(c.before) })
 			time.AfterFunc(time.Minute, func() { waiter.hooks.Before(nil) })
-			k, err := waiter.acquire(ctx, c.mode, "the second", Wait(time.Hour))
+			k, err := waiter.lock(ctx, c.mode, "the second", WithWait(time.Hour))
 			held := mustHeld(t, k, err)
 			isAll(t, err, append(c.errs, ErrHeld)...)
 			assert.That(t, len(held.Holders) == 1 && held.Holders[0].Operation == "x" && strings.Contains(err.Error(), "m1 (pid 101)"),
@@ -281,7 +281,7 @@ func TestContextEndsWithoutHolders(t *testing.T) {
 		m.hooks.Before(outage)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		k, err := m.Exclusive(ctx, "prune", Wait(time.Hour))
+		k, err := m.TryExclusive(ctx, "prune", WithWait(time.Hour))
 		assert.That(t, k == nil && !errors.Is(err, ErrHeld) && errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	})
 }
@@ -320,21 +320,21 @@ func TestFenceOfAPausedAcquirer(t *testing.T) {
 					}
 					a.clock.pause(2 * time.Minute)
 					time.Sleep(time.Minute + 5*time.Second)
-					next = w.machine().takes(t, Exclusive, Fence())
+					next = w.machine().takes(t, Exclusive, WithFencingToken())
 					time.Sleep(time.Minute)
 				}}
 			})
 			var lists atomic.Int32
 			a.hooks.After(answered("list", allLocks, func(hookstore.Request) { armed.Store(lists.Add(1) == paused+1) }))
-			k, err := a.Exclusive(t.Context(), "x", Fence())
+			k, err := a.TryExclusive(t.Context(), "x", WithFencingToken())
 			if next == nil {
 				t.Fatal("it wasn't paused")
 			}
 			if err != nil {
 				return
 			}
-			n, _ := k.Fence()
-			later, _ := next.Fence()
+			n, _ := k.FencingToken()
+			later, _ := next.FencingToken()
 			assert.That(t, n < later, "the paused acquirer has the number %d, and the next holder %d", n, later)
 			k.Release(t.Context())
 		})
@@ -369,8 +369,8 @@ func TestFenceGrows(t *testing.T) {
 				}
 				return nil
 			}))
-			k = a.takes(t, Exclusive, Fence())
-			if got, ok := k.Fence(); want == 11 {
+			k = a.takes(t, Exclusive, WithFencingToken())
+			if got, ok := k.FencingToken(); want == 11 {
 				a.outlives(t, k)
 				mustResume(t, k)
 			} else {
@@ -378,16 +378,16 @@ func TestFenceGrows(t *testing.T) {
 				mustRelease(t, k)
 			}
 		}
-		got, _ := k.Fence()
+		got, _ := k.FencingToken()
 		equal(t, "fence of a resumed lock", got, 11)
 		mustRelease(t, k)
-		k = w.machine().takes(t, Shared, Fence())
-		_, ok := k.Fence()
+		k = w.machine().takes(t, Shared, WithFencingToken())
+		_, ok := k.FencingToken()
 		assert.That(t, !ok, "a shared lock has a fence")
 		k.Release(t.Context())
 
 		w.put("index/lock-fence", []byte("not json"))
-		w.machine().fails(t, Exclusive, ErrFence, Fence())
+		w.machine().fails(t, Exclusive, ErrNoFencingToken, WithFencingToken())
 		w.stores("index/lock-fence")
 	})
 }

@@ -7,7 +7,8 @@
 //		return prune(ctx) // ctx ends if the lock is lost
 //	})
 //
-// Shared and Exclusive return the lock itself, for work that is not one function.
+// Shared and Exclusive return the lock itself, for work that is not one function. They wait for
+// locks that conflict; TryShared and TryExclusive don't.
 //
 // # Guarantees
 //
@@ -27,7 +28,7 @@
 // A holder that has died blocks others for its ttl and a few seconds. If its clock
 // or theirs is wrong, they watch its lock for another ttl.
 //
-// A waiting exclusive acquirer (Wait) acquires the lock before all later acquirers,
+// A waiting exclusive acquirer acquires the lock before all later acquirers,
 // as soon as the earlier holders have released theirs. A waiting shared acquirer
 // acquires its lock when no exclusive lock is held or waited for.
 //
@@ -44,7 +45,7 @@
 // three. The first exclusive lock on an unknown server takes three round trips with five
 // requests; on a store without conditional puts it takes four with four. A refresh is one round
 // trip. The costs don't grow with the number of holders. A waiting acquirer sends one list
-// request every 1 to 10 s, and further requests for single locks (Wait). A holder sends one list
+// request every 1 to 10 s, and further requests for single locks (WithWait). A holder sends one list
 // request every 10 s (Options.Look).
 //
 // # Concurrency

@@ -1,6 +1,8 @@
 package replock
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -24,8 +26,8 @@ var (
 	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrFence: the option Fence is set, and the store can't count fencing numbers.
-	ErrFence error = fault.NoFence
+	// ErrNoFencingToken: the option Fence is set, and the store can't count fencing numbers.
+	ErrNoFencingToken error = fault.NoFence
 )
 
 // HeldError is returned when a lock is not acquired because of other locks. This acquire has
@@ -102,3 +104,31 @@ func (e *LostError) Is(target error) bool { return target == ErrLost }
 func (e *LostError) Unwrap() error { return e.Err }
 
 func unsure(err error) error { return fault.As(fault.Unsure, err) }
+
+// errDoubt is the error of a look in which every conflicting lock is doubtful.
+var errDoubt = errors.New("perhaps stale")
+
+// errUnlisted: a listing that had to show our flag didn't. Either the lock was broken while it was
+// being acquired, or the store doesn't keep the one promise that safety rests on.
+var errUnlisted = unsure(errors.New("the store didn't list a lock that was just put"))
+
+// errLate: the look that would have granted the lock was answered after the deadline of the lease.
+var errLate = unsure(errors.New("the store is too slow: acquiring the lock took longer than its lease"))
+
+// errMightWithdraw is the error of a look that found an acquirer that might be about to withdraw.
+var errMightWithdraw = errors.New("looking again")
+
+// errStoodStill is errLate for a pause that only the store's clock shows.
+var errStoodStill = fault.New(errLate, "this machine stood still while it acquired the lock, or the store's clock was set ahead")
+
+// errUntried is the result of a request that wasn't sent, because the store failed at another lock.
+var errUntried = errors.New("not tried, because the store failed at another lock")
+
+// whyEnded returns the cause of a context's end. The error also matches ctx.Err.
+func whyEnded(ctx context.Context) error {
+	cause, err := context.Cause(ctx), ctx.Err()
+	if errors.Is(cause, err) {
+		return cause
+	}
+	return fault.As(err, cause)
+}

@@ -1,13 +1,8 @@
 package replock
 
 import (
-	"context"
-	"errors"
 	"log/slog"
-	"sync"
 	"time"
-
-	"github.com/repolock/repolock/internal/text"
 )
 
 // EventKind is the kind of an event.
@@ -45,11 +40,12 @@ const (
 	EventRefreshFailed EventKind = "refresh_failed"
 	// EventGaveUp: the third such failure, at the deadline. EventLost follows.
 	EventGaveUp EventKind = "gave_up"
-	// EventLost: the lock is no longer held. Err is a *LostError.
+	// EventLost: the lock is no longer held. Err is a *LostError. A resume that fails for good reports the
+	// loss again, with Definite set.
 	EventLost EventKind = "lost"
 	// EventResumed: a lost lock is held again, under a new ID and Key.
 	EventResumed EventKind = "resumed"
-	// EventReleased: the lock was released.
+	// EventReleased: the lock was released. It also follows EventLost, when a lost lock is released.
 	EventReleased EventKind = "released"
 	// EventReleaseFailed: objects of the lock couldn't be deleted, and are left to expire. Err is
 	// the reason.
@@ -78,6 +74,10 @@ type Event struct {
 	// gives up the request, at the latest.
 	Left time.Duration
 	Err  error
+	// Ended is set on exactly one event of each lock that was acquired or resumed: on the EventLost,
+	// EventReleased or EventReleaseFailed with which it stopped being held. So a gauge of held locks adds one at
+	// EventAcquired and EventResumed, and subtracts one at each event with Ended.
+	Ended bool
 }
 
 // levels are the levels at which events are logged. Other events are logged at debug.
@@ -91,94 +91,3 @@ var levels = map[EventKind]slog.Level{
 	EventResumed:       slog.LevelWarn,
 	EventReleaseFailed: slog.LevelWarn,
 }
-
-// event returns an event of an attempt.
-func (t *attempt) event(kind EventKind) Event {
-	return Event{Kind: kind, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key}
-}
-
-// tell queues an event for the logger and the observer, in order, without waiting. If one of them
-// blocks, the lock must still be refreshed, and given up in time.
-func (l *Locker) tell(e Event) {
-	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
-	l.events.Add(func() { l.deliver(e) })
-}
-
-// Flush waits until the logger and the observer have received all events so far, or until ctx ends.
-// It makes no request.
-func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
-
-// deliver logs an event, and calls the observer with it.
-func (l *Locker) deliver(e Event) {
-	level, ok := levels[e.Kind]
-	if !ok {
-		level = slog.LevelDebug
-	}
-	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
-	add := func(key string, known bool, value any) {
-		if known {
-			attrs = append(attrs, key, value)
-		}
-	}
-	add("name", e.Name != "", e.Name)
-	for _, h := range e.Holders {
-		add("holder", true, h.String())
-	}
-	add("failures", e.Failures > 0, e.Failures)
-	add("done", e.Done > 0, e.Done)
-	add("total", e.Total > 0, e.Total)
-	add("waited", e.Waited > 0, e.Waited)
-	add("held", e.Held > 0, e.Held)
-	add("left", e.Left > 0, e.Left)
-	add("err", e.Err != nil, e.Err)
-	l.opts.Logger.Log(context.Background(), level, "lock "+string(e.Kind), attrs...)
-	if l.opts.Observe != nil {
-		l.opts.Observe(e)
-	}
-}
-
-// manyLocks is the least number of locks for which progress is reported, and progressPause the least
-// time between two reports.
-const (
-	manyLocks     = 256
-	progressPause = 500 * time.Millisecond
-)
-
-// progress reports work on many locks. A nil progress reports nothing.
-type progress struct {
-	l *Locker
-
-	mu   sync.Mutex
-	e    Event
-	last time.Duration
-}
-
-// progress begins to report the work on n locks. It returns nil if n is less than manyLocks.
-func (l *Locker) progress(t *attempt, kind EventKind, n int) *progress {
-	if n < manyLocks {
-		return nil
-	}
-	p := &progress{l: l, e: t.event(kind), last: l.opts.Clock.Elapsed()}
-	if kind == EventReaping {
-		p.e.Total = n
-	}
-	l.tell(p.e)
-	return p
-}
-
-// add counts n more locks as done.
-func (p *progress) add(n int) {
-	if p == nil || n == 0 {
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	p.e.Done += n
-	if now := p.l.opts.Clock.Elapsed(); now-p.last >= progressPause || p.e.Done == p.e.Total {
-		p.last = now
-		p.l.tell(p.e)
-	}
-}
-
-// errUntried is the result of a request that wasn't sent, because the store failed at another lock.
-var errUntried = errors.New("not tried, because the store failed at another lock")

@@ -23,11 +23,11 @@ func Example() {
 	prune := func(ctx context.Context) error {
 		fmt.Println("pruning")
 		// Another process, meanwhile.
-		_, err := locker.Shared(ctx, "backup")
+		_, err := locker.TryShared(ctx, "backup")
 		fmt.Println("a backup is refused:", errors.Is(err, replock.ErrHeld))
 		return ctx.Err()
 	}
-	switch err := locker.Do(ctx, replock.Exclusive, "prune", prune, replock.Wait(time.Minute)); {
+	switch err := locker.Do(ctx, replock.Exclusive, "prune", prune, replock.WithWait(time.Minute)); {
 	case errors.Is(err, replock.ErrHeld):
 		fmt.Println("not pruned:", err) // the error names the holder
 	case errors.Is(err, replock.ErrLost):
@@ -51,7 +51,7 @@ func ExampleLocker_Exclusive() {
 
 	// This bounds the acquire alone.
 	ctx, cancel := context.WithTimeout(running, time.Minute)
-	lock, err := locker.Exclusive(ctx, "prune", replock.Parent(running), replock.Wait(replock.Forever))
+	lock, err := locker.Exclusive(ctx, "prune", replock.WithParent(running))
 	cancel()
 	if err != nil {
 		fmt.Println(err) // a *replock.HeldError, or the store's
@@ -61,7 +61,7 @@ func ExampleLocker_Exclusive() {
 
 	// The protected work stops when lock.Context() ends. Before a batch that must not
 	// be done without the lock:
-	if err := lock.Renew(lock.Context()); err != nil {
+	if err := lock.Refresh(lock.Context()); err != nil {
 		fmt.Println(err)
 		return
 	}
@@ -76,14 +76,14 @@ func ExampleHeldError() {
 		fmt.Println(err)
 		return
 	}
-	lock, err := locker.Shared(ctx, "backup")
+	lock, err := locker.TryShared(ctx, "backup")
 	if err != nil {
 		fmt.Println(err)
 		return
 	}
 	defer lock.Release(ctx)
 
-	_, err = locker.Exclusive(ctx, "prune")
+	_, err = locker.TryExclusive(ctx, "prune")
 	var held *replock.HeldError
 	if errors.As(err, &held) {
 		for _, h := range held.Holders {

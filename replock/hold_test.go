@@ -60,7 +60,7 @@ func TestLostAtDeadline(t *testing.T) {
 		var lost *LostError
 		assert.That(t, errors.As(context.Cause(k.Context()), &lost) && !lost.Definite && errors.Is(lost, errOutage),
 			"cause: %v", context.Cause(k.Context()))
-		isAll(t, k.Renew(t.Context()), ErrLost)
+		isAll(t, k.Refresh(t.Context()), ErrLost)
 	})
 }
 
@@ -103,7 +103,7 @@ func TestCheck(t *testing.T) {
 		assert.OK(t, k.Check(t.Context()))
 		w.delete(key)
 		isAll(t, k.Check(t.Context()), ErrLost)
-		lost := k.Lost()
+		lost := whyLost(k)
 		assert.That(t, !alive(k) && lost != nil && lost.Definite && lost.Key == key, "lost: %v", lost)
 		isAll(t, k.Check(t.Context()), ErrLost)
 		k.Release(t.Context())

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -21,12 +22,18 @@ import (
 // All methods can be called concurrently. Those without a context make no request.
 type Lock struct{ lease *lease.Lease }
 
-func newLock(k *term) *Lock { return &Lock{lease.Hold(k)} }
+// locked returns the lock of an acquire.
+func locked(held *term, err error) (*Lock, error) {
+	if err != nil {
+		return nil, err
+	}
+	return &Lock{lease.Hold(held)}, nil
+}
 
 // Context returns the lock's context. It ends when the lock is lost, before another acquirer can
 // take it; its cause is then a *LostError. It ends when the lock is released; its cause is then
-// ErrReleased. And it ends with the context of the acquire, or with the one that Parent names
-// instead. The work that the lock protects must stop when it ends. The lock itself ends only by its
+// ErrReleased. And it ends with the context of the acquire, or with the one that WithParent
+// names instead. The work that the lock protects must stop when it ends. The lock itself ends only by its
 // loss or by Release. After Resume, Context returns a new context; the previous one has ended for
 // good.
 func (k *Lock) Context() context.Context { return k.lease.Context() }
@@ -48,10 +55,10 @@ func (k *Lock) Operation() string { return k.lease.About().Operation }
 // Key returns the key of the lock's flag, the object that only this lock writes. Resume changes it.
 func (k *Lock) Key() string { return k.lease.About().Key }
 
-// Fence returns the fencing number, which is larger for each later holder of the exclusive lock,
-// so that a protected resource can refuse the writes of an earlier one. It returns false unless
-// the lock is exclusive and was acquired with the option Fence.
-func (k *Lock) Fence() (uint64, bool) {
+// FencingToken returns a number that is larger for each later holder of the exclusive lock, so that
+// a protected resource can refuse the writes of an earlier one. It returns false unless the lock is
+// exclusive and was acquired with the option WithFencingToken.
+func (k *Lock) FencingToken() (uint64, bool) {
 	fence := k.lease.About().Fence
 	return fence, fence != 0
 }
@@ -60,23 +67,23 @@ func (k *Lock) Fence() (uint64, bool) {
 // released. Time counts while the machine is suspended.
 func (k *Lock) Left() time.Duration { return k.lease.Left() }
 
-// Lost returns the reason why the lock was lost, or nil. It returns nil again after Resume has
+// Lost returns the *LostError of a lock that was lost, or nil. It returns nil again after Resume has
 // returned nil.
-func (k *Lock) Lost() *LostError {
+func (k *Lock) Lost() error {
 	if lost := k.lease.Lost(); lost != nil {
-		return lost.Err.(*LostError)
+		return lost.Err
 	}
 	return nil
 }
 
-// Renew refreshes the lock at once, and returns nil if the lock is held and its context has not
+// Refresh refreshes the lock at once, and returns nil if the lock is held and its context has not
 // ended. Call it before a batch that must not run without the lock. It costs as much as a refresh.
 // ctx bounds it.
 //
 // A *LostError means that the lock is lost. ErrReleased means that it was released. After any other
 // error the lock can still be held: the refresh might have been stored, and the lease lasts until
 // its deadline.
-func (k *Lock) Renew(ctx context.Context) error {
+func (k *Lock) Refresh(ctx context.Context) error {
 	held := k.lease.Owner().(*term)
 	return held.usable(held.Renew(ctx))
 }
@@ -86,14 +93,15 @@ func (k *Lock) Renew(ctx context.Context) error {
 // meanwhile. It writes nothing and doesn't extend the lease. It costs one list. In a repository
 // with many locks it costs up to two more requests, and one for each conflicting lock that was put
 // since the last look. If a client of another protocol has just put one, Check looks again 3 s
-// later. Its errors are those of Renew.
+// later. Its errors are those of Refresh.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock
 // (Lock.Check), and releases it, even if work panics. The context that work receives ends when
 // the lock is lost and when ctx ends. Then work must return.
 //
-// If the lock is not acquired, work is not called, and Do returns the error of Exclusive or Shared.
+// Do waits for conflicting locks as Shared and Exclusive do; WithWait(0) makes it try once, as TryShared does. If
+// the lock is not acquired, work is not called, and Do returns the error of the acquire.
 // Otherwise Do returns the error of work, joined with a *LostError if the lock was lost before work
 // returned, and with the error of Release. After a *LostError the caller must find out whether the
 // work is complete. Do doesn't resume a lost lock. It costs an acquire, a Check and a Release.
@@ -101,7 +109,7 @@ func (l *Locker) Do(ctx context.Context, mode Mode, operation string, work func(
 	if mode != Shared && mode != Exclusive {
 		return fmt.Errorf("%v: must be Shared or Exclusive", mode)
 	}
-	lock, err := l.acquire(ctx, mode, operation, opts...)
+	lock, err := locked(l.acquire(ctx, mode, operation, opts))
 	if err != nil {
 		return err
 	}
@@ -128,3 +136,79 @@ func lostBy(ctx context.Context, k *term) error {
 	}
 	return nil
 }
+
+// Shared acquires a shared lock for an operation such as a backup. It waits until no exclusive lock
+// is held or waited for: WithWait bounds that. It costs one put and one list if no lock conflicts. If
+// the store has PutCreates, the first acquire of a Locker costs one list more. In all other respects
+// Shared is like Exclusive.
+func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return locked(l.acquire(ctx, Shared, operation, opts))
+}
+
+// TryShared is Shared, but doesn't wait: see TryExclusive.
+func (l *Locker) TryShared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return l.Shared(ctx, operation, append(slices.Clip(opts), WithWait(0))...)
+}
+
+// Exclusive acquires the exclusive lock for an operation such as a prune. It waits until no other lock
+// conflicts, in the order in which the waiters came: WithWait bounds the wait. It returns either a
+// lock or an error. Without a conflict it costs two puts and one list if the store has If-None-Match,
+// else two puts and two lists.
+//
+// A *HeldError is returned when the wait ends and another holder still has a conflicting lock. ErrUnsure
+// and ErrSlow are returned if the store was reached, and its answers don't show whether another holder
+// has one. Any other error is the store's. After an error this acquire has removed its objects from the
+// store. If the store couldn't be reached, they expire with the ttl.
+//
+// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the
+// lock must stop. The lock itself is held, and refreshed, until Release. A context that bounds the
+// acquire alone needs the option WithParent, or the work ends with it:
+//
+//	soon, cancel := context.WithTimeout(ctx, time.Minute)
+//	lock, err := locker.Exclusive(soon, "prune", replock.WithParent(ctx))
+//	cancel() // the work goes on until ctx ends
+//
+// If the work outlives ctx, because one request acquires the lock and a later one releases it, use
+// WithParent(context.WithoutCancel(ctx)).
+func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return locked(l.acquire(ctx, Exclusive, operation, opts))
+}
+
+// TryExclusive is Exclusive, but doesn't wait for a lock that is held: it returns a *HeldError. WithWait
+// among opts has no effect. It still takes time where the answer isn't clear at once. It watches a lock
+// that is stale by one clock and not by another, for up to two minutes, until that lock changes or has
+// stayed unchanged for its whole ttl. A lock with a longer ttl counts as held, with the verdict
+// Doubtful. ctx bounds all this.
+func (l *Locker) TryExclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
+	return l.Exclusive(ctx, operation, append(slices.Clip(opts), WithWait(0))...)
+}
+
+// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared
+// lock costs one delete. An exclusive one costs two at once, and before them a get of lock.exclusive,
+// unless Check has just read it, or the store itself keeps If-Match for deletions. If the store doesn't
+// allow deletes, a put replaces each. A second call waits for the first, and returns the same error. A
+// Resume that is under way gives up first.
+//
+// An error means that an object might be left, which expires with the ttl. Of a lost lock only the
+// flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
+// looks first, and makes the delete conditional if the store can.
+func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
+
+// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of the store
+// or a suspend of the machine. It fails if another acquirer might have taken the lock since. When Resume
+// returns nil, the Lock is held again, under a new id and key, and Context returns a new context. Release,
+// also a deferred one, releases it. The context that ended with the loss stays ended. Work under that
+// context must stop; work that continues uses the new one.
+//
+// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
+// the same parent as the lost one: the acquire's context, or WithParent's. If that parent ends, Resume
+// ends, too. An attempt costs an acquire and three more requests, or four if a listing has several
+// pages.
+//
+// A *LostError with Definite set means that the lock can't be resumed. ErrReleased means that it
+// was released. After any other error the lock is as it was, and Resume can be called again. Resume
+// returns an error at once for a lock that is held, or that another call is resuming.
+//
+// Other clients of the wire format acquire a lock without removing an expired one. So don't resume a lock
+// that such clients use too.
+func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }

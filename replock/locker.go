@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,9 @@ import (
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/serial"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
 
@@ -23,7 +27,7 @@ import (
 type Locker struct {
 	store      store.Store
 	opts       Options
-	keys       keys
+	keys       wire.Keys
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
@@ -47,7 +51,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	l := &Locker{
 		store: store.Finite(s),
 		opts:  opts,
-		keys:  keys{opts.Prefix},
+		keys:  wire.Keys{Prefix: opts.Prefix},
 		times: refresh.ForTTL(opts.TTL),
 		rand:  rand.Reader,
 		pace:  ownPace,
@@ -57,47 +61,12 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	} else {
 		l.self = identity.Self()
 	}
-	if err := store.CheckKey(l.keys.exclusive()); err != nil {
+	if err := store.CheckKey(l.keys.Exclusive()); err != nil {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
 	l.earlier = l.early
 	l.conditions.init(s.Properties())
 	return l, nil
-}
-
-// Shared acquires a shared lock for an operation such as a backup. It costs one put and one list.
-// If the store has PutCreates, the first acquire of a Locker costs one list more. In all other
-// respects Shared is like Exclusive.
-func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
-	return l.acquire(ctx, Shared, operation, opts...)
-}
-
-// Exclusive acquires the exclusive lock for an operation such as a prune. It returns either a
-// lock or an error. It costs two puts and one list if the store has If-None-Match, else two puts
-// and two lists, and more requests only if other locks are stored.
-//
-// A *HeldError is returned if another holder has a conflicting lock. ErrUnsure and ErrSlow are
-// returned if the store was reached, and its answers don't show whether another holder has one.
-// Any other error is the store's. After an error this acquire has removed its objects from the
-// store. If the store couldn't be reached, they expire with the ttl.
-//
-// Exclusive doesn't wait for a lock that is held, unless Wait is among the options. But it
-// watches a lock that is stale by one clock and not by another, for up to two minutes, until
-// that lock changes or has stayed unchanged for its whole ttl. A lock with a longer ttl counts
-// as held, with the verdict Doubtful.
-//
-// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the
-// lock must stop. The lock itself is held, and refreshed, until Release. A context that bounds the
-// acquire alone needs the option Parent, or the work ends with it:
-//
-//	soon, cancel := context.WithTimeout(ctx, time.Minute)
-//	lock, err := locker.Exclusive(soon, "prune", replock.Parent(ctx))
-//	cancel() // the work goes on until ctx ends
-//
-// If the work outlives ctx, because one request acquires the lock and a later one releases it, use
-// Parent(context.WithoutCancel(ctx)).
-func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
-	return l.acquire(ctx, Exclusive, operation, opts...)
 }
 
 // newID returns 128 random bits in hex.
@@ -126,4 +95,50 @@ func (l *Locker) random(b []byte) error {
 	defer l.randMu.Unlock()
 	_, err := io.ReadFull(l.rand, b)
 	return err
+}
+
+// judges returns the judge of the locks of others.
+func (l *Locker) judges() verdict.Judge {
+	p := l.store.Properties()
+	return verdict.Judge{Self: l.self, Wall: l.opts.Clock.Now, StoreClock: p.StoreClock, MachineClock: p.MachineClock}
+}
+
+// tell queues an event for the logger and the observer, in order, without waiting. If one of them
+// blocks, the lock must still be refreshed, and given up in time.
+func (l *Locker) tell(e Event) {
+	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
+	l.events.Add(func() { l.deliver(e) })
+}
+
+// Flush waits until the logger and the observer have received all events so far, or until ctx ends.
+// It makes no request.
+func (l *Locker) Flush(ctx context.Context) { l.events.Flush(ctx) }
+
+// deliver logs an event, and calls the observer with it.
+func (l *Locker) deliver(e Event) {
+	level, ok := levels[e.Kind]
+	if !ok {
+		level = slog.LevelDebug
+	}
+	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
+	add := func(key string, known bool, value any) {
+		if known {
+			attrs = append(attrs, key, value)
+		}
+	}
+	add("name", e.Name != "", e.Name)
+	for _, h := range e.Holders {
+		add("holder", true, h.String())
+	}
+	add("failures", e.Failures > 0, e.Failures)
+	add("done", e.Done > 0, e.Done)
+	add("total", e.Total > 0, e.Total)
+	add("waited", e.Waited > 0, e.Waited)
+	add("held", e.Held > 0, e.Held)
+	add("left", e.Left > 0, e.Left)
+	add("err", e.Err != nil, e.Err)
+	l.opts.Logger.Log(context.Background(), level, "lock "+string(e.Kind), attrs...)
+	if l.opts.Observe != nil {
+		l.opts.Observe(e)
+	}
 }

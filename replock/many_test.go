@@ -13,6 +13,8 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
 	mem "github.com/repolock/repolock/store/memory"
@@ -24,7 +26,7 @@ func TestManyLargeLocks(t *testing.T) {
 	w := &world{t: t, mem: mem.New(mem.Options{PageSize: 30})}
 	long := strings.Repeat("x", 60_000)
 	for i := range n {
-		b := body{ExpiresAt: "2026-01-01T00:00:00Z", IsShared: true, ID: fmt.Sprint(i)}
+		b := wire.Body{ExpiresAt: "2026-01-01T00:00:00Z", IsShared: true, ID: fmt.Sprint(i)}
 		raw := []byte(`{"is_shared":` + strings.Repeat("1", len(long)) + "}")
 		switch i % 4 {
 		case 0:
@@ -35,7 +37,7 @@ func TestManyLargeLocks(t *testing.T) {
 			b.Metadata = map[string]string{"k": long}
 		}
 		if i%4 < 3 {
-			raw = b.encode()
+			raw = b.Encode()
 		}
 		w.put(fmt.Sprintf("index/lock.shared/%04d", i), raw)
 	}
@@ -52,7 +54,7 @@ func TestManyLargeLocks(t *testing.T) {
 	assert.OK(t, err)
 	broken, err := l.Break(t.Context(), BreakOptions{DryRun: true})
 	assert.OK(t, err)
-	if kept := heap() - before; len(infos) != n || len(broken) != n || kept > 2*(maxBodies+n*4<<10) {
+	if kept := heap() - before; len(infos) != n || len(broken) != n || kept > 2*(verdict.MaxBodies+n*4<<10) {
 		t.Errorf("%d and %d locks: %d KiB are kept", len(infos), len(broken), kept>>10)
 	}
 	runtime.KeepAlive(infos)
@@ -110,7 +112,7 @@ func TestFailingStoreEndsManyRequests(t *testing.T) {
 		time.Sleep(2 * DefaultTTL)
 		m := w.machine()
 		m.hooks.Before(fails(op, "lock.shared/", errOutage))
-		own, known := m.try(Exclusive), memory{}
+		own, known := m.try(Exclusive), verdict.Memory{}
 		if op == "get" {
 			_, err := m.look(t.Context(), own, known)
 			isAll(t, err, errOutage)
@@ -121,7 +123,7 @@ func TestFailingStoreEndsManyRequests(t *testing.T) {
 		m.hooks.Before(nil)
 		f, err := m.look(t.Context(), own, known)
 		assert.OK(t, err)
-		assert.That(t, op == "delete" || len(f.stale) == 1500, "%d are stale", len(f.stale))
+		assert.That(t, op == "delete" || len(f.Stale) == 1500, "%d are stale", len(f.Stale))
 		w.leavesNothing(m.takes(t, Exclusive))
 	})
 }
@@ -256,7 +258,7 @@ func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 			}
 			m := w.machine(func(o *Options) { o.Name = name })
 			m.takes(t, mode).Release(t.Context())
-			w.put(m.keys.shared()+"a/b", foreign(time.Now(), true)) // another client's name, perhaps
+			w.put(m.opts.Prefix+"lock.shared/a/b", foreign(time.Now(), true)) // another client's name, perhaps
 			m.refused(t, Exclusive)
 		})
 	}
@@ -310,10 +312,12 @@ func TestManyEmptiedFlags(t *testing.T) {
 func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		for name, do := range map[string]func(context.Context, *Locker) error{
-			"exclusive": func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil) },
-			"waiting":   func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil, Wait(time.Minute)) },
-			"status":    func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
-			"break":     func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
+			"exclusive": func(ctx context.Context, l *Locker) error { return l.Do(ctx, Exclusive, "x", nil, WithWait(0)) },
+			"waiting": func(ctx context.Context, l *Locker) error {
+				return l.Do(ctx, Exclusive, "x", nil, WithWait(time.Minute))
+			},
+			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
+			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
 		} {
 			sub(t, how+"/"+name, mem.Options{}, func(t *testing.T, w *world) {
 				for i := range 4 { // empty flags, which block no acquirer

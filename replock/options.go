@@ -2,6 +2,7 @@ package replock
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,14 +10,19 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/wire"
 )
+
+// DefaultPrefix is the prefix of the repository's own lock in the wire format.
+const DefaultPrefix = "index/"
 
 // Bounds and default of Options.TTL.
 const (
-	MinTTL     = 10 * time.Second
-	DefaultTTL = 60 * time.Second
-	MaxTTL     = 24 * time.Hour
+	MinTTL     time.Duration = wire.MinTTL
+	DefaultTTL time.Duration = wire.DefaultTTL
+	MaxTTL     time.Duration = wire.MaxTTL
 )
 
 // Lower bound and default of Options.Look.
@@ -75,8 +81,8 @@ func (o *Options) fill() error {
 	case o.Prefix[len(o.Prefix)-1] != '/':
 		return fmt.Errorf("prefix %q: must end in a slash", o.Prefix)
 	}
-	if size := bytesIn(o.Metadata); size > maxMetadata {
-		return fmt.Errorf("metadata has %d bytes: must have at most %d", size, maxMetadata)
+	if size := wire.BytesIn(o.Metadata); size > wire.MaxMetadata {
+		return fmt.Errorf("metadata has %d bytes: must have at most %d", size, wire.MaxMetadata)
 	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
@@ -87,24 +93,28 @@ func (o *Options) fill() error {
 	return nil
 }
 
-// Limits that keep a body below maxBody, which is all that a reader reads, even if JSON escapes
-// each byte as six.
-const (
-	maxMetadata  = 4 << 10
-	maxOperation = 256
-)
+var nameSyntax = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
-func bytesIn(metadata map[string]string) (n int) {
-	for k, v := range metadata {
-		n += len(k) + len(v)
+// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the first and
+// last of them a letter or digit. "repository" is refused, because status shows the repository's own lock,
+// which has no name, under that name.
+func CheckName(name string) error {
+	if len(name) < 1 || len(name) > 128 {
+		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
 	}
-	return n
+	if name == "repository" {
+		return errors.New(`lock name "repository": only shown for the repository's own lock, which has no name: leave the name out`)
+	}
+	if !nameSyntax.MatchString(name) {
+		return fmt.Errorf("lock name %q: only a-z, 0-9, - and _ are allowed, and it must begin and end with a letter or digit", name)
+	}
+	return nil
 }
 
 // CheckOperation returns an error unless operation has 1 to 256 bytes.
 func CheckOperation(operation string) error {
-	if operation == "" || len(operation) > maxOperation {
-		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), maxOperation)
+	if operation == "" || len(operation) > wire.MaxOperation {
+		return fmt.Errorf("operation %q: must have 1 to %d bytes", text.Brief(operation), wire.MaxOperation)
 	}
 	return nil
 }

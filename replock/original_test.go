@@ -14,6 +14,8 @@ import (
 	"github.com/repolock/repolock/internal/test/cloudsticlock"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -50,7 +52,7 @@ func (h heldByUs) Held() bool { return alive(h.Lock) }
 func (w *world) ours() client {
 	m := w.machine()
 	return client{m, func(ctx context.Context, mode Mode) (held, error) {
-		k, err := m.acquire(ctx, mode, mode.String())
+		k, err := m.lock(ctx, mode, mode.String())
 		return granted(heldByUs{k}, err)
 	}}
 }
@@ -238,7 +240,7 @@ func TestLooksSoonAfterAcquiring(t *testing.T) {
 		w.comesBeside(mode)
 		start := time.Now()
 		ends(t, k, time.Hour)
-		took(t, start, time.Second, 2*time.Second+2*transient) // not before it can have been withdrawn
+		took(t, start, time.Second, 2*time.Second+2*verdict.Transient) // not before it can have been withdrawn
 	})
 	do(t, func(t *testing.T, w *world) {
 		m, _ := w.holder(t, Shared, func(o *Options) { o.Name = "mine" })
@@ -283,7 +285,7 @@ func TestReplacedBeforeItIsRead(t *testing.T) {
 			a := w.machine()
 			try := a.try(Exclusive)
 			a.date(try)
-			w.put(pointer, try.body.encode())
+			w.put(pointer, try.body.Encode())
 		}
 		put()
 		m.hooks.Before(first("get", pointer, func(hookstore.Request) error { put(); return store.ErrNotFound }))
@@ -336,7 +338,7 @@ func TestExpiresAMinuteAhead(t *testing.T) {
 func (w *world) expire(t *testing.T, least, most time.Duration) {
 	t.Helper()
 	for _, key := range w.keys() {
-		if left := time.Until(w.body(key).expires); left < least || left > most {
+		if left := time.Until(w.body(key).Expires); left < least || left > most {
 			t.Fatalf("%s expires in %v", key, left)
 		}
 	}
@@ -345,7 +347,7 @@ func (w *world) expire(t *testing.T, least, most time.Duration) {
 // TestExpiresByTheStoresClock: a wall clock that is behind doesn't make a lock look expired to
 // clients of the original protocol, from a moment after it was taken.
 func TestExpiresByTheStoresClock(t *testing.T) {
-	for _, skew := range []time.Duration{-time.Hour, -margin - time.Second, time.Hour} {
+	for _, skew := range []time.Duration{-time.Hour, -verdict.Margin - time.Second, time.Hour} {
 		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 			a := w.machine()
 			a.clock.setSkew(skew)
@@ -380,7 +382,7 @@ func TestLongDeadEncrypted(t *testing.T) {
 			m.clock.setSkew(c.wall)
 			began := time.Now()
 			m.takes(t, Exclusive)
-			equal(t, "passed without being watched", time.Since(began) < foreignTTL, c.isPassed)
+			equal(t, "passed without being watched", time.Since(began) < wire.ForeignTTL, c.isPassed)
 		})
 	}
 }

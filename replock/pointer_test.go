@@ -12,6 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -78,7 +79,7 @@ func TestUnfitIsNotHeld(t *testing.T) {
 			w.machine().takes(t, Exclusive)
 			m := w.machine()
 			m.hooks.Before(fails("get", "", store.ErrConfig))
-			err := m.fails(t, mode, store.ErrConfig, Wait(patience))
+			err := m.fails(t, mode, store.ErrConfig, WithWait(patience))
 			assert.That(t, !errors.Is(err, ErrHeld), "waiting for %v: %v", patience, err)
 		})
 	}
@@ -198,7 +199,7 @@ func TestProofWithoutAnAnswer(t *testing.T) {
 func TestPutsOfAProofAreApart(t *testing.T) {
 	for trip, want := range map[time.Duration][]time.Duration{
 		time.Millisecond:       {0, time.Millisecond},
-		160 * time.Millisecond: {0, apart, 2 * apart},
+		160 * time.Millisecond: {0, proofPause, 2 * proofPause},
 	} {
 		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
 			m := w.machine()
@@ -216,7 +217,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 	for name, another := range map[string][]byte{
 		"of another client": foreign(time.Now(), false),
 		"encrypted":         []byte("\x01 this is ciphertext"),
-		"larger than locks": bytes.Repeat([]byte("x"), maxBody+1),
+		"larger than locks": bytes.Repeat([]byte("x"), wire.MaxBody+1),
 	} {
 		for _, refuse := range []hookstore.Before{nil, mayNotDelete} {
 			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
@@ -340,7 +341,7 @@ func TestClaimedDeleteNeedsALook(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		l, err := New(ignoresDeleteCondition{w.mem}, w.machine().opts)
 		assert.OK(t, err)
-		k, err := l.Exclusive(t.Context(), "prune")
+		k, err := l.TryExclusive(t.Context(), "prune")
 		mustLock(t, k, err)
 		time.Sleep(10 * time.Second)
 		another := foreign(time.Now(), false)

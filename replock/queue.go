@@ -11,31 +11,9 @@ import (
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-)
-
-// AcquireOption is an option of one acquire.
-type AcquireOption func(*queue)
-
-// Wait makes Shared or Exclusive wait up to d for conflicting locks to be released. Waiters acquire the lock
-// in the order in which they came, and before all later acquirers that they conflict with. Shared waiters
-// that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind other
-// waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
-// conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
-//
-// After d the acquire returns a *HeldError. If the store fails meanwhile, the waiter continues to poll for
-// up to the ttl. If the acquire's context ends first while locks conflict, the error matches both ErrHeld
-// and the context's error. A negative d is refused: Forever waits without an end.
-func Wait(d time.Duration) AcquireOption { return func(q *queue) { q.maxWait = d } }
-
-// Forever makes Wait wait without an end.
-const Forever time.Duration = math.MaxInt64
-
-// The first poll comes after 1 to 2 s. The longer nothing changes, the longer are the pauses, up to
-// 5 to 10 s.
-const (
-	firstPoll = time.Second
-	lastPoll  = 5 * time.Second
 )
 
 // maxWatch is how long an acquirer watches a doubtful lock if it doesn't wait, or waits for less:
@@ -53,22 +31,22 @@ type queue struct {
 	mode      Mode
 	operation string
 	parent    context.Context // of the lock's context
-	memory    memory
+	memory    verdict.Memory
 	own       ownAttempts
 	maxWait   time.Duration
 	fence     bool // whether an exclusive lock needs a fencing number
 	began     time.Duration
 	ticket    *attempt // nil until it waits
 	waited    bool
-	again     again
+	decide    decider
 	trips     trips
 	hints     hints
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: memory{}, own: nothingYet(), began: l.opts.Clock.Elapsed(), again: again{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), maxWait: Forever, began: l.opts.Clock.Elapsed(), decide: decider{l: l}}
 	for _, o := range opts {
-		o(q)
+		o.set(q)
 	}
 	return q
 }
@@ -83,7 +61,8 @@ func (q *queue) check() error {
 
 // waitedFor returns how long this acquirer has waited, and left how much longer it waits.
 func (q *queue) waitedFor() time.Duration { return q.l.opts.Clock.Elapsed() - q.began }
-func (q *queue) left() time.Duration      { return q.maxWait - q.waitedFor() }
+
+func (q *queue) left() time.Duration { return q.maxWait - q.waitedFor() }
 
 // newAttempt starts an attempt at the ticket's place in the queue.
 func (q *queue) newAttempt() (*attempt, error) {
@@ -105,19 +84,19 @@ func (q *queue) newAttempt() (*attempt, error) {
 // they change and so are live, when they are deleted, or when they are stale because they didn't
 // change for their whole ttl. They count as held if that would take longer than the acquirer waits,
 // and longer than maxWatch.
-func (q *queue) wait(ctx context.Context, t *attempt, f findings) error {
-	var was findings
-	var before map[string]*entry
+func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error {
+	var was verdict.Findings
+	var before map[string]*verdict.Entry
 	pause := firstPoll
 	for {
 		if q.refused(f) && q.left() <= 0 {
 			return q.held(t, f, nil)
 		}
-		now := f.conflicts()
-		if !maps.EqualFunc(now, before, func(e, was *entry) bool { return e.ETag == was.ETag && e.verdict == was.verdict }) {
+		now := f.Conflicts()
+		if !maps.EqualFunc(now, before, func(e, was *verdict.Entry) bool { return e.ETag == was.ETag && e.Verdict == was.Verdict }) {
 			q.tell(t, f) // at least one of them was refreshed
 		}
-		if maps.EqualFunc(now, before, func(*entry, *entry) bool { return true }) { // the same keys
+		if maps.EqualFunc(now, before, func(*verdict.Entry, *verdict.Entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
 		} else {
 			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
@@ -130,10 +109,10 @@ func (q *queue) wait(ctx context.Context, t *attempt, f findings) error {
 		if ctx.Err() != nil {
 			return q.ended(ctx, t, was)
 		}
-		if f.unlisted || errors.Is(err, errUnlisted) {
+		if f.Unlisted || errors.Is(err, errUnlisted) {
 			at.flag.put = false // the ticket was broken, and must be put again before the conflicts end
 		}
-		switch next := q.again.afterPoll(t, f, err, q.waits()); next.step {
+		switch next := q.decide.afterPoll(t, f, err, q.waits()); next.step {
 		case startAgain:
 			return nil
 		case giveUp:
@@ -157,8 +136,8 @@ func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 		if err != nil {
 			return nil, err
 		}
-		ticket.body.State, ticket.polls, ticket.st = StateWaiting, true, t.st
-		ticket.body.AcquiredAt, ticket.place = t.body.AcquiredAt, place(ticket.flag.key)
+		ticket.body.State, ticket.polls, ticket.st = wire.StateWaiting, true, t.st
+		ticket.body.AcquiredAt, ticket.place = t.body.AcquiredAt, wire.Place(ticket.flag.key)
 		q.ticket = ticket
 	}
 	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.refreshAt() {
@@ -184,29 +163,29 @@ func (q *queue) decidesBy(t *attempt) time.Duration {
 // untilPoll returns the time until the next poll. The poll comes early if the ticket must be refreshed, if
 // the wait ends, if the ttl of a doubtful lock ends, or if all live locks become stale unless they are
 // refreshed. The more waiters come before this one, the longer the time is.
-func (q *queue) untilPoll(pause time.Duration, f findings) time.Duration {
+func (q *queue) untilPoll(pause time.Duration, f verdict.Findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
-	d = min(d*time.Duration(1+f.before()), 2*d+lastPoll)
+	d = min(d*time.Duration(1+f.Before()), 2*d+lastPoll)
 	if q.ticket != nil {
 		d = min(d, q.refreshAt()-now)
 	}
 	if q.refused(f) {
 		d = min(d, q.left())
 	}
-	for _, e := range f.doubtful {
-		d = min(d, e.since+e.ttl()-now)
+	for _, e := range f.Doubtful {
+		d = min(d, e.Since+e.TTL()-now)
 	}
-	if end := q.l.endOf(f); end > now {
+	if end := q.l.judges().EndOf(f); end > now {
 		d = min(d, end-now)
 	}
 	return max(d, 10*time.Millisecond)
 }
 
 // refused reports whether the conflicts can't be resolved in time by watching alone.
-func (q *queue) refused(f findings) bool {
-	return len(f.live) > 0 || slices.ContainsFunc(f.doubtful, func(e *entry) bool {
-		return e.since+e.ttl()-q.began > max(q.maxWait, maxWatch)
+func (q *queue) refused(f verdict.Findings) bool {
+	return len(f.Live) > 0 || slices.ContainsFunc(f.Doubtful, func(e *verdict.Entry) bool {
+		return e.Since+e.TTL()-q.began > max(q.maxWait, maxWatch)
 	})
 }
 
@@ -214,13 +193,13 @@ func (q *queue) refused(f findings) bool {
 func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell reports the conflicting locks as an event.
-func (q *queue) tell(t *attempt, f findings) {
+func (q *queue) tell(t *attempt, f verdict.Findings) {
 	e := t.event(EventWaiting)
-	e.Holders, e.Waited = q.l.infos(slices.Concat(f.live, f.doubtful), f), q.waitedFor()
+	e.Holders, e.Waited = q.l.infos(slices.Concat(f.Live, f.Doubtful), f), q.waitedFor()
 	switch {
 	case len(e.Holders) == 0:
 		return
-	case len(f.live) == 0:
+	case len(f.Live) == 0:
 		e.Kind = EventWatching
 	}
 	q.waited = true
@@ -229,7 +208,7 @@ func (q *queue) tell(t *attempt, f findings) {
 
 // held reports the conflicting locks as an event, and returns the error that names them. why is the
 // reason if the wait ended early, or nil.
-func (q *queue) held(t *attempt, f findings, why error) error {
+func (q *queue) held(t *attempt, f verdict.Findings, why error) error {
 	err := q.l.heldError(t, f)
 	err.Err = why
 	if q.maxWait > 0 {
@@ -260,40 +239,6 @@ type hints struct {
 	gone   map[string]string // blockers that a read didn't find: their ETags by key
 }
 
-// pace is how often a waiter reads the blocker: after a share of the time for which the same locks
-// have conflicted, within bounds. The longer a lock has been held, the less likely it ends within
-// the next second, and the less a delay matters. The zero value means never.
-type pace struct {
-	share       float64
-	first, last time.Duration
-}
-
-// ownPace adds about a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
-var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
-
-func (p pace) after(waited time.Duration) time.Duration {
-	return min(max(time.Duration(p.share*float64(waited)), p.first), p.last)
-}
-
-// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after
-// 100 s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
-type budget struct {
-	spent float64
-	at    time.Duration // when spent was updated
-}
-
-const (
-	hintBurst = 150
-	hintRate  = 1
-)
-
-// take spends one read, and returns the pause that must come before it.
-func (b *budget) take(now time.Duration) time.Duration {
-	b.spent = max(b.spent-(now-b.at).Seconds()*hintRate, 0) + 1
-	b.at = now
-	return time.Duration(max(b.spent-hintBurst, 0) / hintRate * float64(time.Second))
-}
-
 // watch asks the store for hints, at the first call. It reports whether the hints have just begun. Then the
 // caller must look for a deletion that came before them.
 func (q *queue) watch(ctx context.Context) (begun bool) {
@@ -302,96 +247,55 @@ func (q *queue) watch(ctx context.Context) (begun bool) {
 	}
 	q.hints.asked, q.hints.gone = true, map[string]string{}
 	var err error
-	q.hints.store, err = store.Watch(ctx, q.l.store, q.l.keys.all())
+	q.hints.store, err = store.Watch(ctx, q.l.store, q.l.keys.All())
 	return err == nil
 }
 
 // sleep waits until the next poll, for d, or until the blocker is gone.
-func (q *queue) sleep(ctx context.Context, d time.Duration, f findings) error {
+func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
-	hinted := q.watch(ctx)
-	blocking := f.conflicts()
+	unseen := q.watch(ctx) // a deletion before the hints began
+	blocking := f.Conflicts()
 	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
-	b := f.blocker(q.hints.gone)
-	for {
-		if hinted {
-			pause := q.hints.budget.take(c.Elapsed())
-			if err := clock.Sleep(ctx, c, min(pause, end-c.Elapsed())); err != nil {
-				return err
-			}
-			if b == nil || q.isGone(ctx, b, end-c.Elapsed()) {
-				return ctx.Err()
-			}
+	b := f.Blocker(q.hints.gone)
+	for unseen || q.untilHint(ctx, b, f, end) {
+		unseen = false
+		pause := min(q.hints.budget.take(c.Elapsed()), end-c.Elapsed())
+		if clock.Sleep(ctx, c, pause) != nil || b == nil || q.isGone(ctx, b, end-c.Elapsed()) {
+			break
 		}
-		var err error
-		left := end - c.Elapsed()
-		next := min(left, q.untilRead(b, f))
-		if hinted, err = clock.SleepUntil(ctx, c, next, q.hints.store); err != nil {
-			return err
-		}
-		if !hinted && next == left {
-			return nil
-		}
-		hinted = true
 	}
+	return ctx.Err()
+}
+
+// untilHint waits until the blocker should be read: at a hint of the store, or when pace says so. It reports false
+// if the next poll is due by then, or ctx has ended.
+func (q *queue) untilHint(ctx context.Context, b *verdict.Entry, f verdict.Findings, end time.Duration) bool {
+	left := end - q.l.opts.Clock.Elapsed()
+	next := min(left, q.untilRead(b, f))
+	hinted, err := clock.SleepUntil(ctx, q.l.opts.Clock, next, q.hints.store)
+	return err == nil && (hinted || next < left)
 }
 
 // untilRead returns the time to the next read of the blocker without a hint. The more waiters are before
 // this one, the less often it reads, because they acquire first.
-func (q *queue) untilRead(b *entry, f findings) time.Duration {
+func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
 	}
-	n := 1 + f.before()
+	n := 1 + f.Before()
 	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(n*n)
-}
-
-// before returns the number of waiters before this one.
-func (f findings) before() (n int) {
-	for _, e := range f.live {
-		if e.isTicket() {
-			n++
-		}
-	}
-	return n
-}
-
-// blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets,
-// or else the last lock. It returns lock.exclusive only if there is no flag, as with clients of the original
-// protocol. The blocker's body needn't be readable. gone has the keys that a read didn't find. If a listing
-// still shows such a key, the listing is right, and blocker chooses another one.
-func (f findings) blocker(gone map[string]string) *entry {
-	var b *entry
-	for _, e := range f.conflicts() {
-		if _, gone := gone[e.Key]; !gone && (b == nil || e.goesAfter(b)) {
-			b = e
-		}
-	}
-	return b
-}
-
-func (e *entry) goesAfter(b *entry) bool {
-	if e.isTicket() != b.isTicket() {
-		return e.isTicket()
-	}
-	return e.Key > b.Key
-}
-
-// isTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive
-// never is one.
-func (e *entry) isTicket() bool {
-	return e.err == nil && e.lease.State == StateWaiting && (e.kind == kindIntent || e.kind == kindShared)
 }
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or
 // replaced by another one. A read that fails shows nothing.
-func (q *queue) isGone(ctx context.Context, e *entry, limit time.Duration) bool {
+func (q *queue) isGone(ctx context.Context, e *verdict.Entry, limit time.Duration) bool {
 	c, err := once(ctx, "get "+e.Key, q.l.fetch(e.Key))(min(limit, q.l.times.Timeout))
 	gone := errors.Is(err, store.ErrNotFound)
 	if err == nil {
-		now, err := decode(c.raw)
-		gone = errors.Is(err, errReleased) || err == nil && now.ID != e.lease.ID
+		now, err := wire.Decode(c.raw)
+		gone = errors.Is(err, wire.ErrEmptied) || err == nil && now.ID != e.Lease.ID
 	}
 	if gone {
 		q.hints.gone[e.Key] = e.ETag
@@ -399,28 +303,46 @@ func (q *queue) isGone(ctx context.Context, e *entry, limit time.Duration) bool 
 	return gone
 }
 
-// Parent makes parent the parent of the lock's context, in place of the acquire's context. The
-// lock's context has parent's values and ends with it. The end of parent also ends the acquire. The
-// lock itself is held until Release.
-func Parent(parent context.Context) AcquireOption {
-	return func(q *queue) { q.parent = parent }
-}
-
 // ended returns the error of an acquire whose context has ended. It names the conflicting locks of
 // the last look.
-func (q *queue) ended(ctx context.Context, t *attempt, f findings) error {
+func (q *queue) ended(ctx context.Context, t *attempt, f verdict.Findings) error {
 	why := whyEnded(ctx)
-	if f.live = slices.Concat(f.live, f.doubtful); len(f.live) > 0 {
+	if f.Live = slices.Concat(f.Live, f.Doubtful); len(f.Live) > 0 {
 		return q.held(t, f, why)
 	}
 	return fault.While(fmt.Sprintf("acquiring the %s lock", q.mode), why)
 }
 
-// whyEnded returns the cause of a context's end. The error also matches ctx.Err.
-func whyEnded(ctx context.Context) error {
-	cause, err := context.Cause(ctx), ctx.Err()
-	if errors.Is(cause, err) {
-		return cause
-	}
-	return fault.As(err, cause)
+// AcquireOption is an option of one acquire.
+type AcquireOption struct{ set func(*queue) }
+
+// WithWait bounds the wait for conflicting locks to be released: after d the acquire returns a *HeldError. Without
+// it, or with Forever, the acquire waits until its context ends. With 0 it tries once. A negative d is refused.
+//
+// Waiters acquire the lock in the order in which they came, and before all later acquirers that they conflict with.
+// Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind
+// other waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
+// conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
+//
+// If the store fails meanwhile, the waiter continues to poll for up to the ttl. If the acquire's context ends first
+// while locks conflict, the error matches both ErrHeld and the context's error.
+func WithWait(d time.Duration) AcquireOption {
+	return AcquireOption{func(q *queue) { q.maxWait = d }}
+}
+
+// Forever is a wait without an end.
+const Forever time.Duration = math.MaxInt64
+
+// WithParent makes parent the parent of the lock's context, in place of the acquire's context. The
+// lock's context has parent's values and ends with it. The end of parent also ends the acquire. The
+// lock itself is held until Release.
+func WithParent(parent context.Context) AcquireOption {
+	return AcquireOption{func(q *queue) { q.parent = parent }}
+}
+
+// WithFencingToken makes an exclusive acquire take a fencing token with the lock: see Lock.FencingToken. It costs
+// three more requests: a get, a put and a list. The acquire fails with ErrNoFencingToken on a store that doesn't
+// itself keep If-Match and If-None-Match. A shared acquire ignores the option.
+func WithFencingToken() AcquireOption {
+	return AcquireOption{func(q *queue) { q.fence = true }}
 }

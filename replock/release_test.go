@@ -166,13 +166,13 @@ func TestReleaseStopsAtTheDeadline(t *testing.T) {
 func TestReleaseTwiceAndAfterContext(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		ctx, cancel := context.WithCancel(t.Context())
-		k := w.machine().takes(t, Exclusive, Parent(ctx))
+		k := w.machine().takes(t, Exclusive, WithParent(ctx))
 		cancel() // TestParentOfTheLocksContext
 		for range 2 {
 			assert.OK(t, k.Release(ctx))
 		}
 		w.empty()
-		isAll(t, k.Renew(t.Context()), ErrReleased)
+		isAll(t, k.Refresh(t.Context()), ErrReleased)
 		equal(t, "left", k.Left(), 0)
 	})
 }

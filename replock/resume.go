@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lease"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 )
 
 // Pauses between the attempts of a resume.
@@ -18,25 +19,6 @@ const (
 	firstResumePause = 500 * time.Millisecond
 	lastResumePause  = 5 * time.Second
 )
-
-// Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of the store
-// or a suspend of the machine. It fails if another acquirer might have taken the lock since. When Resume
-// returns nil, the Lock is held again, under a new id and key, and Context returns a new context. Release,
-// also a deferred one, releases it. The context that ended with the loss stays ended. Work under that
-// context must stop; work that continues uses the new one.
-//
-// Resume tries until the lock is held again, the loss is definite, or ctx ends. The new context has
-// the same parent as the lost one: the acquire's context, or Parent. If that parent ends, Resume
-// ends, too. An attempt costs an acquire and three more requests, or four if a listing has several
-// pages.
-//
-// A *LostError with Definite set means that the lock can't be resumed. ErrReleased means that it
-// was released. After any other error the lock is as it was, and Resume can be called again. Resume
-// returns an error at once for a lock that is held, or that another call is resuming.
-//
-// Other clients of the wire format acquire a lock without removing an expired one. So don't resume a lock
-// that such clients use too.
-func (k *Lock) Resume(ctx context.Context) error { return k.lease.Resume(ctx) }
 
 // Again implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Again(ctx context.Context) (lease.Owner, error) {
@@ -74,7 +56,7 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	*all = t.ownAttempts
 	t.body.AcquiredAt, t.body.AcquiredID = k.t.body.AcquiredAt, cmp.Or(k.t.body.AcquiredID, k.t.id)
 	t.pointer.etag, t.parent = k.t.pointer.etag, k.t.parent
-	t.place, t.fence = firstPlace, k.t.fence
+	t.place, t.fence = wire.FirstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
 		// lock.exclusive stays for the next attempt, unless this was the last one.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
@@ -134,15 +116,12 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	// The new flag was stamped before it was seen, perhaps after its put was answered, because an
 	// earlier send can have been applied since. The store truncates both mod times, and the margin
 	// allows for that.
-	written := seen - fresh.ModTime.Sub(old.ModTime) + margin
+	written := seen - fresh.ModTime.Sub(old.ModTime) + verdict.Margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
 	}
 	return nil
 }
-
-// sent returns when the last refresh was sent that was answered in time.
-func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
 // reclaim writes the new id into lock.exclusive, which must still be ours. The break-lock of other
 // clients deletes only lock.exclusive.
@@ -159,59 +138,4 @@ func (k *term) reclaim(ctx context.Context, t *attempt) error {
 	}
 	t.claimed(o.etag)
 	return nil
-}
-
-// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own flag,
-// because an acquirer that has deleted it can take the lock at any moment.
-func (k *term) lookAgain(ctx context.Context, t *attempt) error {
-	l := k.l
-	s := memory{}
-	var first time.Duration
-	for n := 1; ; n++ {
-		f, err := l.look(ctx, t, s)
-		if err != nil {
-			return err
-		}
-		t.found(f)
-		first = cmp.Or(first, l.opts.Clock.Elapsed())
-		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
-		f.live = slices.Concat(f.live, f.doubtful, f.vanished)
-		if len(f.live) > 0 && next.step == giveUp {
-			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
-			lost.Err = l.heldError(t, f)
-			return lost
-		}
-		if err := l.stillListed(ctx, t); err != nil {
-			return err
-		}
-		if l.opts.Clock.Elapsed() >= t.deadline {
-			return errLate
-		}
-		if len(f.live) == 0 {
-			if err := l.reap(ctx, t, f); err != nil {
-				return err
-			}
-			if t.mode == Exclusive && !t.listed.pointer {
-				return k.broken(t.pointer.key, "it was deleted or replaced")
-			}
-			t.leftPointer = f.pointer
-			return nil
-		}
-		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
-			return err
-		}
-	}
-}
-
-// stillListed returns errUnlisted if our own flag isn't stored. A look that has found conflicts can
-// end before the page of the flag, and so can the look of a shared lock.
-func (l *Locker) stillListed(ctx context.Context, t *attempt) error {
-	if t.listed.flag {
-		return nil
-	}
-	own, err := l.find(ctx, t.flag.key)
-	if err == nil && (own == nil || own.Size == 0) {
-		err = fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
-	}
-	return err
 }

@@ -20,7 +20,7 @@ func (m *machine) lose(t *testing.T, k *Lock) {
 	t.Helper()
 	m.hooks.Before(outage)
 	<-k.Context().Done()
-	if lost := k.Lost(); lost == nil || lost.Definite {
+	if lost := whyLost(k); lost == nil || lost.Definite {
 		t.Fatalf("lost: %v", lost)
 	}
 }
@@ -37,7 +37,7 @@ func TestResumeAfterOutage(t *testing.T) {
 			a, k := w.holder(t, mode)
 			a.lose(t, k)
 			time.AfterFunc(outage, func() {
-				for _, ask := range []func(context.Context) error{k.Renew, k.Check} {
+				for _, ask := range []func(context.Context) error{k.Refresh, k.Check} {
 					isAll(t, ask(t.Context()), ErrLost)
 				}
 				assert.That(t, !alive(k) && k.Left() == 0 && k.Lost() != nil, "held before it is resumed: %v left", k.Left())
@@ -184,7 +184,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 			done := make(chan struct{})
 			time.AfterFunc(max(head, 0), func() {
 				defer close(done)
-				other, _ = b.Exclusive(context.Background(), "prune")
+				other, _ = b.TryExclusive(context.Background(), "prune")
 			})
 			time.Sleep(max(-head, 0))
 			resumed := k.Resume(t.Context()) == nil
@@ -297,7 +297,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 		b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { close(came); <-gate; return nil }))
 		go func() {
 			shortly := func(context.Context) error { time.Sleep(300 * time.Millisecond); return nil }
-			gone <- b.Do(context.Background(), Exclusive, "prune", shortly) == nil
+			gone <- b.Do(context.Background(), Exclusive, "prune", shortly, WithWait(0)) == nil
 		}()
 		select {
 		case <-came: // it has looked, and is about to delete the stale flag

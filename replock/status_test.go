@@ -8,6 +8,8 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -57,7 +59,7 @@ func TestStatusReadsThePage(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		const key = "index/lock.shared/b"
 		lock := foreign(time.Now(), true)
-		for _, body := range [][]byte{lock, []byte("?"), nil, append(lock, make([]byte, maxBody)...)} {
+		for _, body := range [][]byte{lock, []byte("?"), nil, append(lock, make([]byte, wire.MaxBody)...)} {
 			w.put("index/lock.shared/a", lock)
 			w.put(key, body)
 			m := w.machine()
@@ -70,7 +72,7 @@ func TestStatusReadsThePage(t *testing.T) {
 			got, err := m.Status(t.Context())
 			assert.OK(t, err)
 			equal(t, "locks", fmt.Sprintf("%+v", got), fmt.Sprintf("%+v", want))
-			if n := len(body); n > 0 && n <= maxBody {
+			if n := len(body); n > 0 && n <= wire.MaxBody {
 				gets--
 			}
 			m.sent(t, between{"get": {gets, gets}})
@@ -88,7 +90,7 @@ func TestLookReadsThePage(t *testing.T) {
 		m.hooks.Before(on("get", key, func(hookstore.Request) { t.Error("the body is read once more") }))
 		k := m.takes(t, Exclusive)
 		w.put(key, foreign(time.Now(), true))
-		time.Sleep(transient + 2*margin)
+		time.Sleep(verdict.Transient + 2*verdict.Margin)
 		assert.Is(t, k.Check(t.Context()), ErrLost)
 		m.refused(t, Exclusive)
 	})
@@ -196,7 +198,7 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 		shown := m.only(t)
 		k.Release(t.Context())
 		other := w.machine().takes(t, Exclusive)
-		m.breaks(t, BreakOptions{Shown: []Broken{{Info: shown}}}, 0)
+		m.breaks(t, BreakOptions{Only: []Broken{{Info: shown}}}, 0)
 		w.lasts(other)
 	})
 }

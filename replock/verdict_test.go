@@ -9,6 +9,8 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -41,7 +43,7 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 			m.hooks.After(firstAnswered("list", "", func(hookstore.Request) { time.Sleep(late) }))
 			start := time.Now()
 			k := m.takes(t, Exclusive)
-			took(t, start, late+foreignTTL, late+foreignTTL+time.Second)
+			took(t, start, late+wire.ForeignTTL, late+wire.ForeignTTL+time.Second)
 			w.leavesNothing(k)
 		})
 	}
@@ -89,7 +91,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 		})
 		begin(func(t *testing.T, a, b *machine, k *Lock, sent time.Duration) {
 			time.Sleep(ttl/2 + time.Second)
-			b.takes(t, Exclusive, Wait(ttl))
+			b.takes(t, Exclusive, WithWait(ttl))
 			assert.That(t, !alive(k) && a.clock.Elapsed()-sent > ttl,
 				"ttl %v: passed %v after it was refreshed, alive %v", ttl, a.clock.Elapsed()-sent, alive(k))
 		})
@@ -103,26 +105,6 @@ func TestMergedVerdictIsTheLessCertain(t *testing.T) {
 		{Mode: Exclusive, ID: "x", Keys: []string{"index/lock.intent/x"}, Verdict: Doubtful, Why: "?"},
 	})
 	equal(t, "stale and doubtful", out[0].Verdict, Doubtful)
-}
-
-// TestVerdictMargin: the store's clock has to be 2 s past the lease's end. A store without mod times is no witness, and
-// no lock is stale by the other one only.
-func TestVerdictMargin(t *testing.T) {
-	do(t, func(t *testing.T, w *world) {
-		a := w.machine()
-		wrote := time.Now()
-		e := &entry{Object: store.Object{Key: "index/lock.shared/x", ModTime: wrote}, kind: kindShared, since: a.clock.Elapsed(), read: true}
-		e.lease, e.err = decode(foreign(wrote, true))
-		a.clock.setSkew(time.Hour)
-		now := a.clock.Elapsed()
-		for age, want := range map[time.Duration]Verdict{60 * time.Second: Live, 62 * time.Second: Live, 62*time.Second + 1: Stale} {
-			a.judge(e, storeTime{wrote.Add(age), now}, now)
-			equal(t, fmt.Sprint(age, " old"), e.verdict, want)
-		}
-		e.ModTime = time.Time{}
-		a.judge(e, storeTime{wrote.Add(time.Hour), now}, now)
-		assert.That(t, e.verdict != Stale, "stale by one clock")
-	})
 }
 
 // TestWrongClocks: whichever clock is an hour wrong, or jumps by one while the lock is held, a live lock is never
@@ -176,16 +158,16 @@ func TestWrongClocks(t *testing.T) {
 }
 
 // onThisBoot is the body of a lock of this boot.
-func onThisBoot(change func(*body)) func(a *machine) []byte {
+func onThisBoot(change func(*wire.Body)) func(a *machine) []byte {
 	return func(a *machine) []byte {
-		b := body{Operation: "x", Holder: a.self.Holder(), ID: "1", TTLSeconds: 60, State: StateHeld, IsShared: true, Process: a.self}
-		a.stamp(&b, storeTime{}, a.clock.Elapsed())
+		b := wire.Body{Operation: "x", Holder: a.self.Holder(), ID: "1", TTLSeconds: 60, State: wire.StateHeld, IsShared: true, Process: a.self}
+		a.stamp(&b, verdict.StoreTime{}, a.clock.Elapsed())
 		change(&b)
-		return b.encode()
+		return b.Encode()
 	}
 }
 
-func inAnotherNamespace(b *body) { b.TimeNamespace = "time:[2]" }
+func inAnotherNamespace(b *wire.Body) { b.TimeNamespace = "time:[2]" }
 
 // onDisk runs f on a local disk: the one wall clock dates the objects, too.
 func onDisk(t *testing.T, f func(t *testing.T, w *world, a *machine)) {
@@ -198,9 +180,9 @@ const diskKey = "index/lock.shared/x"
 func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 	for name, body := range map[string]func(a *machine) []byte{
 		"another time namespace": onThisBoot(inAnotherNamespace),
-		"no time namespace":      onThisBoot(func(b *body) { b.TimeNamespace = "" }),
-		"no boot":                onThisBoot(func(b *body) { b.BootID = "" }),
-		"another machine":        onThisBoot(func(b *body) { b.HostID, b.BootID = "far", "far" }),
+		"no time namespace":      onThisBoot(func(b *wire.Body) { b.TimeNamespace = "" }),
+		"no boot":                onThisBoot(func(b *wire.Body) { b.BootID = "" }),
+		"another machine":        onThisBoot(func(b *wire.Body) { b.HostID, b.BootID = "far", "far" }),
 		"another client":         func(a *machine) []byte { return foreign(a.clock.Now(), true) },
 		"encrypted":              func(a *machine) []byte { return append([]byte{1}, foreign(a.clock.Now(), true)...) },
 	} {
@@ -227,7 +209,7 @@ func TestWallClockOfALocalDiskIsNoWitness(t *testing.T) {
 // TestLocalDiskAfterABoot: a lock that is left from an earlier boot is stale by the wall clock, because
 // none of that boot's processes is alive; and one that is left from this boot by the clock since boot.
 func TestLocalDiskAfterABoot(t *testing.T) {
-	for boot, change := range map[string]func(*body){"another": inAnotherNamespace, "boot1": func(*body) {}} {
+	for boot, change := range map[string]func(*wire.Body){"another": inAnotherNamespace, "boot1": func(*wire.Body) {}} {
 		onDisk(t, func(t *testing.T, w *world, a *machine) {
 			w.put(diskKey, onThisBoot(change)(a))
 			time.Sleep(2 * DefaultTTL)
@@ -257,7 +239,7 @@ func TestLatePutIsDatedFromWhenItIsSeen(t *testing.T) {
 	for _, late := range []time.Duration{0, 20 * time.Second} {
 		mod, seen := applied.Add(late), 10*time.Second+2*late
 		own.learn(store.Page{Objects: []store.Object{{Key: "k", Size: 1, ModTime: mod}}}, false, seen)
-		ahead := own.st.when(seen).Sub(mod)
+		ahead := own.st.When(seen).Sub(mod)
 		assert.That(t, ahead <= 0, "seen after %v: %v ahead of the store", seen, ahead)
 	}
 }
@@ -296,10 +278,10 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					time.Sleep(3 * time.Second)
 				}))
 				tr := a.try(Shared)
-				check := func(st storeTime) {
+				check := func(st verdict.StoreTime) {
 					t.Helper()
-					ahead := st.when(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load())))
-					assert.That(t, !st.known() || ahead <= 0, "%v ahead of the store", ahead)
+					ahead := st.When(a.clock.Elapsed()).Sub(time.Now().Add(time.Duration(w.skew.Load())))
+					assert.That(t, !st.Known() || ahead <= 0, "%v ahead of the store", ahead)
 				}
 				assert.OK(t, a.raise(t.Context(), tr))
 				check(tr.st)
@@ -308,11 +290,11 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					tr.flag.put = false
 				}
 				for range 2 {
-					f, err := a.look(t.Context(), tr, memory{})
+					f, err := a.look(t.Context(), tr, verdict.Memory{})
 					assert.OK(t, err)
-					check(f.st)
+					check(f.St)
 					listed := time.Duration(listed.Load())
-					assert.That(t, f.now <= listed, "judged by the time %v after the listing", f.now-listed)
+					assert.That(t, f.Now <= listed, "judged by the time %v after the listing", f.Now-listed)
 				}
 				tr.parent = t.Context()
 				k := a.hold(tr)
@@ -320,7 +302,8 @@ func TestStoreTimeIsALowerBound(t *testing.T) {
 					t.Error(err)
 				}
 				check(*k.now.Load())
-				mustRelease(t, newLock(k))
+				lock, _ := locked(k, nil)
+				mustRelease(t, lock)
 			})
 		}
 	}
@@ -355,11 +338,11 @@ func TestWatchingIsBounded(t *testing.T) {
 			w.crashed(t, c.ttl)
 			start := time.Now()
 			if !c.held {
-				w.machine().takes(t, mode, Wait(c.wait))
+				w.machine().takes(t, mode, WithWait(c.wait))
 				took(t, start, 0, c.most)
 				return
 			}
-			held := w.machine().refused(t, mode, Wait(c.wait))
+			held := w.machine().refused(t, mode, WithWait(c.wait))
 			took(t, start, c.wait, c.most)
 			equal(t, "verdict", held.Holders[0].Verdict, Doubtful)
 			assert.Says(t, held, ErrHeld, "m1 (pid 101), operation x, since 2000-01-01")

@@ -17,6 +17,8 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -37,7 +39,7 @@ func (m *machine) wants(t *testing.T, mode Mode, wait time.Duration, opts ...Acq
 	start := time.Now()
 	go func() {
 		defer close(p.done)
-		p.lock, p.err = m.acquire(ctx, mode, "waits", append(opts, Wait(wait))...)
+		p.lock, p.err = m.lock(ctx, mode, "waits", append(opts, WithWait(wait))...)
 		p.took = time.Since(start)
 	}()
 	synctest.Wait()
@@ -76,9 +78,9 @@ func (p *pendingAcquire) ends(cause error) {
 // tickets returns the keys of the tickets in the store.
 func (w *world) tickets() []string {
 	return slices.DeleteFunc(w.keys(), func(key string) bool {
-		raw, _, _ := w.mem.Get(context.Background(), key, maxBody)
-		l, err := decode(raw)
-		return err != nil || l.State != StateWaiting
+		raw, _, _ := w.mem.Get(context.Background(), key, wire.MaxBody)
+		l, err := wire.Decode(raw)
+		return err != nil || l.State != wire.StateWaiting
 	})
 }
 
@@ -181,7 +183,7 @@ func TestWaitEnds(t *testing.T) {
 func TestWaitIsNotNegative(t *testing.T) {
 	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
-		_, err := m.acquire(t.Context(), mode, "x", Wait(-1))
+		_, err := m.lock(t.Context(), mode, "x", WithWait(-1))
 		assert.That(t, err != nil && strings.Contains(err.Error(), "wait -1ns: must not be negative"), "%v", err)
 		m.sentJust(t, nil)
 	})
@@ -195,7 +197,7 @@ func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 			a.hooks.Before(outage)
 			time.Sleep(5 * time.Second) // or else the watch of its whole ttl is over first
 			w.machine().wants(t, mode, Forever).got(t).Release(t.Context())
-			if took := a.clock.Elapsed() - k.lease.Owner().(*term).sent(); took < DefaultTTL+margin || took > DefaultTTL+margin+100*time.Millisecond {
+			if took := a.clock.Elapsed() - k.lease.Owner().(*term).sent(); took < DefaultTTL+verdict.Margin || took > DefaultTTL+verdict.Margin+100*time.Millisecond {
 				t.Errorf("let in %v after the last refresh", took)
 			}
 		})
@@ -259,13 +261,13 @@ func TestTicketIsNoFlag(t *testing.T) {
 		lock.Release(t.Context())
 		waiting, tickets := map[string]bool{}, 0
 		for _, r := range puts.got() {
-			l, err := decode(r.Body)
+			l, err := wire.Decode(r.Body)
 			if err != nil {
 				continue // it is emptied
 			}
 			waits, again := waiting[r.Key]
-			assert.That(t, !again || waits == (l.State == StateWaiting), "%s gets the state %s", r.Key, l.State)
-			if waiting[r.Key] = l.State == StateWaiting; waiting[r.Key] {
+			assert.That(t, !again || waits == (l.State == wire.StateWaiting), "%s gets the state %s", r.Key, l.State)
+			if waiting[r.Key] = l.State == wire.StateWaiting; waiting[r.Key] {
 				tickets++
 			}
 		}
@@ -313,11 +315,11 @@ func TestWaitInDoubt(t *testing.T) {
 			a.lose(t, k)
 			time.Sleep(DefaultTTL)
 			if w.clockless && wait < DefaultTTL { // stale by no clock
-				b.refused(t, mode, Wait(wait))
+				b.refused(t, mode, WithWait(wait))
 				return
 			}
 			start := time.Now()
-			other := b.takes(t, mode, Wait(wait))
+			other := b.takes(t, mode, WithWait(wait))
 			took(t, start, 0, DefaultTTL+time.Second)
 			other.Release(t.Context())
 			a.hooks.Before(nil)
@@ -337,7 +339,7 @@ func TestRepeatedFailureEndsTheWait(t *testing.T) {
 		fails hookstore.Before
 		most  time.Duration
 	}{
-		"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{Fence()}, nil, 5 * time.Second},
+		"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{WithFencingToken()}, nil, 5 * time.Second},
 		"exclusive": {mem.Options{}, nil, fails("put", pointer, errOutage), 3 * DefaultTTL},
 	} {
 		sub(t, name, c.opts, func(t *testing.T, w *world) {
@@ -433,7 +435,7 @@ func TestTicketOnALaterPage(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 2}, func(t *testing.T, w *world) {
 		b := w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
 		a, dead := w.holder(t, Exclusive)
-		body, _, err := w.mem.Get(t.Context(), dead.Key(), maxBody)
+		body, _, err := w.mem.Get(t.Context(), dead.Key(), wire.MaxBody)
 		assert.OK(t, err)
 		w.put(dead.Key()+"a", body) // on the ticket's page
 		a.hooks.Before(outage)
@@ -441,7 +443,7 @@ func TestTicketOnALaterPage(t *testing.T) {
 		began := time.Now()
 		time.Sleep(time.Second) // the ticket is behind both
 		lock := b.wants(t, Exclusive, 9*time.Minute).got(t)
-		took(t, began, 0, DefaultTTL+margin+lastPoll*3/2+time.Second)
+		took(t, began, 0, DefaultTTL+verdict.Margin+lastPoll*3/2+time.Second)
 		lock.Release(t.Context())
 	})
 }
@@ -459,16 +461,16 @@ func (u untimed) Put(ctx context.Context, key string, body []byte, opts store.Pu
 func TestWaitersPassInTheirOrder(t *testing.T) {
 	const before, after = -time.Hour, time.Hour
 	type row struct {
-		state State
+		state wire.State
 		came  time.Duration
 		mode  Mode
 		held  bool
 	}
 	eachOf(t, []row{
-		{StateWaiting, before, Exclusive, true}, {StateWaiting, after, Exclusive, false},
-		{StateAcquiring, before, Exclusive, true}, {StateAcquiring, after, Exclusive, true},
-		{StateHeld, after, Exclusive, true},
-		{StateWaiting, before, Shared, true}, {StateWaiting, after, Shared, true},
+		{wire.StateWaiting, before, Exclusive, true}, {wire.StateWaiting, after, Exclusive, false},
+		{wire.StateAcquiring, before, Exclusive, true}, {wire.StateAcquiring, after, Exclusive, true},
+		{wire.StateHeld, after, Exclusive, true},
+		{wire.StateWaiting, before, Shared, true}, {wire.StateWaiting, after, Shared, true},
 	}, func(t *testing.T, w *world, c row) {
 		w.intent(c.state, time.Now().Add(c.came))
 		time.Sleep(5 * time.Second)
@@ -481,13 +483,13 @@ func TestWaitersPassInTheirOrder(t *testing.T) {
 }
 
 // intent puts the intent of a client that came at a time, and returns its key.
-func (w *world) intent(s State, came time.Time) (key string) {
+func (w *world) intent(s wire.State, came time.Time) (key string) {
 	m := w.machine()
 	tr := m.try(Exclusive)
 	tr.body.State = s
 	m.date(tr)
-	key = m.keys.flag(Exclusive, came, tr.id)
-	w.put(key, tr.body.encode())
+	key = m.keys.Intent(came, tr.id)
+	w.put(key, tr.body.Encode())
 	return key
 }
 
@@ -555,7 +557,7 @@ func TestHintsAreBounded(t *testing.T) {
 // whichever page.
 func TestAcquirerForgets(t *testing.T) {
 	bubble(t, mem.Options{PageSize: 3}, func(t *testing.T, w *world) {
-		m, memory := w.machine(), memory{}
+		m, memory := w.machine(), verdict.Memory{}
 		for round := range 10 {
 			var keys []string
 			for i := range 7 {

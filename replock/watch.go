@@ -1,15 +1,16 @@
 package replock
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
-	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
 
@@ -56,8 +57,8 @@ func (k *term) watch(ctx context.Context) {
 		case errors.Is(err, ErrLost):
 			k.Fail(err)
 			return
-		case errors.Is(err, errAgain):
-			next = c.Elapsed() + transient
+		case errors.Is(err, errMightWithdraw):
+			next = c.Elapsed() + verdict.Transient
 		default:
 			next = c.Elapsed() + pause
 			pause = min(2*pause, k.l.opts.Look)
@@ -70,7 +71,7 @@ func (k *term) watch(ctx context.Context) {
 // that came at the same time wait for the state held in the flag.
 func (k *term) firstWrite() (bool, time.Duration) {
 	now := k.l.opts.Clock.Elapsed()
-	if k.l.behind(*k.now.Load()) > margin {
+	if k.l.behind(*k.now.Load()) > verdict.Margin {
 		return true, now
 	}
 	return k.t.mode == Exclusive, now + firstPoll
@@ -93,56 +94,6 @@ func (k *term) nextLook(sent time.Duration) time.Duration {
 	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
 }
 
-// errAgain is the error of a look that found an acquirer that might be about to withdraw.
-var errAgain = errors.New("looking again")
-
-// saw records when the lock was seen, unless the clocks have parted since it was last seen: then
-// only reassure can record it.
-func (k *term) saw(r clock.Reading) {
-	if !r.Parted(k.Seen()) {
-		k.Saw(r)
-	}
-}
-
-// sightings are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
-type sightings struct {
-	turn   chan struct{}
-	memory memory
-	last   pageTime // of the last page that had the store's time
-	// crowded is whether listing all locks is expensive, as of the last listing of all.
-	crowded *atomic.Bool
-}
-
-// crowd is the number of lock objects above which a shared holder's look lists as little as
-// possible. Otherwise the cost of n holders' looks would grow with n². The number is a guess at the
-// cost of a second request.
-const crowd = 100
-
-// newSightings begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
-// shared acquirer has left, with the time since when it is unchanged.
-func newSightings(t *attempt) sightings {
-	s := sightings{turn: make(chan struct{}, 1), memory: memory{}, last: t.page, crowded: new(atomic.Bool)}
-	s.crowded.Store(t.page.objects > crowd)
-	if t.leftPointer != nil {
-		s.memory[t.leftPointer.Key] = t.leftPointer
-	}
-	return s
-}
-
-// pageTime is a page's time on the store's clock. In the zero value it is unknown.
-type pageTime struct {
-	now     time.Time
-	asked   time.Duration // when the request for the page was sent
-	leased  time.Duration // when the last refresh before that was sent
-	objects int           // on the page
-}
-
-// stood returns how much further the store's clock has advanced than ours, from this page to a later one whose
-// time is now.
-func (p pageTime) stood(now time.Time, answered time.Duration) time.Duration {
-	return now.Sub(p.now) - (answered - p.asked)
-}
-
 // look returns nil if our objects are stored and ours, and no client of another protocol has acquired a
 // conflicting lock. It costs one list request, or two in a crowd, and one more for each of our objects that
 // isn't on the first page.
@@ -153,11 +104,11 @@ func (k *term) look(ctx context.Context) error {
 		return err
 	}
 	answered := k.l.opts.Clock.Elapsed()
-	k.learn(storeTime{page.Now, answered})
+	k.learn(verdict.StoreTime{At: page.Now, Elapsed: answered})
+	times := lookTimes{sent: began, answered: answered, store: page.Now}
 	flag, pointer := k.objects()
-	var written time.Time // mod time of the flag
 	for _, o := range k.ofMode(&flag, &pointer) {
-		seen, ok := inPage(page, o.key)
+		seen, ok := verdict.InPage(page, o.key)
 		if !ok {
 			if seen, err = k.find(ctx, o.key); err != nil {
 				return err
@@ -167,21 +118,21 @@ func (k *term) look(ctx context.Context) error {
 			return err
 		}
 		if o == &flag && seen != nil {
-			written = seen.ModTime
+			times.written = seen.ModTime
 		}
 	}
-	k.shown.Store(int64(began.Elapsed))
+	k.objectsSeen.Store(int64(began.Elapsed))
 	select {
 	case k.others.turn <- struct{}{}:
 		defer func() { <-k.others.turn }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	k.others.memory.forget(page, "")
-	if err := k.stoodStill(ctx, page, began, answered, written); err != nil {
+	k.others.memory.Forget(page, "")
+	if err := k.stoodStill(ctx, times); err != nil {
 		return err // the next look fails again
 	}
-	return k.foreign(ctx, page, began.Elapsed, answered, maxAgain)
+	return k.foreign(ctx, page, began.Elapsed, answered)
 }
 
 // glance returns the page that a look judges: the first one of all locks. In a crowd a shared
@@ -189,11 +140,11 @@ func (k *term) look(ctx context.Context) error {
 // number of others.
 func (k *term) glance(ctx context.Context) (store.Page, error) {
 	if k.t.mode == Exclusive || !k.others.crowded.Load() {
-		page, err := k.firstPage(ctx, k.l.keys.all())
+		page, err := k.firstPage(ctx, k.l.keys.All())
 		k.others.crowded.Store(len(page.Objects) > crowd)
 		return page, err
 	}
-	page, err := k.firstPage(ctx, k.l.keys.exclusive())
+	page, err := k.firstPage(ctx, k.l.keys.Exclusive())
 	if err != nil || page.Next != "" {
 		return page, err
 	}
@@ -213,90 +164,101 @@ func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error)
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
-// inPage returns the object that a page of a listing shows under a key, or nil. ok is false if the
-// key belongs on a later page.
-func inPage(page store.Page, key string) (*store.Object, bool) {
-	for i, o := range page.Objects {
-		if o.Key == key {
-			return &page.Objects[i], true
-		}
-	}
-	return nil, covers(page, key)
-}
-
-// covers reports whether a key belongs on this page or an earlier one.
-func covers(page store.Page, key string) bool {
-	n := len(page.Objects)
-	return page.Next == "" || n > 0 && page.Objects[n-1].Key > key
-}
-
 // foreign returns a *LostError if a client of another protocol holds a conflicting lock: if its lock is older
 // than a lock that is about to be withdrawn. Our acquire has reaped all stale locks, except for the
 // lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put since, and counts as held
-// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errAgain if
+// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errMightWithdraw if
 // one was just put, or is listed although a read doesn't find it. It judges only this page. But if a listed lock
-// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to again times.
-func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration, again int) error {
-	conflicts, prefix := kindExclusive, k.l.keys.exclusive()
-	if k.t.mode == Exclusive {
-		conflicts, prefix = kindShared, k.l.keys.all()
+// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to maxAgain times.
+func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
+	for again := maxAgain; ; again-- {
+		d, vanished, err := k.judgeForeign(ctx, page, sent, answered)
+		if err != nil || len(vanished) == 0 {
+			return cmp.Or(err, d.err())
+		}
+		sent = k.l.opts.Clock.Elapsed()
+		if page, err = k.firstPage(ctx, k.conflicting()); err != nil {
+			return err
+		}
+		answered = k.l.opts.Clock.Elapsed()
+		replaced := false
+		for _, s := range vanished { // a listing counts more than a read
+			o, _ := verdict.InPage(page, s.Key)
+			replaced = replaced || o != nil && o.ETag != s.ETag
+			if o != nil && o.Size > 0 {
+				d.add(s.settled, fmt.Errorf("%s: %w", s.Key, s.Err))
+			}
+		}
+		if !replaced || again == 0 {
+			return d.err()
+		}
 	}
-	var suspects []*entry
-	for _, o := range page.Objects {
-		if k.l.keys.kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
+}
+
+// suspect is a conflicting lock of a client of another protocol. It is settled if it is too old to be about to be
+// withdrawn.
+type suspect struct {
+	*verdict.Entry
+	settled bool
+}
+
+// judgeForeign judges the suspects of a page. The error is a *LostError. vanished are the suspects that a read didn't
+// find.
+func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered time.Duration) (d doubt, vanished []suspect, err error) {
+	now := *k.now.Load()
+	for _, e := range k.suspects(ctx, page, answered) {
+		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
+		s := suspect{e, e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
+		switch {
+		case errors.Is(e.Err, verdict.ErrVanished):
+			e.Read = false // the next look reads it again
+			vanished = append(vanished, s)
+			continue
+		case errors.Is(e.Err, verdict.ErrUnread):
+			e.Read = false
+			d.add(s.settled, e.Err)
+			continue
+		case e.Err == nil && e.Lease.ID != "":
 			continue
 		}
-		if e := k.others.memory.see(o, conflicts, answered); e != k.t.leftPointer && !e.hasID() {
+		k.l.judges().Judge(e, now, sent)
+		switch {
+		case e.Verdict == verdict.Stale || e.Verdict == verdict.Released:
+		case s.settled:
+			return d, nil, k.broken(e.Key, fmt.Sprintf("a client that doesn't keep to this protocol has acquired a conflicting lock: %s, operation %s",
+				text.Or(e.Lease.Holder, "unknown"), text.Or(e.Lease.Operation, "unknown")))
+		default:
+			d.young = true
+		}
+	}
+	return d, vanished, nil
+}
+
+// conflicting is the prefix of the locks that conflict with ours.
+func (k *term) conflicting() string {
+	if k.t.mode == Exclusive {
+		return k.l.keys.All()
+	}
+	return k.l.keys.Exclusive()
+}
+
+// suspects are the conflicting locks on a page that have no id of this protocol, with their bodies.
+func (k *term) suspects(ctx context.Context, page store.Page, answered time.Duration) (suspects []*verdict.Entry) {
+	conflicts := wire.KindExclusive
+	if k.t.mode == Exclusive {
+		conflicts = wire.KindShared
+	}
+	for _, o := range page.Objects {
+		if k.l.keys.Kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
+			continue
+		}
+		if e := k.others.memory.See(o, conflicts, answered); e != k.t.leftPointer && !e.HasID() {
 			suspects = append(suspects, e)
 		}
 	}
 	adopt(page, suspects)
 	k.l.readAll(ctx, suspects, false, nil)
-	var d doubt
-	now, vanished := *k.now.Load(), map[*entry]bool{} // vanished: listed and missing when read; true if settled
-	for _, e := range suspects {
-		age, known := e.age(now, sent) // rounding of mod times can add up to margin
-		settled := e.changed || known && age > transient+margin || answered-e.since >= transient
-		if errors.Is(e.err, errVanished) {
-			e.read = false // the next look reads it again
-			vanished[e] = settled
-			continue
-		}
-		if errors.Is(e.err, errUnread) {
-			e.read = false
-			d.add(settled, e.err)
-			continue
-		}
-		if e.err == nil && e.lease.ID != "" {
-			continue
-		}
-		k.l.judge(e, now, sent)
-		if e.verdict == Stale || e.verdict == Released {
-			continue
-		}
-		if settled {
-			return k.broken(e.Key, fmt.Sprintf("a client that doesn't keep to this protocol has acquired a conflicting lock: %s, operation %s",
-				text.Or(e.lease.Holder, "unknown"), text.Or(e.lease.Operation, "unknown")))
-		}
-		d.young = true
-	}
-	if len(vanished) > 0 { // a listing counts more than a read
-		sent := k.l.opts.Clock.Elapsed()
-		later, err := k.firstPage(ctx, prefix)
-		if err != nil {
-			return err
-		}
-		for e, settled := range vanished {
-			o, _ := inPage(later, e.Key)
-			if o != nil && o.ETag != e.ETag && again > 0 {
-				return k.foreign(ctx, later, sent, k.l.opts.Clock.Elapsed(), again-1)
-			}
-			if o != nil && o.Size > 0 {
-				d.add(settled, fmt.Errorf("%s: %w", e.Key, e.err))
-			}
-		}
-	}
-	return d.err()
+	return suspects
 }
 
 // doubt is the reason why a look can't rule out a conflict. young: a conflicting lock was just put. unknown: the
@@ -316,79 +278,62 @@ func (d *doubt) add(settled bool, why error) {
 
 func (d *doubt) err() error {
 	if d.unknown == nil && d.young {
-		return errAgain
+		return errMightWithdraw
 	}
 	return d.unknown
 }
 
-// hasID reports whether an entry is known to belong to a client of this protocol. Only its owner writes a flag,
-// so an earlier version is enough.
-func (e *entry) hasID() bool {
-	return (e.read || e.carried) && e.err == nil && e.lease.ID != ""
-}
-
-// errStoodStill is errLate for a pause that only the store's clock shows.
-var errStoodStill = fault.New(errLate, "this machine stood still while it acquired the lock, or the store's clock was set ahead")
-
-// slept returns errStoodStill if the store's clock has advanced by more than ours since our flag
-// was put, or between two looks of an attempt. Then this machine stood still, its own clocks didn't
-// count that, and others can have seen its flag as stale. A server's Date can come from a proxy
-// whose clock differs from the mod times. So the first page is compared with the answer to the put,
-// if that has a time.
-func (l *Locker) slept(t *attempt, page store.Page, sent, answered time.Duration) error {
-	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
-		return nil
-	}
-	was := t.first
-	if was.now.IsZero() {
-		t.first, was = pageTime{now: page.Now, asked: sent}, t.raised
-	}
-	if flag, _ := inPage(page, t.flag.key); was.now.IsZero() && flag != nil {
-		was = pageTime{now: flag.ModTime, asked: t.sent}
-	}
-	if !was.now.IsZero() && was.stood(page.Now, answered) > margin {
-		return errStoodStill
-	}
-	return nil
+// lookTimes are the times of one look, each with its clock.
+type lookTimes struct {
+	sent     clock.Reading // this machine's clocks, before the request
+	answered time.Duration // Clock.Elapsed, after the answer
+	store    time.Time     // the store's clock, when it made the page; zero if the page doesn't have it
+	written  time.Time     // the store's clock: the mod time of our flag
 }
 
 // stoodStill refreshes the lock at once if this machine stood still, because then others can have
 // seen the lock as stale. Two things show that: the store's clock has advanced by more than ours
-// between two pages, or our clocks have parted since the lock was last seen.
-func (k *term) stoodStill(ctx context.Context, page store.Page, began clock.Reading, answered time.Duration, written time.Time) error {
-	now, last := pageTime{now: page.Now, asked: began.Elapsed, leased: k.sent()}, k.others.last
-	told := !now.now.IsZero() && !last.now.IsZero() && k.l.store.Properties().StoreClock
-	if !(told && last.stood(now.now, answered) > margin) && !began.Parted(k.Seen()) {
-		k.saw(began)
-		if !now.now.IsZero() {
-			k.others.last = now
-		}
+// between two pages, or our wall clock was stepped since the lock was last seen.
+func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
+	last := k.others.last
+	comparable := !t.store.IsZero() && !last.store.IsZero() && k.l.store.Properties().StoreClock
+	paused := comparable && last.ahead(t.store, t.answered) > verdict.Margin
+	now := pageTime{store: t.store, sent: t.sent.Elapsed, refreshed: k.sent()}
+	if !paused && !t.sent.Parted(k.Seen()) {
+		k.saw(t.sent)
+		k.others.note(now)
 		return nil
 	}
 	var ended time.Time
-	if told {
-		ended = last.now.Add(last.leased - last.asked + k.l.opts.TTL)
-		// A refresh since the last page was applied in time.
-		if next := written.Add(k.l.opts.TTL); written.Before(ended.Add(-margin)) && next.After(ended) {
-			ended = next
-		}
+	if comparable {
+		ended = k.leaseEnd(last, t.written)
 	}
-	if lost := k.overdue(now.now, ended); lost != nil {
-		lost.Definite = written.After(ended) // otherwise it can be resumed if it wasn't reaped
+	if lost := k.overdue(t.store, ended); lost != nil {
+		lost.Definite = t.written.After(ended) // otherwise it can be resumed if it wasn't reaped
 		return lost
 	}
-	err := k.reassure(ctx, ended)
-	if err == nil && !now.now.IsZero() {
-		k.others.last = now
+	if err := k.reassure(ctx, ended); err != nil {
+		return err
 	}
-	return err
+	k.others.note(now)
+	return nil
+}
+
+// leaseEnd returns when the lease ends on the store's clock unless it is refreshed. It counts from the refresh
+// before the last page, or from a later one that was applied in time. written is when the flag was written.
+func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
+	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
+	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {
+		return later
+	}
+	return ended
 }
 
 // overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
 // Without If-Match, a refresh can put our flag back just after another holder has deleted it. If that holder has
 // released its lock since, no later look shows that. A refresh with If-Match puts nothing back.
 func (k *term) overdue(now, ended time.Time) *LostError {
-	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-margin)) || k.l.conditions.match.holds() {
+	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-verdict.Margin)) || k.l.conditions.match.holds() {
 		return nil
 	}
 	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
@@ -403,22 +348,18 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if err := k.Renew(ctx); err != nil {
 		return err
 	}
-	flag, pointer := k.objects()
-	t := &attempt{
-		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
-		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
-	}
+	t := k.asAttempt()
 	switch err := k.lookAgain(ctx, t); { // our flag is live, so a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
-		return k.broken(flag.key, "this machine stood still, and another client deleted the lock")
+		return k.broken(t.flag.key, "this machine stood still, and another client deleted the lock")
 	case err != nil:
 		return err
 	}
-	if lost := k.overdue(t.first.now, ended); lost != nil {
+	if lost := k.overdue(t.first.store, ended); lost != nil {
 		return lost
 	}
 	// Another acquirer can have acquired and released its lock before our look reached the page of our flag.
-	if err := k.confirm(ctx, &flag); err != nil {
+	if err := k.confirm(ctx, &t.flag); err != nil {
 		return err
 	}
 	k.Saw(began)

@@ -15,6 +15,8 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	mem "github.com/repolock/repolock/store/memory"
 )
@@ -155,7 +157,7 @@ func TestStoodStillWhileAcquiring(t *testing.T) {
 				}
 			}))
 			k := a.takes(t, Exclusive)
-			_, o, err := w.mem.Get(t.Context(), k.Key(), maxBody)
+			_, o, err := w.mem.Get(t.Context(), k.Key(), wire.MaxBody)
 			age := time.Since(o.ModTime)
 			assert.That(t, err == nil && age < pause, "the lock was granted when its flag was %v old", age)
 			k.Release(t.Context())
@@ -206,8 +208,8 @@ func (s ahead) List(ctx context.Context, prefix, cursor string) (store.Page, err
 	return page, err
 }
 
-// TestRenewNeedsTheWholeRefresh: a Renew that couldn't look at lock.exclusive, which was broken, returns an error.
-func TestRenewNeedsTheWholeRefresh(t *testing.T) {
+// TestRefreshIsWhole: a Refresh that couldn't look at lock.exclusive, which was broken, returns an error.
+func TestRefreshIsWhole(t *testing.T) {
 	bubble(t, lacking, func(t *testing.T, w *world) {
 		a := w.machine()
 		a.hooks.Before(slow("", pointer, 5*time.Millisecond)) // so that its puts are sent a little later
@@ -215,7 +217,7 @@ func TestRenewNeedsTheWholeRefresh(t *testing.T) {
 		time.Sleep(35 * time.Second)
 		w.delete(pointer)
 		a.hooks.Before(fails("", pointer, errOutage))
-		isAll(t, k.Renew(t.Context()), errOutage)
+		isAll(t, k.Refresh(t.Context()), errOutage)
 	})
 }
 
@@ -227,7 +229,7 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 		holding(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
-			w.machine().takes(t, Shared, Wait(Forever))
+			w.machine().takes(t, Shared, WithWait(Forever))
 			time.Sleep(time.Until(went) + time.Millisecond)
 			a.clock.setSkew(pause)
 			ends(t, k, 2*time.Second)
@@ -315,7 +317,7 @@ func TestPausedBeyondTheLease(t *testing.T) {
 			a.hooks.Count()
 			ends(t, k, DefaultLook)
 			a.sent(t, between{"put": {0, 0}})
-			lost := k.Lost()
+			lost := whyLost(k)
 			assert.Says(t, lost, ErrLost, "this machine stood still")
 			assert.That(t, lost != nil && !lost.Definite, "stepped %t: lost: %v", stepped, lost)
 			mustResume(t, k)
@@ -376,7 +378,7 @@ func TestSeenOnceReassured(t *testing.T) {
 		a.clock.setSkew(10 * time.Second)
 		parted := a.clock.Elapsed()
 		time.Sleep(time.Millisecond)
-		assert.OK(t, k.Renew(t.Context()))
+		assert.OK(t, k.Refresh(t.Context()))
 		assert.That(t, k.lease.Seen().Elapsed <= parted, "seen after the clocks have parted, by a refresh alone")
 		var puts notes[time.Duration]
 		a.hooks.Before(inTurn(on("put", "", func(hookstore.Request) { puts.add(a.clock.Elapsed()) }), takesASecond))
@@ -439,7 +441,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 		}
 		lives(t, k)
 		w.comesBeside(mode)
-		lost := endsForGood(t, k, DefaultLook+transient)
+		lost := endsForGood(t, k, DefaultLook+verdict.Transient)
 		assert.That(t, strings.Contains(lost.Error(), "laptop (pid 4711)"), "%v", lost)
 	})
 }
@@ -489,8 +491,8 @@ func TestLookInACrowd(t *testing.T) {
 		a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
 		time.Sleep(5*time.Minute + time.Second) // and no refresh
 		assert.That(t, alive(k) && all.Load() == 1, "lost: %v; all locks were listed %d times", k.Lost(), all.Load())
-		w.put(k.Key(), bytes.Repeat([]byte("x"), maxBody+1))
-		endsForGood(t, k, DefaultLook+transient)
+		w.put(k.Key(), bytes.Repeat([]byte("x"), wire.MaxBody+1))
+		endsForGood(t, k, DefaultLook+verdict.Transient)
 	})
 }
 
@@ -526,7 +528,7 @@ func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 			assert.That(t, got.holds() == c.holds && got.fails() != c.holds, "holds %t, fails %t", got.holds(), got.fails())
 			w.stores(k.Key())
 			a.hooks.Count()
-			assert.OK(t, k.Renew(t.Context()))
+			assert.OK(t, k.Refresh(t.Context()))
 			a.sent(t, between{"put": {1, 1}, "list": {1, 1}})
 			w.leavesNothing(k)
 		})
@@ -626,7 +628,7 @@ func TestClaimLooksTwice(t *testing.T) {
 			b.clock.setSkew(2 * time.Minute)
 			other = b.takes(t, Exclusive)
 		}))
-		_, _ = a.acquire(t.Context(), Exclusive, "x")
+		_, _ = a.lock(t.Context(), Exclusive, "x")
 		w.lasts(other)
 	})
 }
@@ -663,7 +665,7 @@ func TestHalfARefreshIsKept(t *testing.T) {
 		assert.That(t, left >= 55*time.Second && left <= 57*time.Second, "the deadline is %v later: it is the earlier of both", left)
 		until = Forever
 		for n := range int32(2) {
-			err := k.Renew(t.Context())
+			err := k.Refresh(t.Context())
 			assert.That(t, errors.Is(err, errOutage) && flags.Load() == n+2, "asked for: the flag was put %d times, %v", flags.Load(), err)
 		}
 	})
@@ -679,7 +681,7 @@ func TestWhatIsAcquiredIsHeld(t *testing.T) {
 					bubble(t, opts, func(t *testing.T, w *world) {
 						a := w.machine(func(o *Options) { o.TTL, o.Look = ttl, min(DefaultLook, ttl) })
 						a.delayed(trip)
-						k, err := a.acquire(t.Context(), mode, "x")
+						k, err := a.lock(t.Context(), mode, "x")
 						if err == nil {
 							held = trip
 							time.Sleep(5 * ttl)
@@ -706,7 +708,7 @@ func TestAcquireThatIsCancelledLeavesNothing(t *testing.T) {
 			a.hooks.Before(inTurn(slow("", "", 20*time.Millisecond), slow("put", "", 3*retry.LastWords)))
 			ctx, cancel := context.WithCancel(t.Context())
 			time.AfterFunc(after, cancel)
-			k, err := a.acquire(ctx, mode, "x")
+			k, err := a.lock(ctx, mode, "x")
 			assert.That(t, err == nil || errors.Is(err, context.Canceled), "%v", err)
 			if err == nil {
 				k.Release(t.Context())
@@ -724,7 +726,7 @@ func TestPassedLockIsNoConflict(t *testing.T) {
 	for _, ahead := range []time.Duration{0, time.Hour, -time.Hour} {
 		stores.each(t, func(t *testing.T, w *world) {
 			w.put(pointer, foreign(time.Now().Add(ahead), false))
-			k := w.machine().takes(t, Shared, Wait(time.Hour))
+			k := w.machine().takes(t, Shared, WithWait(time.Hour))
 			time.Sleep(5 * time.Minute)
 			lives(t, k)
 		})

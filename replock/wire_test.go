@@ -5,7 +5,6 @@ import (
 	"compress/gzip"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,7 +17,8 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
 	mem "github.com/repolock/repolock/store/memory"
 )
 
@@ -168,78 +168,27 @@ func TestExampleBody(t *testing.T) {
 	assert.OK(t, err)
 	var want bytes.Buffer
 	assert.OK(t, json.Compact(&want, []byte(strings.Join(page.Fenced["json"], ""))))
-	l, err := decode(want.Bytes())
+	l, err := wire.Decode(want.Bytes())
 	assert.OK(t, err)
-	assert.Equal(t, string(l.encode()), want.String())
+	assert.Equal(t, string(l.Encode()), want.String())
 	w := &world{t: t, mem: mem.New(mem.Options{})}
-	assert.Equal(t, l.expires.Sub(l.refreshed), w.machine().times.Deadline+foreignTTL, "expires")
-	key := keys{DefaultPrefix}.flag(Exclusive, l.acquired, l.ID)
+	assert.Equal(t, l.Expires.Sub(l.Refreshed), w.machine().times.Deadline+wire.ForeignTTL, "expires")
+	key := wire.Keys{Prefix: DefaultPrefix}.Intent(l.Acquired, l.ID)
 	assert.That(t, slices.Contains(page.Inline, key), "no key %s", key)
 }
 
 // TestMetadataFits: a body with the largest metadata and names stays below the limit of readers.
 func TestMetadataFits(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
-		b := body{Operation: strings.Repeat("\x00", maxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", maxMetadata-1)}}
-		w.machine().stamp(&b, storeTime{}, 0)
-		raw := b.encode()
-		assert.That(t, len(raw) <= maxBody, "a body of %d bytes can be written, and only %d are read", len(raw), maxBody)
-		assert.OK(t, assert.Err(decode(raw)))
-		_, err := w.machine().Shared(t.Context(), strings.Repeat("x", maxOperation+1))
+		b := wire.Body{Operation: strings.Repeat("\x00", wire.MaxOperation), Metadata: map[string]string{"k": strings.Repeat("\x00", wire.MaxMetadata-1)}}
+		w.machine().stamp(&b, verdict.StoreTime{}, 0)
+		raw := b.Encode()
+		assert.That(t, len(raw) <= wire.MaxBody, "a body of %d bytes can be written, and only %d are read", len(raw), wire.MaxBody)
+		assert.OK(t, assert.Err(wire.Decode(raw)))
+		_, err := w.machine().TryShared(t.Context(), strings.Repeat("x", wire.MaxOperation+1))
 		assert.That(t, err != nil, "an operation's name that is too long is taken")
-		_, err = New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", maxMetadata)}})
+		_, err = New(w.mem, Options{Metadata: map[string]string{"k": strings.Repeat("x", wire.MaxMetadata)}})
 		assert.That(t, err != nil, "metadata that is too large is taken")
-	})
-}
-
-func FuzzDecode(f *testing.F) {
-	now := time.Date(2026, 3, 7, 9, 0, 0, 0, time.UTC)
-	f.Add(foreign(now, true))
-	f.Add(foreign(now, false))
-	f.Add(zstdOf(foreign(now, true)))
-	f.Add(gzipOf(foreign(now, true)))
-	f.Add([]byte{})
-	f.Add([]byte{0x01, 0x02})
-	f.Add([]byte(`{"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":1e300}`))
-	f.Add([]byte(`{"expires_at":"2026-03-07T09:00:00Z","ttl_seconds":60,"refreshed_at":"2026-03-07T08:59:00Z","state":"held"}`))
-	f.Fuzz(func(t *testing.T, raw []byte) {
-		l, err := decode(raw)
-		if err != nil {
-			assert.That(t, len(raw) == 0 == errors.Is(err, errReleased), "%q: %v", raw, err)
-			return
-		}
-		assert.That(t, l.ttl >= MinTTL && l.ttl <= MaxTTL, "%q: ttl %v", raw, l.ttl)
-		again, err := decode(l.body.encode())
-		if err != nil {
-			t.Fatalf("%q: doesn't survive being written: %v", raw, err)
-		}
-		assert.That(t, again.expires.Equal(l.expires) && again.ttl == l.ttl && again.Holder == l.Holder,
-			"%q: %+v became %+v", raw, l, again)
-		if s := text.Brief(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-			t.Errorf("%q is shown with control characters", raw)
-		}
-	})
-}
-
-func FuzzKeys(f *testing.F) {
-	for _, key := range []string{
-		"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/2026-03-07T09:00:00+02:00", "index/lock.shared/x.tmp",
-		"index/lock.shared", "index/lock.", "index/locks/a/lock.exclusive", "index/lock.exclusive/x",
-	} {
-		f.Add(key, int64(0))
-	}
-	k := keys{DefaultPrefix}
-	f.Fuzz(func(t *testing.T, key string, unix int64) {
-		kind := k.kind(key)
-		assert.That(t, kind == kindUnknown || strings.HasPrefix(key, k.all()), "%q is a %d that no listing shows", key, kind)
-		at := time.Unix(unix, 0)
-		for _, mode := range []Mode{Shared, Exclusive} {
-			flag := k.flag(mode, at, "00112233445566778899aabbccddeeff")
-			assert.That(t, len(flag) == len(k.flag(mode, time.Unix(0, 0), "00112233445566778899aabbccddeeff")) && !strings.Contains(flag, ":"),
-				"%q is of another width, or has a colon", flag)
-			kind := k.kind(flag)
-			assert.That(t, (kind == kindShared) == (mode == Shared) && kind != kindUnknown, "%q is of kind %d", flag, kind)
-		}
 	})
 }
 
@@ -250,10 +199,10 @@ func TestBodiesAreUnique(t *testing.T) {
 		a.clock.setSkew(time.Hour)
 		seen := map[string]bool{}
 		a.hooks.Before(on("put", "", func(r hookstore.Request) {
-			l, err := decode(r.Body)
+			l, err := wire.Decode(r.Body)
 			assert.OK(t, err)
 			l.RefreshedAt, l.ExpiresAt, l.RefreshedBoot = "", "", 0 // a clock that stands still
-			raw := string(l.encode())
+			raw := string(l.Encode())
 			assert.That(t, !seen[raw], "the same body again: %s", raw)
 			seen[raw] = true
 		}))
@@ -266,11 +215,11 @@ func TestBodiesAreUnique(t *testing.T) {
 }
 
 // body returns an object as other clients read it.
-func (w *world) body(key string) decoded {
+func (w *world) body(key string) wire.Decoded {
 	w.t.Helper()
-	raw, _, err := w.mem.Get(context.Background(), key, maxBody)
+	raw, _, err := w.mem.Get(context.Background(), key, wire.MaxBody)
 	assert.OK(w.t, err)
-	l, err := decode(raw)
+	l, err := wire.Decode(raw)
 	assert.OK(w.t, err)
 	return l
 }

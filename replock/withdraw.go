@@ -3,18 +3,12 @@ package replock
 import (
 	"context"
 	"errors"
-	"fmt"
-	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
-
-// hastyTime bounds a withdrawal after a failure of the store, or after a cancellation. Objects that
-// it leaves expire.
-const hastyTime = 3 * time.Second
 
 // withdraw removes all objects of an attempt, even if its context has ended. reason is the error that
 // ended the attempt. Objects that can't be removed expire with the ttl.
@@ -74,18 +68,24 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	each := l.times.Timeout + 2*t.trips.slowest() // for a look and a request
-	return l.removeIf(ctx, t.pointer.key, each, func(ctx context.Context, send func(etag string) error) error {
-		return l.ifOurs(ctx, t, send)
+	key, each := t.pointer.key, l.times.Timeout+2*t.trips.slowest() // for a look and a request
+	return l.deleteOrEmpty(key, func(by ending) error {
+		_, err := repeat(ctx, l, each, by.what+" "+key, func(ctx context.Context) (nothing, error) {
+			return nothing{}, l.endOurs(ctx, t, by)
+		})
+		return err
 	})
 }
 
-// ifOurs calls send if lock.exclusive has our id. send gets the ETag if the store is known to keep that
-// condition. If the condition is refused, ifOurs looks again and calls send without one, because the server
-// might refuse any condition. If the backend itself keeps the condition, no look comes first.
-func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) error) error {
+// endOurs ends lock.exclusive if it is ours, in the surest way that the store has:
+//
+//  1. with the ETag of our put, if the backend itself keeps that condition: no look is needed;
+//  2. else after a look that shows our id, with the ETag that it shows, if the server is known to keep the condition;
+//  3. else, or if the server refuses the condition, after a look and without one.
+func (l *Locker) endOurs(ctx context.Context, t *attempt, by ending) error {
+	key := t.pointer.key
 	if etag := t.pointer.etag; etag != "" && l.conditions.deleteKept && l.opts.Clock.Elapsed() < t.deadline {
-		if err := send(etag); !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported) {
+		if err := by.send(ctx, key, etag); !conditionRefused(err) {
 			return err
 		}
 	}
@@ -94,25 +94,30 @@ func (l *Locker) ifOurs(ctx context.Context, t *attempt, send func(etag string) 
 		return err
 	}
 	if etag != "" && l.conditions.match.holds() {
-		err := send(etag)
-		switch {
-		case errors.Is(err, store.ErrConditionUnsent): // nothing was sent, so the look is still recent
-			return send("")
-		case !errors.Is(err, store.ErrPrecondition) && !errors.Is(err, store.ErrConditionUnsupported):
+		err := by.send(ctx, key, etag)
+		unsent := errors.Is(err, store.ErrConditionUnsent) // the look is still recent
+		if !unsent && !conditionRefused(err) {
 			return err
 		}
-		if _, ours, err = l.lookOurs(ctx, t); err != nil || !ours {
-			return err
+		if !unsent {
+			if _, ours, err = l.lookOurs(ctx, t); err != nil || !ours {
+				return err
+			}
 		}
 	}
-	return send("")
+	return by.send(ctx, key, "")
+}
+
+// conditionRefused reports whether a server refused a condition: it isn't met, or the server takes none.
+func conditionRefused(err error) bool {
+	return errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported)
 }
 
 // seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That look
 // counts for one request. If the request gets no answer, the next one needs a look of its own.
 func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
-	shown := t.shown
-	t.shown = 0
+	shown := t.pointerSeen
+	t.pointerSeen = 0
 	if shown != 0 && l.opts.Clock.Elapsed()-shown <= justNow+3*t.trips.slowest() && l.opts.Clock.Elapsed() < t.deadline {
 		return t.pointer.etag, true, nil
 	}
@@ -122,7 +127,7 @@ func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours boo
 // lookOurs reports whether lock.exclusive has our id, and returns its ETag. It fails if the lease has ended
 // meanwhile, because then another client can have acquired the lock.
 func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
-	raw, o, err := l.store.Get(ctx, t.pointer.key, maxBody)
+	raw, o, err := l.store.Get(ctx, t.pointer.key, wire.MaxBody)
 	switch {
 	case errors.Is(err, store.ErrNotFound), errors.Is(err, store.ErrTooLarge): // not ours
 		return "", false, nil
@@ -133,167 +138,24 @@ func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bo
 	case l.opts.Clock.Elapsed() >= t.deadline:
 		return "", false, context.DeadlineExceeded
 	}
-	lease, err := decode(raw)
+	lease, err := wire.Decode(raw)
 	return o.ETag, err == nil && t.ids[lease.ID], nil
 }
 
-// removal deletes many stale flags of other clients, in few requests if the store can. It goes on if the
-// store refuses to delete one of them, and stops when the store fails.
-type removal struct {
-	l        *Locker
-	progress *progress
-	singly   bool // a request for many at once has failed
-	down     atomic.Bool
-	failed   []error // the first failures
-}
-
-// maxFailures is the number of failures that an error lists.
-const maxFailures = 3
-
-// remove deletes up to store.MaxBatch flags, and returns those that are deleted.
-func (r *removal) remove(ctx context.Context, entries []*entry) (gone []*entry) {
-	left := entries
-	if len(entries) > atOnce && !r.singly && !r.down.Load() {
-		gone, left = r.batch(ctx, entries)
-		r.progress.add(len(gone))
+// stepDown deletes lock.exclusive while shared locks conflict, because it excludes other clients as
+// long as it is stored. It reports whether a single request has deleted it. If a second one was
+// needed, the first can still be applied, so lock.exclusive can't be put again.
+func (l *Locker) stepDown(ctx context.Context, t *attempt) bool {
+	if !t.pointer.maybe {
+		return true
 	}
-	errs := make([]error, len(left))
-	each(left, func(i int, e *entry) {
-		if r.down.Load() {
-			errs[i] = errUntried
-			return
-		}
-		if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {
-			r.progress.add(1)
-		} else if !store.Permanent(errs[i]) {
-			r.down.Store(true)
-		}
-	})
-	for i, e := range left {
-		switch {
-		case errs[i] == nil:
-			gone = append(gone, e)
-		case errs[i] != errUntried && len(r.failed) < maxFailures:
-			r.failed = append(r.failed, errs[i])
-		}
+	key := t.pointer.key
+	_, err := once(ctx, "delete "+key, func(ctx context.Context) (nothing, error) {
+		return nothing{}, l.endOurs(ctx, t, ending{"delete", l.deleteSeen})
+	})(l.times.Timeout + 2*t.trips.slowest())
+	if err != nil || !t.pointer.put || t.listed.another {
+		return false
 	}
-	return gone
-}
-
-// batch deletes flags in one request. left are the flags that must be deleted one by one, so that each has
-// its own answer: the flags that the store didn't report as deleted, or all if the request failed.
-func (r *removal) batch(ctx context.Context, entries []*entry) (gone, left []*entry) {
-	what := fmt.Sprintf("delete %d locks", len(entries))
-	deleted, err := repeat(ctx, r.l, r.l.times.Timeout, what, r.l.deleteAll(entries))
-	if err != nil {
-		r.singly = true
-		return nil, entries
-	}
-	for i, e := range entries {
-		if deleted[i] {
-			gone = append(gone, e)
-		} else {
-			left = append(left, e)
-		}
-	}
-	return gone, left
-}
-
-// deleteAll returns a request that deletes all entries.
-func (l *Locker) deleteAll(entries []*entry) func(context.Context) ([]bool, error) {
-	keys := make([]string, len(entries))
-	for i, e := range entries {
-		keys[i] = e.Key
-	}
-	return func(ctx context.Context) ([]bool, error) { return store.DeleteAll(ctx, l.store, keys) }
-}
-
-// maxSwept is the number of emptied flags that an acquire removes one by one, and maxSweeps the
-// number of requests in which it removes many at once.
-const (
-	maxSwept  = 16 * atOnce
-	maxSweeps = 16
-)
-
-// sweep deletes flags that were emptied by clients that aren't allowed to delete. Such flags make
-// listings longer, and no lock depends on them. So sweep ends at the first failure, and after
-// hastyTime.
-func (l *Locker) sweep(ctx context.Context, released []*entry) {
-	ctx, cancel := context.WithTimeout(ctx, hastyTime)
-	defer cancel()
-	remove := func(e *entry) error {
-		_, err := once(ctx, "delete "+e.Key, l.delete(e.Key))(hastyTime)
-		return err
-	}
-	if len(released) == 0 || remove(released[0]) != nil {
-		return
-	}
-	left, done := l.sweepMany(ctx, released[1:])
-	if done {
-		return
-	}
-	var failed atomic.Bool
-	each(left[:min(len(left), maxSwept)], func(_ int, e *entry) {
-		if !failed.Load() && remove(e) != nil {
-			failed.Store(true)
-		}
-	})
-}
-
-// sweepMany deletes flags in few requests, if the store can. It returns the remaining flags. done means
-// that they must not be deleted one by one.
-func (l *Locker) sweepMany(ctx context.Context, released []*entry) (left []*entry, done bool) {
-	for range maxSweeps {
-		if len(released) <= atOnce {
-			return released, false
-		}
-		chunk := released[:min(len(released), store.MaxBatch)]
-		deleted, err := once(ctx, "delete emptied locks", l.deleteAll(chunk))(hastyTime)
-		switch {
-		case errors.Is(err, store.ErrBatchUnsupported):
-			return released, false
-		case err != nil || slices.Contains(deleted, false):
-			return released, true
-		}
-		released = released[len(chunk):]
-	}
-	return released, true
-}
-
-// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared
-// lock costs one delete. An exclusive one costs two at once, and before them a get of lock.exclusive,
-// unless Check has just read it, or the store itself keeps If-Match for deletions. If the store doesn't
-// allow deletes, a put replaces each. A second call waits for the first, and returns the same error. A
-// Resume that is under way gives up first.
-//
-// An error means that an object might be left, which expires with the ttl. Of a lost lock only the
-// flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
-// looks first, and makes the delete conditional if the store can.
-func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
-
-// Free implements lease.Owner.
-func (k *term) Free(ctx context.Context) error {
-	k.t.deadline = k.end()
-	if err := k.release(ctx); err != nil {
-		k.tell(EventReleaseFailed, err)
-		return fmt.Errorf("releasing the %s lock (it expires within %v): %w", k.t.mode, k.l.opts.TTL, err)
-	}
-	k.tell(EventReleased, nil)
-	return nil
-}
-
-// release deletes our objects: docs/evidence/protocol.md, Release. Of a lost lock it deletes only the flag.
-//
-// Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and excludes all
-// others as the flag does. Whichever is deleted first, the other one still excludes all others.
-func (k *term) release(ctx context.Context) error {
-	defer func() { k.l.sweep(ctx, k.probes()) }()
-	if k.Lost() != nil {
-		return k.l.takeDownFlag(ctx, k.t)
-	}
-	flag := make(chan error, 1)
-	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
-	k.t.shown = time.Duration(k.shown.Load())
-	err := k.l.takeDownExclusive(ctx, k.t)
-	return fault.Join(err, <-flag)
+	t.pointer = object{key: key, maybe: t.pointer.twice, twice: t.pointer.twice}
+	return true
 }

@@ -187,7 +187,7 @@ func (w *world) put(key string, body []byte) {
 // takes acquires a lock, which is released when the test ends, if not before.
 func (m *machine) takes(t *testing.T, mode Mode, opts ...AcquireOption) *Lock {
 	t.Helper()
-	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	k, err := m.lock(t.Context(), mode, "x", opts...)
 	mustLock(t, k, err)
 	t.Cleanup(func() {
 		m.hooks.Before(nil)
@@ -216,13 +216,13 @@ func (m *machine) try(mode Mode) *attempt {
 // refused is an acquire that finds another lock in its way, and fails one that ends with another error.
 func (m *machine) refused(t *testing.T, mode Mode, opts ...AcquireOption) *HeldError {
 	t.Helper()
-	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	k, err := m.lock(t.Context(), mode, "x", opts...)
 	return mustHeld(t, k, err)
 }
 
 func (m *machine) fails(t *testing.T, mode Mode, want error, opts ...AcquireOption) error {
 	t.Helper()
-	k, err := m.acquire(t.Context(), mode, "x", opts...)
+	k, err := m.lock(t.Context(), mode, "x", opts...)
 	assert.That(t, k == nil && errors.Is(err, want), "acquired: %v, error %v, want %v", k != nil, err, want)
 	return err
 }
@@ -260,7 +260,7 @@ func mustResume(t *testing.T, k *Lock) {
 func (m *machine) untilFree(t *testing.T, mode Mode, pause time.Duration) {
 	t.Helper()
 	for {
-		k, err := m.acquire(t.Context(), mode, "prune")
+		k, err := m.lock(t.Context(), mode, "prune")
 		if err == nil {
 			k.Release(t.Context())
 			return
@@ -303,7 +303,7 @@ func ends(t *testing.T, k *Lock, within time.Duration) {
 func endsForGood(t *testing.T, k *Lock, within time.Duration) *LostError {
 	t.Helper()
 	ends(t, k, within)
-	lost := k.Lost()
+	lost := whyLost(k)
 	if lost == nil || !lost.Definite {
 		t.Fatalf("lost: %v", lost)
 	}
@@ -543,4 +543,15 @@ func inTurn(hooks ...hookstore.Before) hookstore.Before {
 		}
 		return nil
 	}
+}
+
+// lock tries to acquire a lock in either mode.
+func (l *Locker) lock(ctx context.Context, mode Mode, operation string, opts ...AcquireOption) (*Lock, error) {
+	return locked(l.acquire(ctx, mode, operation, append([]AcquireOption{WithWait(0)}, opts...)))
+}
+
+// whyLost returns the loss of a lock, or nil.
+func whyLost(k *Lock) *LostError {
+	lost, _ := errors.AsType[*LostError](k.Lost())
+	return lost
 }

@@ -101,7 +101,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 }
 
 func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions {
-	return replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: dry, Shown: shown}
+	return replock.BreakOptions{Stale: c.Stale, Doubtful: true, Dead: c.Dead, ID: c.ID, DryRun: dry, Only: shown}
 }
 
 // of returns the chosen locks of one place.

@@ -172,12 +172,12 @@ func (r *run) locks(t *testing.T, row *row) {
 	row.rounds = rounds.Fewer(20, 2)
 	for i := range row.rounds {
 		mine, theirs := lockers[i%2], lockers[1-i%2]
-		acquired := row.acquire.took(func() *replock.Lock { return r.lock(t, mine.Exclusive) })
-		refused := []func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){theirs.Exclusive, theirs.Shared}[i/2%2]
+		acquired := row.acquire.took(func() *replock.Lock { return r.lock(t, mine.TryExclusive) })
+		refused := []func(context.Context, string, ...replock.AcquireOption) (*replock.Lock, error){theirs.TryExclusive, theirs.TryShared}[i/2%2]
 		_, err := refused(t.Context(), "real")
 		assert.Need(t, errors.Is(err, replock.ErrHeld), "round %d: an exclusive lock is held, and another acquire returns %v", i, err)
 		row.release.took(func() *replock.Lock { assert.OK(t, acquired.Release(t.Context())); return nil })
-		one, other := r.lock(t, theirs.Shared), r.lock(t, mine.Shared)
+		one, other := r.lock(t, theirs.TryShared), r.lock(t, mine.TryShared)
 		assert.OK(t, one.Release(t.Context()))
 		assert.OK(t, other.Release(t.Context()))
 	}

@@ -97,14 +97,14 @@ func (o *Observer) Event(e replock.Event) {
 	case replock.EventGaveUp:
 		o.note(e)
 	case replock.EventLost:
-		// It comes once more if the lock can't be resumed, and had ended before.
-		if o.end(ctx, e, labels) {
+		if e.Ended { // a failed resume reports the loss again
 			o.lost.Add(ctx, 1, labels)
 		}
 	case replock.EventResumed: // under a new id
 		o.resumed.Add(ctx, 1, labels)
 		o.begin(ctx, e, attrs, labels)
-	case replock.EventReleased, replock.EventReleaseFailed:
+	}
+	if e.Ended {
 		o.end(ctx, e, labels)
 	}
 }
@@ -128,22 +128,21 @@ func (o *Observer) note(e replock.Event) {
 	}
 }
 
-// end ends a lock's span, once.
-func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.MeasurementOption) bool {
+// end ends a lock's span.
+func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.MeasurementOption) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	span, ok := o.locks[e.ID]
-	if !ok {
-		return false
-	}
-	delete(o.locks, e.ID)
 	o.held.Record(ctx, e.Held.Seconds(), labels)
 	o.holding.Add(ctx, -1, labels)
+	span, ok := o.locks[e.ID]
+	if !ok { // the observer came after the lock
+		return
+	}
+	delete(o.locks, e.ID)
 	if e.Err != nil {
 		span.SetStatus(codes.Error, text(e.Err))
 	}
 	span.End(trace.WithTimestamp(e.Time))
-	return true
 }
 
 // text returns an error's text, or "". The error can come from a store, and has no credentials:

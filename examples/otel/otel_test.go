@@ -27,17 +27,17 @@ import (
 // is refused, and another one waits.
 func TestHeld(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		prune, err := w.locker(t).Exclusive(t.Context(), "prune")
+		prune, err := w.locker(t).TryExclusive(t.Context(), "prune")
 		must(t, err)
 		backups := w.locker(t)
-		if _, err := backups.Shared(t.Context(), "backup"); !errors.Is(err, replock.ErrHeld) {
+		if _, err := backups.TryShared(t.Context(), "backup"); !errors.Is(err, replock.ErrHeld) {
 			t.Fatal(err)
 		}
 		go func() {
 			time.Sleep(100 * time.Second)
 			must(t, prune.Release(t.Context()))
 		}()
-		backup, err := backups.Shared(t.Context(), "backup", replock.Wait(replock.Forever))
+		backup, err := backups.Shared(t.Context(), "backup")
 		must(t, err)
 		w.want(t, map[string]figure{
 			"refreshes exclusive prune": {n: 4}, "blocked shared backup": {n: 1}, "holding exclusive prune": {n: 0}, "holding shared backup": {n: 1},
@@ -63,7 +63,7 @@ func TestHeld(t *testing.T) {
 // one, which isn't, ends once, even if it is released afterwards.
 func TestLost(t *testing.T) {
 	inBubble(t, func(t *testing.T, w *world) {
-		lock, err := w.locker(t).Shared(t.Context(), "backup")
+		lock, err := w.locker(t).TryShared(t.Context(), "backup")
 		must(t, err)
 		w.away.Store(true)
 		<-lock.Context().Done()
@@ -87,7 +87,7 @@ func TestLost(t *testing.T) {
 			t.Errorf("spans %v", spans)
 		}
 
-		prune, err := w.locker(t).Exclusive(t.Context(), "prune")
+		prune, err := w.locker(t).TryExclusive(t.Context(), "prune")
 		must(t, err)
 		w.away.Store(true)
 		<-prune.Context().Done()

@@ -73,7 +73,7 @@ func (p pruner) prune(ctx context.Context, st store.Store) (deleted int, err err
 	}
 	defer locker.Flush(context.WithoutCancel(ctx)) // events come a moment after they happen
 
-	lock, err := locker.Exclusive(ctx, "prune", replock.Wait(p.wait))
+	lock, err := locker.Exclusive(ctx, "prune", replock.WithWait(p.wait))
 	if err != nil {
 		return 0, err
 	}
@@ -84,7 +84,7 @@ func (p pruner) prune(ctx context.Context, st store.Store) (deleted int, err err
 	for err == nil && len(packs) > 0 {
 		n := min(p.batch, len(packs))
 		// Renew confirms that the lock is held, and starts each batch with a full lease.
-		if err = lock.Renew(work); err == nil {
+		if err = lock.Refresh(work); err == nil {
 			err = remove(work, st, packs[:n], &deleted)
 		}
 		packs = packs[n:]

@@ -104,7 +104,7 @@ func TestWait(t *testing.T) {
 	done := make(chan error, 1)
 	go func() { done <- run(t.Context(), []string{"-wait", "1h", dir}, &out) }()
 	<-out.writes
-	must(t, backup.Renew(t.Context()))
+	must(t, backup.Refresh(t.Context()))
 	<-out.writes // the prune has looked again, and has seen the refreshed lock
 	if n := packs(t, dir); n != 10 {
 		t.Errorf("%d packs are left beside a backup", n)

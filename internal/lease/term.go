@@ -69,6 +69,7 @@ type Term struct {
 	lost      atomic.Pointer[Loss]
 	ended     atomic.Int64 // the time of the loss, on the clock's Elapsed
 	releasing atomic.Bool
+	reported  atomic.Bool // ReportEnd was called
 }
 
 // errStopped ends the renewals of a lock that isn't lost.
@@ -245,6 +246,9 @@ func (t *Term) changed() {
 
 // Lost returns the loss, or nil.
 func (t *Term) Lost() *Loss { return t.lost.Load() }
+
+// ReportEnd returns true at its first call, so that of all events of a Term's end only one counts as its end.
+func (t *Term) ReportEnd() (first bool) { return !t.reported.Swap(true) }
 
 // Releasing reports whether the release has begun. From then on no renewal must be sent.
 func (t *Term) Releasing() bool { return t.releasing.Load() }

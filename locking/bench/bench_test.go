@@ -101,7 +101,7 @@ func BenchmarkDirectory(b *testing.B) {
 		l, err := replock.New(s, replock.Options{TTL: ttl})
 		assert.OK(b, err)
 		sample(b, func() error {
-			k, err := l.Exclusive(b.Context(), "bench")
+			k, err := l.TryExclusive(b.Context(), "bench")
 			if err != nil {
 				return err
 			}

@@ -32,6 +32,17 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestBubble: the backend keeps the contract on the machine's clock, which is a bubble's in testing/synctest.
+func TestBubble(t *testing.T) {
+	b := memory.New(nil)
+	lockingtest.Run(t, lockingtest.Config{
+		New:     func(*testing.T) locking.Backend { return b },
+		TTL:     time.Minute,
+		Expires: true,
+		Bubble:  true,
+	})
+}
+
 // TestTimes: Inspect returns when a lock was acquired and when it was renewed. The lock lasts for its ttl from
 // then, and not an instant longer.
 func TestTimes(t *testing.T) {

@@ -55,6 +55,31 @@ func TestConformance(t *testing.T) {
 	})
 }
 
+// TestOnlyForceSteals: clients without Force keep the contract, and take no lock that has expired. A client with Force
+// does, and takes no live one.
+func TestOnlyForceSteals(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "locks")
+	c := leapclock.New()
+	client := func(force bool) func(*testing.T) locking.Backend {
+		return func(t *testing.T) locking.Backend {
+			b, err := Open(dir, Options{RequestID: "req_1", Force: force, Settle: -1, Clock: c})
+			assert.OK(t, err)
+			return shown{b, b}
+		}
+	}
+	lockingtest.Run(t, lockingtest.Config{
+		New: client(false), Steal: client(true),
+		Lose: func(t *testing.T, key string) {
+			t.Helper()
+			assert.OK(t, os.Remove(filepath.Join(dir, key+".lock")))
+		},
+		Expires: true,
+		TTL:     100 * time.Second, // heartbeats have whole seconds
+		Advance: func(d time.Duration) { c.Leap.Add(int64(d)) },
+		Rounds:  rounds.Fewer(100, 20),
+	})
+}
+
 // TestKilledHolder: our lock whose process was killed stays held until it is stale. Then it is
 // refused without Force, and stolen with it; the killed request is in the event.
 func TestKilledHolder(t *testing.T) {

@@ -78,7 +78,7 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 		return nil, err
 	}
 	info := l.info(seen)
-	shown := opts.Shown == nil || slices.ContainsFunc(opts.Shown, func(b replock.Broken) bool {
+	shown := opts.Only == nil || slices.ContainsFunc(opts.Only, func(b replock.Broken) bool {
 		// A lock with an id of its holder's own has its times in a file, so another time means that the lock was
 		// renewed. A server reports another time with each answer, so that time means nothing.
 		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
@@ -199,6 +199,10 @@ func (l *held) tell(kind replock.EventKind, failures int, err error) {
 	e := l.event(kind)
 	e.ID, e.Failures, e.Err = l.id, failures, err
 	e.Held, e.Left = l.Times()
+	switch kind {
+	case replock.EventLost, replock.EventReleased, replock.EventReleaseFailed:
+		e.Ended = l.ReportEnd()
+	}
 	l.observe(e)
 }
 

@@ -287,12 +287,12 @@ func TestBreakChooses(t *testing.T) {
 		{"dead", dead, replock.BreakOptions{Dead: true}, []bool{false}},
 		{"id", live, replock.BreakOptions{ID: "1"}, []bool{false}},
 		{"another id", live, replock.BreakOptions{ID: "2"}, nil},
-		{"shown", live, replock.BreakOptions{Shown: shown("1", "fake:k")}, []bool{false}},
-		{"a server tells its time anew", &locking.Info{Revision: "1", TTL: time.Minute, Renewed: time.Now().Add(time.Second)}, replock.BreakOptions{Shown: shown("1", "fake:k")}, []bool{false}},
-		{"a script's heartbeat since", &locking.Info{Request: "1", Revision: "2", TTL: time.Minute, Stale: true}, replock.BreakOptions{Shown: shown("1", "fake:k")}, nil},
-		{"another was shown", live, replock.BreakOptions{Shown: shown("2", "fake:k")}, nil},
-		{"another key's was shown", live, replock.BreakOptions{Shown: shown("1", "fake:l")}, nil},
-		{"none was shown", live, replock.BreakOptions{Shown: []replock.Broken{}}, nil},
+		{"shown", live, replock.BreakOptions{Only: shown("1", "fake:k")}, []bool{false}},
+		{"a server tells its time anew", &locking.Info{Revision: "1", TTL: time.Minute, Renewed: time.Now().Add(time.Second)}, replock.BreakOptions{Only: shown("1", "fake:k")}, []bool{false}},
+		{"a script's heartbeat since", &locking.Info{Request: "1", Revision: "2", TTL: time.Minute, Stale: true}, replock.BreakOptions{Only: shown("1", "fake:k")}, nil},
+		{"another was shown", live, replock.BreakOptions{Only: shown("2", "fake:k")}, nil},
+		{"another key's was shown", live, replock.BreakOptions{Only: shown("1", "fake:l")}, nil},
+		{"none was shown", live, replock.BreakOptions{Only: []replock.Broken{}}, nil},
 	} {
 		s := &shelf{info: c.info}
 		got, err := Lock{Backend: s, Target: target("k")}.Break(t.Context(), c.opts)

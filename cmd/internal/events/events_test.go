@@ -63,7 +63,8 @@ func auditor(t *testing.T) (a *Auditor, path string) {
 }
 
 func of(kind replock.EventKind, place, name, id string) Event {
-	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock"}}
+	ended := kind == replock.EventLost || kind == replock.EventReleased
+	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock", Ended: ended}}
 }
 
 // TestLogOfSeveral: each record has the name, the place, the id and the duration of its own lock.

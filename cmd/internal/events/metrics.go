@@ -95,16 +95,14 @@ func (m *Metrics) count(e Event) bool {
 	case replock.EventReaped:
 		n = len(e.Holders)
 	case replock.EventLost:
-		if !m.held[e.Place] { // a failed resume reports the loss again
+		if !e.Ended { // a failed resume reports the loss again
 			n = 0
 		}
-		m.end(e, now)
 	case replock.EventResumed:
 		if m.all(e) {
 			m.values["repolock_held"], m.ended = 1, 0
 		}
 	case replock.EventReleased:
-		m.end(e, now)
 	case WorkEnded:
 		if e.ExitCode != nil {
 			m.values["repolock_exit_code"] = float64(*e.ExitCode)
@@ -116,6 +114,9 @@ func (m *Metrics) count(e Event) bool {
 		if counter == "" {
 			return false
 		}
+	}
+	if e.Ended {
+		m.end(e, now)
 	}
 	if counter != "" {
 		m.values[counter] += float64(n)

@@ -45,9 +45,9 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 		acquire = r.locker.Exclusive
 	}
 	// The lock doesn't end with ctx: the session, or the keeper, decides.
-	opts := []replock.AcquireOption{replock.Wait(r.Wait), replock.Parent(context.WithoutCancel(ctx))}
+	opts := []replock.AcquireOption{replock.WithWait(r.Wait), replock.WithParent(context.WithoutCancel(ctx))}
 	if r.Fence {
-		opts = append(opts, replock.Fence())
+		opts = append(opts, replock.WithFencingToken())
 	}
 	lock, err := acquire(ctx, r.Operation, opts...)
 	if err != nil {

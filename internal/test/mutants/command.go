@@ -4,7 +4,7 @@ const ofCommand = "./cmd/repolock"
 
 // commandMutants are bugs of the command.
 var commandMutants = []mutant{
-	{"a lock can have the name that the repository's own is shown by", "replock/model.go",
+	{"a lock can have the name that the repository's own is shown by", options,
 		`if name == "repository" {`, `if name == "" {`, test(ofCommand, "TestMistakes")},
 	// Exit codes and errors.
 	{"--held-exit-code isn't heeded", exit,
@@ -56,7 +56,7 @@ var commandMutants = []mutant{
 	{"any answer but no deletes the locks", "cmd/repolock/breaklock.go",
 		`return answer == "y" || answer == "yes"`, `return answer != "n" && answer != "no"`, own("TestBreakLockAsks")},
 	{"break-lock deletes a lock that has appeared since it asked", "cmd/repolock/breaklock.go",
-		"ID: c.ID, DryRun: dry, Shown: shown", "ID: c.ID, DryRun: dry", own("TestBreakLockAsks")},
+		"ID: c.ID, DryRun: dry, Only: shown", "ID: c.ID, DryRun: dry", own("TestBreakLockAsks")},
 	{"break-lock --stale --yes deletes a lock that is only perhaps stale", "cmd/repolock/breaklock.go",
 		`if c.Stale && c.Yes && c.ID == ""`, `if c.Stale && c.Yes && c.ID != ""`, own("TestLockInDoubt")},
 	{"--id deletes a lock while another system with that id is silent", "cmd/repolock/breaklock.go",

@@ -51,6 +51,9 @@ func test(pkg, names string, tags ...string) finder {
 // own finds by tests of the package of the mutant's file.
 func own(names string, tags ...string) finder { return test("", names, tags...) }
 
+// engine finds by tests of the engine, which uses the package of the mutant's file.
+func engine(names string) finder { return test("./replock", names) }
+
 func (f finder) String() string {
 	switch {
 	case f.seed == 0:
@@ -64,7 +67,7 @@ func (f finder) String() string {
 
 // all returns every mutant. Its number is its index and 1.
 func all() []mutant {
-	list := slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, processMutants, roomsMutants, commandMutants, e2eMutants)
+	list := slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, contractMutants, processMutants, roomsMutants, commandMutants, e2eMutants)
 	for i := range list {
 		list[i].by.pkg = cmp.Or(list[i].by.pkg, "./"+path.Dir(list[i].file))
 	}

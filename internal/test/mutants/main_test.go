@@ -3,6 +3,11 @@ package main
 import (
 	"go/parser"
 	"go/token"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
@@ -24,5 +29,17 @@ func TestMutantsFit(t *testing.T) {
 			t.Errorf("two mutants are called %q", m.name)
 		}
 		seen[m.name] = true
+	}
+}
+
+// TestEachRuleFinds: each rule of lockingtest finds a mutant.
+func TestEachRuleFinds(t *testing.T) {
+	raw, err := os.ReadFile(filepath.Join(root, "locking/lockingtest/lockingtest.go"))
+	assert.OK(t, err)
+	rules := regexp.MustCompile(`\n\t\{"([^"]+)", \w+\},`).FindAllStringSubmatch(string(raw), -1)
+	assert.Need(t, len(rules) > 20, "%d rules", len(rules))
+	for _, rule := range rules {
+		finds := func(m mutant) bool { return strings.HasSuffix(m.by.run, "/^("+subtest(rule[1])+")$") }
+		assert.That(t, slices.ContainsFunc(contractMutants, finds), "no mutant is found by %q", rule[1])
 	}
 }

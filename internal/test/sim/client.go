@@ -83,7 +83,7 @@ func (c *client) run() {
 	wg.Wait()
 }
 
-// attend does the planned actions beside a held lock: it calls Renew or Check while the lock is held, and around
+// attend does the planned actions beside a held lock: it calls Refresh or Check while the lock is held, and around
 // its release.
 func (c *client) attend(ctx context.Context, h *holding) {
 	if c.w.plan.freezing() && !c.plan.foreign {
@@ -100,7 +100,7 @@ func (c *client) attend(ctx context.Context, h *holding) {
 			if !c.w.holds(h) {
 				return
 			}
-			ask, text := h.lock.Renew, "checks"
+			ask, text := h.lock.Refresh, "checks"
 			if d.of(5).chance(.5) {
 				ask, text = h.lock.Check, "confirms"
 			}
@@ -323,7 +323,7 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 		due  bool
 		look func(context.Context) error
 		text string
-	}{{s.check, h.lock.Renew, "checks"}, {s.confirm, h.lock.Check, "confirms"}} {
+	}{{s.check, h.lock.Refresh, "checks"}, {s.confirm, h.lock.Check, "confirms"}} {
 		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
 		if look.due && h.lock.Context().Err() == nil {
 			asked := time.Now()
@@ -372,7 +372,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 		return
 	}
 	w.result.Failed++
-	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !(errors.Is(err, replock.ErrFence) && !w.plan.fit(c.plan)) {
+	if w.plan.survivable() && w.ctx.Err() == nil && w.config.Protocol == nil && !w.plan.slow.near(c.plan.ttl) && !(errors.Is(err, replock.ErrNoFencingToken) && !w.plan.fit(c.plan)) {
 		w.violate("failed", fmt.Sprintf("%s didn't get its lock [%s] although next to nothing had gone wrong: %v", c.name, s.name, err))
 	}
 }
@@ -412,7 +412,7 @@ type Held interface {
 	Context() context.Context
 	Deadline() time.Duration
 	Seen() clock.Reading
-	Renew(context.Context) error
+	Refresh(context.Context) error
 	Check(context.Context) error
 	Resume(context.Context) (Held, error)
 	Release(context.Context) error
@@ -440,9 +440,9 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 	if mode == replock.Exclusive {
 		take = l.Exclusive
 	}
-	opts := []replock.AcquireOption{replock.Wait(wait)}
+	opts := []replock.AcquireOption{replock.WithWait(wait)}
 	if s, _ := ctx.Value(forStep{}).(*step); s != nil && s.fence {
-		opts = append(opts, replock.Fence())
+		opts = append(opts, replock.WithFencingToken())
 	}
 	k, err := take(ctx, operation, opts...)
 	if err != nil {

@@ -62,7 +62,7 @@ func (originalLock) ID() string                           { return "" } // its b
 func (originalLock) Context() context.Context             { return context.Background() }
 func (originalLock) Deadline() time.Duration              { return never }
 func (originalLock) Seen() clock.Reading                  { return clock.Reading{} }
-func (originalLock) Renew(context.Context) error          { return nil }
+func (originalLock) Refresh(context.Context) error        { return nil }
 func (originalLock) Check(context.Context) error          { return nil }
 func (originalLock) Resume(context.Context) (Held, error) { return nil, errNoResume }
 

@@ -28,7 +28,7 @@ import (
 //     unless it is held;
 //   - unseen: then the lock.exclusive of a live lock, which is all that other clients look
 //     at, hasn't expired by its holder's clock either;
-//   - checked: neither Renew nor Check confirms a lock that isn't live, or that had been
+//   - checked: neither Refresh nor Check confirms a lock that isn't live, or that had been
 //     broken before the call;
 //   - litter: if nothing goes wrong, a step that was refused, or has released, leaves
 //     nothing;
@@ -436,7 +436,7 @@ func (w *world) lost(h *holding) {
 	}
 }
 
-// checked tracks the result of a Renew or Check, with the time of the call.
+// checked tracks the result of a Refresh or Check, with the time of the call.
 func (w *world) checked(h *holding, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

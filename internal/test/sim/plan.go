@@ -100,7 +100,7 @@ type step struct {
 	// thread is the goroutine that acquires the lock, locker its Locker, and lock the lock's name.
 	thread, locker int
 	lock           string
-	// meddles is how often Renew or Check is called while the lock is held; quits: it is released during a
+	// meddles is how often Refresh or Check is called while the lock is held; quits: it is released during a
 	// resume.
 	meddles int
 	quits   bool

@@ -427,8 +427,8 @@ func (w *world) counted(r *request) {
 
 // fence returns a lock's number, or 0.
 func (h *holding) fence() uint64 {
-	if k, ok := h.lock.(interface{ Fence() (uint64, bool) }); ok {
-		n, _ := k.Fence()
+	if k, ok := h.lock.(interface{ FencingToken() (uint64, bool) }); ok {
+		n, _ := k.FencingToken()
 		return n
 	}
 	return 0

@@ -1,13 +1,13 @@
 package replock
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/store"
 )
 
@@ -29,10 +29,6 @@ const (
 	// maxAgain is how often an acquirer looks again because an object was listed, and missing when
 	// its body was read.
 	maxAgain = 3
-	// maxConflicts is how often an exclusive acquirer looks again at live locks that might be about
-	// to withdraw. Their acquirers need up to seven round trips: put a flag, claim, look, read a
-	// body, and delete.
-	maxConflicts = 4
 	// firstAgain is the pause before the first such look. Each later pause is twice as long.
 	firstAgain = 100 * time.Millisecond
 	// maxClaimPause is how often the pause between two claims doubles, from 100 ms to 6.4 s.
@@ -45,7 +41,7 @@ type step int
 const (
 	goOn       step = iota // take the next step of the protocol
 	lookAgain              // look again under the same flag
-	stepBack               // take lock.exclusive down, then look again
+	stepDown               // take lock.exclusive down, then look again
 	startAgain             // start another attempt at once
 	queueUp                // wait in the queue, then start another attempt
 	giveUp                 // return the error
@@ -58,8 +54,8 @@ type decision struct {
 	err   error // if step is giveUp
 }
 
-// again counts the attempts and failures of one acquire, and decides its next step.
-type again struct {
+// decider counts the attempts and failures of one acquire, and decides its next step.
+type decider struct {
 	l       *Locker
 	late    int           // attempts in a row that ended too late
 	failing time.Duration // when the store began to fail, or 0
@@ -76,54 +72,55 @@ type lookCounts struct {
 
 // afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
 // finding conflicts.
-func (a *again) afterLook(t *attempt, f findings, err error) decision {
+func (a *decider) afterLook(t *attempt, f verdict.Findings, err error) decision {
 	switch {
 	case err != nil:
 		return decision{step: giveUp, err: fault.While("looking for other locks", err)}
 	case a.l.opts.Clock.Elapsed() >= t.deadline:
 		return decision{step: giveUp, err: t.late()}
-	case len(f.live) > 0:
+	case len(f.Live) > 0:
 		return a.afterConflict(t, f)
-	case len(f.vanished) > 0:
+	case len(f.Vanished) > 0:
 		if a.try.vanished == maxAgain {
 			return decision{step: giveUp, err: ErrHeld}
 		}
 		a.try.vanished++
 		return decision{step: lookAgain, pause: firstAgain}
-	case len(f.doubtful) > 0:
+	case len(f.Doubtful) > 0:
 		return decision{step: giveUp, err: errDoubt}
 	default:
 		return decision{step: goOn}
 	}
 }
 
-// afterConflict decides whether this acquirer yields to the live locks that conflict, or waits
-// until their acquirers yield.
-func (a *again) afterConflict(t *attempt, f findings) decision {
+// afterConflict decides whether this acquirer yields to the live locks that conflict, or looks again until
+// their acquirers have withdrawn: Contender.Decide has the rule.
+func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 	n := &a.try
 	if n.conflicts == 0 {
-		n.since = f.now
+		n.since = f.Now
 	}
 	n.conflicts++
-	if f.now < n.until && a.l.outlasts(t, f, f.now-n.since) {
-		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
-	}
-	if t.mode == Shared || n.conflicts > maxConflicts || !a.l.worthAnother(t, f) {
-		return decision{step: giveUp, err: ErrHeld}
-	}
+	choice := t.contender().Decide(f, n.conflicts, f.Now-n.since, f.Now < n.until)
 	// The others look, and then delete their objects. Our pauses, of a round trip or more before
 	// each look, leave them eight round trips for that.
-	d := decision{step: lookAgain, pause: firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()}
-	if slices.ContainsFunc(f.live, func(e *entry) bool { return e.kind == kindShared }) {
-		d.step = stepBack
+	pause := firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()
+	switch choice {
+	case verdict.Stay:
+		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
+	case verdict.Again:
+		return decision{step: lookAgain, pause: pause}
+	case verdict.StepDown:
+		return decision{step: stepDown, pause: pause}
+	default:
+		return decision{step: giveUp, err: ErrHeld}
 	}
-	return d
 }
 
 // afterClaim returns the step after a claim, which is a look. A second claim means that another
 // acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before
 // the look.
-func (a *again) afterClaim() decision {
+func (a *decider) afterClaim() decision {
 	a.try.claims++
 	if a.try.claims == 1 {
 		return decision{step: lookAgain}
@@ -133,7 +130,7 @@ func (a *again) afterClaim() decision {
 
 // afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the
 // acquirer is in the queue and its wait isn't over.
-func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
+func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 		a.late, a.failing = 0, 0
@@ -153,9 +150,9 @@ func (a *again) afterAttempt(t *attempt, err error, waits bool) decision {
 
 // afterPoll decides on a poll of the queue. It returns startAgain if the poll found no conflict, or
 // if the ticket is gone.
-func (a *again) afterPoll(t *attempt, f findings, err error, waits bool) decision {
+func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits bool) decision {
 	switch {
-	case errors.Is(err, errUnlisted), err == nil && len(f.live)+len(f.doubtful) == 0:
+	case errors.Is(err, errUnlisted), err == nil && len(f.Live)+len(f.Doubtful) == 0:
 		return decision{step: startAgain}
 	case err == nil:
 		a.failing = 0
@@ -169,8 +166,8 @@ func (a *again) afterPoll(t *attempt, f findings, err error, waits bool) decisio
 
 // endures notes a failure of the store, and reports whether a waiting acquirer goes on. It gives up
 // once the store has failed for a ttl, or has refused a request for good.
-func (a *again) endures(err error, waits bool) bool {
-	if !waits || store.Permanent(err) || errors.Is(err, ErrFence) {
+func (a *decider) endures(err error, waits bool) bool {
+	if !waits || store.Permanent(err) || errors.Is(err, ErrNoFencingToken) {
 		return false
 	}
 	now := a.l.opts.Clock.Elapsed()
@@ -186,87 +183,11 @@ func (a *again) endures(err error, waits bool) bool {
 // it holds that lock. Otherwise the owner has twice the time that an acquirer needs to withdraw. An
 // object that vanished was deleted meanwhile, so the next look decides. The pauses are short,
 // because one of those acquirers can acquire its lock at any moment.
-func (l *Locker) afterReturn(t *attempt, f findings, n int, waited time.Duration) decision {
-	holds := func(e *entry) bool { return !l.mayWithdraw(t, f, e) }
-	if waited > 2*l.transience(t) || slices.ContainsFunc(f.live, holds) || slices.ContainsFunc(f.doubtful, holds) {
+func (l *Locker) afterReturn(t *attempt, f verdict.Findings, n int, waited time.Duration) decision {
+	c := t.contender()
+	holds := func(e *verdict.Entry) bool { return !c.MayWithdraw(f, e) }
+	if waited > 2*c.Transience() || slices.ContainsFunc(f.Live, holds) || slices.ContainsFunc(f.Doubtful, holds) {
 		return decision{step: giveUp}
 	}
 	return decision{step: lookAgain, pause: firstAgain << min(n-1, 2)}
-}
-
-// If several acquirers conflict at the same time, one of them looks again a few times (outlasts,
-// worthAnother), and the others withdraw.
-const (
-	// transient is the age up to which a flag can belong to an acquirer that is about to withdraw
-	// it. On a slow store it is withdrawTrips round trips more.
-	transient     = 3 * time.Second
-	withdrawTrips = 6
-	// undecided is the age up to which a flag in the state acquiring can belong to an acquirer that
-	// has not decided yet, however busy its machine is. On a slow store it is undecidedTrips round
-	// trips more. A holder's flag has the state held after a second or two, or after half of its
-	// ttl if another program wrote it.
-	undecided      = 40 * time.Second
-	undecidedTrips = 20
-)
-
-// outlasts reports whether all conflicting locks belong to acquirers that will withdraw because of
-// us. Exclusive acquirers withdraw because of a shared one, and later exclusive acquirers because
-// of the first. The bodies decide that, and not the time that the acquirers take, because each has
-// its own pace. waited is the time since the first look of this attempt that found a conflict.
-func (l *Locker) outlasts(t *attempt, f findings, waited time.Duration) bool {
-	most := undecided + undecidedTrips*t.trips.slowest()
-	if f.more > 0 || waited >= most {
-		return false
-	}
-	return !slices.ContainsFunc(f.live, func(e *entry) bool {
-		age, ok := e.age(f.st, f.now)
-		return e.err != nil || e.verdict != Live || e.lease.State != StateAcquiring || ok && age > most ||
-			t.mode == Exclusive && (e.kind != kindIntent || t.yieldsTo(e))
-	})
-}
-
-// yieldsTo reports whether this exclusive acquirer yields to the owner of an entry: to the acquirer
-// that has lock.exclusive, or else to an acquirer whose flag is older. So of any two, one yields.
-func (t *attempt) yieldsTo(e *entry) bool {
-	return e.kind == kindExclusive || e.kind == kindIntent && !t.listed.pointer && place(e.Key) < place(t.flag.key)
-}
-
-// stepBack deletes lock.exclusive while shared locks conflict, because it excludes other clients as
-// long as it is stored. It reports whether a single request has deleted it. If a second one was
-// needed, the first can still be applied, so lock.exclusive can't be put again.
-func (l *Locker) stepBack(ctx context.Context, t *attempt) bool {
-	if !t.pointer.maybe {
-		return true
-	}
-	key := t.pointer.key
-	_, err := once(ctx, "delete "+key, func(ctx context.Context) (nothing, error) {
-		return nothing{}, l.ifOurs(ctx, t, func(etag string) error { return l.deleteSeen(ctx, key, etag) })
-	})(l.times.Timeout + 2*t.trips.slowest())
-	if err != nil || !t.pointer.put || t.listed.another {
-		return false
-	}
-	t.pointer = object{key: key, maybe: t.pointer.twice, twice: t.pointer.twice}
-	return true
-}
-
-// worthAnother reports whether all conflicting locks can belong to acquirers that are about to
-// withdraw, and this exclusive acquirer yields to none of them.
-func (l *Locker) worthAnother(t *attempt, f findings) bool {
-	return f.more == 0 && !slices.ContainsFunc(f.live, func(e *entry) bool {
-		return e.verdict == Unreadable || t.yieldsTo(e) || !l.mayWithdraw(t, f, e)
-	})
-}
-
-// mayWithdraw reports whether an entry can belong to an acquirer that is about to withdraw it.
-func (l *Locker) mayWithdraw(t *attempt, f findings, e *entry) bool {
-	if e.err == nil && e.lease.State == StateHeld || e.isTicket() {
-		return false
-	}
-	age, ok := e.age(f.st, f.now)
-	return !ok || age <= l.transience(t)
-}
-
-// transience is the age up to which a flag can belong to an acquirer that is about to withdraw it.
-func (l *Locker) transience(t *attempt) time.Duration {
-	return transient + withdrawTrips*t.trips.slowest()
 }

@@ -1,0 +1,223 @@
+package replock
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
+)
+
+// Mode is shared or exclusive.
+type Mode int
+
+const (
+	// Shared locks can be held side by side: backup, restore.
+	Shared Mode = iota + 1
+	// An Exclusive lock is held alone: prune.
+	Exclusive
+)
+
+// String returns "shared" or "exclusive".
+func (m Mode) String() string {
+	words := [...]string{Shared: "shared", Exclusive: "exclusive"}
+	if m < Shared || m > Exclusive {
+		return fmt.Sprintf("Mode(%d)", int(m))
+	}
+	return words[m]
+}
+
+// MarshalText returns String.
+func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
+
+// State is the stage of the lock that its body names: docs/evidence/protocol.md, The body of a lock. It is
+// empty in locks of clients that don't follow that page.
+type State string
+
+// The states that this package writes.
+const (
+	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
+	// half of the ttl (shared) or up to a second (exclusive).
+	StateAcquiring State = State(wire.StateAcquiring)
+	// StateWaiting: the ticket of a waiter. It grants nothing.
+	StateWaiting State = State(wire.StateWaiting)
+	// StateHeld: a holder has refreshed the lock at least once.
+	StateHeld State = State(wire.StateHeld)
+)
+
+// Verdict is the judgement of a lock by a process that doesn't own it.
+type Verdict int
+
+const (
+	// Live: its ttl isn't over by the store's clock, or by this machine's if the store has none; or it
+	// was refreshed while it was watched.
+	Live Verdict = Verdict(verdict.Live)
+	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
+	// The next acquirer that conflicts with it removes it.
+	Stale Verdict = Verdict(verdict.Stale)
+	// Doubtful: its ttl is over by one clock, and no second clock confirms that. It counts as held until
+	// it has been watched for its whole ttl.
+	Doubtful Verdict = Verdict(verdict.Doubtful)
+	// Unreadable: its body can't be read or parsed. It counts as held until break-lock.
+	Unreadable Verdict = Verdict(verdict.Unreadable)
+	// Released: its body is empty. Its holder wasn't allowed to delete it.
+	Released Verdict = Verdict(verdict.Released)
+)
+
+// String returns the verdict in lower case.
+func (v Verdict) String() string {
+	words := [...]string{Live: "live", Stale: "stale", Doubtful: "doubtful", Unreadable: "unreadable", Released: "released"}
+	if v < Live || v > Released {
+		return fmt.Sprintf("Verdict(%d)", int(v))
+	}
+	return words[v]
+}
+
+// MarshalText returns String.
+func (v Verdict) MarshalText() ([]byte, error) { return []byte(v.String()), nil }
+
+// Info describes a lock in the store. Its texts come from the client that wrote the lock, and can
+// contain control characters, so print them with %q.
+type Info struct {
+	Mode Mode
+	// Keys are the keys of the lock's objects. An exclusive lock has two.
+	Keys []string
+	// ID is empty for locks of clients that don't follow this protocol. AcquiredID is the id with
+	// which a resumed lock was first acquired, or else empty.
+	ID, AcquiredID string
+	// Operation, Holder, State, User, Version and Metadata are fields of the body. A text is cut at
+	// 1 KiB, and Metadata of more than 4 KiB is omitted.
+	Operation, Holder, User, Version string
+	State                            State
+	Metadata                         map[string]string
+	// Body is the stored body. It is nil if it wasn't read, if it has changed since, or if the
+	// bodies of the locks before this one exceed 4 MiB. It must not be modified.
+	Body []byte
+	// Acquired and Expires are times on the holder's wall clock.
+	Acquired, Expires time.Time
+	TTL               time.Duration
+	// ModTime is the time of the last refresh on the store's clock.
+	ModTime time.Time
+	// Age is the time since the last refresh, and Left the time until the lock expires, negative if
+	// it has expired. If StoreClock is true they are lower bounds by the store's clock; otherwise
+	// they are by this machine's wall clock.
+	Age, Left  time.Duration
+	StoreClock bool
+	Verdict    Verdict
+	// Why is the reason of the verdict Doubtful or Unreadable.
+	Why string
+	// ProcessGone: the holder was a process of this machine and boot, and no longer exists.
+	ProcessGone bool
+
+	object store.Object
+}
+
+// identity distinguishes a lock from a later one under the same key: by the id, or else by holder
+// and time of acquire, as other clients do. An unreadable lock is distinguished by its object.
+func (i Info) identity() string {
+	switch {
+	case i.ID != "":
+		return "id " + i.ID
+	case i.Verdict == Unreadable:
+		return "etag " + i.object.ETag
+	default:
+		return "holder " + i.Holder + i.Acquired.String()
+	}
+}
+
+// Key returns the first of Keys.
+func (i Info) Key() string { return i.Keys[0] }
+
+// String describes the lock in one line, for errors: its holder, operation, start and last refresh.
+func (i Info) String() string {
+	if i.Verdict == Unreadable {
+		does := "removes it"
+		if store.CheckKey(i.Key()) != nil {
+			does = "prints how to delete it"
+		}
+		return fmt.Sprintf("%s lock %s can't be read (%s); if no operation is running, break-lock %s",
+			i.Mode, text.Brief(i.Key()), text.Brief(i.Why), does)
+	}
+	if i.Holder == "" && i.Why != "" {
+		return fmt.Sprintf("%s lock %s, which can't be read just now (%s)", i.Mode, text.Brief(i.Key()), text.Brief(i.Why))
+	}
+	s := fmt.Sprintf("%s lock of %s", i.Mode, text.Or(i.Holder, "unknown"))
+	if i.State == StateWaiting {
+		s += ", waiting"
+	}
+	s += fmt.Sprintf(", operation %s", text.Or(i.Operation, "unknown"))
+	if !i.Acquired.IsZero() {
+		s += ", since " + i.Acquired.UTC().Format(time.RFC3339)
+	}
+	switch {
+	case i.Verdict == Doubtful:
+		s += ", perhaps stale: " + text.Brief(i.Why)
+	case i.ProcessGone:
+		s += ", whose process is gone, expires in " + text.Duration(i.Left)
+	case !i.ModTime.IsZero() || !i.Expires.IsZero():
+		s += ", last seen " + text.Ago(max(i.Age, 0))
+	}
+	return s + " (" + text.Brief(i.Key()) + ")"
+}
+
+// info describes an entry for callers.
+func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration) Info {
+	b := e.Lease.Body
+	i := Info{
+		Mode: Exclusive, Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: State(b.State),
+		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
+		Acquired: e.Lease.Acquired, Expires: e.Lease.Refreshed.Add(e.Lease.TTL), TTL: e.Lease.TTL,
+		ModTime: e.ModTime, Verdict: Verdict(e.Verdict), Why: e.Why, Body: e.Raw,
+		ProcessGone: l.self.Gone(b.Process),
+		object:      e.Object,
+	}
+	if e.Shared() {
+		i.Mode = Shared
+	}
+	if i.TTL == 0 {
+		i.TTL = wire.ForeignTTL
+	}
+	if age, ok := e.Age(st, now); ok {
+		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
+	} else if !e.Lease.Refreshed.IsZero() {
+		i.Age = l.opts.Clock.Now().Sub(e.Lease.Refreshed)
+		i.Left = i.TTL - i.Age
+	}
+	return i
+}
+
+// infos describes entries of a look for callers.
+func (l *Locker) infos(entries []*verdict.Entry, f verdict.Findings) []Info {
+	var infos []Info
+	for _, e := range entries {
+		infos = append(infos, l.info(e, f.St, f.Now))
+	}
+	return merge(infos)
+}
+
+// certainty orders verdicts by how certainly the lock has ended. An exclusive lock has the less certain verdict
+// of its two objects.
+var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
+
+// merge combines the two objects of an exclusive lock into one Info. It reuses the slice.
+func merge(infos []Info) []Info {
+	out := infos[:0]
+	index := map[string]int{}
+	for _, i := range infos {
+		if i.ID != "" && i.Mode == Exclusive {
+			if at, ok := index[i.ID]; ok {
+				out[at].Keys = append(out[at].Keys, i.Keys...)
+				out[at].Age, out[at].Left = min(out[at].Age, i.Age), max(out[at].Left, i.Left)
+				if certainty[i.Verdict] < certainty[out[at].Verdict] {
+					out[at].Verdict, out[at].Why = i.Verdict, i.Why
+				}
+				continue
+			}
+			index[i.ID] = len(out)
+		}
+		out = append(out, i)
+	}
+	return out
+}

@@ -1,0 +1,171 @@
+package verdict
+
+import (
+	"errors"
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
+)
+
+// Entry is a lock object of another client.
+type Entry struct {
+	store.Object
+	Kind    wire.Kind
+	Read    bool // raw, lease and err are known
+	Raw     []byte
+	Lease   wire.Decoded
+	Err     error
+	Carried bool          // not read: lease is the parsed body of an earlier version
+	Since   time.Duration // when this version was first seen
+	Changed bool          // another version was seen before
+	Listed  time.Duration // when a survey sent the request that showed it
+
+	Verdict Verdict
+	Why     string
+}
+
+// Shared reports whether the entry's lock is shared.
+func (e *Entry) Shared() bool {
+	return e.Kind == wire.KindShared || errors.Is(e.Err, wire.ErrNotFolder) && strings.HasSuffix(e.Key, "lock.shared")
+}
+
+// Memory keeps entries from look to look: a body while its ETag is unchanged, and the time since
+// when the object is unchanged.
+type Memory map[string]*Entry
+
+// See returns the entry of an object in a listing that was answered at the given time.
+func (s Memory) See(o store.Object, k wire.Kind, answered time.Duration) *Entry {
+	e, ok := s[o.Key]
+	if was := e; !ok || e.ETag != o.ETag || !e.ModTime.Equal(o.ModTime) || e.Size != o.Size {
+		e = &Entry{Object: o, Kind: k, Since: answered, Changed: ok}
+		switch {
+		case o.Size == 0: // an empty body needn't be read
+			e.Read, e.Err = true, wire.ErrEmptied
+		case k == wire.KindOdd:
+			e.Read, e.Err = true, wire.ErrNotFolder
+			if strings.Contains(o.Key, "lock.exclusive/") {
+				e.Err = wire.ErrNotFile
+			}
+		case ok:
+			e.carry(was)
+		}
+		s[o.Key] = e
+	}
+	return e
+}
+
+// Forget drops entries that a page shows to be gone, because a later object under the same key is
+// another lock. after is the last key of the previous page.
+func (s Memory) Forget(page store.Page, after string) {
+	listed := map[string]bool{}
+	for _, o := range page.Objects {
+		listed[o.Key] = true
+	}
+	maps.DeleteFunc(s, func(key string, _ *Entry) bool {
+		return covers(page, key) && key > after && !listed[key]
+	})
+}
+
+// carry keeps the parsed body of the previous version of a flag, because a refresh changes only its
+// times.
+func (e *Entry) carry(was *Entry) {
+	if e.Kind == wire.KindExclusive || was.Err != nil || !was.Read && !was.Carried {
+		return
+	}
+	e.Lease, e.Carried = was.Lease, true
+	if !e.ModTime.IsZero() && !was.ModTime.IsZero() {
+		later := e.ModTime.Sub(was.ModTime)
+		e.Lease.Refreshed, e.Lease.Expires = e.Lease.Refreshed.Add(later), e.Lease.Expires.Add(later)
+	}
+}
+
+// TTL returns how long the lock lasts after its last refresh.
+func (e *Entry) TTL() time.Duration {
+	if e.Err != nil {
+		return wire.ForeignTTL
+	}
+	return e.Lease.TTL
+}
+
+// Age returns the age of an entry by the store's clock, and false if it is unknown.
+func (e *Entry) Age(st StoreTime, now time.Duration) (time.Duration, bool) {
+	if !st.Known() || e.ModTime.IsZero() {
+		return 0, false
+	}
+	return st.When(now).Sub(e.ModTime), true
+}
+
+// An empty file with this suffix can be a temporary file that another program is still writing. It is
+// left alone for a day, which is more than the error of a clock.
+const (
+	temporary = ".tmp"
+	abandoned = 24 * time.Hour
+)
+
+// Unfinished reports whether an entry can be a file that another program is still writing.
+func (e *Entry) Unfinished(st StoreTime, now time.Duration) bool {
+	age, ok := e.Age(st, now)
+	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
+}
+
+// Forget makes the next look read the body again.
+func (e *Entry) Forget() { e.Read, e.Carried = false, false }
+
+// PresumeLive makes an entry live because its body couldn't be read.
+func (e *Entry) PresumeLive(why error) {
+	e.Forget()
+	e.Verdict, e.Why = Live, why.Error()
+}
+
+// Decode fills an entry from its body.
+func (e *Entry) Decode(raw []byte) {
+	e.Read, e.Raw = true, raw
+	e.Lease, e.Err = wire.Decode(raw)
+}
+
+// ErrVanished is the error of an entry that was listed, and was missing or empty when its body was
+// read. It was probably deleted meanwhile, and another look shows that.
+var ErrVanished = errors.New("it is listed, and a read doesn't find it")
+
+// ErrUnread is the class of errors of a body that couldn't be fetched. A body that was fetched and
+// can't be parsed has another error.
+var ErrUnread = errors.New("the body couldn't be read")
+
+func (e *Entry) goesAfter(b *Entry) bool {
+	if e.IsTicket() != b.IsTicket() {
+		return e.IsTicket()
+	}
+	return e.Key > b.Key
+}
+
+// IsTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive
+// never is one.
+func (e *Entry) IsTicket() bool {
+	return e.Err == nil && e.Lease.State == wire.StateWaiting && (e.Kind == wire.KindIntent || e.Kind == wire.KindShared)
+}
+
+// HasID reports whether an entry is known to belong to a client of this protocol. Only its owner writes a flag,
+// so an earlier version is enough.
+func (e *Entry) HasID() bool {
+	return (e.Read || e.Carried) && e.Err == nil && e.Lease.ID != ""
+}
+
+// InPage returns the object that a page of a listing shows under a key, or nil. ok is false if the
+// key belongs on a later page.
+func InPage(page store.Page, key string) (*store.Object, bool) {
+	for i, o := range page.Objects {
+		if o.Key == key {
+			return &page.Objects[i], true
+		}
+	}
+	return nil, covers(page, key)
+}
+
+// covers reports whether a key belongs on this page or an earlier one.
+func covers(page store.Page, key string) bool {
+	n := len(page.Objects)
+	return page.Next == "" || n > 0 && page.Objects[n-1].Key > key
+}

@@ -1,0 +1,96 @@
+package verdict
+
+import (
+	"slices"
+	"time"
+
+	"github.com/repolock/repolock/replock/internal/wire"
+)
+
+// Findings are the locks of others that a look has found.
+type Findings struct {
+	Live     []*Entry // conflicts, also unreadable ones
+	Doubtful []*Entry // conflicts until they have been watched
+	Stale    []*Entry // to be reaped before the lock is acquired
+	Vanished []*Entry // listed, and missing when their bodies were read
+	Released []*Entry // empty flags
+	More     int      // the number of further likely conflicts, whose bodies weren't read
+	Bodies   Bodies   // the size of the bodies above, in bytes
+	Unlisted bool     // our flag was missing in the listing
+	Ours     *Entry   // our pointer, if the answer to its put was lost
+	// Pointer is another client's lock.exclusive, or nil. If nothing conflicts, it is stale or
+	// released.
+	Pointer *Entry
+	St      StoreTime
+	Now     time.Duration
+}
+
+// Add adds an entry that was judged.
+func (f *Findings) Add(e *Entry) {
+	switch e.Verdict {
+	case Live, Unreadable:
+		f.Live = append(f.Live, e)
+	case Doubtful:
+		f.Doubtful = append(f.Doubtful, e)
+	case Stale:
+		f.Stale = append(f.Stale, e)
+	case Released:
+		if e.Kind != wire.KindExclusive && !e.Unfinished(f.St, f.Now) {
+			f.Released = append(f.Released, e)
+		}
+	}
+}
+
+// MaxBodies is the number of bytes of bodies that a survey or a look keeps. The parsed fields are
+// always kept.
+const MaxBodies = 4 << 20
+
+// Bodies counts the bytes of bodies.
+type Bodies int
+
+// Add drops the body of an entry if all bodies so far exceed MaxBodies.
+func (b *Bodies) Add(e *Entry) {
+	if *b += Bodies(len(e.Raw)); *b > MaxBodies {
+		e.Raw = nil
+	}
+}
+
+// Young reports whether an entry's age is unknown or under the default ttl. Such an entry is a
+// conflict, unless its body has a shorter ttl.
+func (f *Findings) Young(e *Entry) bool {
+	age, known := e.Age(f.St, f.Now)
+	return !known || age < wire.DefaultTTL
+}
+
+// Conflicts returns the live and doubtful locks by key.
+func (f Findings) Conflicts() map[string]*Entry {
+	m := map[string]*Entry{}
+	for _, e := range slices.Concat(f.Live, f.Doubtful) {
+		m[e.Key] = e
+	}
+	return m
+}
+
+// Before returns the number of waiters before this one.
+func (f Findings) Before() (n int) {
+	for _, e := range f.Live {
+		if e.IsTicket() {
+			n++
+		}
+	}
+	return n
+}
+
+// Blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets,
+// or else the last lock. It returns lock.exclusive only if there is no flag, as with clients of the original
+// protocol. The blocker's body needn't be readable. gone has the keys that a read didn't find. If a listing
+// still shows such a key, the listing is right, and blocker chooses another one.
+func (f Findings) Blocker(gone map[string]string) *Entry {
+	var b *Entry
+	for _, e := range f.Conflicts() {
+		if _, gone := gone[e.Key]; !gone && (b == nil || e.goesAfter(b)) {
+			b = e
+		}
+	}
+	return b
+}

@@ -1,0 +1,84 @@
+package wire
+
+import (
+	"strings"
+	"time"
+)
+
+// Keys makes and recognizes the keys of a lock's objects: docs/evidence/protocol.md, What is stored.
+type Keys struct{ Prefix string }
+
+// Kind is the meaning of a key under a lock's prefix.
+type Kind int
+
+const (
+	KindUnknown   Kind = iota // not a lock
+	KindExclusive             // lock.exclusive
+	KindIntent                // lock.intent/…
+	KindShared                // lock.shared/…
+	KindOdd                   // an object in place of one of these, or of their folders
+)
+
+// All is the prefix of all flags and of lock.exclusive. In byte order lock.exclusive comes first,
+// then the intents, then the shared flags, which a shared acquirer needn't list.
+func (k Keys) All() string { return k.Prefix + "lock." }
+
+func (k Keys) Exclusive() string { return k.Prefix + "lock.exclusive" }
+
+func (k Keys) intents() string { return k.Prefix + "lock.intent/" }
+
+func (k Keys) shared() string { return k.Prefix + "lock.shared/" }
+
+// Fence returns a key that doesn't begin with all, because the fence object outlives the locks.
+func (k Keys) Fence() string { return k.Prefix + "lock-fence" }
+
+// SharedFlag returns the key of a new flag of a shared lock.
+func (k Keys) SharedFlag(at time.Time, id string) string {
+	return k.shared() + timestamp(at) + "-" + id
+}
+
+// Intent returns the key of a new flag of an exclusive lock.
+func (k Keys) Intent(at time.Time, id string) string { return k.intents() + timestamp(at) + "-" + id }
+
+// Kind returns the meaning of a listed key. It never parses the names of shared flags, because
+// other clients choose other names. An intent's name has no further slash: a client whose policy
+// allows only shared locks, locks/*/lock.shared/*, can write locks/NAME/lock.intent/lock.shared/x.
+func (k Keys) Kind(key string) Kind {
+	switch {
+	case key == k.Exclusive():
+		return KindExclusive
+	case strings.HasPrefix(key, k.intents()) && !strings.Contains(key[len(k.intents()):], "/"):
+		return KindIntent
+	case strings.HasPrefix(key, k.shared()):
+		return KindShared
+	case strings.HasPrefix(key, k.Exclusive()+"/lock.shared/"):
+		return KindUnknown // a policy for shared locks allows it: index/locks/*/lock.shared/*
+	case key+"/" == k.intents(), key+"/" == k.shared(), strings.HasPrefix(key, k.Exclusive()+"/"):
+		return KindOdd
+	default:
+		return KindUnknown
+	}
+}
+
+// Place returns the TIME-ID part of a flag's key, which orders the waiters.
+func Place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
+
+// Places of acquirers without a ticket. A resume comes before all waiters, because they wait for the lock
+// that it resumes. A shared acquirer comes last.
+const (
+	FirstPlace = ""
+	LastPlace  = "~"
+)
+
+// timestamp returns a time as text of fixed width that sorts in the order of time. It has no colon,
+// so it is a valid file name on every system. Years that don't have four digits are clamped.
+func timestamp(t time.Time) string {
+	t = t.UTC()
+	switch y := t.Year(); {
+	case y > 9999:
+		t = time.Date(9999, 12, 31, 23, 59, 59, 999999999, time.UTC)
+	case y < 0:
+		t = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
+	}
+	return t.Format("20060102T150405.000000000Z")
+}

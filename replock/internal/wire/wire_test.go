@@ -1,0 +1,173 @@
+package wire
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/text"
+)
+
+const (
+	id     = "00112233445566778899aabbccddeeff"
+	prefix = "index/"
+)
+
+var nine = time.Date(2026, 3, 7, 9, 0, 0, 0, time.UTC)
+
+// TestKinds: what a key is, by its form alone.
+func TestKinds(t *testing.T) {
+	for key, want := range map[string]Kind{
+		"index/lock.exclusive":                         KindExclusive,
+		"index/lock.intent/x":                          KindIntent,
+		"index/lock.intent/x.tmp":                      KindIntent,
+		"index/lock.shared/x":                          KindShared,
+		"index/lock.shared/a/b":                        KindShared, // another client's name, perhaps
+		"index/lock.shared/2026-03-07T09:00:00+02:00":  KindShared,
+		"index/lock.intent":                            KindOdd,
+		"index/lock.shared":                            KindOdd,
+		"index/lock.exclusive/":                        KindOdd,
+		"index/lock.exclusive/x":                       KindOdd,
+		"index/lock.exclusive/lock.shared/x":           KindUnknown,
+		"index/lock.intent/lock.shared/x":              KindUnknown,
+		"index/lock-fence":                             KindUnknown,
+		"index/locks/a/lock.exclusive":                 KindUnknown,
+		"index/lock.exclusively":                       KindUnknown,
+		"lock.exclusive":                               KindUnknown,
+		"":                                             KindUnknown,
+		prefix + "lock.intent/" + timestamp(nine) + id: KindIntent,
+	} {
+		assert.Equal(t, Keys{prefix}.Kind(key), want, key)
+	}
+}
+
+// TestFlags: the names of flags sort as their times do, whatever the year, and a place is the name.
+func TestFlags(t *testing.T) {
+	k := Keys{prefix}
+	var keys []string
+	for _, at := range []time.Time{time.Date(-1, 1, 1, 0, 0, 0, 0, time.UTC), {}, nine, nine.Add(1), nine.In(time.FixedZone("", 7200)).Add(2), nine.AddDate(1e4, 0, 0)} {
+		keys = append(keys, k.Intent(at, id))
+		assert.Equal(t, Place(k.Intent(at, id)), Place(k.SharedFlag(at, id)), "place")
+	}
+	assert.That(t, slices.IsSorted(keys), "%q", keys)
+	assert.That(t, FirstPlace < Place(keys[0]) && Place(keys[len(keys)-1]) < LastPlace, "first and last place")
+	assert.That(t, !strings.HasPrefix(k.Fence(), k.All()), "a listing of the locks shows the fence")
+}
+
+func compressed(raw string) (zstded, gzipped []byte) {
+	w, _ := zstd.NewWriter(nil)
+	defer w.Close()
+	var b bytes.Buffer
+	g := gzip.NewWriter(&b)
+	g.Write([]byte(raw))
+	g.Close()
+	return w.EncodeAll([]byte(raw), nil), b.Bytes()
+}
+
+// TestDecode: the times, the ttl and the error of a body.
+func TestDecode(t *testing.T) {
+	const plain = `{"operation":"b","holder":"h","acquired_at":"2026-03-07T09:00:00Z","expires_at":"2026-03-07T11:01:00+02:00"`
+	zstded, gzipped := compressed(plain + "}")
+	truncated, _ := compressed(plain)
+	for name, c := range map[string]struct {
+		raw       string
+		ttl       time.Duration
+		refreshed time.Time
+		err       string
+	}{
+		"another client's":  {plain + "}", ForeignTTL, nine, ""},
+		"zstd":              {string(zstded), ForeignTTL, nine, ""},
+		"gzip":              {string(gzipped), ForeignTTL, nine, ""},
+		"ours":              {plain + `,"ttl_seconds":90,"refreshed_at":"2026-03-07T09:00:10Z"}`, 90 * time.Second, nine.Add(10 * time.Second), ""},
+		"a short ttl":       {plain + `,"ttl_seconds":1}`, MinTTL, nine.Add(time.Minute - MinTTL), ""},
+		"a long ttl":        {plain + `,"ttl_seconds":1e300}`, MaxTTL, nine.Add(time.Minute - MaxTTL), ""},
+		"a negative ttl":    {plain + `,"ttl_seconds":-1}`, 0, time.Time{}, "no valid ttl_seconds"},
+		"no expires_at":     {`{"operation":"b"}`, 0, time.Time{}, "no valid expires_at"},
+		"a bad refresh":     {plain + `,"refreshed_at":"x"}`, 0, time.Time{}, "no valid refreshed_at"},
+		"empty":             {"", 0, time.Time{}, ErrEmptied.Error()},
+		"encrypted":         {"\x01\x02", 0, time.Time{}, ErrEncrypted.Error()},
+		"not JSON":          {plain, 0, time.Time{}, "damaged: not JSON"},
+		"other JSON":        {`{"operation":1}`, 0, time.Time{}, "damaged: not a lock's fields"},
+		"truncated zstd":    {string(zstded[:20]), 0, time.Time{}, "not valid zstd"},
+		"zstd of not JSON":  {string(truncated), 0, time.Time{}, "damaged: not JSON"},
+		"more than is read": {plain + strings.Repeat(" ", MaxBody) + "}", ForeignTTL, nine, ""}, // the reader cuts plain bodies
+	} {
+		l, err := Decode([]byte(c.raw))
+		if c.err != "" {
+			assert.That(t, err != nil && strings.Contains(err.Error(), c.err), "%s: %v", name, err)
+			continue
+		}
+		assert.That(t, err == nil && l.TTL == c.ttl && l.Refreshed.Equal(c.refreshed) && l.Acquired.Equal(nine),
+			"%s: %v, ttl %v, refreshed %v, acquired %v", name, err, l.TTL, l.Refreshed, l.Acquired)
+	}
+}
+
+// TestDecodeIsBounded: a compressed body is read up to MaxBody, and texts of other clients are cut.
+func TestDecodeIsBounded(t *testing.T) {
+	zstded, gzipped := compressed(strings.Repeat(" ", 10<<20))
+	for _, raw := range [][]byte{zstded, gzipped} {
+		_, err := Decode(raw)
+		assert.That(t, errors.Is(err, ErrLarge), "%v", err)
+	}
+	l, err := Decode(fmt.Appendf(nil, `{"expires_at":"2026-03-07T09:00:00Z","holder":%q,"state":%q,"metadata":{"k":%q}}`,
+		strings.Repeat("h", 2*maxText), strings.Repeat("s", 2*maxText), strings.Repeat("v", MaxMetadata)))
+	assert.That(t, err == nil && len(l.Holder) <= maxText+len("…") && len(l.State) <= maxText+len("…") && l.Metadata == nil,
+		"%v: holder of %d bytes, state of %d, metadata of %d", err, len(l.Holder), len(l.State), BytesIn(l.Metadata))
+}
+
+func FuzzDecode(f *testing.F) {
+	const plain = `{"acquired_at":"2026-03-07T11:00:00+02:00","expires_at":"2026-03-07T11:01:00+02:00","holder":"laptop (pid 4711)","operation":"backup","is_shared":true}`
+	zstded, gzipped := compressed(plain)
+	f.Add([]byte(plain))
+	f.Add(zstded)
+	f.Add(gzipped)
+	f.Add([]byte{})
+	f.Add([]byte{0x01, 0x02})
+	f.Add([]byte(`{"expires_at":"9999-12-31T23:59:59Z","ttl_seconds":1e300}`))
+	f.Add([]byte(`{"expires_at":"2026-03-07T09:00:00Z","ttl_seconds":60,"refreshed_at":"2026-03-07T08:59:00Z","state":"held"}`))
+	f.Fuzz(func(t *testing.T, raw []byte) {
+		l, err := Decode(raw)
+		if err != nil {
+			assert.That(t, len(raw) == 0 == errors.Is(err, ErrEmptied), "%q: %v", raw, err)
+			return
+		}
+		assert.That(t, l.TTL >= MinTTL && l.TTL <= MaxTTL, "%q: ttl %v", raw, l.TTL)
+		again, err := Decode(l.Body.Encode())
+		if err != nil {
+			t.Fatalf("%q: doesn't survive being written: %v", raw, err)
+		}
+		assert.That(t, again.Expires.Equal(l.Expires) && again.TTL == l.TTL && again.Holder == l.Holder,
+			"%q: %+v became %+v", raw, l, again)
+		if s := text.Brief(l.Holder + l.Operation); strings.ContainsFunc(s, func(r rune) bool { return r < ' ' || r == 0x7f }) {
+			t.Errorf("%q is shown with control characters", raw)
+		}
+	})
+}
+
+func FuzzKeys(f *testing.F) {
+	for _, key := range []string{
+		"index/lock.exclusive", "index/lock.intent/x", "index/lock.shared/2026-03-07T09:00:00+02:00", "index/lock.shared/x.tmp",
+		"index/lock.shared", "index/lock.", "index/locks/a/lock.exclusive", "index/lock.exclusive/x",
+	} {
+		f.Add(key, int64(0))
+	}
+	k := Keys{prefix}
+	f.Fuzz(func(t *testing.T, key string, unix int64) {
+		kind := k.Kind(key)
+		assert.That(t, kind == KindUnknown || strings.HasPrefix(key, k.All()), "%q is a %d that no listing shows", key, kind)
+		at := time.Unix(unix, 0)
+		for flag, want := range map[string]Kind{k.SharedFlag(at, id): KindShared, k.Intent(at, id): KindIntent} {
+			width := len(k.SharedFlag(time.Unix(0, 0), id))
+			assert.That(t, len(flag) == width && !strings.Contains(flag, ":"), "%q is of another width, or has a colon", flag)
+			assert.That(t, k.Kind(flag) == want, "%q is of kind %d", flag, k.Kind(flag))
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package replock
+
+import "time"
+
+// The first poll comes after 1 to 2 s. The longer nothing changes, the longer are the pauses, up to
+// 5 to 10 s.
+const (
+	firstPoll = time.Second
+	lastPoll  = 5 * time.Second
+)
+
+// pace is how often a waiter reads the blocker: after a share of the time for which the same locks
+// have conflicted, within bounds. The longer a lock has been held, the less likely it ends within
+// the next second, and the less a delay matters. The zero value means never.
+type pace struct {
+	share       float64
+	first, last time.Duration
+}
+
+// ownPace adds about a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
+var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
+
+func (p pace) after(waited time.Duration) time.Duration {
+	return min(max(time.Duration(p.share*float64(waited)), p.first), p.last)
+}
+
+const (
+	hintBurst = 150
+	hintRate  = 1
+)
+
+// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after
+// 100 s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
+type budget struct {
+	spent float64
+	at    time.Duration // when spent was updated
+}
+
+// take spends one read, and returns the pause that must come before it.
+func (b *budget) take(now time.Duration) time.Duration {
+	b.spent = max(b.spent-(now-b.at).Seconds()*hintRate, 0) + 1
+	b.at = now
+	return time.Duration(max(b.spent-hintBurst, 0) / hintRate * float64(time.Second))
+}

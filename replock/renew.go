@@ -1,0 +1,304 @@
+package replock
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/lease"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
+)
+
+// renewer replaces the objects of one lock by their next versions, and checks that they are still
+// stored. A held lock does this at each refresh, a resumed one when it takes lock.exclusive over.
+// The methods keep their results in the object that they get.
+type renewer struct {
+	*lease.Term // nil before the lock is held
+	l           *Locker
+	t           *attempt                          // the attempt that has the objects
+	now         atomic.Pointer[verdict.StoreTime] // the best lower bound of the store's clock
+	seq         atomic.Uint64                     // seq of the last body
+	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds, set by date; 0 if unknown
+
+	mu    sync.Mutex       // guards probe and, until the refresher has ended, the objects of a held lock's attempt
+	probe []*verdict.Entry // flags of putMissing that might be left in the store
+}
+
+// begin sets the Locker and the attempt.
+func (r *renewer) begin(l *Locker, t *attempt) {
+	r.l, r.t = l, t
+	r.now.Store(&t.st)
+	r.date(t.dated.At)
+}
+
+// date notes a mod time of the flag, unless the version before was stale by that time. Then another
+// acquirer can have removed the flag as stale, and a refresh that was applied late can have put it back.
+func (r *renewer) date(mod time.Time) {
+	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
+		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
+	}
+}
+
+// reapable reports whether others can have seen the flag as stale before it got this mod time. It
+// compares times of the store's clock, because ours don't count a hypervisor's pause. The store truncates
+// them, and the margin of the other clients allows for that.
+func (r *renewer) reapable(mod time.Time) bool {
+	last := r.dated.Load()
+	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
+}
+
+// end returns the deadline of the lease.
+func (r *renewer) end() time.Duration {
+	if r.Term == nil {
+		return r.t.deadline
+	}
+	return r.Deadline()
+}
+
+// renew replaces one of our objects. Its results are in o even if it fails. unique means that no
+// other client writes the key, so that If-Match can be proven on it.
+func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
+	if r.l.conditions.matchKept && o.etag != "" {
+		return r.replace(ctx, o)
+	}
+	return r.lookAndPut(ctx, o, unique)
+}
+
+// replace renews with If-Match on a backend that itself keeps it. That proves that the object was
+// stored.
+func (r *renewer) replace(ctx context.Context, o *object) error {
+	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
+	if errors.Is(err, store.ErrPrecondition) {
+		// An earlier refresh of ours can have been applied although its answer was lost. Then the
+		// object has our id, and its ETag is the next condition.
+		if err := r.ours(ctx, o); err != nil {
+			return err
+		}
+		err = r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
+		if errors.Is(err, store.ErrPrecondition) {
+			return fmt.Errorf("%s was changed between two requests: %w", o.key, err)
+		}
+	}
+	return err
+}
+
+// lookAndPut renews on a server that only claims If-Match, or has none: it looks whether the object is
+// stored, and then puts. A proven If-Match is used as well, and never replaces the look. Some servers
+// write an object that was deleted, whatever the condition (minio/minio#21526), and would put a broken
+// lock back.
+func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
+	began := r.l.opts.Clock.Elapsed()
+	if err := r.confirm(ctx, o); err != nil {
+		return err
+	}
+	match := &r.l.conditions.match
+	proves := unique && match.open() && o.etag != "" && r.refuses(ctx, o)
+	// If this process was stopped since the look, its put could restore an object that was broken
+	// meanwhile.
+	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second) {
+		return fmt.Errorf("%s was not refreshed, because looking at it took %v", o.key, took.Round(time.Second))
+	}
+	opts := store.PutOptions{Replaces: o.etag}
+	if (match.holds() || proves) && o.etag != "" {
+		opts = store.PutOptions{IfMatch: o.etag}
+	}
+	err := r.put(ctx, o, opts)
+	if proves {
+		match.learnFrom(err, true)
+	}
+	if proves && err != nil && match.fails() { // the server refuses a condition that is met
+		return r.lookAndPut(ctx, o, unique)
+	}
+	if errors.Is(err, store.ErrPrecondition) {
+		// It was deleted since the look, or an earlier put of ours was applied late.
+		if err := r.confirm(ctx, o); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s was changed between two requests: %w", o.key, err)
+	}
+	return err
+}
+
+// put sends the next version of an object.
+func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) error {
+	b := r.t.body
+	b.Seq, b.State = r.seq.Add(1), wire.StateHeld
+	now, sent := *r.now.Load(), r.l.opts.Clock.Elapsed()
+	r.l.stamp(&b, now, sent)
+	put, err := r.write(ctx, o.key, b.Encode(), opts)
+	if err == nil {
+		o.etag, o.sent = put.ETag, sent
+		if o.key == r.t.flag.key {
+			r.date(put.ModTime)
+			if now.Known() { // the put was applied after this time, even if the answer has none
+				r.date(now.When(sent))
+			}
+		}
+	}
+	return err
+}
+
+// maxAsk bounds one request of a held lock with a long ttl. A connection that has hung for this
+// long won't answer any more.
+const maxAsk = 30 * time.Second
+
+// timeout returns the timeout of one request: a third of the time before the deadline, so that other
+// requests can follow one that hangs. It is never so short that it cuts off a store which answers as
+// slowly as it did during the acquire.
+func (r *renewer) timeout() time.Duration {
+	left := r.end() - r.l.opts.Clock.Elapsed()
+	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
+}
+
+// ask sends one request of a held lock, once.
+func ask[T any](ctx context.Context, r *renewer, what string, send func(context.Context) (T, error)) (T, error) {
+	return once(ctx, what, send)(r.timeout())
+}
+
+// write puts once. It sends nothing once Release has begun, because a put must not come after the
+// deletes.
+func (r *renewer) write(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
+	if r.Term != nil && r.Releasing() {
+		return store.Object{}, ErrReleased
+	}
+	return ask(ctx, r, "put "+key, func(ctx context.Context) (store.Object, error) {
+		return r.l.store.Put(ctx, key, body, opts)
+	})
+}
+
+// confirm returns nil if the object is stored and ours.
+func (r *renewer) confirm(ctx context.Context, o *object) error {
+	seen, err := r.find(ctx, o.key)
+	if err != nil {
+		return err
+	}
+	return r.confirmSeen(ctx, o, seen)
+}
+
+// find returns one of our objects as a listing shows it, or nil.
+func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
+	page, err := ask(ctx, r, "list "+key, func(ctx context.Context) (store.Page, error) { return r.l.listed(ctx, key) })
+	r.learn(verdict.StoreTime{At: page.Now, Elapsed: r.l.opts.Clock.Elapsed()})
+	seen, _ := verdict.InPage(page, key)
+	return seen, err
+}
+
+// learn notes a reading of the store's clock if it is a better lower bound.
+func (r *renewer) learn(now verdict.StoreTime) {
+	if was := *r.now.Load(); now.Known() && (!was.Known() || now.When(now.Elapsed).After(was.When(now.Elapsed))) {
+		r.now.Store(&now)
+	}
+}
+
+// confirmSeen returns nil if seen, the object as a listing has shown it, is ours.
+func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
+	if seen != nil && seen.Key == r.t.flag.key {
+		r.date(seen.ModTime)
+	}
+	switch {
+	case seen == nil:
+		return r.deleted(o.key)
+	case seen.Size == 0 || seen.ETag == "" || seen.ETag != o.etag:
+		return r.ours(ctx, o)
+	default:
+		return nil
+	}
+}
+
+// ours reads an object that is not as we last wrote it. If it has our id, it is a put of ours whose
+// answer was lost. Otherwise the lock was broken.
+func (r *renewer) ours(ctx context.Context, o *object) error {
+	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
+	switch {
+	case errors.Is(err, store.ErrNotFound):
+		return r.deleted(o.key)
+	case errors.Is(err, store.ErrTooLarge):
+		return r.broken(o.key, "it was replaced by an object that isn't a lock")
+	case err != nil:
+		return err
+	}
+	l, err := wire.Decode(c.raw)
+	switch {
+	case errors.Is(err, wire.ErrEmptied):
+		return r.broken(o.key, "it was emptied, by break-lock or by hand")
+	case err != nil:
+		return r.broken(o.key, "it was replaced by an object that isn't our lock")
+	case !r.t.ids[l.ID]:
+		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+	}
+	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
+	return nil
+}
+
+// deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's
+// clock, an acquirer can have deleted the object as stale. Before that, only a break deletes it.
+func (r *renewer) deleted(key string) *LostError {
+	now := r.now.Load()
+	if now.Known() && r.dated.Load() != 0 && r.reapable(now.When(r.l.opts.Clock.Elapsed())) {
+		return r.broken(key, "this machine stood still until the lease had ended, and another client deleted the lock")
+	}
+	return r.broken(key, "it was deleted, by break-lock or by hand")
+}
+
+func (r *renewer) broken(key, reason string) *LostError {
+	return &LostError{Mode: r.t.mode, Key: key, Reason: reason, Definite: true}
+}
+
+// wrongETag is an ETag that no body of ours has.
+const wrongETag = "00000000000000000000000000000000"
+
+// maxProofs is the number of undecided proofs of a condition after which it isn't relied on.
+const maxProofs = 3
+
+// refuses reports whether the server was seen to refuse both puts that If-Match must prevent: a put
+// of our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
+// just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
+// A proof that fails costs only time.
+func (r *renewer) refuses(ctx context.Context, flag *object) bool {
+	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
+	defer cancel()
+	refused := &r.l.conditions.refused
+	var missing, wrong bool // the server applied the put
+	var wg sync.WaitGroup
+	wg.Go(func() { missing = refused.missing.try(func() error { return r.putMissing(ctx) }) })
+	wrong = refused.wrong.try(func() error { return r.put(ctx, flag, store.PutOptions{IfMatch: wrongETag}) })
+	wg.Wait()
+	both := refused.missing.Load() && refused.wrong.Load()
+	if missing || wrong || !both && r.l.conditions.proofs.Add(1) >= maxProofs {
+		r.l.conditions.match.learn(false)
+	}
+	return both
+}
+
+// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A
+// server that stores it ignores the condition. Unless the server refuses it, putMissing deletes it.
+// If that fails, Release does.
+func (r *renewer) putMissing(ctx context.Context) error {
+	id, err := r.l.newID()
+	if err != nil {
+		return err
+	}
+	key := r.l.keys.SharedFlag(r.l.opts.Clock.Now(), id)
+	_, err = r.write(ctx, key, nil, store.PutOptions{IfMatch: wrongETag})
+	if errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported) || errors.Is(err, ErrReleased) {
+		return err
+	}
+	if _, derr := ask(ctx, r, "delete "+key, r.l.delete(key)); derr != nil {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.probe = append(r.probe, &verdict.Entry{Object: store.Object{Key: key}})
+	}
+	return err
+}
+
+func (r *renewer) probes() []*verdict.Entry {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.probe
+}

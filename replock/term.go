@@ -1,0 +1,196 @@
+package replock
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/lease"
+	"github.com/repolock/repolock/replock/internal/verdict"
+)
+
+// term is a lock from its acquire, or from a resume, until its loss or its release. It implements
+// lease.Owner. It has the objects under one id. A resume begins another term.
+type term struct {
+	renewer                  // its objects change with each refresh
+	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
+	others      others
+}
+
+// loss returns the *LostError of a lock whose refreshes have ended.
+func (k *term) loss(expired bool, err error) lease.Loss {
+	if lost, ok := errors.AsType[*LostError](err); ok && !expired {
+		return lossOf(lost)
+	}
+	lost := &LostError{Mode: k.t.mode, Key: k.t.flag.key, Reason: "it could not be refreshed in time"}
+	if expired {
+		lost.Err = err
+	}
+	return lossOf(lost)
+}
+
+func lossOf(lost *LostError) lease.Loss { return lease.Loss{Err: lost, Definite: lost.Definite} }
+
+// failed reports a failure of the refresher as events.
+func (k *term) failed(n int, gaveUp bool, err error) {
+	e := k.event(EventRefreshFailed, err)
+	e.Failures = n
+	k.l.tell(e)
+	if gaveUp {
+		e.Kind = EventGaveUp
+		k.l.tell(e)
+	}
+}
+
+func (k *term) event(kind EventKind, err error) Event {
+	e := k.t.event(kind)
+	e.Err = err
+	e.Held, e.Left = k.Times()
+	switch kind {
+	case EventLost, EventReleased, EventReleaseFailed:
+		e.Ended = k.ReportEnd()
+	}
+	return e
+}
+
+func (k *term) tell(kind EventKind, err error) { k.l.tell(k.event(kind, err)) }
+
+// About implements lease.Owner.
+func (k *term) About() lease.About {
+	return lease.About{ID: k.t.id, Key: k.t.flag.key, Operation: k.t.operation, Exclusive: k.t.mode == Exclusive, Fence: k.t.fence}
+}
+
+// Resumed implements lease.Owner.
+func (k *term) Resumed() { k.tell(EventResumed, nil) }
+
+// usable returns an error if the lock is held, but the parent of its context has ended.
+func (k *term) usable(err error) error {
+	if err == nil && k.Context().Err() != nil {
+		return fmt.Errorf("the context that the %s lock was acquired with, or its Parent, has ended: %w", k.t.mode, whyEnded(k.Context()))
+	}
+	return err
+}
+
+// objects returns copies of our two objects as we last saw them.
+func (k *term) objects() (flag, pointer object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.t.flag, k.t.pointer
+}
+
+// ofMode returns the objects that a lock of this mode has.
+func (k *term) ofMode(flag, pointer *object) []*object {
+	if k.t.mode == Exclusive {
+		return []*object{flag, pointer}
+	}
+	return []*object{flag}
+}
+
+// commit keeps the results of an attempt.
+func (k *term) commit(flag, pointer object) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.t.flag.etag, k.t.flag.sent, k.t.flag.renewed = flag.etag, flag.sent, flag.renewed
+	k.t.pointer.etag, k.t.pointer.sent, k.t.pointer.renewed = pointer.etag, pointer.sent, pointer.renewed
+}
+
+// others are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
+type others struct {
+	turn   chan struct{}
+	memory verdict.Memory
+	last   pageTime // the last page that had the store's time
+	// crowded is whether listing all locks is expensive, as of the last listing of all.
+	crowded *atomic.Bool
+}
+
+// crowd is the number of lock objects above which a shared holder's look lists as little as
+// possible. Otherwise the cost of n holders' looks would grow with n². The number is a guess at the
+// cost of a second request.
+const crowd = 100
+
+// newOthers begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
+// shared acquirer has left, with the time since when it is unchanged.
+func newOthers(t *attempt) others {
+	s := others{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
+	s.crowded.Store(t.page.objects > crowd)
+	if t.leftPointer != nil {
+		s.memory[t.leftPointer.Key] = t.leftPointer
+	}
+	return s
+}
+
+// note keeps the time of a page, if the page had it.
+func (o *others) note(page pageTime) {
+	if !page.store.IsZero() {
+		o.last = page
+	}
+}
+
+// saw records when the lock was seen, unless the clocks have parted since it was last seen: then
+// only reassure can record it.
+func (k *term) saw(r clock.Reading) {
+	if !r.Parted(k.Seen()) {
+		k.Saw(r)
+	}
+}
+
+// sent returns when the last refresh was sent that was answered in time.
+func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
+
+// asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer
+// does. It has the objects as they are stored now, and the end of the lease as its deadline. No put follows, so it
+// has no body and no record of puts.
+func (k *term) asAttempt() *attempt {
+	flag, pointer := k.objects()
+	return &attempt{
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
+		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
+	}
+}
+
+// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own flag,
+// because an acquirer that has deleted it can take the lock at any moment.
+func (k *term) lookAgain(ctx context.Context, t *attempt) error {
+	l := k.l
+	s := verdict.Memory{}
+	var first time.Duration
+	for n := 1; ; n++ {
+		f, err := l.look(ctx, t, s)
+		if err != nil {
+			return err
+		}
+		t.found(f)
+		first = cmp.Or(first, l.opts.Clock.Elapsed())
+		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
+		f.Live = slices.Concat(f.Live, f.Doubtful, f.Vanished)
+		if len(f.Live) > 0 && next.step == giveUp {
+			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
+			lost.Err = l.heldError(t, f)
+			return lost
+		}
+		if err := l.stillListed(ctx, t); err != nil {
+			return err
+		}
+		if l.opts.Clock.Elapsed() >= t.deadline {
+			return errLate
+		}
+		if len(f.Live) == 0 {
+			if err := l.reap(ctx, t, f); err != nil {
+				return err
+			}
+			if t.mode == Exclusive && !t.listed.pointer {
+				return k.broken(t.pointer.key, "it was deleted or replaced")
+			}
+			t.leftPointer = f.Pointer
+			return nil
+		}
+		if err := clock.Sleep(ctx, l.opts.Clock, l.jitter(next.pause)); err != nil {
+			return err
+		}
+	}
+}
