@@ -17,7 +17,7 @@ func (l *Locker) hold(t *attempt) *term {
 	k := &term{others: newOthers(t)}
 	k.begin(l, t)
 	k.Term = lease.New(lease.Terms{
-		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Early: l.earlier,
+		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Jitter: l.earlier,
 		Attempt: k.refresh, Watch: k.watch, Failed: k.failed, Extended: func() { k.tell(EventRefreshed, nil) },
 		Loss: k.loss, Lost: func(err error) { k.tell(EventLost, err) }, // a Flush after the context's end waits for this event
 	})

@@ -20,8 +20,8 @@ const (
 	lastResumePause  = 5 * time.Second
 )
 
-// Again implements lease.Owner: it returns the term that follows a lost one.
-func (k *term) Again(ctx context.Context) (lease.Owner, error) {
+// Reacquire implements lease.Owner: it returns the term that follows a lost one.
+func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
 	// The objects of all attempts of this resume are ours, including those that couldn't be deleted.
 	all := k.t.ownAttempts
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {

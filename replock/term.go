@@ -134,7 +134,7 @@ func (o *others) note(page pageTime) {
 // saw records when the lock was seen, unless the clocks have parted since it was last seen: then
 // only reassure can record it.
 func (k *term) saw(r clock.Reading) {
-	if !r.Parted(k.Seen()) {
+	if !r.SteppedSince(k.Seen()) {
 		k.Saw(r)
 	}
 }

@@ -35,7 +35,7 @@ func (k *term) watch(ctx context.Context) {
 		if unwritten {
 			wait = min(wait, again-now.Elapsed)
 		}
-		if now.Parted(k.Seen()) { // until a look is answered
+		if now.SteppedSince(k.Seen()) { // until a look is answered
 			wait = min(wait, clock.Tick)
 		}
 		if w.Sleep(ctx, wait) != nil {
@@ -47,7 +47,7 @@ func (k *term) watch(ctx context.Context) {
 			next = now.Elapsed + firstPoll
 			continue
 		}
-		if now.Elapsed < next && !now.Parted(k.Seen()) {
+		if now.Elapsed < next && !now.SteppedSince(k.Seen()) {
 			continue
 		}
 		switch err := k.look(ctx); {
@@ -299,7 +299,7 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	comparable := !t.store.IsZero() && !last.store.IsZero() && k.l.store.Properties().StoreClock
 	paused := comparable && last.ahead(t.store, t.answered) > verdict.Margin
 	now := pageTime{store: t.store, sent: t.sent.Elapsed, refreshed: k.sent()}
-	if !paused && !t.sent.Parted(k.Seen()) {
+	if !paused && !t.sent.SteppedSince(k.Seen()) {
 		k.saw(t.sent)
 		k.others.note(now)
 		return nil

@@ -1,17 +1,17 @@
-// Package child has the processes that this process has started and that it reaps itself. A search
-// for the orphans of a command must leave them alone.
+// Package child has the children that this process has started and reaps itself. A search for the orphans of
+// a command must leave them alone.
 package child
 
 import "sync"
 
-// Owned are the children that their starter reaps. A starter holds the mutex while it starts a process and adds
-// its id, so that a search sees no child that isn't added yet.
+// Owned has the pids of these children. Start holds the mutex until it has added the pid of a new child, so that a
+// search that holds the mutex, too, takes no such child for an orphan.
 var Owned = struct {
 	sync.Mutex
 	PIDs map[int]bool
 }{PIDs: map[int]bool{}}
 
-// Start calls start, and adds the process that it has started.
+// Start calls start, and adds the pid of the child that it has started.
 func Start(start func() (pid int, err error)) (int, error) {
 	Owned.Lock()
 	defer Owned.Unlock()
@@ -22,7 +22,7 @@ func Start(start func() (pid int, err error)) (int, error) {
 	return pid, err
 }
 
-// Disown removes a process that was reaped.
+// Disown removes the pid of a child that was reaped.
 func Disown(pid int) {
 	Owned.Lock()
 	defer Owned.Unlock()

@@ -17,8 +17,8 @@ const (
 	cancelOnSet = 2
 )
 
-// alarm wakes a Watch after a time, and after a leap: the kernel's timer counts suspend, and another timer, which
-// never expires, is cancelled when the wall clock is set.
+// alarm wakes a Watch after a time, and after a suspend or a step of the wall clock. It has two timers of the kernel.
+// One counts suspend. The other never expires, but the kernel cancels it when the wall clock is set.
 type alarm struct {
 	c            chan time.Time
 	timer, steps *os.File
@@ -26,7 +26,7 @@ type alarm struct {
 	readers      sync.WaitGroup
 }
 
-// newAlarm returns nil if the system doesn't have such timers, as a sandbox might not.
+// newAlarm returns nil if the system has no such timers, which some sandboxes lack.
 func newAlarm() *alarm {
 	a := &alarm{c: make(chan time.Time, 1)}
 	var never syscall.Timespec
@@ -45,7 +45,7 @@ func newAlarm() *alarm {
 	return a
 }
 
-// set sets the time of the next wake-up. An earlier one can still come.
+// set sets the time of the next wake-up. The wake-up of an earlier set can still come.
 func (a *alarm) set(d time.Duration) bool {
 	return setTimer(a.fd, 0, syscall.NsecToTimespec(int64(max(d, 1))))
 }

@@ -2,7 +2,7 @@ package clock
 
 import "time"
 
-// A bubble of testing/synctest starts at the beginning of 2000. bubbleStart is an hour earlier, so
+// The time in a bubble of testing/synctest begins with the year 2000. bubbleStart is an hour earlier, so
 // that Elapsed is never 0 in a bubble.
 var (
 	bubbleStart = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC).Add(-time.Hour)
@@ -20,12 +20,12 @@ func (System) Elapsed() time.Duration {
 
 // InBubble reports whether time.Now returned this time in a bubble. It is a variable so that a test
 // can run real processes in a bubble: they read the clock since boot.
-var InBubble = ofBubble
+var InBubble = isBubbleTime
 
-// ofBubble recognizes a bubble's time because it has no monotonic reading. A time outside has one,
-// unless the wall clock is before 1885 or after 2157, which time.Time can't store beside it. ofBubble
-// must reject the time of such a machine: its wall clock can be set, and Elapsed must not follow it.
-// If a later Go changes this, TestSystemInABubble fails, and Elapsed reads the clock since boot.
-func ofBubble(now time.Time) bool {
+// isBubbleTime recognizes a bubble's time because it has no monotonic reading. Outside of a bubble a time has one,
+// unless the wall clock is before 1885 or after 2157: then time.Time can't store it. isBubbleTime must reject
+// the time of such a machine: its wall clock can be set, and Elapsed must not follow it. If a later Go gives
+// bubbles a monotonic reading, TestSystemInABubble fails, and Elapsed reads the clock since boot.
+func isBubbleTime(now time.Time) bool {
 	return now == now.Round(0) && now.After(bubbleStart) && now.Before(bubbleEnd)
 }

@@ -6,14 +6,14 @@ import (
 	"time"
 )
 
-// Clock has the methods of replock.Clock and locking.Clock, where they are documented.
+// Clock is implemented by any replock.Clock or locking.Clock, which document the methods.
 type Clock interface {
 	Now() time.Time
 	Elapsed() time.Duration
 	After(d time.Duration) <-chan time.Time
 }
 
-// Tick is the interval at which a wait reads Elapsed if the system reports no leaps: see Watch.
+// Tick is the interval at which a wait reads Elapsed if the system doesn't report suspends and steps: see Watch.
 const Tick = 500 * time.Millisecond
 
 // Sleep returns nil once d has passed on the clock's Elapsed. If the machine was suspended meanwhile,
@@ -53,8 +53,8 @@ type System struct{}
 // program that it runs.
 var Wall = time.Now
 
-// Now returns the machine's wall clock.
+// Now reads the wall clock.
 func (System) Now() time.Time { return Wall() }
 
-// After returns a channel that receives once d has passed on the runtime's timers.
+// After is time.After.
 func (System) After(d time.Duration) <-chan time.Time { return time.After(d) }

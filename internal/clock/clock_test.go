@@ -53,16 +53,16 @@ func TestNoBubble(t *testing.T) {
 		{time.Unix(-1<<33, 0), false},
 		{time.Time{}, false},
 	} {
-		assert.Equal(t, ofBubble(c.now), c.want, "%v", c.now)
+		assert.Equal(t, isBubbleTime(c.now), c.want, "%v", c.now)
 	}
 }
 
-// TestParted: the clocks have parted if the wall clock was set by more than 2 s, ahead or back. Slewing by up
-// to 1000 ppm doesn't part them.
+// TestParted: the wall clock was stepped if it was set by more than 2 s, ahead or back. Slewing by up
+// to 1000 ppm doesn't count as a step.
 func TestParted(t *testing.T) {
 	for _, c := range []struct {
 		wall, elapsed time.Duration
-		parted        bool
+		stepped       bool
 	}{
 		{0, 0, false}, {1900 * time.Millisecond, 0, false}, {2100 * time.Millisecond, 0, true},
 		{-1900 * time.Millisecond, 0, false}, {-2100 * time.Millisecond, 0, true},
@@ -71,7 +71,7 @@ func TestParted(t *testing.T) {
 	} {
 		earlier := Reading{Wall: 24 * time.Hour, Elapsed: time.Hour}
 		later := Reading{earlier.Wall + c.wall, earlier.Elapsed + c.elapsed}
-		assert.Equal(t, later.Parted(earlier), c.parted, "%v passed by the wall clock, and %v since boot", c.wall, c.elapsed)
+		assert.Equal(t, later.SteppedSince(earlier), c.stepped, "%v passed by the wall clock, and %v since boot", c.wall, c.elapsed)
 	}
 }
 

@@ -6,9 +6,9 @@ import "time"
 // Unix epoch, and Clock.Elapsed.
 type Reading struct{ Wall, Elapsed time.Duration }
 
-// apartBy is the smallest step of the wall clock that Parted notices: more than a leap second, and
+// minStep is the smallest step of the wall clock that SteppedSince notices: more than a leap second, and
 // more than the time between the readings of the two clocks.
-const apartBy = 2 * time.Second
+const minStep = 2 * time.Second
 
 // The system slews a wall clock by up to 500 ppm, adjtimex(2), and its hardware is wrong by less than
 // that. So without a step the two clocks diverge by at most one part in maxSlew.
@@ -19,18 +19,18 @@ func Read(c Clock) Reading {
 	for {
 		before := c.Elapsed()
 		wall := time.Duration(c.Now().UnixNano())
-		// A process can be stopped between the two, for hours.
-		if after := c.Elapsed(); after-before < apartBy/10 {
+		// A process can be stopped between the two readings, for hours.
+		if after := c.Elapsed(); after-before < minStep/10 {
 			return Reading{wall, after}
 		}
 	}
 }
 
-// Parted reports whether the wall clock was stepped since an earlier reading. A step can follow a
-// hypervisor's pause, which Elapsed doesn't count. So the holder of a lease must not trust it until
-// it has looked at the lock again.
-func (r Reading) Parted(earlier Reading) bool {
-	apart := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
-	limit := apartBy + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew
-	return apart > limit || apart < -limit
+// SteppedSince reports whether the wall clock was stepped since an earlier reading. A step can follow a
+// hypervisor's pause of the machine, which Elapsed doesn't count. So the holder of a lease must not trust
+// the lease until it has looked at the lock again.
+func (r Reading) SteppedSince(earlier Reading) bool {
+	step := (r.Wall - r.Elapsed) - (earlier.Wall - earlier.Elapsed)
+	limit := minStep + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew
+	return step > limit || step < -limit
 }

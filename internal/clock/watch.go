@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// Watch lets one goroutine wait on a clock. The wait notices a leap: the machine was suspended, which Go's timers
-// don't count, or its wall clock was set. On Linux the kernel reports both. On other systems, and with a Clock
-// other than System, a wait reads the clock each Tick.
+// Watch lets one goroutine wait on a clock. A wait ends early if the machine was suspended, which Go's timers don't
+// count, or its wall clock was set. On Linux the kernel reports both. On other systems, and with a Clock other than
+// System, a wait lasts at most a Tick.
 type Watch struct {
 	clock Clock
-	alarm *alarm // or nil
+	alarm *alarm // nil if the system has none
 }
 
 // NewWatch returns a Watch. Its owner must call Stop.

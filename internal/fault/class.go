@@ -18,7 +18,7 @@ type Class struct {
 	Advice string
 }
 
-// Error returns the failure in a few words: "not found".
+// Error returns the class in words, which are the error's text if there are no others.
 func (c *Class) Error() string { return c.says }
 
 // Unwrap returns the more general class, or nil.
@@ -79,15 +79,15 @@ var (
 
 // The classes of a lock.
 var (
-	Held     = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // Name can be lock_stale, too; --held-exit-code changes Exit
-	Lost     = &Class{says: "lock lost", Name: "lock_lost", Exit: ExitLost, Advice: "check whether the operation was completed"}
-	Released = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
-	Expired  = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
-	Parted   = &Class{says: "the wall clock was stepped, or the machine was paused", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
-	LockLive = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
-	Unsure   = &Class{says: "not sure whether the lock is held"}
-	Slow     = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; repolock doctor measures the store"}
-	NoFence  = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: repolock doctor examines it"}
+	Held         = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // Name can be lock_stale, too; --held-exit-code changes Exit
+	Lost         = &Class{says: "lock lost", Name: "lock_lost", Exit: ExitLost, Advice: "check whether the operation was completed"}
+	Released     = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
+	Expired      = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
+	ClockStepped = &Class{says: "the wall clock was stepped, or the machine was paused", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
+	LockLive     = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
+	Unsure       = &Class{says: "not sure whether the lock is held"}
+	Slow         = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; repolock doctor measures the store"}
+	NoFence      = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: repolock doctor examines it"}
 )
 
 // The classes of another system that keeps locks. Its own messages contain the advice.
@@ -131,7 +131,7 @@ var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: 
 // classes lists the classes that Of and Permanent look for, by precedence: the first one that
 // fits an error counts.
 var classes = []*Class{
-	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, Parted,
+	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, ClockStepped,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,
 	NoProgram, NotExecutable, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
 	NoFence, ConditionUnsupported, Listing, Irregular, NotFound, NoHost, Unreachable, Full,

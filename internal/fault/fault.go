@@ -31,7 +31,7 @@ type Error struct {
 	Exit int
 }
 
-// Error returns one line: what was done, and the cause.
+// Error returns Doing, Within, Err and More as one text.
 func (e *Error) Error() string {
 	var parts []string
 	if e.Doing != "" {

@@ -23,7 +23,7 @@ type Process struct {
 	// BootID is new with each boot of the machine, and the same in all its containers.
 	BootID string `json:"boot_id,omitempty"`
 	PID    int    `json:"pid,omitempty"`
-	// PIDNamespace identifies the pid namespace: in another namespace PID is another process.
+	// PIDNamespace identifies the pid namespace: in another namespace the PID names another process.
 	PIDNamespace string `json:"pid_namespace,omitempty"`
 	// TimeNamespace identifies the time namespace, or is "none" on a kernel that has none. Each namespace adds its
 	// own offset to the clocks, and to the start times that its processes read.
@@ -31,10 +31,11 @@ type Process struct {
 	// PIDStart is the start time of the process in the system's own unit. It distinguishes
 	// the process from a later one with the same PID.
 	PIDStart uint64 `json:"pid_start,omitempty"`
-	User     string `json:"user,omitempty"`
+	// User is the name of the process's user.
+	User string `json:"user,omitempty"`
 }
 
-// Self names this process.
+// Self returns this process.
 func Self() Process {
 	host, _ := os.Hostname()
 	own, _ := readStat(os.Getpid())
@@ -44,8 +45,8 @@ func Self() Process {
 	}
 }
 
-// Of names another process of this machine, without its user. It reports false if the process
-// doesn't exist or is a zombie. TimeNamespace is our own, because we read PIDStart.
+// Of returns another process of this machine, without its user. It reports false if the process
+// doesn't exist or is a zombie. TimeNamespace is our own, because PIDStart is the start time as we read it.
 func Of(pid int) (Process, bool) {
 	p := Self()
 	of, _ := readStat(pid)
@@ -53,7 +54,7 @@ func Of(pid int) (Process, bool) {
 	return p, pid > 0 && !p.Ended()
 }
 
-// Holder returns the process as the body of a lock names it.
+// Holder returns the name of the process in the body of a lock.
 func (p Process) Holder() string { return fmt.Sprintf("%s (pid %d)", p.Hostname, p.PID) }
 
 // SameBoot reports whether both processes read the same clock since boot: they run, or ran, in one
@@ -69,8 +70,8 @@ func (p Process) Rebooted(q Process) bool {
 }
 
 // Gone reports whether q has certainly ended. p must be this process. Gone reports false unless q is of the same
-// machine, boot, time namespace and pid namespace. The boot id alone doesn't name a machine: all machines that
-// were restored from one snapshot share it. (Two of them with the same machine id can't be distinguished.)
+// machine, boot, time namespace and pid namespace. It compares the machine's id, too, because all machines that
+// were restored from one snapshot share a boot id. (Two of them with one machine id can't be distinguished.)
 func (p Process) Gone(q Process) bool {
 	if p.HostID == "" || p.HostID != q.HostID || !p.SameBoot(q) || p.PIDNamespace == "" || p.PIDNamespace != q.PIDNamespace || q.PID <= 0 {
 		return false
@@ -79,8 +80,8 @@ func (p Process) Gone(q Process) bool {
 }
 
 // Ended reports whether p, a process of this machine, boot and pid namespace, doesn't exist any more
-// or is a zombie. If another process has p's pid now, Ended notices that on Linux, and only in the time
-// namespace in which PIDStart was read.
+// or is a zombie. On Linux, Ended notices that another process has p's pid now, if PIDStart was read in our
+// own time namespace.
 func (p Process) Ended() bool {
 	if !exists(p.PID) {
 		return true

@@ -47,8 +47,8 @@ func timeNamespaceIn(dir string) string {
 	return ns
 }
 
-// Caller returns the process that called this one. A shell can fork a copy of itself that ends with
-// the command, as in T=$(command || exit). Then Caller returns the shell.
+// Caller returns the pid of the process that called this one. A shell can fork a copy of itself that ends with
+// the command, as in T=$(command || exit). Then Caller returns the shell itself.
 func Caller() int {
 	pid := os.Getppid()
 	for {
@@ -62,8 +62,8 @@ func Caller() int {
 
 var shells = lazyregexp.New(`^(r?bash|dash|ash|[a-z]*ksh|zsh|yash|posh|hush|sh|busybox|toybox)[-0-9._]*$`)
 
-// isShell reports whether a process is a shell. A copy of any other program, such as a worker, is the
-// caller itself.
+// isShell reports whether a process is a shell. If another program forks a copy of itself, such as a worker, the
+// copy is the caller.
 func isShell(pid int) bool {
 	exe, err := os.Readlink("/proc/" + strconv.Itoa(pid) + "/exe")
 	return err == nil && shells.MatchString(strings.TrimSuffix(filepath.Base(exe), " (deleted)"))

@@ -12,17 +12,17 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// Owner is a lock during one Term, which it embeds. It knows the system that keeps the lock.
+// Owner is a lock during one Term, which it embeds. It knows the system that stores the lock.
 type Owner interface {
 	About() About
 	// Check looks at the lock.
 	Check(ctx context.Context) error
-	// Free frees the lock. It is called when the renewals have ended, and frees the lock even if ctx has ended.
+	// Free releases the lock, even if ctx has ended. It is called after the renewals have ended.
 	Free(ctx context.Context) error
-	// Again acquires a lost lock again and begins a Term, unless another holder can have held it since. It gives
-	// up when the release begins.
-	Again(ctx context.Context) (Owner, error)
-	// Resumed is called when the lease has the new Term.
+	// Reacquire acquires a lost lock again and begins a Term, unless another holder might have held it since the
+	// loss. It gives up when the release begins.
+	Reacquire(ctx context.Context) (Owner, error)
+	// Resumed is called on the new owner when the lease has it.
 	Resumed()
 
 	term() *Term // by embedding
@@ -35,33 +35,33 @@ type About struct {
 	ID, Key, Operation string
 	Exclusive          bool
 	Fence              uint64 // 0: none
-	// Finish receives the result of the work before the release. It can be nil.
+	// Finish receives the result of the work before the release. The field can be nil.
 	Finish func(success bool)
-	// Connection returns the connection that the lock dies with, or nil. It can be nil.
+	// Connection returns the connection that the lock dies with, or nil if there is none. The field itself can be nil.
 	Connection func() syscall.Conn
 }
 
 // Lease is a lock that renews itself. Resume acquires a lost lock again, as the same Lease. Its methods can be
 // called concurrently.
 type Lease struct {
-	present  atomic.Pointer[Owner] // the owner of the last Term
-	resuming atomic.Pointer[context.CancelCauseFunc]
-	notify   atomic.Pointer[chan<- struct{}]
-	turn     chan struct{} // full while Resume runs, and from Release on
-	over     atomic.Bool   // Release was called
-	released chan struct{} // closed when Release is over
-	err      error         // the result of Release, valid once released is closed
+	current   atomic.Pointer[Owner]                   // the owner of the last Term
+	abandon   atomic.Pointer[context.CancelCauseFunc] // ends the last Resume
+	notify    atomic.Pointer[chan<- struct{}]         // see Set.Notify
+	resumes   chan struct{}                           // a mutex: Resume holds it while it runs, and Release keeps it
+	releasing atomic.Bool                             // Release was called
+	released  chan struct{}                           // closed when Release is over
+	err       error                                   // the result of Release, valid once released is closed
 }
 
-// Hold returns the lease of a lock that was acquired.
+// Hold returns the lease of an owner whose lock was acquired.
 func Hold(o Owner) *Lease {
-	l := &Lease{turn: make(chan struct{}, 1), released: make(chan struct{})}
+	l := &Lease{resumes: make(chan struct{}, 1), released: make(chan struct{})}
 	o.term().lease.Store(l)
-	l.present.Store(&o)
+	l.current.Store(&o)
 	return l
 }
 
-// Of returns the lease of a context, or nil.
+// Of returns the lease whose context ctx comes from, or nil.
 func Of(ctx context.Context) *Lease {
 	if t, ok := ctx.Value(termKey{}).(*Term); ok {
 		return t.lease.Load()
@@ -70,7 +70,7 @@ func Of(ctx context.Context) *Lease {
 }
 
 // Owner returns the owner of the last Term. A resume can replace it between two calls.
-func (l *Lease) Owner() Owner { return *l.present.Load() }
+func (l *Lease) Owner() Owner { return *l.current.Load() }
 
 // About describes the lock.
 func (l *Lease) About() About { return l.Owner().About() }
@@ -78,15 +78,15 @@ func (l *Lease) About() About { return l.Owner().About() }
 // Context is the context of the last Term: Resume replaces it.
 func (l *Lease) Context() context.Context { return l.Owner().term().Context() }
 
-// Deadline is the end of the lease without another renewal, on the clock's Elapsed. On Linux that is
-// CLOCK_BOOTTIME, which other processes can read, such as the guard of the repolock command.
+// Deadline is when the lease ends without another renewal, on the clock's Elapsed. On Linux that is
+// CLOCK_BOOTTIME, which other processes can read, too, such as the guard of a command.
 func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
 
 // Left returns how long the lease lasts without another renewal, or 0 if it is lost or released.
 func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
 
-// Seen returns a reading of the clocks from when the last answered look or renewal was sent. If the clocks have
-// since parted, the machine might have stood still: the protected work must stop until Seen is later.
+// Seen returns a reading of the clocks from before the last look or renewal that was answered. If the wall clock was
+// stepped since, the machine might have been paused: the protected work must stop until Seen is later.
 func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
 
 // Lost returns the loss, or nil.
@@ -95,59 +95,59 @@ func (l *Lease) Lost() *Loss { return l.Owner().term().Lost() }
 // Renew renews the lock at once.
 func (l *Lease) Renew(ctx context.Context) error { return l.Owner().term().Renew(ctx) }
 
-// Check looks at the lock, or renews it if a look costs as much.
+// Check looks at the lock, or renews it if that costs no more.
 func (l *Lease) Check(ctx context.Context) error { return l.Owner().Check(ctx) }
 
-// Release ends the context and frees the lock, even if ctx has ended. A Resume that is under way gives up first.
-// A second call waits for the first, and returns the same error.
+// Release ends the context and a Resume that is under way, and frees the lock, even if ctx has ended. A second call
+// waits for the first, and returns the same error.
 func (l *Lease) Release(ctx context.Context) error {
-	if !l.over.CompareAndSwap(false, true) {
+	if !l.releasing.CompareAndSwap(false, true) {
 		<-l.released
 		return l.err
 	}
 	defer close(l.released)
 	l.Owner().term().release()
-	if abandon := l.resuming.Load(); abandon != nil {
+	if abandon := l.abandon.Load(); abandon != nil {
 		(*abandon)(fault.Released)
 	}
-	l.turn <- struct{}{} // and keeps the turn for ever
-	o := l.Owner()       // a Resume can just have replaced it
+	l.resumes <- struct{}{} // and keeps it for ever: no Resume can begin
+	o := l.Owner()          // a Resume might just have replaced it
 	o.term().Release()
 	l.err = o.Free(context.WithoutCancel(ctx))
 	return l.err
 }
 
-// Resume acquires a lost lock again, unless another holder can have held it since. It returns an error at once
-// if the lock is held, or another call is resuming it.
+// Resume acquires a lost lock again, unless another holder might have held it since the loss. It returns an error at
+// once if the lock isn't lost, or another call is resuming it.
 func (l *Lease) Resume(ctx context.Context) error {
 	select {
-	case l.turn <- struct{}{}:
-		defer func() { <-l.turn }()
+	case l.resumes <- struct{}{}:
+		defer func() { <-l.resumes }()
 	default:
-		if l.over.Load() {
+		if l.releasing.Load() {
 			return fault.Released
 		}
 		return errors.New("resuming a lock that is being resumed")
 	}
-	was := l.Owner()
-	ctx, abandon := Bound(ctx, was.term().Parent)
+	old := l.Owner()
+	ctx, abandon := Bound(ctx, old.term().Parent)
 	defer abandon(nil)
-	l.resuming.Store(&abandon)
-	lost := was.term().Lost()
+	l.abandon.Store(&abandon)
+	lost := old.term().Lost()
 	switch {
-	case was.term().Releasing():
+	case old.term().Releasing():
 		return fault.Released
 	case lost == nil:
-		return fmt.Errorf("resuming a lock that is held: %s", was.About().Key)
+		return fmt.Errorf("resuming a lock that is held: %s", old.About().Key)
 	case lost.Definite:
 		return lost.Err
 	}
-	next, err := was.Again(ctx)
+	next, err := old.Reacquire(ctx)
 	if err != nil {
 		return err
 	}
 	next.term().lease.Store(l)
-	l.present.Store(&next)
+	l.current.Store(&next)
 	next.Resumed()
 	return nil
 }

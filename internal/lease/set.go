@@ -18,10 +18,10 @@ type Set struct {
 	leases   []*Lease
 	released func() // or nil: see Join
 
-	mu     sync.Mutex
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	ended  bool // Release was called
+	mu        sync.Mutex
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	releasing bool // Release was called
 }
 
 // Join returns the set of leases, in the order in which they were acquired. If released isn't nil, Release calls
@@ -32,7 +32,7 @@ func Join(released func(), leases ...*Lease) *Set {
 	return s
 }
 
-// begin makes the context, which ends with the first lease.
+// begin makes the context, which ends when the first lease ends.
 func (s *Set) begin() {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	for _, l := range s.leases {
@@ -41,12 +41,12 @@ func (s *Set) begin() {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.ctx, s.cancel = ctx, cancel; s.ended {
+	if s.ctx, s.cancel = ctx, cancel; s.releasing {
 		cancel(fault.Released)
 	}
 }
 
-// Context ends with the context of the first lease that ends. Resume replaces it.
+// Context returns the context, which ends when the first lease ends. Resume replaces it.
 func (s *Set) Context() context.Context {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -64,7 +64,7 @@ func (s *Set) IDs() (ids []string) {
 	return ids
 }
 
-// Connections returns the connections whose end releases a lock.
+// Connections returns the connections of those locks that die with their connection.
 func (s *Set) Connections() (all []syscall.Conn) {
 	for _, l := range s.leases {
 		if connection := l.About().Connection; connection != nil {
@@ -85,7 +85,7 @@ func (s *Set) Deadline() time.Duration {
 	return slices.Min(ends)
 }
 
-// Seen returns Seen of the lease whose last look is the oldest.
+// Seen returns the oldest Seen of all leases.
 func (s *Set) Seen() clock.Reading {
 	var seen []clock.Reading
 	for _, l := range s.leases {
@@ -101,7 +101,7 @@ func (s *Set) Notify(c chan<- struct{}) {
 	}
 }
 
-// Lost returns the loss of a lease, or nil. A definite loss comes before others.
+// Lost returns the loss of a lease, or nil. If several are lost, it prefers a definite loss.
 func (s *Set) Lost() (lost *Loss) {
 	for _, l := range s.leases {
 		if loss := l.Lost(); loss != nil && (lost == nil || loss.Definite && !lost.Definite) {
@@ -128,7 +128,7 @@ func (s *Set) each(f func(*Lease) error) error {
 	return fault.Join(errs...)
 }
 
-// Finish passes the result of the work on to all leases that store it.
+// Finish passes the result of the work to the leases that store it.
 func (s *Set) Finish(success bool) {
 	for _, l := range s.leases {
 		if finish := l.About().Finish; finish != nil {
@@ -137,14 +137,14 @@ func (s *Set) Finish(success bool) {
 	}
 }
 
-// ReleaseWait is how long the release of a lease can delay the release of the next one.
-const ReleaseWait = time.Second
+// MaxDelay is how long the release of one lease can delay the release of the next one.
+const MaxDelay = time.Second
 
-// Release ends the context, and releases all leases, the last one first. If a release takes longer than ReleaseWait,
-// it begins the next one beside it.
+// Release ends the context, and releases all leases, the last one first. If a release takes longer than MaxDelay,
+// the next one begins at the same time.
 func (s *Set) Release(ctx context.Context) error {
 	s.mu.Lock()
-	s.ended = true
+	s.releasing = true
 	s.cancel(fault.Released) // at once, because the leases end it only later, in goroutines of their own
 	s.mu.Unlock()
 	for _, l := range s.leases {
@@ -163,15 +163,15 @@ func (s *Set) Release(ctx context.Context) error {
 		})
 		select {
 		case <-done:
-		case <-time.After(ReleaseWait):
+		case <-time.After(MaxDelay):
 		}
 	}
 	all.Wait()
 	return fault.Join(errs...)
 }
 
-// Resume resumes the lost leases. It gives up if another lease is lost meanwhile. Release then releases the leases
-// that it has resumed, too.
+// Resume resumes the lost leases. It gives up if another lease is lost meanwhile. The leases that it has resumed by
+// then stay held until Release.
 func (s *Set) Resume(ctx context.Context) error {
 	// The cause of this context must not be a loss: it would look like the loss of the lock that is resumed.
 	ctx, cancel := context.WithCancel(ctx)

@@ -18,11 +18,11 @@ type stub struct {
 	err error
 }
 
-func (s stub) About() About                         { return About{Key: "stub"} }
-func (s stub) Check(context.Context) error          { return s.err }
-func (s stub) Free(context.Context) error           { return nil }
-func (s stub) Again(context.Context) (Owner, error) { return nil, errDown }
-func (s stub) Resumed()                             {}
+func (s stub) About() About                             { return About{Key: "stub"} }
+func (s stub) Check(context.Context) error              { return s.err }
+func (s stub) Free(context.Context) error               { return nil }
+func (s stub) Reacquire(context.Context) (Owner, error) { return nil, errDown }
+func (s stub) Resumed()                                 {}
 
 // hold returns the lease of a stub, that was asked for and seen at times after now.
 func hold(sent, seen time.Duration, lost *Loss, err error) *Lease {

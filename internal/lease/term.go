@@ -1,5 +1,5 @@
-// Package lease holds a lock that was acquired: it renews the lock in time, keeps its deadline, and ends the
-// context of the work when the lock is lost. Only the owner of a lease knows the system that keeps the lock.
+// Package lease holds a lock that was acquired: it renews the lock before its deadline, and ends the context of the
+// work when the lock is lost. Only the owner of a lease knows the system that stores the lock.
 package lease
 
 import (
@@ -13,29 +13,30 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Terms are the times of a lease, and its owner's functions. All functions but Loss can be nil; either Attempt
-// or Renewal is set.
+// Terms are the durations of a lease, and its owner's functions. Loss must be set, and either Attempt or Renewal. The
+// other functions can be nil.
 type Terms struct {
 	refresh.Schedule
 	Clock clock.Clock
 	// Sent is when the request that acquired the lock was sent, on the clock's Elapsed. Seen is a reading of
-	// the clocks from before the last look at the lock.
+	// the clocks from before the last request that showed the lock.
 	Sent time.Duration
 	Seen clock.Reading
 	// Parent is the parent of the lease's context. The renewals go on when it ends.
 	Parent context.Context
-	// Early, Drain, Attempt and Failed are fields of refresh.Refresher.
-	Early   func(most time.Duration) time.Duration
+	// Jitter, Drain, Attempt and Failed are fields of refresh.Refresher.
+	Jitter  func(most time.Duration) time.Duration
 	Drain   time.Duration
-	Attempt func(ctx context.Context, anew bool) (refresh.Renewal, error)
+	Attempt func(ctx context.Context, full bool) (refresh.Renewal, error)
 	Failed  func(n int, gaveUp bool, err error)
-	// Renewal replaces Attempt for a lock that one request renews. Timeout bounds the request. It returns a
+	// Renewal replaces Attempt for a lock that one request renews. Its context ends after Timeout. It returns a
 	// fault.HandleLost if the lock is certainly lost.
 	Renewal func(context.Context) error
-	// Gone is closed when the lock's system reports a loss. The lease then renews the lock at once.
+	// Gone is closed when the lock's system reports a loss. The lease then renews the lock at once, to find out
+	// whether it is lost.
 	Gone <-chan struct{}
-	// Watch runs beside the renewals, until its context ends. If it is nil, the lease renews the lock at once when
-	// the machine's clocks part, because the machine might have stood still.
+	// Watch runs during the renewals, until its context ends. If it is nil, the lease renews the lock at once after
+	// a step of the wall clock, because the machine might have been paused.
 	Watch func(context.Context)
 	// Extended is called after each renewal.
 	Extended func()
@@ -46,18 +47,18 @@ type Terms struct {
 	Lost func(error)
 }
 
-// Loss is the end of a lease before its release.
+// Loss is why a lease ended before its release.
 type Loss struct {
 	Err      error
 	Definite bool // the lock can't be resumed
 }
 
-// Term is the time from an acquire, or a resume, to the loss or the release of a lock. It has one context. A
-// resume begins another Term.
+// Term is the life of a lock from an acquire, or a resume, to its loss or release. It has one context. A resume
+// begins another Term.
 type Term struct {
 	Terms
 	lease atomic.Pointer[Lease] // nil for a locking.Guard
-	since time.Duration         // its beginning, on the clock's Elapsed
+	since time.Duration         // when it began, on the clock's Elapsed
 
 	ctx       context.Context
 	cancel    context.CancelCauseFunc
@@ -67,7 +68,7 @@ type Term struct {
 	deadline  atomic.Int64
 	seen      atomic.Pointer[clock.Reading]
 	lost      atomic.Pointer[Loss]
-	ended     atomic.Int64 // the time of the loss, on the clock's Elapsed
+	ended     atomic.Int64 // when the lock was lost, on the clock's Elapsed
 	releasing atomic.Bool
 	reported  atomic.Bool // ReportEnd was called
 }
@@ -75,7 +76,7 @@ type Term struct {
 // errStopped ends the renewals of a lock that isn't lost.
 var errStopped = errors.New("the renewals have ended")
 
-// termKey is the key of the context's value that holds the Term.
+// termKey is the key under which a lease's context has its Term.
 type termKey struct{}
 
 // New returns a Term. Its owner stores it before Begin starts the renewals.
@@ -89,7 +90,7 @@ func New(terms Terms) *Term {
 
 // Begin begins the renewals, which go on until the lease is released or lost.
 func (t *Term) Begin() {
-	attempt, early, failed := t.Attempt, t.Early, t.Failed
+	attempt, early, failed := t.Attempt, t.Jitter, t.Failed
 	if attempt == nil {
 		attempt = t.renew
 	}
@@ -101,7 +102,7 @@ func (t *Term) Begin() {
 	}
 	t.refresher = refresh.New(refresh.Refresher{
 		Schedule: t.Schedule, Clock: t.Clock, Start: t.Sent, Drain: t.Drain,
-		Attempt: attempt, Early: early, Failed: failed, Extended: t.extended,
+		Attempt: attempt, Jitter: early, Failed: failed, Extended: t.extended,
 	})
 	running, stop := context.WithCancelCause(context.WithoutCancel(t.Parent))
 	t.stop = stop
@@ -116,7 +117,7 @@ func (t *Term) run(ctx context.Context) {
 		go t.renewIfGone(watching)
 	}
 	if t.Watch == nil {
-		t.Watch = t.renewIfParted
+		t.Watch = t.renewIfStepped
 	}
 	go t.Watch(watching)
 	expired, err := t.refresher.Run(ctx)
@@ -140,19 +141,19 @@ func (t *Term) renewIfGone(ctx context.Context) {
 	}
 }
 
-func (t *Term) renewIfParted(ctx context.Context) {
+func (t *Term) renewIfStepped(ctx context.Context) {
 	w := clock.NewWatch(t.Clock)
 	defer w.Stop()
 	for pause := t.Interval; w.Sleep(ctx, pause) == nil; {
 		pause = t.Interval
-		if clock.Read(t.Clock).Parted(t.Seen()) {
+		if clock.Read(t.Clock).SteppedSince(t.Seen()) {
 			_ = t.Renew(ctx)
 			pause = clock.Tick // look again soon, because the renewal might have failed
 		}
 	}
 }
 
-// renew is an Attempt that calls Renewal. The lease counts from the time at which the request was sent.
+// renew is an Attempt that calls Renewal. The renewed lease begins when the request was sent.
 func (t *Term) renew(ctx context.Context, _ bool) (refresh.Renewal, error) {
 	ctx, cancel := context.WithTimeout(ctx, t.Timeout)
 	defer cancel()
@@ -175,19 +176,20 @@ func (t *Term) extended(deadline time.Duration) {
 	}
 }
 
-// Lose notes a loss, or replaces the loss by one that Release or Resume has found.
+// Lose records a loss. It replaces an earlier one if Release or Resume has found another.
 func (t *Term) Lose(loss Loss) {
 	t.ended.CompareAndSwap(0, int64(min(t.Clock.Elapsed(), t.Deadline())))
 	t.lost.Store(&loss)
 }
 
-// Fail ends the renewals because of a loss, and returns when the context has ended.
+// Fail ends the renewals because of err, and returns when the context has ended.
 func (t *Term) Fail(err error) {
 	t.stop(err)
 	<-t.done
 }
 
-// Release ends the context and the renewals. It returns when no renewal is under way that could undo the release.
+// Release ends the context and the renewals. It waits for a renewal that is under way, which could otherwise undo the
+// release.
 func (t *Term) Release() {
 	t.release()
 	<-t.done
@@ -199,7 +201,7 @@ func (t *Term) release() {
 	t.stop(errStopped)
 }
 
-// Renew renews the lock at once. It returns the loss of a lease that is lost, and fault.Released if it is released.
+// Renew renews the lock at once. It returns the loss if the lease is lost, and fault.Released if it is released.
 func (t *Term) Renew(ctx context.Context) error {
 	return t.State(t.refresher.Now(ctx, t.done))
 }
@@ -215,16 +217,17 @@ func (t *Term) State(err error) error {
 	return err
 }
 
-// Context ends with the lease, and its cause is the loss or fault.Released. It also ends with Parent.
+// Context returns the context, whose cause is the loss or fault.Released when the lease ends. It also ends with
+// Parent.
 func (t *Term) Context() context.Context { return t.ctx }
 
-// Deadline is the end of the lease without another renewal, on the clock's Elapsed.
+// Deadline is when the lease ends without another renewal, on the clock's Elapsed.
 func (t *Term) Deadline() time.Duration { return time.Duration(t.deadline.Load()) }
 
-// Seen returns a reading of the clocks from before the last look at the lock.
+// Seen returns a reading of the clocks from before the last request that showed the lock.
 func (t *Term) Seen() clock.Reading { return *t.seen.Load() }
 
-// Saw notes a look at the lock.
+// Saw records a reading of the clocks from before a request that showed the lock.
 func (t *Term) Saw(r clock.Reading) {
 	t.seen.Store(&r)
 	t.changed()
@@ -250,7 +253,7 @@ func (t *Term) Lost() *Loss { return t.lost.Load() }
 // ReportEnd returns true at its first call, so that of all events of a Term's end only one counts as its end.
 func (t *Term) ReportEnd() (first bool) { return !t.reported.Swap(true) }
 
-// Releasing reports whether the release has begun. From then on no renewal must be sent.
+// Releasing reports whether the release has begun. After that, no renewal must be sent.
 func (t *Term) Releasing() bool { return t.releasing.Load() }
 
 // Done is closed when the renewals have ended.

@@ -12,9 +12,9 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// backstop is a shell that kills the group when the pipe to it is closed, because our process and the
-// guard were both killed. It is another program than ours, so that a tool that kills all processes of our
-// program (busybox's pidof) doesn't kill it.
+// backstop is a shell that kills the group when our process and the guard were both killed: the pipe to the
+// shell is closed then. It isn't our own program, so that a tool that kills all processes of our program
+// (busybox's pidof) doesn't kill it.
 type backstop struct {
 	pid  int      // 0 if the shell isn't started
 	in   *os.File // the end of the pipe that the shell reads
@@ -31,8 +31,8 @@ func (b *backstop) open() (err error) {
 	return err
 }
 
-// start starts the shell. If the system has none, or too many processes, only the guard protects the
-// group.
+// start starts the shell. If that fails, because the system has no shell or too many processes, there is no
+// backstop, only the guard.
 func (b *backstop) start(pgid int) {
 	defer b.in.Close()
 	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)

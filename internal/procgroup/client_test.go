@@ -193,7 +193,7 @@ func TestDue(t *testing.T) {
 		}, stopped: true},
 		"we refused to continue it": {after: func(p *puppet) {
 			p.clocks = func() clock.Reading { return clock.Reading{Wall: time.Hour} }
-			assert.Is(t, p.Signal(unix.SIGCONT), ErrParted)
+			assert.Is(t, p.Signal(unix.SIGCONT), ErrClockStepped)
 			p.clocks = guard.ReadClocks
 		}, continues: true},
 		"no guard answered Unpause": {after: func(p *puppet) {
@@ -282,7 +282,7 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 // TestLooksAtClockAfterContinuing: if we are stopped between the look at the clocks and the SIGCONT, the
 // group can be continued too late. Then it is stopped again.
 func TestLooksAtClockAfterContinuing(t *testing.T) {
-	for want, step := range map[error]clock.Reading{ErrExpired: {Wall: 2 * time.Hour, Elapsed: 2 * time.Hour}, ErrParted: {Wall: time.Hour}} {
+	for want, step := range map[error]clock.Reading{ErrExpired: {Wall: 2 * time.Hour, Elapsed: 2 * time.Hour}, ErrClockStepped: {Wall: time.Hour}} {
 		inBubble(t, Stop, func(p *puppet) {
 			p.stop()
 			looks := 0
@@ -334,12 +334,12 @@ func TestRunsOn(t *testing.T) {
 	})
 }
 
-// TestAwake: a stopped process counts as awake only if it was killed. A zombie never does.
-func TestAwake(t *testing.T) {
+// TestRunningMembers: a stopped process counts as running only if the group was killed. A zombie never does.
+func TestRunningMembers(t *testing.T) {
 	inBubble(t, Stop, func(p *puppet) {
 		want := func(killed bool, pids ...int) {
 			t.Helper()
-			assert.Equal(t, awake(p.pgid, killed, denied), pids)
+			assert.Equal(t, runningMembers(p.pgid, killed, denied), pids)
 		}
 		want(false, p.pgid)
 		p.stop()

@@ -18,13 +18,13 @@ import (
 
 // Group is a running command with all processes of its group. Its methods can be called concurrently.
 //
-// The group runs while its allowance holds, a guard watches it, it isn't paused, and the terminal hasn't
+// The group runs only while its allowance holds, a guard watches it, it isn't paused, and the terminal hasn't
 // stopped it.
 type Group struct {
 	cmd  Command
 	pgid int // also the leader's pid
 	tty  terminal
-	// pipeline is set if the command gets the terminal only when it asks for it.
+	// pipeline is set if the command gets the terminal only when it asks for it: see isPipe.
 	pipeline bool
 	clocks   func() clock.Reading // guard.ReadClocks
 	done     chan struct{}
@@ -32,32 +32,33 @@ type Group struct {
 
 	status Status // set before done is closed
 
-	mu         sync.Mutex
-	allowance  Allowance
-	paused     bool                    // by Pause
-	stopped    bool                    // by the terminal
-	continuing bool                    // resume runs
-	ended      bool                    // the leader has ended
-	atTerminal bool                    // the command had the terminal when the leader ended
-	sent       map[syscall.Signal]bool // the signals that we have sent to the group
-	due        bool                    // the group must be continued when mayRun allows it
-	stops      uint32                  // the stops by guards that we have seen
-	parted     bool                    // the guard stops the group because of ErrParted
-	killed     bool                    // we have killed the group
-	begun      bool                    // the starter may execute the command
-	refused    bool                    // we may not signal any process of the group
-	following  bool                    // findRunaways runs
-	over       bool                    // the group is empty; another group could soon have its id
+	mu           sync.Mutex
+	allowance    Allowance
+	paused       bool                    // by Pause
+	stopped      bool                    // by the terminal
+	continuing   bool                    // resume is active
+	ended        bool                    // the leader has ended
+	atTerminal   bool                    // the command had the terminal when the leader ended
+	sent         map[syscall.Signal]bool // the signals that we have sent to the group
+	due          bool                    // we have stopped the group, or not continued it: it continues as soon as it may run
+	clockStepped bool                    // the guard stops the group because of ErrClockStepped
+	killed       bool                    // we have killed the group
+	begun        bool                    // the starter may execute the command
+	refused      bool                    // the last signal failed: we may not signal any process of the group
+	seeking      bool                    // findRunaways is active
+	over         bool                    // the group is empty: send no signal, because another group can get its id
 
 	guard     *guardClient // nil while there is no guard
-	unguarded error        // ErrUnguarded, after more than unguardedGrace without a guard
+	unguarded error        // ErrUnguarded after unguardedGrace without a guard, else nil
 	backstop  backstop
-	kept      []uintptr   // the files that each guard keeps open
-	page      *guard.Page // shared with each guard
-	pageFile  *os.File
-	silent    uint32        // the version that overdue waits for
-	overdue   *time.Timer   // kills a guard that doesn't follow
+	kept      []uintptr     // the files that each guard keeps open
 	changed   chan struct{} // closed at each answer of a guard, and each change of unguarded
+
+	page           *guard.Page // shared with each guard
+	pageFile       *os.File
+	stopsContinued uint32      // page.Stops before our last SIGCONT: the SIGCONT has ended these stops
+	awaited        uint32      // the version of the allowance that the guard must follow before overdue
+	overdue        *time.Timer // calls replaceSilent
 }
 
 // Allow lets the group run while the allowance holds. If the guard has stopped the group because the
@@ -88,7 +89,7 @@ func (g *Group) Pause() error {
 	return err
 }
 
-// Unpause ends a pause. It returns ErrExpired or ErrParted if the allowance doesn't hold, and ErrUnguarded
+// Unpause ends a pause. It returns ErrExpired or ErrClockStepped if the allowance doesn't hold, and ErrUnguarded
 // if no guard has answered. After such an error the group continues as soon as it may run.
 func (g *Group) Unpause() error {
 	g.mu.Lock()
@@ -114,15 +115,15 @@ func (g *Group) continueLocked() error {
 		g.due = true
 		return err
 	}
-	g.stops = g.page.Stops(false)
+	g.stopsContinued = g.page.Stops() // before the SIGCONT: it doesn't end a later stop
 	if !g.ended && !g.pipeline {
 		g.tty.lend(g.pgid)
 	}
 	err := g.signalLocked(unix.SIGCONT)
-	if err != nil && err != unix.EPERM { // processes that we may not signal run: we couldn't stop them
+	if err != nil && err != unix.EPERM { // EPERM: we couldn't have stopped its processes either
 		return err
 	}
-	// We could have been stopped for hours since the last check.
+	// We could have been stopped for hours since the last check, and so have continued the group too late.
 	if err := g.mayRun(); err != nil {
 		g.due = true
 		_ = g.signalLocked(unix.SIGSTOP)
@@ -144,7 +145,7 @@ func (g *Group) mayRun() error {
 func (g *Group) Kill() error { return g.Signal(unix.SIGKILL) }
 
 // Signal sends a signal to the whole group. It returns os.ErrProcessDone if the group is empty. A stopped
-// group receives any signal but SIGKILL only when it is continued. SIGCONT ends a stop by the terminal,
+// group handles SIGKILL at once, and other signals when it continues. SIGCONT ends a stop by the terminal,
 // but no pause.
 func (g *Group) Signal(sig os.Signal) error {
 	s, ok := sig.(syscall.Signal)
@@ -200,6 +201,8 @@ func (g *Group) Typed() syscall.Signal {
 // Close kills the remaining processes of the group. It returns when the group is empty, and the guard,
 // the backstop and our goroutines have ended.
 func (g *Group) Close() error {
+	// After a normal end there is nothing to kill: Done is closed when the group is empty, and Kill then sends
+	// no signal. Only a caller that gives up, such as Start, still has a process to kill.
 	err := g.Kill()
 	if errors.Is(err, os.ErrProcessDone) {
 		err = nil
@@ -209,7 +212,7 @@ func (g *Group) Close() error {
 	return err
 }
 
-// reportInterrupted calls Interrupted if the command has begun. Before that, Start returns the reason.
+// reportInterrupted calls Command.Interrupted if the command has begun. Before that, Start returns the reason.
 func (g *Group) reportInterrupted(why error, over bool) {
 	g.mu.Lock()
 	begun := g.begun

@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// run prepares the command, starts it on request, and supervises it until the group is empty. When the
-// command runs it sends nil to started, or else the reason why it can't run.
+// run prepares the command, starts it when begin receives a request, and supervises it until the group is empty.
+// It sends nil to started when the command runs, or else why it can't run.
 func (g *Group) run(path string, begin <-chan startRequest, started chan<- error) {
 	// The death signal of dieWithThread arrives when the thread that forked ends, so this thread must
 	// live to the end: PR_SET_PDEATHSIG(2const).
@@ -46,11 +46,11 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	signals := catchSignals()
 	defer signals.stop()
 	beforeBegin()
-	unguarded = g.putUnder(guard, unguarded, pid, b)
+	unguarded = g.attach(guard, unguarded, pid, b)
 	go func() {
 		err := g.begin(gate, path, b.env, unguarded)
 		if err != nil {
-			_ = g.Kill() // the guard might have stopped the starter, which then doesn't end by itself
+			_ = g.Kill() // if the guard has stopped the starter, it doesn't end by itself
 		}
 		started <- err
 	}()
@@ -80,9 +80,9 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	leaveOrphans() // the program that we execute instead could have orphans of its own
 }
 
-// putUnder makes the guard watch the new group, with the first allowance. err is the reason why guard is nil.
-// putUnder returns an error if there is no guard.
-func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest) error {
+// attach makes the guard watch the new group, with the first allowance. err is why guard is nil, if it is. attach
+// returns an error if the group has no guard.
+func (g *Group) attach(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	g.pgid, g.allowance = pgid, b.allowance
@@ -91,21 +91,21 @@ func (g *Group) putUnder(guard *guardClient, err error, pgid int, b startRequest
 		g.tty.lend(pgid)
 	}
 	if err == nil && len(b.keep) > 0 {
-		guard.end() // it was started before the connections were there, and so doesn't keep them
+		guard.end() // it was started without the connections: start another, which inherits them
 		if err = g.keep(b.keep); err == nil {
 			guard, err = g.startGuard()
 		}
 	}
 	if err == nil {
-		g.putUnderLocked(guard)
-		g.work.Go(func() { g.keepGuard(guard) }) // if it has died, perhaps hours ago, another one replaces it
+		g.attachLocked(guard)
+		g.work.Go(func() { g.keepGuard(guard) }) // it also replaces a guard that died while we waited for the lock
 	}
 	return err
 }
 
 // supervise handles changes of the group and signals to us. It returns when the group is empty.
 func (g *Group) supervise(l *leader, signals jobSignals) {
-	left := leftovers{said: g.cmd.Waiting, count: func() int { return members(l.pid) }}
+	left := leftovers{report: g.cmd.Waiting, count: func() int { return members(l.pid) }}
 	for {
 		switch sig := l.poll(); sig {
 		case 0:
@@ -134,7 +134,8 @@ func (g *Group) supervise(l *leader, signals jobSignals) {
 	}
 }
 
-// passedOn are the signals that Signals delivers. The group itself handles SIGTSTP and SIGCONT.
+// passedOn are the signals that Signals delivers, for the caller to pass on. The group itself handles SIGTSTP and
+// SIGCONT.
 var passedOn = []os.Signal{unix.SIGINT, unix.SIGTERM, unix.SIGHUP, unix.SIGQUIT, unix.SIGUSR1, unix.SIGUSR2, unix.SIGWINCH}
 
 // jobSignals deliver SIGCHLD, SIGCONT and SIGTSTP.
@@ -156,11 +157,11 @@ func notify(sig os.Signal) chan os.Signal {
 	return c
 }
 
-// beforeBegin lets tests stop us when the lock is held and no guard watches the command yet.
+// beforeBegin is a hook for tests. It runs when the lock is held, and no guard watches the command yet.
 var beforeBegin = func() {}
 
-// begin starts the command once the guard has answered. Such a guard has survived its own start, and follows the
-// allowance even if we are killed. err is the reason why there is no guard.
+// begin starts the command once the guard has answered. A guard that has answered follows the allowance even if we
+// are killed. err is why there is no guard, if there is none.
 func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	defer gate.close()
 	if err != nil {
@@ -189,8 +190,8 @@ func (g *Group) begin(gate gate, path string, env []string, err error) error {
 	}
 }
 
-// unstarted returns why the starter ended. It returns nil if a signal killed the starter: then the status
-// of the group is the same as if the signal had killed the command.
+// unstarted returns why the starter ended before it executed the command. It returns nil if a signal killed the
+// starter: then the status of the group is the same as if the signal had killed the command.
 func (g *Group) unstarted() error {
 	<-g.done
 	if s := g.status; s.Signal == 0 {
@@ -234,7 +235,7 @@ func (g *Group) keep(all []syscall.Conn) error {
 	return nil
 }
 
-// leaderEnded notes the end, and takes the terminal back as a shell does when its job has ended.
+// leaderEnded records the leader's end, and takes the terminal back, as a shell does when its job has ended.
 func (g *Group) leaderEnded() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -245,8 +246,8 @@ func (g *Group) leaderEnded() {
 	}
 }
 
-// fork opens the page and the backstop's pipe, and starts the starter. There, execve(2) resets the signals that our Go
-// runtime catches to their defaults, and ignored signals stay ignored.
+// fork opens the page and the backstop's pipe, and starts the starter. In the starter, execve(2) has reset the signals
+// that our Go runtime catches to their defaults. Ignored signals stay ignored.
 func (g *Group) fork() (int, gate, error) {
 	if err := cmp.Or(g.openPage(), g.backstop.open()); err != nil {
 		return 0, gate{}, err
@@ -270,29 +271,30 @@ func (g *Group) fork() (int, gate, error) {
 	return spawnStarter(&attr)
 }
 
-// isPipe reports whether f can connect us to other commands of a pipeline. They are in our group, might
-// use the terminal too (less, fzf), and get Ctrl-C with us. So a command in a pipeline gets the terminal
-// only when it asks for it.
+// isPipe reports whether f can connect us to other commands of a pipeline. These are in our group, get Ctrl-C
+// with us, and might use the terminal, too (less, fzf). So a command in a pipeline gets the terminal only when
+// it asks for it.
 func isPipe(f *os.File) bool {
 	info, err := f.Stat() // of nil: an error
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// leftovers polls whether the group is empty after its leader's end. We adopt its orphans, and get
-// SIGCHLD when they end. But a process whose parent has left the group and lives is no orphan.
+// leftovers polls for the processes of the group that run on after its leader's end. For most a poll isn't needed:
+// we adopt orphans, and get SIGCHLD when they end. But if a process has left the group, and lives, its children in
+// the group are no orphans.
 type leftovers struct {
-	pause time.Duration
-	total time.Duration
-	said  func(n int) // Command.Waiting; nil once it was called
-	count func() int  // of the processes that remain; 0 if it is unknown
+	pause  time.Duration // until the next poll
+	total  time.Duration // of the pauses so far
+	report func(n int)   // Command.Waiting; nil once it was called
+	count  func() int    // returns the number of the processes, or 0 if it is unknown
 }
 
-// wait returns the time until the next look.
+// wait returns the time until the next poll.
 func (f *leftovers) wait() time.Duration {
 	f.total += f.pause
-	if f.total > 300*time.Millisecond && f.said != nil {
-		f.said(f.count())
-		f.said = nil
+	if f.total > 300*time.Millisecond && f.report != nil {
+		f.report(f.count())
+		f.report = nil
 	}
 	f.pause = min(max(2*f.pause, 10*time.Millisecond), time.Second)
 	return f.pause

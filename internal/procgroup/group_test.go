@@ -63,7 +63,7 @@ func TestStartErrors(t *testing.T) {
 	assert.Is(t, assert.Err(begin(Command{}, time.Minute)), ErrNotFound)
 	parted := Allow(elapsed() + time.Minute)
 	parted.Seen.Wall += 3 * time.Second
-	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrParted: parted} {
+	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrClockStepped: parted} {
 		assert.Is(t, assert.Err(prepared(t, "true").Start(os.Environ(), a)), want)
 	}
 	defer func(real func() string) { guardProgram = real }(guardProgram)
@@ -264,15 +264,15 @@ func TestPause(t *testing.T) {
 	}
 }
 
-// TestUnpauseTooLate: a group whose allowance is over, or whose clocks have parted, continues after the next
-// Allow, but not by Unpause or SIGCONT. While the clocks are apart, it isn't killed.
+// TestUnpauseTooLate: a group whose allowance is over, or whose wall clock was stepped, continues after the next
+// Allow, but not by Unpause or SIGCONT. After a step, it isn't killed.
 func TestUnpauseTooLate(t *testing.T) {
 	for _, expiry := range []Expiry{Stop, Kill} {
 		l := run(t, expiry)
 		_ = l.Pause()
 		expired, parted := Allow(0), Allow(elapsed()+time.Minute)
 		parted.Seen.Wall += time.Hour
-		for want, a := range map[error]Allowance{ErrExpired: expired, ErrParted: parted} {
+		for want, a := range map[error]Allowance{ErrExpired: expired, ErrClockStepped: parted} {
 			if want == ErrExpired && expiry == Kill {
 				continue // the guard kills it
 			}
@@ -284,7 +284,7 @@ func TestUnpauseTooLate(t *testing.T) {
 			l.k.runs()
 		}
 		for _, over := range []bool{false, true} {
-			l.want(t, fmt.Sprint("interrupted ", ErrParted, " ", over))
+			l.want(t, fmt.Sprint("interrupted ", ErrClockStepped, " ", over))
 		}
 		l.Allow(parted)
 		l.k.quiet()

@@ -32,8 +32,8 @@ const (
 // errSilent is the reason for ErrUnguarded if each guard ends without an answer.
 var errSilent = errors.New("it ends without an answer")
 
-// guardClient is our side of a guard process. A byte on out rings it, and a byte on in is its answer. The page has
-// the rest of both messages.
+// guardClient is our side of a guard process. A byte on out asks the guard to look at the page, and it answers by a
+// byte on in. Both read the details from the page, which guard.Page documents.
 type guardClient struct {
 	pid int
 	pipes
@@ -80,77 +80,86 @@ func (p *guardClient) end() {
 	p.close()
 }
 
-// allowLocked writes the allowance into the page. The guard reads it at its next look. g.mu is held.
+// allowLocked writes the allowance into the page. The guard reads it at its next look, and must follow it within
+// answerTimeout. If the guard hasn't followed an earlier allowance yet, the timer for that one runs on. g.mu is held.
 func (g *Group) allowLocked() {
 	g.page.Allow(g.allowance)
-	if g.page.Follows(g.silent) {
-		g.silent = g.page.Version()
+	if g.page.Follows(g.awaited) {
+		g.awaited = g.page.Version()
 		g.overdue.Reset(answerTimeout)
 	}
 }
 
-// ring asks the guard for a look at the page, and an answer. g.mu is held.
+// ring asks the guard to look at the page, and to answer. g.mu is held.
 func (g *Group) ring() {
 	if g.guard != nil {
 		_, _ = g.guard.out.Write([]byte{0}) // it fails if the guard has died: then keepGuard starts another
 	}
 }
 
-// replaceSilent kills a guard that hasn't followed the allowance in answerTimeout: it is stopped, perhaps. Then
-// keepGuard starts another.
+// replaceSilent kills a guard that hasn't followed an allowance within answerTimeout, because it might be stopped.
+// Then keepGuard starts another.
 func (g *Group) replaceSilent() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	if g.guard != nil && !g.page.Follows(g.silent) {
+	if g.guard != nil && !g.page.Follows(g.awaited) {
 		_ = unix.Kill(g.guard.pid, unix.SIGKILL)
 	}
 }
 
-// keepGuard reads the answers of a guard. If the guard dies, it replaces it.
+// keepGuard reads the answers of a guard. When the guard dies, keepGuard starts another, and reads its answers. It
+// returns when the group is over.
 func (g *Group) keepGuard(p *guardClient) {
-	for v := (vacancy{}); p != nil; p = g.nextGuard(&v) {
+	for r := (replacement{}); p != nil; p = g.nextGuard(&r) {
 		answer := make([]byte, 64)
 		for n, _ := p.in.Read(answer); n > 0; n, _ = p.in.Read(answer) {
-			v = vacancy{}
+			r = replacement{}
 			g.answered()
 		}
-
-		g.mu.Lock()
-		if g.over {
-			g.mu.Unlock()
-			return // finish has ended the guard
+		if !g.buryGuard(p) {
+			return
 		}
-		g.guard = nil
-		p.end()
-		g.page.Stops(true)
-		g.mu.Unlock()
 	}
 }
 
-// vacancy is the time since the last answer of a guard that has died.
-type vacancy struct {
-	since time.Time
+// buryGuard reaps a guard that has closed its pipe. It reports false if the group is over: then finish has ended
+// the guard.
+func (g *Group) buryGuard(p *guardClient) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if g.over {
+		return false
+	}
+	g.guard = nil
+	p.end()
+	g.page.GuardDied()
+	return true
+}
+
+// replacement is the search for another guard, from the death of one until another answers.
+type replacement struct {
+	since time.Time     // when the search began
 	next  time.Time     // when to start another guard
 	pause time.Duration // between next and the start after it
-	why   error         // why the last start failed
+	err   error         // why the last start failed
 }
 
 // nextGuard starts another guard. If the start fails, nextGuard tries again. It returns nil when the group is
 // over.
-func (g *Group) nextGuard(v *vacancy) *guardClient {
-	if v.since.IsZero() {
+func (g *Group) nextGuard(r *replacement) *guardClient {
+	if r.since.IsZero() {
 		now := time.Now()
-		*v = vacancy{now, now, firstPause, errSilent}
+		*r = replacement{now, now, firstPause, errSilent}
 	}
 	for {
 		now := time.Now()
-		if now.Sub(v.since) >= unguardedGrace {
-			g.stopUnguarded(v.why)
+		if now.Sub(r.since) >= unguardedGrace {
+			g.stopUnguarded(r.err)
 		}
-		if !now.Before(v.next) {
+		if !now.Before(r.next) {
 			p, err := g.startNextGuard()
-			v.why = cmp.Or(err, errSilent)
-			v.next, v.pause = now.Add(v.pause), min(2*v.pause, lastPause)
+			r.err = cmp.Or(err, errSilent)
+			r.next, r.pause = now.Add(r.pause), min(2*r.pause, lastPause)
 			if p != nil {
 				return p
 			}
@@ -172,14 +181,14 @@ func (g *Group) startNextGuard() (*guardClient, error) {
 	}
 	p, err := g.startGuard()
 	if err == nil {
-		g.putUnderLocked(p)
+		g.attachLocked(p)
 	}
 	return p, err
 }
 
-// putUnderLocked makes a guard that has just been started watch the group. g.mu is held.
-func (g *Group) putUnderLocked(p *guardClient) {
-	g.guard, g.silent = p, 0
+// attachLocked makes a guard that has just been started watch the group. g.mu is held.
+func (g *Group) attachLocked(p *guardClient) {
+	g.guard, g.awaited = p, 0 // every guard follows 0, so that allowLocked awaits the new version
 	g.allowLocked()
 	g.ring()
 }
@@ -204,31 +213,32 @@ func (g *Group) stopUnguarded(why error) {
 	}
 }
 
-// isDue reports whether the group must be continued when it may run: a guard or we have stopped it.
-func (g *Group) isDue() bool { return g.due || g.page.Stops(false) != g.stops }
+// isDue reports whether the group must be continued as soon as it may run: a guard has stopped it since our last
+// SIGCONT, or we have.
+func (g *Group) isDue() bool { return g.due || g.page.Stops() != g.stopsContinued }
 
-// answered continues the group if it is due, may run, and its guard follows the allowance. It reports the
-// begin and the end of an interruption.
+// answered handles an answer of the guard. If the guard follows the current allowance, the group is guarded, and
+// answered continues it if it is due and may run. It reports the beginning and the end of an interruption.
 func (g *Group) answered() {
 	g.mu.Lock()
-	before, guarded := g.parted, false
-	if g.page.Follows(g.page.Version()) {
-		guarded, g.unguarded = g.unguarded != nil, nil
+	wasStepped, guardedAgain := g.clockStepped, false
+	if g.page.FollowsCurrent() {
+		guardedAgain, g.unguarded = g.unguarded != nil, nil
 		if g.isDue() {
 			_ = g.continueLocked()
 		}
 	}
-	if g.parted = check(g.allowance, g.cmd.Expiry, g.clocks()) == ErrParted; g.parted {
+	if g.clockStepped = check(g.allowance, g.cmd.Expiry, g.clocks()) == ErrClockStepped; g.clockStepped {
 		g.seekRunaways()
 	}
-	began, over := !before && g.parted, before && g.mayRun() == nil
+	began, over := !wasStepped && g.clockStepped, wasStepped && g.mayRun() == nil
 	g.wakeLocked()
 	g.mu.Unlock()
-	if guarded {
+	if guardedAgain {
 		g.reportInterrupted(ErrUnguarded, true)
 	}
 	if began || over {
-		g.reportInterrupted(ErrParted, over)
+		g.reportInterrupted(ErrClockStepped, over)
 	}
 }
 
@@ -245,14 +255,15 @@ func (g *Group) awaitAnswer(timeout <-chan time.Time) error {
 	g.mu.Lock()
 	g.allowLocked()
 	g.ring()
-	for want := g.page.Version(); ; g.mu.Lock() {
-		ok, lost, changed := g.page.Follows(want), g.unguarded, g.changed
+	want := g.page.Version()
+	for {
+		follows, unguarded, changed := g.page.Follows(want), g.unguarded, g.changed
 		g.mu.Unlock()
 		switch {
-		case ok:
+		case follows:
 			return nil
-		case lost != nil:
-			return lost
+		case unguarded != nil:
+			return unguarded
 		}
 		select {
 		case <-changed:
@@ -261,5 +272,6 @@ func (g *Group) awaitAnswer(timeout <-chan time.Time) error {
 		case <-g.done:
 			return os.ErrProcessDone
 		}
+		g.mu.Lock()
 	}
 }

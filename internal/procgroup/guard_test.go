@@ -250,12 +250,12 @@ func TestGuardStartsNoThread(t *testing.T) {
 	// Besides, one is init's, and one watches the others.
 	assert.That(t, before >= guard.OwnThreads+2, "%d threads", before)
 	for range 50 {
-		stops := g.page.Stops(false)
+		stops := g.page.Stops()
 		g.Allow(Allow(elapsed()))
 		g.mu.Lock()
 		g.ring()
 		g.mu.Unlock()
-		eventually(t, "the guard has stopped the group", func() bool { return g.page.Stops(false) != stops })
+		eventually(t, "the guard has stopped the group", func() bool { return g.page.Stops() != stops })
 		g.Allow(Allow(elapsed() + time.Minute))
 	}
 	assert.Equal(t, threads(), before)

@@ -251,7 +251,7 @@ func eventually(t *testing.T, what string, ok func() bool) {
 }
 
 // running counts the processes of a group that aren't zombies.
-func running(pgid int) int { return len(awake(pgid, true, denied)) }
+func running(pgid int) int { return len(runningMembers(pgid, true, denied)) }
 
 // exists reports whether a process runs. A zombie doesn't: it can be an orphan that we have adopted.
 func exists(pid int) bool {

@@ -17,8 +17,8 @@ import (
 func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 	switch sig {
 	case unix.SIGTTIN, unix.SIGTTOU:
-		// The command asks for the terminal. We can have the terminal without having noticed it, because
-		// fg sends no signal to a job that runs in the background.
+		// The command asks for the terminal. A shell's fg might have given the terminal to us without a
+		// signal: it sends none to a job that runs.
 		if g.tty.ours() {
 			g.mu.Lock()
 			g.pipeline = false
@@ -29,7 +29,7 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 		}
 	case unix.SIGTSTP:
 	default:
-		return // SIGSTOP, from the guard, from Pause, or from another process to the leader alone
+		return // SIGSTOP: the guard, Pause or another process has sent it
 	}
 	g.suspend(continued)
 }
@@ -53,10 +53,10 @@ func (g *Group) unsuspendLocked() {
 // kill(1) can send it.
 func (g *Group) shellStops(continued chan os.Signal) {
 	g.mu.Lock()
-	still := g.paused || g.stopped || g.ended // the leader won't report a stop
+	silent := g.paused || g.stopped || g.ended // the leader won't report this stop
 	_ = g.signalLocked(unix.SIGTSTP)
 	g.mu.Unlock()
-	if still {
+	if silent {
 		g.suspend(continued)
 	}
 }
@@ -79,8 +79,8 @@ func (g *Group) suspend(continued chan os.Signal) {
 	owned.Lock() // no guard may be started now: it would be in our group until it has its own session
 	_ = unix.Kill(0, unix.SIGTSTP)
 	owned.Unlock()
-	// Another thread can take the signal a moment later, so wait. If it takes the signal after that,
-	// shellStops is called again.
+	// Another thread might handle the signal a moment later, so wait. After the wait, our handler of SIGTSTP
+	// is back, and a signal that is handled then calls shellStops once more.
 	select {
 	case sig := <-continued:
 		select {

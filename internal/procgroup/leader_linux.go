@@ -6,8 +6,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// leader is the first process of a group. After its end it stays a zombie until reap. So no other process
-// and no other group gets its number.
+// leader is the first process of a group. After its end it stays a zombie until reap. Until then the kernel gives
+// its number to no other process and to no other group.
 type leader struct {
 	pid    int
 	ended  bool
@@ -20,10 +20,10 @@ func (l *leader) poll() (change unix.Signal) {
 	if l.ended {
 		return 0
 	}
-	if info, ok := look(unix.P_PID, l.pid, unix.WSTOPPED|unix.WCONTINUED); ok {
+	if info, ok := pollWait(unix.P_PID, l.pid, unix.WSTOPPED|unix.WCONTINUED); ok {
 		change = unix.Signal(info.status)
 	}
-	_, l.ended = look(unix.P_PID, l.pid, unix.WEXITED|unix.WNOWAIT)
+	_, l.ended = pollWait(unix.P_PID, l.pid, unix.WEXITED|unix.WNOWAIT)
 	return change
 }
 
@@ -35,8 +35,8 @@ func (l *leader) reap() Status {
 	return l.status
 }
 
-// childInfo is siginfo_t with the fields that waitid(2) sets. The kernel's union begins at a multiple of
-// the pointer size.
+// childInfo is siginfo_t with the fields that waitid(2) sets. Its union begins at a multiple of the pointer
+// size.
 type childInfo struct {
 	_      [3]int32
 	_      [unsafe.Sizeof(uintptr(0))/4 - 1]int32
@@ -46,8 +46,8 @@ type childInfo struct {
 	_      [128]byte
 }
 
-// look calls waitid(2) with WNOHANG. It reports false if there is no such change.
-func look(kind, id, options int) (info childInfo, ok bool) {
+// pollWait calls waitid(2) with WNOHANG. ok is false if no process has changed as options demand.
+func pollWait(kind, id, options int) (info childInfo, ok bool) {
 	for {
 		err := unix.Waitid(kind, id, (*unix.Siginfo)(unsafe.Pointer(&info)), options|unix.WNOHANG, nil)
 		if err != unix.EINTR {

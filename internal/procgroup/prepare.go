@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// Prepared is a command that can be started at once, because its starter and its guard run.
+// Prepared is a command that can be started at once, because its starter and its guard were already started.
 type Prepared struct {
 	g       *Group
 	begin   chan startRequest
@@ -51,9 +51,9 @@ func newGroup(cmd Command) *Group {
 }
 
 // Start starts the command in this environment, with its first allowance: see Group.Allow. The guard keeps
-// the connections open until the group has ended, even if our process is killed. Start fails as Prepare
-// does, with ErrExpired or ErrParted if the allowance doesn't hold, and with ErrUnguarded if there is no
-// guard. If Start fails, the command has not run.
+// the connections open until the group has ended, even if our process is killed. Start fails with
+// ErrNotExecutable, with ErrExpired or ErrClockStepped if the allowance doesn't hold, and with ErrUnguarded if
+// there is no guard. If Start fails, the command has not run.
 func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Group, error) {
 	p.begin <- startRequest{env, a, keep}
 	if err := p.await(a); err != nil {
@@ -63,8 +63,8 @@ func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Grou
 	return p.g, nil
 }
 
-// await returns when the command runs or can't run. It also returns when the allowance doesn't hold any
-// more: the guard then stops the starter, perhaps before it has executed the command.
+// await returns when the command runs or can't run. It also returns when the allowance no longer holds, because
+// the guard then stops the starter, perhaps before it has executed the command.
 func (p *Prepared) await(a Allowance) error {
 	for wait := time.Duration(0); ; {
 		select {

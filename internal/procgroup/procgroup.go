@@ -1,7 +1,7 @@
 // Package procgroup runs one command in a process group of its own. It can stop, continue and kill the
 // group as a whole. The group never runs longer than its allowance, even if our own process is stopped or
 // killed: a second process, the guard, stops or kills the group when the allowance ends, and kills it when
-// our process has ended. The guard also stops the group when the wall clock and the clock since boot part.
+// our process has ended. The guard also stops the group after a step of the wall clock.
 // A third process, the backstop, kills the group if our process and the guard are both killed.
 //
 // The command behaves as if the shell had started it: it has the terminal when we would have it, and
@@ -45,22 +45,22 @@ type Command struct {
 	// hold, the group stays stopped.
 	BeforeContinue func(*Group) bool
 
-	// Waiting is called once if n processes of the group still run after the command's end. n is 0 on
-	// systems that can't count them.
+	// Waiting is called once if processes of the group still run after the command's end. n is their number, or
+	// 0 on systems that can't count them.
 	Waiting func(n int)
 
-	// Trouble is called with ErrExpired, ErrParted or ErrUnguarded if this keeps the group stopped when
-	// the shell has continued us. The group continues when the reason is over.
+	// Trouble is called if the shell has continued us, and the group stays stopped because of ErrExpired,
+	// ErrClockStepped or ErrUnguarded. The group continues when the reason is over.
 	Trouble func(error)
 
 	// Suspended is called shortly before we stop, when the terminal, or a person by kill(1), stops the
-	// group and us. It is called again, with over set, when this stop no longer keeps the group stopped.
-	// Then it must not use the Group.
+	// group and us. It is called again, with over set, when this stop has ended. That call must not use the
+	// Group, whose mutex is locked.
 	Suspended func(over bool)
 
-	// Interrupted is called when the group is stopped because of ErrParted or ErrUnguarded, and again,
-	// with over set, when it may run. With the Expiry Nothing the group isn't stopped, and Interrupted is
-	// called only because of ErrUnguarded.
+	// Interrupted is called when the group is stopped because of ErrClockStepped or ErrUnguarded, and again,
+	// with over set, when it may run. If Expiry is Nothing, the group runs on, and Interrupted is called only
+	// because of ErrUnguarded.
 	Interrupted func(why error, over bool)
 
 	// RunsOn is called with the processes of the group that still run after the group was stopped or
@@ -69,17 +69,20 @@ type Command struct {
 	RunsOn func(pids []int, killed bool)
 }
 
+// Expiry is what happens to the group when its allowance ends.
 type Expiry = guard.Expiry
 
+// The values of Expiry, which package guard documents.
 const (
 	Stop    = guard.Stop
 	Kill    = guard.Kill
 	Nothing = guard.Nothing
 )
 
+// Allowance is the time until which the group may run.
 type Allowance = guard.Allowance
 
-// Allow returns an allowance for a lock that is seen now.
+// Allow returns an allowance until a reading of clock.System{}.Elapsed, for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return guard.Allow(until) }
 
 // check is Allowance.Check with the errors of this package.
@@ -90,7 +93,7 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	case guard.ErrExpired:
 		return ErrExpired
 	default:
-		return ErrParted
+		return ErrClockStepped
 	}
 }
 
@@ -117,6 +120,7 @@ func (s Status) ExitCode() int {
 	return s.Code
 }
 
+// String describes how the command ended, for a message.
 func (s Status) String() string {
 	if s.Signal != 0 {
 		return fmt.Sprintf("killed by signal %d (%v)", int(s.Signal), s.Signal)
@@ -134,10 +138,10 @@ var (
 	ErrNoExecutable error = fault.NoExecutable
 	// ErrExpired is guard.ErrExpired as a fault.Class: package guard is initialised before fault.
 	ErrExpired error = fault.Expired
-	// ErrParted is guard.ErrParted as a fault.Class.
-	ErrParted error = fault.Parted
-	// ErrUnguarded is returned when the guard has ended and could not be replaced for a second. The group
-	// is stopped until there is a guard, because nothing would stop it in time if our process were
-	// stopped now.
+	// ErrClockStepped is guard.ErrClockStepped as a fault.Class.
+	ErrClockStepped error = fault.ClockStepped
+	// ErrUnguarded is returned when the guard has ended and could not be replaced within a second. The group
+	// is stopped until it has a guard again. Otherwise, if our process were stopped, nothing would stop the
+	// group in time.
 	ErrUnguarded = errors.New("no guard watches the command")
 )

@@ -19,17 +19,17 @@ const (
 	lastReminder  = 10 * time.Minute
 )
 
-// seekRunaways starts the search for processes that still run after we have stopped or killed the group.
-// kill(2) doesn't report them: for a group it fails only if it can signal no process at all. g.mu is held.
+// seekRunaways starts a search for processes that still run after we have stopped or killed the group.
+// kill(2) doesn't report them: for a group it fails only if it can't signal any process. g.mu is held.
 func (g *Group) seekRunaways() {
-	if g.cmd.RunsOn == nil || g.following || g.over {
+	if g.cmd.RunsOn == nil || g.seeking || g.over {
 		return
 	}
-	g.following = true
+	g.seeking = true
 	g.work.Go(g.findRunaways)
 }
 
-// findRunaways reports the processes that still run, while the group must be stopped or has been killed.
+// findRunaways reports the processes that still run, until the group may run or is empty.
 func (g *Group) findRunaways() {
 	r := runaways{denied: denied}
 	for pause := 50 * time.Millisecond; ; pause = min(2*pause, 5*time.Second) {
@@ -39,14 +39,14 @@ func (g *Group) findRunaways() {
 			return
 		}
 		g.mu.Lock()
-		if g.over || !g.mustBeStill() {
-			g.following = false
+		if g.over || !g.mustNotRun() {
+			g.seeking = false
 			g.mu.Unlock()
 			return
 		}
 		pgid, killed, refused := g.pgid, g.killed, g.refused && !g.ended
 		g.mu.Unlock()
-		if pids, due := r.look(awake(pgid, killed, r.denied), killed, refused, time.Now()); due {
+		if pids, due := r.look(runningMembers(pgid, killed, r.denied), killed, refused, time.Now()); due {
 			g.cmd.RunsOn(pids, killed)
 		}
 	}
@@ -55,24 +55,24 @@ func (g *Group) findRunaways() {
 // denied reports whether the system forbids us to signal a process.
 func denied(pid int) bool { return unix.Kill(pid, 0) == unix.EPERM }
 
-// mustBeStill reports whether every process of the group must be stopped.
-func (g *Group) mustBeStill() bool {
+// mustNotRun reports whether every process of the group must be stopped or dead.
+func (g *Group) mustNotRun() bool {
 	return g.killed || g.paused || g.cmd.Expiry != Nothing && g.mayRun() != nil
 }
 
-// runaways are the processes that still run.
+// runaways are the processes that still run although the group was stopped or killed.
 type runaways struct {
 	denied func(pid int) bool // reports whether we may not signal a process
 
-	since  map[int]time.Time // when look first got each process
+	since  map[int]time.Time // when look first saw each process
 	killed bool              // at the last look, the group had been killed
 	next   time.Time         // the time of the next report
 	pause  time.Duration     // between reports
 }
 
-// look takes the running processes of the group, and returns the processes to report if a report is due.
-// refused is set if we may not signal any process of the group. Then a report is due even if the system
-// lists no process.
+// look returns the processes to report, and whether a report is due. running are the processes of the group that
+// run. refused is set if we may not signal any process of the group. Then a report is due even if the system lists
+// no process.
 func (r *runaways) look(running []int, killed, refused bool, now time.Time) (pids []int, due bool) {
 	if r.killed != killed {
 		*r = runaways{denied: r.denied, killed: killed}

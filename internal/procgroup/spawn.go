@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/child"
 )
 
-// owned are the processes that await reaps.
+// owned are the children that await reaps, and sweep leaves alone.
 var owned = &child.Owned
 
 // pipes are our ends of two pipes to a child, or the child's ends.
@@ -33,7 +33,7 @@ func openPipes() (ours, theirs pipes, err error) {
 	return ours, theirs, err
 }
 
-// spawn starts a process, which also inherits the given file descriptors under their own numbers.
+// spawn starts a process. Besides the files of attr, it inherits the given file descriptors under their own numbers.
 func spawn(path string, args []string, attr *syscall.ProcAttr, inherited ...uintptr) (int, error) {
 	return child.Start(func() (int, error) {
 		for _, fd := range inherited {

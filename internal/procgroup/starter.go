@@ -14,12 +14,12 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/starter"
 )
 
-// gate is our side of a starter. We write the command to out. The starter answers with starter.Ready, and
-// then with the error number if it couldn't execute the command. close ends a starter whose gate is still
-// closed.
+// gate is our side of a starter. We write the command to out. The starter answers on in: with starter.Ready, and
+// then with the error number if it couldn't execute the command. A starter whose gate is closed before open
+// executes nothing, and ends.
 type gate struct{ pipes }
 
-// open lets the starter execute the command. A starter that gets a part of the message executes nothing.
+// open makes the starter execute the command. A starter that reads only a part of the message executes nothing.
 func (g gate) open(path string, args, env []string) {
 	_, _ = g.out.Write(message(path, args, env))
 	g.out.Close()

@@ -12,15 +12,15 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns 0 if no
-// process of the group runs. Otherwise it returns the number of running members that it has seen, or -1.
+// sweep reaps the orphans that we have adopted, as a process 1 must. After the leader's end it returns the number of
+// processes of the group that run: 0 if none is left, or -1 if some are left and it can't count them.
 //
-// sweep doesn't reap children in our own group: the code that started them (os/exec) reaps them. Orphans of
+// sweep doesn't reap children in our own group, because the code that started them (os/exec) reaps them. Orphans of
 // the command are in other groups.
 func sweep(l *leader) int {
-	dead, some := look(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+	dead, some := pollWait(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 	for some && reapOrphan(int(dead.pid)) {
-		dead, some = look(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
+		dead, some = pollWait(unix.P_ALL, 0, unix.WEXITED|unix.WNOWAIT)
 	}
 	if !some && !l.ended {
 		return -1
@@ -37,7 +37,7 @@ func sweep(l *leader) int {
 		return n
 	}
 
-	// Without /proc we must reap the leader first: kill(2) takes a zombie for a running member.
+	// Without /proc only kill(2) shows whether the group is empty. For it a zombie is a member, too, so reap them all.
 	l.reap()
 	for pid, err := 1, error(nil); pid > 0 || err == unix.EINTR; {
 		pid, err = unix.Wait4(-l.pid, nil, unix.WNOHANG, nil)
@@ -48,12 +48,12 @@ func sweep(l *leader) int {
 	return -1
 }
 
-// sweepChildren reaps orphans, and counts the members of the group among our children. sure is true if a member
-// runs. It is also true if we have no child but the leader, the guard and the backstop: then no process of the
-// command runs, because its parent would run, too, or we would have adopted it. A child that has left the group
-// can have children in the group, so beside such a child sure is false.
+// sweepChildren reaps orphans, and counts the members of the group among our children. sure reports whether the
+// count shows if the group is empty: it does if a member runs. It also does if we have no child but the ended leader,
+// the guard and the backstop, because a process of the command would be a child that we have adopted, or a descendant
+// of one. But a child that has left the group might have children in it, so with such a child sure is false.
 //
-// It reads a few files, and not all of /proc, which takes 6 µs for each process of the machine.
+// sweepChildren reads a few files. All of /proc would take 6 µs for each process of the machine.
 func sweepChildren(pgid int) (members int, sure bool) {
 	for {
 		pids, ok := adopted(children)
@@ -77,10 +77,9 @@ func sweepChildren(pgid int) (members int, sure bool) {
 	}
 }
 
-// adopted returns our children, except for the children that await reaps. It needs the kernel's lists of the
-// children of each of our threads: proc_pid_task_children(5). A list is complete unless a child that is reaped, or
-// a thread that ends, changes it while it is read. Then the next reading differs. So adopted reads the lists until
-// two readings are equal.
+// adopted returns our children, except for the children that await reaps. The kernel lists the children of each of
+// our threads: proc_pid_task_children(5). If a child is reaped, or a thread ends, while a list is read, the list can
+// be incomplete. Then the next reading differs. So adopted reads the lists until two readings are equal.
 func adopted(children func() ([]string, error)) (pids []int, ok bool) {
 	var adopts int32
 	if err := unix.Prctl(unix.PR_GET_CHILD_SUBREAPER, uintptr(unsafe.Pointer(&adopts)), 0, 0, 0); err != nil || adopts == 0 {
@@ -102,7 +101,7 @@ func adopted(children func() ([]string, error)) (pids []int, ok bool) {
 	return nil, false
 }
 
-// maxReadings bounds the readings of lists that change all the time.
+// maxReadings bounds the readings if the lists change all the time.
 const maxReadings = 10
 
 // children returns a text for each of our threads: its id, followed by the ids of its children.
@@ -124,7 +123,7 @@ func children() (lists []string, err error) {
 	return lists, nil
 }
 
-// readProc is os.ReadFile without the registration for polls, which takes longer than the rest.
+// readProc is os.ReadFile without the registration of the file with Go's poller, which takes longer than the rest.
 func readProc(path string) (all []byte, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -142,7 +141,7 @@ func readProc(path string) (all []byte, err error) {
 	}
 }
 
-// ownProc reports whether /proc shows our own pid namespace. It can be mounted from another one, where pids name
+// ownProc reports whether /proc shows our own pid namespace. It can be mounted from another namespace, whose pids name
 // other processes.
 func ownProc() bool {
 	self, err := os.Readlink("/proc/self")
@@ -166,7 +165,7 @@ func members(pgid int) int {
 	return n
 }
 
-// listed lets tests start and end processes after the list was read.
+// listed is a hook for tests. It runs after the list of processes was read, and before their states are.
 var listed = func() {}
 
 func sweepOnce(pgid int) (members int, ok bool) {
@@ -187,7 +186,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 		if err != nil {
 			continue // ended meanwhile
 		}
-		if _, dead := look(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT); dead {
+		if _, dead := pollWait(unix.P_PID, pid, unix.WEXITED|unix.WNOWAIT); dead {
 			reapOrphan(pid)
 		} else if group == pgid {
 			// A zombie of another parent doesn't count: only that parent can reap it.
@@ -199,8 +198,8 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	return members, true
 }
 
-// reapOrphan reaps a process if it is a zombie that nothing else reaps: neither await, nor the code that has
-// started it in our own group.
+// reapOrphan reaps a process if it is a zombie, and an orphan that we have adopted: await doesn't reap it, and it isn't
+// in our own group.
 func reapOrphan(pid int) (reaped bool) {
 	owned.Lock()
 	defer owned.Unlock()

@@ -32,10 +32,10 @@ func leaveOrphans() { _ = unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 0, 0, 0, 0) }
 
 func dieWithThread(attr *syscall.SysProcAttr) { attr.Pdeathsig = unix.SIGKILL }
 
-// emptySignalMask empties the signal mask of this thread, which a new process inherits, until restore is
-// called.
+// emptySignalMask empties the signal mask of this thread until restore is called. A new process inherits the mask.
 func emptySignalMask() (restore func()) { return setMask(unix.SIG_SETMASK, unix.Sigset_t{}) }
 
+// withoutTTOU blocks SIGTTOU on this thread until restore is called.
 func withoutTTOU() (restore func()) {
 	runtime.LockOSThread()
 	var set unix.Sigset_t
@@ -64,8 +64,8 @@ func notifyStop() chan os.Signal {
 	return notify(unix.SIGTSTP)
 }
 
-// ignored reports whether a signal was ignored when we were started. os/signal knows this only of SIGHUP
-// and SIGINT. SigIgn shows it of others, but only before the first Notify.
+// ignored reports whether a signal was ignored when we were started. os/signal knows this only for SIGHUP
+// and SIGINT. For others SigIgn shows it, but only before the first Notify.
 func ignored(sig unix.Signal) bool {
 	if signal.Ignored(sig) {
 		return true

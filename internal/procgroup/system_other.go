@@ -23,8 +23,8 @@ var guardProgram = func() string {
 // memoryFile fails: there is no portable call.
 func memoryFile() (*os.File, error) { return nil, os.ErrInvalid }
 
-// awake returns nil: these systems don't list the processes of a group.
-func awake(int, bool, func(int) bool) []int { return nil }
+// runningMembers returns nil: these systems don't list the processes of a group.
+func runningMembers(int, bool, func(int) bool) []int { return nil }
 
 // adoptOrphans does nothing. Process 1 adopts orphans, and kill(2) reports whether the group is empty.
 func adoptOrphans() {}
@@ -35,15 +35,15 @@ var dieWithThread = func(*syscall.SysProcAttr) {}
 
 func emptySignalMask() (restore func()) { return func() {} }
 
-// withoutTTOU ignores SIGTTOU for good, because Go has no way back to the default. The command doesn't
-// inherit that: it is forked before the first call.
+// withoutTTOU ignores SIGTTOU for good, because Go can't restore a signal's default. The command doesn't
+// inherit that, because it is forked before the first call.
 func withoutTTOU() (restore func()) {
 	signal.Ignore(unix.SIGTTOU)
 	return func() {}
 }
 
-// notifyStop delivers nothing. If we caught SIGTSTP, we could not stop ourselves, because Go has no way
-// back to the default. So a SIGTSTP to us stops only us, and the guard stops the command later.
+// notifyStop delivers nothing. If we caught SIGTSTP, we could not stop ourselves, because Go can't restore a
+// signal's default. So a SIGTSTP to us stops only us, and the guard stops the command later.
 func notifyStop() chan os.Signal { return make(chan os.Signal) }
 
 func defaultStop() (restore func()) { return func() {} }

@@ -10,11 +10,11 @@ import (
 // terminal is our controlling terminal. fd is -1 if there is none.
 type terminal struct {
 	fd     int
-	modes  *term.State // before the group had the terminal
-	paused *term.State // of the group, while it is paused
+	modes  *term.State // our modes, from before the group had the terminal
+	paused *term.State // the group's modes, while it is paused
 }
 
-// openTerminal opens /dev/tty. The standard streams might be redirected.
+// openTerminal opens /dev/tty, because the standard streams might be redirected.
 func openTerminal() terminal {
 	fd, err := unix.Open("/dev/tty", unix.O_RDWR|unix.O_NOCTTY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -23,6 +23,7 @@ func openTerminal() terminal {
 	return terminal{fd: fd}
 }
 
+// none is returned by foreground if no group has the terminal, or there is no terminal.
 const none = -1
 
 func (t terminal) close() { _ = unix.Close(t.fd) }
@@ -82,7 +83,7 @@ func (t terminal) setModes(modes *term.State) {
 }
 
 // takeBack takes the terminal from the group, or from a group that no longer exists. It doesn't take it from
-// a shell.
+// another group, such as a shell's.
 func (t terminal) takeBack(pgid int) {
 	now := t.foreground()
 	if now == pgid || now > 1 && unix.Kill(-now, 0) == unix.ESRCH {

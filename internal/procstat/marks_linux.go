@@ -9,7 +9,7 @@ import (
 )
 
 // Marked returns the live processes whose environment has a variable that begins with mark. It finds
-// them in any process group and session, but not if the program has emptied its environment.
+// them in any process group and session, but not if their program has cleared its environment.
 func Marked(mark string) (pids []int) {
 	entries, _ := os.ReadDir("/proc")
 	for _, e := range entries {
@@ -17,7 +17,7 @@ func Marked(mark string) (pids []int) {
 		if err != nil {
 			continue
 		}
-		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // of another user's process: unreadable
+		env, _ := os.ReadFile("/proc/" + e.Name() + "/environ") // not readable for another user's process
 		if !bytes.Contains(append([]byte{0}, env...), []byte("\x00"+mark)) {
 			continue
 		}
@@ -33,8 +33,8 @@ func Marked(mark string) (pids []int) {
 // before the others.
 func SignalMarked(mark string, first int, sig syscall.Signal) {
 	done := map[int]bool{}
-	for fresh := true; fresh; {
-		fresh = false
+	for found := true; found; {
+		found = false
 		pids := Marked(mark)
 		if slices.Contains(pids, first) {
 			pids = append([]int{first}, pids...)
@@ -42,7 +42,7 @@ func SignalMarked(mark string, first int, sig syscall.Signal) {
 		for _, pid := range pids {
 			if !done[pid] {
 				_ = syscall.Kill(pid, sig)
-				done[pid], fresh = true, true
+				done[pid], found = true, true
 			}
 		}
 	}

@@ -19,8 +19,8 @@ func Read(name string) (Stat, bool) {
 	return parse(string(text)), true
 }
 
-// parse counts the fields behind the last parenthesis. The name of the program, in parentheses before
-// it, can itself contain spaces and parentheses.
+// parse counts the fields from the last parenthesis on. The name of the program, in parentheses before these
+// fields, can itself contain spaces and parentheses.
 func parse(line string) Stat {
 	const state, parent, group, flags, threads, start = 0, 1, 2, 6, 17, 19 // fields 3, 4, 5, 9, 20 and 22
 	f := append(strings.Fields(line[strings.LastIndexByte(line, ')')+1:]), make([]string, start+1)...)

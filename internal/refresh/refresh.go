@@ -33,25 +33,24 @@ type Renewal struct {
 	Commit func()
 }
 
-// Refresher renews a lease by calling Attempt. Set the exported fields, then
-// call Run once.
+// Refresher renews a lease by calling Attempt. Create it with New, and call Run once.
 type Refresher struct {
 	Schedule
 	Clock clock.Clock
 	// Start is when the request that began the lease was sent.
 	Start time.Duration
 	// Attempt sends one renewal. Its context ends at the deadline. The attempt bounds its requests
-	// itself, so that a slow store is no failure. With anew unset, it needn't repeat the parts that
+	// itself, so that a slow store is no failure. Unless full is set, it needn't repeat the parts that
 	// earlier failed attempts have renewed.
-	Attempt func(ctx context.Context, anew bool) (Renewal, error)
-	// Failed is called for each failure: with the number of failures in a row, and whether the
-	// refresher gives up.
+	Attempt func(ctx context.Context, full bool) (Renewal, error)
+	// Failed is called for each failure, as Schedule defines it, with the number of failures in a row,
+	// and whether the refresher gives up.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
 	Extended func(deadline time.Duration)
-	// Early returns how long before the end of the Interval the next renewal is due, from 0 to
+	// Jitter returns how long before the end of the Interval the next renewal is due, from 0 to
 	// most, so that many holders don't renew at the same time.
-	Early func(most time.Duration) time.Duration
+	Jitter func(most time.Duration) time.Duration
 	// Drain is how long Run waits for an attempt that is under way when its context ends: the
 	// duration of one request.
 	Drain time.Duration
@@ -59,7 +58,7 @@ type Refresher struct {
 	demands chan chan error
 }
 
-// New returns a Refresher whose Now can be called.
+// New returns a Refresher with these fields. Its Now can be called before Run.
 func New(r Refresher) *Refresher {
 	r.demands = make(chan chan error)
 	return &r
@@ -67,8 +66,8 @@ func New(r Refresher) *Refresher {
 
 // Now renews at once, and returns the error of that attempt. If an attempt is under way, Now renews
 // after it, because that attempt might have looked at the lease before Now was called. A failure of
-// an attempt that only Now has asked for doesn't count. ended is closed after Run has returned. If
-// an attempt returns Stop, Now waits until ended is closed.
+// an attempt that only Now has asked for doesn't count. The caller of Run closes ended after Run has
+// returned. If an attempt returns Stop, Now waits for that.
 func (r *Refresher) Now(ctx context.Context, ended <-chan struct{}) error {
 	answer := make(chan error, 1)
 	select {
@@ -101,12 +100,12 @@ type run struct {
 
 // progress is the state since the last renewal.
 type progress struct {
-	last     time.Duration // when it was sent
+	last     time.Duration // when the last renewal was sent
 	next     time.Duration // when the next attempt is due
-	began    time.Duration // when the first attempt that was due was sent
+	began    time.Duration // when the first attempt that was due began
 	tries    int           // attempts that were due and failed
 	failures int           // failures in a row, which Failed has reported
-	err      error         // the last attempt's failure
+	err      error         // why the last attempt failed, or nil
 }
 
 // attempt is a renewal that is under way.
@@ -135,7 +134,7 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 	stopped := ErrDeadline // the error for calls of Now that still wait
 	defer func() {
 		s.running.end(stopped)
-		tell(s.waiting, stopped)
+		reply(s.waiting, stopped)
 	}()
 	for {
 		now := r.Clock.Elapsed()
@@ -180,25 +179,25 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 // left for attempts before the deadline.
 func (s *run) renewed(sent time.Duration) {
 	most := s.Interval / 10
-	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Early(most), 0), most)}
+	s.progress = progress{last: sent, next: sent + s.Interval - min(max(s.Jitter(most), 0), most)}
 }
 
-// start sends an attempt, which doesn't end with ctx: see Run.
+// start begins an attempt. Its context doesn't end with ctx, because Run waits for its answer.
 func (s *run) start(ctx context.Context, now, deadline time.Duration, due bool) {
 	if s.tries == 0 {
 		s.began = now
 	}
-	anew := s.tries == 0 || len(s.waiting) > 0
+	full := s.tries == 0 || len(s.waiting) > 0
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), deadline-now)
 	a := &attempt{due: due, cancel: cancel, answer: make(chan answer, 1), waiters: s.waiting}
 	s.running, s.waiting = a, nil
 	go func() {
-		renewal, err := s.Attempt(ctx, anew)
+		renewal, err := s.Attempt(ctx, full)
 		a.answer <- answer{renewal, err}
 	}()
 }
 
-// take handles the answer of the attempt that was under way.
+// take handles the answer of the attempt that is under way, which has then ended.
 func (s *run) take(a answer, deadline time.Duration) {
 	done := s.running
 	s.running = nil
@@ -224,11 +223,11 @@ func (s *run) take(a answer, deadline time.Duration) {
 func (a *attempt) end(err error) {
 	if a != nil {
 		a.cancel()
-		tell(a.waiters, err)
+		reply(a.waiters, err)
 	}
 }
 
-func tell(waiters []chan error, err error) {
+func reply(waiters []chan error, err error) {
 	for _, w := range waiters {
 		w <- err
 	}
@@ -252,12 +251,12 @@ func (s *run) drain() (a answer, ok bool) {
 	}
 }
 
-// tried reports whether the renewal is due and was attempted. A process that was stopped has not
-// failed.
+// tried reports whether the renewal is due and was attempted. A process that was stopped meanwhile has
+// attempted nothing, and so hasn't failed.
 func (s *run) tried() bool { return s.tries > 0 || s.running != nil && s.running.due }
 
-// nextFailure returns when the next failure is complete unless an answer comes first, or 0. The
-// last failure is complete at the deadline.
+// nextFailure returns when the next failure is complete unless an answer comes first, or 0 if none has
+// begun. The last failure is complete at the deadline, which countFailures checks.
 func (s *run) nextFailure() time.Duration {
 	if !s.tried() || s.failures >= s.Failures-1 {
 		return 0

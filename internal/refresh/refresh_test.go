@@ -33,7 +33,7 @@ func newHarness(attempt func(h *harness, ctx context.Context) error) *harness {
 	h.Refresher = New(Refresher{
 		Schedule: ForTTL(time.Minute), Clock: h.clock,
 		Drain:    8 * time.Second,
-		Extended: func(time.Duration) {}, Early: func(time.Duration) time.Duration { return 0 },
+		Extended: func(time.Duration) {}, Jitter: func(time.Duration) time.Duration { return 0 },
 		Attempt: func(ctx context.Context, _ bool) (Renewal, error) {
 			sent := h.clock.Elapsed()
 			h.mu.Lock()
@@ -117,7 +117,7 @@ func TestThreeFailuresEndAtTheDeadline(t *testing.T) {
 	}
 }
 
-// TestEarlyRefreshesComeApart: a renewal comes as much earlier as Early says, at most a
+// TestEarlyRefreshesComeApart: a renewal comes as much earlier as Jitter says, at most a
 // tenth of the interval, and never later; and all else is as if the interval were shorter.
 func TestEarlyRefreshesComeApart(t *testing.T) {
 	for _, c := range []struct{ early, want time.Duration }{
@@ -131,7 +131,7 @@ func TestEarlyRefreshesComeApart(t *testing.T) {
 				}
 				return errDown
 			})
-			h.Early = func(most time.Duration) time.Duration {
+			h.Jitter = func(most time.Duration) time.Duration {
 				assert.Equal(t, most, 3*time.Second, "asked for")
 				return c.early
 			}
@@ -195,16 +195,16 @@ func TestSchedule(t *testing.T) {
 }
 
 // TestProgressIsKept: the progress of an attempt that failed half-way is committed, and the
-// next attempt continues from there. A requested renewal begins anew.
+// next attempt continues from there. A requested renewal begins full.
 func TestProgressIsKept(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, h *harness) {
 		var mu sync.Mutex
 		var begun []bool
 		var committed atomic.Int32
-		h.Attempt = func(_ context.Context, anew bool) (Renewal, error) {
+		h.Attempt = func(_ context.Context, full bool) (Renewal, error) {
 			mu.Lock()
 			defer mu.Unlock()
-			begun = append(begun, anew)
+			begun = append(begun, full)
 			return Renewal{Commit: func() { committed.Add(1) }}, errDown
 		}
 		h.start(t.Context())
@@ -212,7 +212,7 @@ func TestProgressIsKept(t *testing.T) {
 		assert.Equal(t, committed.Load(), 4, "committed")
 		_ = h.now(t)
 		mu.Lock()
-		assert.Equal(t, begun[:5], []bool{true, false, false, false, true}, "begun anew; the last one was asked for")
+		assert.Equal(t, begun[:5], []bool{true, false, false, false, true}, "begun full; the last one was asked for")
 		mu.Unlock()
 		<-h.ended
 	})

@@ -3,10 +3,10 @@ package refresh
 import "time"
 
 // Schedule has every duration that is derived from the ttl of a lease. Interval and Deadline count
-// from the send of the last renewal that was answered in time.
+// from when the last renewal that was answered in time was sent.
 type Schedule struct {
 	// Interval is the time until the next renewal, which can come a tenth earlier
-	// (Refresher.Early).
+	// (Refresher.Jitter).
 	Interval time.Duration
 	// Deadline is the time after which the lease must not be relied on. The rest of the ttl is a
 	// guard time, in which the holder stops.
@@ -55,7 +55,7 @@ func (s Schedule) Every(interval time.Duration) Schedule {
 }
 
 // Pauses between two attempts of a renewal. They double, and become shorter again towards the
-// deadline, so that a store that recovers a few seconds before it is still tried.
+// deadline, so that a store that recovers a few seconds before the deadline still gets an attempt.
 const (
 	firstPause    = 250 * time.Millisecond
 	shortestPause = 200 * time.Millisecond

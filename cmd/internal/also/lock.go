@@ -254,8 +254,8 @@ func (l *held) Free(context.Context) error {
 	return err
 }
 
-// Again acquires the lock again, unless another holder can have acquired it since the loss.
-func (l *held) Again(ctx context.Context) (lease.Owner, error) {
+// Reacquire acquires the lock again, unless another holder can have acquired it since the loss.
+func (l *held) Reacquire(ctx context.Context) (lease.Owner, error) {
 	var began clock.Reading
 	err := l.try(ctx, func(ctx context.Context) error {
 		began = clock.Read(l.clock)

@@ -214,7 +214,7 @@ func (s *Set) twice(ctx context.Context, m member, taken []*lease.Lease, failed 
 
 // inOrder waits until the events so far have been observed, so that the next lock's events come later.
 func (s *Set) inOrder() {
-	ctx, cancel := context.WithTimeout(context.Background(), lease.ReleaseWait)
+	ctx, cancel := context.WithTimeout(context.Background(), lease.MaxDelay)
 	defer cancel()
 	s.Flush(ctx)
 }

@@ -312,7 +312,7 @@ func TestEventsOfRepositories(t *testing.T) {
 		}
 		l, err := s.Acquire(t.Context(), func(e events.Event) {
 			if e.Name == "b" {
-				time.Sleep(lease.ReleaseWait / 10)
+				time.Sleep(lease.MaxDelay / 10)
 			}
 			r.observe(e)
 		})
@@ -439,14 +439,14 @@ func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 			}
 			return nil
 		})
-		time.Sleep(l.Deadline() - f.clock.Elapsed() - lease.ReleaseWait/2)
+		time.Sleep(l.Deadline() - f.clock.Elapsed() - lease.MaxDelay/2)
 		start := f.clock.Elapsed()
-		time.AfterFunc(3*lease.ReleaseWait, func() {
+		time.AfterFunc(3*lease.MaxDelay, func() {
 			assert.That(t, f.free(t, "a"), "a isn't free")
 		})
 		err := l.Release(t.Context())
 		assert.Is(t, err, locking.ErrUnreachable)
 		took := f.clock.Elapsed() - start
-		assert.That(t, took <= maxTry+lease.ReleaseWait && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
+		assert.That(t, took <= maxTry+lease.MaxDelay && len(r.of(replock.EventLost)) == 0, "all released after %v, lost %v", took, r.of(replock.EventLost))
 	})
 }

@@ -92,7 +92,7 @@ func (s *session) interruptedGroup(why error, over bool) {
 	case over:
 		s.note(events.ClocksSettled, events.Event{})
 		s.Console.Say("repolock has looked at the lock, and the command goes on")
-	default: // the lease itself looks at the lock when the clocks part
+	default: // the lease itself looks at the lock after a step of the wall clock
 		s.note(events.ClocksParted, events.Event{})
 		s.Console.Say("%v: the command is stopped until repolock has looked at the lock", why)
 	}

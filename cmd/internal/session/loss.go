@@ -151,7 +151,7 @@ func (s *session) proceed() error {
 	if errors.Is(err, os.ErrProcessDone) { // the command went on, and has already ended
 		err = nil
 	}
-	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrParted); err != nil && !stillStopped {
+	if stillStopped := errors.Is(err, procgroup.ErrUnguarded) || errors.Is(err, procgroup.ErrClockStepped); err != nil && !stillStopped {
 		return err
 	}
 	if s.denied.Swap(false) {

@@ -97,7 +97,7 @@ func (s *session) run() (int, error) {
 		_ = group.Signal(sig)
 	}
 	s.supervise()
-	_ = group.Close()
+	_ = group.Close() // it kills nothing, because the group is empty: it waits for the goroutines of the group
 	code, err := s.result(group.Status())
 	exit := group.Status().ExitCode()
 	s.finish(events.Event{ExitCode: &exit, Success: err == nil && code == 0})

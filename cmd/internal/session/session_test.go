@@ -109,7 +109,7 @@ func (l *fakeLock) About() lease.About {
 func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }
 func (l *fakeLock) Free(context.Context) error  { l.release(); return l.releaseErr }
 func (l *fakeLock) Resumed()                    {}
-func (l *fakeLock) Again(context.Context) (lease.Owner, error) {
+func (l *fakeLock) Reacquire(context.Context) (lease.Owner, error) {
 	next, err := l.resume()
 	if err != nil {
 		return nil, err

@@ -12,32 +12,32 @@ type Expiry uint8
 
 const (
 	Stop    Expiry = iota // the guard stops the group until the next Allow
-	Kill                  // the guard kills the group; but because of ErrParted it only stops it
+	Kill                  // the guard kills the group; but because of ErrClockStepped it only stops it
 	Nothing               // the group runs on; the guard still kills it when our process has ended
 )
 
 // Allowance is the time until which a group may run, and a reading of both clocks. Neither clock counts a
-// pause of the machine by its hypervisor. Only a later step of the wall clock shows the pause. After a
-// step, Until means nothing until the lock is looked at again.
+// pause of the machine by its hypervisor. Only a step of the wall clock after the pause shows it. After a
+// step, Until doesn't count until the lock is looked at again.
 type Allowance struct {
-	// Until is an absolute reading of clock.System{}.Elapsed.
+	// Until is a time on clock.System{}.Elapsed.
 	Until time.Duration
-	// Seen is when the last request that showed the lock was sent.
+	// Seen is a reading of the clocks from before the last request that showed the lock.
 	Seen clock.Reading
 }
 
 var (
 	// ErrExpired is returned when the group may not run because its allowance is over.
 	ErrExpired = errors.New("the time until which the command may run is over")
-	// ErrParted is returned when the group may not run until the lock is looked at: the wall clock was
+	// ErrClockStepped is returned when the group may not run until the lock is looked at: the wall clock was
 	// stepped, so the machine might have been paused.
-	ErrParted = errors.New("the wall clock was stepped, or the machine was paused")
+	ErrClockStepped = errors.New("the wall clock was stepped, or the machine was paused")
 )
 
-// Allow returns an allowance for a lock that is seen now.
+// Allow returns an allowance until a time on clock.System{}.Elapsed, for a lock that is seen now.
 func Allow(until time.Duration) Allowance { return Allowance{until, ReadClocks()} }
 
-// Check returns nil if the allowance holds, else ErrExpired or ErrParted. Both procgroup and the guard call
+// Check returns nil if the allowance holds, else ErrExpired or ErrClockStepped. Both procgroup and the guard call
 // it, so that neither continues a group that the other stops.
 func (a Allowance) Check(e Expiry, now clock.Reading) error {
 	switch {
@@ -45,8 +45,8 @@ func (a Allowance) Check(e Expiry, now clock.Reading) error {
 		return nil
 	case now.Elapsed >= a.Until:
 		return ErrExpired
-	case now.Parted(a.Seen):
-		return ErrParted
+	case now.SteppedSince(a.Seen):
+		return ErrClockStepped
 	}
 	return nil
 }

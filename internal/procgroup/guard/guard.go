@@ -5,7 +5,7 @@
 //
 // The guard runs in init, and imports few packages. Go initialises a package as soon as its imports are
 // initialised, in the order of the paths. So the guard runs before the packages of the object stores are
-// initialised, which would take longer than everything else until its first answer.
+// initialised, which would take most of the time until its first answer.
 package guard
 
 import (
@@ -20,12 +20,12 @@ import (
 )
 
 const (
-	// LookInterval is the longest time between two looks of the guard at the page. If the looks end, repolock
-	// notices that the guard is stopped. If the system announces no suspend and no step of the wall clock, the
-	// guard looks each clock.Tick.
+	// LookInterval is the longest time between two looks of the guard at the page. A guard that doesn't look for
+	// longer is stopped itself, and repolock replaces it. If the system reports no suspend and no step of the wall
+	// clock, the guard looks each clock.Tick.
 	LookInterval = 5 * time.Second
-	// StopInterval is the time after which the guard stops a group without an allowance again, because
-	// another process can continue it.
+	// StopInterval is the time after which the guard stops a stopped group once more, because another process
+	// can continue it.
 	StopInterval = 200 * time.Millisecond
 )
 
@@ -37,12 +37,12 @@ const Name = "lock-guard"
 const argument = "__lock-guard"
 
 // Argument is the argument with which procgroup starts the guard. A test that changes the guard sets
-// another one, and calls Main in its TestMain. With the original argument, TestMain never runs.
+// another one, and calls Main in its TestMain: with the original argument, init runs the guard before TestMain.
 var Argument = argument
 
 func init() {
 	if len(os.Args) == 2 && os.Args[1] == argument {
-		// In init, this goroutine is bound to the first thread, so that each wake-up would change the thread.
+		// Not in this goroutine: init binds it to the first thread, and each wake-up would change the thread.
 		go Main()
 		select {}
 	}
@@ -63,8 +63,8 @@ const first = 6
 // Main runs the guard. Each byte on the standard input is a ring: it asks for a look at the page, and an answer on
 // file descriptor 3. Descriptor 4 is the pipe to the backstop, and 5 the page. Main never returns.
 func Main() {
-	// The guard must end only when repolock's process has ended. The guard has a session of its own, so a terminal
-	// sends it no signal. But pidof finds it by our executable, so it ignores signals.
+	// The guard must end only when repolock's process has ended. It has a session of its own, so a terminal sends it
+	// no signal. But pidof finds it by our executable, so it ignores signals.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
 	kept, _ := strconv.Atoi(os.Getenv(Keeps)) // 0 if Keeps isn't set
@@ -83,7 +83,7 @@ func Main() {
 	_ = syscall.SetNonblock(0, true) // a read that blocks would keep our only thread for Go code
 	w.watch(os.NewFile(0, "rings"))
 	if w.pgid() != 0 {
-		// The backstop must not kill the group again, because another group can have its number then.
+		// The backstop must not kill the group again, because another group can get its number.
 		_, _ = syscall.Write(4, []byte("\n"))
 		if aftermath != nil {
 			for fd := 3; fd < first+kept; fd++ {
@@ -132,8 +132,8 @@ func CloseInherited(from int) {
 	}
 }
 
-// watch follows the page until the pipe of rings is closed. This goroutine alone sends signals, so it sends no
-// signal because of an earlier allowance once it follows a later one.
+// watch follows the page until the pipe is closed. Each byte on the pipe is a ring. This goroutine alone sends
+// signals, so it sends no signal because of an earlier allowance once it follows a later one.
 func (w *watcher) watch(pipe io.Reader) {
 	rings := make(chan struct{})
 	go func() {
@@ -152,7 +152,7 @@ func (w *watcher) watch(pipe io.Reader) {
 		select {
 		case _, rung = <-rings:
 			if !rung {
-				// Our process has died: if it ends properly, it kills the guard first.
+				// repolock has died: if it ends properly, it kills the guard first.
 				w.signal(syscall.SIGKILL)
 				w.await()
 				return
@@ -165,14 +165,14 @@ func (w *watcher) watch(pipe io.Reader) {
 // watcher is the state of the guard.
 type watcher struct {
 	page     *Page
-	reported uint32 // the last version for which the guard has reported a stop
+	reported uint32 // the version of the last allowance for which the guard has reported a stop
 	answers  io.Writer
 	clock    clock.Clock
 	kill     func(pid int, sig syscall.Signal) error
 	ended    func(pgid int) bool // nil if no file is kept
 }
 
-// pgid returns the group, or 0 while it has no allowance.
+// pgid returns the group to signal, or 0 if it has no allowance yet.
 func (w *watcher) pgid() int {
 	// kill(2): 0 is our own group, and -1 every process.
 	if pgid := int(w.page.pgid.Load()); pgid > 1 && w.page.Version() > 0 {
@@ -199,8 +199,8 @@ func (w *watcher) await() {
 	}
 }
 
-// look lets the group run, stops it or kills it. It answers if a ring has asked for the look, and after the first
-// stop for each version. It returns the time until the next look.
+// look reads the allowance, and lets the group run, stops it or kills it. It answers if a ring has asked for the
+// look, and after the first stop for each allowance. It returns the time until the next look.
 func (w *watcher) look(rung bool) (wait time.Duration) {
 	for {
 		a, version := w.page.allowance()
@@ -224,7 +224,7 @@ func (w *watcher) look(rung bool) (wait time.Duration) {
 	}
 }
 
-// enforce does what an allowance demands now. It returns the time until the next look, and whether it has
+// enforce does what an allowance demands at a time. It returns the time until the next look, and whether it has
 // stopped the group.
 func (w *watcher) enforce(a Allowance, now clock.Reading) (wait time.Duration, stopped bool) {
 	expiry := Expiry(w.page.expiry.Load())

@@ -11,16 +11,40 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Page is the memory that repolock shares with its guards, one after the other. repolock writes the group and the
-// allowance, and the guard the rest. An allowance is complete before its version is stored, and stays in its slot
-// until the version after the next. So a reader never gets a mix of two allowances, even if repolock is stopped or
-// killed while it writes.
+// Page is the memory that repolock shares with its guard. A guard that replaces a dead one gets the same page.
+//
+// Each word has one writer:
+//
+//	pgid, expiry   repolock, before the first allowance
+//	slots          repolock: version n of the allowance is in slots[n%2]
+//	version        repolock: the version of the current allowance, or 0 while there is none
+//	followed       the guard: the version that it enforces
+//	stopsBegun     the guard: the stops of the group that have begun
+//	stopsDone      the guard: the stops whose signal was sent; after a guard's death repolock corrects it
+//
+// All words are atomic, and Go's atomic operations have one order that both processes see. Either process can be
+// stopped or killed between any two of them. So the order of the writes matters:
+//
+// Allow. repolock writes the allowance into the slot that isn't current, and then its version. The guard reads the
+// version, the slot and the version again, and repeats that if the version has changed. So it gets a whole
+// allowance: the new one, or the one before if repolock was killed in between.
+//
+// Follow. The guard enforces an allowance, checks that its version is still current, and then writes the version to
+// followed. It enforces no earlier allowance after that. So when followed has reached the current version, no signal
+// because of an earlier one can come after repolock's SIGCONT. When a guard replaces a dead one, repolock writes a
+// new version, which followed reaches only when the new guard follows it.
+//
+// Stop. The guard counts a stop in stopsBegun, sends SIGSTOP, and counts the stop in stopsDone. repolock reads
+// stopsDone before it sends SIGCONT. If stopsDone is higher later, the group might be stopped, and repolock
+// continues it when it may run. So a stop that is under way at the SIGCONT isn't missed.
+//
+// A guard that dies with stopsBegun above stopsDone might have sent the signal, or not. When repolock has reaped it,
+// it sets stopsDone to stopsBegun. So repolock continues the group rather than leave it stopped for ever.
 type Page struct {
-	pgid, expiry atomic.Int32
-	version      atomic.Uint32 // of the allowance, which is in slots[version%2]; 0: there is none yet
-	followed     atomic.Uint32 // the version that the guard follows
-	stops        atomic.Uint32 // counts up before and after each stop of the group: it is odd in between
-	slots        [2][3]atomic.Int64
+	pgid, expiry          atomic.Int32
+	version, followed     atomic.Uint32
+	stopsBegun, stopsDone atomic.Uint32
+	slots                 [2][3]atomic.Int64 // Until, Seen.Wall and Seen.Elapsed of an Allowance
 }
 
 // Size is the size of a page's file.
@@ -34,6 +58,8 @@ func Map(fd int) (*Page, error) {
 	}
 	return (*Page)(unsafe.Pointer(&memory[0])), nil
 }
+
+// These methods are repolock's.
 
 // Watch names the group. It must be called before the first Allow.
 func (p *Page) Watch(pgid int, e Expiry) {
@@ -50,7 +76,26 @@ func (p *Page) Allow(a Allowance) {
 	p.version.Store(v)
 }
 
-// allowance reads the allowance and its version.
+// Follows reports whether the guard follows this version or a later one. If so, it sends no signal because of an
+// earlier one.
+func (p *Page) Follows(version uint32) bool { return int32(p.followed.Load()-version) >= 0 }
+
+// FollowsCurrent reports whether the guard follows the current version.
+func (p *Page) FollowsCurrent() bool { return p.Follows(p.Version()) }
+
+// Stops returns how often a guard has stopped the group. A stop that is under way doesn't count yet.
+func (p *Page) Stops() uint32 { return p.stopsDone.Load() }
+
+// GuardDied counts a stop that was under way when the guard died. It must be called when the guard was reaped, and
+// before the next guard starts.
+func (p *Page) GuardDied() { p.stopsDone.Store(p.stopsBegun.Load()) }
+
+// Version returns the version of the current allowance, or 0 while there is none. The guard calls it, too.
+func (p *Page) Version() uint32 { return p.version.Load() }
+
+// These methods are the guard's.
+
+// allowance reads the current allowance and its version.
 func (p *Page) allowance() (a Allowance, version uint32) {
 	for {
 		v := p.version.Load()
@@ -62,28 +107,12 @@ func (p *Page) allowance() (a Allowance, version uint32) {
 	}
 }
 
-// Version returns the version of the last allowance.
-func (p *Page) Version() uint32 { return p.version.Load() }
-
 // Follow notes that the guard follows a version.
 func (p *Page) Follow(version uint32) { p.followed.Store(version) }
 
-// Follows reports whether the guard follows this version or a later one. After that, it doesn't stop the group
-// because of an earlier one.
-func (p *Page) Follows(version uint32) bool { return int32(p.followed.Load()-version) >= 0 }
-
-// Stop calls stop, which stops the group, and counts the stop.
+// Stop calls stop, which stops the group, and counts the stop before and after it.
 func (p *Page) Stop(stop func()) {
-	p.stops.Add(1)
+	p.stopsBegun.Add(1)
 	stop()
-	p.stops.Add(1)
-}
-
-// Stops returns how often a guard has stopped the group. Until a stop is over, it isn't counted. dead means that
-// the guard has ended. If it ended during a stop, Stops counts that stop, too.
-func (p *Page) Stops(dead bool) uint32 {
-	if n := p.stops.Load(); dead && n%2 == 1 {
-		p.stops.Store(n + 1)
-	}
-	return p.stops.Load() / 2
+	p.stopsDone.Add(1)
 }

@@ -7,13 +7,13 @@ import (
 	"unsafe"
 )
 
-// ended reports whether no process of a group runs. A zombie doesn't run. Its parent can take long to reap
-// it, so kill(2) alone can't decide.
+// ended reports whether no process of a group runs. For kill(2) a zombie exists, and its parent might not reap it
+// for long. So ended looks for processes that aren't zombies.
 func ended(pgid int) bool {
 	if syscall.Kill(-pgid, 0) == syscall.ESRCH {
 		return true
 	}
-	// /proc can be mounted from another pid namespace, where pids name other processes.
+	// /proc can be mounted from another pid namespace, whose pids name other processes.
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
@@ -37,8 +37,8 @@ func ended(pgid int) bool {
 	return true
 }
 
-// zombie reports whether a process has ended: proc_pid_stat(5). A process runs if only its first thread has
-// ended. Package procstat is initialised too late for the guard.
+// zombie reports whether a process has ended: proc_pid_stat(5). If only its first thread has ended, it still runs.
+// The guard can't use package procstat, which is initialised too late for it.
 func zombie(stat []byte) bool {
 	const state, threads = 0, 17 // fields 3 and 20
 	// The name of the program, in parentheses before these fields, can itself contain spaces and
@@ -59,8 +59,8 @@ func zombie(stat []byte) bool {
 	return (f[state] == "Z" || f[state] == "X") && (f[threads] == "0" || f[threads] == "1")
 }
 
-// nameProcess names the first thread, whose name ps(1) shows: proc_pid_comm(5). We can be on another
-// thread.
+// nameProcess names our first thread, whose name ps(1) shows: proc_pid_comm(5). prctl(2) names the current thread,
+// which might be another one.
 func nameProcess(name string) {
 	if os.WriteFile("/proc/self/comm", []byte(name), 0) == nil {
 		return

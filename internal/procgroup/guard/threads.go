@@ -6,14 +6,14 @@ import (
 )
 
 const (
-	// Threads is the number of threads that repolock reserves, for requests to slow file systems above all. The
+	// Threads is the number of threads that repolock reserves, mainly for requests to slow file systems. The
 	// runtime starts some seven of its own.
 	Threads = 8
-	// processors bounds how many of them run Go code at the same time, because each garbage collection
+	// processors bounds how many threads run Go code at the same time, because each garbage collection
 	// wakes that number of threads.
 	processors = 2
-	// OwnThreads is the number that the guard reserves. It runs Go code on one thread, and no read of it blocks
-	// a thread, so TestGuardStartsNoThread needs only one of them.
+	// OwnThreads is the number of threads that the guard reserves. It needs one of them: it runs Go code on one
+	// thread, and none of its reads blocks a thread (TestGuardStartsNoThread).
 	OwnThreads = 4
 )
 
@@ -21,22 +21,22 @@ const (
 // thread takes time at their start.
 const Environment = "GOMAXPROCS=1"
 
-// ReserveThreads makes Go's runtime start n threads that it might need later. If the system has too many
-// processes, it can't start a thread either, and Go's runtime then ends the process.
+// ReserveThreads makes Go's runtime start n threads that it might need later. If the system later has too many
+// processes, no thread can be started, and Go's runtime ends a process that needs one.
 func ReserveThreads(n int) {
 	runtime.GOMAXPROCS(min(runtime.GOMAXPROCS(0), processors))
-	var there, gone sync.WaitGroup
+	var started, ended sync.WaitGroup
 	free := make(chan struct{})
-	there.Add(n)
+	started.Add(n)
 	for range n {
-		gone.Go(func() {
+		ended.Go(func() {
 			runtime.LockOSThread()
-			defer runtime.UnlockOSThread() // or the thread would end
-			there.Done()
+			defer runtime.UnlockOSThread() // otherwise the thread would end
+			started.Done()
 			<-free
 		})
 	}
-	there.Wait()
+	started.Wait()
 	close(free)
-	gone.Wait()
+	ended.Wait()
 }

@@ -108,7 +108,7 @@ func (f *fakeGuard) ring() {
 	f.t.Helper()
 	_, _ = f.rings.Write([]byte{0})
 	f.answered(1)
-	assert.That(f.t, f.page.Follows(f.page.Version()), "it follows an earlier allowance")
+	assert.That(f.t, f.page.FollowsCurrent(), "it follows an earlier allowance")
 }
 
 // answered checks the number of answers since the last check.
@@ -153,7 +153,7 @@ func TestWatchStops(t *testing.T) {
 		f.answered(0)
 		f.after(400*time.Millisecond, "3.2s -77 stopped (signal)", "3.4s -77 stopped (signal)")
 		f.answered(1)
-		assert.Equal(t, f.page.Stops(false), 2)
+		assert.Equal(t, f.page.Stops(), 2)
 		f.allow(time.Second) // an allowance that is over
 		f.ring()
 		f.after(0, "3.5s -77 stopped (signal)")
@@ -167,7 +167,7 @@ func TestWatchStops(t *testing.T) {
 }
 
 // TestWatchKills: with the Expiry Kill, a group is killed at the end of its allowance, even if the machine was
-// suspended meanwhile. While the clocks are apart it is only stopped.
+// suspended meanwhile. After a step of the wall clock it is only stopped.
 func TestWatchKills(t *testing.T) {
 	watched(t, Kill, func(f *fakeGuard) {
 		f.allow(300 * time.Millisecond)
@@ -190,8 +190,8 @@ func TestWatchKills(t *testing.T) {
 	})
 }
 
-// TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and while the
-// clocks are apart. It is killed when our process ends.
+// TestWatchDoesNothing: with the Expiry Nothing, a group runs on after the end of its allowance and after a
+// step of the wall clock. It is killed when our process ends.
 func TestWatchDoesNothing(t *testing.T) {
 	watched(t, Nothing, func(f *fakeGuard) {
 		f.allow(time.Minute)
@@ -218,7 +218,7 @@ func TestWatchStopsWhenClocksPart(t *testing.T) {
 			f.page.Allow(before)
 			f.ring()
 			f.after(0, "1.3s -77 stopped (signal)")
-			f.step.Store(0) // the clocks are together again, but the lock was not looked at
+			f.step.Store(0) // the wall clock is stepped back, but the lock was not looked at
 			f.after(time.Second)
 			f.allow(time.Hour)
 			f.after(time.Minute)
@@ -244,8 +244,8 @@ func TestWatchLooks(t *testing.T) {
 	}
 }
 
-// TestWatchForgives: neither a suspend nor the slewing of the wall clock (NTP does up to 500 ppm) parts the
-// clocks. A step after them does.
+// TestWatchForgives: neither a suspend nor the slewing of the wall clock (NTP does up to 500 ppm) counts as a step. A
+// step after them does.
 func TestWatchForgives(t *testing.T) {
 	for _, slew := range []time.Duration{500, -500} { // microseconds a second
 		watched(t, Stop, func(f *fakeGuard) {
@@ -314,10 +314,10 @@ func TestWatchTooLate(t *testing.T) {
 			f.ring()
 			time.Sleep(100*time.Millisecond + time.Duration(late-1)*StopInterval)
 			f.answered(late)
-			assert.That(t, f.page.Follows(f.page.Version()), "it answers before it follows the extended allowance")
+			assert.That(t, f.page.FollowsCurrent(), "it answers before it follows the extended allowance")
 			time.Sleep(time.Minute)
 			f.answered(0)
-			assert.That(t, stops == late && f.page.Stops(false) == uint32(late), "stops %d, counted %d", stops, f.page.Stops(false))
+			assert.That(t, stops == late && f.page.Stops() == uint32(late), "stops %d, counted %d", stops, f.page.Stops())
 		})
 	}
 }
@@ -344,7 +344,7 @@ func TestPage(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		for i := range time.Duration(200_000) {
+		for i := range time.Duration(200_001) { // the last version is odd: its slot isn't the first
 			p.Allow(Allowance{i, clock.Reading{Wall: -i, Elapsed: 3 * i}})
 		}
 	}()
@@ -363,8 +363,17 @@ func TestPage(t *testing.T) {
 	p.Follow(1<<32 - 1)
 	p.version.Store(1<<32 - 1)
 	p.Allow(Allowance{})
-	assert.That(t, !p.Follows(p.Version()), "a version that has begun again counts as an early one")
+	assert.That(t, !p.FollowsCurrent(), "a version that has begun again counts as an early one")
 
-	p.stops.Store(3)
-	assert.Equal(t, []uint32{p.Stops(false), p.Stops(true), p.Stops(true), p.Stops(false)}, []uint32{1, 2, 2, 2})
+	var counts []uint32
+	count := func() { counts = append(counts, p.Stops()) }
+	p.Stop(count)
+	p.Stop(func() {
+		count()
+		p.GuardDied()
+		count()
+		p.GuardDied()
+		count()
+	})
+	assert.Equal(t, counts, []uint32{0, 1, 2, 2})
 }

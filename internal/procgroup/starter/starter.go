@@ -2,13 +2,13 @@
 
 // Package starter is the process that becomes a command when its gate is opened.
 //
-// Go runs no code of ours between fork(2) and execve(2). If we were stopped right after them, a command
-// would run without a guard. So we start our own program as the starter, and open the gate when the guard
-// knows the group.
+// Go runs no code of ours between fork(2) and execve(2). If we started a command directly, and were stopped
+// right after that, the command would run without a guard. So we start our own program as the starter, and
+// open the gate when the guard knows the group.
 //
 // The starter runs in init, and imports only syscall. Go initialises a package as soon as its imports are
 // initialised, in the order of the paths. So the starter runs before the packages of the object stores are
-// initialised, which would take longer than everything else that it does.
+// initialised, which would take most of its time.
 package starter
 
 import "syscall"

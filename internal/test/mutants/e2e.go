@@ -11,7 +11,7 @@ var e2eMutants = []mutant{
 	{"a signal that ends a command doesn't end the acquire", supervises,
 		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", own("TestNotAcquired")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
-		"s.supervise()\n\t_ = group.Close()\n\tcode, err := s.result(group.Status())", "s.supervise()\n\t_ = group.Close()\n\tcode, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
+		"code, err := s.result(group.Status())", "code, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
 	{"a command is killed although --on-lost says pause", afterLoss,
 		`case s.OnLost == "pause" && !loss.Definite && s.pause():`, `case s.OnLost == "kill" && !loss.Definite && s.pause():`, test("./e2e", "TestOnDirectory/long_outage_of_a_backup")},
 	{"the guard isn't told that the lock was resumed", afterLoss,

@@ -56,7 +56,9 @@ var processMutants = []mutant{
 	{"an allowance is written over the one that counts", page,
 		`		p.slots[v%2][i].Store`, `		p.slots[0][i].Store`, own("TestPage")},
 	{"a guard that was killed while it stopped the group hasn't stopped it", page,
-		`dead && n%2 == 1`, `dead && n%2 == 2`, own("TestPage")},
+		`p.stopsDone.Store(p.stopsBegun.Load())`, `p.stopsDone.Store(p.stopsDone.Load())`, own("TestPage")},
+	{"the guard counts a stop as over before its signal", page,
+		"\tstop()\n\tp.stopsDone.Add(1)\n", "\tp.stopsDone.Add(1)\n\tstop()\n", own("TestPage")},
 	{"a zombie holds up the guard of its group", "internal/procgroup/guard/system_linux.go",
 		`err == nil && !zombie(text)`, `err == nil && text != nil`, own("TestEnded")},
 	{"the guard looks for the lock of a process that its parent has yet to wait for", guards,
@@ -68,20 +70,18 @@ var processMutants = []mutant{
 
 	// Its client.
 	{"each new guard continues a group that another process has stopped", follows,
-		`		g.page.Stops(true)
-`, `		g.due = true
+		`	g.page.GuardDied()
+`, `	g.due = true
 `, own("TestDue")},
 	{"what a guard had stopped that died in the stop stays stopped", follows,
-		`		g.page.Stops(true)
+		`	g.page.GuardDied()
 `, ``, own("TestDue")},
 	{"the guard's stops are not heeded", follows,
-		`return g.due || g.page.Stops(false) != g.stops`, `return g.due`, own("TestDue")},
-	{"a stop that isn't over counts as continued", groups,
-		`	g.stops = g.page.Stops(false)
-`, `	g.stops = g.page.Stops(true)
-`, own("TestDue")},
+		`return g.due || g.page.Stops() != g.stopsContinued`, `return g.due`, own("TestDue")},
+	{"a stop that isn't over counts as continued", page,
+		`return p.stopsDone.Load()`, `return p.stopsBegun.Load()`, test("./internal/procgroup", "TestDue")},
 	{"the group continues although the guard doesn't follow its allowance", follows,
-		`	if g.page.Follows(g.page.Version()) {
+		`	if g.page.FollowsCurrent() {
 		guarded`, `	if true {
 		guarded`, own("TestDue")},
 	{"a new allowance doesn't continue what the guard has stopped", groups,
@@ -94,13 +94,13 @@ var processMutants = []mutant{
 	{"a group without a guard is stopped whatever its expiry is", follows,
 		`	if g.cmd.Expiry != Nothing {`, `	if g.cmd.Expiry != Kill {`, own("TestUnguardedIsStopped")},
 	{"a group runs on for five seconds without a guard", follows,
-		`now.Sub(v.since) >= unguardedGrace`, `now.Sub(v.since) >= 5*unguardedGrace`, own("TestUnguardedIsStopped")},
+		`now.Sub(r.since) >= unguardedGrace`, `now.Sub(r.since) >= 5*unguardedGrace`, own("TestUnguardedIsStopped")},
 	{"a group without a guard is stopped once, and another process continues it", follows,
-		`now.Sub(v.since) >= unguardedGrace`, `now.Sub(v.since) >= unguardedGrace && g.unguarded == nil`, own("TestUnguardedIsStopped")},
+		`now.Sub(r.since) >= unguardedGrace`, `now.Sub(r.since) >= unguardedGrace && g.unguarded == nil`, own("TestUnguardedIsStopped")},
 	{"each allowance gives a silent guard more time", follows,
-		`	if g.page.Follows(g.silent) {`, `	if g.silent >= 0 {`, own("TestSilentGuardIsReplaced")},
+		`	if g.page.Follows(g.awaited) {`, `	if g.awaited >= 0 {`, own("TestSilentGuardIsReplaced")},
 	{"a guard that has followed one allowance needn't follow another", follows,
-		`	if g.page.Follows(g.silent) {`, `	if g.silent == 0 {`, own("TestSilentGuardIsReplaced")},
+		`	if g.page.Follows(g.awaited) {`, `	if g.awaited == 0 {`, own("TestSilentGuardIsReplaced")},
 	{"the next guard isn't asked for an answer", follows,
 		`	g.allowLocked()
 	g.ring()
@@ -170,7 +170,7 @@ var processMutants = []mutant{
 	{"our children count although we adopt no orphans", sweeps, "err != nil || adopts == 0", "err != nil", own("TestSweepLooksTwice")},
 	{"a zombie of another parent keeps its group alive", sweeps,
 		`ok && !p.Ended {`, `ok && p.State != "" {`, own("TestMemberOfAnotherParent")},
-	{"a process in a disk wait counts as one that runs on", "internal/procgroup/awake_linux.go",
+	{"a process in a disk wait counts as one that runs on", "internal/procgroup/running_linux.go",
 		"return denied(pid)\n", "return true\n", own("TestActive")},
 	{"the starter takes half a message for the whole", "internal/procgroup/starter/starter.go",
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},

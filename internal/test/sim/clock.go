@@ -257,7 +257,7 @@ func (w *world) guard(h *holding) {
 		if !w.holds(h) {
 			return
 		}
-		if parted := clock.Read(c).Parted(h.lock.Seen()); parted != h.stopped {
+		if parted := clock.Read(c).SteppedSince(h.lock.Seen()); parted != h.stopped {
 			w.stop(h, parted)
 		}
 	}

@@ -7,9 +7,9 @@ import (
 	"github.com/repolock/repolock/internal/procstat"
 )
 
-// awake returns the processes of a group that run. If the group was killed, it returns all processes that
-// haven't ended. denied reports whether we may not signal a process.
-func awake(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
+// runningMembers returns the processes of a group that aren't stopped. If the group was killed, it returns all
+// processes that haven't ended. denied reports whether we may not signal a process.
+func runningMembers(pgid int, killed bool, denied func(pid int) bool) (pids []int) {
 	if pgid <= 1 { // the group doesn't exist yet; 0 is the group of the kernel's threads
 		return nil
 	}
@@ -31,7 +31,7 @@ func runs(pid int, s procstat.Stat, denied func(pid int) bool) bool {
 	if s.State != "Z" {
 		return active(s.State, pid, denied)
 	}
-	// The first thread has ended, so s isn't the state of the process.
+	// The first thread has ended, and others can run: s shows only the first.
 	tasks := strconv.Itoa(pid) + "/task/"
 	threads, _ := os.ReadDir("/proc/" + tasks)
 	for _, t := range threads {
