@@ -106,7 +106,7 @@ race: ## run the tests that need nothing but Go under the race detector
 # The engine, and what runs beside it, without the SDKs of stores: to compile these takes longest.
 .PHONY: race-short
 race-short: ## run the short tests of the packages that need it most under the race detector
-	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./e2e/peers/judge ./store ./store/dir ./store/mem ./store/internal/httptransport ./store/internal/sftpwire ./store/sftp ./cmd/internal/doctor ./cmd/internal/events ./locking
+	$(TEST) -race -short -vet=off -timeout 30m ./replock ./internal/refresh ./internal/torture ./e2e/peers/judge ./store ./store/dir ./store/memory ./store/internal/httptransport ./store/internal/sftpwire ./store/sftp ./cmd/internal/doctor ./cmd/internal/events ./locking
 
 .PHONY: race-programs
 race-programs: ## run the tests of locks in Redis and PostgreSQL, with the servers, under the race detector

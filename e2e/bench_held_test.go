@@ -29,7 +29,7 @@ import (
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // settled is long enough for a process to begin to wait for another.
@@ -216,8 +216,8 @@ func (b *bench) heldLocks() {
 		}}
 	}
 	b.table(fmt.Sprintf("%d locks held in one process, ttl %.0f s: CPU in each second", heldLocks, heldTTL.Seconds()), inTurns(1,
-		held("shared, store/mem", "mem", "shared", heldLocks),
-		held("exclusive, each of its own name, store/mem", "mem", "exclusive", heldLocks),
+		held("shared, store/memory", "mem", "shared", heldLocks),
+		held("exclusive, each of its own name, store/memory", "mem", "exclusive", heldLocks),
 		held("shared, store/dir", "dir", "shared", heldLocks),
 		held("none", "mem", "shared", 0)))
 }
@@ -252,7 +252,7 @@ func hold(args []string) error {
 	if err != nil {
 		return err
 	}
-	var s store.Store = mem.New(mem.Options{})
+	var s store.Store = memory.New(memory.Options{})
 	if args[0] == "dir" {
 		if s, err = dir.Open(context.Background(), args[3]); err != nil {
 			return err

@@ -1,5 +1,7 @@
 // Package locking lets only one caller at a time work on something: it locks a string key in a
-// backend, such as a Redis server or a directory. Each backend is a package below this one.
+// backend, such as a Redis server or a directory. Each backend is a package below this one. In it, Open
+// opens the backend of a directory or of a server, and New makes one that needs neither (locking/memory).
+// Open reads files, but makes no connection, so it takes no context.
 //
 // Contention is no error: TryLock then returns false. An error means that the backend is broken.
 package locking
@@ -7,7 +9,6 @@ package locking
 import (
 	"context"
 	"crypto/rand"
-	"syscall"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -88,8 +89,9 @@ type Info struct {
 	TTL               time.Duration
 	// Stale is set if the holder has certainly ended, or its ttl is over.
 	Stale bool
-	// Trouble is the reason why the lock can't be read, or "". A lock that can't be read counts as held.
-	Trouble string
+	// Unreadable is the reason why the lock can't be read, or isn't one of the backend's, or "". Such a lock
+	// counts as held.
+	Unreadable string
 	// Revision changes with each new holder, and isn't secret. Break compares it.
 	Revision string
 }
@@ -100,14 +102,6 @@ type Watcher interface {
 	// is lost. From then on Renew returns ErrLost. The channel can stay open after a release, and
 	// after a loss that the backend doesn't notice.
 	Watch(h Handle) <-chan struct{}
-}
-
-// Connected is implemented by backends whose locks last as long as a connection. A second process
-// with a duplicate of the connection keeps the lock when the holder's process ends.
-type Connected interface {
-	// Connection returns the connection of a handle's lock, or nil if it can't be duplicated. The
-	// caller must neither read nor write. Release frees the lock in spite of a duplicate.
-	Connection(h Handle) syscall.Conn
 }
 
 // Inspector is implemented by backends that can describe the holder of a lock.
@@ -144,20 +138,20 @@ type Examiner interface {
 type Finding struct {
 	// What names the setting in a word or two: "eviction". Found is its value, in one line.
 	What, Found string
-	// Verdict rates Found.
-	Verdict Verdict
-	// Advice is what to change. It is empty if Verdict is Good.
+	// Severity is the danger of Found to locks.
+	Severity Severity
+	// Advice is what to change. It is empty if Severity is Good.
 	Advice string
 }
 
-// Verdict is the danger to locks.
-type Verdict int
+// Severity is a danger to locks.
+type Severity int
 
 const (
 	// Good means that no lock is in danger.
-	Good Verdict = iota
-	// Doubtful means that a lock can be lost in a case that Found or Advice names.
-	Doubtful
+	Good Severity = iota
+	// Risky means that a lock can be lost in a case that Found or Advice names.
+	Risky
 	// Bad means that two holders can have a lock, or that locks are lost in everyday use.
 	Bad
 )

@@ -16,7 +16,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestOwnFlagMustBeListed: a lock isn't granted if the listing lacks its own flag.

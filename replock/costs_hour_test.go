@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // fleet is the number of machines that hold a shared lock at the same time in docs/evidence/costs.md.

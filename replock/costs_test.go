@@ -12,7 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // The list prices of docs/evidence/costs.md, in dollars for a million requests. DELETE costs nothing on S3,

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 var errWork = errors.New("the work failed")

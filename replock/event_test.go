@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestEndedOnce: an event with Ended follows each EventAcquired and EventResumed once, however the lock ends, so a

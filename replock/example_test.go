@@ -7,12 +7,12 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 func Example() {
 	ctx := context.Background()
-	st := mem.New(mem.Options{}) // or open.Store(ctx, "/srv/backups")
+	st := memory.New(memory.Options{}) // or open.Store(ctx, "/srv/backups")
 	locker, err := replock.New(st, replock.Options{})
 	if err != nil {
 		fmt.Println(err)
@@ -42,7 +42,7 @@ func Example() {
 
 // Exclusive and Shared return the lock, for what is begun in one place and ended in another.
 func ExampleLocker_Exclusive() {
-	locker, err := replock.New(mem.New(mem.Options{}), replock.Options{})
+	locker, err := replock.New(memory.New(memory.Options{}), replock.Options{})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -71,7 +71,7 @@ func ExampleLocker_Exclusive() {
 
 func ExampleHeldError() {
 	ctx := context.Background()
-	locker, err := replock.New(mem.New(mem.Options{}), replock.Options{Metadata: map[string]string{"job": "nightly"}})
+	locker, err := replock.New(memory.New(memory.Options{}), replock.Options{Metadata: map[string]string{"job": "nightly"}})
 	if err != nil {
 		fmt.Println(err)
 		return

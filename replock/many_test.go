@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestManyLargeLocks: Status and Break read every page, and keep little of a lock, however large its body is.

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and leaves it as it is. A

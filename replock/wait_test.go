@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // pendingAcquire is an acquire that runs in a goroutine.

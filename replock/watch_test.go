@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	mem "github.com/repolock/repolock/store/memory"
 )
 
 // TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks, whatever the ttl.

@@ -2,7 +2,9 @@
 // that a lock needs. It knows nothing of locks.
 //
 // Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and
-// store/mem. Package store/open opens the backend of a URL. The suite store/storetest checks the
+// store/memory. In each, Open takes a context and a path or a URL, and finds credentials and settings
+// as the package comment describes. New takes the program's own client or settings instead, and
+// makes no request. Package store/open opens the backend of a URL. The suite store/storetest checks the
 // rules below for every backend, also for one of another module; see examples/backend. Retries,
 // counting and faults are decorators around the interface.
 //
@@ -148,7 +150,7 @@ type Page struct {
 
 // Properties are the properties that a backend declares.
 type Properties struct {
-	// Name of the backend for messages: "dir", "mem".
+	// Name of the backend for messages: "dir", "memory".
 	Name string
 	// IfAbsent and IfMatch are how far a conditional Put can be relied on.
 	IfAbsent, IfMatch Condition
@@ -260,31 +262,6 @@ func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error)
 	return nil, &Error{Op: "watch", Key: prefix, Err: errors.ErrUnsupported}
 }
 
-// Surveyor is implemented by backends whose List takes longer the more objects there are.
-type Surveyor interface {
-	// HasOther reports whether there is an object whose key doesn't begin with prefix. It should stop
-	// at the first such object.
-	HasOther(ctx context.Context, prefix string) (bool, error)
-}
-
-// HasOther calls s.HasOther, and returns errors.ErrUnsupported if s is no [Surveyor]. It is for
-// decorators.
-func HasOther(ctx context.Context, s Store, prefix string) (bool, error) {
-	if v, ok := s.(Surveyor); ok {
-		return v.HasOther(ctx, prefix)
-	}
-	return false, &Error{Op: "list", Key: prefix, Err: errors.ErrUnsupported}
-}
-
-// Answerer is implemented by backends whose methods can send several requests, so that a method
-// can fail without an answer after an earlier request was answered.
-type Answerer interface {
-	// Answered reports whether any request so far was answered. An answer by which a server or a
-	// gateway reports that it is down doesn't count. The failure of a store that has answered isn't
-	// [ErrUnreachable].
-	Answered() bool
-}
-
 // Describer is implemented by backends that can read a repository's settings.
 type Describer interface {
 	// Describe asks the server, in a few requests. If the server refuses to show a
@@ -306,8 +283,11 @@ type Description struct {
 type Answer int
 
 const (
+	// Unknown means that the server has refused the question, or wasn't asked.
 	Unknown Answer = iota
+	// No means that the setting is off.
 	No
+	// Yes means that the setting is on.
 	Yes
 )
 
@@ -385,6 +365,7 @@ type Error struct {
 	Err error
 }
 
+// Error returns the operation, the key in quotes, and the reason.
 func (e *Error) Error() string { return fmt.Sprintf("%s %q: %v", e.Op, e.Key, e.Err) }
 
 // Unwrap returns the reason, for errors.Is and errors.As.

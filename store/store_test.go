@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // FuzzCheckKey compares CheckKey with fs.ValidPath, which also allows long keys, "." and some characters.
@@ -38,7 +38,7 @@ func FuzzCheckKey(f *testing.F) {
 // TestFinite: a listing that ends is unchanged, whatever its keys and cursors.
 func TestFinite(t *testing.T) {
 	for size := 1; size < 4; size++ {
-		m := mem.New(mem.Options{PageSize: size})
+		m := memory.New(memory.Options{PageSize: size})
 		want := []string{"a/1 2", "a/3 0 x", "a/é", "a0"}
 		for _, key := range want {
 			assert.OK(t, assert.Err(m.Put(t.Context(), key, nil, store.PutOptions{})))
@@ -53,7 +53,7 @@ func TestFinite(t *testing.T) {
 // hundred empty ones. A cursor that isn't one of Finite's is an error.
 func TestFiniteEnds(t *testing.T) {
 	for _, how := range hookstore.Ways {
-		m := mem.New(mem.Options{})
+		m := memory.New(memory.Options{})
 		for i := range 4 {
 			assert.OK(t, assert.Err(m.Put(t.Context(), fmt.Sprint("a/", i), nil, store.PutOptions{})))
 		}
@@ -62,7 +62,7 @@ func TestFiniteEnds(t *testing.T) {
 		assert.That(t, errors.Is(err, store.ErrListing) && !store.Permanent(err), "%s: after %d pages: %v", how, s.Pages(), err)
 	}
 	for _, cursor := range []string{"x", "1", "1 ", "1 2 x", "1 -1 x", "1 99999999999999999999 x"} {
-		_, err := store.Finite(mem.New(mem.Options{})).List(t.Context(), "a", cursor)
+		_, err := store.Finite(memory.New(memory.Options{})).List(t.Context(), "a", cursor)
 		assert.Is(t, err, store.ErrListing, "%q", cursor)
 	}
 }
@@ -91,7 +91,7 @@ func TestFiniteRefuses(t *testing.T) {
 // TestFiniteKeepsAbilities: Finite passes on the optional abilities of a store. A store that lacks one
 // returns the error of an unsent request.
 func TestFiniteKeepsAbilities(t *testing.T) {
-	m := mem.New(mem.Options{})
+	m := memory.New(memory.Options{})
 	o, err := m.Put(t.Context(), "a", []byte("x"), store.PutOptions{})
 	assert.OK(t, err)
 	assert.Is(t, store.DeleteIfMatch(t.Context(), store.Finite(m), "a", "another"), store.ErrPrecondition,
@@ -108,36 +108,10 @@ func TestFiniteKeepsAbilities(t *testing.T) {
 // only has the methods of a store.Store and no others.
 type only struct{ store.Store }
 
-// TestAnswers: every result counts as an answer, except silence, a request that the caller has cancelled,
-// and one that was never sent.
-func TestAnswers(t *testing.T) {
-	hooks := &hookstore.Store{Store: mem.New(mem.Options{NoBatch: true})}
-	s := &store.Answers{Store: hooks}
-	for _, c := range []struct {
-		err      error
-		answered bool
-	}{{store.Unreachable(errors.New("no")), false}, {context.Canceled, false}, {store.ErrPermission, true}, {nil, true}} {
-		hooks.Before(func(context.Context, hookstore.Request) error { return c.err })
-		for op, send := range map[string]func(){
-			"put":    func() { _, _ = s.Put(t.Context(), "k", nil, store.PutOptions{}) },
-			"get":    func() { _, _, _ = s.Get(t.Context(), "k", 1) },
-			"list":   func() { _, _ = s.List(t.Context(), "", "") },
-			"delete": func() { _ = s.Delete(t.Context(), "k") },
-		} {
-			silent := s.Listen()
-			send()
-			assert.Equal(t, silent(), !c.answered, "%s, %v: silent", op, c.err)
-		}
-	}
-	unsent := &store.Answers{Store: only{hooks}}
-	assert.Is(t, assert.Err(unsent.DeleteAll(t.Context(), []string{"k"})), store.ErrBatchUnsent)
-	assert.That(t, !unsent.Answered(), "a batch that wasn't sent was answered")
-}
-
 // TestEveryLoopIsFinite: code that reads a listing page by page reads it through store.Finite. one
 // matches the files that only pass a page on, or that test the pages themselves.
 func TestEveryLoopIsFinite(t *testing.T) {
-	one := regexp.MustCompile(`^(internal/test/hookstore/.*|internal/test/sim/.*|store/[^/]*|store/(b2|dir|mem|s3|minio|internal)/.*|store/storetest/storetest)\.go$`)
+	one := regexp.MustCompile(`^(cmd/internal/answers/.*|internal/test/hookstore/.*|internal/test/sim/.*|store/[^/]*|store/(b2|dir|memory|s3|minio|internal)/.*|store/storetest/storetest)\.go$`)
 	next := regexp.MustCompile(`\.List\([^()]*(?:\([^()]*\))?[^()]*, [^")]*\)`)
 	found := 0
 	err := filepath.WalkDir("..", func(path string, d os.DirEntry, err error) error {

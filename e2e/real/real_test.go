@@ -130,7 +130,7 @@ func (r *run) contract(t *testing.T, row *row) {
 			urls[s] = url
 			return s
 		},
-		Again:     func(t *testing.T, s store.Store) store.Store { return opened(t, urls[s]) },
+		Reopen:    func(t *testing.T, s store.Store) store.Store { return opened(t, urls[s]) },
 		Precision: time.Second, // the coarsest of all backends
 	})
 }

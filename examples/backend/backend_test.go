@@ -33,7 +33,7 @@ func TestContract(t *testing.T) {
 			paths.Store(s, path)
 			return s
 		},
-		Again: func(t *testing.T, s store.Store) store.Store {
+		Reopen: func(t *testing.T, s store.Store) store.Store {
 			path, _ := paths.Load(s)
 			return open(t, path.(string))
 		},

@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestHeld: a prune holds the lock for 100 s, in which it is refreshed each 30 s; a backup
@@ -109,7 +109,7 @@ type world struct {
 
 func inBubble(t *testing.T, f func(*testing.T, *world)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{Store: mem.New(mem.Options{}), reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
+		w := &world{Store: memory.New(memory.Options{}), reader: metric.NewManualReader(), spans: tracetest.NewSpanRecorder()}
 		var err error
 		w.observe, err = New(metric.NewMeterProvider(metric.WithReader(w.reader)), trace.NewTracerProvider(trace.WithSpanProcessor(w.spans)))
 		must(t, err)

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
-// TestDir: Dir waits while another process has the flock, for Patience or until its context ends. Then its
+// TestDir: Dir waits while another process has the flock, for MaxWait or until its context ends. Then its
 // error names the directory. Its flock is free again although a process that is being started has a copy of
 // the descriptor. On a file system without flock it waits for nothing.
 func TestDir(t *testing.T) {
@@ -27,13 +27,13 @@ func TestDir(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		unlock, locked, err := take(t.Context())
 		assert.That(t, locked && err == nil, "%v, %v", locked, err)
-		for _, limit := range []time.Duration{time.Second, 2 * flock.Patience} {
+		for _, limit := range []time.Duration{time.Second, 2 * flock.MaxWait} {
 			ctx, cancel := context.WithTimeout(t.Context(), limit)
 			defer cancel()
 			began := time.Now()
 			_, locked, err := take(ctx)
 			assert.Says(t, err, context.DeadlineExceeded, dir)
-			assert.That(t, !locked && time.Since(began) <= flock.Patience+clock.Tick, "%v after %v", locked, time.Since(began))
+			assert.That(t, !locked && time.Since(began) <= flock.MaxWait+clock.Tick, "%v after %v", locked, time.Since(began))
 		}
 		fds, err := filepath.Glob("/dev/fd/*")
 		assert.OK(t, err)
@@ -49,7 +49,7 @@ func TestDir(t *testing.T) {
 			}
 		}
 		assert.That(t, copies > 0, "no copy: %q", fds) // a copy can have a number of the list, and is copied too
-		time.AfterFunc(flock.Patience/2, unlock)
+		time.AfterFunc(flock.MaxWait/2, unlock)
 		unlock, locked, err = take(t.Context())
 		assert.Need(t, locked && err == nil, "%v, %v", locked, err)
 		unlock()

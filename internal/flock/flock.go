@@ -20,9 +20,9 @@ func Close(f *os.File) {
 	f.Close()
 }
 
-// Patience is how long Dir waits for another process. Holders keep the flock for milliseconds,
+// MaxWait is how long Dir waits for another process. Holders keep the flock for milliseconds,
 // unless they are stopped.
-const Patience = 10 * time.Second
+const MaxWait = 10 * time.Second
 
 // Dir opens a directory and takes its flock by calling try, which is Try except in tests. locked is false on
 // a file system without flock. Then unlock only closes the directory.
@@ -31,7 +31,7 @@ func Dir(ctx context.Context, c clock.Clock, dir string, try func(*os.File) (boo
 	if err != nil {
 		return nil, false, err
 	}
-	end := c.Elapsed() + Patience
+	end := c.Elapsed() + MaxWait
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		ok, none := try(f)
 		if ok || none != nil {

@@ -20,9 +20,9 @@ type File struct {
 	Path string
 	Info fs.FileInfo
 	Body []byte
-	// Trouble is the reason why Body isn't the file's content, in one line, or "". A lock that can't be read
+	// Unreadable is the reason why Body isn't the file's content, in one line, or "". A lock that can't be read
 	// counts as held.
-	Trouble string
+	Unreadable string
 	// Err is the error of opening the file.
 	Err error
 	// Open is the open file after Write and Create. While it is open, no other file can get its
@@ -34,7 +34,7 @@ type File struct {
 const tries = 5
 
 // Read returns the file with a name, or nil if there is none. A file that is larger than limit, or
-// isn't regular, has Trouble.
+// isn't regular, is Unreadable.
 func Read(path string, limit int) (*File, error) {
 	f := &File{Path: path}
 	for range tries {
@@ -45,7 +45,7 @@ func Read(path string, limit int) (*File, error) {
 		case err != nil:
 			return nil, err
 		case !f.Info.Mode().IsRegular():
-			f.Trouble = "it is no regular file"
+			f.Unreadable = "it is no regular file"
 			return f, nil
 		}
 		if moved, err := f.read(limit); err != nil {
@@ -54,7 +54,7 @@ func Read(path string, limit int) (*File, error) {
 			return f, nil
 		}
 	}
-	f.Trouble = "it was replaced while it was read"
+	f.Unreadable = "it was replaced while it was read"
 	return f, nil
 }
 
@@ -65,7 +65,7 @@ func (f *File) read(limit int) (moved bool, err error) {
 		return true, nil
 	}
 	if err != nil {
-		f.Err, f.Trouble = err, text.Line(err.Error())
+		f.Err, f.Unreadable = err, text.Line(err.Error())
 		return false, nil
 	}
 	defer open.Close()
@@ -73,7 +73,7 @@ func (f *File) read(limit int) (moved bool, err error) {
 		return true, err
 	}
 	if f.Body, err = io.ReadAll(io.LimitReader(open, int64(limit)+1)); err == nil && len(f.Body) > limit {
-		f.Trouble = fmt.Sprintf("it is larger than %d bytes", limit)
+		f.Unreadable = fmt.Sprintf("it is larger than %d bytes", limit)
 	}
 	return false, err
 }

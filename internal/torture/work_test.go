@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/plainstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // meddled is a store in which another client acts before a put is answered.
@@ -68,7 +68,7 @@ func TestWork(t *testing.T) {
 		"a prune pruned itself": {judge.Exclusive, func(s store.Store, key string) error { return s.Delete(t.Context(), key) }, []judge.Change{{Key: "data/me/1"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := mem.New(mem.Options{})
+			m := memory.New(memory.Options{})
 			for n := range maxDeletes + 1 {
 				assert.OK(t, write(m, fmt.Sprintf("data/old/%02d", n)))
 			}
@@ -92,7 +92,7 @@ func TestWork(t *testing.T) {
 
 // TestWorkUnanswered: a request that fails has no answer, and is the last one.
 func TestWorkUnanswered(t *testing.T) {
-	m := mem.New(mem.Options{})
+	m := memory.New(memory.Options{})
 	broken := errors.New("connection reset")
 	var log bytes.Buffer
 	err := doWork(t, judge.Shared, meddled{m, func(store.Store, string) error { return broken }}, &log)
@@ -103,7 +103,7 @@ func TestWorkUnanswered(t *testing.T) {
 // TestWorkUnlogged: a child sends no request that it can't log.
 func TestWorkUnlogged(t *testing.T) {
 	for n := range 5 {
-		m := mem.New(mem.Options{})
+		m := memory.New(memory.Options{})
 		log := &lines{left: n}
 		assert.Is(t, doWork(t, judge.Exclusive, m, log), ErrUnjudged, "after %d lines", n)
 		keys, err := store.Keys(t.Context(), m, "")

@@ -22,7 +22,7 @@
 //   - TryLock removes a stale lock under the flock of the .beads directory, so that it never removes a
 //     newer lock of another user of this package. On a file system without flock (NFS) a stale lock
 //     stays held until Break removes it. The daemon doesn't remove it either: up to v0.49.6 it takes
-//     every ended process for a living one. New refuses a system without flock (Windows).
+//     every ended process for a living one. Open refuses a system without flock (Windows).
 //   - A removal renames the file aside, compares it, and puts it back if it is another lock's.
 //   - The handle keeps its file open, so that no other file can get its inode number. Renew, Resume and
 //     Release compare inode and content.
@@ -98,9 +98,9 @@ var (
 	_ locking.Resumer   = (*Backend)(nil)
 )
 
-// New returns the backend of a database. dir is its .beads directory, which must exist. The error is
+// Open returns the backend of a database. dir is its .beads directory, which must exist. The error is
 // locking.ErrUnfit if dir or this system can't have locks.
-func New(dir string, opts Options) (b *Backend, err error) {
+func Open(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	if dir, err = filepath.Abs(dir); err != nil {
 		return nil, err

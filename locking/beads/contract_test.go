@@ -133,12 +133,12 @@ func TestLoss(t *testing.T) {
 	}
 }
 
-// TestNew: the directory must exist, and be one. New creates none.
-func TestNew(t *testing.T) {
+// TestOpen: the directory must exist, and be one. Open creates none.
+func TestOpen(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "")
 	for _, path := range []string{filepath.Join(dir, "none"), filepath.Join(dir, Key)} {
-		_, err := New(path, Options{})
+		_, err := Open(path, Options{})
 		assert.That(t, errors.Is(err, locking.ErrUnfit) && strings.Contains(err.Error(), path), "%s: %v", path, err)
 	}
 	left(t, dir, Key)
@@ -179,7 +179,7 @@ func TestStuckFlock(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var stuck atomic.Bool
 		tryFlock = func(f *os.File) (bool, error) { return !stuck.Load(), nil }
-		b, err := New(dir, Options{Clock: leapclock.New()})
+		b, err := Open(dir, Options{Clock: leapclock.New()})
 		assert.OK(t, err)
 		h := lockcheck.Acquire(t, b, Key, 1)
 		stuck.Store(true)

@@ -160,7 +160,7 @@ func (r record) validate() error {
 	return nil
 }
 
-// content is a lock file at one moment. If it has Trouble, the lock counts as held.
+// content is a lock file at one moment. If it is Unreadable, the lock counts as held.
 type content struct {
 	*lockfile.File
 	record record
@@ -181,11 +181,11 @@ func (b *Backend) read() (*content, error) {
 	c := &content{File: f}
 	switch {
 	case errors.Is(f.Err, fs.ErrPermission):
-		c.Trouble = "this user can't read it"
+		c.Unreadable = "this user can't read it"
 	case f.Err != nil:
 		return nil, f.Err
-	case c.Trouble == "":
-		c.Trouble = c.parse()
+	case c.Unreadable == "":
+		c.Unreadable = c.parse()
 	}
 	return c, nil
 }
@@ -213,6 +213,6 @@ func (c *content) parse() string {
 // stale reports whether the lock names an ended process of this machine. Ended tests kill(pid, 0) for
 // ESRCH alone, because the process has no start time.
 func (b *Backend) stale(c *content) bool {
-	return c.Trouble == "" && strings.EqualFold(c.record.Hostname, b.host) &&
+	return c.Unreadable == "" && strings.EqualFold(c.record.Hostname, b.host) &&
 		identity.Process{PID: c.record.PID}.Ended()
 }

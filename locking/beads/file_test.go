@@ -21,7 +21,7 @@ import (
 // replaced returns a client of a directory with one lock, and what the client has seen of it.
 func replaced(t *testing.T) (*Backend, *content) {
 	t.Helper()
-	b, err := New(t.TempDir(), Options{})
+	b, err := Open(t.TempDir(), Options{})
 	assert.OK(t, err)
 	assert.OK(t, os.WriteFile(b.path, []byte("old"), 0o600))
 	c, err := b.read()
@@ -156,13 +156,13 @@ func TestMalformedIsHeld(t *testing.T) {
 			seen := lockcheck.Seen(t, b, Key)
 			assert.That(t, !seen.Stale && !seen.Acquired.IsZero(), "%+v", seen)
 			path := filepath.Join(dir, Key)
-			if about, ok := strings.CutPrefix(seen.Trouble, path+": "); !ok || !strings.Contains(about, c.trouble) ||
+			if about, ok := strings.CutPrefix(seen.Unreadable, path+": "); !ok || !strings.Contains(about, c.trouble) ||
 				strings.ContainsAny(about, "\n\x00") || !utf8.ValidString(about) || len(about) > 250 {
-				t.Errorf("the trouble: %q, want %q", seen.Trouble, c.trouble)
+				t.Errorf("the trouble: %q, want %q", seen.Unreadable, c.trouble)
 			}
 			lockcheck.Breaks(t, b, seen, true, false)
 			assert.That(t, lockText(t, dir) == body, "it was changed")
-			if strings.HasPrefix(seen.Trouble, path+": malformed") && !strings.Contains(seen.Trouble, "1099511627776") {
+			if strings.HasPrefix(seen.Unreadable, path+": malformed") && !strings.Contains(seen.Unreadable, "1099511627776") {
 				if skip, _, err := (beadsdaemon.Daemon{}).ShouldSkipDatabase(dir); !skip || err == nil {
 					t.Errorf("the daemon: %v, %v", skip, err)
 				}
@@ -185,7 +185,7 @@ func TestIrregularIsHeld(t *testing.T) {
 		b := client(t, dir, Options{})
 		lockcheck.Held(t, b, Key)
 		seen := lockcheck.Seen(t, b, Key)
-		assert.That(t, seen.Trouble != "", "%s: %+v", name, seen)
+		assert.That(t, seen.Unreadable != "", "%s: %+v", name, seen)
 		if ok, err := b.Break(t.Context(), seen, false); ok || err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: broken %v, %v", name, ok, err)
 		}

@@ -49,7 +49,7 @@ func client(t *testing.T, dir string, opts Options) *Backend {
 	if opts.Clock == nil {
 		opts.Clock = new(leap)
 	}
-	b, err := New(dir, opts)
+	b, err := Open(dir, opts)
 	assert.OK(t, err)
 	return b
 }

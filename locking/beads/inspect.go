@@ -28,8 +28,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err
 		return nil, err
 	}
 	info := &locking.Info{Key: Key, Acquired: c.Info.ModTime(), Revision: c.revision()}
-	if c.Trouble != "" {
-		info.Trouble = b.path + ": " + c.Trouble
+	if c.Unreadable != "" {
+		info.Unreadable = b.path + ": " + c.Unreadable
 		return info, nil
 	}
 	r := c.record

@@ -91,7 +91,7 @@ func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
 }
 
 // drop removes the file of a lock that TryLock doesn't return, even if its context has ended. If another
-// process keeps the flock for longer than flock.Patience, drop removes the file without it.
+// process keeps the flock for longer than 10 s, drop removes the file without it.
 func (b *Backend) drop(mine *own) error {
 	defer mine.Open.Close()
 	if unlock, _, err := b.flock(context.Background()); err == nil {

@@ -50,7 +50,7 @@ func TestMain(m *testing.M) {
 }
 
 func serve(dir string) error {
-	b, err := New(dir, Options{Clock: new(leap)})
+	b, err := Open(dir, Options{Clock: new(leap)})
 	if err != nil {
 		return err
 	}
@@ -77,7 +77,7 @@ func TestTwoProcesses(t *testing.T) {
 
 // contend acquires and releases the lock for ever.
 func contend(dir string) error {
-	b, err := New(dir, Options{Clock: new(leap)})
+	b, err := Open(dir, Options{Clock: new(leap)})
 	if err != nil {
 		return err
 	}

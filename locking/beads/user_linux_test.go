@@ -55,7 +55,7 @@ func TestEPERMIsAlive(t *testing.T) {
 	asNobody(t, false, func() {
 		assert.Is(t, unix.Kill(1, 0), unix.EPERM, "kill(1, 0)")
 		info := lockcheck.Seen(t, b, Key)
-		assert.That(t, !info.Stale && info.Trouble == "", "%+v", info)
+		assert.That(t, !info.Stale && info.Unreadable == "", "%+v", info)
 		lockcheck.Held(t, b, Key)
 		skips(t, dir, "vc-executor")
 	})
@@ -131,7 +131,7 @@ func TestUnreadableIsHeld(t *testing.T) {
 	asNobody(t, true, func() {
 		lockcheck.Held(t, b, Key)
 		seen, err := b.Inspect(t.Context(), Key)
-		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Trouble, "can't read it") {
+		if err != nil || seen == nil || seen.Stale || !strings.Contains(seen.Unreadable, "can't read it") {
 			t.Errorf("%+v, %v", seen, err)
 			return
 		}
@@ -143,8 +143,8 @@ func TestUnreadableIsHeld(t *testing.T) {
 	assert.That(t, lockText(t, dir) == body, "it was changed")
 }
 
-// TestNewRefused: New is refused by a directory that this user can't reach.
-func TestNewRefused(t *testing.T) {
+// TestOpenRefused: Open is refused by a directory that this user can't reach.
+func TestOpenRefused(t *testing.T) {
 	dir := filepath.Join(reachable(t), ".beads")
 	assert.OK(t, os.Mkdir(dir, 0o700))
 	open(t, dir, 0o700)
@@ -152,8 +152,8 @@ func TestNewRefused(t *testing.T) {
 	assert.OK(t, os.Chmod(parent, 0))
 	t.Cleanup(func() { _ = os.Chmod(parent, 0o700) })
 	asNobody(t, true, func() {
-		_, err := New(dir, Options{})
-		refusal(t, "new", dir, err)
+		_, err := Open(dir, Options{})
+		refusal(t, "open", dir, err)
 	})
 }
 

@@ -38,7 +38,7 @@ func inspectShows(f *fixture) {
 		f.Errorf("of a free lock: %+v", info)
 	}
 	h := f.acquire(f.a, f.key, long)
-	if i := f.see(); i == nil || i.Key != f.key || i.Stale || i.Trouble != "" || i.Revision == "" {
+	if i := f.see(); i == nil || i.Key != f.key || i.Stale || i.Unreadable != "" || i.Revision == "" {
 		f.Errorf("of a held lock: %+v", i)
 	}
 	if err := f.a.Renew(f.Context(), h); err != nil {
@@ -163,9 +163,9 @@ func examineChangesNothing(f *fixture) {
 		f.Errorf("%d findings, %v", len(findings), err)
 	}
 	for _, one := range findings {
-		good := one.Verdict == locking.Good
+		good := one.Severity == locking.Good
 		if one.What == "" || one.Found == "" || strings.ContainsAny(one.What+one.Found+one.Advice, "\n\r") ||
-			one.Verdict < locking.Good || one.Verdict > locking.Bad || good != (one.Advice == "") {
+			one.Severity < locking.Good || one.Severity > locking.Bad || good != (one.Advice == "") {
 			f.Errorf("finding %+v: want What and Found in one line, and Advice unless it is good", one)
 		}
 	}

@@ -224,16 +224,16 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 		{"version", true, locking.Good, version, ""},
 		{"role", row[1] == "t", locking.Bad, "standby, whose locks the primary doesn't know", "name the primary in the URL"},
 		{"role", true, locking.Good, "primary", ""},
-		{"sessions", free < fewSessions, locking.Doubtful, sessions,
+		{"sessions", free < fewSessions, locking.Risky, sessions,
 			"raise max_connections or the limit: a lock can't be acquired without a session"},
 		{"sessions", true, locking.Good, sessions, ""},
 		{"failover", row[3] == "0", locking.Good, "no standby is connected", ""},
-		{"failover", true, locking.Doubtful, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
+		{"failover", true, locking.Risky, "connected standbys, which don't know the locks: " + row[3], "make sure that a failover " +
 			"ends the old primary first: a holder that still reaches it keeps its lock there"},
 		{"clock", true, locking.Good, fmt.Sprintf("this machine's is %s ahead of the server's; no lock depends on it", text.Offset(ahead)), ""},
 		{"pooler", !pooled, locking.Good, "none: statements run in the announced session", ""},
 		{"pooler", mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
-		{"pooler", b.sessionPooler, locking.Doubtful,
+		{"pooler", b.sessionPooler, locking.Risky,
 			"declared to keep sessions, and two connections didn't disprove that",
 			"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
 		{"pooler", true, locking.Bad, "its mode isn't known",
@@ -264,12 +264,12 @@ func (c *conn) timeouts(ctx context.Context) ([]server.Case, error) {
 		return nil, err
 	}
 	return []server.Case{
-		{"timeouts", after[0] != "", locking.Doubtful, before[0] + ", and a session can't turn them off",
+		{"timeouts", after[0] != "", locking.Risky, before[0] + ", and a session can't turn them off",
 			"set them to 0 for this user: ALTER ROLE … SET …"},
 		{"timeouts", before[0] != "", locking.Good, before[0] + "; the session of a lock turns them off", ""},
 		{"timeouts", true, locking.Good, "none", ""},
 		{"silent peers", c.net.RemoteAddr().Network() == "unix", locking.Good, "none: a Unix socket ends with its processes", ""},
-		{"silent peers", tcp[0] == "0", locking.Doubtful, "the server can't set TCP timeouts for a session",
+		{"silent peers", tcp[0] == "0", locking.Risky, "the server can't set TCP timeouts for a session",
 			"set the TCP timeouts of its system: until they are over, the server keeps the lock of a machine that vanished"},
 		{"silent peers", strings.TrimRight(tcp[1], "mins ") == "0", locking.Good,
 			"the server begins to probe them after half of the ttl (tcp_keepalives_idle)", ""},

@@ -62,8 +62,8 @@ import (
 // comes from PGPASSWORD, or else from the passfile.
 const PasswordVariable = "REPOLOCK_POSTGRES_PASSWORD"
 
-// Backend is a locking.Backend, Watcher, Connected, Inspector, Breaker and Examiner. Its methods
-// can be called concurrently.
+// Backend is a locking.Backend, Watcher, Inspector, Breaker and Examiner. Its methods can be called
+// concurrently.
 type Backend struct {
 	config        *pgconn.Config
 	where         string // the server in messages
@@ -81,7 +81,6 @@ type Backend struct {
 var (
 	_ locking.Backend   = (*Backend)(nil)
 	_ locking.Watcher   = (*Backend)(nil)
-	_ locking.Connected = (*Backend)(nil)
 	_ locking.Inspector = (*Backend)(nil)
 	_ locking.Breaker   = (*Backend)(nil)
 	_ locking.Examiner  = (*Backend)(nil)

@@ -17,7 +17,7 @@ import (
 )
 
 // examined checks the verdicts of a server's findings. A finding without a verdict in want must be good.
-func examined(t *testing.T, b *Backend, want map[string]locking.Verdict) map[string]locking.Finding {
+func examined(t *testing.T, b *Backend, want map[string]locking.Severity) map[string]locking.Finding {
 	t.Helper()
 	findings, err := b.Examine(t.Context())
 	assert.OK(t, err)
@@ -25,7 +25,7 @@ func examined(t *testing.T, b *Backend, want map[string]locking.Verdict) map[str
 	for _, f := range findings {
 		t.Logf("%+v", f)
 		all[f.What] = f
-		if f.Verdict != want[f.What] || (f.Advice == "") != (f.Verdict == locking.Good) || f.Found == "" || strings.ContainsAny(f.Found+f.Advice, "\n\t") {
+		if f.Severity != want[f.What] || (f.Advice == "") != (f.Severity == locking.Good) || f.Found == "" || strings.ContainsAny(f.Found+f.Advice, "\n\t") {
 			t.Errorf("%+v, want %v", f, want[f.What])
 		}
 	}
@@ -51,8 +51,8 @@ func TestExamine(t *testing.T) {
 	assert.That(t, strings.Contains(found["silent peers"].Found, "socket"), "%+v", found["silent peers"])
 	standby := s.Standby()
 	eventually(t, "the standby is connected", func() bool { return s.PSQL("select count(*) from pg_stat_replication") == "1" })
-	examined(t, at(t, standby.Address()), map[string]locking.Verdict{"role": locking.Bad})
-	examined(t, at(t, s.Address()), map[string]locking.Verdict{"failover": locking.Doubtful})
+	examined(t, at(t, standby.Address()), map[string]locking.Severity{"role": locking.Bad})
+	examined(t, at(t, s.Address()), map[string]locking.Severity{"failover": locking.Risky})
 }
 
 // TestExamineTimeouts: a lock outlives the timeouts that the server has for others.
@@ -86,13 +86,13 @@ func TestPooler(t *testing.T) {
 	s := pgtest.New(t)
 	for _, mode := range []string{"session", "transaction", "statement"} {
 		address := pgtest.Bouncer(t, s, mode)
-		f := examined(t, at(t, address), map[string]locking.Verdict{"pooler": locking.Bad})["pooler"]
+		f := examined(t, at(t, address), map[string]locking.Severity{"pooler": locking.Bad})["pooler"]
 		assert.That(t, strings.Contains(f.Found, "for a "+mode) == (mode != "session"), "%s: %+v", mode, f)
 		want := locking.Bad
 		if mode == "session" {
-			want = locking.Doubtful
+			want = locking.Risky
 		}
-		examined(t, pooled(t, address), map[string]locking.Verdict{"pooler": want})
+		examined(t, pooled(t, address), map[string]locking.Severity{"pooler": want})
 		unfit(t, s, at(t, address), "pooler=session")
 		if mode != "session" {
 			unfit(t, s, pooled(t, address), "for a "+mode)
@@ -106,11 +106,11 @@ func TestPooler(t *testing.T) {
 // TestExamineSessions: a server or a user with few sessions left is doubtful.
 func TestExamineSessions(t *testing.T) {
 	s := pgtest.New(t, "max_connections=12", "max_wal_senders=0")
-	examined(t, at(t, s.Address()), map[string]locking.Verdict{"sessions": locking.Doubtful})
+	examined(t, at(t, s.Address()), map[string]locking.Severity{"sessions": locking.Risky})
 	s = pgtest.New(t)
 	s.PSQL("create role bob login connection limit 2")
 	b := with(t, s, func(to *Target) { to.User = "bob" })
-	if f := examined(t, b, map[string]locking.Verdict{"sessions": locking.Doubtful})["sessions"]; !strings.Contains(f.Found, "the user has at most 2") {
+	if f := examined(t, b, map[string]locking.Severity{"sessions": locking.Risky})["sessions"]; !strings.Contains(f.Found, "the user has at most 2") {
 		t.Errorf("%+v", f)
 	}
 }

@@ -90,7 +90,7 @@ func (b *Backend) inspect(ctx context.Context, key string) (*locking.Info, error
 	case errors.Is(err, goredis.Nil):
 		return nil, nil
 	case goredis.HasErrorPrefix(err, "WRONGTYPE") && ttl.Err() == nil:
-		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Trouble: fmt.Sprintf("the redis key %q isn't a string", name)}, nil
+		return &locking.Info{Key: key, Renewed: now, TTL: max(left, 0), Unreadable: fmt.Sprintf("the redis key %q isn't a string", name)}, nil
 	case err != nil:
 		return nil, err
 	case ttl.Err() != nil:
@@ -100,7 +100,7 @@ func (b *Backend) inspect(ctx context.Context, key string) (*locking.Info, error
 	}
 	info := &locking.Info{Key: key, Revision: revision(value.Val())}
 	if left == noTTL {
-		info.Trouble = fmt.Sprintf("the redis key %q doesn't expire: only its holder frees the lock", name)
+		info.Unreadable = fmt.Sprintf("the redis key %q doesn't expire: only its holder frees the lock", name)
 		return info, nil
 	}
 	info.Renewed, info.TTL = now, left
@@ -171,7 +171,7 @@ func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 		!goredis.HasErrorPrefix(err, "unknown command") && !goredis.HasErrorPrefix(err, "MASTERDOWN") {
 		return nil, err
 	}
-	all := []server.Case{{"settings", info.Err() != nil, locking.Doubtful,
+	all := []server.Case{{"settings", info.Err() != nil, locking.Risky,
 		"the server refuses INFO" + b.refusal(info) + ": it is unknown whether it evicts locks, forgets them, or is a replica",
 		"allow the user INFO, or look with an administrator's credentials"}}
 	if info.Err() == nil {
@@ -202,24 +202,24 @@ func (b *Backend) settings(info map[string]string, config *goredis.MapStringStri
 	return []server.Case{
 		{"server", info["redis_mode"] == "sentinel", locking.Bad, version + ", a sentinel", "a sentinel keeps no keys: name the master"},
 		{"server", true, locking.Good, version, ""},
-		{"cluster", info["cluster_enabled"] == "1", locking.Doubtful, "the server is a node of a cluster", "a lock works only on the node " +
+		{"cluster", info["cluster_enabled"] == "1", locking.Risky, "the server is a node of a cluster", "a lock works only on the node " +
 			"that has its slot, and a failover can lose it: use a server that isn't a cluster"},
 		{"replication", info["role"] == "slave", locking.Bad, "replica of " + text.Line(info["master_host"]), "name the master"},
-		{"replication", info["role"] != "master", locking.Doubtful, "the role is unknown", "name a master"},
+		{"replication", info["role"] != "master", locking.Risky, "the role is unknown", "name a master"},
 		{"replication", replicas == "0" || replicas == "", locking.Good, "master without replicas", ""},
-		{"replication", true, locking.Doubtful, "master with replicas: " + text.Line(replicas), "replication is asynchronous: a failover can " +
+		{"replication", true, locking.Risky, "master with replicas: " + text.Line(replicas), "replication is asynchronous: a failover can " +
 			"lose a lock, so that two holders run until the next renewal of the first; use a server without failover if that matters"},
 		{"eviction", policy == "noeviction", locking.Good, evicts, ""},
-		{"eviction", policy == "" || limit == "", locking.Doubtful, "the policy is unknown", "use maxmemory-policy noeviction"},
-		{"eviction", limit == "0", locking.Doubtful, evicts,
+		{"eviction", policy == "" || limit == "", locking.Risky, "the policy is unknown", "use maxmemory-policy noeviction"},
+		{"eviction", limit == "0", locking.Risky, evicts,
 			"the server evicts locks once maxmemory is set: use maxmemory-policy noeviction"},
 		{"eviction", true, locking.Bad, evicts, "a server that is full evicts locks, because they expire: use maxmemory-policy noeviction"},
-		{"persistence", info["aof_enabled"] != "1", locking.Doubtful, "no append-only file", "a restart forgets locks, so that two holders run " +
+		{"persistence", info["aof_enabled"] != "1", locking.Risky, "no append-only file", "a restart forgets locks, so that two holders run " +
 			"until the next renewal of the first: use appendonly yes and appendfsync always"},
 		{"persistence", fsync == "always", locking.Good, "append-only file, appendfsync always", ""},
-		{"persistence", fsync == "", locking.Doubtful, "append-only file, appendfsync unknown: the server refuses CONFIG" + b.refusal(config),
+		{"persistence", fsync == "", locking.Risky, "append-only file, appendfsync unknown: the server refuses CONFIG" + b.refusal(config),
 			"a crash of the machine forgets the last locks unless appendfsync is always: look with an administrator's credentials"},
-		{"persistence", true, locking.Doubtful, "append-only file, appendfsync " + text.Line(fsync),
+		{"persistence", true, locking.Risky, "append-only file, appendfsync " + text.Line(fsync),
 			"a crash of the machine forgets the locks of the last second or more: use appendfsync always"},
 	}
 }

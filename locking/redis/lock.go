@@ -73,28 +73,28 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (l
 	}
 	for range maxOrphans + 1 {
 		h := locking.NewHandle(key, ttl)
-		verdict, err := b.try(ctx, h)
-		if err == nil && verdict == ours {
+		outcome, err := b.try(ctx, h)
+		if err == nil && outcome == acquired {
 			return h, true, nil
 		}
-		if err != nil || verdict == held {
+		if err != nil || outcome == held {
 			return locking.Handle{}, false, err
 		}
 	}
 	return locking.Handle{}, false, nil
 }
 
-// verdict is the result of try.
-type verdict int
+// outcome is the result of try.
+type outcome int
 
 const (
-	held  verdict = iota // another holder has the lock
-	ours                 // the lock was acquired
-	again                // an orphan was removed: try again
+	held     outcome = iota // another holder has the lock
+	acquired                // the lock was acquired
+	retry                   // an orphan was removed: try again
 )
 
 // try tries to acquire a lock with the token of a handle.
-func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
+func (b *Backend) try(ctx context.Context, h locking.Handle) (outcome, error) {
 	const not = "lock %q wasn't acquired"
 	heard := b.heard.Load()
 	set := b.send(ctx, h, b.newNote(h), "SET", b.prefix+h.Key(), h.Token(), "NX", "PX", milliseconds(h.TTL()))
@@ -102,7 +102,7 @@ func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
 	refused := errors.Is(err, goredis.Nil) // another holder has the lock
 	switch {
 	case err == nil && answer == "OK":
-		return ours, nil
+		return acquired, nil
 	case err == nil:
 		err = fmt.Errorf("%w: the answer to SET is neither OK nor nil", errOdd)
 	case errors.Is(err, errClosed), neverSent(err), answered(err) && !refused:
@@ -115,7 +115,7 @@ func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
 	}
 	switch {
 	case value == h.Token():
-		return ours, nil
+		return acquired, nil
 	case !refused && !present:
 		left := b.takedown(ctx, h, set)
 		return held, fmt.Errorf("%w; %s", b.fail(heard, err, not, h.Key()), left)
@@ -129,7 +129,7 @@ func (b *Backend) try(ctx context.Context, h locking.Handle) (verdict, error) {
 	if _, err := b.release(ctx, orphan); err != nil {
 		return held, b.fail(heard, err, not+": an earlier attempt of this process holds it until its ttl is over", h.Key())
 	}
-	return again, nil
+	return retry, nil
 }
 
 // takedown removes the lock that set might have stored, even if ctx has ended. It returns the result in

@@ -48,7 +48,7 @@ func TestOtherProgram(t *testing.T) {
 	assert.Equal(t, lock(), "OK", "their SET")
 	lockcheck.Held(t, b, "k")
 	info, err := b.Inspect(t.Context(), "k")
-	if err != nil || info == nil || info.Holder != "" || info.Trouble != "" || info.TTL <= 0 || info.TTL > time.Minute {
+	if err != nil || info == nil || info.Holder != "" || info.Unreadable != "" || info.TTL <= 0 || info.TTL > time.Minute {
 		t.Errorf("inspect: %+v, %v", info, err)
 	}
 	assert.Equal(t, release(), "1", "their release")
@@ -70,7 +70,7 @@ func TestUnusualKeys(t *testing.T) {
 	lockcheck.Lost(t, "renew", b.Renew(t.Context(), h))
 	lockcheck.Lost(t, "release", b.Release(t.Context(), h))
 	info := lockcheck.Seen(t, b, "k")
-	assert.That(t, info.Trouble != "" && !info.Stale, "%+v", info)
+	assert.That(t, info.Unreadable != "" && !info.Stale, "%+v", info)
 	if broken, err := b.Break(t.Context(), info, false); broken || err == nil {
 		t.Errorf("broken %v, %v", broken, err)
 	}
@@ -78,7 +78,7 @@ func TestUnusualKeys(t *testing.T) {
 	s.CLI("SET", "bext:lock:l", "forever")
 	lockcheck.Held(t, b, "l")
 	info = lockcheck.Seen(t, b, "l")
-	assert.That(t, info.Trouble != "", "%+v", info)
+	assert.That(t, info.Unreadable != "", "%+v", info)
 	lockcheck.Breaks(t, b, info, false, true)
 }
 

@@ -38,7 +38,7 @@ func TestConformance(t *testing.T) {
 	c := leapclock.New()
 	lockingtest.Run(t, lockingtest.Config{
 		New: func(t *testing.T) locking.Backend {
-			b, err := New(dir, Options{RequestID: "req_1", Force: true, Settle: -1, Clock: c})
+			b, err := Open(dir, Options{RequestID: "req_1", Force: true, Settle: -1, Clock: c})
 			assert.OK(t, err)
 			return shown{b, b}
 		},
@@ -62,7 +62,7 @@ func TestOnlyForceSteals(t *testing.T) {
 	c := leapclock.New()
 	client := func(force bool) func(*testing.T) locking.Backend {
 		return func(t *testing.T) locking.Backend {
-			b, err := New(dir, Options{RequestID: "req_1", Force: force, Settle: -1, Clock: c})
+			b, err := Open(dir, Options{RequestID: "req_1", Force: force, Settle: -1, Clock: c})
 			assert.OK(t, err)
 			return shown{b, b}
 		}
@@ -209,7 +209,7 @@ func TestSettle(t *testing.T) {
 					return
 				}
 				held := w.refused(b, "n")
-				assert.That(t, held.Request == c.lock && (held.Trouble != "") == (c.lock == ""), "%+v", held)
+				assert.That(t, held.Request == c.lock && (held.Unreadable != "") == (c.lock == ""), "%+v", held)
 				if c.lock != "" {
 					assert.Equal(t, w.read("n.lock"), text, "the script's lock")
 				}

@@ -28,13 +28,13 @@ func isUnfit(t *testing.T, dir string, err error, says string) {
 func TestDirectory(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
 	dir := filepath.Join(t.TempDir(), "locks")
-	assert.OK(t, assert.Err(New(dir, Options{})))
+	assert.OK(t, assert.Err(Open(dir, Options{})))
 	if info, err := os.Stat(dir); err != nil || info.Mode() != os.ModeDir|0o700 {
 		t.Errorf("%v %v", info.Mode(), err)
 	}
 	for _, mode := range []os.FileMode{0o755, 0o770, 0o701, 0o777, 0o500, 0o600} {
 		assert.OK(t, os.Chmod(dir, mode))
-		_, err := New(dir, Options{})
+		_, err := Open(dir, Options{})
 		isUnfit(t, dir, err, "chmod 700")
 		if info, err := os.Stat(dir); err != nil || info.Mode().Perm() != mode {
 			t.Errorf("%o: changed: %v", mode, info.Mode())
@@ -43,13 +43,13 @@ func TestDirectory(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	assert.OK(t, os.WriteFile(file, nil, 0o700))
 	for _, path := range []string{file, filepath.Join(file, "x"), filepath.Join(file, "x", "y")} {
-		_, err := New(path, Options{})
+		_, err := Open(path, Options{})
 		isUnfit(t, path, err, "")
 	}
 	assert.OK(t, os.Chmod(dir, 0o700))
 	hook(t, &executor, func() int { return os.Geteuid() + 1 })
 	for _, observe := range []bool{true, false} {
-		_, err := New(dir, Options{Observe: observe})
+		_, err := Open(dir, Options{Observe: observe})
 		isUnfit(t, dir, err, "belongs to")
 	}
 }
@@ -61,16 +61,16 @@ func TestDirectoryWithoutParent(t *testing.T) {
 	assert.OK(t, os.Symlink(filepath.Join(root, "share", "locks"), filepath.Join(root, "link")))
 	for _, name := range []string{"share/locks", "share/more/locks", "link", "link/locks"} {
 		dir := filepath.Join(root, name)
-		_, err := New(dir, Options{})
+		_, err := Open(dir, Options{})
 		isUnfit(t, dir, err, "")
-		assert.Is(t, assert.Err(New(dir, Options{Observe: true})), nil, name)
+		assert.Is(t, assert.Err(Open(dir, Options{Observe: true})), nil, name)
 	}
 	if entries, err := os.ReadDir(root); err != nil || len(entries) != 1 {
 		t.Errorf("created: %v, %v", entries, err)
 	}
 }
 
-// TestDirectoryInADirectoryOfLocks: a path that goes on below a lock is no place for locks, and New
+// TestDirectoryInADirectoryOfLocks: a path that goes on below a lock is no place for locks, and Open
 // says which directory it has created.
 func TestDirectoryInADirectoryOfLocks(t *testing.T) {
 	in(t, func(w *world) {
@@ -78,7 +78,7 @@ func TestDirectoryInADirectoryOfLocks(t *testing.T) {
 		opts := Options{Created: func(dir string) { created = append(created, dir) }}
 		w.backend(opts)
 		w.write("n.lock", foreign("n", "req_1", time.Now(), 900))
-		_, err := New(w.path("app"), opts)
+		_, err := Open(w.path("app"), opts)
 		isUnfit(t, w.path("app"), err, "a lock's name has no slash")
 		assert.Equal(t, created, []string{w.dir})
 	})
@@ -120,14 +120,14 @@ func TestOptions(t *testing.T) {
 		"metadata": {Metadata: map[string]any{"x": make(chan int)}},
 		"handle":   {Metadata: map[string]any{HandleField: "x"}},
 	} {
-		if _, err := New(dir, opts); err == nil || strings.Contains(err.Error(), "\n") {
+		if _, err := Open(dir, opts); err == nil || strings.Contains(err.Error(), "\n") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
 	assert.Is(t, assert.Err(os.Stat(dir)), os.ErrNotExist)
 	ids := map[string]bool{}
 	for range 3 {
-		b, err := New(dir, Options{})
+		b, err := Open(dir, Options{})
 		assert.OK(t, err)
 		if id := b.opts.RequestID; ids[id] || !strings.HasPrefix(id, "req_") || !requestFormat.MatchString(id) {
 			t.Errorf("%s after %v", id, ids)

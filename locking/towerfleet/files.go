@@ -24,11 +24,10 @@ import (
 // file is a lock file, or a temporary file of a script.
 type file struct {
 	*lockfile.File
-	record *record // nil if there is Trouble
+	record *record // nil if the file is Unreadable
 }
 
-// read returns the lock file of a name, or nil if there is none. A file that isn't a valid lock has
-// Trouble.
+// read returns the lock file of a name, or nil if there is none. A file that isn't a valid lock is Unreadable.
 func read(path, name string) (*file, error) {
 	there, err := lockfile.Read(path, maxSize)
 	if err != nil {
@@ -38,9 +37,9 @@ func read(path, name string) (*file, error) {
 		return nil, nil
 	}
 	f := &file{File: there}
-	if f.Trouble == "" {
+	if f.Unreadable == "" {
 		if f.record, err = parse(f.Body, name); err != nil {
-			f.record, f.Trouble = nil, err.Error()
+			f.record, f.Unreadable = nil, err.Error()
 		}
 	}
 	return f, nil
@@ -56,7 +55,7 @@ func (f *file) revision() string {
 	if f.record != nil {
 		return hash(f.Body)
 	}
-	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Trouble, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
+	return hash(fmt.Appendf(nil, "%s\x00%s\x00%d\x00%d\x00%s", f.Path, f.Unreadable, f.Info.Size(), f.Info.ModTime().UnixNano(), f.Body))
 }
 
 func hash(b []byte) string {
@@ -96,9 +95,7 @@ func (b *Backend) create(name string, data []byte) (bool, error) {
 // replacement. Otherwise replace reports false. The caller has the flock.
 //
 // replace swaps the lock file and a new file, and looks at the file that it got. If old reports false for it, the
-// file belongs to another program, and replace swaps again. Between the two swaps the other program can have
-// removed the lock file, and a third one can have created its own. So replace swaps until it gets the file that
-// its last swap has put there.
+// file belongs to another program, and replace puts it back.
 func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bool, err error) {
 	path, temp := b.path(name), b.temp(name)
 	f, err := lockfile.Write(temp, data, 0o600)
@@ -106,39 +103,60 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 		return false, fmt.Errorf("file %s for lock %s wasn't written: %w", temp, name, err)
 	}
 	f.Open.Close()
-	var got *file // the file that the last swap got; it is in temp
+	swapped := false
 	defer func() {
-		if got == nil || err == nil { // otherwise temp can be another holder's lock
+		if !swapped || err == nil { // otherwise temp can be another holder's lock
 			_ = os.Remove(temp)
 		}
 	}()
-	for put := data; ; {
-		err := exchange(temp, path)
-		switch {
-		case errors.Is(err, fs.ErrNotExist): // another program has removed it
-			return false, nil
-		case err != nil && got != nil:
-			return false, fmt.Errorf("lock file %s has replaced another holder's, which can't be put back from %s: %w", path, temp, err)
-		case err != nil && noSwap(err):
-			return b.overwrite(name, temp, old)
-		case err != nil:
-			return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
-		}
-		last := got
-		if got, err = read(temp, name); err != nil || got == nil {
-			got = &file{}
-			return false, fmt.Errorf("lock file %s has replaced %s, which can't be read: %w", path, temp, cmp.Or(err, fs.ErrNotExist))
-		}
-		switch {
-		case last == nil && old(got):
-			return true, nil
-		case last == nil:
-		case bytes.Equal(got.Body, put), sameHandle(got, data, name): // a script can have written a heartbeat into ours
-			return false, nil
-		default:
-			put = last.Body
-		}
+	switch err := exchange(temp, path); {
+	case errors.Is(err, fs.ErrNotExist): // another program has removed it
+		return false, nil
+	case err != nil && noSwap(err):
+		return b.overwrite(name, temp, old)
+	case err != nil:
+		return false, fmt.Errorf("lock file %s wasn't replaced: %w", path, err)
 	}
+	swapped = true
+	got, err := b.readSwapped(name, temp)
+	if err != nil || old(got) {
+		return err == nil, err
+	}
+	return false, b.putBack(name, temp, got.Body, data)
+}
+
+// putBack swaps another program's file, whose body is theirs, back from temp to the lock file, where a swap has put
+// ours, with data. Between the two swaps the other program can have removed our file, and a third one can have
+// created its own. Then putBack has got that file, and swaps again, until it gets the file that its last swap has
+// put there.
+func (b *Backend) putBack(name, temp string, theirs, data []byte) error {
+	path := b.path(name)
+	for there := data; ; { // the body that we expect in the lock file
+		err := exchange(temp, path)
+		if errors.Is(err, fs.ErrNotExist) { // another program has removed it
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("lock file %s has replaced another holder's, which can't be put back from %s: %w", path, temp, err)
+		}
+		got, err := b.readSwapped(name, temp)
+		if err != nil {
+			return err
+		}
+		if bytes.Equal(got.Body, there) || sameHandle(got, data, name) { // a script can have written a heartbeat into ours
+			return nil
+		}
+		there, theirs = theirs, got.Body
+	}
+}
+
+// readSwapped reads the file that a swap has put into temp.
+func (b *Backend) readSwapped(name, temp string) (*file, error) {
+	got, err := read(temp, name)
+	if err != nil || got == nil {
+		return nil, fmt.Errorf("lock file %s has replaced %s, which can't be read: %w", b.path(name), temp, cmp.Or(err, fs.ErrNotExist))
+	}
+	return got, nil
 }
 
 // noSwap reports whether the system or the file system can't swap files.

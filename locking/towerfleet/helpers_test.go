@@ -42,7 +42,7 @@ func (w *world) backend(opts Options) *Backend {
 	if opts.Audit == nil {
 		opts.Audit = func(e any) { w.events = append(w.events, e) }
 	}
-	b, err := New(w.dir, opts)
+	b, err := Open(w.dir, opts)
 	assert.OK(w, err)
 	return b
 }

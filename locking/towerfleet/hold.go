@@ -40,7 +40,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 		if left <= 0 {
 			return lost(h, "no heartbeat was written within its ttl of "+h.TTL().String())
 		}
-		if err := b.beside(h, state); err != nil {
+		if err := b.yieldToRival(h, state); err != nil {
 			return err
 		}
 		return b.refresh(h, now)
@@ -86,7 +86,7 @@ func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f f
 		case now == nil:
 			return lost(h, path+" is gone")
 		case now.record == nil:
-			return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Trouble)
+			return fmt.Errorf("lock file %s is held by this process, but can't be read: %s: it was left as it is", path, now.Unreadable)
 		case !b.mine(now, h):
 			return lost(h, fmt.Sprintf("%s now belongs to %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
 		}
@@ -95,9 +95,9 @@ func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f f
 	})
 }
 
-// beside gives the lock to a script that believes that it has the lock too, and returns locking.ErrLost.
+// yieldToRival gives the lock to a script that believes that it has the lock too, and returns locking.ErrLost.
 // The mv of such a script has moved nothing, so its temporary file is still there after Settle.
-func (b *Backend) beside(h locking.Handle, state *holding) error {
+func (b *Backend) yieldToRival(h locking.Handle, state *holding) error {
 	if b.opts.Settle < 0 {
 		return nil // all programs of the directory use this package
 	}
@@ -129,7 +129,7 @@ func (b *Backend) beside(h locking.Handle, state *holding) error {
 
 // refresh writes a heartbeat into the lock file of a handle.
 func (b *Backend) refresh(h locking.Handle, now *file) error {
-	data, err := beaten(now.Body, b.opts.Clock.Now())
+	data, err := withHeartbeat(now.Body, b.opts.Clock.Now())
 	if err != nil {
 		return fmt.Errorf("lock file %s: %w", now.Path, err)
 	}

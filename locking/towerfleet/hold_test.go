@@ -276,7 +276,7 @@ func TestSwapsEnd(t *testing.T) {
 		stays  string
 	}{
 		"a third lock":        {func([]byte) ([]byte, error) { return []byte(third), nil }, third},
-		"a heartbeat of ours": {func(ours []byte) ([]byte, error) { return beaten(ours, time.Now().Add(time.Second)) }, second},
+		"a heartbeat of ours": {func(ours []byte) ([]byte, error) { return withHeartbeat(ours, time.Now().Add(time.Second)) }, second},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in(t, func(w *world) {

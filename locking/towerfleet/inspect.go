@@ -29,7 +29,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, 
 	if now == nil || err != nil {
 		return nil, err
 	}
-	info = &locking.Info{Key: key, Trouble: now.Trouble, Revision: now.revision()}
+	info = &locking.Info{Key: key, Unreadable: now.Unreadable, Revision: now.revision()}
 	if r := now.record; r != nil {
 		info.Holder = fmt.Sprintf("%s (intent %s, by %s)", r.RequestID, text.Or(r.Intent, "unknown"), text.Or(r.Actor, "unknown"))
 		info.Host, info.PID, info.TTL = text.Brief(r.HostID), r.PID, r.ttl()
@@ -116,7 +116,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok
 	case seen.Revision != now.revision():
 		return false, nil
 	case !now.Info.Mode().IsRegular():
-		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", path, now.Trouble)
+		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", path, now.Unreadable)
 	}
 	if now.Path == b.path(name) { // steal it first, so that no other program may steal it before it is gone
 		data, err := b.content(locking.NewHandle(name, DefaultTTL))

@@ -133,8 +133,8 @@ func (r *record) age(now time.Time) int64 { return now.Unix() - r.beat.Unix() }
 // stale reports whether the heartbeat has expired (section 6.1). A heartbeat in the future hasn't.
 func (r *record) stale(now time.Time) bool { return r.age(now) > r.TTLSeconds }
 
-// beaten returns a lock file with a new heartbeat, and all other bytes unchanged (section 5.3).
-func beaten(b []byte, now time.Time) ([]byte, error) {
+// withHeartbeat returns a lock file with a new heartbeat, and all other bytes unchanged (section 5.3).
+func withHeartbeat(b []byte, now time.Time) ([]byte, error) {
 	fields, err := split(b)
 	at, ok := fields[heartbeat]
 	if err != nil || !ok {

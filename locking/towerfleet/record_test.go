@@ -58,7 +58,7 @@ func TestStaleByHeartbeat(t *testing.T) {
 		}{{0, false}, {899 * time.Second, false}, {900 * time.Second, false}, {901 * time.Second, true}, {1000 * time.Hour, true}, {-time.Hour, false}, {-1000 * time.Hour, false}} {
 			for _, pid := range []string{fmt.Sprint(os.Getpid()), "1", "0", "-1", "2147483646", "4294967295"} {
 				w.write("n.lock", strings.Replace(foreign("n", "req_1", time.Now().Add(-c.ago), 900), "12345,", pid+",", 1))
-				if held := w.refused(b, "n"); held.Stale != c.stale || held.Trouble != "" {
+				if held := w.refused(b, "n"); held.Stale != c.stale || held.Unreadable != "" {
 					t.Errorf("pid %s, %s ago: %+v", pid, c.ago, held)
 				}
 			}
@@ -109,7 +109,7 @@ func TestMalformedIsHeld(t *testing.T) {
 			w.write("n.lock", text)
 			time.Sleep(time.Hour) // old enough to be stale
 			seen := w.refused(b, "n")
-			assert.Need(t, seen.Trouble != "" && !strings.Contains(seen.Trouble, "\n") && !seen.Stale, "%s: %+v", why, seen)
+			assert.Need(t, seen.Unreadable != "" && !strings.Contains(seen.Unreadable, "\n") && !seen.Stale, "%s: %+v", why, seen)
 			lockcheck.Breaks(t, b, seen, true, false)
 			assert.That(t, w.read("n.lock") == text, "%s: was written", why)
 			w.write("n.lock", "{"+text)
@@ -144,7 +144,7 @@ func TestIrregularIsHeld(t *testing.T) {
 		for _, name := range []string{"dir", "link", "dangling", "fifo"} {
 			held := w.refused(b, name)
 			ok, err := b.Break(w.Context(), held, false)
-			if held.Trouble == "" || ok || err == nil || !strings.Contains(err.Error(), w.path(name+".lock")) {
+			if held.Unreadable == "" || ok || err == nil || !strings.Contains(err.Error(), w.path(name+".lock")) {
 				t.Errorf("%s: broken %v, %v", name, ok, err)
 			}
 		}

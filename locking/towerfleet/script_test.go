@@ -161,7 +161,7 @@ func TestScriptSeesOurs(t *testing.T) {
 	s.refuses(t, "acquire_lock n req_script deploy 1", "Lock is held by active process", text)
 	s.refuses(t, "release_lock n req_script", "req_ours")
 	assert.That(t, w.read("n.lock") == text, "it was written")
-	old, err := beaten([]byte(text), time.Now().Add(-DefaultTTL-10*time.Second))
+	old, err := withHeartbeat([]byte(text), time.Now().Add(-DefaultTTL-10*time.Second))
 	assert.OK(t, err)
 	w.write("n.lock", string(old))
 	s.refuses(t, "acquire_lock n req_script deploy 1", "Lock is stale")

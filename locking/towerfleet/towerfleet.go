@@ -78,7 +78,7 @@ type Options struct {
 	Metadata map[string]any
 	// Force steals a stale lock. A lock that isn't stale is never stolen.
 	Force bool
-	// Created, if set, is called by New when it has created the lock directory. No program that
+	// Created, if set, is called by Open when it has created the lock directory. No program that
 	// uses another directory sees the locks there.
 	Created func(dir string)
 	// Observe is for an intent of mode observe: nothing is locked, created or written.
@@ -99,7 +99,7 @@ const HandleField = "repolock_handle"
 
 // Backend keeps the locks of a directory. Its methods can be called concurrently. If another process is
 // stopped while it has the directory's flock, they wait for it until their context ends, or for
-// flock.Patience.
+// 10 s.
 type Backend struct {
 	dir  string
 	opts Options
@@ -127,10 +127,10 @@ type holding struct {
 	rivalSince time.Duration
 }
 
-// New returns the backend of a lock directory. It creates a missing directory with mode 0700, but no
+// Open returns the backend of a lock directory. It creates a missing directory with mode 0700, but no
 // parent. It returns locking.ErrUnfit if the parent is missing or has locks of its own, if another user
 // owns the directory or has any permission for it (section 12.1), or if flock can't lock the directory.
-func New(dir string, opts Options) (b *Backend, err error) {
+func Open(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	host, _ := os.Hostname()
 	opts.Actor = cmp.Or(opts.Actor, "repolock")

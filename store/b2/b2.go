@@ -117,14 +117,13 @@ type Store struct {
 	mu sync.Mutex
 	// wrote has the last version that this Store has put, by name.
 	wrote map[string]version
-	// owed has the replacements that settle still has to check, by name.
-	owed map[string]claim
+	// unsettled has the replacements that settle still has to check, by name.
+	unsettled map[string]replacement
 }
 
 var (
 	_ store.Store     = (*Store)(nil)
 	_ store.Describer = (*Store)(nil)
-	_ store.Answerer  = (*Store)(nil)
 )
 
 // Options of a store. KeyID and Key are required.
@@ -157,7 +156,7 @@ func New(bucket string, opts Options) (*Store, error) {
 		transport: &transport{httptransport.Watched(httptransport.Bare())},
 		turn:      make(chan struct{}, 1),
 		wrote:     map[string]version{},
-		owed:      map[string]claim{},
+		unsettled: map[string]replacement{},
 	}, nil
 }
 

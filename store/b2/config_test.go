@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
 	"github.com/repolock/repolock/internal/test/freeport"
+	"github.com/repolock/repolock/internal/test/requests"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/b2"
-	"github.com/repolock/repolock/store/storetest"
 )
 
 // TestNoKey: Open takes the application key from the environment, and New only from its options.
@@ -47,7 +47,7 @@ func TestKeysThatB2Refuses(t *testing.T) {
 	for _, key := range []string{
 		"a\nb", "a\x1fb", "a\x7fb", "a/" + strings.Repeat("x", 251), strings.Repeat("ü", 126), strings.Repeat("abcdefg/", 127) + "end",
 	} {
-		for name, err := range storetest.Requests(t.Context(), s, key) {
+		for name, err := range requests.Each(t.Context(), s, key) {
 			assert.That(t, name == "list" || errors.Is(err, store.ErrInvalidKey), "%s %q: %v", name, key, err)
 		}
 	}
@@ -55,7 +55,7 @@ func TestKeysThatB2Refuses(t *testing.T) {
 		strings.Repeat("x", 250) + "/" + strings.Repeat("ü", 125), strings.Repeat("abcdefg/", 126) + "end", "a b+c%20&?#*", "\u0080", `"<>`,
 	} {
 		put(t, s, key, key)
-		for name, err := range storetest.Requests(t.Context(), s, key) {
+		for name, err := range requests.Each(t.Context(), s, key) {
 			assert.Is(t, err, nil, "%s %q", name, key)
 		}
 	}
@@ -119,7 +119,7 @@ func TestNotB2(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := open(t, "b2://"+bucket+"?endpoint="+test.endpoint)
-			for name, err := range storetest.Requests(t.Context(), s, "k") {
+			for name, err := range requests.Each(t.Context(), s, "k") {
 				if test.err == nil {
 					assert.That(t, err != nil && !store.Permanent(err), "%s: %v", name, err)
 				} else {
@@ -183,7 +183,7 @@ func TestBucketMadeAnew(t *testing.T) {
 	f, s, _ := stored(t, "")
 	f.DeleteBucket(bucket)
 	assert.Is(t, assert.Err(s.List(t.Context(), "", "")), store.ErrNotFound)
-	for name, err := range storetest.Requests(t.Context(), f.open(t), "k") {
+	for name, err := range requests.Each(t.Context(), f.open(t), "k") {
 		assert.Says(t, err, store.ErrNotFound, bucket, name)
 	}
 	f.AddBucket(fakeb2.Bucket{Name: bucket})

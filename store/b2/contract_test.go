@@ -18,9 +18,9 @@ func TestContract(t *testing.T) {
 			t.Parallel()
 			var f *fake
 			storetest.Run(t, storetest.Config{
-				New:   func(t *testing.T) store.Store { f = serve(t, opts); return f.open(t) },
-				Again: func(t *testing.T, _ store.Store) store.Store { return f.open(t) },
-				Light: name != "as it is",
+				New:    func(t *testing.T) store.Store { f = serve(t, opts); return f.open(t) },
+				Reopen: func(t *testing.T, _ store.Store) store.Store { return f.open(t) },
+				Light:  name != "as it is",
 			})
 		})
 	}

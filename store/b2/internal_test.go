@@ -32,7 +32,7 @@ func TestRemember(t *testing.T) {
 		{at("b", 2), at("a", 1), "a"},
 		{at("a", 1), at("b", 1), ""}, // unknown
 	} {
-		s := &Store{wrote: map[string]version{}, owed: map[string]claim{}}
+		s := &Store{wrote: map[string]version{}, unsettled: map[string]replacement{}}
 		v, ok := s.remember("k", test.first)
 		assert.That(t, !ok, "the first put has covered %v", v)
 		v, ok = s.remember("k", test.second)

@@ -8,8 +8,8 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakeb2"
+	"github.com/repolock/repolock/internal/test/requests"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/storetest"
 )
 
 // TestLacking: if an application key lacks a capability, the methods that need the capability return an
@@ -25,7 +25,7 @@ func TestLacking(t *testing.T) {
 		t.Run(lacking, func(t *testing.T) {
 			f, _, _ := stored(t, "old")
 			may := slices.DeleteFunc(slices.Clone(fakeb2.All), func(c string) bool { return c == lacking })
-			for name, err := range storetest.Requests(t.Context(), f.openAs(t, fakeb2.Key{Capabilities: may}), "k") {
+			for name, err := range requests.Each(t.Context(), f.openAs(t, fakeb2.Key{Capabilities: may}), "k") {
 				if slices.Contains(needed, name) {
 					assert.Says(t, err, store.ErrPermission, lacking, name)
 				} else {
@@ -113,7 +113,7 @@ func TestRestricted(t *testing.T) {
 			}
 			s := f.openAs(t, k)
 			for range 2 {
-				for name, err := range storetest.Requests(t.Context(), s, "index/lock.exclusive") {
+				for name, err := range requests.Each(t.Context(), s, "index/lock.exclusive") {
 					assert.Says(t, err, test.err, test.says, name)
 				}
 			}

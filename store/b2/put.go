@@ -52,7 +52,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.owed, name)
+	delete(s.unsettled, name)
 	old, ok := s.wrote[name]
 	if !ok || old.time.Before(v.time) {
 		s.wrote[name] = v
@@ -66,7 +66,7 @@ func (s *Store) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.wrote, name)
-	delete(s.owed, name)
+	delete(s.unsettled, name)
 }
 
 // pool has the idle upload URLs. Each takes one upload at a time.
@@ -141,8 +141,8 @@ func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL
 	return in, u, err
 }
 
-// claim is a version that was put, and the version that it was to replace.
-type claim struct {
+// replacement is a version that was put, and the version that it was to replace.
+type replacement struct {
 	put      version
 	replaces string // the ID of that version
 }
@@ -151,13 +151,13 @@ type claim struct {
 // replace, another client has deleted or replaced the object meanwhile, and replace takes its own
 // version back.
 //
-// If the look fails, the claim stays owed. The next replace of this version settles it first.
+// If the look fails, the replacement stays unsettled. The next replace of this version settles it first.
 func (s *Store) replace(ctx context.Context, name string, body []byte, etag string) (version, error) {
 	s.mu.Lock()
-	owed, ok := s.owed[name]
+	last, ok := s.unsettled[name]
 	s.mu.Unlock()
-	if ok && owed.put.id == etag {
-		if err := s.settle(ctx, name, owed); err != nil {
+	if ok && last.put.id == etag {
+		if err := s.settle(ctx, name, last); err != nil {
 			return version{}, err
 		}
 	}
@@ -165,11 +165,11 @@ func (s *Store) replace(ctx context.Context, name string, body []byte, etag stri
 	if err != nil {
 		return version{}, err
 	}
-	c := claim{v, etag}
+	r := replacement{v, etag}
 	s.mu.Lock()
-	s.owed[name] = c
+	s.unsettled[name] = r
 	s.mu.Unlock()
-	return v, s.settle(ctx, name, c)
+	return v, s.settle(ctx, name, r)
 }
 
 // settle looks whether the new version is directly above the one that it replaces. If it is, settle
@@ -180,12 +180,12 @@ func (s *Store) replace(ctx context.Context, name string, body []byte, etag stri
 // version too, and B2 reports success to only one of the two. If that is the deletion, the object was
 // deleted before it was replaced. If it is this Put, the deletion notices that, and also deletes our
 // version.
-func (s *Store) settle(ctx context.Context, name string, c claim) error {
+func (s *Store) settle(ctx context.Context, name string, r replacement) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
 		return err
 	}
-	at := slices.IndexFunc(versions, func(v version) bool { return v.id == c.put.id })
+	at := slices.IndexFunc(versions, func(v version) bool { return v.id == r.put.id })
 	if at < 0 {
 		s.forget(name)
 		return store.ErrPrecondition // another client has deleted it
@@ -195,17 +195,21 @@ func (s *Store) settle(ctx context.Context, name string, c claim) error {
 		return err
 	}
 	below := versions[at+1:]
-	if len(below) == 0 || below[0].id != c.replaces {
+	if len(below) == 0 || below[0].id != r.replaces {
 		return s.takeBack(ctx, name, versions, at, may)
 	}
-	for i := len(below) - 1; may && i >= 0; i-- {
-		// A version that can't be removed stays covered. The next settle removes it.
-		removed, err := s.removeVersion(ctx, name, below[i])
-		if i == 0 && err == nil && !removed {
+	if may {
+		// The oldest version goes first, so that none becomes visible. A version that can't be removed stays
+		// covered, and the next settle removes it.
+		for _, older := range slices.Backward(below[1:]) {
+			_, _ = s.removeVersion(ctx, name, older)
+		}
+		removed, err := s.removeVersion(ctx, name, below[0])
+		if err == nil && !removed { // a deletion has removed it
 			return s.takeBack(ctx, name, versions[:at+1], at, may)
 		}
 	}
-	s.remember(name, c.put)
+	s.remember(name, r.put)
 	return nil
 }
 

@@ -119,8 +119,8 @@ func TestReplacesWhatIsGone(t *testing.T) {
 	}
 }
 
-// TestOwedLook: if the look after a put fails, or the removal of a late put, the next put first repeats it.
-func TestOwedLook(t *testing.T) {
+// TestUnsettled: if the look after a put fails, or the removal of a late put, the next put first repeats it.
+func TestUnsettled(t *testing.T) {
 	for name, c := range map[string]struct {
 		failing string
 		deleted bool

@@ -15,7 +15,7 @@ func TestContract(t *testing.T) {
 		return s
 	}
 	storetest.Run(t, storetest.Config{
-		New:   func(t *testing.T) store.Store { return open(t, t.TempDir()) },
-		Again: func(t *testing.T, s store.Store) store.Store { return open(t, s.(*Store).path) },
+		New:    func(t *testing.T) store.Store { return open(t, t.TempDir()) },
+		Reopen: func(t *testing.T, s store.Store) store.Store { return open(t, s.(*Store).path) },
 	})
 }

@@ -39,7 +39,7 @@ var _ store.Store = (*Store)(nil)
 // store.ErrNotFound if there is no directory at path.
 func Open(ctx context.Context, path string) (*Store, error) {
 	s, err := open(ctx, path)
-	return s, failed("open", shown(path), err)
+	return s, failed("open", shorten(path), err)
 }
 
 func open(ctx context.Context, path string) (*Store, error) {

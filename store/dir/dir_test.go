@@ -10,9 +10,9 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/requests"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	"github.com/repolock/repolock/store/storetest"
 )
 
 func fresh(t *testing.T) (store.Store, string) {
@@ -96,7 +96,7 @@ func TestOpenNeedsDirectory(t *testing.T) {
 
 // each returns the errors of all methods on a key.
 func each(t *testing.T, s store.Store, key string) map[string]error {
-	errs := storetest.Requests(t.Context(), s, key)
+	errs := requests.Each(t.Context(), s, key)
 	_, errs["put if absent"] = s.Put(t.Context(), key+"-new", nil, store.PutOptions{IfAbsent: true})
 	_, errs["put if match"] = s.Put(t.Context(), key, nil, store.PutOptions{IfMatch: "x"})
 	return errs

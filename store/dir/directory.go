@@ -81,7 +81,7 @@ func (d *directory) unopened(name string, err error) error {
 }
 
 // full returns the full path of a name, for messages.
-func (d *directory) full(name string) string { return shown(filepath.Join(d.path, name)) }
+func (d *directory) full(name string) string { return shorten(filepath.Join(d.path, name)) }
 
 // openDir opens a directory below the root. It follows no link, because an object that is put
 // through a link would be listed under another key. os.Root follows links that stay inside.

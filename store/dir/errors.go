@@ -60,22 +60,22 @@ func cant(what, path string, err error) error {
 		err = e.Err
 	}
 	if isOneOf(err, readOnly) {
-		return fault.As(errors.Join(store.ErrReadOnly, err), fmt.Errorf("%q is on a file system that is mounted read-only", shown(path)))
+		return fault.As(errors.Join(store.ErrReadOnly, err), fmt.Errorf("%q is on a file system that is mounted read-only", shorten(path)))
 	}
 	return fault.While(inability(what, path), err)
 }
 
-func inability(what, path string) string { return fmt.Sprintf("can't %s %q", what, shown(path)) }
+func inability(what, path string) string { return fmt.Sprintf("can't %s %q", what, shorten(path)) }
 
-// maxShown is the number of bytes of a path that fit into a message.
-const maxShown = 300
+// maxPath is the number of bytes of a path that fit into a message.
+const maxPath = 300
 
-// shown returns a path for a message, without its middle if it is too long.
-func shown(path string) string {
-	if len(path) <= maxShown {
+// shorten returns a path for a message, without its middle if it is too long.
+func shorten(path string) string {
+	if len(path) <= maxPath {
 		return path
 	}
-	return strings.ToValidUTF8(path[:maxShown/2], "") + "…" + strings.ToValidUTF8(path[len(path)-maxShown/2:], "")
+	return strings.ToValidUTF8(path[:maxPath/2], "") + "…" + strings.ToValidUTF8(path[len(path)-maxPath/2:], "")
 }
 
 func isOneOf(err error, targets []error) bool {

@@ -7,11 +7,8 @@ import (
 	"io/fs"
 	"strings"
 
-	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/files"
 )
-
-var _ store.Surveyor = (*Store)(nil)
 
 // HasOther looks at one name after another, in the order of the directories, until it finds a file whose
 // key doesn't begin with the prefix. It opens no file, and takes no flock. It can miss a file that

@@ -87,7 +87,7 @@ func Configure(o *minio.Options) {
 }
 
 // New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.Answerer], a [store.BatchDeleter], and a
+// [store.Describer], in two requests, a [store.BatchDeleter], and a
 // [store.ConditionalDeleter] that returns [store.ErrConditionUnsent].
 //
 //	opts := &minio.Options{Creds: credentials, Secure: true}

@@ -83,7 +83,7 @@ type Options struct {
 }
 
 // New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.Answerer], a [store.BatchDeleter], and a
+// [store.Describer], in two requests, a [store.BatchDeleter], and a
 // [store.ConditionalDeleter]: Amazon heeds the condition, and other servers ignore or refuse it.
 //
 // The client provides endpoint, region, credentials and middleware. New doesn't change

@@ -48,7 +48,7 @@ func contract(t *testing.T, s server) {
 			roots[st] = root
 			return st
 		},
-		Again:     func(t *testing.T, st store.Store) store.Store { return s.on(t, roots[st]) },
+		Reopen:    func(t *testing.T, st store.Store) store.Store { return s.on(t, roots[st]) },
 		Precision: time.Second,
 	})
 }

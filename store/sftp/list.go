@@ -202,16 +202,19 @@ type folder struct {
 	ahead    int             // the number of Readdirs in a flight
 	scan     []string        // the wanted names so far in the scan under way
 	last     []string        // in the scan before
-	scans    int             // the number of finished scans; -1 if it isn't there
+	scans    int             // the number of finished scans
+	absent   bool            // the last try to open it found no directory
+	unsure   bool            // a name that the scans have found couldn't be opened since the last scan ended
 	found    map[string]bool // the names in all scans
 	missing  map[string]int  // how often a name was listed and couldn't be opened
 	other    bool            // the name belongs to another kind of file
 	complete bool
 }
 
-// folder begins to scan a directory.
+// folder begins to scan a directory. A directory that is absent can be there when a scan of the directory above
+// shows it.
 func (l *listing) folder(at string) {
-	if l.folders[at] != nil && l.folders[at].scans >= 0 {
+	if known := l.folders[at]; known != nil && !known.absent {
 		return
 	}
 	f := &folder{at: at, wanted: files.Below(l.prefix, at), ahead: firstAhead, found: map[string]bool{}, missing: map[string]int{}}
@@ -239,7 +242,7 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 		case err == nil:
 			then(r.Handle)
 		case errors.Is(err, sftpwire.NoSuchFile):
-			f.scans = -1 // a later scan of the directory above can show it
+			f.absent = true
 		case errors.Is(err, sftpwire.Failure):
 			l.notFolder(f, err)
 		default:
@@ -252,7 +255,7 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 // notFolder makes the listing fail with err, unless another kind of file is in place of the directory. Some
 // servers answer Failure to that, too.
 func (l *listing) notFolder(f *folder, err error) {
-	f.scans = -1
+	f.absent = true
 	key := strings.TrimSuffix(f.at, "/")
 	l.add(sftpwire.Lstat(l.path(key)), func(r *sftpwire.Request) error {
 		looked := l.absent(l.ctx, key, r.Err())
@@ -285,7 +288,7 @@ func (l *listing) readdir(f *folder) {
 	}
 	f.ahead = further(f.ahead)
 	f.next = ""
-	if f.scans == 0 {
+	if f.scans == 0 && !f.absent {
 		l.opendir(f, func(handle string) { f.next = handle })
 	}
 	l.add(nil, func(*sftpwire.Request) error {
@@ -295,7 +298,8 @@ func (l *listing) readdir(f *folder) {
 }
 
 // scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found
-// the same names: see store/dir.
+// the same names: see store/dir. If the directory was absent when readdir opened it for the second scan, the
+// first scan doesn't count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next, nil)
@@ -303,10 +307,13 @@ func (l *listing) scanned(f *folder, ended bool) {
 		return
 	}
 	l.close(f.handle, nil)
+	if !f.absent {
+		f.scans++
+	}
 	scan := files.Set(f.scan)
-	f.scans++
-	f.complete = f.scans > 1 && slices.Equal(scan, f.last) || f.scans >= files.MaxScans
-	f.last, f.scan, f.handle = scan, nil, f.next
+	f.complete = f.scans > 1 && !f.unsure && slices.Equal(scan, f.last) || f.scans >= files.MaxScans
+	f.last, f.scan, f.absent, f.unsure = scan, nil, false, false
+	f.handle = f.next
 	switch {
 	case f.complete:
 		l.close(f.next, nil)
@@ -328,7 +335,7 @@ func (l *listing) vanished(f *folder, name string) error {
 		f.complete = false
 		l.begin(f)
 	} else {
-		f.last = append(f.last, "/") // no scan equals it
+		f.unsure = true // so the scan under way isn't the last one
 	}
 	return nil
 }

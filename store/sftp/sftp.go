@@ -32,9 +32,7 @@ type Store struct {
 
 var (
 	_ store.Store        = (*Store)(nil)
-	_ store.Answerer     = (*Store)(nil)
 	_ store.BatchDeleter = (*Store)(nil)
-	_ store.Surveyor     = (*Store)(nil)
 )
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil.
@@ -136,7 +134,7 @@ func (s *Store) declare() store.Properties {
 	return p
 }
 
-// Answered implements store.Answerer.
+// Answered reports whether the server has answered: a connection was opened at least once.
 func (s *Store) Answered() bool { return s.answered.Load() }
 
 // begin checks a method's context and key, and returns the connection.

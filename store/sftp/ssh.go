@@ -98,7 +98,7 @@ func startProcess(command []string) (*process, error) {
 	p := &process{in: ours, out: theirs, ended: make(chan struct{})}
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &p.words
-	cmd.SysProcAttr = apart()
+	cmd.SysProcAttr = ownSession()
 	cmd.WaitDelay = time.Second // a process that ssh has started can still have its stderr
 	started := make(chan error)
 	go func() {

@@ -46,7 +46,7 @@ func contractThrough(t *testing.T, server, second *sshd.Server) {
 			roots[s] = root
 			return s
 		},
-		Again:     func(t *testing.T, s store.Store) store.Store { return through(t, second.URL(roots[s])) },
+		Reopen:    func(t *testing.T, s store.Store) store.Store { return through(t, second.URL(roots[s])) },
 		Precision: time.Second,
 		Light:     true,
 	})

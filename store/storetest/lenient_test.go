@@ -6,12 +6,12 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // lenient is a store that does as little as the contract allows: its pages have few objects or none, and a batch
 // leaves out its first key.
-type lenient struct{ *mem.Store }
+type lenient struct{ *memory.Store }
 
 const emptyPage = "|none yet"
 
@@ -36,5 +36,5 @@ func (s lenient) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 
 // TestLenient: the suite accepts what the contract allows, even if no backend does so.
 func TestLenient(t *testing.T) {
-	Run(t, Config{New: func(*testing.T) store.Store { return lenient{mem.New(mem.Options{})} }, Light: true})
+	Run(t, Config{New: func(*testing.T) store.Store { return lenient{memory.New(memory.Options{})} }, Light: true})
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/requests"
 	"github.com/repolock/repolock/store"
 )
 
@@ -77,7 +78,7 @@ func endedContext(t *testing.T, f *fixture) {
 	late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 	defer cancel()
 	for want, ctx := range map[error]context.Context{context.Canceled: ended(), context.DeadlineExceeded: late} {
-		for name, err := range Requests(ctx, f.store, "a key") {
+		for name, err := range requests.Each(ctx, f.store, "a key") {
 			var e *store.Error
 			assert.Is(t, err, want, name)
 			assert.That(t, !store.Permanent(err), "%s: %v is permanent", name, err)
@@ -86,14 +87,6 @@ func endedContext(t *testing.T, f *fixture) {
 		}
 	}
 	f.holds(t, "a key", "body")
-}
-
-// Requests sends a request of each kind for a key, and returns their errors.
-func Requests(ctx context.Context, s store.Store, key string) map[string]error {
-	_, put := s.Put(ctx, key, []byte("new"), store.PutOptions{})
-	_, _, get := s.Get(ctx, key, limit)
-	_, list := s.List(ctx, key, "")
-	return map[string]error{"put": put, "get": get, "list": list, "delete": s.Delete(ctx, key)}
 }
 
 func propertiesStay(t *testing.T, f *fixture) {

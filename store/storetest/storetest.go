@@ -25,9 +25,9 @@ import (
 type Config struct {
 	// New returns an empty store that no other test uses. Run calls it once for each subtest.
 	New func(t *testing.T) store.Store
-	// Again returns another handle on the same objects, as another process would open. If it
+	// Reopen returns another handle on the same objects, as another process would open. If it
 	// is nil, the subtests use the handle of New twice.
-	Again func(t *testing.T, s store.Store) store.Store
+	Reopen func(t *testing.T, s store.Store) store.Store
 	// Light runs a tenth of the rounds of each race, as -short does. It is for a further
 	// configuration of a backend, if another test runs all rounds.
 	Light bool
@@ -83,8 +83,8 @@ func Run(t *testing.T, c Config) {
 		t.Run(line.line, func(t *testing.T) {
 			f := &fixture{Config: c, store: c.New(t)}
 			f.other = f.store
-			if c.Again != nil {
-				f.other = c.Again(t, f.store)
+			if c.Reopen != nil {
+				f.other = c.Reopen(t, f.store)
 			}
 			line.test(t, f)
 		})

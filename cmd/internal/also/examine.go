@@ -34,7 +34,7 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	}
 	if exposed(l.secret) {
 		findings = append(findings, locking.Finding{
-			What: "password file", Verdict: locking.Doubtful,
+			What: "password file", Severity: locking.Risky,
 			Found: "all users of this machine can read " + l.secret + ", and break locks", Advice: "run chmod 600 on it",
 		})
 	}
@@ -47,7 +47,7 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 
 func check(f locking.Finding) doctor.Check {
 	c := doctor.Check{Name: strings.ReplaceAll(f.What, " ", "_"), Detail: f.Found}
-	c.Result = map[locking.Verdict]doctor.Result{locking.Good: doctor.OK, locking.Doubtful: doctor.Warn, locking.Bad: doctor.Fail}[f.Verdict]
+	c.Result = map[locking.Severity]doctor.Result{locking.Good: doctor.OK, locking.Risky: doctor.Warn, locking.Bad: doctor.Fail}[f.Severity]
 	if f.Advice != "" {
 		c.Detail += "; " + f.Advice
 	}
@@ -57,11 +57,11 @@ func check(f locking.Finding) doctor.Check {
 func verdict(findings []locking.Finding) doctor.Verdict {
 	worst := locking.Good
 	for _, f := range findings {
-		worst = max(worst, f.Verdict)
+		worst = max(worst, f.Severity)
 	}
-	return map[locking.Verdict]doctor.Verdict{
-		locking.Good:     {Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"},
-		locking.Doubtful: {Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"},
-		locking.Bad:      {Fitness: doctor.Unfit, Summary: "unfit for locks"},
+	return map[locking.Severity]doctor.Verdict{
+		locking.Good:  {Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"},
+		locking.Risky: {Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"},
+		locking.Bad:   {Fitness: doctor.Unfit, Summary: "unfit for locks"},
 	}[worst]
 }

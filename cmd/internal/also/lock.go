@@ -17,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking"
+	"github.com/repolock/repolock/locking/postgres"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -111,7 +112,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	info := replock.Info{
 		Mode: replock.Exclusive, Keys: []string{l.Place.URL}, ID: cmp.Or(i.Request, i.Revision), Holder: holder(i),
 		User: text.Cut(i.Actor, maxText), Operation: text.Cut(i.Intent, maxText),
-		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Trouble,
+		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Unreadable,
 	}
 	if !i.Renewed.IsZero() {
 		info.Age = now.Sub(i.Renewed)
@@ -120,7 +121,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 		info.Left = i.TTL - info.Age
 	}
 	switch {
-	case i.Trouble != "":
+	case i.Unreadable != "":
 		info.Verdict = replock.Unreadable
 	case i.Stale:
 		info.Verdict = replock.Stale
@@ -217,9 +218,18 @@ func (l *held) About() lease.About {
 // Check renews the lock, because a look costs as much.
 func (l *held) Check(ctx context.Context) error { return l.Renew(ctx) }
 
+// connected is implemented by backends whose locks last as long as a connection. A second process with a duplicate
+// of the connection, which is the guard, keeps the lock when this process ends. Release frees the lock in spite of a
+// duplicate. Connection returns nil if the connection can't be duplicated.
+type connected interface {
+	Connection(h locking.Handle) syscall.Conn
+}
+
+var _ connected = (*postgres.Backend)(nil)
+
 // connection returns the connection that the lock dies with, or nil.
 func (l *held) connection() syscall.Conn {
-	if c, ok := l.Backend.(locking.Connected); ok {
+	if c, ok := l.Backend.(connected); ok {
 		return c.Connection(l.handle)
 	}
 	return nil

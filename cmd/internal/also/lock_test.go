@@ -249,10 +249,10 @@ func TestVerdicts(t *testing.T) {
 		{"live", locking.Info{Holder: "h", Host: "vm", PID: 7, Renewed: now, TTL: time.Minute}, replock.Live, false, "h on vm (pid 7)"},
 		{"stale by its ttl", locking.Info{Holder: "h", Renewed: now.Add(-time.Hour), TTL: time.Minute, Stale: true}, replock.Stale, false, "h"},
 		{"stale by its process", locking.Info{Host: "vm", Stale: true}, replock.Stale, true, "on vm"},
-		{"unreadable", locking.Info{Trouble: "it is cut off", Stale: true}, replock.Unreadable, false, ""},
+		{"unreadable", locking.Info{Unreadable: "it is cut off", Stale: true}, replock.Unreadable, false, ""},
 	} {
 		got, err := Lock{Backend: &shelf{info: &c.info}, Target: target("k")}.Inspect(t.Context())
-		assert.That(t, err == nil && got.Verdict == c.verdict && got.ProcessGone == c.gone && got.Holder == c.holder && got.Why == c.info.Trouble && got.Key() == "fake:k",
+		assert.That(t, err == nil && got.Verdict == c.verdict && got.ProcessGone == c.gone && got.Holder == c.holder && got.Why == c.info.Unreadable && got.Key() == "fake:k",
 			"%s: %+v, %v", c.name, got, err)
 	}
 	late, _ := Lock{Backend: &shelf{info: &locking.Info{Renewed: now.Add(-time.Hour), TTL: time.Minute}}}.Inspect(t.Context())
@@ -265,7 +265,7 @@ func TestBreakChooses(t *testing.T) {
 	live := &locking.Info{Revision: "1", TTL: time.Minute, Renewed: time.Now()}
 	stale := &locking.Info{Revision: "1", TTL: time.Minute, Stale: true}
 	dead := &locking.Info{Revision: "1", Stale: true}
-	unreadable := &locking.Info{Revision: "1", Trouble: "it is cut off"}
+	unreadable := &locking.Info{Revision: "1", Unreadable: "it is cut off"}
 	shown := func(id, key string) []replock.Broken {
 		return []replock.Broken{{Info: replock.Info{ID: id, Keys: []string{key}, ModTime: live.Renewed}}}
 	}
@@ -312,8 +312,8 @@ func TestBreakChooses(t *testing.T) {
 
 // TestExamine: the worst finding decides whether a system is fit.
 func TestExamine(t *testing.T) {
-	good, doubtful := locking.Finding{What: "eviction policy", Found: "noeviction"}, locking.Finding{What: "replicas", Found: "1", Verdict: locking.Doubtful, Advice: "have none"}
-	bad := locking.Finding{What: "pooler", Found: "transaction", Verdict: locking.Bad, Advice: "go around it"}
+	good, doubtful := locking.Finding{What: "eviction policy", Found: "noeviction"}, locking.Finding{What: "replicas", Found: "1", Severity: locking.Risky, Advice: "have none"}
+	bad := locking.Finding{What: "pooler", Found: "transaction", Severity: locking.Bad, Advice: "go around it"}
 	for _, c := range []struct {
 		findings []locking.Finding
 		want     doctor.Fitness

@@ -265,7 +265,7 @@ func parseTowerFleet(raw string) (Target, error) {
 			for k, v := range r.Metadata {
 				metadata[k] = v
 			}
-			b, err := towerfleet.New(t.Dir, towerfleet.Options{
+			b, err := towerfleet.Open(t.Dir, towerfleet.Options{
 				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
 				Observe: observes(t.Dir, r.Purpose), Force: r.Force, Audit: r.record, Metadata: metadata, Created: r.created,
 			})
@@ -302,7 +302,7 @@ func parseBeads(raw string) (Target, error) {
 		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir), Stays: true},
 		files: true,
 		backend: func(r Request) (locking.Backend, string, error) {
-			b, err := beads.New(t.Dir, beads.Options{Version: r.Version})
+			b, err := beads.Open(t.Dir, beads.Options{Version: r.Version})
 			return b, beads.Key, err
 		},
 	}, err

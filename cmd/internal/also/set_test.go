@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // orders are all orders of three locks.
@@ -304,7 +304,7 @@ func TestEventsOfRepositories(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		s, r := f.set(0, ""), &record{}
 		for _, name := range []string{"a", "b"} {
-			m := mem.New(mem.Options{})
+			m := memory.New(memory.Options{})
 			s.members = append(s.members, &repository{&session.Repository{
 				Open: func(context.Context) (store.Store, error) { return m, nil }, New: replock.New,
 				Options: replock.Options{Clock: f.clock}, Mode: replock.Exclusive, Operation: "test",

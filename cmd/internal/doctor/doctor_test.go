@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 const (
@@ -76,7 +76,7 @@ func fitness(t *testing.T, r doctor.Report, want doctor.Fitness) {
 }
 
 // left returns the keys of all objects. The report must name each of them.
-func left(t *testing.T, m *mem.Store, r doctor.Report) []string {
+func left(t *testing.T, m *memory.Store, r doctor.Report) []string {
 	t.Helper()
 	keys, err := store.Keys(t.Context(), m, "")
 	assert.OK(t, err)
@@ -87,24 +87,24 @@ func left(t *testing.T, m *mem.Store, r doctor.Report) []string {
 }
 
 // clean checks that no object is left, nor named as left.
-func clean(t *testing.T, m *mem.Store, r doctor.Report) {
+func clean(t *testing.T, m *memory.Store, r doctor.Report) {
 	t.Helper()
 	got := left(t, m, r)
 	assert.That(t, len(got)+len(r.Left) == 0, "left: %v, named: %v", got, r.Left)
 }
 
 // tapped returns a good store behind hooks, and the store.
-func tapped() (*hookstore.Store, *mem.Store) {
-	m := mem.New(mem.Options{})
+func tapped() (*hookstore.Store, *memory.Store) {
+	m := memory.New(memory.Options{})
 	return &hookstore.Store{Store: m}, m
 }
 
 // flawed is a store that breaks the contract as its fields say.
 type flawed struct {
-	*mem.Store
-	amend   func(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error // before each put
-	forgets bool                                                                              // puts are answered, and not carried out
-	untags  bool                                                                              // the answer to a put has no ETag
+	*memory.Store
+	amend   func(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error // before each put
+	forgets bool                                                                                 // puts are answered, and not carried out
+	untags  bool                                                                                 // the answer to a put has no ETag
 	garbles bool
 	shows   func(*store.Page)
 	keeps   bool // deleted objects
@@ -153,7 +153,7 @@ func (s *flawed) Delete(ctx context.Context, key string) error {
 	return s.Store.Delete(ctx, key)
 }
 
-func missing(ctx context.Context, m *mem.Store, key string) bool {
+func missing(ctx context.Context, m *memory.Store, key string) bool {
 	_, _, err := m.Get(ctx, key, 1<<20)
 	return errors.Is(err, store.ErrNotFound)
 }
@@ -167,7 +167,7 @@ func lagging() flawed {
 	var mu sync.Mutex
 	hidden := map[string]int{}
 	return flawed{
-		amend: func(_ context.Context, _ *mem.Store, key string, _ *store.PutOptions) error {
+		amend: func(_ context.Context, _ *memory.Store, key string, _ *store.PutOptions) error {
 			mu.Lock()
 			defer mu.Unlock()
 			if _, known := hidden[key]; !known {
@@ -187,7 +187,7 @@ func lagging() flawed {
 }
 
 // gap deletes an object before it is overwritten.
-func gap(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
+func gap(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error {
 	if *opts != (store.PutOptions{}) {
 		return nil
 	}
@@ -197,7 +197,7 @@ func gap(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) 
 
 // racy checks a condition, and then writes.
 func racy(absent, match bool) flawed {
-	return flawed{amend: func(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
+	return flawed{amend: func(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error {
 		if !(opts.IfAbsent && absent || opts.IfMatch != "" && match) {
 			return nil
 		}
@@ -212,14 +212,14 @@ func racy(absent, match bool) flawed {
 }
 
 // deaf ignores conditions.
-func deaf(_ context.Context, _ *mem.Store, _ string, opts *store.PutOptions) error {
+func deaf(_ context.Context, _ *memory.Store, _ string, opts *store.PutOptions) error {
 	*opts = store.PutOptions{}
 	return nil
 }
 
 // answers gives one answer to all conditional puts.
 func answers(err error) flawed {
-	return flawed{amend: func(_ context.Context, _ *mem.Store, _ string, opts *store.PutOptions) error {
+	return flawed{amend: func(_ context.Context, _ *memory.Store, _ string, opts *store.PutOptions) error {
 		if *opts == (store.PutOptions{}) {
 			return nil
 		}
@@ -228,7 +228,7 @@ func answers(err error) flawed {
 }
 
 // creates takes If-Match on a missing key, as MinIO before September 2025 does.
-func creates(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
+func creates(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error {
 	if missing(ctx, m, key) {
 		opts.IfMatch = ""
 	}
@@ -236,7 +236,7 @@ func creates(ctx context.Context, m *mem.Store, key string, opts *store.PutOptio
 }
 
 // revives takes If-Match with the ETag of a deleted object.
-func revives(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
+func revives(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error {
 	if strings.Trim(opts.IfMatch, "0") == "" { // the ETag of no object
 		return nil
 	}
@@ -244,7 +244,7 @@ func revives(ctx context.Context, m *mem.Store, key string, opts *store.PutOptio
 }
 
 // noSuchKey refuses If-Match on a missing key because the key is missing.
-func noSuchKey(ctx context.Context, m *mem.Store, key string, opts *store.PutOptions) error {
+func noSuchKey(ctx context.Context, m *memory.Store, key string, opts *store.PutOptions) error {
 	if opts.IfMatch != "" && missing(ctx, m, key) {
 		return store.ErrNotFound
 	}
@@ -258,7 +258,7 @@ func clockAhead(by time.Duration) flawed {
 
 // TestStores: doctor finds each fault of a store, and reports no other. Its text agrees with repolock's behaviour.
 func TestStores(t *testing.T) {
-	claimed := mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
+	claimed := memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed}
 	relied := doctor.Plan{Shared: 2, Exclusive: 2, Renewal: "if_match", Release: "delete", Fence: true, Conditions: doctor.Relied}
 	proven := doctor.Plan{Shared: 2, Exclusive: 4, Renewal: "look_and_put", Release: "delete", Conditions: doctor.Proven}
 	unreliable := proven
@@ -268,52 +268,52 @@ func TestStores(t *testing.T) {
 	var unfit doctor.Plan
 	const twoTrips = "a lock is renewed by a look and a put, in 2 round trips"
 	for name, test := range map[string]struct {
-		opts mem.Options
+		opts memory.Options
 		flaw flawed
 		want results
 		plan doctor.Plan
 		says string // a line, or the beginning of one
 	}{
-		"good": {mem.Options{}, flawed{}, results{doctor.IfMatchRace: ok, doctor.IfNoneMatchRace: ok}, relied,
+		"good": {memory.Options{}, flawed{}, results{doctor.IfMatchRace: ok, doctor.IfNoneMatchRace: ok}, relied,
 			"a lock is renewed by a put with If-Match, in 1 round trip\n"},
-		"claimed": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Precision: time.Second}, flawed{}, nil, proven,
+		"claimed": {memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed, Precision: time.Second}, flawed{}, nil, proven,
 			twoTrips + "; the put has If-Match as soon as the store has proven to the process that it obeys If-Match\n"},
-		"ignored": {mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}, flawed{},
+		"ignored": {memory.Options{IfAbsent: memory.Ignored, IfMatch: memory.Ignored}, flawed{},
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown, doctor.ConditionalDelete: warn},
 			unreliable, "ignored: 160 of 160 won"}, // users don't believe it without numbers
-		"lacked": {mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}, flawed{},
+		"lacked": {memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked}, flawed{},
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: warn, doctor.IfMatchRace: unknown, doctor.ConditionalDelete: warn},
 			unreliable, ""},
 		"claimed and lacked":      {claimed, answers(store.ErrConditionUnsupported), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
 		"claimed and denied":      {claimed, answers(store.ErrPermission), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
 		"claimed and in conflict": {claimed, answers(store.ErrConflict), results{doctor.IfNoneMatch: warn, doctor.IfMatch: warn}, lacking, ""},
-		"denied, declared as kept": {mem.Options{}, answers(store.ErrPermission),
+		"denied, declared as kept": {memory.Options{}, answers(store.ErrPermission),
 			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: unknown, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, unfit, ""},
-		"markers": {mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, Markers: true}, flawed{},
+		"markers": {memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed, Markers: true}, flawed{},
 			results{doctor.IfNoneMatchGone: warn}, unreliable, ""},
-		"no time": {mem.Options{NoTime: true, Precision: time.Second}, flawed{},
+		"no time": {memory.Options{NoTime: true, Precision: time.Second}, flawed{},
 			results{doctor.OneClock: unknown, doctor.ClockOffset: ok}, relied, ""},
-		"no store clock": {mem.Options{NoStoreClock: true}, flawed{}, results{doctor.OneClock: warn}, relied, ""},
-		"small pages":    {mem.Options{PageSize: 7}, flawed{}, nil, relied, ""},
-		"lagging":        {mem.Options{}, lagging(), results{doctor.ListAfterWrite: fail}, unfit, ""},
-		"gap":            {mem.Options{}, flawed{amend: gap}, results{doctor.ListAfterWrite: fail}, unfit, ""},
-		"racy, declared as kept": {mem.Options{}, racy(true, true),
+		"no store clock": {memory.Options{NoStoreClock: true}, flawed{}, results{doctor.OneClock: warn}, relied, ""},
+		"small pages":    {memory.Options{PageSize: 7}, flawed{}, nil, relied, ""},
+		"lagging":        {memory.Options{}, lagging(), results{doctor.ListAfterWrite: fail}, unfit, ""},
+		"gap":            {memory.Options{}, flawed{amend: gap}, results{doctor.ListAfterWrite: fail}, unfit, ""},
+		"racy, declared as kept": {memory.Options{}, racy(true, true),
 			results{doctor.IfNoneMatchRace: fail, doctor.IfMatchRace: fail}, unfit, ""},
 		"racy":        {claimed, racy(true, true), results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: warn}, unreliable, ""},
 		"racy absent": {claimed, racy(true, false), results{doctor.IfNoneMatchRace: warn, doctor.IfMatchRace: ok}, unreliable, ""},
 		"racy match":  {claimed, racy(false, true), results{doctor.IfNoneMatchRace: ok, doctor.IfMatchRace: warn}, unreliable, ""},
-		"deaf, declared as kept": {mem.Options{}, flawed{amend: deaf},
+		"deaf, declared as kept": {memory.Options{}, flawed{amend: deaf},
 			results{doctor.IfNoneMatch: fail, doctor.IfNoneMatchRace: fail, doctor.IfMatch: fail, doctor.IfMatchRace: unknown}, unfit, ""},
 		"stiff": {claimed, answers(store.ErrPrecondition),
 			results{doctor.IfNoneMatch: warn, doctor.IfNoneMatchRace: warn, doctor.IfMatch: warn, doctor.IfMatchRace: unknown}, unreliable, ""},
-		"garbles":    {mem.Options{}, flawed{garbles: true}, results{doctor.Read: fail}, unfit, ""},
-		"keeps":      {mem.Options{}, flawed{keeps: true}, results{doctor.Delete: fail}, unfit, ""},
+		"garbles":    {memory.Options{}, flawed{garbles: true}, results{doctor.Read: fail}, unfit, ""},
+		"keeps":      {memory.Options{}, flawed{keeps: true}, results{doctor.Delete: fail}, unfit, ""},
 		"forgets":    {claimed, flawed{forgets: true}, results{doctor.Read: fail, doctor.ListAfterWrite: fail}, unfit, ""},
-		"fast clock": {mem.Options{}, clockAhead(time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
-		"slow clock": {mem.Options{}, clockAhead(-time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
+		"fast clock": {memory.Options{}, clockAhead(time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
+		"slow clock": {memory.Options{}, clockAhead(-time.Minute), results{doctor.OneClock: warn, doctor.ClockOffset: warn}, relied, ""},
 		"creates": {claimed, flawed{amend: creates}, results{doctor.IfMatch: ok, doctor.IfMatchRace: ok, doctor.IfMatchAbsent: warn}, unreliable,
 			"the server accepts If-Match on a key that isn't there (MinIO before September 2025): repolock looks before each put instead\n"},
-		"creates, declared as kept": {mem.Options{}, flawed{amend: creates},
+		"creates, declared as kept": {memory.Options{}, flawed{amend: creates},
 			results{doctor.IfMatch: ok, doctor.IfMatchRace: ok, doctor.IfMatchAbsent: fail}, unfit,
 			"the server accepts If-Match on a key that isn't there (MinIO before September 2025)" +
 				", so that a refresh would put a broken lock back: leave conditions=kept out of the URL"},
@@ -323,8 +323,8 @@ func TestStores(t *testing.T) {
 		"untagged":       {claimed, flawed{untags: true}, results{doctor.IfMatch: ok, doctor.IfMatchRace: ok}, proven, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-				s, m := test.flaw, mem.New(test.opts)
+			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+				s, m := test.flaw, memory.New(test.opts)
 				s.Store = m
 				opts.Others = []store.Store{&s}
 				r := run(t, &s, opts)
@@ -361,7 +361,7 @@ func TestStores(t *testing.T) {
 func TestHandles(t *testing.T) {
 	s, _ := tapped()
 	for _, want := range []results{{doctor.Read: fail, doctor.ListAfterWrite: fail}, {doctor.Reachable: fail, doctor.Read: fail, doctor.ListAfterWrite: fail}} {
-		r := run(t, s, doctor.Options{Others: []store.Store{mem.New(mem.Options{})}})
+		r := run(t, s, doctor.Options{Others: []store.Store{memory.New(memory.Options{})}})
 		expect(t, r, want)
 		fitness(t, r, doctor.Unfit)
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -444,7 +444,7 @@ func (s *able) DeleteIfMatch(ctx context.Context, key, etag string) error {
 // TestAbilities: the report describes the optional abilities of a backend, and the verdict doesn't depend on them.
 func TestAbilities(t *testing.T) {
 	described := store.Description{Server: "x/1", Versioning: store.Yes, ObjectLock: store.No}
-	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *memory.Store, opts doctor.Options) {
 		for _, c := range []struct {
 			able
 			check  string
@@ -461,7 +461,7 @@ func TestAbilities(t *testing.T) {
 			{able{deletes: "keeps", err: store.ErrPermission}, doctor.ObjectLock, doctor.Unknown, "doesn't say"},
 		} {
 			s := &c.able
-			s.Store = mem.New(mem.Options{})
+			s.Store = memory.New(memory.Options{})
 			r := run(t, s, opts)
 			expect(t, r, results{c.check: c.result})
 			got := check(t, r, c.check)
@@ -469,7 +469,7 @@ func TestAbilities(t *testing.T) {
 			fitness(t, r, doctor.Fit)
 			clean(t, s.Store, r)
 		}
-		s := &able{flawed: flawed{Store: mem.New(mem.Options{})}, err: store.ErrConfig}
+		s := &able{flawed: flawed{Store: memory.New(memory.Options{})}, err: store.ErrConfig}
 		r, err := examine(t.Context(), s, opts)
 		assert.Is(t, err, store.ErrConfig)
 		clean(t, s.Store, r)
@@ -532,8 +532,8 @@ func TestBoth(t *testing.T) {
 		"both":       {true, true, fail, fail},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-				m := mem.New(mem.Options{})
+			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+				m := memory.New(memory.Options{})
 				way := func(caches bool) store.Store {
 					if caches {
 						return &gateway{Store: m, pages: map[string]store.Page{}}
@@ -564,35 +564,35 @@ func TestPermissions(t *testing.T) {
 	}
 	overwrites := func(r request, there bool) bool { return r.Op == "put" && there && r.Opts == (store.PutOptions{}) }
 	for name, test := range map[string]struct {
-		opts    mem.Options
+		opts    memory.Options
 		refused func(r request, there bool) bool // there: the object exists
 		want    results
 		fit     doctor.Fitness
 		says    string // the detail of the first refused check
 	}{
-		"list": {mem.Options{}, ops("list"), results{doctor.List: fail, doctor.ListAfterWrite: unknown, doctor.IfMatchRace: ok},
+		"list": {memory.Options{}, ops("list"), results{doctor.List: fail, doctor.ListAfterWrite: unknown, doctor.IfMatchRace: ok},
 			doctor.LacksPermission, `list "index/locks/doctor-`},
-		"put": {mem.Options{}, ops("put"), results{doctor.Write: fail, doctor.Read: ok, doctor.Overwrite: unknown, doctor.Delete: unknown},
+		"put": {memory.Options{}, ops("put"), results{doctor.Write: fail, doctor.Read: ok, doctor.Overwrite: unknown, doctor.Delete: unknown},
 			doctor.LacksPermission, `put "index/locks/doctor-`},
-		"get": {mem.Options{}, ops("get"), results{doctor.Read: fail, doctor.Overwrite: ok, doctor.Delete: ok, doctor.ListAfterWrite: ok},
+		"get": {memory.Options{}, ops("get"), results{doctor.Read: fail, doctor.Overwrite: ok, doctor.Delete: ok, doctor.ListAfterWrite: ok},
 			doctor.LacksPermission, `get "index/locks/doctor-`},
-		"delete": {mem.Options{}, ops("delete"), results{doctor.Delete: warn}, doctor.Fit, `delete "index/locks/doctor-`},
-		"put and delete": {mem.Options{}, ops("put", "delete"), results{doctor.Write: fail, doctor.Delete: fail, doctor.Read: ok},
+		"delete": {memory.Options{}, ops("delete"), results{doctor.Delete: warn}, doctor.Fit, `delete "index/locks/doctor-`},
+		"put and delete": {memory.Options{}, ops("put", "delete"), results{doctor.Write: fail, doctor.Delete: fail, doctor.Read: ok},
 			doctor.LacksPermission, `put "index/locks/doctor-`},
-		"list and put and get": {mem.Options{}, ops("list", "put", "get"), results{doctor.List: fail, doctor.Write: fail, doctor.Read: unknown},
+		"list and put and get": {memory.Options{}, ops("list", "put", "get"), results{doctor.List: fail, doctor.Write: fail, doctor.Read: unknown},
 			doctor.LacksPermission, `list "index/locks/doctor-`},
-		"all": {mem.Options{}, ops("list", "put", "get", "delete"),
+		"all": {memory.Options{}, ops("list", "put", "get", "delete"),
 			results{doctor.List: fail, doctor.Write: fail, doctor.Read: unknown, doctor.Delete: fail},
 			doctor.LacksPermission, `list "index/locks/doctor-`},
-		"overwrite": {mem.Options{}, overwrites, results{doctor.Overwrite: fail}, doctor.LacksPermission, `put "index/locks/doctor-`}, // renewing needs it
-		"overwrite and delete": {mem.Options{}, func(r request, there bool) bool { return overwrites(r, there) || r.Op == "delete" },
+		"overwrite": {memory.Options{}, overwrites, results{doctor.Overwrite: fail}, doctor.LacksPermission, `put "index/locks/doctor-`}, // renewing needs it
+		"overwrite and delete": {memory.Options{}, func(r request, there bool) bool { return overwrites(r, there) || r.Op == "delete" },
 			results{doctor.Overwrite: fail, doctor.Delete: fail}, doctor.LacksPermission, `put "index/locks/doctor-`},
-		"the locks": {mem.Options{}, func(r request, _ bool) bool { return r.Key == locks }, // every acquirer lists them
+		"the locks": {memory.Options{}, func(r request, _ bool) bool { return r.Key == locks }, // every acquirer lists them
 			results{doctor.Reachable: fail, doctor.ListAfterWrite: ok}, doctor.LacksPermission, `list "index/lock.`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-				m := mem.New(test.opts)
+			inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+				m := memory.New(test.opts)
 				s := &hookstore.Store{Store: m}
 				s.Before(func(ctx context.Context, r request) error {
 					dawdle()
@@ -627,8 +627,8 @@ func TestPermissions(t *testing.T) {
 // TestCreatesWithoutDelete: without the right to delete, a key that never existed shows that the
 // server takes If-Match on a missing key.
 func TestCreatesWithoutDelete(t *testing.T) {
-	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *mem.Store, opts doctor.Options) {
-		m := mem.New(mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed})
+	inBubble(t, func(t *testing.T, _ *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+		m := memory.New(memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed})
 		s := &hookstore.Store{Store: &flawed{Store: m, amend: creates}}
 		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.Op == "delete" {

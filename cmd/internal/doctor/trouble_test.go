@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/leapclock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 var (
@@ -24,7 +24,7 @@ var (
 )
 
 // inBubble runs a test in simulated time, on a good store behind hooks. The options have its clock.
-func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options)) {
+func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		s, m := tapped()
@@ -37,7 +37,7 @@ func inBubble(t *testing.T, test func(t *testing.T, s *hookstore.Store, m *mem.S
 // if racers try again.
 func TestCancelled(t *testing.T) {
 	for _, at := range []int64{1, 2, 4, 7, 20, 100, 300, 600, 640, 645} {
-		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+		inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 			ctx, cancel := context.WithCancelCause(t.Context())
 			var n atomic.Int64
 			s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -63,7 +63,7 @@ func TestUnreachable(t *testing.T) {
 		"reset": errReset, "no bucket": store.ErrNotFound, "configuration": store.ErrConfig, "hangs": nil,
 	} {
 		t.Run(name, func(t *testing.T) {
-			inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
+			inBubble(t, func(t *testing.T, s *hookstore.Store, _ *memory.Store, opts doctor.Options) {
 				end := make(chan struct{})
 				defer close(end)
 				s.Before(func(context.Context, hookstore.Request) error {
@@ -86,7 +86,7 @@ func TestUnreachable(t *testing.T) {
 
 // TestOutage: after an outage in the middle doctor names the remaining objects, and ends in time.
 func TestOutage(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 		s.Before(func(_ context.Context, r hookstore.Request) error {
 			if r.N > 100 {
 				return errReset
@@ -107,7 +107,7 @@ func TestOutage(t *testing.T) {
 
 // TestSlowCleanup: a slow cleanup goes on to the end, and shows its progress.
 func TestSlowCleanup(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 		var said []string
 		cleaning := false
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -130,7 +130,7 @@ func TestSlowCleanup(t *testing.T) {
 
 // TestStuckCleanup: a cleanup without progress ends. Remaining objects that doctor is allowed to delete are an error.
 func TestStuckCleanup(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 		var deletions atomic.Int64
 		s.Before(func(ctx context.Context, r hookstore.Request) error {
 			if r.Op == "delete" && deletions.Add(1) > 50 {
@@ -151,7 +151,7 @@ func TestStuckCleanup(t *testing.T) {
 // don't make it unfit, and leave no object.
 func TestFaults(t *testing.T) {
 	for _, every := range []int64{7, 13, 50} {
-		inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+		inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 			s.Before(func(_ context.Context, r hookstore.Request) error {
 				if r.N%every == 0 && r.N/every%2 == 0 {
 					return errReset
@@ -174,7 +174,7 @@ func TestFaults(t *testing.T) {
 
 // TestLatePut: a put that the store applies after doctor has given it up is deleted, too.
 func TestLatePut(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, m *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, m *memory.Store, opts doctor.Options) {
 		var held atomic.Bool
 		var late atomic.Pointer[hookstore.Request]
 		s.Before(func(_ context.Context, r hookstore.Request) error {
@@ -209,12 +209,12 @@ func TestClockOffset(t *testing.T) {
 		source      string
 		uncertainty float64
 	}{
-		"exact": {func() store.Store { return mem.New(mem.Options{}) }, "listing", 0.126},
+		"exact": {func() store.Store { return memory.New(memory.Options{}) }, "listing", 0.126},
 		"dated": {func() store.Store {
-			return &flawed{Store: mem.New(mem.Options{Precision: time.Second}), shows: inSeconds}
+			return &flawed{Store: memory.New(memory.Options{Precision: time.Second}), shows: inSeconds}
 		}, "listing", 0.23},
-		"mod time":         {func() store.Store { return mem.New(mem.Options{NoTime: true}) }, "mod_time", 0.126},
-		"rounded mod time": {func() store.Store { return mem.New(mem.Options{NoTime: true, Precision: time.Second}) }, "mod_time", 0.6},
+		"mod time":         {func() store.Store { return memory.New(memory.Options{NoTime: true}) }, "mod_time", 0.126},
+		"rounded mod time": {func() store.Store { return memory.New(memory.Options{NoTime: true, Precision: time.Second}) }, "mod_time", 0.6},
 	} {
 		for _, skew := range []time.Duration{0, time.Hour, -time.Hour, 3 * time.Second, -90 * 24 * time.Hour} {
 			synctest.Test(t, func(t *testing.T) {
@@ -244,7 +244,7 @@ func TestClockOffset(t *testing.T) {
 // TestClocksDisagree: a store whose own times contradict each other is a warning, and has no offset.
 func TestClocksDisagree(t *testing.T) {
 	var n atomic.Int64
-	m := mem.New(mem.Options{Now: func() time.Time { return time.Now().Add(time.Duration(n.Add(1)%2) * time.Minute) }})
+	m := memory.New(memory.Options{Now: func() time.Time { return time.Now().Add(time.Duration(n.Add(1)%2) * time.Minute) }})
 	r := run(t, m, doctor.Options{})
 	expect(t, r, map[string]doctor.Result{doctor.ClockOffset: doctor.Warn, doctor.OneClock: check(t, r, doctor.OneClock).Result})
 	assert.That(t, r.Clock == nil, "%+v", r.Clock)
@@ -253,7 +253,7 @@ func TestClocksDisagree(t *testing.T) {
 
 // TestTakesSeconds: with round trips of 20 ms, doctor takes less than 20 s and sends at most 9 requests at once.
 func TestTakesSeconds(t *testing.T) {
-	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *memory.Store, opts doctor.Options) {
 		var under, most atomic.Int64
 		s.Before(func(context.Context, hookstore.Request) error {
 			n := under.Add(1)
@@ -280,7 +280,7 @@ func TestTakesSeconds(t *testing.T) {
 func TestLastWords(t *testing.T) {
 	words := errors.New("the disk is asleep")
 	for late, says := range map[time.Duration]bool{100 * time.Millisecond: true, time.Hour: false} {
-		inBubble(t, func(t *testing.T, s *hookstore.Store, _ *mem.Store, opts doctor.Options) {
+		inBubble(t, func(t *testing.T, s *hookstore.Store, _ *memory.Store, opts doctor.Options) {
 			s.Before(func(ctx context.Context, r hookstore.Request) error {
 				<-ctx.Done()
 				time.Sleep(late)
@@ -301,7 +301,7 @@ func TestListingsEnd(t *testing.T) {
 	for _, how := range hookstore.Ways {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := &hookstore.Unending{Store: mem.New(mem.Options{}), How: how, Most: 20_000}
+				s := &hookstore.Unending{Store: memory.New(memory.Options{}), How: how, Most: 20_000}
 				r, err := examine(t.Context(), s, doctor.Options{Clock: leapclock.New()})
 				assert.Is(t, err, store.ErrListing, "after %d", s.Pages())
 				fitness(t, r, doctor.Unfit)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/answers"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/replock"
@@ -21,7 +22,7 @@ type Repository struct {
 	Fence     bool // ask for a fencing number with an exclusive lock
 
 	// store is nil until Acquire opens it.
-	store  *store.Answers
+	store  *answers.Store
 	locker *replock.Locker
 }
 
@@ -64,7 +65,7 @@ func (r *Repository) open(ctx context.Context, observe func(events.Event)) error
 	if err != nil {
 		return err
 	}
-	r.store = &store.Answers{Store: s}
+	r.store = answers.Of(s)
 	r.Options.Observe = func(e replock.Event) { observe(events.Event{Event: e}) }
 	r.locker, err = r.New(r.store, r.Options)
 	return err

@@ -26,7 +26,7 @@ import (
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // fakeLocker is a Locker of another kind than replock's. Its events come late.
@@ -309,7 +309,7 @@ func TestSurvey(t *testing.T) {
 		keys        []string
 		page        int
 		err         error
-		surveys     bool // the store is a store.Surveyor, whose listing has pages
+		surveys     bool // the store is a surveyor, whose listing has pages
 		says, again bool
 	}{
 		"locks":     {[]string{"index/lock.exclusive", "index/locks/n/lock.shared/x"}, 0, nil, false, true, false},
@@ -325,7 +325,7 @@ func TestSurvey(t *testing.T) {
 	} {
 		t.Setenv("XDG_CACHE_HOME", t.TempDir())
 		t.Setenv("HOME", t.TempDir())
-		m, said := mem.New(mem.Options{PageSize: c.page}), 0
+		m, said := memory.New(memory.Options{PageSize: c.page}), 0
 		for _, key := range c.keys {
 			assert.OK(t, assert.Err(m.Put(t.Context(), key, nil, store.PutOptions{})))
 		}
@@ -363,7 +363,7 @@ func TestSurveyNeedsHome(t *testing.T) {
 func TestAnsweredRepository(t *testing.T) {
 	for _, answer := range []error{store.ErrUnreachable, store.ErrPermission} {
 		synctest.Test(t, func(t *testing.T) {
-			s := &hookstore.Store{Store: mem.New(mem.Options{})}
+			s := &hookstore.Store{Store: memory.New(memory.Options{})}
 			s.Before(func(context.Context, hookstore.Request) error { return answer })
 			r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Options: replock.Options{Clock: leapclock.New()}, Mode: replock.Shared, Operation: "test"}
 			_, err := r.Acquire(t.Context(), func(events.Event) {})
@@ -377,7 +377,7 @@ func TestAnsweredRepository(t *testing.T) {
 // a loss or the release does.
 func TestLockOutlivesItsAcquire(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := mem.New(mem.Options{})
+		s := memory.New(memory.Options{})
 		r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Mode: replock.Exclusive, Operation: "test"}
 		ctx, cancel := context.WithCancel(t.Context())
 		lock, err := r.Acquire(ctx, func(events.Event) {})

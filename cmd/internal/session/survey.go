@@ -10,6 +10,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/answers"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -24,7 +25,7 @@ type Survey struct {
 
 	done         chan struct{}
 	alone, known bool // whether the repository contains only locks
-	store        atomic.Pointer[store.Answers]
+	store        atomic.Pointer[answers.Store]
 }
 
 // NewSurvey returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
@@ -70,7 +71,7 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	if err != nil {
 		return false, false
 	}
-	listing := &store.Answers{Store: opened}
+	listing := answers.Of(opened)
 	s.store.Store(listing)
 	others, known, err := hasOther(ctx, listing, replock.DefaultPrefix+"lock")
 	if errors.Is(err, store.ErrPermission) {
@@ -81,8 +82,8 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 
 // hasOther reports whether a store has an object whose key doesn't begin with the prefix. known is false if such
 // an object can be on a later page of the listing.
-func hasOther(ctx context.Context, s store.Store, prefix string) (others, known bool, err error) {
-	others, err = store.HasOther(ctx, s, prefix)
+func hasOther(ctx context.Context, s *answers.Store, prefix string) (others, known bool, err error) {
+	others, err = s.HasOther(ctx, prefix)
 	if !errors.Is(err, errors.ErrUnsupported) {
 		return others, true, err
 	}

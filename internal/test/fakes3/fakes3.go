@@ -15,13 +15,13 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // Server answers as S3 does.
 type Server struct {
 	bucket  string
-	objects *mem.Store
+	objects *memory.Store
 }
 
 // New returns a server with an empty bucket.
@@ -29,7 +29,7 @@ func New(bucket string) *Server { return NewAt(bucket, time.Now) }
 
 // NewAt is New with a clock that stamps the objects.
 func NewAt(bucket string, now func() time.Time) *Server {
-	return &Server{bucket, mem.New(mem.Options{Now: now})}
+	return &Server{bucket, memory.New(memory.Options{Now: now})}
 }
 
 // Objects returns the store of the bucket.

@@ -244,7 +244,7 @@ func Contract(t *testing.T, url func(Kind, string) string, light func(kind strin
 			open := func(t *testing.T) store.Store { return Open(t, url(bucket, t.Name())) }
 			storetest.Run(t, storetest.Config{
 				New:       open,
-				Again:     func(t *testing.T, _ store.Store) store.Store { return open(t) },
+				Reopen:    func(t *testing.T, _ store.Store) store.Store { return open(t) },
 				Precision: time.Second,
 				Light:     light(name),
 			})

@@ -165,7 +165,7 @@ var contractMutants = []mutant{
 
 // The files, and texts of several mutants.
 const (
-	inMem    = "store/mem/mem.go"
+	inMem    = "store/memory/memory.go"
 	inMemory = "locking/memory/memory.go"
 
 	// Other goroutines run between two steps.

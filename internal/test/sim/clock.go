@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // machine is a machine, which several clients can share.
@@ -198,7 +198,7 @@ func (w *world) adrift(h, other *holding) bool {
 	switch {
 	case now.Before(lag.over), h.straddled:
 		return true
-	case w.plan.timeless() && w.plan.store.IfMatch != mem.Kept:
+	case w.plan.timeless() && w.plan.store.IfMatch != memory.Kept:
 		return true // a refresh that was under way has put the lock back, and nothing shows it
 	case w.plan.timeless(), w.plan.rates != [kinds]float64{}:
 		from = later(from, other.began)

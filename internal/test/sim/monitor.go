@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // monitor knows which client holds which lock, and checks at every request:
@@ -93,7 +93,7 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 		w.say(nil, "         | %s's %v is applied: %v", p.client.name, asked{r}, got{v, err})
 	}
 	w.result.Requests++
-	if p := w.plan.store; r.opts.IfAbsent && p.IfAbsent != mem.Kept || r.opts.IfMatch != "" && p.IfMatch != mem.Kept {
+	if p := w.plan.store; r.opts.IfAbsent && p.IfAbsent != memory.Kept || r.opts.IfMatch != "" && p.IfMatch != memory.Kept {
 		w.result.Faults[Conditions]++
 	}
 	if r.cursor != "" {

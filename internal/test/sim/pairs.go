@@ -5,7 +5,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // Feature is a circumstance of a lock. It changes the plan of a scene: the store, the holder, or the other
@@ -25,7 +25,7 @@ const pairTTL = 30 * time.Second
 
 // plan returns the scene: one holder, changed by the features.
 func (x *Pair) plan(d dice) *plan {
-	p := &plan{dice: d, latency: 5 * time.Millisecond, store: mem.Options{PageSize: 1000}, pair: x}
+	p := &plan{dice: d, latency: 5 * time.Millisecond, store: memory.Options{PageSize: 1000}, pair: x}
 	p.come(x.Mode, 0, step{hold: 28 * time.Second})
 	x.A.add(p)
 	if x.B.Name != x.A.Name {
@@ -113,7 +113,7 @@ func breaks(b breaking) func(*plan) {
 	}
 }
 
-func conditions(absent, match mem.Condition, change func(*plan)) func(*plan) {
+func conditions(absent, match memory.Condition, change func(*plan)) func(*plan) {
 	return func(p *plan) {
 		p.store.IfAbsent, p.store.IfMatch = absent, match
 		change(p)
@@ -131,12 +131,12 @@ func stoodStill(long time.Duration) func(*plan) {
 // Features are all of them.
 var Features = []Feature{
 	{"a slow store", func(p *plan) { p.slow.rtt = 300 * time.Millisecond }},
-	{"conditions that a server claims", conditions(mem.Claimed, mem.Claimed, asTheyAre)},
-	{"conditions that a server ignores", conditions(mem.Ignored, mem.Ignored, asTheyAre)},
-	{"no conditions", conditions(mem.Lacked, mem.Lacked, asTheyAre)},
-	{"versions", conditions(mem.Lacked, mem.Lacked, func(p *plan) { p.store.Versions = true })},
-	{"If-Match that is always refused", conditions(mem.Kept, mem.Claimed, func(p *plan) { p.refuses = true })},
-	{"If-Match that creates", conditions(mem.Claimed, mem.Claimed, func(p *plan) { p.store.IfMatchCreates = true })},
+	{"conditions that a server claims", conditions(memory.Claimed, memory.Claimed, asTheyAre)},
+	{"conditions that a server ignores", conditions(memory.Ignored, memory.Ignored, asTheyAre)},
+	{"no conditions", conditions(memory.Lacked, memory.Lacked, asTheyAre)},
+	{"versions", conditions(memory.Lacked, memory.Lacked, func(p *plan) { p.store.Versions = true })},
+	{"If-Match that is always refused", conditions(memory.Kept, memory.Claimed, func(p *plan) { p.refuses = true })},
+	{"If-Match that creates", conditions(memory.Claimed, memory.Claimed, func(p *plan) { p.store.IfMatchCreates = true })},
 	{"delete markers that count as objects", func(p *plan) { p.store.Markers = true }},
 	{"pages of two", func(p *plan) { p.store.PageSize = 2 }},
 	{"times to the second", func(p *plan) { p.store.Precision = time.Second }},

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // Config selects a history.
@@ -41,7 +41,7 @@ func (c *Config) has(k Kind) bool {
 type plan struct {
 	dice    dice
 	latency time.Duration
-	store   mem.Options
+	store   memory.Options
 	// rates are the rates of the faults of requests.
 	rates [kinds]float64
 	// mild: a client has at most one failed request in half a ttl.
@@ -129,7 +129,7 @@ func newPlan(config *Config) *plan {
 	p := &plan{
 		dice:    d,
 		latency: pick(d.of(1), time.Millisecond, 10*time.Millisecond, 80*time.Millisecond, 300*time.Millisecond),
-		store:   mem.Options{PageSize: 1000},
+		store:   memory.Options{PageSize: 1000},
 	}
 	for _, k := range ofRequests {
 		k := uint64(k)
@@ -224,9 +224,9 @@ func (p *plan) undisturbed() bool {
 
 func (p *plan) drawStore(config *Config, d dice) {
 	if config.has(Conditions) && d.of(1).chance(.6) {
-		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
+		p.store.IfAbsent = pick(d.of(2), memory.Kept, memory.Claimed, memory.Ignored, memory.Lacked)
+		p.store.IfMatch = pick(d.of(3), memory.Kept, memory.Claimed, memory.Ignored, memory.Lacked)
+		p.store.Versions = p.store.IfAbsent == memory.Lacked && p.store.IfMatch == memory.Lacked && d.of(4).chance(.5)
 		p.store.Markers = d.of(15).chance(.15)
 	}
 	if config.has(Poor) {

@@ -12,7 +12,7 @@ import (
 
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // life is a time in which an object of a lock was stored.
@@ -438,7 +438,7 @@ func (h *holding) fence() uint64 {
 // beginning.
 func (p *plan) fit(c *clientPlan) bool {
 	s := p.store
-	return s.IfAbsent == mem.Kept && s.IfMatch == mem.Kept && !s.IfMatchCreates && !s.Markers && !p.refuses && !(p.local && c.machine != 0)
+	return s.IfAbsent == memory.Kept && s.IfMatch == memory.Kept && !s.IfMatchCreates && !s.Markers && !p.refuses && !(p.local && c.machine != 0)
 }
 
 // fenced checks the number of a lock that was granted or resumed.
@@ -458,7 +458,7 @@ func (w *world) fenced(h *holding) {
 			w.violate("fence", fmt.Sprintf("%v has the number %d, and had %d", h, n, was))
 		}
 		return
-	case w.plan.store.IfAbsent != mem.Kept || w.plan.store.IfMatch >= mem.Ignored:
+	case w.plan.store.IfAbsent != memory.Kept || w.plan.store.IfMatch >= memory.Ignored:
 		w.violate("fence", fmt.Sprintf("%v has the number %d of a store that keeps no conditions", h, n))
 	}
 	key := prefix(h.step.lock) + "lock-fence"
@@ -484,7 +484,7 @@ func (w *world) fenced(h *holding) {
 func (p *plan) stageFenced(config *Config, d dice) {
 	p.latency = min(p.latency, 80*time.Millisecond)
 	if d.of(2).chance(.8) {
-		p.store.IfAbsent, p.store.IfMatch, p.store.Versions = mem.Kept, mem.Kept, false
+		p.store.IfAbsent, p.store.IfMatch, p.store.Versions = memory.Kept, memory.Kept, false
 	}
 	for _, k := range []Kind{Late, Twice, Unanswered} {
 		if config.has(k) && !p.deceptive() && d.of(3, uint64(k)).chance(.6) {

@@ -10,7 +10,7 @@ import (
 
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // scenes are the subjects of some histories: circumstances that are too rare to arise by
@@ -126,7 +126,7 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 // stageCreates: a store that makes an object where If-Match finds none, as MinIO did until
 // September 2025, and a client that breaks locks.
 func (p *plan) stageCreates(config *Config, d dice) {
-	p.store.IfMatch, p.store.IfMatchCreates, p.store.Versions = mem.Claimed, true, false
+	p.store.IfMatch, p.store.IfMatchCreates, p.store.Versions = memory.Claimed, true, false
 	p.clients[0].hold(d.of(2))
 	if config.has(Break) {
 		for n := range uint64(1 + d.of(3).below(3)) {
@@ -146,7 +146,7 @@ func (c *clientPlan) hold(d dice) {
 
 // stageRefuses: a store that claims If-Match and refuses each.
 func (p *plan) stageRefuses(_ *Config, d dice) {
-	p.store.IfMatch, p.store.Versions, p.refuses = mem.Claimed, false, true
+	p.store.IfMatch, p.store.Versions, p.refuses = memory.Claimed, false, true
 	p.clients[0].hold(d.of(2))
 }
 
@@ -209,7 +209,7 @@ func (p *plan) stageUnclock(config *Config, d dice) {
 	p.latency = min(p.latency, 80*time.Millisecond)
 	p.store.NoStoreClock, p.stale = true, d.of(2).chance(.8)
 	if config.has(Conditions) { // if the store keeps If-Match, no put brings an object back
-		p.store.IfMatch = pick(d.of(7), mem.Claimed, mem.Ignored, mem.Lacked)
+		p.store.IfMatch = pick(d.of(7), memory.Claimed, memory.Ignored, memory.Lacked)
 		p.store.Versions = false
 	}
 	p.storeJump, p.gateways = 0, 0
@@ -504,9 +504,9 @@ func (p *plan) crawl(config *Config, ttl time.Duration, d dice) {
 	p.slow.rtt = time.Duration(float64(least) * math.Pow(float64(ttl/6)/float64(least), d.of(1).unit()))
 	p.store.PageSize = 1000
 	if config.has(Conditions) {
-		p.store.IfAbsent = pick(d.of(2), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.IfMatch = pick(d.of(3), mem.Kept, mem.Claimed, mem.Ignored, mem.Lacked)
-		p.store.Versions = p.store.IfAbsent == mem.Lacked && p.store.IfMatch == mem.Lacked && d.of(4).chance(.5)
+		p.store.IfAbsent = pick(d.of(2), memory.Kept, memory.Claimed, memory.Ignored, memory.Lacked)
+		p.store.IfMatch = pick(d.of(3), memory.Kept, memory.Claimed, memory.Ignored, memory.Lacked)
+		p.store.Versions = p.store.IfAbsent == memory.Lacked && p.store.IfMatch == memory.Lacked && d.of(4).chance(.5)
 		p.store.Markers = d.of(5).chance(.15)
 	}
 }

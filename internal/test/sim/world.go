@@ -26,7 +26,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // world is a running history.
@@ -36,7 +36,7 @@ type world struct {
 	protocol Protocol
 	start    time.Time
 	ctx      context.Context // ends all clients
-	mem      *mem.Store
+	mem      *memory.Store
 	machines map[int]*machine
 	janitor  *client
 	calm     atomic.Bool  // faults have ended
@@ -113,7 +113,7 @@ func newWorld(config Config, r *Result) *world {
 			r.Faults[k]++
 		}
 	}
-	w.mem = mem.New(w.plan.store)
+	w.mem = memory.New(w.plan.store)
 	for n := range w.plan.clients {
 		p := &w.plan.clients[n]
 		if w.machines[p.machine] == nil {

@@ -46,6 +46,7 @@ type Conn struct {
 	Heard *atomic.Int64
 }
 
+// Read reads from the connection, and counts in Heard a read that returns data.
 func (c Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -63,7 +64,7 @@ func (c Conn) SyscallConn() (syscall.RawConn, error) {
 type Case = struct {
 	What          string // the setting
 	Is            bool   // whether the server is in this state
-	Verdict       locking.Verdict
+	Severity      locking.Severity
 	Found, Advice string
 }
 
@@ -71,7 +72,7 @@ type Case = struct {
 func Judge(cases []Case) (all []locking.Finding) {
 	for _, c := range cases {
 		if c.Is && !slices.ContainsFunc(all, func(f locking.Finding) bool { return f.What == c.What }) {
-			all = append(all, locking.Finding{What: c.What, Found: c.Found, Verdict: c.Verdict, Advice: c.Advice})
+			all = append(all, locking.Finding{What: c.What, Found: c.Found, Severity: c.Severity, Advice: c.Advice})
 		}
 	}
 	return all

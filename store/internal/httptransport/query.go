@@ -21,7 +21,7 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 	for raw, vs := range values {
 		name := strings.ReplaceAll(raw, "_", "-")
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("%w: it has an unknown parameter%s; known: %s", store.ErrURL, shown(raw, vs), strings.Join(known, ", "))
+			return nil, fmt.Errorf("%w: it has an unknown parameter%s; known: %s", store.ErrURL, describeUnknown(raw, vs), strings.Join(known, ", "))
 		}
 		if _, twice := query[name]; twice || len(vs) != 1 {
 			return nil, fmt.Errorf("%w: %s= is there twice", store.ErrURL, name)
@@ -36,9 +36,9 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 
 var parameterName = lazyregexp.New(`^[A-Za-z][A-Za-z_-]{0,31}$`)
 
-// shown describes an unknown parameter. It shows the name only if that looks like a parameter's
+// describeUnknown describes an unknown parameter. It shows the name only if that looks like a parameter's
 // name and has a value, because any other text might be a secret.
-func shown(name string, values []string) string {
+func describeUnknown(name string, values []string) string {
 	if !parameterName.MatchString(name) || values[0] == "" {
 		return ", maybe a secret"
 	}

@@ -32,7 +32,7 @@ func Configure(t *http.Transport) {
 }
 
 // http1 makes the transport offer and speak only HTTP/1.1. With HTTP/2 all requests share a connection,
-// which can't be left, and if it hangs, each later attempt hangs too. NextProtos keeps a cloned
+// which can't be retired, and if it hangs, each later attempt hangs too. NextProtos keeps a cloned
 // transport from offering h2 in the TLS handshake.
 func http1(t *http.Transport) {
 	t.ForceAttemptHTTP2 = false
@@ -71,7 +71,7 @@ func Watched(next http.RoundTripper) http.RoundTripper {
 			own.TLSClientConfig.ClientSessionCache = tls.NewLRUClientSessionCache(0)
 		}
 		refusals(own)
-		w.leaves = leaving(own)
+		w.retires = retiring(own)
 		fresh := own.Clone()
 		fresh.DisableKeepAlives = true
 		w.own, w.next, w.fresh = own, own, fresh
@@ -90,8 +90,8 @@ type watched struct {
 	own  *http.Transport // next, or nil if that is a decorator
 	// fresh is next, but opens a connection for each request. It is next itself if that is a decorator.
 	fresh http.RoundTripper
-	// leaves is set if the connections of next are leavable.
-	leaves   bool
+	// retires is set if the connections of next are retirable.
+	retires  bool
 	elapsed  func() time.Duration
 	trustsAt atomic.Int64 // no connection is kept until this elapsed time, in ns
 }
@@ -104,7 +104,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	if err := a.claim(w.own != nil); err != nil {
 		return nil, err
 	}
-	r, err := whole(r, w.leaves)
+	r, err := whole(r, w.retires)
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 		}
 	} else {
 		if res.StatusCode >= 300 && conditional(r) {
-			on.leave()
+			on.retire()
 		}
 		err = a.read(res, forwarder(w.own, r))
 	}
@@ -133,9 +133,9 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 // might apply it later. An *http.Transport repeats a write only if the server can't have seen it.
 var errSentTwice = errors.New("the HTTP client has repeated the request, so it might have been applied twice")
 
-// send sends a request on a connection that wasn't left, and also returns the connection. After a
+// send sends a request on a connection that isn't retired, and also returns the connection. After a
 // failure on a kept connection it uses only new connections for a while.
-func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err error) {
+func (w *watched) send(r *http.Request) (res *http.Response, on *retirable, err error) {
 	kept := false
 	var sent atomic.Int32
 	trace := &httptrace.ClientTrace{
@@ -145,7 +145,7 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err e
 			if secure, ok := conn.(*tls.Conn); ok {
 				conn = secure.NetConn()
 			}
-			on, _ = conn.(*leavable)
+			on, _ = conn.(*retirable)
 		},
 		WroteHeaders: func() { sent.Add(1) },
 	}
@@ -161,7 +161,7 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *leavable, err e
 		case err == nil && w.own == nil && r.Method != http.MethodGet && sent.Load() > 1:
 			_ = res.Body.Close()
 			return nil, on, errSentTwice
-		case err == nil || on == nil || !on.left.Load():
+		case err == nil || on == nil || !on.retired.Load():
 			if err != nil && kept && !errors.Is(err, context.Canceled) {
 				w.distrust()
 			}
@@ -183,8 +183,8 @@ const maxWhole = 128 << 10
 // connection. Then the rest of the body would find the connection closed, and so would the next
 // request, which might have been applied. So whole hands a small body to the transport in memory,
 // because the transport sends that together with the header. No connection is used again after a
-// refused condition. If it can't be left, it isn't used again after any condition.
-func whole(r *http.Request, leaves bool) (*http.Request, error) {
+// refused condition. If it can't be retired, it isn't used again after any condition.
+func whole(r *http.Request, retires bool) (*http.Request, error) {
 	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxWhole {
 		return r, nil
 	}
@@ -196,7 +196,7 @@ func whole(r *http.Request, leaves bool) (*http.Request, error) {
 	sent := *r // a RoundTripper must not change the caller's request
 	sent.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(body)), nil }
 	sent.Body, err = sent.GetBody()
-	sent.Close = conditional(r) && !leaves
+	sent.Close = conditional(r) && !retires
 	return &sent, err
 }
 
@@ -204,25 +204,25 @@ func conditional(r *http.Request) bool {
 	return r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
 }
 
-// leavable is a connection that can be left: the answer to a sent request still arrives, but nothing
+// retirable is a connection that can be retired: the answer to a sent request still arrives, but nothing
 // more is sent. If the transport takes it for another request, that request can be sent again.
-type leavable struct {
+type retirable struct {
 	net.Conn
-	left atomic.Bool
+	retired atomic.Bool
 }
 
-var errLeft = errors.New("the connection was left")
+var errRetired = errors.New("the connection was retired")
 
-func (c *leavable) Write(p []byte) (int, error) {
-	if c.left.Load() {
-		return 0, errLeft
+func (c *retirable) Write(p []byte) (int, error) {
+	if c.retired.Load() {
+		return 0, errRetired
 	}
 	return c.Conn.Write(p)
 }
 
-// leaving makes the connections of a transport leavable. It returns false if the program makes them
+// retiring makes the connections of a transport retirable. It returns false if the program makes them
 // itself, with TLS or by a deprecated function.
-func leaving(t *http.Transport) bool {
+func retiring(t *http.Transport) bool {
 	//lint:ignore SA1019 programs can still set the deprecated ways
 	if t.DialTLSContext != nil || t.DialTLS != nil || t.Dial != nil {
 		return false
@@ -236,16 +236,16 @@ func leaving(t *http.Transport) bool {
 		if err != nil {
 			return nil, err
 		}
-		return &leavable{Conn: conn}, nil
+		return &retirable{Conn: conn}, nil
 	}
 	return true
 }
 
-// leave must be called before the answer is read to the end, because then another request can take
-// the connection. c is nil if the connection can't be left.
-func (c *leavable) leave() {
+// retire must be called before the answer is read to the end, because then another request can take
+// the connection. c is nil if the connection can't be retired.
+func (c *retirable) retire() {
 	if c != nil {
-		c.left.Store(true)
+		c.retired.Store(true)
 	}
 }
 

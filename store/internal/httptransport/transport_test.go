@@ -188,14 +188,14 @@ func TestConditionKeepsItsConnection(t *testing.T) {
 	}
 }
 
-// TestLeftConnectionSendsNothing: a write to a connection that was left sends nothing, and returns errLeft.
-func TestLeftConnectionSendsNothing(t *testing.T) {
+// TestRetiredConnectionSendsNothing: a write to a connection that was retired sends nothing, and returns errRetired.
+func TestRetiredConnectionSendsNothing(t *testing.T) {
 	client, server := net.Pipe()
 	defer server.Close()
-	c := &leavable{Conn: client}
-	c.left.Store(true)
+	c := &retirable{Conn: client}
+	c.retired.Store(true)
 	n, err := c.Write([]byte("x"))
-	assert.That(t, n == 0 && errors.Is(err, errLeft), "%d bytes, %v", n, err)
+	assert.That(t, n == 0 && errors.Is(err, errRetired), "%d bytes, %v", n, err)
 }
 
 // TestTLSSessionIsResumed: a later connection to a server resumes the TLS session.

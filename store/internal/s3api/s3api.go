@@ -82,7 +82,6 @@ type Store struct {
 var (
 	_ store.Store              = (*Store)(nil)
 	_ store.Describer          = (*Store)(nil)
-	_ store.Answerer           = (*Store)(nil)
 	_ store.ConditionalDeleter = (*Store)(nil)
 	_ store.BatchDeleter       = (*Store)(nil)
 )

@@ -49,6 +49,7 @@ var codes = [...]string{"ok", "end of file", "no such file", "permission denied"
 	"bad message", "no connection", "connection lost", "operation unsupported",
 	"invalid handle", "no such path", "file already exists"}
 
+// Error returns the words of the protocol's draft for the code, or its number.
 func (c Code) Error() string {
 	if uint64(c) < uint64(len(codes)) {
 		return codes[c]

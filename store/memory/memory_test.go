@@ -1,4 +1,4 @@
-package mem_test
+package memory_test
 
 import (
 	"testing"
@@ -6,22 +6,22 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/mem"
+	"github.com/repolock/repolock/store/memory"
 	"github.com/repolock/repolock/store/storetest"
 )
 
 func TestContract(t *testing.T) {
-	for name, opts := range map[string]mem.Options{
+	for name, opts := range map[string]memory.Options{
 		"default":  {},
-		"poor":     {Precision: time.Second, PageSize: 10, NoTime: true, IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoBatch: true},
-		"versions": {IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true},
-		"ignoring": {IfAbsent: mem.Ignored, IfMatch: mem.Ignored},
-		"claiming": {Precision: time.Second, IfAbsent: mem.Claimed, IfMatch: mem.Claimed},
-		"creating": {Precision: time.Second, IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true},
+		"poor":     {Precision: time.Second, PageSize: 10, NoTime: true, IfAbsent: memory.Lacked, IfMatch: memory.Lacked, NoBatch: true},
+		"versions": {IfAbsent: memory.Lacked, IfMatch: memory.Lacked, Versions: true},
+		"ignoring": {IfAbsent: memory.Ignored, IfMatch: memory.Ignored},
+		"claiming": {Precision: time.Second, IfAbsent: memory.Claimed, IfMatch: memory.Claimed},
+		"creating": {Precision: time.Second, IfAbsent: memory.Claimed, IfMatch: memory.Claimed, IfMatchCreates: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			storetest.Run(t, storetest.Config{
-				New:       func(*testing.T) store.Store { return mem.New(opts) },
+				New:       func(*testing.T) store.Store { return memory.New(opts) },
 				Precision: opts.Precision,
 			})
 		})
@@ -31,7 +31,7 @@ func TestContract(t *testing.T) {
 // TestBadConditions: with IfMatchCreates a put with an ETag creates a missing object, but replaces none of
 // another ETag. A store that ignores the condition deletes an object whatever its ETag.
 func TestBadConditions(t *testing.T) {
-	creating, ignoring := mem.New(mem.Options{IfMatchCreates: true}), mem.New(mem.Options{IfMatch: mem.Ignored})
+	creating, ignoring := memory.New(memory.Options{IfMatchCreates: true}), memory.New(memory.Options{IfMatch: memory.Ignored})
 	put := func() error {
 		return assert.Err(creating.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: "another"}))
 	}

@@ -2,6 +2,6 @@ package sftp
 
 import "syscall"
 
-func apart() *syscall.SysProcAttr {
+func ownSession() *syscall.SysProcAttr {
 	return &syscall.SysProcAttr{CreationFlags: syscall.CREATE_NEW_PROCESS_GROUP}
 }

@@ -1,8 +1,8 @@
-// Package mem is a store in memory, for tests. It keeps the whole contract of [store.Store]. Its
+// Package memory is a store in memory, for tests. It keeps the whole contract of [store.Store]. Its
 // options remove abilities that some real stores lack.
 //
 // It blocks only on a sync.Mutex, and so works inside testing/synctest.
-package mem
+package memory
 
 import (
 	"context"
@@ -53,7 +53,7 @@ func New(opts Options) *Store {
 // Properties returns the properties that follow from the options.
 func (s *Store) Properties() store.Properties {
 	return store.Properties{
-		Name:          "mem",
+		Name:          "memory",
 		IfAbsent:      s.opts.ifAbsent(),
 		IfMatch:       s.opts.ifMatch(),
 		DeleteIfMatch: s.opts.IfMatch.declared(),
