@@ -16,12 +16,12 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestOwnFlagMustBeListed: a lock isn't granted if the listing lacks its own flag.
 func TestOwnFlagMustBeListed(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		a.hooks.After(answered("put", "/", func(r hookstore.Request) {
 			if r.Key != pointer {
@@ -79,7 +79,7 @@ func TestTriesAreCounted(t *testing.T) {
 // TestFirstRequestIsNoPut: where a put might create the bucket, a listing comes before the first one, and fails if there
 // is no bucket.
 func TestFirstRequestIsNoPut(t *testing.T) {
-	bothModes(t, mem.Options{PutCreates: true}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{PutCreates: true}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		a.hooks.Before(fails("list", "", store.ErrNotFound))
 		a.fails(t, mode, store.ErrNotFound)
@@ -100,7 +100,7 @@ func TestFirstRequestIsNoPut(t *testing.T) {
 
 // TestLeaseIsDatedFromTheSend: a lease is dated from when its put was sent, not from its answer.
 func TestLeaseIsDatedFromTheSend(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a := w.machine()
 		a.hooks.After(lateAnswer("put", "", 7*time.Second))
 		start := a.clock.Elapsed()
@@ -205,7 +205,7 @@ func (m *machine) paces(d func() time.Duration) {
 // backup is work under a shared lock, which must be acquired.
 func (m *machine) backup(t *testing.T, takes time.Duration) func() {
 	return func() {
-		assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(takes); return nil }))
+		assert.OK(t, m.Do(t.Context(), Shared, "backup", func(context.Context) error { time.Sleep(takes); return nil }, WithWait(0)))
 	}
 }
 
@@ -267,13 +267,13 @@ func TestSharedYieldsInTime(t *testing.T) {
 	for age, c := range map[time.Duration]struct{ least, most time.Duration }{
 		0: {time.Second, 4 * time.Second}, 2 * time.Second: {}, 10 * time.Second: {}, 31 * time.Second: {},
 	} {
-		sub(t, fmt.Sprint("held for ", age), mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, fmt.Sprint("held for ", age), memory.Options{}, func(t *testing.T, w *world) {
 			w.machine().takes(t, Exclusive)
 			time.Sleep(age)
 			yields(t, w, c.least, c.most)
 		})
 	}
-	sub(t, "died while acquiring", mem.Options{}, func(t *testing.T, w *world) {
+	sub(t, "died while acquiring", memory.Options{}, func(t *testing.T, w *world) {
 		m, _ := w.holder(t, Exclusive, func(o *Options) { o.TTL = 24 * time.Hour })
 		m.hooks.Before(outage)
 		yields(t, w, 7*time.Second, 9*time.Second, func(o *Options) { o.TTL = MinTTL })
@@ -281,11 +281,11 @@ func TestSharedYieldsInTime(t *testing.T) {
 		time.Sleep(time.Second)
 		yields(t, w, 0, 0)
 	})
-	sub(t, "another client's", mem.Options{}, func(t *testing.T, w *world) {
+	sub(t, "another client's", memory.Options{}, func(t *testing.T, w *world) {
 		w.put(pointer, foreign(time.Now(), false))
 		yields(t, w, 0, 0)
 	})
-	sub(t, "a ticket", mem.Options{}, func(t *testing.T, w *world) {
+	sub(t, "a ticket", memory.Options{}, func(t *testing.T, w *world) {
 		backup, _, prune := w.queued(t, time.Minute)
 		time.Sleep(2 * time.Second) // its first attempt is over
 		later := w.machine()

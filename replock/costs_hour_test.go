@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // fleet is the number of machines that hold a shared lock at the same time in docs/evidence/costs.md.
@@ -28,7 +28,7 @@ func (w *traffic) add(times int, o traffic) {
 
 // hourOfFleet returns the requests of all machines, from their acquires to their releases after an hour, and
 // their successful refreshes.
-func hourOfFleet(t *testing.T, opts mem.Options) (s sent, refreshes int) {
+func hourOfFleet(t *testing.T, opts memory.Options) (s sent, refreshes int) {
 	bubble(t, opts, func(t *testing.T, w *world) {
 		var refreshed atomic.Int64
 		var machines []*machine
@@ -66,14 +66,14 @@ func TestCostsOfMachines(t *testing.T) {
 		name, steps string
 		priced
 	}{
-		{"S3, conditions kept", "S3", priced{"S3", mem.Options{}}},
+		{"S3, conditions kept", "S3", priced{"S3", memory.Options{}}},
 		{"S3, conditions claimed", "S3 claimed", priced{"S3", claiming}},
 		{"B2", "B2", onB2},
 	} {
 		s, refreshes := hourOfFleet(t, c.opts)
 		step := func(name string) traffic { return stepIn(t, page, c.steps+", "+name) }
 		looks := s.list - fleet
-		if c.opts.IfMatch != mem.Kept {
+		if c.opts.IfMatch != memory.Kept {
 			looks -= refreshes // one before each
 		}
 		var all traffic

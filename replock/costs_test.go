@@ -12,7 +12,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // The list prices of docs/evidence/costs.md, in dollars for a million requests. DELETE costs nothing on S3,
@@ -47,7 +47,7 @@ func (s sent) calls() (b, c float64) {
 func (s sent) s3() float64 { return (float64(s.put+s.list)*s3Write + float64(s.get)*s3Read) / 1e6 }
 
 // life counts the requests of a lock that is held for an hour, among others' locks.
-func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(*Options)) (s sent) {
+func life(t *testing.T, mode Mode, opts memory.Options, others int, change ...func(*Options)) (s sent) {
 	bubble(t, opts, func(t *testing.T, w *world) {
 		if mode == Shared {
 			w.flags(others)
@@ -73,10 +73,10 @@ func life(t *testing.T, mode Mode, opts mem.Options, others int, change ...func(
 // priced is a store of docs/evidence/costs.md, with the price of a lock's requests.
 type priced struct {
 	name string
-	opts mem.Options
+	opts memory.Options
 }
 
-var onS3, onB2 = priced{"S3", mem.Options{}}, priced{"B2", mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, Versions: true}}
+var onS3, onB2 = priced{"S3", memory.Options{}}, priced{"B2", memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked, Versions: true}}
 
 // price returns the price of that many such locks in one day, in dollars. B2 has some calls free each day.
 func (p priced) price(s sent, locks, free float64) float64 {
@@ -189,11 +189,11 @@ func TestRequestCounts(t *testing.T) {
 	for _, c := range []struct {
 		name                              string
 		mode                              Mode
-		opts                              mem.Options
+		opts                              memory.Options
 		acquire, renew, release, unlooked cost
 	}{
-		{"shared", Shared, mem.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}, cost{1, 1}},
-		{"exclusive", Exclusive, mem.Options{}, cost{2, 3}, cost{1, 2}, cost{1, 2}, cost{1, 2}},
+		{"shared", Shared, memory.Options{}, cost{2, 2}, cost{1, 1}, cost{1, 1}, cost{1, 1}},
+		{"exclusive", Exclusive, memory.Options{}, cost{2, 3}, cost{1, 2}, cost{1, 2}, cost{1, 2}},
 		{"shared, no conditions", Shared, lacking, cost{2, 2}, cost{2, 2}, cost{1, 1}, cost{1, 1}},
 		{"exclusive, no conditions", Exclusive, lacking, cost{4, 4}, cost{2, 4}, cost{1, 2}, cost{2, 3}},
 		// The first renewal of a shared lock proves If-Match; an exclusive one has proved it before.
@@ -248,7 +248,7 @@ func TestRequestCountsStale(t *testing.T) {
 		{atOnce + 1, false, map[string]int{"put": 2, "list": 1, "get": atOnce + 1, "delete all": 1}},
 		{atOnce, false, map[string]int{"put": 2, "list": 1, "get": atOnce, "delete": atOnce}},
 	} {
-		bubble(t, mem.Options{NoBatch: c.noBatch}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{NoBatch: c.noBatch}, func(t *testing.T, w *world) {
 			w.flags(c.n)
 			time.Sleep(2 * DefaultTTL)
 			m, k := w.holder(t, Exclusive)
@@ -260,7 +260,7 @@ func TestRequestCountsStale(t *testing.T) {
 
 // TestRefusedAcquirerYieldsAtOnce: an acquirer that can't get the lock yields at once, after few requests.
 func TestRefusedAcquirerYieldsAtOnce(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		w.machine().takes(t, Exclusive)
 		time.Sleep(10 * time.Second) // older than an acquirer that is about to withdraw
 		a := w.machine()

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 var errWork = errors.New("the work failed")
@@ -74,7 +74,7 @@ func TestDoReportsALoss(t *testing.T) {
 		{"broken, and named", breaks, func(ctx context.Context) error { <-ctx.Done(); return context.Cause(ctx) }, nil},
 		{"outage", down, ends, []error{context.Canceled, errOutage}},
 	} {
-		sub(t, c.name, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, c.name, memory.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
 			err := m.Do(t.Context(), Exclusive, "prune", func(ctx context.Context) error {
 				c.lose(w, m)
@@ -151,7 +151,7 @@ type valueKey struct{}
 // until it is released. Refresh and Check return errors, because the work must stop.
 func TestParentOfTheLocksContext(t *testing.T) {
 	for _, named := range yesNo {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			parent, quit := context.WithCancelCause(context.WithValue(t.Context(), valueKey{}, "value"))
 			ctx, opts := parent, []AcquireOption{}
 			if named {
@@ -200,7 +200,7 @@ func TestParentEndsTheAcquire(t *testing.T) {
 // lock keeps its parent, and doesn't end with Resume's context.
 func TestParentEndsTheResume(t *testing.T) {
 	for _, end := range []string{"before", "while it waits", "after"} {
-		sub(t, end, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, end, memory.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
 			parent, quit := context.WithCancelCause(t.Context())
 			k := m.takes(t, Exclusive, WithParent(parent))
@@ -251,7 +251,7 @@ func TestWaitEndedByItsContext(t *testing.T) {
 		{"in the midst of a look", Exclusive, nil, hangs("list", ""), []error{context.DeadlineExceeded}},
 		{"when the store fails", Shared, nil, outage, []error{context.DeadlineExceeded}},
 	} {
-		sub(t, c.name, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, c.name, memory.Options{}, func(t *testing.T, w *world) {
 			first, waiter := w.machine().takes(t, Exclusive), w.machine()
 			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 			defer cancel()

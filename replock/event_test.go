@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestEndedOnce: an event with Ended follows each EventAcquired and EventResumed once, however the lock ends, so a
@@ -41,7 +41,7 @@ func TestEndedOnce(t *testing.T) {
 			_ = k.Release(t.Context())
 		}, []EventKind{EventReleaseFailed}},
 	} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			m, k := w.holder(t, mode)
 			time.Sleep(DefaultTTL)
 			c.ends(t, w, m, k)

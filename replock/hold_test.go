@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 var (
@@ -261,7 +261,7 @@ func TestLostAnswerIsDatedFromItsSend(t *testing.T) {
 
 // TestRefreshPutsNoBrokenLockBack: a lock that is broken between two puts of one refresh isn't put back.
 func TestRefreshPutsNoBrokenLockBack(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
 			w.put(r.Key, r.Body)
 			return errOutage // applied: the next one finds another ETag

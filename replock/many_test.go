@@ -17,13 +17,13 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/dir"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestManyLargeLocks: Status and Break read every page, and keep little of a lock, however large its body is.
 func TestManyLargeLocks(t *testing.T) {
 	const n = 200
-	w := &world{t: t, mem: mem.New(mem.Options{PageSize: 30})}
+	w := &world{t: t, mem: memory.New(memory.Options{PageSize: 30})}
 	long := strings.Repeat("x", 60_000)
 	for i := range n {
 		b := wire.Body{ExpiresAt: "2026-01-01T00:00:00Z", IsShared: true, ID: fmt.Sprint(i)}
@@ -67,7 +67,7 @@ func TestManyLargeLocks(t *testing.T) {
 // TestStatusAsOfEachPage: a lock is judged as of the send of its listing, however long the answer and the
 // following pages take, since it isn't watched meanwhile.
 func TestStatusAsOfEachPage(t *testing.T) {
-	bubble(t, mem.Options{PageSize: 1}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{PageSize: 1}, func(t *testing.T, w *world) {
 		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
 		time.Sleep(4900 * time.Millisecond) // just before it is refreshed
 		for i := range 4 {
@@ -252,7 +252,7 @@ func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 		"":  {"index/lock.intent/lock.shared/x", "index/lock.intent/a/lock.shared/x"},
 		"n": {"index/locks/n/lock.exclusive/lock.shared/x", "index/locks/n/lock.intent/lock.shared/x"},
 	} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			for _, key := range keys {
 				w.put(key, foreign(time.Now(), false))
 			}
@@ -266,7 +266,7 @@ func TestKeysOfSharedLocksAreNoOtherLocks(t *testing.T) {
 
 // TestLeftProbeIsRemoved: the next exclusive acquirer removes the probe of a break-lock --stale that was killed.
 func TestLeftProbeIsRemoved(t *testing.T) {
-	holding(t, mem.Options{NoTime: true}, Shared, func(t *testing.T, w *world, _ *machine, k *Lock) {
+	holding(t, memory.Options{NoTime: true}, Shared, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		b := w.machine()
 		b.hooks.Before(fails("delete", "", errOutage))
 		isAll(t, assert.Err(b.Break(t.Context(), BreakOptions{Stale: true})), errOutage)
@@ -298,7 +298,7 @@ func TestManyEmptiedFlags(t *testing.T) {
 		false: {"put": 2, "list": 4, "delete": 1, "delete all": 3},
 		true:  {"put": 2, "list": 4, "delete": 1 + maxSwept, "delete all": 1},
 	} {
-		bubble(t, mem.Options{NoBatch: noBatch}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{NoBatch: noBatch}, func(t *testing.T, w *world) {
 			w.emptied(3001)
 			m, k := w.holder(t, Exclusive)
 			m.sentJust(t, want)
@@ -319,7 +319,7 @@ func TestListingsEnd(t *testing.T) {
 			"status": func(ctx context.Context, l *Locker) error { _, err := l.Status(ctx); return err },
 			"break":  func(ctx context.Context, l *Locker) error { _, err := l.Break(ctx, BreakOptions{}); return err },
 		} {
-			sub(t, how+"/"+name, mem.Options{}, func(t *testing.T, w *world) {
+			sub(t, how+"/"+name, memory.Options{}, func(t *testing.T, w *world) {
 				for i := range 4 { // empty flags, which block no acquirer
 					w.put(fmt.Sprint("index/lock.shared/", i), nil)
 				}

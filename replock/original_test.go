@@ -17,7 +17,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // Each test runs an interleaving with the original protocol, which must let two conflicting
@@ -81,7 +81,7 @@ func (w *world) originals() client {
 // hole runs an interleaving with both protocols. The interleaving returns whether two were in at once.
 func hole(t *testing.T, run func(t *testing.T, w *world, a, b client) (both bool)) {
 	for name, clients := range map[string]func(*world) client{"original": (*world).originals, "ours": (*world).ours} {
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
 			a, b := clients(w), clients(w)
 			equal(t, "both in at once", run(t, w, a, b), name == "original")
 			// All goroutines end.
@@ -280,7 +280,7 @@ func TestUnreadLockIsInDoubt(t *testing.T) {
 // TestReplacedBeforeItIsRead: acquirers that follow one another write lock.exclusive beside a shared lock. One that
 // has given way to another one before it was read doesn't delay a release.
 func TestReplacedBeforeItIsRead(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, m *machine, k *Lock) {
 		put := func() {
 			a := w.machine()
 			try := a.try(Exclusive)
@@ -312,9 +312,9 @@ func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 		}
 	}
 	clocks.each(t, beside(expired)) // a store's clock confirms that it has
-	clocks["no time on pages of one"] = mem.Options{NoTime: true, PageSize: 1}
+	clocks["no time on pages of one"] = memory.Options{NoTime: true, PageSize: 1}
 	clocks.each(t, beside(encrypted))
-	holding(t, mem.Options{NoStoreClock: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+	holding(t, memory.Options{NoStoreClock: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		w.put("index/lock.shared/theirs", encrypted(true))
 		ends(t, k, 3*DefaultLook)
 	})
@@ -324,7 +324,7 @@ func TestWhatWasPutBesideIsHeldInDoubt(t *testing.T) {
 // every moment of a held lock, whatever its ttl, even if no refresh is answered any more.
 func TestExpiresAMinuteAhead(t *testing.T) {
 	for _, ttl := range []time.Duration{MinTTL, DefaultTTL, time.Hour} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 			time.AfterFunc(2*ttl, func() { a.hooks.Before(outage) })
 			for ; alive(k); time.Sleep(ttl / 120) {
@@ -348,7 +348,7 @@ func (w *world) expire(t *testing.T, least, most time.Duration) {
 // clients of the original protocol, from a moment after it was taken.
 func TestExpiresByTheStoresClock(t *testing.T) {
 	for _, skew := range []time.Duration{-time.Hour, -verdict.Margin - time.Second, time.Hour} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			a := w.machine()
 			a.clock.setSkew(skew)
 			a.takes(t, mode)
@@ -374,7 +374,7 @@ func TestLongDeadEncrypted(t *testing.T) {
 		"both are in the wrong zone":      {age: 10 * time.Minute, wall: 26 * time.Hour, store: 26 * time.Hour},
 		"the store has no clock":          {age: 48 * time.Hour, noClock: true},
 	} {
-		sub(t, name, mem.Options{NoStoreClock: c.noClock}, func(t *testing.T, w *world) {
+		sub(t, name, memory.Options{NoStoreClock: c.noClock}, func(t *testing.T, w *world) {
 			w.put("index/lock.shared/theirs", []byte("\x01 this is ciphertext"))
 			time.Sleep(c.age)
 			m := w.machine()

@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestOnlyExclusiveAcquirersTouchLockExclusive: a shared acquirer passes a stale one and leaves it as it is. A
@@ -64,7 +64,7 @@ func TestKeptConditionIsNeverGivenUp(t *testing.T) {
 
 // TestRefusedThoughListed: a lock.exclusive that a look shows is never overwritten because puts are refused.
 func TestRefusedThoughListed(t *testing.T) {
-	holding(t, mem.Options{Markers: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+	holding(t, memory.Options{Markers: true}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		for range 5 {
 			w.machine().refused(t, Exclusive)
 		}
@@ -75,7 +75,7 @@ func TestRefusedThoughListed(t *testing.T) {
 // TestUnfitIsNotHeld: a store that can't hold locks is no HeldError, which a caller would skip for ever.
 func TestUnfitIsNotHeld(t *testing.T) {
 	for _, patience := range []time.Duration{0, time.Hour} {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			w.machine().takes(t, Exclusive)
 			m := w.machine()
 			m.hooks.Before(fails("get", "", store.ErrConfig))
@@ -89,13 +89,13 @@ func TestUnfitIsNotHeld(t *testing.T) {
 // finds out, when it puts its flag, whether the server keeps it. If it doesn't, this acquire and
 // the next ones look before they write lock.exclusive.
 func TestProveAbsent(t *testing.T) {
-	for absent, c := range map[mem.Condition]struct{ first, next cost }{
-		mem.Kept:    {cost{2, 3}, cost{2, 3}},
-		mem.Claimed: {cost{3, 5}, cost{2, 3}},
-		mem.Ignored: {cost{4, 6}, cost{4, 4}},
-		mem.Lacked:  {cost{4, 4}, cost{4, 4}},
+	for absent, c := range map[memory.Condition]struct{ first, next cost }{
+		memory.Kept:    {cost{2, 3}, cost{2, 3}},
+		memory.Claimed: {cost{3, 5}, cost{2, 3}},
+		memory.Ignored: {cost{4, 6}, cost{4, 4}},
+		memory.Lacked:  {cost{4, 4}, cost{4, 4}},
 	} {
-		bubble(t, mem.Options{IfAbsent: absent}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{IfAbsent: absent}, func(t *testing.T, w *world) {
 			m := w.machine()
 			for i, want := range []cost{c.first, c.next, c.next} {
 				var k *Lock
@@ -109,8 +109,8 @@ func TestProveAbsent(t *testing.T) {
 // TestProveAbsentHarmless: a process tries out no condition on another's lock.exclusive. It puts
 // that only with a condition that the server was seen to keep.
 func TestProveAbsentHarmless(t *testing.T) {
-	for _, condition := range []mem.Condition{mem.Claimed, mem.Ignored} {
-		bubble(t, mem.Options{IfAbsent: condition}, func(t *testing.T, w *world) {
+	for _, condition := range []memory.Condition{memory.Claimed, memory.Ignored} {
+		bubble(t, memory.Options{IfAbsent: condition}, func(t *testing.T, w *world) {
 			k := w.machine().takes(t, Exclusive)
 			for range 3 {
 				m := w.machine()
@@ -118,7 +118,7 @@ func TestProveAbsentHarmless(t *testing.T) {
 					assert.That(t, r.Opts.IfAbsent && m.conditions.absent.holds(), "lock.exclusive is put while another holds it")
 				}))
 				m.refused(t, Exclusive)
-				assert.That(t, condition == mem.Claimed || !m.conditions.absent.holds(), "a condition that is ignored counts as proven")
+				assert.That(t, condition == memory.Claimed || !m.conditions.absent.holds(), "a condition that is ignored counts as proven")
 			}
 			time.Sleep(2 * DefaultTTL)
 			lives(t, k)
@@ -180,7 +180,7 @@ func TestProofByTwoPuts(t *testing.T) {
 
 // TestProofWithoutAnAnswer: an acquirer puts its flag again if all three puts of a proof fail, which prove nothing.
 func TestProofWithoutAnAnswer(t *testing.T) {
-	bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{IfAbsent: memory.Claimed}, func(t *testing.T, w *world) {
 		m := w.machine()
 		var puts atomic.Int32
 		m.hooks.Before(when("put", "/lock.intent/", func(context.Context, hookstore.Request) error {
@@ -201,7 +201,7 @@ func TestPutsOfAProofAreApart(t *testing.T) {
 		time.Millisecond:       {0, time.Millisecond},
 		160 * time.Millisecond: {0, proofPause, 2 * proofPause},
 	} {
-		bubble(t, mem.Options{IfAbsent: mem.Claimed}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{IfAbsent: memory.Claimed}, func(t *testing.T, w *world) {
 			m := w.machine()
 			var sent notes[time.Duration]
 			began := time.Now()
@@ -220,7 +220,7 @@ func TestReleaseLeavesAnothersPointer(t *testing.T) {
 		"larger than locks": bytes.Repeat([]byte("x"), wire.MaxBody+1),
 	} {
 		for _, refuse := range []hookstore.Before{nil, mayNotDelete} {
-			sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+			sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
 				a, k := w.holder(t, Exclusive)
 				a.hooks.Before(refuse)
 				w.put(pointer, another)
@@ -323,7 +323,7 @@ func TestLatePointerIsTakenDown(t *testing.T) {
 }
 
 // ignoresDeleteCondition keeps the conditions of puts, and claims that of deletions.
-type ignoresDeleteCondition struct{ *mem.Store }
+type ignoresDeleteCondition struct{ *memory.Store }
 
 func (s ignoresDeleteCondition) Properties() store.Properties {
 	p := s.Store.Properties()

@@ -10,7 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // lasts checks that the other client's lock stays held.
@@ -30,7 +30,7 @@ func (w *world) lasts(other *Lock) {
 func TestRepeatedReleaseLeavesTheNextHolder(t *testing.T) {
 	const late = "put, and a delete that comes back late"
 	for _, op := range []string{"delete", "put", late} {
-		sub(t, op, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, op, memory.Options{}, func(t *testing.T, w *world) {
 			a, k := w.holder(t, Exclusive)
 			b := w.machine()
 			replaced := make(chan struct{})
@@ -81,7 +81,7 @@ func TestReleaseSendsNoPut(t *testing.T) {
 
 // TestReleaseEndsTheContextFirst: Release ends the lock's context before it deletes anything.
 func TestReleaseEndsTheContextFirst(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		var deletes atomic.Int32
 		a.hooks.Before(on("delete", "", func(hookstore.Request) {
 			deletes.Add(1)
@@ -96,7 +96,7 @@ func TestReleaseEndsTheContextFirst(t *testing.T) {
 // alone, which can be another holder's, also if a refresh is about to notice the loss.
 func TestReleaseOfALostLockLeavesTheNextHolder(t *testing.T) {
 	for _, noticed := range []bool{true, false} {
-		holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+		holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(29 * time.Second)
 			w.breakAll()
 			other := w.machine().takes(t, Exclusive)
@@ -150,7 +150,7 @@ func TestLookBeforeReleaseCounts(t *testing.T) {
 // TestReleaseStopsAtTheDeadline: Release neither waits for nor repeats a delete of lock.exclusive
 // beyond the lease.
 func TestReleaseStopsAtTheDeadline(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.hooks.Before(outage)
 		time.Sleep(54 * time.Second)
 		left := k.Left()

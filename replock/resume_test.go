@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // lose makes a lock expire in an outage of the machine's way to the store, which continues. outlives ends the outage.
@@ -133,7 +133,7 @@ func (w *world) delaysFirst(d time.Duration) hookstore.Before {
 // TestResumeAfterALateRefreshThatCameInTime: a refresh that was applied, and not answered, is no reason to refuse,
 // if the one before was answered within a ttl of it, and nothing has shown since when that was written.
 func TestResumeAfterALateRefreshThatCameInTime(t *testing.T) {
-	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) { // answers to puts tell no mod time, and no look precedes them
+	bubble(t, memory.Options{NoTime: true}, func(t *testing.T, w *world) { // answers to puts tell no mod time, and no look precedes them
 		a, k := w.holder(t, Shared, func(o *Options) { o.Look = DefaultTTL }) // and none comes in between
 		time.Sleep(31 * time.Second)
 		a.hooks.Before(inTurn(first("put", "", func(r hookstore.Request) error {
@@ -206,7 +206,7 @@ func TestResumeAgainstAcquire(t *testing.T) {
 // TestAcquirerYieldsToAResume: an acquirer doesn't outlast a holder that resumes its lock: the new flag is only acquiring,
 // and the pointer has the state held.
 func TestAcquirerYieldsToAResume(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		a, k := w.holder(t, Exclusive)
 		b := w.machine()
 		a.outlives(t, k)
@@ -270,7 +270,7 @@ func TestReleasedWhileItIsResumed(t *testing.T) {
 func TestResumeAllowsForRoundedTimes(t *testing.T) {
 	for late := range 10 {
 		for phase := range 10 {
-			bubble(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world) {
+			bubble(t, memory.Options{Precision: time.Second}, func(t *testing.T, w *world) {
 				time.Sleep(time.Duration(phase) * 100 * time.Millisecond)
 				a, k := w.holder(t, Shared)
 				reapable := time.Now().Add(DefaultTTL)
@@ -319,7 +319,7 @@ func TestNoResumeWhenPassedMeanwhile(t *testing.T) {
 
 // TestResumeNeedsLockExclusive: a lock isn't resumed without its lock.exclusive, which a break deletes.
 func TestResumeNeedsLockExclusive(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.outlives(t, k)
 		a.hooks.After(firstAnswered("put", pointer, func(hookstore.Request) { w.delete(pointer) }))
 		mustNotResume(t, k)
@@ -387,7 +387,7 @@ func TestReleaseEndsAResume(t *testing.T) {
 
 // TestReleaseAfterACancelledResumeLeavesNothing: a cancelled resume and a release leave no lock behind.
 func TestReleaseAfterACancelledResumeLeavesNothing(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		a.lose(t, k)
 		time.Sleep(20 * time.Second)
 		ctx, cancel := context.WithCancel(t.Context())

@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 func TestStatus(t *testing.T) {
@@ -163,7 +163,7 @@ func TestProcessGone(t *testing.T) {
 // TestStaleAsOfTheListing: break-lock --stale judges a lock as of when it was listed, however
 // long it takes to learn the store's time after that. It might have been refreshed since.
 func TestStaleAsOfTheListing(t *testing.T) {
-	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{NoTime: true}, func(t *testing.T, w *world) {
 		b := w.machine()
 		k := w.machine(func(o *Options) { o.TTL = MinTTL }).takes(t, Shared)
 		b.hooks.Before(slow("put", "", 7*time.Second))
@@ -176,7 +176,7 @@ func TestStaleAsOfTheListing(t *testing.T) {
 
 // TestStaleIsLookedAtAgain: a lock whose holder is back before break-lock --stale deletes it isn't broken.
 func TestStaleIsLookedAtAgain(t *testing.T) {
-	bothModes(t, mem.Options{NoTime: true}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{NoTime: true}, func(t *testing.T, w *world, mode Mode) {
 		b := w.machine()
 		a, k := w.holder(t, mode)
 		time.Sleep(DefaultTTL/2 - 5*time.Second)
@@ -193,7 +193,7 @@ func TestStaleIsLookedAtAgain(t *testing.T) {
 
 // TestBreakTouchesOnlyShownLocks: Break with Shown leaves a lock alone that was not shown.
 func TestBreakTouchesOnlyShownLocks(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
 		m := w.machine()
 		shown := m.only(t)
 		k.Release(t.Context())
@@ -206,7 +206,7 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 // TestProbeIsDatedFromWhenItIsSeen: break-lock --stale dates the store's time from when it sees its
 // probe, not from an answer: the probe can be stamped later.
 func TestProbeIsDatedFromWhenItIsSeen(t *testing.T) {
-	bubble(t, mem.Options{NoTime: true}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{NoTime: true}, func(t *testing.T, w *world) {
 		b := w.machine()
 		b.clock.setSkew(time.Hour) // so that one witness is wrong already
 		a, _ := w.holder(t, Shared)

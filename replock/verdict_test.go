@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // only returns the one lock in the store, as a machine sees it.
@@ -30,7 +30,7 @@ func (m *machine) only(t *testing.T) Info {
 // refreshed, nor for stale.
 func TestEncryptedWithoutStoreClock(t *testing.T) {
 	for _, key := range []string{pointer, "index/lock.intent/x", "index/lock.shared/x"} {
-		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 			w.put(key, []byte("\x01 this is ciphertext"))
 			m := w.machine()
 			for _, age := range []time.Duration{0, 10 * time.Minute} {
@@ -51,7 +51,7 @@ func TestEncryptedWithoutStoreClock(t *testing.T) {
 
 // TestChangedIsLive: a lock that is refreshed while it is watched is live, although both clocks call it stale.
 func TestChangedIsLive(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		b, k := w.machine(), w.machine(func(o *Options) { o.Look = DefaultTTL }).takes(t, Exclusive) // a look would show it the step, too
 		time.Sleep(DefaultTTL / 4)
 		wait := b.wants(t, mode, Forever)
@@ -72,7 +72,7 @@ func TestWholeTTLSinceBoot(t *testing.T) {
 	ttls := []time.Duration{MinTTL, DefaultTTL, MaxTTL}
 	for _, ttl := range rounds.Fewer(ttls, ttls[:2]) {
 		begin := func(f func(t *testing.T, a, b *machine, k *Lock, sent time.Duration)) {
-			bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+			bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 				a, k := w.holder(t, mode, func(o *Options) { o.TTL = ttl })
 				b := w.process(a)
 				a.hooks.Before(outage)
@@ -171,7 +171,7 @@ func inAnotherNamespace(b *wire.Body) { b.TimeNamespace = "time:[2]" }
 
 // onDisk runs f on a local disk: the one wall clock dates the objects, too.
 func onDisk(t *testing.T, f func(t *testing.T, w *world, a *machine)) {
-	bubble(t, mem.Options{MachineClock: true}, func(t *testing.T, w *world) { f(t, w, w.machine()) })
+	bubble(t, memory.Options{MachineClock: true}, func(t *testing.T, w *world) { f(t, w, w.machine()) })
 }
 
 const diskKey = "index/lock.shared/x"
@@ -248,7 +248,7 @@ func TestLatePutIsDatedFromWhenItIsSeen(t *testing.T) {
 // acquirer looks for its own flag on later pages too. Without the store's time it would take a
 // stale lock for live if the holder's clock was ahead.
 func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
-	bubble(t, mem.Options{PageSize: 1, NoTime: true}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{PageSize: 1, NoTime: true}, func(t *testing.T, w *world) {
 		a, b := w.machine(), w.machine()
 		a.clock.setSkew(time.Hour)
 		a.lose(t, a.takes(t, Exclusive))
@@ -261,7 +261,7 @@ func TestOwnFlagIsFoundOnALaterPage(t *testing.T) {
 // TestStoreTimeIsALowerBound: a look's estimate of the store's time is never ahead of it, and
 // its own time is no later than the listing, however long requests and answers take.
 func TestStoreTimeIsALowerBound(t *testing.T) {
-	for name, opts := range map[string]mem.Options{"returned": {}, "not returned": {NoTime: true}, "second": {Precision: time.Second}, "apart": {NoTime: true, PageSize: 1}} {
+	for name, opts := range map[string]memory.Options{"returned": {}, "not returned": {NoTime: true}, "second": {Precision: time.Second}, "apart": {NoTime: true, PageSize: 1}} {
 		for _, gone := range []bool{false, true} {
 			sub(t, name, opts, func(t *testing.T, w *world) {
 				w.skew.Store(int64(-time.Hour))
@@ -334,7 +334,7 @@ func TestWatchingIsBounded(t *testing.T) {
 		{20 * time.Minute, Forever, 20*time.Minute + 10*time.Second, false},
 	}
 	for _, c := range rounds.Fewer(cases, cases[:3]) {
-		bothModes(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{NoStoreClock: true}, func(t *testing.T, w *world, mode Mode) {
 			w.crashed(t, c.ttl)
 			start := time.Now()
 			if !c.held {
@@ -353,7 +353,7 @@ func TestWatchingIsBounded(t *testing.T) {
 // TestBreakDoubtful: break-lock --stale leaves a lock that only one clock calls stale, unless
 // a person has confirmed it, and always leaves one that no clock calls stale.
 func TestBreakDoubtful(t *testing.T) {
-	bubble(t, mem.Options{NoStoreClock: true, NoTime: true}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{NoStoreClock: true, NoTime: true}, func(t *testing.T, w *world) {
 		w.crashed(t, 10*time.Minute)
 		w.put("index/lock.shared/encrypted", []byte{1, 2, 3})
 		w.put("index/lock.shared/live", foreign(time.Now(), true))

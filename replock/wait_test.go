@@ -20,7 +20,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // pendingAcquire is an acquire that runs in a goroutine.
@@ -181,7 +181,7 @@ func TestWaitEnds(t *testing.T) {
 // TestWaitIsNotNegative: an acquire with a negative wait is refused, and sends nothing. It isn't
 // taken for one that doesn't wait, nor for one that waits without an end.
 func TestWaitIsNotNegative(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		m := w.machine()
 		_, err := m.lock(t.Context(), mode, "x", WithWait(-1))
 		assert.That(t, err != nil && strings.Contains(err.Error(), "wait -1ns: must not be negative"), "%v", err)
@@ -192,7 +192,7 @@ func TestWaitIsNotNegative(t *testing.T) {
 // TestWaiterLooksWhenALockIsStale: a waiter whose polls are far apart acquires as soon as a dead holder's lock is stale.
 func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 	for range 3 {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			a, k := w.holder(t, Exclusive)
 			a.hooks.Before(outage)
 			time.Sleep(5 * time.Second) // or else the watch of its whole ttl is over first
@@ -208,7 +208,7 @@ func TestWaiterLooksWhenALockIsStale(t *testing.T) {
 // ticket's refreshes, a look at lock.exclusive if it has changed, and the reads of the lock in its way:
 // up to four per second at first, and then one each 5 s.
 func TestWaitCosts(t *testing.T) {
-	bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 		w.machine().takes(t, map[Mode]Mode{Shared: Exclusive, Exclusive: Shared}[mode])
 		for range 4 * (mode - Shared) { // others beside it
 			w.machine().takes(t, Shared)
@@ -334,13 +334,13 @@ func TestWaitInDoubt(t *testing.T) {
 // TestRepeatedFailureEndsTheWait: repeated failures end a wait that no holder causes, since a waiter keeps others out.
 func TestRepeatedFailureEndsTheWait(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts  mem.Options
+		opts  memory.Options
 		also  []AcquireOption
 		fails hookstore.Before
 		most  time.Duration
 	}{
-		"no fence":  {mem.Options{IfAbsent: mem.Claimed}, []AcquireOption{WithFencingToken()}, nil, 5 * time.Second},
-		"exclusive": {mem.Options{}, nil, fails("put", pointer, errOutage), 3 * DefaultTTL},
+		"no fence":  {memory.Options{IfAbsent: memory.Claimed}, []AcquireOption{WithFencingToken()}, nil, 5 * time.Second},
+		"exclusive": {memory.Options{}, nil, fails("put", pointer, errOutage), 3 * DefaultTTL},
 	} {
 		sub(t, name, c.opts, func(t *testing.T, w *world) {
 			k := w.machine().takes(t, Shared)
@@ -385,7 +385,7 @@ func TestWaitIgnoresOwnLeftovers(t *testing.T) {
 // poll whose listing no live lock cuts short lacks it, and doesn't wait for the ticket's refresh.
 func TestBrokenTicketIsPutAgain(t *testing.T) {
 	for _, live := range yesNo { // it waits for a lock that is live, or one that is watched
-		bubble(t, mem.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
+		bubble(t, memory.Options{NoStoreClock: true}, func(t *testing.T, w *world) {
 			b, c, end := w.machine(), w.machine(), func() {}
 			if live {
 				k := w.machine().takes(t, Shared)
@@ -432,7 +432,7 @@ func TestStaleTicketBehindIsReaped(t *testing.T) {
 
 // TestTicketOnALaterPage: a waiter knows the store's time although its ticket is old, and first seen on a later page.
 func TestTicketOnALaterPage(t *testing.T) {
-	bubble(t, mem.Options{PageSize: 2}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{PageSize: 2}, func(t *testing.T, w *world) {
 		b := w.machine(func(o *Options) { o.TTL = 10 * time.Minute })
 		a, dead := w.holder(t, Exclusive)
 		body, _, err := w.mem.Get(t.Context(), dead.Key(), wire.MaxBody)
@@ -556,7 +556,7 @@ func TestHintsAreBounded(t *testing.T) {
 // TestAcquirerForgets: what the looks of an acquirer remember doesn't grow with the locks that come and go, on
 // whichever page.
 func TestAcquirerForgets(t *testing.T) {
-	bubble(t, mem.Options{PageSize: 3}, func(t *testing.T, w *world) {
+	bubble(t, memory.Options{PageSize: 3}, func(t *testing.T, w *world) {
 		m, memory := w.machine(), verdict.Memory{}
 		for round := range 10 {
 			var keys []string
@@ -705,7 +705,7 @@ func requestsIn(d time.Duration, machines []*machine) (sum map[string]int, most 
 // docs/evidence/benchmarks.md has the table that it prints.
 func TestWaitersPerHour(t *testing.T) {
 	for _, n := range rounds.Fewer([]int{1, 10, 100}, []int{1, 10}) {
-		bothModes(t, mem.Options{}, func(t *testing.T, w *world, mode Mode) {
+		bothModes(t, memory.Options{}, func(t *testing.T, w *world, mode Mode) {
 			w.machine().takes(t, Exclusive)
 			time.Sleep(10 * time.Second)
 			var waiters []*machine

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // TestBreakIsNoticedWithinALook: a holder notices a break within the interval of its looks, whatever the ttl.
@@ -79,7 +79,7 @@ func TestPausedMachineRefreshesAtOnce(t *testing.T) {
 	const pause = 5 * time.Second // more than margin, and a second that the store rounds off
 	for _, held := range []time.Duration{5 * time.Second, 12 * time.Second} {
 		for _, stepped := range yesNo {
-			holding(t, mem.Options{Precision: time.Second}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+			holding(t, memory.Options{Precision: time.Second}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 				time.Sleep(held)
 				a.stands(pause, stepped)
 				before := a.saw(EventRefreshed)
@@ -123,7 +123,7 @@ func TestPausedBetweenLookAndPut(t *testing.T) {
 	paged.PageSize = 1 // the flag of an exclusive lock is on a later one
 	for _, c := range []struct {
 		mode, passes Mode
-		opts         mem.Options
+		opts         memory.Options
 		crowded      bool
 	}{
 		{Shared, Exclusive, lacking, false}, {Shared, Exclusive, lacking, true},
@@ -226,7 +226,7 @@ func TestRefreshIsWhole(t *testing.T) {
 func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 	// Within the other's interval, so that in some cases it has refreshed its lock just now.
 	for pause := 150 * time.Second; pause < 180*time.Second; pause += 2 * time.Second {
-		holding(t, mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked, NoTime: true}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+		holding(t, memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked, NoTime: true}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 			time.Sleep(25 * time.Second)
 			went := a.pausedInRefresh(w, k, pause)
 			w.machine().takes(t, Shared, WithWait(Forever))
@@ -243,7 +243,7 @@ func TestPassedByOneWhoHoldsIsLostAtOnce(t *testing.T) {
 func TestPassedWhileRefreshed(t *testing.T) {
 	for _, pageSize := range []int{0, 1} {
 		for _, late := range []time.Duration{250 * time.Millisecond, time.Second} {
-			holding(t, mem.Options{PageSize: pageSize}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+			holding(t, memory.Options{PageSize: pageSize}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 				time.Sleep(14 * time.Second)
 				const pause = 80 * time.Second
 				go a.stands(pause, true)
@@ -269,7 +269,7 @@ func TestPassedWhileRefreshed(t *testing.T) {
 // TestPassedBetweenPages: the delete comes while the look after the refresh reads the pages behind our
 // flag, and the other holder is gone before the last of them. The last look at our flag finds it.
 func TestPassedBetweenPages(t *testing.T) {
-	holding(t, mem.Options{PageSize: 1}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{PageSize: 1}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(14 * time.Second)
 		const pause = 80 * time.Second
 		go a.stands(pause, true)
@@ -294,7 +294,7 @@ func TestPassedBetweenPages(t *testing.T) {
 
 // TestVanishedIsNoConflict: a ticket that is deleted while a holder whose clocks have parted reads it is no conflict.
 func TestVanishedIsNoConflict(t *testing.T) {
-	holding(t, mem.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
 		wait := w.machine().wants(t, Exclusive, Forever)
 		time.Sleep(15 * time.Second) // its ticket is too old to be withdrawn as a flag is
 		a.hooks.Before(on("get", w.tickets()[0], func(hookstore.Request) { wait.ends(nil) }))
@@ -372,7 +372,7 @@ func TestShortPauseIsNoLoss(t *testing.T) {
 // TestSeenOnceReassured: after the clocks have parted neither a refresh nor a look that fails shows that the
 // lock was seen. A look that has found no other holder does, as of its begin.
 func TestSeenOnceReassured(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Second)
 		a.hooks.Before(fails("list", "", errOutage))
 		a.clock.setSkew(10 * time.Second)
@@ -448,7 +448,7 @@ func TestOtherClientsConflictIsALoss(t *testing.T) {
 
 // TestConflictIsNotDatedByRoundedTimes: on a store that rounds times, a lock that is withdrawn within 3 s is no loss.
 func TestConflictIsNotDatedByRoundedTimes(t *testing.T) {
-	bothModes(t, mem.Options{Precision: time.Second}, func(t *testing.T, w *world, mode Mode) {
+	bothModes(t, memory.Options{Precision: time.Second}, func(t *testing.T, w *world, mode Mode) {
 		k := w.machine().takes(t, mode)
 		for range 50 {
 			now := time.Now()
@@ -485,7 +485,7 @@ func (w *world) emptied(n int) {
 
 // TestLookInACrowd: among many locks, a shared holder's look lists only its own, and notices that its flag was replaced.
 func TestLookInACrowd(t *testing.T) {
-	holding(t, mem.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
 		w.emptied(crowd + 1)
 		var all atomic.Int32
 		a.hooks.After(answered("list", allLocks, func(hookstore.Request) { all.Add(1) }))
@@ -518,7 +518,7 @@ func TestBrokenLockStaysBroken(t *testing.T) {
 // TestIfMatchIsProvenOnAMissingKeyToo: a put with If-Match on a missing key is tried out once, and leaves nothing.
 func TestIfMatchIsProvenOnAMissingKeyToo(t *testing.T) {
 	for name, c := range map[string]struct {
-		opts  mem.Options
+		opts  memory.Options
 		holds bool
 	}{"claimed": {claiming, true}, "creates": {creating, false}, "ignored": {ignoring, false}} {
 		sub(t, name, c.opts, func(t *testing.T, w *world) {
@@ -736,14 +736,14 @@ func TestPassedLockIsNoConflict(t *testing.T) {
 // TestRequestsPerHour counts the requests of a held lock: docs/evidence/benchmarks.md has the table.
 func TestRequestsPerHour(t *testing.T) {
 	for _, c := range []struct {
-		opts      mem.Options
+		opts      memory.Options
 		mode      Mode
 		ttl       time.Duration
 		put, list int
 	}{
-		{mem.Options{}, Shared, time.Minute, 120, 380},
-		{mem.Options{}, Exclusive, time.Minute, 242, 380},
-		{mem.Options{}, Shared, 24 * time.Hour, 0, 380},
+		{memory.Options{}, Shared, time.Minute, 120, 380},
+		{memory.Options{}, Exclusive, time.Minute, 242, 380},
+		{memory.Options{}, Shared, 24 * time.Hour, 0, 380},
 		{lacking, Shared, time.Minute, 120, 500},
 		{lacking, Exclusive, time.Minute, 240, 620},
 		{lacking, Exclusive, 24 * time.Hour, 2, 382},

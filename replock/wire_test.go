@@ -19,7 +19,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // foreign is a body as another client writes it, with local times in nanoseconds.
@@ -67,7 +67,7 @@ func TestForeignLocks(t *testing.T) {
 		"exclusive zstd":              {pointer, zstdOf, false},
 		"exclusive encrypted":         {pointer, encrypted, true},
 	} {
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
 			m := w.machine()
 			write := func() { w.put(c.key, c.code(foreign(time.Now(), c.key != pointer))) }
 			write()
@@ -121,7 +121,7 @@ func TestUnreadable(t *testing.T) {
 	}
 	for name, raw := range bad {
 		for _, key := range []string{pointer, "index/lock.intent/x", "index/lock.shared/x"} {
-			sub(t, name+" "+key, mem.Options{}, func(t *testing.T, w *world) {
+			sub(t, name+" "+key, memory.Options{}, func(t *testing.T, w *world) {
 				w.put(key, raw)
 				m := w.machine()
 				for range 2 {
@@ -148,7 +148,7 @@ func TestStrangeBodies(t *testing.T) {
 		"unknown fields":  `{"operation":"b","holder":"h","expires_at":"2026-03-07T09:00:00Z","new":{"a":[1]}}`,
 		"upper case keys": `{"OPERATION":"b","HOLDER":"h","EXPIRES_AT":"2026-03-07T09:00:00Z"}`,
 	} {
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
 			w.put("index/lock.shared/x", []byte(raw))
 			m := w.machine()
 			err := m.refused(t, Exclusive)
@@ -171,7 +171,7 @@ func TestExampleBody(t *testing.T) {
 	l, err := wire.Decode(want.Bytes())
 	assert.OK(t, err)
 	assert.Equal(t, string(l.Encode()), want.String())
-	w := &world{t: t, mem: mem.New(mem.Options{})}
+	w := &world{t: t, mem: memory.New(memory.Options{})}
 	assert.Equal(t, l.Expires.Sub(l.Refreshed), w.machine().times.Deadline+wire.ForeignTTL, "expires")
 	key := wire.Keys{Prefix: DefaultPrefix}.Intent(l.Acquired, l.ID)
 	assert.That(t, slices.Contains(page.Inline, key), "no key %s", key)

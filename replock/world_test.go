@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/stoppedclock"
 	"github.com/repolock/repolock/store"
-	mem "github.com/repolock/repolock/store/memory"
+	"github.com/repolock/repolock/store/memory"
 )
 
 // world is a store and the machines that share it, in a synctest bubble. The bubble's time is
@@ -26,7 +26,7 @@ import (
 type world struct {
 	t     *testing.T
 	skew  atomic.Int64 // of the store's clock, in nanoseconds
-	mem   *mem.Store
+	mem   *memory.Store
 	count int
 	// clockless: the store has no clock that can be relied on
 	clockless bool
@@ -34,10 +34,10 @@ type world struct {
 	timeless bool
 }
 
-func newWorld(t *testing.T, opts mem.Options) *world {
+func newWorld(t *testing.T, opts memory.Options) *world {
 	w := &world{t: t, clockless: opts.NoStoreClock, timeless: opts.NoTime || opts.NoStoreClock}
 	opts.Now = func() time.Time { return time.Now().Add(time.Duration(w.skew.Load())) }
-	w.mem = mem.New(opts)
+	w.mem = memory.New(opts)
 	t.Cleanup(func() { time.Sleep(time.Minute) }) // a bubble ends with the requests that are under way
 	return w
 }
@@ -346,14 +346,14 @@ func took(t *testing.T, start time.Time, least, most time.Duration) {
 }
 
 // bubble runs f in a bubble with a store, do with a good one, and sub as a test with a name.
-func bubble(t *testing.T, opts mem.Options, f func(t *testing.T, w *world)) {
+func bubble(t *testing.T, opts memory.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) { f(t, newWorld(t, opts)) })
 }
 
-func do(t *testing.T, f func(t *testing.T, w *world)) { t.Helper(); bubble(t, mem.Options{}, f) }
+func do(t *testing.T, f func(t *testing.T, w *world)) { t.Helper(); bubble(t, memory.Options{}, f) }
 
-func sub(t *testing.T, name string, opts mem.Options, f func(t *testing.T, w *world)) {
+func sub(t *testing.T, name string, opts memory.Options, f func(t *testing.T, w *world)) {
 	t.Helper()
 	t.Run(name, func(t *testing.T) { bubble(t, opts, f) })
 }
@@ -370,7 +370,7 @@ var yesNo = []bool{true, false}
 
 // kinds are stores by their names. each runs a test with each of them, modes also with each mode, and holders
 // with a holder in each mode.
-type kinds map[string]mem.Options
+type kinds map[string]memory.Options
 
 func (k kinds) each(t *testing.T, f func(t *testing.T, w *world)) {
 	t.Helper()
@@ -397,17 +397,17 @@ func (k kinds) holders(t *testing.T, f func(t *testing.T, w *world, m *machine, 
 }
 
 // bothModes, bothHolders and holding are the same with one kind of store, and in one mode.
-func bothModes(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, mode Mode)) {
+func bothModes(t *testing.T, opts memory.Options, f func(t *testing.T, w *world, mode Mode)) {
 	t.Helper()
 	kinds{"": opts}.modes(t, f)
 }
 
-func bothHolders(t *testing.T, opts mem.Options, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+func bothHolders(t *testing.T, opts memory.Options, f func(t *testing.T, w *world, m *machine, k *Lock)) {
 	t.Helper()
 	kinds{"": opts}.holders(t, f)
 }
 
-func holding(t *testing.T, opts mem.Options, mode Mode, f func(t *testing.T, w *world, m *machine, k *Lock)) {
+func holding(t *testing.T, opts memory.Options, mode Mode, f func(t *testing.T, w *world, m *machine, k *Lock)) {
 	t.Helper()
 	bubble(t, opts, func(t *testing.T, w *world) {
 		m, k := w.holder(t, mode)
@@ -420,7 +420,7 @@ func conflicts(t *testing.T, f func(t *testing.T, w *world, first, second Mode))
 	t.Helper()
 	for _, modes := range [][2]Mode{{Shared, Exclusive}, {Exclusive, Shared}, {Exclusive, Exclusive}} {
 		name := fmt.Sprint(modes[0], " then ", modes[1])
-		sub(t, name, mem.Options{}, func(t *testing.T, w *world) { f(t, w, modes[0], modes[1]) })
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) { f(t, w, modes[0], modes[1]) })
 	}
 }
 
@@ -436,10 +436,10 @@ var threeKinds = kinds{"kept": {}, "claimed": claiming, "none": lacking}
 // Stores that lack conditional puts, ignore the conditions, only claim to keep them, or put a missing object
 // with If-Match.
 var (
-	lacking  = mem.Options{IfAbsent: mem.Lacked, IfMatch: mem.Lacked}
-	ignoring = mem.Options{IfAbsent: mem.Ignored, IfMatch: mem.Ignored}
-	claiming = mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed}
-	creating = mem.Options{IfAbsent: mem.Claimed, IfMatch: mem.Claimed, IfMatchCreates: true}
+	lacking  = memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked}
+	ignoring = memory.Options{IfAbsent: memory.Ignored, IfMatch: memory.Ignored}
+	claiming = memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed}
+	creating = memory.Options{IfAbsent: memory.Claimed, IfMatch: memory.Claimed, IfMatchCreates: true}
 )
 
 // is reports whether a request has an operation that begins with op, and a key that contains key. A listing
