@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
@@ -274,7 +275,7 @@ func newJSONError(r *reporter, err error) jsonError {
 			}
 		}
 	} else {
-		out.Summary = session.Words(err, out.addUndone(r.undone(err)))
+		out.Summary = session.Words(err, out.addUndone(cmp.Or(fault.Undone(err), r.undone(err))))
 	}
 	if out.Summary == out.Message {
 		out.Summary = ""
@@ -286,7 +287,7 @@ func newJSONError(r *reporter, err error) jsonError {
 // and returns the added words.
 func (e *jsonError) addUndone(undone string) (added string) {
 	switch {
-	case undone == "" || strings.HasPrefix(e.Suggestion, undone):
+	case undone == "":
 	case e.Suggestion != "":
 		e.Suggestion = undone + "; " + e.Suggestion
 	default:

@@ -113,9 +113,10 @@ func early(args []string, at int) error {
 // the user wants to run, or another tool's name for a command.
 func notACommand(word string, rest []string) error {
 	hint, ours, like := "see repolock help", meant(elsewhere, word), alike(word)
+	undone := slices.Contains(rest, "--")
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && like == "" && runs(word):
-		hint = underLock(word, rest)
+		hint, undone = underLock(word, rest), true
 	case ours != "":
 		hint = "did you mean " + ours + "?"
 	case namesRepository(word):
@@ -123,10 +124,11 @@ func notACommand(word string, rest []string) error {
 	case like != "":
 		hint = "did you mean " + like + "?"
 	}
-	if slices.Contains(rest, "--") && !strings.HasPrefix(hint, nothingRun) {
-		hint = nothingRun + "; " + hint
+	err := fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
+	if undone {
+		return notRun(err)
 	}
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
+	return err
 }
 
 // alike returns the commands that begin with a word, or that the word can be a misspelling of.
@@ -160,7 +162,12 @@ func noCommand(word string, rest []string) error {
 	if word == "" {
 		return err
 	}
-	return fault.Advise(err, underLock(word, rest))
+	return notRun(fault.Advise(err, underLock(word, rest)))
+}
+
+// notRun adds to an error that the program of the command line was not run.
+func notRun(err error) error {
+	return fault.With(err, func(e *fault.Error) { e.Undone = "nothing was run" })
 }
 
 // underLock returns a hint on how to run a program under a lock.
@@ -172,7 +179,7 @@ func underLock(word string, rest []string) string {
 	}
 	operation := cmp.Or(meant(operations, subcommand), "backup")
 	program := strings.TrimSpace(text.Word(word) + " " + subcommand)
-	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, program)
+	hint := fmt.Sprintf("to run it under a lock: repolock %s -- %.80s", operation, program)
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // the arguments can contain a password
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Error is a failure. Its text is one line without credentials. The text leaves out Class and Advice.
+// Error is a failure. Its text is one line without credentials. The text leaves out Class, Advice and Undone.
 type Error struct {
 	// Err is the cause, and More are further failures: see Join.
 	Err  error
@@ -27,6 +27,8 @@ type Error struct {
 	Class error
 	// Advice replaces the class's advice, unless it is empty.
 	Advice string
+	// Undone is the work that the failure has prevented, such as "nothing was run". It is printed before the advice.
+	Undone string
 	// Exit replaces the class's exit code, unless it is 0.
 	Exit int
 }
@@ -112,6 +114,14 @@ func Advice(err error) string {
 		return e.Advice
 	}
 	return Of(err).Advice
+}
+
+// Undone returns the work that a failure has prevented, or "".
+func Undone(err error) string {
+	if e := find(err, func(e *Error) bool { return e.Undone != "" }); e != nil {
+		return e.Undone
+	}
+	return ""
 }
 
 // find returns the outermost Error in the tree of err that fits, or nil.
