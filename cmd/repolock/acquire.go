@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
@@ -126,7 +127,7 @@ func goesNowhere(f *os.File) bool {
 	return err == nil && missing == nil && os.SameFile(info, null)
 }
 
-func (c acquireCmd) run(r *reporter, g global) (int, error) {
+func (c acquireCmd) run(r *show.Reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
 		return 0, fault.New(fault.Usage, "acquire: %w: write repolock run, which runs the command itself", err)
 	}
@@ -134,7 +135,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
+	if out, ok := r.Stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
 		return 0, fault.New(fault.Usage, "--for-pid none: only the token can release the lock, and stdout is closed or /dev/null: redirect it to a file")
 	}
 	if err := c.outside(g); err != nil {
@@ -194,7 +195,7 @@ func listen(k *daemon.Starter) <-chan session.News {
 }
 
 // await shows the keeper's news until the keeper holds the lock, or a signal comes.
-func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
+func (c acquireCmd) await(r *show.Reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
 	r.BeginWait(session.Acquiring(p.places))
@@ -219,7 +220,7 @@ func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan s
 				return nil, fault.KeeperFailed
 			case interrupted != nil:
 			case n.Failure != nil:
-				return nil, newKeeperError(n.Failure)
+				return nil, show.NewDescribedError(n.Failure)
 			case n.Held != nil:
 				return n.Held, nil
 			default:
@@ -232,7 +233,7 @@ func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan s
 	}
 }
 
-func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
+func (c acquireCmd) print(r *show.Reporter, p plan, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
@@ -249,7 +250,7 @@ func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
 			words += "; unset " + name
 		}
 	}
-	return r.result(held, words+"\n")
+	return r.Result(held, words+"\n")
 }
 
 // keeperCmd holds the lock of a script in the background. acquire starts it.
@@ -266,7 +267,7 @@ type keeperOrder struct {
 	OnLost    string
 }
 
-func (keeperCmd) run(*reporter, global) (int, error) {
+func (keeperCmd) run(*show.Reporter, global) (int, error) {
 	// Ignore terminal signals meant for the script, and SIGPIPE from a closed log.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	var o keeperOrder
@@ -274,41 +275,20 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	if err != nil {
 		return 0, fault.New(fault.Usage, "only acquire can start a keeper: %w", err)
 	}
-	log := &reporter{
-		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb, Typed: o.Global.Typed}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
+	log := &show.Reporter{
+		Options: show.Options{Verbose: o.Global.Verb, Place: o.Global.place(), Flags: o.Global.Typed}, Command: "acquire", Stdout: io.Discard, Stderr: stamped{os.Stderr},
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {
 		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
 		// This reporter has no command, so that the description of an error doesn't add that no lock was taken.
-		k.Describe = func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }
+		k.Describe = func(err error) json.RawMessage { return show.DescribeJSON(&show.Reporter{Options: log.Options}, err) }
 		err = k.Run()
 	}
 	if err != nil {
-		_ = line.Tell(session.News{Failure: failure(log, err)})
+		_ = line.Tell(session.News{Failure: show.DescribeJSON(log, err)})
 	}
 	return 0, nil
-}
-
-func failure(r *reporter, err error) json.RawMessage {
-	raw, err := json.Marshal(newJSONError(r, err))
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	return raw
-}
-
-// keeperError is an error that a keeper has described in JSON.
-type keeperError struct{ jsonError }
-
-func (e keeperError) Error() string { return e.Message }
-
-func newKeeperError(failure json.RawMessage) error {
-	var e keeperError
-	if err := json.Unmarshal(failure, &e.jsonError); err != nil {
-		return fmt.Errorf("%w: %w", fault.KeeperFailed, err)
-	}
-	return e
 }
 
 // stamped writes each line with the time before it.
@@ -329,7 +309,7 @@ type tokenCmd struct {
 // toRelease is the request of the command release.
 const toRelease = "release"
 
-func (c tokenCmd) run(r *reporter, _ global) (int, error) {
+func (c tokenCmd) run(r *show.Reporter, _ global) (int, error) {
 	h, err := c.ask(r)
 	if err != nil {
 		return 0, err
@@ -344,11 +324,11 @@ func (c tokenCmd) run(r *reporter, _ global) (int, error) {
 				text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
 		}
 	}
-	return 0, r.result(h, folded(words, columnsOf(os.Stdout)))
+	return 0, r.Result(h, show.Folded(words, show.ColumnsOf(os.Stdout)))
 }
 
 // ask sends the request to the keeper, and returns the lock that the keeper holds.
-func (c tokenCmd) ask(r *reporter) (h session.Holding, err error) {
+func (c tokenCmd) ask(r *show.Reporter) (h session.Holding, err error) {
 	if err := daemon.Supported(); err != nil {
 		return h, fault.As(fault.Usage, err)
 	}
@@ -366,7 +346,7 @@ func (c tokenCmd) ask(r *reporter) (h session.Holding, err error) {
 		return h, err
 	}
 	if a.Failure != nil {
-		return h, newKeeperError(*a.Failure)
+		return h, show.NewDescribedError(*a.Failure)
 	}
 	if c.do != toRelease && a.Over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
 		return h, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
@@ -38,8 +39,8 @@ type placed struct {
 	listed string            // the repository's name in the configuration file, for status --all
 }
 
-// located is global.located for this place.
-func (p placed) located(hint string) string { return global{Typed: p.typed}.located(hint) }
+// located is flags.located for this place.
+func (p placed) located(hint string) string { return show.Flags(p.typed).Located(hint) }
 
 // unopened is a system that couldn't be opened, with the error.
 type unopened struct{ err error }
@@ -115,19 +116,25 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 	return append(listed, all...), closeAll, nil
 }
 
-// found is a lock that was found at a place. Only break-lock sets Err.
+// found is a lock with the system in which it was found.
 type found struct {
-	*replock.Broken
-	at    placed
-	place string // its URL; "" if only one place was asked
-	title string // of the place, for people
-	older bool   // than --older-than
+	show.Lock
+	at placed
+}
+
+// locksOf returns the locks without their systems.
+func locksOf(all []found) []show.Lock {
+	locks := make([]show.Lock, len(all))
+	for i, l := range all {
+		locks[i] = l.Lock
+	}
+	return locks
 }
 
 // everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
 // that f returned, the systems for which f returned no error, and the errors of the others. The advice of an
 // error names its own place.
-func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
+func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {
 		places[i] = one.Place
@@ -139,16 +146,16 @@ func everywhere(r *reporter, does string, all []placed, f func(placed) ([]reploc
 		some, failed := f(one)
 		list = slices.Grow(list, len(some))
 		for i := range some {
-			list = append(list, found{Broken: &some[i], at: one, place: label(all, one), title: r.title(all, one)})
+			list = append(list, found{show.Lock{Broken: &some[i], Place: label(all, one), Title: title(r, all, one)}, one})
 		}
 		if failed == nil {
 			answered = append(answered, one)
 			continue
 		}
-		if where := r.title(all, one); len(all) > 1 && where != "" {
+		if where := title(r, all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
-		hint := cmp.Or(one.located(r.advice(failed)), fault.SeeNothing)
+		hint := cmp.Or(one.located(r.Advice(failed)), fault.SeeNothing)
 		differs = differs || err != nil && hint != advice
 		advice = hint
 		err = fault.Join(err, fault.Advise(failed, advice))
@@ -172,8 +179,8 @@ func label(all []placed, one placed) string {
 }
 
 // title is label for people: the name in the configuration file, if there is one. With --verbose it is the URL.
-func (r *reporter) title(all []placed, one placed) string {
-	if one.listed != "" && len(all) > 1 && !r.Verb && !r.JSON {
+func title(r *show.Reporter, all []placed, one placed) string {
+	if one.listed != "" && len(all) > 1 && !r.Verbose && !r.JSON {
 		return one.listed
 	}
 	return label(all, one)

@@ -9,6 +9,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/complete"
 )
 
@@ -20,12 +21,12 @@ type completionCmd struct {
 //go:embed completion
 var scripts embed.FS
 
-func (c completionCmd) run(r *reporter, _ global) (int, error) {
+func (c completionCmd) run(r *show.Reporter, _ global) (int, error) {
 	script, err := scripts.ReadFile("completion/repolock." + c.Shell)
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	return r.print(string(script))
+	return r.Print(string(script))
 }
 
 // completeCmd prints the completions of the last word, one a line. A flag or a command is followed by a tab and its
@@ -34,7 +35,7 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
 
-func (c completeCmd) run(r *reporter, _ global) (int, error) {
+func (c completeCmd) run(r *show.Reporter, _ global) (int, error) {
 	if len(c.Words) < 2 {
 		return 0, nil
 	}
@@ -42,7 +43,7 @@ func (c completeCmd) run(r *reporter, _ global) (int, error) {
 	for _, word := range completions(joined(c.Words[1:])) { // after --
 		lines += word + "\n"
 	}
-	return r.print(lines)
+	return r.Print(lines)
 }
 
 // joined joins --flag=value, which bash splits into three words.

@@ -136,14 +136,14 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 		args             string
 		hint             string
 	}{
-		{"", "", "--audit: ", "backup --audit /nonexistent/l -- true", nothingRun + flagHint},
-		{defaults("audit"), "/nonexistent/e", "--audit: ", "backup --audit /nonexistent/l -- true", nothingRun + flagHint},
-		{defaults("audit"), "/nonexistent/l", "REPOLOCK_AUDIT: ", "prune -- true", nothingRun + "; correct the path, or unset REPOLOCK_AUDIT\n"},
-		{defaults("audit"), "", "audit in " + file + ": ", "backup -- true", nothingRun + fileHint},
-		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "backup -- true", nothingRun + fileHint},
-		{"[repositories.x]\nurl = '" + repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", nothingRun + fileHint},
-		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "break-lock --yes", noneBroken + "; correct the path, or unset REPOLOCK_AUDIT\n"},
-		{defaults("audit"), "", "audit in " + file + ": ", "break-lock --yes", noneBroken + fileHint},
+		{"", "", "--audit: ", "backup --audit /nonexistent/l -- true", "nothing was run" + flagHint},
+		{defaults("audit"), "/nonexistent/e", "--audit: ", "backup --audit /nonexistent/l -- true", "nothing was run" + flagHint},
+		{defaults("audit"), "/nonexistent/l", "REPOLOCK_AUDIT: ", "prune -- true", "nothing was run" + "; correct the path, or unset REPOLOCK_AUDIT\n"},
+		{defaults("audit"), "", "audit in " + file + ": ", "backup -- true", "nothing was run" + fileHint},
+		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "backup -- true", "nothing was run" + fileHint},
+		{"[repositories.x]\nurl = '" + repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", "nothing was run" + fileHint},
+		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "break-lock --yes", "no lock was broken" + "; correct the path, or unset REPOLOCK_AUDIT\n"},
+		{defaults("audit"), "", "audit in " + file + ": ", "break-lock --yes", "no lock was broken" + fileHint},
 		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "acquire --shared", "no lock was taken; correct the path, or unset REPOLOCK_AUDIT\n"},
 		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "acquire --shared", "no lock was taken" + fileHint},
 	} {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
@@ -27,18 +28,18 @@ type helpCmd struct {
 	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, cron, json."`
 }
 
-func (c helpCmd) run(r *reporter, _ global) (int, error) {
+func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 	if c.Topic == "" {
-		return r.print(overview())
+		return r.Print(overview())
 	}
 	app := model()
 	for _, t := range topics {
 		if t.name == c.Topic {
-			return r.print(t.text(app))
+			return r.Print(t.text(app))
 		}
 	}
 	if listed, ok := called([]string{c.Topic}); ok && listed.tag != hidden {
-		return r.print(commandHelp(nodeOf(app, c.Topic)))
+		return r.Print(commandHelp(nodeOf(app, c.Topic)))
 	}
 	hint := "see repolock help"
 	for _, t := range topics {
@@ -257,6 +258,20 @@ Locks of other systems (--also):
 	return b.String()
 }
 
+const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
+  1    break-lock: no such lock, or the answer was no; status: a lock is older
+  64   wrong usage
+  66   the repository doesn't exist: no such bucket or directory
+  69   no answer from the store or a script's keeper
+  70   torture could not decide
+  74   the store gave a wrong answer, or is full; or another failure
+  75   another holder has the lock (--held-exit-code changes it)
+  77   no permission
+  78   the store is unfit, or configured wrongly
+  79   the lock was lost, even if the command exited 0; or its keeper is gone
+  126  the command can't be executed
+  127  the command wasn't found`
+
 // hung returns a paragraph, and items whose further lines are indented.
 func hung(paragraph string, items ...string) string {
 	var b strings.Builder
@@ -307,7 +322,7 @@ tries again after 66, 69 and 74 needs RestartForceExitStatus=66 69 74.
 // jsonHelp names the fields that the structs of --json have.
 func jsonHelp(*kong.Application) string {
 	return hung(`With --json a command prints its result as one JSON object on stdout, and an error as one line of JSON on stderr. Fields are only ever added; docs/json.md explains each.`,
-		"an error: "+fields(reflect.TypeFor[jsonError]()), "status: "+fields(reflect.TypeFor[jsonStatus]()), "a lock: "+fields(reflect.TypeFor[jsonLock]()),
+		"an error: "+fields(reflect.TypeFor[show.JSONError]()), "status: "+fields(reflect.TypeFor[jsonStatus]()), "a lock: "+fields(reflect.TypeFor[show.JSONLock]()),
 		"version: "+fields(reflect.TypeFor[build]()), "repos: "+fields(reflect.TypeFor[jsonRepos]()))
 }
 
@@ -325,8 +340,8 @@ func fields(t reflect.Type) string {
 // manCmd prints the manual page. It has the same texts about commands and flags as --help.
 type manCmd struct{}
 
-func (manCmd) run(r *reporter, _ global) (int, error) {
-	return r.print(manual())
+func (manCmd) run(r *show.Reporter, _ global) (int, error) {
+	return r.Print(manual())
 }
 
 func manual() string {

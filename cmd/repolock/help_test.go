@@ -13,6 +13,7 @@ import (
 	"github.com/mattn/go-shellwords"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -218,7 +219,7 @@ func TestJSONPage(t *testing.T) {
 			assert.That(t, strings.Contains(page, "`"+name+"`"), "%s of %v isn't there", name, of)
 		}
 	}
-	for _, v := range []any{jsonLock{}, jsonError{}, jsonStatus{}} {
+	for _, v := range []any{show.JSONLock{}, show.JSONError{}, jsonStatus{}} {
 		check(reflect.TypeOf(v))
 	}
 	assert.That(t, fields >= 30, "only %d fields were looked for", fields)

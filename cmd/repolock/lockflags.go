@@ -14,6 +14,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
@@ -42,9 +43,9 @@ type lockFlags struct {
 func (f lockFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return fault.New(fault.Usage, "--ttl %s: must be from %s to %s", plainly(f.TTL), plainly(replock.MinTTL), plainly(replock.MaxTTL))
+		return fault.New(fault.Usage, "--ttl %s: must be from %s to %s", show.FlagDuration(f.TTL), show.FlagDuration(replock.MinTTL), show.FlagDuration(replock.MaxTTL))
 	case f.Look < replock.MinLook || f.Look > f.TTL:
-		return fault.New(fault.Usage, "--look %s: must be from %s to the ttl, %s", plainly(f.Look), plainly(replock.MinLook), plainly(f.TTL))
+		return fault.New(fault.Usage, "--look %s: must be from %s to the ttl, %s", show.FlagDuration(f.Look), show.FlagDuration(replock.MinLook), show.FlagDuration(f.TTL))
 	case f.Settle < 0:
 		return fault.New(fault.Usage, "--settle %v: must not be negative", f.Settle)
 	case len(f.Job) > maxJob || !utf8.ValidString(f.Job):
@@ -109,8 +110,8 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 }
 
 // request returns the request for the locks. Its console is r.
-func (p plan) request(r *reporter) session.Request {
-	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Located: r.located, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
+func (p plan) request(r *show.Reporter) session.Request {
+	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Located: r.Flags.Located, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
 			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
@@ -161,7 +162,7 @@ func (p plan) named() (name, where string) {
 }
 
 // sinks opens the files of --audit and --metrics-file.
-func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
+func (p plan) sinks(r *show.Reporter) (sinks []events.Sink, _ error) {
 	if err := p.outside(p.global); err != nil {
 		return nil, err
 	}

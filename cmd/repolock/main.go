@@ -17,6 +17,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
@@ -51,29 +52,32 @@ type global struct {
 	observe func(replock.Event) // called with the events of a look at locks, unless nil
 }
 
+// patience is reporter.patience. Tests replace it: they print in pipes, and their machine can be slow.
+var patience = 5 * time.Second
+
 // run runs a command line, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
-	r := &reporter{stdout: stdout, stderr: stderr, terminal: stderrTerminal}
+	r := &show.Reporter{Stdout: stdout, Stderr: stderr, Terminal: show.StderrTerminal, Patience: patience}
 	in, err := parse(args, stdout, stderr)
 	if in.helped {
 		return 0
 	}
 	if c, _ := called(args); c.tag != hidden {
-		r.command = c.name
+		r.Command = c.name
 	}
-	r.global = in.global
+	r.Options = in.global.shown()
 	if len(args) == 0 {
 		_, _ = io.WriteString(stderr, briefly)
 		return fault.ExitUsage
 	}
 	if err != nil {
 		r.JSON = slices.Contains(beforeDashes(args), "--json") // parsing ended before the flag was set
-		return r.fail(mistaken(err, args))
+		return r.Fail(mistaken(err, args))
 	}
-	r.explain(in, args)
+	explain(r, in, args)
 	code, err := in.selected.Target.Interface().(command).run(r, in.global)
 	if err != nil {
-		code = r.fail(err)
+		code = r.Fail(err)
 		if sig, ok := session.SignalOf(err); ok {
 			session.Interrupt(sig, false)
 		}
@@ -82,14 +86,14 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // explain warns about a repository's name that is also a directory's, and about variables that have no effect.
-func (r *reporter) explain(in *parsed, args []string) {
+func explain(r *show.Reporter, in *parsed, args []string) {
 	if c, _ := called(args); c.tag != "" { // it reads no settings
 		return
 	}
 	if in.settings.notice != "" {
 		r.Say("%s", in.settings.notice)
 	}
-	for _, said := range unheeded(os.Environ(), r.locks()) {
+	for _, said := range unheeded(os.Environ(), r.AcquiresLock()) {
 		r.Say("warning: %s", said)
 	}
 }
@@ -119,6 +123,11 @@ func beforeDashes(args []string) []string {
 		return args[:end]
 	}
 	return args
+}
+
+// shown returns the values that decide what is shown.
+func (g global) shown() show.Options {
+	return show.Options{JSON: g.JSON, Quiet: g.Quiet, Verbose: g.Verb, Place: g.place(), Flags: g.Typed}
 }
 
 func (g global) place() session.Place {
@@ -154,9 +163,9 @@ type build struct {
 	Modified bool   `json:"modified,omitempty"`
 }
 
-func (versionCmd) run(r *reporter, _ global) (int, error) {
+func (versionCmd) run(r *show.Reporter, _ global) (int, error) {
 	b := newBuild()
-	return 0, r.result(b, b.String())
+	return 0, r.Result(b, b.String())
 }
 
 // versionFlag is --version.

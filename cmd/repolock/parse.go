@@ -13,6 +13,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 )
@@ -20,7 +21,7 @@ import (
 // command is a command of the command line. run returns the exit code, or an error that
 // describe turns into one.
 type command interface {
-	run(*reporter, global) (int, error)
+	run(*show.Reporter, global) (int, error)
 }
 
 // entry is a row of the table of commands.

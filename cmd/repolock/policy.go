@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -43,10 +44,10 @@ func (f policyFlags) needsNone(given bool) (none bool, why string) {
 }
 
 // without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
-func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
+func (f policyFlags) without(r *show.Reporter, args []string, err error) (int, error) {
 	switch {
 	case f.skips(err):
-		r.skipped(err)
+		r.Skipped(err)
 		return 0, nil
 	case f.runsUnlocked(err):
 		return runUnlocked(r, args, session.Words(err, ""))

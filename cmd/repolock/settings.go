@@ -16,6 +16,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
@@ -421,7 +422,7 @@ type jsonRepo struct {
 	LockName string `json:"lock_name"`
 }
 
-func (reposCmd) run(r *reporter, g global) (int, error) {
+func (reposCmd) run(r *show.Reporter, g global) (int, error) {
 	out := jsonRepos{Repositories: []jsonRepo{}}
 	if g.file == nil {
 		out.LookedFor = config.Places()
@@ -432,17 +433,17 @@ func (reposCmd) run(r *reporter, g global) (int, error) {
 			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
 		}
 	}
-	return 0, r.result(out, out.words(columnsOf(os.Stdout)))
+	return 0, r.Result(out, out.words(show.ColumnsOf(os.Stdout)))
 }
 
 func (o jsonRepos) words(width int) string {
 	if o.File == "" {
-		return folded(fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or ")), width)
+		return show.Folded(fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or ")), width)
 	}
 	rows := []string{"NAME\tREPOSITORY\tLOCK"}
 	for _, repo := range o.Repositories {
 		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", repo.Name, text.Escape(repo.URL), repo.LockName))
 	}
-	return table(columnsOfRows(rows, map[string]column{"NAME": {least: 12}, "REPOSITORY": {least: 20}}), width) +
-		folded(fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File)), width)
+	return show.Table(show.ColumnsOfRows(rows, map[string]show.Column{"NAME": {Least: 12}, "REPOSITORY": {Least: 20}}), width) +
+		show.Folded(fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File)), width)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
@@ -52,7 +53,7 @@ const (
 	judgeFor = 2 * time.Minute
 )
 
-func (c tortureCmd) run(r *reporter, g global) (int, error) {
+func (c tortureCmd) run(r *show.Reporter, g global) (int, error) {
 	if err := fault.Join(c.check(g), c.trial("").Check()); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
@@ -65,7 +66,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	show := &tortureShow{reporter: r, start: clock.System{}.Elapsed()}
+	show := &tortureShow{Reporter: r, start: clock.System{}.Elapsed()}
 	defer onSignals(func(sig os.Signal, _ func()) { show.signalled(sig.(syscall.Signal), cancel) })()
 	run := c.others
 	if c.With == "" {
@@ -153,9 +154,9 @@ func (c tortureCmd) ours(ctx context.Context, g global, s store.Store, program s
 // others tortures the lock of another program.
 func (c tortureCmd) others(ctx context.Context, program string, show *tortureShow) (*tortureResult, error) {
 	trial := c.trial(program)
-	trial.Log, trial.Progress = show.log, func(t torture.TrialReport) { show.live(progressOf(t)) }
+	trial.Log, trial.Progress = show.log, func(t torture.TrialReport) { show.Live(progressOf(t)) }
 	report, failed := trial.Run(ctx)
-	show.live("")
+	show.Live("")
 	return newTrialResult(report), failed
 }
 
@@ -203,7 +204,7 @@ type tortureWitnessCmd struct {
 	Hold time.Duration `arg:""`
 }
 
-func (c tortureWitnessCmd) run(*reporter, global) (int, error) {
+func (c tortureWitnessCmd) run(*show.Reporter, global) (int, error) {
 	return 0, torture.Witness{ID: c.ID, Log: c.Log, Hold: c.Hold}.Do()
 }
 
@@ -215,13 +216,13 @@ type tortureChildCmd struct {
 	Hold time.Duration `required:""`
 }
 
-func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
+func (c tortureChildCmd) run(r *show.Reporter, g global) (int, error) {
 	work := torture.Work{ID: c.ID, Mode: c.Mode, Data: c.Data, Hold: c.Hold}
 	open := func(ctx context.Context) (torture.Objects, error) {
 		s, err := g.store(ctx)
 		return objects{s}, err
 	}
-	return 0, work.Do(context.Background(), open, r.stdout)
+	return 0, work.Do(context.Background(), open, r.Stdout)
 }
 
 // objects adapts a store to torture.Objects. internal/torture can't do that, because it must not import package store.
@@ -239,7 +240,7 @@ func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
 // tortureShow shows the progress of torture, and how it ends. On a store that can't be reached the end takes
 // a minute.
 type tortureShow struct {
-	*reporter
+	*show.Reporter
 	start time.Duration
 	steps int // calls of progress
 
@@ -258,10 +259,10 @@ const sparse = 15
 func (s *tortureShow) progress(c torture.Counts) {
 	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
 		(clock.System{}.Elapsed() - s.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
-	if s.live(text) {
+	if s.Live(text) {
 		return
 	}
-	if s.steps++; s.steps%sparse == 0 || s.steps == 1 && s.showsOn(dumbTerminal) {
+	if s.steps++; s.steps%sparse == 0 || s.steps == 1 && s.ShowsOn(show.DumbTerminal) {
 		s.Say("%s", text)
 	}
 }
@@ -287,9 +288,9 @@ func (s *tortureShow) showEnding() {
 	switch {
 	case s.doing == "":
 	case s.interrupted:
-		s.step("interrupted: " + s.doing + "; Ctrl-C again ends it at once")
+		s.Step("interrupted: " + s.doing + "; Ctrl-C again ends it at once")
 	default:
-		s.step("ending: " + s.doing)
+		s.Step("ending: " + s.doing)
 	}
 }
 
@@ -316,7 +317,7 @@ func (s *tortureShow) leave(sig syscall.Signal) {
 	if s.prefix != "" {
 		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, s.prefix)
 	}
-	code := s.fail(failed)
+	code := s.Fail(failed)
 	session.Interrupt(sig, false)
 	os.Exit(code)
 }
@@ -421,9 +422,9 @@ func (t *tortureResult) keep(html string, log evidence) error {
 	return nil
 }
 
-func (t *tortureResult) print(r *reporter) error {
+func (t *tortureResult) print(r *show.Reporter) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, aligned(t.table()...))
+	fmt.Fprintln(&b, show.Aligned(t.table()...))
 	for _, o := range t.LeftOut {
 		fmt.Fprintf(&b, "%s was left out: %s\n", o.Fault, text.Escape(o.Why))
 	}
@@ -441,7 +442,7 @@ func (t *tortureResult) print(r *reporter) error {
 		for _, v := range t.Violations {
 			violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
 		}
-		list(&b, "", violations)
+		show.List(&b, "", violations)
 	}
 	for _, file := range [][2]string{{"picture", t.HTML}, {"log", t.Log}} {
 		if file[1] != "" {
@@ -453,7 +454,7 @@ func (t *tortureResult) print(r *reporter) error {
 		fmt.Fprintf(&b, "it ended early: %s\n", t.EndedBecause)
 	}
 	fmt.Fprint(&b, t.says()+"\n"+t.proves())
-	return r.result(t, b.String())
+	return r.Result(t, b.String())
 }
 
 // table returns the rows for aligned: counts, or for another program's lock a row for each fault.

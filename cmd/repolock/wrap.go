@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
@@ -61,7 +62,7 @@ func (c wrapCmd) check() error {
 	return nil
 }
 
-func (c wrapCmd) run(r *reporter, g global) (code int, err error) {
+func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 	defer func() { err = unrunnable(c.Command, err) }()
 	if err := c.check(); err != nil {
 		return 0, err
@@ -80,7 +81,7 @@ func (c wrapCmd) run(r *reporter, g global) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	args, err := c.args(r.command)
+	args, err := c.args(r.Command)
 	if err != nil {
 		return 0, err
 	}
@@ -121,7 +122,7 @@ func aftermath(places []session.Place) (args []string) {
 }
 
 // newSurvey returns nil if there is no repository to survey, or no line may be printed.
-func newSurvey(r *reporter, g global) *session.Survey {
+func newSurvey(r *show.Reporter, g global) *session.Survey {
 	if r.Quiet || r.JSON || g.Repo == "" || g.unknown != nil {
 		return nil
 	}
@@ -131,19 +132,9 @@ func newSurvey(r *reporter, g global) *session.Survey {
 // become replaces this process by a command that runs without a lock. Tests replace become.
 var become = session.RunUnlocked
 
-func runUnlocked(r *reporter, args []string, why string) (int, error) {
+func runUnlocked(r *show.Reporter, args []string, why string) (int, error) {
 	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
 	return become(args)
-}
-
-func (r *reporter) skipped(err error) {
-	out := newJSONError(r, err)
-	if r.JSON {
-		out.ExitCode = 0
-		_ = r.object(r.stderr, out)
-		return
-	}
-	r.Say("skipped: %s", out.words(r.Verb))
 }
 
 type runCmd struct {
@@ -154,7 +145,7 @@ type runCmd struct {
 	wrapCmd
 }
 
-func (c runCmd) run(r *reporter, g global) (int, error) {
+func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 	c.operation = c.Operation
 	switch {
 	case c.NoLock && len(c.Also) > 0:
@@ -176,7 +167,7 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 	case g.Repo == "" && g.unknown == nil && len(c.Also) > 0:
 		c.mode, c.anyMode = replock.Exclusive, true
 	default:
-		if _, err := c.args(r.command); err != nil {
+		if _, err := c.args(r.Command); err != nil {
 			return 0, err // a misspelled --exclusive
 		}
 		err := fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
@@ -219,7 +210,7 @@ type dryRun struct {
 
 // dryRun doesn't run the command, because only the command itself can try to run without a change. If another
 // holder has the lock, it returns the same error as without --dry-run.
-func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, error) {
+func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
@@ -264,7 +255,7 @@ func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
 			return i.Verdict == replock.Stale && (p.ForceLock || !isFleet(one.Place)) || p.mode == replock.Shared && i.Mode == replock.Shared
 		})
-		if n := min(len(holders), mostNamed); n > 0 {
+		if n := min(len(holders), show.MostNamed); n > 0 {
 			return &replock.HeldError{Mode: p.mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
 		}
 	}
@@ -274,14 +265,14 @@ func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 // isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
 func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }
 
-func (o dryRun) print(r *reporter) error {
+func (o dryRun) print(r *show.Reporter) error {
 	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
 	found := ""
 	if o.Mode != "" && o.Available {
 		found = "the lock is available\n"
 	}
-	last := hanging("nothing was run, and no lock was taken; "+o.Suggestion, terminalWidth(os.Stdout))
-	return r.result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
+	last := show.Hanging("nothing was run, and no lock was taken; "+o.Suggestion, show.TerminalWidth(os.Stdout))
+	return r.Result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
 }
 
 func spell(args []string) string {

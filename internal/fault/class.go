@@ -45,7 +45,7 @@ const (
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// These constants stand for advice that depends on the command line: cmd/repolock words it.
+// These constants stand for advice that depends on the command line: cmd/internal/show words it.
 const (
 	SeeHelp    = "see the help"
 	SeeDoctor  = "see doctor"

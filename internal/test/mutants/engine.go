@@ -19,7 +19,7 @@ const (
 	trip      = "replock/request.go"
 	finite    = "store/finite.go"
 	policy    = "cmd/repolock/policy.go"
-	exit      = "cmd/repolock/error.go"
+	exit      = "cmd/internal/show/advice.go"
 	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"os"
@@ -15,32 +15,32 @@ import (
 // Widths of a table that aren't the width of a terminal.
 const (
 	allColumns = 0       // with --wide: no bound, and whole ids and keys
-	narrowest  = 60      // on a narrower terminal
+	Narrowest  = 60      // on a narrower terminal
 	unbounded  = 1 << 30 // in a pipe or a file
 )
 
-// columnsOf returns the width of a table in a file: the width of the terminal, or else $COLUMNS.
-func columnsOf(f *os.File) int {
-	width := terminalWidth(f)
+// ColumnsOf returns the width of a table in a file: the width of the terminal, or else $COLUMNS.
+func ColumnsOf(f *os.File) int {
+	width := TerminalWidth(f)
 	if width == 0 {
 		width, _ = strconv.Atoi(os.Getenv("COLUMNS"))
 	}
 	if width <= 0 {
 		return unbounded
 	}
-	return max(width, narrowest)
+	return max(width, Narrowest)
 }
 
-// tableWidth returns the width of a table on stdout.
-func tableWidth(wide bool) int {
+// TableWidth returns the width of a table on stdout.
+func TableWidth(wide bool) int {
 	if wide {
 		return allColumns
 	}
-	return columnsOf(os.Stdout)
+	return ColumnsOf(os.Stdout)
 }
 
-// terminalWidth returns 0 if a file is no terminal.
-func terminalWidth(f *os.File) int {
+// TerminalWidth returns the width of a terminal in columns, or 0 if the file is no terminal.
+func TerminalWidth(f *os.File) int {
 	width, _, err := term.GetSize(int(f.Fd()))
 	if err != nil {
 		return 0
@@ -48,37 +48,38 @@ func terminalWidth(f *os.File) int {
 	return max(width, 0)
 }
 
-type column struct {
-	name  string
-	cells []string
-	right bool // cells are aligned at their ends
-	wrap  bool // of the last column: long cells are broken into lines
-	// drop is the turn in which the column is left out of a table that is too wide. 0 means never.
-	drop int
-	// least is the width to which cells are cut before a column is left out. At 0 they aren't cut.
-	least int
+// Column is a column of a table.
+type Column struct {
+	Name  string
+	Cells []string
+	right bool // Cells are aligned at their ends
+	Wrap  bool // of the last column: long cells are broken into lines
+	// Drop is the turn in which the column is left out of a table that is too wide. 0 means never.
+	Drop int
+	// Least is the width to which cells are cut before a column is left out. At 0 they aren't cut.
+	Least int
 }
 
-// table formats cells below the names of their columns.
-func table(columns []column, width int) string {
+// Table formats cells below the names of their columns.
+func Table(columns []Column, width int) string {
 	widths := fitted(columns, width)
 	var b strings.Builder
-	for row := -1; row < len(columns[0].cells); row++ {
+	for row := -1; row < len(columns[0].Cells); row++ {
 		line := ""
 		for i, c := range columns {
-			shown := c.name
+			shown := c.Name
 			if row >= 0 {
-				shown = c.cells[row]
+				shown = c.Cells[row]
 			}
 			if widths[i] == 0 {
 				continue
 			}
-			shown = cut(shown, widths[i])
-			padding, before := strings.Repeat(" ", widths[i]-columnsIn(shown)), columnsIn(line)
+			shown = Cut(shown, widths[i])
+			padding, before := strings.Repeat(" ", widths[i]-ColumnsIn(shown)), ColumnsIn(line)
 			switch {
 			case c.right:
 				line += padding + shown + "  "
-			case c.wrap && width > 0 && before+columnsIn(shown) > width:
+			case c.Wrap && width > 0 && before+ColumnsIn(shown) > width:
 				line += strings.TrimLeft(text.Wrap(shown, width, strings.Repeat(" ", before)), " ")
 			default:
 				line += shown + padding + "  "
@@ -89,19 +90,19 @@ func table(columns []column, width int) string {
 	return b.String()
 }
 
-// aligned is a table of rows whose cells are separated by tabs. The first row has the names, with > before the
+// Aligned is a table of rows whose cells are separated by tabs. The first row has the names, with > before the
 // name of a column that is aligned at its right.
-func aligned(rows ...string) string { return table(columnsOfRows(rows, nil), unbounded) }
+func Aligned(rows ...string) string { return Table(ColumnsOfRows(rows, nil), unbounded) }
 
-// columnsOfRows returns the columns of such rows. limits has least and drop of some of them, by their names.
-func columnsOfRows(rows []string, limits map[string]column) (columns []column) {
+// ColumnsOfRows returns the columns of such rows. limits has Least and Drop of some of them, by their names.
+func ColumnsOfRows(rows []string, limits map[string]Column) (columns []Column) {
 	for i, row := range rows {
 		for c, cell := range strings.Split(row, "\t") {
 			if i == 0 {
 				name := strings.TrimPrefix(cell, ">")
-				columns = append(columns, column{name: name, right: name != cell, least: limits[name].least, drop: limits[name].drop})
+				columns = append(columns, Column{Name: name, right: name != cell, Least: limits[name].Least, Drop: limits[name].Drop})
 			} else {
-				columns[c].cells = append(columns[c].cells, cell)
+				columns[c].Cells = append(columns[c].Cells, cell)
 			}
 		}
 	}
@@ -110,14 +111,14 @@ func columnsOfRows(rows []string, limits map[string]column) (columns []column) {
 
 // fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells
 // are cut to least, then columns are left out, and then cells are cut further.
-func fitted(columns []column, width int) []int {
+func fitted(columns []Column, width int) []int {
 	for turn := 0; ; turn++ {
 		widths, last := make([]int, len(columns)), true
 		for i, c := range columns {
-			last = last && c.drop <= turn
-			for _, cell := range append(c.cells, c.name) {
-				if c.drop > turn || c.drop == 0 {
-					widths[i] = max(widths[i], columnsIn(cell))
+			last = last && c.Drop <= turn
+			for _, cell := range append(c.Cells, c.Name) {
+				if c.Drop > turn || c.Drop == 0 {
+					widths[i] = max(widths[i], ColumnsIn(cell))
 				}
 			}
 		}
@@ -133,13 +134,13 @@ func fitted(columns []column, width int) []int {
 
 // shrink makes the widest columns narrower, down to least or, with further, to the width of their names. It reports
 // whether the table fits then.
-func shrink(columns []column, widths []int, width int, further bool) bool {
+func shrink(columns []Column, widths []int, width int, further bool) bool {
 	for {
 		over, widest := -2-width, -1
 		for i, c := range columns {
-			least := c.least
+			least := c.Least
 			if further {
-				least = min(least, len(c.name))
+				least = min(least, len(c.Name))
 			}
 			if widths[i] > 0 {
 				over += widths[i] + 2
@@ -155,33 +156,33 @@ func shrink(columns []column, widths []int, width int, further bool) bool {
 	}
 }
 
-// hanging breaks a line between words if it is wider than width, and indents the further lines. A width of 0 is no
+// Hanging breaks a line between words if it is wider than width, and indents the further lines. A width of 0 is no
 // bound, because a log has whole lines.
-func hanging(line string, width int) string {
+func Hanging(line string, width int) string {
 	const indent = "  "
-	if width == 0 || columnsIn(line) <= width {
+	if width == 0 || ColumnsIn(line) <= width {
 		return line
 	}
 	return strings.TrimPrefix(text.Wrap(line, width, indent), indent)
 }
 
-// folded breaks lines as hanging does, and cuts a word that is longer than a line, such as a key.
-func folded(lines string, width int) string {
+// Folded breaks lines as Hanging does, and cuts a word that is longer than a line, such as a key.
+func Folded(lines string, width int) string {
 	if width == 0 || lines == "" {
 		return lines
 	}
 	var b strings.Builder
 	for line := range strings.Lines(lines) {
-		for part := range strings.SplitSeq(hanging(strings.TrimSuffix(line, "\n"), width), "\n") {
-			b.WriteString(cut(part, width) + "\n")
+		for part := range strings.SplitSeq(Hanging(strings.TrimSuffix(line, "\n"), width), "\n") {
+			b.WriteString(Cut(part, width) + "\n")
 		}
 	}
 	return b.String()
 }
 
-// cut shortens a text to at most this number of columns of a terminal.
-func cut(text string, columns int) string {
-	if columnsIn(text) <= columns {
+// Cut shortens a text to at most this number of columns of a terminal.
+func Cut(text string, columns int) string {
+	if ColumnsIn(text) <= columns {
 		return text
 	}
 	n := 0
@@ -193,8 +194,8 @@ func cut(text string, columns int) string {
 	return text
 }
 
-// columnsIn returns the width of a text on a terminal.
-func columnsIn(text string) (n int) {
+// ColumnsIn returns the width of a text on a terminal.
+func ColumnsIn(text string) (n int) {
 	for _, r := range text {
 		n += columnsOfRune(r)
 	}
