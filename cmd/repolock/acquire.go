@@ -10,11 +10,11 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
@@ -32,48 +32,10 @@ type acquireCmd struct {
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	Operation string `placeholder:"NAME" default:"script" help:"The operation that other users see."`
 	lockFlags
-	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
-	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
-	Log    string `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
-	Export bool   `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
-}
-
-// forPID is the value of --for-pid: the process whose end releases the lock.
-type forPID struct {
-	pid  int // 0: the caller
-	none bool
-}
-
-// UnmarshalText parses a pid or "none".
-func (f *forPID) UnmarshalText(text []byte) error {
-	if string(text) == "none" {
-		*f = forPID{none: true}
-		return nil
-	}
-	pid, err := strconv.Atoi(string(text))
-	if err != nil || pid <= 0 {
-		return errors.New("must be the number of a process, or none")
-	}
-	*f = forPID{pid: pid}
-	return nil
-}
-
-// process returns the process, or nil for none. It fails if the process doesn't exist.
-func (f forPID) process() (*identity.Process, error) {
-	if f.none {
-		return nil, nil
-	}
-	pid := f.pid
-	if pid == 0 {
-		if pid = identity.Caller(); pid <= 1 {
-			return nil, fault.New(fault.Usage, "called by process %d, which might never end: name the process that the lock is for with --for-pid PID, or write --for-pid none", pid)
-		}
-	}
-	p, ok := identity.Of(pid)
-	if !ok {
-		return nil, fault.New(fault.Usage, "--for-pid %d: there is no such process", pid)
-	}
-	return &p, nil
+	ForPID cli.ForPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
+	OnLost string     `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
+	Log    string     `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
+	Export bool       `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 
 // order checks the flags, and returns the plan and the order for the keeper.
@@ -81,8 +43,8 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return p, o, err
 	}
-	if g.unknown != nil { // gob doesn't encode it
-		return p, o, g.unknown
+	if g.Unknown != nil { // gob doesn't encode it
+		return p, o, g.Unknown
 	}
 	mode := replock.Exclusive
 	if c.Shared {
@@ -101,7 +63,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 		err = errors.New("--export and --json can't be used together")
 	case badOperation != nil:
 		err = badOperation
-	case c.OnLost != "warn" && c.ForPID.none:
+	case c.OnLost != "warn" && c.ForPID.None:
 		err = fmt.Errorf("--on-lost %s: with --for-pid none there is no process to signal", c.OnLost)
 	case c.OnLost != "warn" && runtime.GOOS != "linux":
 		err = fmt.Errorf("--on-lost %s: works on Linux only; elsewhere a later process can have the same pid", c.OnLost)
@@ -115,8 +77,9 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err != nil {
 		return p, o, fault.As(fault.Usage, err)
 	}
+	g.File, g.Listed = nil, "" // the keeper needs neither
 	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: mode, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
-	o.Owner, err = c.ForPID.process()
+	o.Owner, err = c.ForPID.Process()
 	return p, o, err
 }
 
@@ -135,7 +98,7 @@ func (c acquireCmd) run(r *show.Reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if out, ok := r.Stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
+	if out, ok := r.Stdout.(*os.File); ok && c.ForPID.None && goesNowhere(out) {
 		return 0, fault.New(fault.Usage, "--for-pid none: only the token can release the lock, and stdout is closed or /dev/null: redirect it to a file")
 	}
 	if err := c.outside(g); err != nil {

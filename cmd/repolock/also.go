@@ -17,12 +17,12 @@ import (
 
 // alone reports whether the command line asks only for locks of --also, and not for a repository's.
 func (g global) alone(targets []also.Target) bool {
-	return g.Repo == "" && g.unknown == nil && len(targets) > 0
+	return g.Repo == "" && g.Unknown == nil && len(targets) > 0
 }
 
 // at returns g with the repository and the lock's name of a place.
 func (g global) at(p session.Place) global {
-	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
+	g.Repo, g.Name, g.Unknown, g.Listed = p.Repo, p.Name, nil, ""
 	return g
 }
 
@@ -95,7 +95,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 
 // everySystem opens all repositories of the configuration file, sorted by name, and then the systems of --also.
 func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
-	g.Repo, g.unknown = "", nil
+	g.Repo, g.Unknown = "", nil
 	closeAll = func() {}
 	if len(urls) > 0 {
 		if all, closeAll, err = g.systems(urls, purpose); err != nil {
@@ -103,8 +103,8 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 		}
 	}
 	var listed []placed
-	for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
-		entry := g.file.Repositories[name]
+	for _, name := range slices.Sorted(maps.Keys(g.File.Repositories)) {
+		entry := g.File.Repositories[name]
 		at := session.Place{Repo: entry.URL, Name: cmp.Or(entry.Name, g.Name)}
 		l, failed := g.at(at).locker()
 		one := placed{l, at, map[string]string{"config": g.Typed["config"], "repo": name, "name": g.Typed["name"]}, name}

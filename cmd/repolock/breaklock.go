@@ -13,6 +13,7 @@ import (
 	"github.com/mattn/go-isatty"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
@@ -115,14 +116,11 @@ func of(chosen []found, at placed) (locks []replock.Broken) {
 	return locks
 }
 
-// leastID is the smallest length of an abbreviated id.
-const leastID = 4
-
 // withID returns the locks with this id, or else the locks whose id begins with it.
 func withID(chosen []found, id string) (named []found) {
 	for _, same := range []func(string) bool{
 		func(s string) bool { return s == id },
-		func(s string) bool { return len(id) >= leastID && strings.HasPrefix(s, id) },
+		func(s string) bool { return len(id) >= cli.LeastID && strings.HasPrefix(s, id) },
 	} {
 		for _, b := range chosen {
 			if same(b.ID) {
@@ -146,8 +144,8 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	switch {
 	case failed != nil:
 		return fmt.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
-	case len(chosen) == 0 && len(c.ID) < leastID:
-		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
+	case len(chosen) == 0 && len(c.ID) < cli.LeastID:
+		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, cli.LeastID)
 	case len(chosen) == 0:
 		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all, true)), "\n", ", "))
 		if len(all) == 1 {

@@ -42,7 +42,7 @@ func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
 	}
 	targets, err := also.Parse(urls)
 	switch {
-	case c.URL != "" && g.typed("repo"):
+	case c.URL != "" && g.OnLine("repo"):
 		return 0, twoRepositories
 	case err != nil:
 		return 0, err

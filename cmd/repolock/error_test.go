@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
@@ -36,8 +37,8 @@ func TestLocatedPlaces(t *testing.T) {
 	down := func(typed map[string]string, err error) placed {
 		return placed{system: unopened{err}, Place: session.Place{Repo: "s3://b"}, typed: typed}
 	}
-	g := global{Typed: map[string]string{"config": "c.toml"}, Repo: "/none"}
-	g.file = &config.File{Repositories: map[string]config.Repository{"down": {URL: "/none"}}}
+	g := global{Globals: cli.Globals{Typed: map[string]string{"config": "c.toml"}, Repo: "/none"}}
+	g.File = &config.File{Repositories: map[string]config.Repository{"down": {URL: "/none"}}}
 	listed, _, _ := g.everySystem(nil, also.Look)
 	listed[0].system = unopened{store.ErrUnreachable}
 	given, _, _ := g.systems([]string{"repo:/none#n", "tower-fleet:./none/x"}, also.Look)

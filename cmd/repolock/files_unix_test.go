@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -191,9 +191,9 @@ func TestConfigurationPage(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
 	write(t, file, block("toml"))
-	loaded, err := config.Load(file)
+	p, err := reader.Parse([]string{"--config", file, "repos"}, io.Discard, io.Discard)
 	assert.OK(t, err)
-	assert.OK(t, check(loaded))
+	loaded := p.File
 	assert.That(t, loaded.Repo == "prod" && len(loaded.Repositories) == 3, "%+v", loaded)
 	there := loaded.Defaults.Values()
 	for _, r := range loaded.Repositories {

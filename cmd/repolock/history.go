@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
@@ -20,8 +21,8 @@ type historyCmd struct {
 	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
 	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Also draw a timeline into this file."`
 
-	Since moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this time: 36h or 7d ago, a day (2026-03-07), or a time as history prints it."`
-	Until moment `placeholder:"TIME" help:"Only the locks that were asked for before this time."`
+	Since cli.Moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this time: 36h or 7d ago, a day (2026-03-07), or a time as history prints it."`
+	Until cli.Moment `placeholder:"TIME" help:"Only the locks that were asked for before this time."`
 }
 
 func (c historyCmd) run(r *show.Reporter, g global) (int, error) {

@@ -3,53 +3,24 @@ package main
 
 import (
 	"cmp"
-	"context"
 	"io"
 	"log"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strings"
 	"time"
 
-	"github.com/alecthomas/kong"
-
-	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
-	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
-	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store"
-	"github.com/repolock/repolock/store/open"
 )
 
 func main() {
 	log.SetOutput(io.Discard) // net/http logs answers without a request
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// global are the flags of all commands.
-type global struct {
-	Repo   string `once:"" predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
-	Name   string `once:"" config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
-	Config string `emptiable:"" predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
-	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
-	Quiet  bool   `short:"q" help:"Print only errors."`
-	Verb   bool   `short:"v" name:"verbose" help:"Print every event of the lock."`
-
-	PrintVersion versionFlag `name:"version" help:"Show the version, and exit."`
-
-	file    *config.File // nil: no file was read
-	unknown error        // the reason why no repository has the name in Repo
-	listed  string       // the lock's name in the configuration file
-
-	Sources map[string]source `kong:"-"` // of the flags that the command line doesn't have
-	Typed   map[string]string `kong:"-"` // values of the global flags that the command line has
-
-	observe func(replock.Event) // called with the events of a look at locks, unless nil
 }
 
 // patience is reporter.patience. Tests replace it: they print in pipes, and their machine can be slow.
@@ -58,24 +29,25 @@ var patience = 5 * time.Second
 // run runs a command line, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	r := &show.Reporter{Stdout: stdout, Stderr: stderr, Terminal: show.StderrTerminal, Patience: patience}
-	in, err := parse(args, stdout, stderr)
-	if in.helped {
+	in, err := reader.Parse(args, stdout, stderr)
+	if in.Helped {
 		return 0
 	}
-	if c, _ := called(args); c.tag != hidden {
-		r.Command = c.name
+	if c, _ := reader.Called(args); c.Tag != cli.Hidden {
+		r.Command = c.Name
 	}
-	r.Options = in.global.shown()
+	g := global{Globals: in.Globals}
+	r.Options = g.shown()
 	if len(args) == 0 {
 		_, _ = io.WriteString(stderr, briefly)
 		return fault.ExitUsage
 	}
 	if err != nil {
-		r.JSON = slices.Contains(beforeDashes(args), "--json") // parsing ended before the flag was set
-		return r.Fail(mistaken(err, args))
+		r.JSON = slices.Contains(cli.BeforeDashes(args), "--json") // parsing ended before the flag was set
+		return r.Fail(reader.Mistaken(err, args))
 	}
 	explain(r, in, args)
-	code, err := in.selected.Target.Interface().(command).run(r, in.global)
+	code, err := in.Selected.Target.Interface().(command).run(r, g)
 	if err != nil {
 		code = r.Fail(err)
 		if sig, ok := session.SignalOf(err); ok {
@@ -86,69 +58,16 @@ func run(args []string, stdout, stderr io.Writer) int {
 }
 
 // explain warns about a repository's name that is also a directory's, and about variables that have no effect.
-func explain(r *show.Reporter, in *parsed, args []string) {
-	if c, _ := called(args); c.tag != "" { // it reads no settings
+func explain(r *show.Reporter, in *cli.Parsed, args []string) {
+	if c, _ := reader.Called(args); c.Tag != "" { // it reads no settings
 		return
 	}
-	if in.settings.notice != "" {
-		r.Say("%s", in.settings.notice)
+	if in.Notice != "" {
+		r.Say("%s", in.Notice)
 	}
-	for _, said := range unheeded(os.Environ(), r.AcquiresLock()) {
+	for _, said := range reader.Unheeded(os.Environ(), r.AcquiresLock()) {
 		r.Say("warning: %s", said)
 	}
-}
-
-// vars are the variables of help texts. schemes is "s3:, minio:, b2: or file:". They are empty if the words don't
-// ask for help: kong expands each variable once for each flag, which takes time.
-func vars(words []string) kong.Vars {
-	if !slices.ContainsFunc(words, mayHelp) {
-		return kong.Vars{"schemes": "", "also": "", "faults": ""}
-	}
-	directory, buckets := open.Schemes()[0].Name, ""
-	for _, s := range open.Schemes()[1:] {
-		buckets += ", " + s.Name + ":"
-	}
-	schemes := strings.TrimPrefix(buckets, ", ") + " or " + directory + ":"
-	return kong.Vars{"schemes": schemes, "also": strings.Join(also.Examples(), ", "), "faults": faults()}
-}
-
-// mayHelp reports whether a word asks for help: the command help, --help, or -h among other flags.
-func mayHelp(word string) bool {
-	return word == "help" || word == "--help" || strings.HasPrefix(word, "-") && !strings.HasPrefix(word, "--") && strings.Contains(word, "h")
-}
-
-// beforeDashes returns the words before --, which belong to repolock and not to the wrapped command.
-func beforeDashes(args []string) []string {
-	if end := slices.Index(args, "--"); end >= 0 {
-		return args[:end]
-	}
-	return args
-}
-
-// shown returns the values that decide what is shown.
-func (g global) shown() show.Options {
-	return show.Options{JSON: g.JSON, Quiet: g.Quiet, Verbose: g.Verb, Place: g.place(), Flags: g.Typed}
-}
-
-func (g global) place() session.Place {
-	return session.Place{Repo: g.Repo, Name: g.Name, Listed: g.listed}
-}
-
-func (g global) locker() (*replock.Locker, error) {
-	s, err := g.store(context.Background())
-	if err != nil {
-		return nil, err
-	}
-	return g.lockerOn(s, replock.Options{Observe: g.observe})
-}
-
-func (g global) lockerOn(s store.Store, opts replock.Options) (*replock.Locker, error) {
-	opts.Name, opts.Version = g.Name, newBuild().Version
-	l, err := replock.New(s, opts)
-	if err != nil {
-		return nil, fault.As(fault.Usage, err)
-	}
-	return l, nil
 }
 
 type versionCmd struct{}
@@ -166,16 +85,6 @@ type build struct {
 func (versionCmd) run(r *show.Reporter, _ global) (int, error) {
 	b := newBuild()
 	return 0, r.Result(b, b.String())
-}
-
-// versionFlag is --version.
-type versionFlag bool
-
-// BeforeReset prints the version and ends repolock. Kong calls it when it has parsed the flag.
-func (versionFlag) BeforeReset(app *kong.Kong) error {
-	_, err := io.WriteString(app.Stdout, newBuild().String())
-	app.Exit(0)
-	return err
 }
 
 // String returns the version for people. The first line has all that a bug report needs.

@@ -34,7 +34,7 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)
 	}
-	if !c.Watch && g.typed("interval") {
+	if !c.Watch && g.OnLine("interval") {
 		return 0, fault.New(fault.Usage, "--interval: works only with --watch")
 	}
 	switch {
@@ -42,9 +42,9 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "--older-than %v: must not be negative", c.Older)
 	case c.Watch && c.Older > 0:
 		return 0, fault.New(fault.Usage, "--older-than and --watch can't be used together")
-	case c.All && g.typed("repo"):
+	case c.All && g.OnLine("repo"):
 		return 0, fault.New(fault.Usage, "--all: shows the repositories of the configuration file: leave out --repo")
-	case c.All && (g.file == nil || len(g.file.Repositories) == 0):
+	case c.All && (g.File == nil || len(g.File.Repositories) == 0):
 		return 0, fault.New(fault.Usage, "--all: no configuration file lists repositories")
 	}
 	g.observe = r.Event

@@ -397,14 +397,14 @@ func TestTortureProgress(t *testing.T) {
 	counts := torture.Counts{Shared: 3, Exclusive: 4, Violations: 5}
 	for _, test := range []struct {
 		terminal    show.Terminal
-		global      global
+		options     show.Options
 		line, lines int // prefixes of an overwritten line, and whole lines
 	}{
-		{show.ErasingTerminal, global{}, sparse, 0}, {show.NoTerminal, global{}, 0, 1}, {show.DumbTerminal, global{}, 0, 2},
-		{show.ErasingTerminal, global{Quiet: true}, 0, 0}, {show.NoTerminal, global{Quiet: true}, 0, 0}, {show.ErasingTerminal, global{JSON: true}, 0, 0}, {show.DumbTerminal, global{JSON: true}, 0, 0},
+		{show.ErasingTerminal, show.Options{}, sparse, 0}, {show.NoTerminal, show.Options{}, 0, 1}, {show.DumbTerminal, show.Options{}, 0, 2},
+		{show.ErasingTerminal, show.Options{Quiet: true}, 0, 0}, {show.NoTerminal, show.Options{Quiet: true}, 0, 0}, {show.ErasingTerminal, show.Options{JSON: true}, 0, 0}, {show.DumbTerminal, show.Options{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := tortureShow{Reporter: &show.Reporter{Stderr: &out, Options: test.global.shown(), Terminal: func() show.Terminal { return test.terminal }}}
+		l := tortureShow{Reporter: &show.Reporter{Stderr: &out, Options: test.options, Terminal: func() show.Terminal { return test.terminal }}}
 		for range sparse {
 			l.progress(counts)
 		}

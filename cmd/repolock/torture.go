@@ -114,7 +114,7 @@ func (c tortureCmd) check(g global) error {
 		return errors.New("--name: torture makes a lock of its own")
 	case with && (c.URL != "" || c.Keep || c.NoLock || c.TTL != defaultTortureTTL):
 		return errors.New("--with uses no repository: leave out the URL, --ttl, --keep and --no-lock")
-	case c.URL != "" && g.typed("repo"):
+	case c.URL != "" && g.OnLine("repo"):
 		return twoRepositories
 	case c.Clients < 2 || c.Clients > 100:
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
@@ -44,15 +45,16 @@ func (c wrapCmd) args(of string) ([]string, error) {
 		if len(word) == len("-x") && len(args) > 1 {
 			word += args[1] // kong has cut -wait in two
 		}
-		return nil, notAFlag([]string{of}, args[0], word)
+		return nil, reader.NotAFlag([]string{of}, args[0], word)
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, errNoCommand
+		return nil, cli.ErrNoCommand
 	}
 	return args, nil
 }
 
-func (c wrapCmd) check() error {
+// Check refuses values of the flags.
+func (c wrapCmd) Check() error {
 	if err := c.lockFlags.check(); err != nil {
 		return err
 	}
@@ -62,9 +64,14 @@ func (c wrapCmd) check() error {
 	return nil
 }
 
+// Files returns the values of the flags that are paths.
+func (c wrapCmd) Files() map[string]string {
+	return map[string]string{"audit": c.Audit, "metrics-file": c.Metrics}
+}
+
 func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
-	defer func() { err = unrunnable(c.Command, err) }()
-	if err := c.check(); err != nil {
+	defer func() { err = cli.Unrunnable(c.Command, err) }()
+	if err := c.Check(); err != nil {
 		return 0, err
 	}
 	needs := c.mode
@@ -75,7 +82,7 @@ func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 		return 0, fault.As(fault.Usage, err)
 	}
 	if c.IfHeld == "wait" && c.Wait == 0 {
-		c.Wait = waitTime(replock.Forever)
+		c.Wait = cli.WaitTime(replock.Forever)
 	}
 	p, err := c.plan(g, c.mode, c.operation)
 	if err != nil {
@@ -123,7 +130,7 @@ func aftermath(places []session.Place) (args []string) {
 
 // newSurvey returns nil if there is no repository to survey, or no line may be printed.
 func newSurvey(r *show.Reporter, g global) *session.Survey {
-	if r.Quiet || r.JSON || g.Repo == "" || g.unknown != nil {
+	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil {
 		return nil
 	}
 	return session.NewSurvey(g.place(), g.store, r.Say)
@@ -150,13 +157,13 @@ func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 	switch {
 	case c.NoLock && len(c.Also) > 0:
 		return 0, fault.New(fault.Usage, "--no-lock: can't be used with --also: give one of the two")
-	case c.NoLock && g.typed("wait"):
+	case c.NoLock && g.OnLine("wait"):
 		return 0, fault.New(fault.Usage, "--no-lock: there is no lock to wait for: leave out --wait")
 	case c.NoLock && c.Fence:
 		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing numbers: leave out --fence")
 	case c.NoLock:
 		for _, flag := range ofLock {
-			if g.typed(flag) {
+			if g.OnLine(flag) {
 				return 0, fault.New(fault.Usage, "--no-lock: there is no lock for --%s: leave out one of the two", flag)
 			}
 		}
@@ -164,14 +171,14 @@ func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 		c.mode = replock.Shared
 	case c.Exclusive:
 		c.mode = replock.Exclusive
-	case g.Repo == "" && g.unknown == nil && len(c.Also) > 0:
+	case g.Repo == "" && g.Unknown == nil && len(c.Also) > 0:
 		c.mode, c.anyMode = replock.Exclusive, true
 	default:
 		if _, err := c.args(r.Command); err != nil {
 			return 0, err // a misspelled --exclusive
 		}
 		err := fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
-		if len(c.Also) > 0 && g.unknown == nil && !g.typed("repo") {
+		if len(c.Also) > 0 && g.Unknown == nil && !g.OnLine("repo") {
 			err = fault.New(fault.Usage, "say which lock of %s, which %s names: --shared or --exclusive", g.place().Title(), g.namedBy())
 			alone := "add --config=, which reads no file"
 			if from := g.Sources["repo"].Variable; from != "" {
@@ -192,10 +199,10 @@ var ofLock = [...]string{
 
 // namedBy returns the variable or the file that names the repository.
 func (g global) namedBy() string {
-	if from := g.Sources["repo"].Variable; from != "" || g.file == nil {
+	if from := g.Sources["repo"].Variable; from != "" || g.File == nil {
 		return from
 	}
-	return g.file.Path
+	return g.File.Path
 }
 
 // dryRun is the result of --dry-run in JSON. Fields are only ever added.

@@ -33,10 +33,10 @@ var commandMutants = []mutant{
 		"err = fault.Join(err, fault.Advise(failed, advice))", "err = fault.Advise(failed, advice)", own("TestScripts/also_places")},
 
 	// The command line.
-	{"of a flag that is given twice the last one counts", "cmd/repolock/parse.go",
-		"given[f.Value] = true", "given[f.Value] = false", own("TestMistakes")},
-	{"an empty --also is none", "cmd/repolock/parse.go",
-		`case !f.Tag.Has("emptiable") && blank(f.Target):`, `case !f.Tag.Has("emptiable") && f.Target.Kind() != reflect.Slice && blank(f.Target):`, own("TestEmptyValue")},
+	{"of a flag that is given twice the last one counts", "cmd/internal/cli/parse.go",
+		"given[f.Value] = true", "given[f.Value] = false", test(ofCommand, "TestMistakes")},
+	{"an empty --also is none", "cmd/internal/cli/parse.go",
+		`case !f.Tag.Has("emptiable") && blank(f.Target):`, `case !f.Tag.Has("emptiable") && f.Target.Kind() != reflect.Slice && blank(f.Target):`, test(ofCommand, "TestEmptyValue")},
 	{"a fence of another system's lock is accepted", "cmd/repolock/lockflags.go",
 		"case p.alone && f.Fence:", "case p.alone && f.Fence && f.Settle > 0:", own("TestMistakes")},
 	{"--look is longer than the ttl", "cmd/repolock/lockflags.go",
@@ -45,12 +45,12 @@ var commandMutants = []mutant{
 		"case c.HeldCode == 0:", "case c.HeldCode < 0:", own("TestMistakes")},
 	{"a file that can't be written is another failure", "cmd/repolock/lockflags.go",
 		"errors.Is(err, syscall.ENOTDIR), ", "", own("TestMistakes")},
-	{"a name that a directory has, too, means the directory", "cmd/repolock/settings.go",
-		"case ok && isDir:", "case ok && isDir && word == entry.URL:", own("TestScripts/config")},
-	{"a prune may run without its lock because the file says so of backups", "cmd/repolock/settings.go",
-		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, own("TestScripts/config")},
-	{"the configuration file wins over the environment", "cmd/repolock/settings.go",
-		"if _, ok := os.LookupEnv(name); ok {", `if _, ok := os.LookupEnv(name); ok && name != "REPOLOCK_AUDIT" {`, own("TestWhereABadPathIsFrom")},
+	{"a name that a directory has, too, means the directory", "cmd/internal/cli/settings.go",
+		"case ok && isDir:", "case ok && isDir && word == entry.URL:", test(ofCommand, "TestScripts/config")},
+	{"a prune may run without its lock because the file says so of backups", "cmd/internal/cli/settings.go",
+		`command == "backup" || command == "restore"`, `command == "backup" || command == "prune" || command == "restore"`, test(ofCommand, "TestScripts/config")},
+	{"the configuration file wins over the environment", "cmd/internal/cli/settings.go",
+		"if _, ok := os.LookupEnv(name); ok {", `if _, ok := os.LookupEnv(name); ok && name != "REPOLOCK_AUDIT" {`, test(ofCommand, "TestWhereABadPathIsFrom")},
 
 	// break-lock.
 	{"any answer but no deletes the locks", "cmd/repolock/breaklock.go",
