@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -41,17 +42,17 @@ type lockFlags struct {
 func (f lockFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return fault.New(fault.Usage, "--ttl %s: must be from %s to %s", show.FlagDuration(f.TTL), show.FlagDuration(replock.MinTTL), show.FlagDuration(replock.MaxTTL))
+		return cli.WrongFlag("ttl", show.FlagDuration(f.TTL), "must be from %s to %s", show.FlagDuration(replock.MinTTL), show.FlagDuration(replock.MaxTTL))
 	case f.Look < replock.MinLook || f.Look > f.TTL:
-		return fault.New(fault.Usage, "--look %s: must be from %s to the ttl, %s", show.FlagDuration(f.Look), show.FlagDuration(replock.MinLook), show.FlagDuration(f.TTL))
+		return cli.WrongFlag("look", show.FlagDuration(f.Look), "must be from %s to the ttl, %s", show.FlagDuration(replock.MinLook), show.FlagDuration(f.TTL))
 	case f.Settle < 0:
-		return fault.New(fault.Usage, "--settle %v: must not be negative", f.Settle)
+		return cli.WrongFlag("settle", f.Settle.String(), "must not be negative")
 	case len(f.Job) > maxJob || !utf8.ValidString(f.Job):
-		return fault.New(fault.Usage, "--job %q: must have at most %d bytes, of UTF-8", text.Brief(f.Job), maxJob)
+		return cli.WrongFlag("job", strconv.Quote(text.Brief(f.Job)), "must have at most %d bytes, of UTF-8", maxJob)
 	case f.HeldCode < 0 || f.HeldCode > 255:
-		return fault.New(fault.Usage, "--held-exit-code %d: must be from 0 to 255", f.HeldCode)
+		return cli.WrongFlag("held-exit-code", strconv.Itoa(f.HeldCode), "must be from 0 to 255")
 	case sameFile(f.Audit, f.Metrics):
-		return fault.New(fault.Usage, "--metrics-file: would replace the file of --audit: name another file")
+		return cli.WrongFlag("metrics-file", "", "would replace the file of --audit: name another file")
 	}
 	return nil
 }

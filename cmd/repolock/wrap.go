@@ -59,7 +59,7 @@ func (c wrapCmd) Check() error {
 		return err
 	}
 	if c.ResumeFor < 0 {
-		return fault.New(fault.Usage, "--resume-for %v: must not be negative", c.ResumeFor)
+		return cli.WrongFlag("resume-for", c.ResumeFor.String(), "must not be negative")
 	}
 	return nil
 }

@@ -50,6 +50,24 @@ func (r *Reader) Mistaken(err error, args []string) error {
 	return fault.As(fault.Usage, err) // two flags that exclude each other
 }
 
+// FlagError is a wrong value of a flag, or of its key in the configuration file.
+type FlagError struct {
+	Flag  string // its name, without --
+	Value string // as it is printed; "" if the value isn't
+	Says  string // what is wrong with it
+}
+
+// WrongFlag returns a FlagError of the class Usage. FlagError.Says is the formatted text.
+func WrongFlag(flag, value, format string, args ...any) error {
+	return fault.As(fault.Usage, &FlagError{flag, value, fmt.Sprintf(format, args...)})
+}
+
+func (e *FlagError) Error() string { return "--" + e.inFile() }
+
+// inFile is the text for the configuration file, where the flag is a key.
+func (e *FlagError) inFile() string { return strings.TrimSpace(e.Flag+" "+e.Value) + ": " + e.Says }
+
+// ErrNoCommand is the error of a command line that has no command to run.
 var ErrNoCommand = fault.New(fault.Usage, "no command to run: write it after --")
 
 // unexpected returns the error of the word at which the parser stopped: a flag or an argument that doesn't

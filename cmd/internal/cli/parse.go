@@ -233,11 +233,11 @@ func decode(ctx *kong.DecodeContext, target reflect.Value) error {
 	token, kind := ctx.Scan.Peek(), target.Kind()
 	value := fmt.Sprintf("%.80q", token)
 	value = value[1 : len(value)-1]
-	mistake := func(of, words string) error {
-		if ctx.Value.Flag != nil {
-			of = strings.TrimSpace("--" + ctx.Value.Name + " " + of)
+	mistake := func(value, says string) error {
+		if ctx.Value.Flag == nil {
+			return fault.New(fault.Usage, "%s: %s", value, says)
 		}
-		return fault.New(fault.Usage, "%s: %s", of, words)
+		return WrongFlag(ctx.Value.Name, value, "%s", says)
 	}
 	switch isText := kind == reflect.String || kind == reflect.Slice || kind == reflect.Map; {
 	case ctx.Value.Flag == nil || kind == reflect.Bool || token.IsValue():

@@ -213,7 +213,9 @@ func (r *Reader) check(f *config.File) error {
 		case !isName(name):
 			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with a letter or a digit")
 		case err == nil && entry.Name != "":
-			err = replock.CheckName(entry.Name)
+			if wrong := replock.CheckName(entry.Name); wrong != nil {
+				err = &keyError{"name", wrong}
+			}
 		}
 		if err == nil {
 			err = checkURL("url", entry.URL)
@@ -224,7 +226,7 @@ func (r *Reader) check(f *config.File) error {
 	}
 	if _, ok := f.Repositories[f.Repo]; f.Repo != "" && !ok {
 		if isName(f.Repo) {
-			err := fmt.Errorf("repo %q: the file has no repository of that name; it has: %s", f.Repo, listed(f))
+			err := wrongKey("repo", "repo %q: the file has no repository of that name; it has: %s", f.Repo, listed(f))
 			return fmt.Errorf("%s: %w", at(f, err), err)
 		}
 		if err := checkURL("repo", f.Repo); err != nil {
@@ -234,23 +236,38 @@ func (r *Reader) check(f *config.File) error {
 	return nil
 }
 
-// at returns the path of a file, and the line of the key with which an error of a table begins.
+// keyError is an error about a key of the configuration file.
+type keyError struct {
+	key string
+	err error
+}
+
+func (e *keyError) Error() string { return e.err.Error() }
+func (e *keyError) Unwrap() error { return e.err }
+
+// wrongKey returns a keyError whose text is formatted as by fmt.Errorf.
+func wrongKey(key, format string, args ...any) error {
+	return &keyError{key, fmt.Errorf(format, args...)}
+}
+
+// at returns the path of a file, and the line of the key of an error. An error without a key is about the whole table.
 func at(f *config.File, err error, table ...string) string {
-	key, _, _ := strings.Cut(err.Error(), " ")
-	key = strings.TrimPrefix(strings.TrimSuffix(key, ":"), "lock") // "lock name"
-	return fmt.Sprintf("%s:%d", f.Path, f.Line(append(table, cmp.Or(key, "name"))...))
+	if wrong, ok := errors.AsType[*keyError](err); ok {
+		table = append(table, wrong.key)
+	}
+	return fmt.Sprintf("%s:%d", f.Path, f.Line(table...))
 }
 
 // checkURL refuses a relative path, and a URL with credentials.
 func checkURL(key, raw string) error {
 	if raw == "" {
-		return fmt.Errorf("%s: is missing", key)
+		return wrongKey(key, "%s: is missing", key)
 	}
 	if err := open.Check(raw); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return wrongKey(key, "%s: %w", key, err)
 	}
 	if l, _ := open.Parse(raw); l.Scheme == "file" && !filepath.IsAbs(l.Path) {
-		return fmt.Errorf("%s: must be a URL or an absolute path", key)
+		return wrongKey(key, "%s: must be a URL or an absolute path", key)
 	}
 	return nil
 }
@@ -270,24 +287,27 @@ func (r *Reader) flagCheck() func(config.Flags) error {
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
 		if held := f.IfHeld; held != nil && !slices.Contains([]string{"", "fail", "skip"}, *held) {
-			return fmt.Errorf(`if-held %.80s: must be fail or skip; waiting is wait = "forever"`, *held)
+			return wrongKey("if-held", `if-held %.80s: must be fail or skip; waiting is wait = "forever"`, *held)
 		}
 		values = f.Values()
 		_, err := parser.Parse([]string{"--", "command"})
 		if err == nil {
 			err = flags.Check()
 		}
+		if wrong, ok := errors.AsType[*FlagError](err); ok {
+			return wrongKey(wrong.Flag, "%s", wrong.inFile())
+		}
 		if err != nil {
-			return errors.New(strings.TrimPrefix(r.Mistaken(err, nil).Error(), "--"))
+			return r.Mistaken(err, nil)
 		}
 		for name, path := range flags.Files() {
 			if _, ok := values[name]; ok && path != "" && !filepath.IsAbs(path) {
-				return fmt.Errorf("%s %q: must be an absolute path", name, path)
+				return wrongKey(name, "%s %q: must be an absolute path", name, path)
 			}
 		}
 		for key := range f.Metadata {
 			if config.Secret(key) {
-				return fmt.Errorf("metadata %.80q: other users can read it, so don't put credentials there", key)
+				return wrongKey("metadata", "metadata %.80q: other users can read it, so don't put credentials there", key)
 			}
 		}
 		return nil
