@@ -303,7 +303,7 @@ func (c tokenCmd) ask(r *show.Reporter) (h session.Holding, err error) {
 	}
 	var a session.Answer
 	asked := clock.System{}.Elapsed()
-	r.BeginWait("asking the keeper of the lock")
+	r.BeginWait("asking the keeper of the lock", "")
 	defer r.EndWait()
 	if err := daemon.Ask(c.Token, c.do, &a, c.do == toRelease); err != nil {
 		return h, err

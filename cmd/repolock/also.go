@@ -42,6 +42,16 @@ type placed struct {
 // located is flags.located for this place.
 func (p placed) located(hint string) string { return show.Flags(p.typed).Located(hint) }
 
+// advice is located for the error of a command. For a place of --also, it has the flags of the command line, too.
+func (p placed) advice(r *show.Reporter, hint string) string {
+	if p.typed["repo"]+p.typed["name"]+p.typed["config"] != "" {
+		return p.located(hint)
+	}
+	flags := show.Flags{"also": p.typed["also"]}
+	maps.Copy(flags, r.Flags)
+	return flags.Located(hint)
+}
+
 // unopened is a system that couldn't be opened, with the error.
 type unopened struct{ err error }
 
@@ -139,7 +149,7 @@ func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]r
 	for i, one := range all {
 		places[i] = one.Place
 	}
-	r.BeginWait(does + ": " + session.Titles(places))
+	r.BeginWait(does, session.Titles(places))
 	defer r.EndWait()
 	advice, differs := "", false
 	for _, one := range all {
@@ -155,7 +165,7 @@ func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]r
 		if where := title(r, all, one); len(all) > 1 && where != "" {
 			failed = fmt.Errorf("%s: %w", where, failed)
 		}
-		hint := cmp.Or(one.located(r.Advice(failed)), fault.SeeNothing)
+		hint := cmp.Or(one.advice(r, r.Advice(failed)), fault.SeeNothing)
 		differs = differs || err != nil && hint != advice
 		advice = hint
 		err = fault.Join(err, fault.Advise(failed, advice))

@@ -60,7 +60,7 @@ func (c breakCmd) breakIn(r *show.Reporter, all []placed, sinks []events.Sink) (
 	}
 	if c.ID = wanted; c.ID != "" {
 		chosen = withID(chosen, c.ID)
-		if err := c.one(chosen, all, err); err != nil {
+		if err := c.one(r, chosen, all, err); err != nil {
 			return 0, err
 		}
 		c.ID = chosen[0].ID
@@ -136,7 +136,7 @@ func withID(chosen []found, id string) (named []found) {
 
 // one returns an error unless --id chooses one lock. All systems must have answered, because locks of several
 // systems can have the same id.
-func (c breakCmd) one(chosen []found, all []placed, failed error) error {
+func (c breakCmd) one(r *show.Reporter, chosen []found, all []placed, failed error) error {
 	var names []string
 	for _, b := range chosen {
 		names = append(names, fmt.Sprintf("%s: %s", b.Place, show.Holder(b.Info, 0)))
@@ -149,7 +149,7 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 	case len(chosen) == 0:
 		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all, true)), "\n", ", "))
 		if len(all) == 1 {
-			err = fault.Advise(err, all[0].located(fault.NoSuchLock.Advice))
+			err = fault.Advise(err, all[0].advice(r, fault.NoSuchLock.Advice))
 		}
 		return err
 	case slices.ContainsFunc(chosen, func(b found) bool { return b.ID != chosen[0].ID }):
@@ -166,7 +166,7 @@ func (breakCmd) leave(r *show.Reporter, chosen []found) []found {
 		if b.Verdict != replock.Doubtful {
 			return false
 		}
-		removes := "repolock break-lock"
+		removes := "{repolock break-lock}"
 		if b.ID != "" { // without an id, break-lock asks
 			removes += " --yes --id " + spell([]string{b.ID})
 		}
@@ -183,9 +183,9 @@ func (c breakCmd) spare(r *show.Reporter, all []placed) {
 		for _, i := range locks {
 			switch {
 			case i.Verdict == replock.Unreadable:
-				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.LockText(i), p.located("repolock break-lock"))
+				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.LockText(i), p.located("{repolock break-lock}"))
 			case i.ProcessGone && !c.Dead && i.Verdict == replock.Live:
-				r.Say("left alone: %s; this deletes it: %s", r.LockText(i), p.located("repolock break-lock --dead"))
+				r.Say("left alone: %s; this deletes it: %s", r.LockText(i), p.located("{repolock break-lock} --dead"))
 			}
 		}
 		return nil, err

@@ -116,7 +116,7 @@ func (c doctorCmd) other(ctx context.Context, r *show.Reporter, g global, t also
 	return exitCode(report), printReport(r, report, "", "")
 }
 
-func examining(r *show.Reporter, what string) { r.Step("doctor: " + what) }
+func examining(r *show.Reporter, what string) { r.Step("doctor", what) }
 
 // examine tries out the store, through both URLs of the repository if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {

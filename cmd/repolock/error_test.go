@@ -26,7 +26,7 @@ func TestLocated(t *testing.T) {
 		"a\tb\n\x1b'":                 `repolock -r $'a\x09b\x0a\x1b\x27' doctor examines the store`,
 		"n\xff":                       `repolock -r $'n\xff' doctor examines the store`,
 	} {
-		assert.Equal(t, show.Flags{"repo": repo}.Located("repolock doctor examines the store"), want)
+		assert.Equal(t, show.Flags{"repo": repo}.Located("{repolock doctor} examines the store"), want)
 		assert.Equal(t, show.Flags{"repo": repo}.Located("free space"), "free space")
 	}
 }

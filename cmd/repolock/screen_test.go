@@ -100,12 +100,12 @@ func screens(t *testing.T, width int, add func(name, screen string)) {
 	}
 	repo := session.Place{Repo: "s3://backups/web"}
 	unanswered := &store.Error{Op: "put", Key: locks[1].Keys[0], Err: errors.New("s3.example.org answers 503")}
-	waits := func(e replock.Event, what string) (line string) {
+	waits := func(e replock.Event, doing, about string) (line string) {
 		synctest.Test(t, func(*testing.T) {
 			var out said
 			began := time.Now()
 			w := &show.Reporter{Stderr: &out, Terminal: func() show.Terminal { return show.ErasingTerminal }, Elapsed: func() time.Duration { return time.Since(began) }}
-			w.BeginWait(what)
+			w.BeginWait(doing, about)
 			if e.Kind != "" {
 				w.Event(e)
 			}
@@ -141,11 +141,11 @@ func screens(t *testing.T, width int, add func(name, screen string)) {
 	add("refusal, after a wait", refused(session.Place{Repo: "s3://backups/web", Name: "photos"}, 15*time.Minute, locks[0]))
 	add("refusal, a dead holder", refused(repo, 0, locks[3]))
 	add("refusal, unreadable", refused(repo, 0, locks[len(locks)-1]))
-	add("acquiring", waits(replock.Event{}, session.Acquiring([]session.Place{{Repo: "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1"}})))
-	add("retrying", waits(replock.Event{Kind: replock.EventRetrying, Err: unanswered, Left: 12 * time.Second}, ""))
-	add("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, ""))
-	add("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, ""))
-	add("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, ""))
+	add("acquiring", waits(replock.Event{}, "acquiring the lock", session.Titles([]session.Place{{Repo: "s3://backups/web?endpoint=https://s3.example.org&region=us-east-1"}})))
+	add("retrying", waits(replock.Event{Kind: replock.EventRetrying, Err: unanswered, Left: 12 * time.Second}, "", ""))
+	add("waiting", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks[1:2], Waited: time.Minute}, "", ""))
+	add("waiting, several", waits(replock.Event{Kind: replock.EventWaiting, Holders: locks, Waited: time.Minute}, "", ""))
+	add("watching", waits(replock.Event{Kind: replock.EventWatching, Holders: locks[4:5], Waited: time.Minute}, "", ""))
 	begin := time.Date(2026, 3, 7, 2, 0, 0, 0, time.UTC)
 	span := &audit.Span{Mode: "exclusive", Operation: "nightly-postgres-basebackup", Who: "db-primary-17.eu-central.example.org", Asked: begin, Held: begin.Add(90 * time.Minute)}
 	add("history", historyTable(audit.History{Spans: []*audit.Span{span}, Removals: []audit.Removal{{At: begin, Who: span.Who, What: "broke the lock of", Of: span.Who}}}, width))

@@ -288,9 +288,9 @@ func (s *tortureShow) showEnding() {
 	switch {
 	case s.doing == "":
 	case s.interrupted:
-		s.Step("interrupted: " + s.doing + "; Ctrl-C again ends it at once")
+		s.Step("interrupted", s.doing+"; Ctrl-C again ends it at once")
 	default:
-		s.Step("ending: " + s.doing)
+		s.Step("ending", s.doing)
 	}
 }
 

@@ -234,7 +234,7 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 	out.Mode, out.Operation = c.mode.String(), c.operation
 	out.LockName, _ = p.named()
 	p.observe = r.Event
-	r.BeginWait("reading the locks: " + session.Titles(p.places))
+	r.BeginWait("reading the locks", session.Titles(p.places))
 	held, at, err := p.blocking()
 	r.EndWait()
 	if err != nil {

@@ -25,7 +25,7 @@ type Error struct {
 	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, Err
 	// decides.
 	Class error
-	// Advice replaces the class's advice, unless it is empty.
+	// Advice replaces the class's advice, unless it is empty. Commands in it are written as in Expand.
 	Advice string
 	// Undone is the work that the failure has prevented, such as "nothing was run". It is printed before the advice.
 	Undone string
@@ -114,6 +114,23 @@ func Advice(err error) string {
 		return e.Advice
 	}
 	return Of(err).Advice
+}
+
+// Expand returns a text with its commands of repolock as spell writes them. In the text each is {repolock NAME}, because
+// advice doesn't know the repository of the command line. If spell is nil, they are repolock NAME.
+func Expand(advice string, spell func(name string) string) string {
+	if spell == nil {
+		spell = func(name string) string { return "repolock " + name }
+	}
+	expanded := ""
+	for {
+		before, rest, found := strings.Cut(advice, "{repolock ")
+		name, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			return expanded + advice
+		}
+		expanded, advice = expanded+before+spell(name), after
+	}
 }
 
 // Undone returns the work that a failure has prevented, or "".

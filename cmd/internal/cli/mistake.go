@@ -166,7 +166,7 @@ func notArgument(command, word string, args []string) string {
 	case command == "break-lock" && len(word) >= LeastID && strings.Trim(word, "0123456789abcdef") == "":
 		return "write an id after its flag: --id " + word
 	case command == "acquire" && slices.Contains(args, "--"):
-		return "acquire runs no command: write repolock run --shared -- COMMAND"
+		return "acquire runs no command: write {repolock run} --shared -- COMMAND"
 	case command != "doctor" && command != "torture" && namesRepository(word): // their argument is a repository
 		return byFlag(word)
 	default:
@@ -200,7 +200,7 @@ func underLock(word string, rest []string) string {
 	}
 	operation := cmp.Or(meant(operations, subcommand), "backup")
 	program := strings.TrimSpace(text.Word(word) + " " + subcommand)
-	hint := fmt.Sprintf("to run it under a lock: repolock %s -- %.80s", operation, program)
+	hint := fmt.Sprintf("to run it under a lock: {repolock %s} -- %.80s", operation, program)
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // the arguments can contain a password
 	}

@@ -450,7 +450,7 @@ func TestHoldersFirst(t *testing.T) {
 func TestMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{Command: Command{ResumeFor: 10 * time.Minute}}
-		s.Located = func(hint string) string { return hint + ", as located" }
+		s.Located = func(hint string) string { return fault.Expand(hint, nil) + ", as located" }
 		for advice, cause := range map[string]error{"free space outside of the repository": store.ErrFull, "repolock doctor examines the store": store.ErrUnreachable} {
 			says := s.meanwhile(&replock.LostError{Err: cause})
 			end := "until " + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + ", and then kills the command; "

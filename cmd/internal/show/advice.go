@@ -51,7 +51,7 @@ func (r *Reporter) unknownHint(err error) string {
 	if _, ok := errors.AsType[*store.Error](err); ok {
 		all = append(all, "try again")
 		if r.Command != "doctor" {
-			all = append(all, "repolock doctor examines the store")
+			all = append(all, "{repolock doctor} examines the store")
 		}
 	}
 	if !r.Verbose && !r.JSON { // an object has all details
@@ -64,13 +64,25 @@ func (r *Reporter) unknownHint(err error) string {
 // "name" and "config" they can be "also".
 type Flags map[string]string
 
-// Located adds the repository and the lock's name, as the command line has them, to the commands in a hint, so that
-// the commands can be run as they are. A URL that can be secret isn't repeated: URL stands for it.
+// Located returns a hint whose commands name the repository and the lock as the command line does, so that they can be
+// run as they are.
 func (f Flags) Located(hint string) string {
-	words, repo, also, after := "", f["repo"], "", ""
-	if repo != session.Redact(repo) {
-		repo, after = "URL", " (URL is your --repo)"
+	note := ""
+	located := fault.Expand(hint, func(name string) string {
+		note = f.note()
+		return f.Command(name)
+	})
+	return located + note
+}
+
+// Command returns the beginning of a command line of repolock at the same place. A URL that can be secret isn't repeated:
+// URL stands for it.
+func (f Flags) Command(name string) string {
+	repo := f["repo"]
+	if f.note() != "" {
+		repo = "URL"
 	}
+	words := "repolock "
 	for _, flag := range []struct{ short, long, value string }{{"--config", "--config", f["config"]}, {"-r", "--repo", repo}, {"--name", "--name", f["name"]}} {
 		switch {
 		case strings.HasPrefix(flag.value, "-"): // after a space it would be a flag
@@ -79,20 +91,19 @@ func (f Flags) Located(hint string) string {
 			words += flag.short + " " + text.Word(flag.value) + " "
 		}
 	}
-	if url := f["also"]; url != "" {
-		also = " --also " + text.Word(url)
+	words += name
+	if url := f["also"]; url != "" && slices.Contains([]string{"status", "break-lock", "doctor"}, name) {
+		words += " --also " + text.Word(url)
 	}
-	plain := hint
-	for _, command := range []string{"status", "break-lock", "doctor"} {
-		hint = strings.ReplaceAll(hint, "repolock "+command, "repolock "+words+command+also)
+	return words
+}
+
+// note explains URL in a command, or is "".
+func (f Flags) note() string {
+	if repo := f["repo"]; repo != session.Redact(repo) {
+		return " (URL is your --repo)"
 	}
-	for _, command := range []string{"backup", "restore", "prune", "run"} {
-		hint = strings.ReplaceAll(hint, "repolock "+command+" ", "repolock "+words+command+" ")
-	}
-	if hint != plain {
-		hint += after
-	}
-	return hint
+	return ""
 }
 
 // unreachableHint returns what to do about a store that doesn't answer.
@@ -101,9 +112,9 @@ func (r *Reporter) unreachableHint(err error) string {
 		return "check the address, the network and the proxy, if there is one"
 	}
 	if r.Command == "backup" && errors.Is(err, fault.Unanswered) {
-		return "repolock doctor examines the store; a backup with --if-unreachable run goes on without a lock"
+		return "{repolock doctor} examines the store; a backup with --if-unreachable run goes on without a lock"
 	}
-	return "repolock doctor examines the store"
+	return "{repolock doctor} examines the store"
 }
 
 // Words for work that an error has prevented.
@@ -154,19 +165,19 @@ func hintOf(e session.HeldError) string {
 		}
 	}
 	if gone == len(e.Holders) {
-		return "repolock break-lock --dead removes the locks of processes that are gone; otherwise they expire by themselves"
+		return "{repolock break-lock} --dead removes the locks of processes that are gone; otherwise they expire by themselves"
 	}
 	for _, h := range e.Holders {
 		switch h.Verdict {
 		case replock.Unreadable:
-			return "if no operation is running, run repolock break-lock"
+			return "if no operation is running, run {repolock break-lock}"
 		case replock.Doubtful:
-			return fmt.Sprintf("it has expired by one clock only: if its holder no longer runs, repolock break-lock --stale deletes it; --wait %s watches it for its whole ttl, and then ignores it",
+			return fmt.Sprintf("it has expired by one clock only: if its holder no longer runs, {repolock break-lock} --stale deletes it; --wait %s watches it for its whole ttl, and then ignores it",
 				FlagDuration((h.TTL + time.Minute).Truncate(time.Second)))
 		}
 	}
 	if e.Waited > 0 {
-		return "repolock status --watch shows when it is free; a crashed holder's lock expires by itself"
+		return "{repolock status} --watch shows when it is free; a crashed holder's lock expires by itself"
 	}
 	who := "it is"
 	if len(e.Holders)+e.More > 1 {

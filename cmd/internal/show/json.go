@@ -85,10 +85,11 @@ func NewJSONError(r *Reporter, err error) JSONError {
 		out.Repository = r.Place.Where()
 		if placed, ok := errors.AsType[session.HeldError](err); ok {
 			out.Repository, out.LockName = placed.Place.Where(), events.LockName(placed.Place.Name)
-			out.Summary = refusal(placed)
+			var at Flags // of another place than the command line's
 			if placed.Place == r.Place {
-				out.Summary = r.Flags.Located(out.Summary)
+				at = r.Flags
 			}
+			out.Summary = at.Located(refusal(placed))
 			if h, ok := events.Stale(placed.Place.URL, held.Holders); ok {
 				out.Staleness, out.TTLSeconds = events.NewStaleness(h), int64(h.TTL.Seconds())
 			}

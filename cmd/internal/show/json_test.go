@@ -142,7 +142,7 @@ func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
 		{16, 0, "16 or more: ", "; … more: repolock status"},
 		{16, 14, "30: ", "; … 27 more: repolock status"},
 	} {
-		s := holders(slices.Repeat([]replock.Info{{Operation: "backup", Holder: "web1"}}, c.named), c.more, 0)
+		s := holders(slices.Repeat([]replock.Info{{Operation: "backup", Holder: "web1"}}, c.named), c.more, 0, "repolock status")
 		assert.That(t, strings.HasPrefix(s, c.begins) && strings.HasSuffix(s, c.ends), "%d named and %d more: %s", c.named, c.more, s)
 	}
 }

@@ -155,7 +155,7 @@ func left(i replock.Info) string {
 }
 
 // refusal is the text of a HeldError for people: the lock, the number of its holders, and the first of them. Unlike
-// Error it has no keys.
+// Error it has no keys. The command in it is written as in fault.Expand.
 func refusal(e session.HeldError) string {
 	is, by := "locked", " by "
 	switch {
@@ -167,7 +167,7 @@ func refusal(e session.HeldError) string {
 	if e.Waited >= time.Second/2 {
 		is = "still " + is + " after " + text.Duration(e.Waited)
 	}
-	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0)
+	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0, "{repolock status}")
 	if e.Err != nil {
 		s += "; stopped waiting: " + text.Error(e.Err)
 	}
@@ -187,8 +187,8 @@ const maxHolders = 3
 const MostNamed = 16
 
 // holders describes the first locks and counts all. since is the time since the locks were read. Waiters don't count
-// as holders: holders describes waiters only if there is no holder.
-func holders(all []replock.Info, more int, since time.Duration) string {
+// as holders: holders describes waiters only if there is no holder. status is the command that lists all.
+func holders(all []replock.Info, more int, since time.Duration, status string) string {
 	if len(all) == 0 {
 		return "a holder that wasn't seen"
 	}
@@ -211,9 +211,9 @@ func holders(all []replock.Info, more int, since time.Duration) string {
 	}
 	switch more += len(all) - len(words); {
 	case orMore != "":
-		s += "; … more: repolock status"
+		s += "; … more: " + status
 	case more > 0:
-		s += fmt.Sprintf("; … %d more: repolock status", more)
+		s += fmt.Sprintf("; … %d more: %s", more, status)
 	}
 	return s + waiting
 }

@@ -3,7 +3,6 @@ package show
 import (
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -28,7 +27,8 @@ type waitDisplay struct {
 
 // wait is a wait, and the last event in it.
 type wait struct {
-	what        string        // the text of BeginWait
+	doing       string        // the work of BeginWait
+	about       string        // what the work is about, or ""
 	began       time.Duration // when BeginWait was called
 	last        replock.Event // its kind is "" if there was none
 	lastAt      time.Duration // when last came
@@ -42,16 +42,15 @@ func (r *Reporter) now() time.Duration {
 	return r.Elapsed()
 }
 
-// BeginWait begins a wait that EndWait ends. The seconds are shown before ": " in what, or at its
-// end.
-func (r *Reporter) BeginWait(what string) {
+// BeginWait begins a wait that EndWait ends: doing is the work, and about what it is about, or "".
+func (r *Reporter) BeginWait(doing, about string) {
 	r.waits.mu.Lock()
 	defer r.waits.mu.Unlock()
-	r.begin(what)
+	r.begin(doing, about)
 }
 
-func (r *Reporter) begin(what string) {
-	r.waits.wait = wait{what: what, began: r.now()}
+func (r *Reporter) begin(doing, about string) {
+	r.waits.wait = wait{doing: doing, about: about, began: r.now()}
 	switch {
 	case r.Quiet || r.JSON:
 	case r.waits.stop == nil:
@@ -63,10 +62,10 @@ func (r *Reporter) begin(what string) {
 }
 
 // Step begins a step of long work, and shows it at once.
-func (r *Reporter) Step(what string) {
+func (r *Reporter) Step(doing, about string) {
 	r.waits.mu.Lock()
 	defer r.waits.mu.Unlock()
-	r.begin(what)
+	r.begin(doing, about)
 	if !r.waits.drawn && r.ShowsOn(ErasingTerminal) {
 		r.show()
 	}
@@ -77,7 +76,7 @@ func (r *Reporter) Interrupted() {
 	r.waits.mu.Lock()
 	defer r.waits.mu.Unlock()
 	if r.waits.stop != nil {
-		r.begin("interrupted: deleting the lock that might have been written")
+		r.begin("interrupted", "deleting the lock that might have been written")
 		r.waits.wait.interrupted = true
 	}
 }
@@ -117,7 +116,7 @@ func (r *Reporter) waitEvent(e replock.Event) {
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
 		}
-		r.Say("waiting for %s, %s %s", what, by(e.Holders), holders(e.Holders, 0, 0))
+		r.Say("waiting for %s, %s %s", what, by(e.Holders), holders(e.Holders, 0, 0, "repolock status"))
 	case e.Kind != replock.EventWaiting && e.Kind != previous.Kind:
 		r.Say("%s", work(e))
 	}
@@ -186,7 +185,8 @@ func (r *Reporter) show() {
 		r.waits.drawn = r.Live(w.line(now))
 		return
 	}
-	state, line := w.what, w.what
+	state := w.named("")
+	line := state
 	switch {
 	case w.isRetrying(now):
 		state, line = session.Words(w.last.Err, ""), w.line(now)
@@ -212,28 +212,27 @@ func (w wait) line(now time.Duration) string {
 	e, since := w.last, now-w.lastAt
 	switch {
 	case e.Kind == replock.EventWaiting:
-		return fmt.Sprintf("waiting %s: %s %s", text.Duration(e.Waited+since), by(e.Holders), holders(e.Holders, 0, since))
+		return fmt.Sprintf("waiting %s: %s %s", text.Duration(e.Waited+since), by(e.Holders), holders(e.Holders, 0, since, "repolock status"))
 	case e.Kind == replock.EventWatching:
-		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since))
+		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since, "repolock status"))
 	case e.Kind == replock.EventReading || e.Kind == replock.EventReaping:
 		return work(e)
 	case w.isRetrying(now):
 		return fmt.Sprintf("retrying for %s at most: %s", atMost(e.Left-since), session.Words(e.Err, ""))
 	default:
-		return lasting(w.what, now-w.began)
+		if lasts := now - w.began; lasts >= time.Second {
+			return w.named(", " + text.Duration(lasts))
+		}
+		return w.named("")
 	}
 }
 
-// lasting adds a duration to the description of some work, before ": " or at the end.
-func lasting(what string, d time.Duration) string {
-	if d < time.Second {
-		return what
+// named returns the work, the time that it has lasted or "", and what it is about.
+func (w wait) named(lasted string) string {
+	if w.about == "" {
+		return w.doing + lasted
 	}
-	what, of, found := strings.Cut(what, ": ")
-	if what += ", " + text.Duration(d); found {
-		what += ": " + of
-	}
-	return what
+	return w.doing + lasted + ": " + w.about
 }
 
 // atMost formats an upper bound, rounded up to a second.

@@ -29,7 +29,7 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		w, out := onTerminal(ErasingTerminal)
 		shows := out.shows(t)
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: &store.Error{Op: "list", Key: "k", Err: errors.New("refused")}, Left: 3 * time.Second}
-		w.BeginWait("acquiring the lock: repository x")
+		w.BeginWait("acquiring the lock", "repository x")
 		time.Sleep(900 * time.Millisecond)
 		shows("")
 		time.Sleep(100 * time.Millisecond)
@@ -67,13 +67,13 @@ func TestNoSecondWithoutAWord(t *testing.T) {
 		assert.Equal(t, out.take(), Erase, "at the end of the work")
 
 		w.Event(retrying)
-		w.BeginWait("releasing the lock")
+		w.BeginWait("releasing the lock", "")
 		w.EndWait()
 		time.Sleep(time.Minute)
 		shows("")
 
 		for _, w.Options = range []Options{{Quiet: true}, {JSON: true}} {
-			w.Step("doctor: list after write")
+			w.Step("doctor", "list after write")
 			time.Sleep(time.Minute)
 			w.EndWait()
 			shows("")
@@ -95,7 +95,7 @@ func TestNoSecondWithoutALine(t *testing.T) {
 			assert.That(t, said == want, "said: %q, want %q", said, want)
 		}
 		retrying := replock.Event{Kind: replock.EventRetrying, Err: errors.New("refused"), Left: 3 * time.Second}
-		w.BeginWait("acquiring the lock: repository x")
+		w.BeginWait("acquiring the lock", "repository x")
 		says("repolock: acquiring the lock: repository x\n")
 		says("")
 		w.Event(retrying)
@@ -116,7 +116,7 @@ func TestNoSecondWithoutALine(t *testing.T) {
 		w.EndWait()
 		says("")
 		w.Quiet = true
-		w.BeginWait("acquiring the lock: repository x")
+		w.BeginWait("acquiring the lock", "repository x")
 		says("")
 		w.EndWait()
 
@@ -140,10 +140,10 @@ func TestNoSilenceInAPipe(t *testing.T) {
 			synctest.Wait()
 			assert.Equal(t, out.take(), want)
 		}
-		w.BeginWait("acquiring the lock: repository x")
+		w.BeginWait("acquiring the lock", "repository x")
 		says(1900*time.Millisecond, "")
 		w.EndWait()
-		w.BeginWait("acquiring the lock: repository x")
+		w.BeginWait("acquiring the lock", "repository x")
 		says(1900*time.Millisecond, "")
 		says(200*time.Millisecond, "repolock: acquiring the lock: repository x\n")
 		says(time.Minute, "")
@@ -153,7 +153,7 @@ func TestNoSilenceInAPipe(t *testing.T) {
 		says(time.Minute, "repolock: waiting for the shared lock, held by backup on web1 (pid 1)\n")
 		w.EndWait()
 		for _, w.Options = range []Options{{Quiet: true}, {JSON: true}} {
-			w.BeginWait("acquiring the lock: repository x")
+			w.BeginWait("acquiring the lock", "repository x")
 			says(time.Minute, "")
 			w.EndWait()
 		}
