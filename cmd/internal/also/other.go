@@ -1,13 +1,11 @@
 package also
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -165,7 +163,7 @@ func (o *other) holder(ctx context.Context) replock.Info {
 	}
 	unknown := replock.Info{Mode: replock.Exclusive, Keys: []string{o.Place.URL}}
 	if err != nil { // else the lock was just released
-		unknown.Why = plain(err)
+		unknown.Why = err.Error()
 	}
 	return unknown
 }
@@ -194,9 +192,4 @@ func (o *other) event(kind replock.EventKind) events.Event {
 			Kind: kind, Time: o.clock.Now(), Name: o.Place.Name, Mode: replock.Exclusive, Operation: o.request.Operation, Key: o.Place.URL,
 		},
 	}
-}
-
-// plain returns the text of an error without the words of locking.ErrLost, because the message around it has them.
-func plain(err error) string {
-	return cmp.Or(strings.TrimPrefix(err.Error(), locking.ErrLost.Error()+": "), err.Error())
 }
