@@ -316,7 +316,7 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 			err = l.remove(ctx, key)
 		}
 		if errors.Is(err, store.ErrInvalidKey) {
-			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
+			err = fault.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 		}
 		if err != nil {
 			b.Err = fault.Join(b.Err, fault.While("still there", err))
@@ -348,7 +348,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 		}
 		key := l.keys.flag(Shared, l.opts.Clock.Now(), id)
 		if _, err := l.put(ctx, key, nil, store.PutOptions{}); err != nil {
-			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+			return storeTime{}, fault.Errorf("learning the store's time: %w", err)
 		}
 		o, err := l.find(ctx, key)
 		answered := l.opts.Clock.Elapsed() // not the time of the put, because an earlier send might have been applied since
@@ -357,7 +357,7 @@ func (l *Locker) probeTime(ctx context.Context) (storeTime, error) {
 		}
 		switch {
 		case err != nil:
-			return storeTime{}, fmt.Errorf("learning the store's time: %w", err)
+			return storeTime{}, fault.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return storeTime{o.ModTime, answered}, nil
 		case try == maxTries: // perhaps another client swept it each time

@@ -292,7 +292,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 				return k.foreign(ctx, later, sent, k.l.opts.Clock.Elapsed(), again-1)
 			}
 			if o != nil && o.Size > 0 {
-				d.add(settled, fmt.Errorf("%s: %w", e.Key, e.err))
+				d.add(settled, fault.Errorf("%s: %w", e.Key, e.err))
 			}
 		}
 	}

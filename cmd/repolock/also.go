@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -163,7 +162,7 @@ func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]r
 			continue
 		}
 		if where := title(r, all, one); len(all) > 1 && where != "" {
-			failed = fmt.Errorf("%s: %w", where, failed)
+			failed = fault.Errorf("%s: %w", where, failed)
 		}
 		hint := cmp.Or(one.advice(r, r.Advice(failed)), fault.SeeNothing)
 		differs = differs || err != nil && hint != advice

@@ -143,7 +143,7 @@ func (c breakCmd) one(r *show.Reporter, chosen []found, all []placed, failed err
 	}
 	switch {
 	case failed != nil:
-		return fmt.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
+		return fault.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
 	case len(chosen) == 0 && len(c.ID) < cli.LeastID:
 		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, cli.LeastID)
 	case len(chosen) == 0:

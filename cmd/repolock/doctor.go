@@ -111,7 +111,7 @@ func (c doctorCmd) other(ctx context.Context, r *show.Reporter, g global, t also
 	report, err := l.Examine(ctx)
 	r.EndWait()
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", t.Place.URL, err)
+		return 0, fault.Errorf("%s: %w", t.Place.URL, err)
 	}
 	return exitCode(report), printReport(r, report, "", "")
 }
@@ -126,7 +126,7 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	g.Repo = c.Also[0]
 	also, err := g.store(ctx)
 	if err != nil {
-		return doctor.Report{}, fmt.Errorf("--also: %w", err)
+		return doctor.Report{}, fault.Errorf("--also: %w", err)
 	}
 	return doctor.Both(ctx, s, also, opts)
 }

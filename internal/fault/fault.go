@@ -18,6 +18,10 @@ type Error struct {
 	// Err is the cause, and More are further failures: see Join.
 	Err  error
 	More []error
+	// Format and Args make the text of Err, if Errorf has made the error. A text for people has the words of a cause in its
+	// place.
+	Format string
+	Args   []any
 	// Doing is the purpose of the request, such as "writing the lock".
 	Doing string
 	// Within is the time that the request had, if no answer came in that time.
@@ -71,6 +75,12 @@ func As(class, err error) error { return With(err, func(e *Error) { e.Class = cl
 // New returns an error of a class, whose text is formatted as by fmt.Errorf.
 func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
+}
+
+// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf it keeps the operands. Use it around the error of
+// a request, whose words for people differ from its text.
+func Errorf(format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...), Format: format, Args: args}
 }
 
 // Advise returns err with advice, or nil for nil.
@@ -186,7 +196,7 @@ func Join(errs ...error) error {
 // Parts returns the errors that Join has joined, or err alone.
 func Parts(err error) (all []error) {
 	e, ok := err.(*Error)
-	if !ok || e.Doing != "" || e.Within != 0 {
+	if !ok || e.Doing != "" || e.Within != 0 || e.Format != "" {
 		return []error{err}
 	}
 	for _, part := range append([]error{e.Err}, e.More...) {

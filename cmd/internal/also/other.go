@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/retry"
@@ -112,7 +113,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Place.URL, err)
+		return nil, fault.Errorf("%s: %w", o.Place.URL, err)
 	}
 	if !ok {
 		return nil, nil

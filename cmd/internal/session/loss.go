@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -181,7 +180,7 @@ func (s *session) result(status procgroup.Status) (int, error) {
 		if s.killed && status.Signal == syscall.SIGKILL {
 			end = "repolock killed the command"
 		}
-		return 0, fmt.Errorf("%w; %s", s.lost, end)
+		return 0, fault.Errorf("%w; %s", s.lost, end)
 	}
 	return status.ExitCode(), nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -76,8 +77,11 @@ func explain(err error) explained {
 		if len(err.More) > 0 {
 			return explained{cause: Words(err, "")}
 		}
+		if err.Format != "" {
+			return explainFormatted(err)
+		}
 	default:
-		return explainWrapped(err)
+		return explained{cause: plainCause(err)}
 	}
 	x := explain(e.Err)
 	if e.Within != 0 {
@@ -95,15 +99,21 @@ func explain(err error) explained {
 	return x
 }
 
-// explainWrapped returns the text of err, with the wrapped error's text replaced by its explanation.
-func explainWrapped(err error) explained {
-	if inner := errors.Unwrap(err); inner != nil {
-		x := explain(inner)
-		if before, after, ok := strings.Cut(err.Error(), inner.Error()); ok && x.shortened {
-			return explained{text.Escape(before) + x.cause + text.Escape(after), x.request, true}
+// explainFormatted words the causes among the operands of an error of fault.Errorf.
+func explainFormatted(err *fault.Error) explained {
+	var inner explained
+	args := slices.Clone(err.Args)
+	for i, arg := range args {
+		if cause, ok := arg.(error); ok {
+			if x := explain(cause); x.shortened {
+				args[i], inner = errors.New(x.cause), x
+			}
 		}
 	}
-	return explained{cause: plainCause(err)}
+	if !inner.shortened {
+		return explained{cause: plainCause(err)}
+	}
+	return explained{text.Escape(fmt.Errorf(err.Format, args...).Error()), inner.request, true}
 }
 
 // lossWords returns the mode of a lost lock and the cause, without the key.
