@@ -1,7 +1,7 @@
-// Package session holds a lock during some work: around one command, or for a script, by a keeper. It handles a
-// lock that can't be acquired, and one that is lost.
+// Package session runs work under a set of locks, and stops it when one is lost: one command, or a script by its keeper.
+// It handles a lock that can't be acquired.
 //
-// It holds any lease that a Locker acquires. Repository acquires the leases of package replock.
+// It holds any lease that a Locker acquires, takes values and not flags, and shows through a Console. Repository acquires the leases of package replock.
 package session
 
 import (
