@@ -48,6 +48,7 @@ func (r *Reader) Overview() string {
 	return b.String()
 }
 
+// NodeOf returns the model of a command.
 func NodeOf(app *kong.Application, name string) *kong.Node {
 	i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == name })
 	return app.Children[i]
@@ -121,6 +122,7 @@ func Usage(node *kong.Node) string {
 	return strings.Join(words, " ")
 }
 
+// Visible returns the flags that help shows.
 func Visible(flags []*kong.Flag) []*kong.Flag {
 	return slices.DeleteFunc(slices.Clone(flags), func(f *kong.Flag) bool { return f.Hidden })
 }

@@ -183,6 +183,7 @@ func BeforeDashes(args []string) []string {
 // Model describes all commands with their flags.
 func (r *Reader) Model() *kong.Application { return r.NewParser(&Globals{}, r.Names()).Model }
 
+// Names returns the names of all commands.
 func (r *Reader) Names() (all []string) {
 	for _, c := range r.Commands() {
 		all = append(all, c.Name)
@@ -223,7 +224,7 @@ func decodeTime(ctx *kong.DecodeContext, target reflect.Value) error {
 	if err := ctx.Scan.PopValueInto("duration", &word); err != nil {
 		return err
 	}
-	d, err := Duration(word)
+	d, err := duration(word)
 	target.SetInt(int64(d))
 	return err
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Duration parses a duration as time.ParseDuration does, and days before its other parts: 1d, 1d12h.
-func Duration(word string) (time.Duration, error) {
+// duration parses a duration as time.ParseDuration does, and days before its other parts: 1d, 1d12h.
+func duration(word string) (time.Duration, error) {
 	days, rest, found := strings.Cut(word, "d")
 	if n, err := strconv.ParseFloat(strings.TrimLeft(days, "+-"), 64); found && err == nil {
 		sign := days[:len(days)-len(strings.TrimLeft(days, "+-"))]
@@ -31,7 +31,7 @@ func (p *WaitTime) UnmarshalText(text []byte) error {
 		*p = WaitTime(replock.Forever)
 		return nil
 	}
-	d, err := Duration(string(text))
+	d, err := duration(string(text))
 	switch {
 	case err != nil:
 		return errors.New("must be a time such as 90s, 15m, 2h or 1d, or forever")
@@ -54,7 +54,7 @@ func (m *Moment) UnmarshalText(raw []byte) error {
 			return nil
 		}
 	}
-	ago, err := Duration(word)
+	ago, err := duration(word)
 	if err != nil || ago < 0 {
 		return errors.New("must be a time ago such as 36h or 7d, a day such as 2026-03-07, or 2026-03-07T09:00:00Z")
 	}

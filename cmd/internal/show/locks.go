@@ -68,12 +68,12 @@ func LockTable(locks []Lock, width int) string {
 		}
 		columns = append(columns, c)
 	}
-	var shown strings.Builder
-	shown.WriteString(Table(columns, width))
+	var b strings.Builder
+	b.WriteString(Table(columns, width))
 	for _, l := range sorted {
-		shown.WriteString(Folded(notes(l.Info, short, width == allColumns), width))
+		b.WriteString(Folded(notes(l.Info, short, width == allColumns), width))
 	}
-	return shown.String()
+	return b.String()
 }
 
 // Verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is

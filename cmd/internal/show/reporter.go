@@ -34,9 +34,9 @@ type Reporter struct {
 	Elapsed        func() time.Duration // the clock of waits; nil: the time since boot
 	Patience       time.Duration        // how long a wait lasts without a line in a pipe or a file
 
-	output sync.Mutex // guards stdout, stderr and shown
-	shown  string     // the live line
-	waits  waitDisplay
+	output   sync.Mutex // guards Stdout, Stderr and liveLine
+	liveLine string     // on the terminal, or ""
+	waits    waitDisplay
 }
 
 // Options are the values of the command line that decide what is shown.
@@ -90,7 +90,7 @@ func (r *Reporter) Say(format string, args ...any) {
 func (r *Reporter) line(kind, message string) {
 	r.output.Lock()
 	defer r.output.Unlock()
-	r.draw(Hanging("repolock: "+kind+text.Escape(message), TerminalWidth(os.Stderr))+"\n", r.shown)
+	r.draw(Hanging("repolock: "+kind+text.Escape(message), TerminalWidth(os.Stderr))+"\n", r.liveLine)
 }
 
 // Fail prints an error and returns its exit code.
@@ -268,12 +268,12 @@ func (r *Reporter) Live(line string) bool {
 // draws a live line, because the last line on the terminal might be the shell's.
 func (r *Reporter) draw(lines, live string) {
 	switch {
-	case r.shown != "" && r.on() == ErasingTerminal:
+	case r.liveLine != "" && r.on() == ErasingTerminal:
 		lines = Erase + lines
 	case lines != "":
 		live = ""
 	}
-	if r.shown = live; lines+live != "" {
+	if r.liveLine = live; lines+live != "" {
 		fmt.Fprint(r.Stderr, lines+live)
 	}
 }

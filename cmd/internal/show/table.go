@@ -67,22 +67,22 @@ func Table(columns []Column, width int) string {
 	for row := -1; row < len(columns[0].Cells); row++ {
 		line := ""
 		for i, c := range columns {
-			shown := c.Name
+			cell := c.Name
 			if row >= 0 {
-				shown = c.Cells[row]
+				cell = c.Cells[row]
 			}
 			if widths[i] == 0 {
 				continue
 			}
-			shown = Cut(shown, widths[i])
-			padding, before := strings.Repeat(" ", widths[i]-ColumnsIn(shown)), ColumnsIn(line)
+			cell = Cut(cell, widths[i])
+			padding, start := strings.Repeat(" ", widths[i]-ColumnsIn(cell)), ColumnsIn(line)
 			switch {
 			case c.right:
-				line += padding + shown + "  "
-			case c.Wrap && width > 0 && before+ColumnsIn(shown) > width:
-				line += strings.TrimLeft(text.Wrap(shown, width, strings.Repeat(" ", before)), " ")
+				line += padding + cell + "  "
+			case c.Wrap && width > 0 && start+ColumnsIn(cell) > width:
+				line += strings.TrimLeft(text.Wrap(cell, width, strings.Repeat(" ", start)), " ")
 			default:
-				line += shown + padding + "  "
+				line += cell + padding + "  "
 			}
 		}
 		b.WriteString(strings.TrimRight(line, " ") + "\n")
