@@ -5,12 +5,14 @@ import (
 	"context"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -207,3 +209,6 @@ func looked(all []placed, verbose bool) (lines string) {
 	}
 	return lines
 }
+
+// isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
+func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }

@@ -15,7 +15,6 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -26,9 +25,6 @@ type doctorCmd struct {
 	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
-
-// twoRepositories is the error of doctor and torture, whose argument is a repository.
-var twoRepositories = fault.New(fault.Usage, "two repositories are given, by --repo and as an argument: leave out one")
 
 // run examines the repository, if there is one, and then the systems of --also. It goes on after a failure.
 func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
@@ -176,19 +172,6 @@ func (c doctorCmd) base(name string) (string, error) {
 		}
 	}
 	return base + "/", nil
-}
-
-// onSignals calls ends with each signal that ends repolock, until stop is called.
-func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
-	signals, stop := procgroup.Signals()
-	go func() {
-		for sig := range signals {
-			if session.Ends(sig) {
-				ends(sig, stop)
-			}
-		}
-	}()
-	return stop
 }
 
 // worthPrinting reports whether a report is useful although err ended the examination.

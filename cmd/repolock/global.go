@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +13,8 @@ import (
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
@@ -75,3 +78,36 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	}
 	return s, nil
 }
+
+// namedBy returns the variable or the file that names the repository.
+func (g global) namedBy() string {
+	if from := g.Sources["repo"].Variable; from != "" || g.File == nil {
+		return from
+	}
+	return g.File.Path
+}
+
+// spell returns words as a shell reads them.
+func spell(args []string) string {
+	var words []string
+	for _, a := range args {
+		words = append(words, text.Word(a))
+	}
+	return strings.Join(words, " ")
+}
+
+// onSignals calls ends with each signal that ends repolock, until stop is called.
+func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
+	signals, stop := procgroup.Signals()
+	go func() {
+		for sig := range signals {
+			if session.Ends(sig) {
+				ends(sig, stop)
+			}
+		}
+	}()
+	return stop
+}
+
+// twoRepositories is the error of doctor and torture, whose argument is a repository.
+var twoRepositories = fault.New(fault.Usage, "two repositories are given, by --repo and as an argument: leave out one")

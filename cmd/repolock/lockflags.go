@@ -223,3 +223,11 @@ func unusable(err error) error {
 		return err
 	}
 }
+
+// newSurvey returns nil if there is no repository to survey, or no line may be printed.
+func newSurvey(r *show.Reporter, g global) *session.Survey {
+	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil {
+		return nil
+	}
+	return session.NewSurvey(g.place(), g.store, r.Say)
+}

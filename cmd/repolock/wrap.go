@@ -15,7 +15,6 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
-	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -128,22 +127,6 @@ func aftermath(places []session.Place) (args []string) {
 	return args
 }
 
-// newSurvey returns nil if there is no repository to survey, or no line may be printed.
-func newSurvey(r *show.Reporter, g global) *session.Survey {
-	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil {
-		return nil
-	}
-	return session.NewSurvey(g.place(), g.store, r.Say)
-}
-
-// become replaces this process by a command that runs without a lock. Tests replace become.
-var become = session.RunUnlocked
-
-func runUnlocked(r *show.Reporter, args []string, why string) (int, error) {
-	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
-	return become(args)
-}
-
 type runCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
@@ -195,14 +178,6 @@ func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 var ofLock = [...]string{
 	"ttl", "look", "if-held", "if-unreachable", "hint", "on-lost", "resume-for", "held-exit-code", "metadata", "audit",
 	"metrics-file", "job", "settle", "force-lock",
-}
-
-// namedBy returns the variable or the file that names the repository.
-func (g global) namedBy() string {
-	if from := g.Sources["repo"].Variable; from != "" || g.File == nil {
-		return from
-	}
-	return g.File.Path
 }
 
 // dryRun is the result of --dry-run in JSON. Fields are only ever added.
@@ -269,9 +244,6 @@ func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 	return nil, session.Place{}, nil
 }
 
-// isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
-func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }
-
 func (o dryRun) print(r *show.Reporter) error {
 	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
 	found := ""
@@ -280,12 +252,4 @@ func (o dryRun) print(r *show.Reporter) error {
 	}
 	last := show.Hanging("nothing was run, and no lock was taken; "+o.Suggestion, show.TerminalWidth(os.Stdout))
 	return r.Result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
-}
-
-func spell(args []string) string {
-	var words []string
-	for _, a := range args {
-		words = append(words, text.Word(a))
-	}
-	return strings.Join(words, " ")
 }
