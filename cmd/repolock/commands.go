@@ -13,7 +13,7 @@ import (
 )
 
 // command is a command of the command line. run returns the exit code, or an error that
-// describe turns into one.
+// show.Reporter turns into one.
 type command interface {
 	run(*show.Reporter, global) (int, error)
 }

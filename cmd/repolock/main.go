@@ -19,7 +19,7 @@ func main() {
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
-// patience is reporter.patience. Tests replace it: they print in pipes, and their machine can be slow.
+// patience is show.Reporter.Patience. Tests replace it: they print in pipes, and their machine can be slow.
 var patience = 5 * time.Second
 
 // run runs a command line, and returns the exit code.
