@@ -37,6 +37,8 @@ var roomsMutants = []mutant{
 		own("TestAllowance")},
 	{"a command that is continued by hand goes on without its lock", "cmd/internal/session/guard.go", "s.denied.Store(!s.leased() && s.OnLost != \"warn\")", "s.denied.Store(s.lock.Lost() != nil && s.OnLost != \"warn\")",
 		own("TestMayContinue")},
+	{"the text around a cause has the cause with its key", "cmd/internal/session/words.go", "args[i], inner = errors.New(x.cause), x", "args[i], inner = cause, x",
+		own("TestCauseFirst")},
 	{"a command runs without its lock although the store has answered", "cmd/internal/session/policy.go", "fault.Unanswered", "fault.NotAcquired",
 		test("./cmd/repolock", "TestPolicy")},
 	{"a prune runs without its lock", "cmd/repolock/policy.go", `(f.IfUnreachable == "run" || f.Hint == "node-local")`, `f.Hint == "node-local"`,
