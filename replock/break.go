@@ -106,7 +106,7 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 			err = l.remove(ctx, key)
 		}
 		if errors.Is(err, store.ErrInvalidKey) {
-			err = fmt.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
+			err = fault.Errorf("only the store's own tools can remove it (aws s3 rm, mc rm, b2 rm): %w", err)
 		}
 		if err != nil {
 			b.Err = fault.Join(b.Err, fault.While("still there", err))
@@ -138,7 +138,7 @@ func (l *Locker) probeTime(ctx context.Context) (verdict.StoreTime, error) {
 		}
 		key := l.keys.SharedFlag(l.opts.Clock.Now(), id)
 		if _, err := l.put(ctx, key, nil, store.PutOptions{}); err != nil {
-			return verdict.StoreTime{}, fmt.Errorf("learning the store's time: %w", err)
+			return verdict.StoreTime{}, fault.Errorf("learning the store's time: %w", err)
 		}
 		o, err := l.find(ctx, key)
 		answered := l.opts.Clock.Elapsed() // not the time of the put, because an earlier send might have been applied since
@@ -147,7 +147,7 @@ func (l *Locker) probeTime(ctx context.Context) (verdict.StoreTime, error) {
 		}
 		switch {
 		case err != nil:
-			return verdict.StoreTime{}, fmt.Errorf("learning the store's time: %w", err)
+			return verdict.StoreTime{}, fault.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return verdict.StoreTime{At: o.ModTime, Elapsed: answered}, nil
 		case try == maxTries: // perhaps another client swept it each time

@@ -26,7 +26,7 @@ var (
 	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrNoFencingToken: the option Fence is set, and the store can't count fencing numbers.
+	// ErrNoFencingToken: WithFencingToken was given, and the store can't count fencing tokens.
 	ErrNoFencingToken error = fault.NoFence
 )
 
@@ -45,6 +45,7 @@ type HeldError struct {
 	Err error
 }
 
+// Error names the conflicting locks, and how long the acquirer waited.
 func (e *HeldError) Error() string {
 	var b strings.Builder
 	for i, h := range e.Holders {
@@ -86,6 +87,7 @@ type LostError struct {
 	Err error
 }
 
+// Error returns the reason, the store's last error and the key.
 func (e *LostError) Error() string {
 	s := fmt.Sprintf("%s lock lost: %s", e.Mode, e.Reason)
 	if e.Err != nil {

@@ -103,6 +103,41 @@ func (l *Locker) judges() verdict.Judge {
 	return verdict.Judge{Self: l.self, Wall: l.opts.Clock.Now, StoreClock: p.StoreClock, MachineClock: p.MachineClock}
 }
 
+// info describes an entry for callers.
+func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration) Info {
+	b := e.Lease.Body
+	i := Info{
+		Mode: Exclusive, Keys: []string{e.Key}, ID: b.ID, Operation: b.Operation, Holder: b.Holder, State: State(b.State),
+		User: b.User, Version: b.Version, Metadata: b.Metadata, AcquiredID: b.AcquiredID,
+		Acquired: e.Lease.Acquired, Expires: e.Lease.Refreshed.Add(e.Lease.TTL), TTL: e.Lease.TTL,
+		ModTime: e.ModTime, Verdict: Verdict(e.Verdict), Why: e.Why, Body: e.Raw,
+		ProcessGone: l.self.Gone(b.Process),
+		object:      e.Object,
+	}
+	if e.Shared() {
+		i.Mode = Shared
+	}
+	if i.TTL == 0 {
+		i.TTL = wire.ForeignTTL
+	}
+	if age, ok := e.Age(st, now); ok {
+		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
+	} else if !e.Lease.Refreshed.IsZero() {
+		i.Age = l.opts.Clock.Now().Sub(e.Lease.Refreshed)
+		i.Left = i.TTL - i.Age
+	}
+	return i
+}
+
+// infos describes entries of a look for callers.
+func (l *Locker) infos(entries []*verdict.Entry, f verdict.Findings) []Info {
+	var infos []Info
+	for _, e := range entries {
+		infos = append(infos, l.info(e, f.St, f.Now))
+	}
+	return merge(infos)
+}
+
 // tell queues an event for the logger and the observer, in order, without waiting. If one of them
 // blocks, the lock must still be refreshed, and given up in time.
 func (l *Locker) tell(e Event) {

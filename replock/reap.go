@@ -161,7 +161,7 @@ func (l *Locker) reap(ctx context.Context, t *attempt, f verdict.Findings) error
 		l.reaped(t, f, gone)
 	}
 	if len(r.failed) > 0 {
-		return unsure(fmt.Errorf("removing stale locks: %w", fault.Join(r.failed...)))
+		return unsure(fault.Errorf("removing stale locks: %w", fault.Join(r.failed...)))
 	}
 	l.reaped(t, f, pointer)
 	return nil

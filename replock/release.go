@@ -2,7 +2,6 @@ package replock
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -13,7 +12,7 @@ func (k *term) Free(ctx context.Context) error {
 	k.t.deadline = k.end()
 	if err := k.release(ctx); err != nil {
 		k.tell(EventReleaseFailed, err)
-		return fmt.Errorf("releasing the %s lock (it expires within %v): %w", k.t.mode, k.l.opts.TTL, err)
+		return fault.Errorf("releasing the %s lock (it expires within %v): %w", k.t.mode, k.l.opts.TTL, err)
 	}
 	k.tell(EventReleased, nil)
 	return nil

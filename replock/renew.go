@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock/internal/verdict"
@@ -82,7 +83,7 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 		}
 		err = r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 		if errors.Is(err, store.ErrPrecondition) {
-			return fmt.Errorf("%s was changed between two requests: %w", o.key, err)
+			return fault.Errorf("%s was changed between two requests: %w", o.key, err)
 		}
 	}
 	return err
@@ -120,7 +121,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 		if err := r.confirm(ctx, o); err != nil {
 			return err
 		}
-		return fmt.Errorf("%s was changed between two requests: %w", o.key, err)
+		return fault.Errorf("%s was changed between two requests: %w", o.key, err)
 	}
 	return err
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
@@ -186,7 +187,7 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 			o, _ := verdict.InPage(page, s.Key)
 			replaced = replaced || o != nil && o.ETag != s.ETag
 			if o != nil && o.Size > 0 {
-				d.add(s.settled, fmt.Errorf("%s: %w", s.Key, s.Err))
+				d.add(s.settled, fault.Errorf("%s: %w", s.Key, s.Err))
 			}
 		}
 		if !replaced || again == 0 {

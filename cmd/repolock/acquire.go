@@ -10,12 +10,13 @@ import (
 	"os/signal"
 	"path/filepath"
 	"runtime"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
@@ -31,48 +32,10 @@ type acquireCmd struct {
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	Operation string `placeholder:"NAME" default:"script" help:"The operation that other users see."`
 	lockFlags
-	ForPID forPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
-	OnLost string `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
-	Log    string `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
-	Export bool   `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
-}
-
-// forPID is the value of --for-pid: the process whose end releases the lock.
-type forPID struct {
-	pid  int // 0: the caller
-	none bool
-}
-
-// UnmarshalText parses a pid or "none".
-func (f *forPID) UnmarshalText(text []byte) error {
-	if string(text) == "none" {
-		*f = forPID{none: true}
-		return nil
-	}
-	pid, err := strconv.Atoi(string(text))
-	if err != nil || pid <= 0 {
-		return errors.New("must be the number of a process, or none")
-	}
-	*f = forPID{pid: pid}
-	return nil
-}
-
-// process returns the process, or nil for none. It fails if the process doesn't exist.
-func (f forPID) process() (*identity.Process, error) {
-	if f.none {
-		return nil, nil
-	}
-	pid := f.pid
-	if pid == 0 {
-		if pid = identity.Caller(); pid <= 1 {
-			return nil, fault.New(fault.Usage, "called by process %d, which might never end: name the process that the lock is for with --for-pid PID, or write --for-pid none", pid)
-		}
-	}
-	p, ok := identity.Of(pid)
-	if !ok {
-		return nil, fault.New(fault.Usage, "--for-pid %d: there is no such process", pid)
-	}
-	return &p, nil
+	ForPID cli.ForPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
+	OnLost string     `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
+	Log    string     `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
+	Export bool       `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 
 // order checks the flags, and returns the plan and the order for the keeper.
@@ -80,8 +43,8 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return p, o, err
 	}
-	if g.unknown != nil { // gob doesn't encode it
-		return p, o, g.unknown
+	if g.Unknown != nil { // gob doesn't encode it
+		return p, o, g.Unknown
 	}
 	mode := replock.Exclusive
 	if c.Shared {
@@ -100,7 +63,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 		err = errors.New("--export and --json can't be used together")
 	case badOperation != nil:
 		err = badOperation
-	case c.OnLost != "warn" && c.ForPID.none:
+	case c.OnLost != "warn" && c.ForPID.None:
 		err = fmt.Errorf("--on-lost %s: with --for-pid none there is no process to signal", c.OnLost)
 	case c.OnLost != "warn" && runtime.GOOS != "linux":
 		err = fmt.Errorf("--on-lost %s: works on Linux only; elsewhere a later process can have the same pid", c.OnLost)
@@ -114,8 +77,9 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err != nil {
 		return p, o, fault.As(fault.Usage, err)
 	}
+	g.File, g.Listed = nil, "" // the keeper needs neither
 	o = keeperOrder{Flags: c.lockFlags, Global: g, Mode: mode, Operation: c.Operation, Token: daemon.NewToken(), OnLost: c.OnLost}
-	o.Owner, err = c.ForPID.process()
+	o.Owner, err = c.ForPID.Process()
 	return p, o, err
 }
 
@@ -126,7 +90,7 @@ func goesNowhere(f *os.File) bool {
 	return err == nil && missing == nil && os.SameFile(info, null)
 }
 
-func (c acquireCmd) run(r *reporter, g global) (int, error) {
+func (c acquireCmd) run(r *show.Reporter, g global) (int, error) {
 	if err := daemon.Supported(); err != nil {
 		return 0, fault.New(fault.Usage, "acquire: %w: write repolock run, which runs the command itself", err)
 	}
@@ -134,7 +98,7 @@ func (c acquireCmd) run(r *reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	if out, ok := r.stdout.(*os.File); ok && c.ForPID.none && goesNowhere(out) {
+	if out, ok := r.Stdout.(*os.File); ok && c.ForPID.None && goesNowhere(out) {
 		return 0, fault.New(fault.Usage, "--for-pid none: only the token can release the lock, and stdout is closed or /dev/null: redirect it to a file")
 	}
 	var log *os.File
@@ -191,7 +155,7 @@ func listen(k *daemon.Starter) <-chan session.News {
 }
 
 // await shows the keeper's news until the keeper holds the lock, or a signal comes.
-func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
+func (c acquireCmd) await(r *show.Reporter, p plan, k *daemon.Starter, heard <-chan session.News) (*session.Holding, error) {
 	signals, stop := procgroup.Signals()
 	defer stop()
 	r.BeginWait(session.Acquiring(p.places))
@@ -216,7 +180,7 @@ func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan s
 				return nil, fault.KeeperFailed
 			case interrupted != nil:
 			case n.Failure != nil:
-				return nil, newKeeperError(n.Failure)
+				return nil, show.NewDescribedError(n.Failure)
 			case n.Held != nil:
 				return n.Held, nil
 			default:
@@ -229,7 +193,7 @@ func (c acquireCmd) await(r *reporter, p plan, k *daemon.Starter, heard <-chan s
 	}
 }
 
-func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
+func (c acquireCmd) print(r *show.Reporter, p plan, held session.Holding) error {
 	words := held.Token
 	if c.Export {
 		words = "export REPOLOCK_TOKEN=" + held.Token
@@ -246,7 +210,7 @@ func (c acquireCmd) print(r *reporter, p plan, held session.Holding) error {
 			words += "; unset " + name
 		}
 	}
-	return r.result(held, words+"\n")
+	return r.Result(held, words+"\n")
 }
 
 // keeperCmd holds the lock of a script in the background. acquire starts it.
@@ -263,7 +227,7 @@ type keeperOrder struct {
 	OnLost    string
 }
 
-func (keeperCmd) run(*reporter, global) (int, error) {
+func (keeperCmd) run(*show.Reporter, global) (int, error) {
 	// Ignore terminal signals meant for the script, and SIGPIPE from a closed log.
 	signal.Ignore(syscall.SIGHUP, syscall.SIGINT, syscall.SIGPIPE)
 	var o keeperOrder
@@ -271,41 +235,20 @@ func (keeperCmd) run(*reporter, global) (int, error) {
 	if err != nil {
 		return 0, fault.New(fault.Usage, "only acquire can start a keeper: %w", err)
 	}
-	log := &reporter{
-		global: global{Repo: o.Global.Repo, Name: o.Global.Name, Verb: o.Global.Verb, Typed: o.Global.Typed}, command: "acquire", stdout: io.Discard, stderr: stamped{os.Stderr},
+	log := &show.Reporter{
+		Options: show.Options{Verbose: o.Global.Verb, Place: o.Global.place(), Flags: o.Global.Typed}, Command: "acquire", Stdout: io.Discard, Stderr: stamped{os.Stderr},
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {
 		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
 		// This reporter has no command, so that the description of an error doesn't add that no lock was taken.
-		k.Describe = func(err error) json.RawMessage { return failure(&reporter{global: log.global}, err) }
+		k.Describe = func(err error) json.RawMessage { return show.DescribeJSON(&show.Reporter{Options: log.Options}, err) }
 		err = k.Run()
 	}
 	if err != nil {
-		_ = line.Tell(session.News{Failure: failure(log, err)})
+		_ = line.Tell(session.News{Failure: show.DescribeJSON(log, err)})
 	}
 	return 0, nil
-}
-
-func failure(r *reporter, err error) json.RawMessage {
-	raw, err := json.Marshal(newJSONError(r, err))
-	if err != nil {
-		panic(err) // strings and numbers always encode
-	}
-	return raw
-}
-
-// keeperError is an error that a keeper has described in JSON.
-type keeperError struct{ jsonError }
-
-func (e keeperError) Error() string { return e.Message }
-
-func newKeeperError(failure json.RawMessage) error {
-	var e keeperError
-	if err := json.Unmarshal(failure, &e.jsonError); err != nil {
-		return fmt.Errorf("%w: %w", fault.KeeperFailed, err)
-	}
-	return e
 }
 
 // stamped writes each line with the time before it.
@@ -326,7 +269,7 @@ type tokenCmd struct {
 // toRelease is the request of the command release.
 const toRelease = "release"
 
-func (c tokenCmd) run(r *reporter, _ global) (int, error) {
+func (c tokenCmd) run(r *show.Reporter, _ global) (int, error) {
 	h, err := c.ask(r)
 	if err != nil {
 		return 0, err
@@ -341,11 +284,11 @@ func (c tokenCmd) run(r *reporter, _ global) (int, error) {
 				text.Brief(h.Operation), h.HeldUntil.Format(time.RFC3339), h.Left().Round(time.Second))
 		}
 	}
-	return 0, r.result(h, folded(words, columnsOf(os.Stdout)))
+	return 0, r.Result(h, show.Folded(words, show.ColumnsOf(os.Stdout)))
 }
 
 // ask sends the request to the keeper, and returns the lock that the keeper holds.
-func (c tokenCmd) ask(r *reporter) (h session.Holding, err error) {
+func (c tokenCmd) ask(r *show.Reporter) (h session.Holding, err error) {
 	if err := daemon.Supported(); err != nil {
 		return h, fault.As(fault.Usage, err)
 	}
@@ -357,13 +300,13 @@ func (c tokenCmd) ask(r *reporter) (h session.Holding, err error) {
 	}
 	var a session.Answer
 	asked := clock.System{}.Elapsed()
-	r.BeginWait("asking the keeper of the lock")
+	r.BeginWait("asking the keeper of the lock", "")
 	defer r.EndWait()
 	if err := daemon.Ask(c.Token, c.do, &a, c.do == toRelease); err != nil {
 		return h, err
 	}
 	if a.Failure != nil {
-		return h, newKeeperError(*a.Failure)
+		return h, show.NewDescribedError(*a.Failure)
 	}
 	if c.do != toRelease && a.Over(asked, clock.System{}.Elapsed(), identity.Self().TimeNamespace) {
 		return h, fmt.Errorf("%w: its lease was over when the keeper's answer was read", replock.ErrLost)

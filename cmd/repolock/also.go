@@ -3,25 +3,27 @@ package main
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
 // alone reports whether the command line asks only for locks of --also, and not for a repository's.
 func (g global) alone(targets []also.Target) bool {
-	return g.Repo == "" && g.unknown == nil && len(targets) > 0
+	return g.Repo == "" && g.Unknown == nil && len(targets) > 0
 }
 
 // at returns g with the repository and the lock's name of a place.
 func (g global) at(p session.Place) global {
-	g.Repo, g.Name, g.unknown, g.listed = p.Repo, p.Name, nil, ""
+	g.Repo, g.Name, g.Unknown, g.Listed = p.Repo, p.Name, nil, ""
 	return g
 }
 
@@ -38,8 +40,18 @@ type placed struct {
 	listed string            // the repository's name in the configuration file, for status --all
 }
 
-// located is global.located for this place.
-func (p placed) located(hint string) string { return global{Typed: p.typed}.located(hint) }
+// located is flags.located for this place.
+func (p placed) located(hint string) string { return show.Flags(p.typed).Located(hint) }
+
+// advice is located for the error of a command. For a place of --also, it has the flags of the command line, too.
+func (p placed) advice(r *show.Reporter, hint string) string {
+	if p.typed["repo"]+p.typed["name"]+p.typed["config"] != "" {
+		return p.located(hint)
+	}
+	flags := show.Flags{"also": p.typed["also"]}
+	maps.Copy(flags, r.Flags)
+	return flags.Located(hint)
+}
 
 // unopened is a system that couldn't be opened, with the error.
 type unopened struct{ err error }
@@ -94,7 +106,7 @@ func (g global) systems(urls []string, purpose also.Purpose) (all []placed, clos
 
 // everySystem opens all repositories of the configuration file, sorted by name, and then the systems of --also.
 func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
-	g.Repo, g.unknown = "", nil
+	g.Repo, g.Unknown = "", nil
 	closeAll = func() {}
 	if len(urls) > 0 {
 		if all, closeAll, err = g.systems(urls, purpose); err != nil {
@@ -102,8 +114,8 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 		}
 	}
 	var listed []placed
-	for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
-		entry := g.file.Repositories[name]
+	for _, name := range slices.Sorted(maps.Keys(g.File.Repositories)) {
+		entry := g.File.Repositories[name]
 		at := session.Place{Repo: entry.URL, Name: cmp.Or(entry.Name, g.Name)}
 		l, failed := g.at(at).locker()
 		one := placed{l, at, map[string]string{"config": g.Typed["config"], "repo": name, "name": g.Typed["name"]}, name}
@@ -115,40 +127,46 @@ func (g global) everySystem(urls []string, purpose also.Purpose) (all []placed, 
 	return append(listed, all...), closeAll, nil
 }
 
-// found is a lock that was found at a place. Only break-lock sets Err.
+// found is a lock with the system in which it was found.
 type found struct {
-	*replock.Broken
-	at    placed
-	place string // its URL; "" if only one place was asked
-	title string // of the place, for people
-	older bool   // than --older-than
+	show.Lock
+	at placed
+}
+
+// locksOf returns the locks without their systems.
+func locksOf(all []found) []show.Lock {
+	locks := make([]show.Lock, len(all))
+	for i, l := range all {
+		locks[i] = l.Lock
+	}
+	return locks
 }
 
 // everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
 // that f returned, the systems for which f returned no error, and the errors of the others. The advice of an
 // error names its own place.
-func everywhere(r *reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
+func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {
 		places[i] = one.Place
 	}
-	r.BeginWait(does + ": " + session.Titles(places))
+	r.BeginWait(does, session.Titles(places))
 	defer r.EndWait()
 	advice, differs := "", false
 	for _, one := range all {
 		some, failed := f(one)
 		list = slices.Grow(list, len(some))
 		for i := range some {
-			list = append(list, found{Broken: &some[i], at: one, place: label(all, one), title: r.title(all, one)})
+			list = append(list, found{show.Lock{Broken: &some[i], Place: label(all, one), Title: title(r, all, one)}, one})
 		}
 		if failed == nil {
 			answered = append(answered, one)
 			continue
 		}
-		if where := r.title(all, one); len(all) > 1 && where != "" {
-			failed = fmt.Errorf("%s: %w", where, failed)
+		if where := title(r, all, one); len(all) > 1 && where != "" {
+			failed = fault.Errorf("%s: %w", where, failed)
 		}
-		hint := cmp.Or(one.located(r.advice(failed)), fault.SeeNothing)
+		hint := cmp.Or(one.advice(r, r.Advice(failed)), fault.SeeNothing)
 		differs = differs || err != nil && hint != advice
 		advice = hint
 		err = fault.Join(err, fault.Advise(failed, advice))
@@ -172,8 +190,8 @@ func label(all []placed, one placed) string {
 }
 
 // title is label for people: the name in the configuration file, if there is one. With --verbose it is the URL.
-func (r *reporter) title(all []placed, one placed) string {
-	if one.listed != "" && len(all) > 1 && !r.Verb && !r.JSON {
+func title(r *show.Reporter, all []placed, one placed) string {
+	if one.listed != "" && len(all) > 1 && !r.Verbose && !r.JSON {
 		return one.listed
 	}
 	return label(all, one)
@@ -191,3 +209,6 @@ func looked(all []placed, verbose bool) (lines string) {
 	}
 	return lines
 }
+
+// isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
+func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }

@@ -13,8 +13,10 @@ import (
 	"golang.org/x/term"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/text"
@@ -31,7 +33,7 @@ type breakCmd struct {
 	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
 
-func (c breakCmd) run(r *reporter, g global) (int, error) {
+func (c breakCmd) run(r *show.Reporter, g global) (int, error) {
 	if !c.Yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return 0, fault.New(fault.Usage, "stdin is no terminal, so break-lock can't ask: give --yes to break locks")
 	}
@@ -49,7 +51,7 @@ func (c breakCmd) run(r *reporter, g global) (int, error) {
 }
 
 // breakIn breaks the chosen locks of all systems. A system that fails hides no lock of another system.
-func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, error) {
+func (c breakCmd) breakIn(r *show.Reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
 	c.ID = "" // Break compares whole ids, but --id can be abbreviated
 	chosen, answered, err := everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) { return p.Break(context.Background(), c.options(true, nil)) })
@@ -58,7 +60,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 	}
 	if c.ID = wanted; c.ID != "" {
 		chosen = withID(chosen, c.ID)
-		if err := c.one(chosen, all, err); err != nil {
+		if err := c.one(r, chosen, all, err); err != nil {
 			return 0, err
 		}
 		c.ID = chosen[0].ID
@@ -70,7 +72,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		c.spare(r, answered)
 	}
 	if len(chosen) == 0 {
-		return 0, cmp.Or(c.report(r, nil, looked(answered, r.Verb)), err)
+		return 0, cmp.Or(c.report(r, nil, looked(answered, r.Verbose)), err)
 	}
 	if c.Yes {
 		for _, line := range kills(chosen) {
@@ -97,7 +99,7 @@ func (c breakCmd) breakIn(r *reporter, all []placed, sinks []events.Sink) (int, 
 		return broken, err
 	})
 	err = fault.Join(err, failed)
-	return 0, cmp.Or(err, c.report(r, done, looked(answered, r.Verb)))
+	return 0, cmp.Or(err, c.report(r, done, looked(answered, r.Verbose)))
 }
 
 func (c breakCmd) options(dry bool, shown []replock.Broken) replock.BreakOptions {
@@ -114,14 +116,11 @@ func of(chosen []found, at placed) (locks []replock.Broken) {
 	return locks
 }
 
-// leastID is the smallest length of an abbreviated id.
-const leastID = 4
-
 // withID returns the locks with this id, or else the locks whose id begins with it.
 func withID(chosen []found, id string) (named []found) {
 	for _, same := range []func(string) bool{
 		func(s string) bool { return s == id },
-		func(s string) bool { return len(id) >= leastID && strings.HasPrefix(s, id) },
+		func(s string) bool { return len(id) >= cli.LeastID && strings.HasPrefix(s, id) },
 	} {
 		for _, b := range chosen {
 			if same(b.ID) {
@@ -137,20 +136,20 @@ func withID(chosen []found, id string) (named []found) {
 
 // one returns an error unless --id chooses one lock. All systems must have answered, because locks of several
 // systems can have the same id.
-func (c breakCmd) one(chosen []found, all []placed, failed error) error {
+func (c breakCmd) one(r *show.Reporter, chosen []found, all []placed, failed error) error {
 	var names []string
 	for _, b := range chosen {
-		names = append(names, fmt.Sprintf("%s: %s", b.place, holder(b.Info, 0)))
+		names = append(names, fmt.Sprintf("%s: %s", b.Place, show.Holder(b.Info, 0)))
 	}
 	switch {
 	case failed != nil:
-		return fmt.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
-	case len(chosen) == 0 && len(c.ID) < leastID:
-		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, leastID)
+		return fault.Errorf("nothing was deleted, because a lock that can't be read now might also have the id %.80q: %w", c.ID, failed)
+	case len(chosen) == 0 && len(c.ID) < cli.LeastID:
+		return fault.New(fault.Usage, "--id %q: too short: give at least %d characters of the id", c.ID, cli.LeastID)
 	case len(chosen) == 0:
 		err := fault.New(fault.NoSuchLock, "there is no %slock with the id %.80q: nothing was deleted; %s", c.which(), c.ID, strings.ReplaceAll(strings.TrimSpace(looked(all, true)), "\n", ", "))
 		if len(all) == 1 {
-			err = fault.Advise(err, all[0].located(fault.NoSuchLock.Advice))
+			err = fault.Advise(err, all[0].advice(r, fault.NoSuchLock.Advice))
 		}
 		return err
 	case slices.ContainsFunc(chosen, func(b found) bool { return b.ID != chosen[0].ID }):
@@ -162,31 +161,31 @@ func (c breakCmd) one(chosen []found, all []placed, failed error) error {
 }
 
 // leave drops and prints the locks that only one clock calls stale: a person must judge them.
-func (breakCmd) leave(r *reporter, chosen []found) []found {
+func (breakCmd) leave(r *show.Reporter, chosen []found) []found {
 	return slices.DeleteFunc(chosen, func(b found) bool {
 		if b.Verdict != replock.Doubtful {
 			return false
 		}
-		removes := "repolock break-lock"
+		removes := "{repolock break-lock}"
 		if b.ID != "" { // without an id, break-lock asks
 			removes += " --yes --id " + spell([]string{b.ID})
 		}
-		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.named(b.Info), b.at.located(removes))
+		r.Say("left alone: %s; if its holder no longer runs, this deletes it: %s", r.LockText(b.Info), b.at.located(removes))
 		return true
 	})
 }
 
 // spare prints the locks that --stale or --dead never deletes, and that don't look as if they were held: locks that
 // can't be read, and with --stale also locks of processes that are gone.
-func (c breakCmd) spare(r *reporter, all []placed) {
+func (c breakCmd) spare(r *show.Reporter, all []placed) {
 	_, _, _ = everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) {
 		locks, err := p.Status(context.Background())
 		for _, i := range locks {
 			switch {
 			case i.Verdict == replock.Unreadable:
-				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.named(i), p.located("repolock break-lock"))
+				r.Say("left alone: %s; if no operation is running, this deletes it: %s", r.LockText(i), p.located("{repolock break-lock}"))
 			case i.ProcessGone && !c.Dead && i.Verdict == replock.Live:
-				r.Say("left alone: %s; this deletes it: %s", r.named(i), p.located("repolock break-lock --dead"))
+				r.Say("left alone: %s; this deletes it: %s", r.LockText(i), p.located("{repolock break-lock} --dead"))
 			}
 		}
 		return nil, err
@@ -196,8 +195,8 @@ func (c breakCmd) spare(r *reporter, all []placed) {
 // kills returns a warning for each live lock among chosen: the command under it won't survive the deletion.
 func kills(chosen []found) (lines []string) {
 	for _, b := range chosen {
-		if verdict(b.Info) == replock.Live.String() {
-			lines = append(lines, fmt.Sprintf("live: %s: a command under it will be killed, unless its --on-lost is warn, the default of acquire", holder(b.Info, 0)))
+		if show.Verdict(b.Info) == replock.Live.String() {
+			lines = append(lines, fmt.Sprintf("live: %s: a command under it will be killed, unless its --on-lost is warn, the default of acquire", show.Holder(b.Info, 0)))
 		}
 	}
 	return lines
@@ -233,11 +232,11 @@ func (c breakCmd) which() string {
 	return words
 }
 
-func (c breakCmd) ask(r *reporter, chosen []found) bool {
+func (c breakCmd) ask(r *show.Reporter, chosen []found) bool {
 	var killed strings.Builder
-	list(&killed, "", kills(chosen))
-	width := columnsOf(os.Stderr)
-	fmt.Fprint(r.stderr, lockTable(chosen, width)+folded(killed.String(), width)+question(len(chosen)))
+	show.List(&killed, "", kills(chosen))
+	width := show.ColumnsOf(os.Stderr)
+	fmt.Fprint(r.Stderr, show.LockTable(locksOf(chosen), width)+show.Folded(killed.String(), width)+question(len(chosen)))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')
 	answer = strings.ToLower(strings.TrimSpace(answer))
 	return answer == "y" || answer == "yes"
@@ -252,31 +251,31 @@ func question(n int) string {
 	return "Only if you are certain that no operation is running:\nDelete " + these + "? [y/N] "
 }
 
-func (c breakCmd) report(r *reporter, done []found, looked string) error {
+func (c breakCmd) report(r *show.Reporter, done []found, looked string) error {
 	out := struct {
-		Broken []jsonLock `json:"broken"`
-	}{Broken: []jsonLock{}}
+		Broken []show.JSONLock `json:"broken"`
+	}{Broken: []show.JSONLock{}}
 	words := ""
 	if len(done) == 0 {
 		words = "nothing to break\n" + looked
 	}
 	for _, b := range done {
-		out.Broken = append(out.Broken, newJSONFound(b))
+		out.Broken = append(out.Broken, show.NewJSONLock(b.Lock))
 		at := ""
-		if b.place != "" {
-			at = " in " + text.Escape(b.place)
+		if b.Place != "" {
+			at = " in " + text.Escape(b.Place)
 		}
 		if b.Err != nil {
 			continue
 		}
 		words += "deleted the " + deleted(b.Info) + at + "\n"
-		if r.Verb {
+		if r.Verbose {
 			for _, key := range b.Keys {
 				words += "  " + text.Brief(key) + "\n"
 			}
 		}
 	}
-	return r.result(out, folded(words, columnsOf(os.Stdout)))
+	return r.Result(out, show.Folded(words, show.ColumnsOf(os.Stdout)))
 }
 
 // deleted describes a lock that was deleted, in about one line.
@@ -284,11 +283,11 @@ func deleted(i replock.Info) string {
 	if i.Holder == "" {
 		s := fmt.Sprintf("%s %s lock", i.Verdict, i.Mode)
 		if key := i.Key(); strings.HasPrefix(key, replock.DefaultPrefix) { // a URL of --also is the lock's place
-			s += " " + cut(text.Brief(path.Base(key)), maxName)
+			s += " " + show.Cut(text.Brief(path.Base(key)), show.MaxName)
 		}
 		return s
 	}
-	s := fmt.Sprintf("%s lock of %s", i.Mode, who(i))
+	s := fmt.Sprintf("%s lock of %s", i.Mode, show.Who(i))
 	if i.Operation != "" {
 		s += ", operation " + text.Or(i.Operation, "-")
 	}

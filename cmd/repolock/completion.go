@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/alecthomas/kong"
-
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/complete"
 )
 
@@ -20,12 +20,12 @@ type completionCmd struct {
 //go:embed completion
 var scripts embed.FS
 
-func (c completionCmd) run(r *reporter, _ global) (int, error) {
+func (c completionCmd) run(r *show.Reporter, _ global) (int, error) {
 	script, err := scripts.ReadFile("completion/repolock." + c.Shell)
 	if err != nil {
 		panic(err) // it is embedded
 	}
-	return r.print(string(script))
+	return r.Print(string(script))
 }
 
 // completeCmd prints the completions of the last word, one a line. A flag or a command is followed by a tab and its
@@ -34,7 +34,7 @@ type completeCmd struct {
 	Words []string `arg:"" optional:"" passthrough:""`
 }
 
-func (c completeCmd) run(r *reporter, _ global) (int, error) {
+func (c completeCmd) run(r *show.Reporter, _ global) (int, error) {
 	if len(c.Words) < 2 {
 		return 0, nil
 	}
@@ -42,7 +42,7 @@ func (c completeCmd) run(r *reporter, _ global) (int, error) {
 	for _, word := range completions(joined(c.Words[1:])) { // after --
 		lines += word + "\n"
 	}
-	return r.print(lines)
+	return r.Print(lines)
 }
 
 // joined joins --flag=value, which bash splits into three words.
@@ -62,7 +62,7 @@ func joined(words []string) (out []string) {
 
 // completions returns the completions of the last word, or of the value in --flag=value.
 func completions(words []string) []string {
-	return complete.Words(newParser(&global{}, names()), words, func(kind string) []string {
+	return complete.Words(reader.NewParser(&cli.Globals{}, reader.Names()), words, func(kind string) []string {
 		switch kind {
 		case "file":
 			return []string{":file"}
@@ -82,20 +82,19 @@ func completions(words []string) []string {
 
 // helpTopics returns the arguments of help, each with a tab and its description.
 func helpTopics() (all []string) {
-	for _, c := range commands() {
-		if c.tag != hidden {
-			all = append(all, c.name+"\t"+strings.TrimSuffix(c.help, "."))
+	for _, c := range reader.Commands() {
+		if c.Tag != cli.Hidden {
+			all = append(all, c.Name+"\t"+strings.TrimSuffix(c.Help, "."))
 		}
 	}
 	for _, t := range topics {
-		all = append(all, t.name+"\t"+t.brief)
+		all = append(all, t.Name+"\t"+t.Brief)
 	}
 	return all
 }
 
 // knownNames returns the names of the repositories in the configuration file.
 func knownNames(words []string) []string {
-	file := &settings{}
 	args := []string{"repos"}
 	for i, word := range words {
 		if path, ok := strings.CutPrefix(word, "--config="); ok {
@@ -104,8 +103,9 @@ func knownNames(words []string) []string {
 			args = append(args, "--config="+words[i+1])
 		}
 	}
-	if _, err := newParser(&global{}, args, kong.Resolvers(file)).Parse(args); err != nil || file.file == nil {
+	file := reader.ConfigFile(args)
+	if file == nil {
 		return nil
 	}
-	return slices.Collect(maps.Keys(file.file.Repositories))
+	return slices.Collect(maps.Keys(file.Repositories))
 }

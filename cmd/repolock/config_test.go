@@ -86,7 +86,7 @@ func fileKeys() (keys []string) {
 // TestConfigTags: the file can set exactly the flags that are tagged for it, and each of them
 // works.
 func TestConfigTags(t *testing.T) {
-	for _, node := range model().Children {
+	for _, node := range reader.Model().Children {
 		var tagged []string
 		for _, f := range node.Flags {
 			if f.Tag.Has("config") {
@@ -125,13 +125,13 @@ metrics-file = "/m"
 held-exit-code = 3
 metadata = {"a;b" = "c=d"}
 `)
-	p, err := parse([]string{"-r", "a", "backup", "--", "x"}, io.Discard, io.Discard)
+	p, err := reader.Parse([]string{"-r", "a", "backup", "--", "x"}, io.Discard, io.Discard)
 	assert.OK(t, err)
 	want := wrapCmd{
 		mode: replock.Shared, operation: "backup", OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
 		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
-	diff := cmp.Diff(want, p.selected.Target.Interface().(wrapCmd), cmp.AllowUnexported(wrapCmd{}))
+	diff := cmp.Diff(want, p.Selected.Target.Interface().(wrapCmd), cmp.AllowUnexported(wrapCmd{}))
 	assert.That(t, diff == "" && p.Name == "n", "%s name %q", diff, p.Name)
 }

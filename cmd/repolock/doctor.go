@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/doctor"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -26,11 +26,8 @@ type doctorCmd struct {
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
-// twoRepositories is the error of doctor and torture, whose argument is a repository.
-var twoRepositories = fault.New(fault.Usage, "two repositories are given, by --repo and as an argument: leave out one")
-
 // run examines the repository, if there is one, and then the systems of --also. It goes on after a failure.
-func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
+func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
 	var gateways, urls []string
 	for _, raw := range c.Also {
 		if also.Known(raw) {
@@ -41,7 +38,7 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	}
 	targets, err := also.Parse(urls)
 	switch {
-	case c.URL != "" && g.typed("repo"):
+	case c.URL != "" && g.OnLine("repo"):
 		return 0, twoRepositories
 	case err != nil:
 		return 0, err
@@ -70,7 +67,7 @@ func (c doctorCmd) run(r *reporter, g global) (code int, err error) {
 	return code, err
 }
 
-func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, error) {
+func (c doctorCmd) repository(ctx context.Context, r *show.Reporter, g global) (int, error) {
 	base, err := c.base(g.Name)
 	if err != nil {
 		return 0, fault.As(fault.Usage, err)
@@ -84,7 +81,7 @@ func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, 
 		return 0, err
 	}
 	report, err := c.examine(ctx, g, s, doctor.Options{
-		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: r.examining, Failed: r.retrying,
+		Prefix: base, Locks: g.place().Prefix() + "lock.", Others: []store.Store{other}, Progress: func(what string) { examining(r, what) }, Failed: r.Retrying,
 	})
 	r.EndWait()
 	if err != nil && !worthPrinting(report, err) {
@@ -97,7 +94,7 @@ func (c doctorCmd) repository(ctx context.Context, r *reporter, g global) (int, 
 }
 
 // other examines the system of a lock of --also.
-func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Target) (int, error) {
+func (c doctorCmd) other(ctx context.Context, r *show.Reporter, g global, t also.Target) (int, error) {
 	if t.Repository() {
 		return c.repository(ctx, r, g.at(t.Place))
 	}
@@ -106,16 +103,16 @@ func (c doctorCmd) other(ctx context.Context, r *reporter, g global, t also.Targ
 		return 0, err
 	}
 	defer l.Close()
-	r.examining(t.Place.URL)
+	examining(r, t.Place.URL)
 	report, err := l.Examine(ctx)
 	r.EndWait()
 	if err != nil {
-		return 0, fmt.Errorf("%s: %w", t.Place.URL, err)
+		return 0, fault.Errorf("%s: %w", t.Place.URL, err)
 	}
 	return exitCode(report), printReport(r, report, "", "")
 }
 
-func (r *reporter) examining(what string) { r.step("doctor: " + what) }
+func examining(r *show.Reporter, what string) { r.Step("doctor", what) }
 
 // examine tries out the store, through both URLs of the repository if there are two.
 func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts doctor.Options) (doctor.Report, error) {
@@ -125,13 +122,13 @@ func (c doctorCmd) examine(ctx context.Context, g global, s store.Store, opts do
 	g.Repo = c.Also[0]
 	also, err := g.store(ctx)
 	if err != nil {
-		return doctor.Report{}, fmt.Errorf("--also: %w", err)
+		return doctor.Report{}, fault.Errorf("--also: %w", err)
 	}
 	return doctor.Both(ctx, s, also, opts)
 }
 
 // print prints the report, or the reports of both URLs.
-func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
+func (c doctorCmd) print(r *show.Reporter, g global, report doctor.Report) error {
 	if report.Also == nil || r.JSON {
 		return printReport(r, report, g.place().Where(), g.Repo)
 	}
@@ -141,7 +138,7 @@ func (c doctorCmd) print(r *reporter, g global, report doctor.Report) error {
 		report   doctor.Report
 		from, to global
 	}{{report, g, other}, {*report.Also, other, g}} {
-		if _, err := fmt.Fprintf(r.stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
+		if _, err := fmt.Fprintf(r.Stdout, "written through %s, listed through %s too\n", text.Escape(way.from.place().Where()), text.Escape(way.to.place().Where())); err != nil {
 			return err
 		}
 		if err := printReport(r, way.report, "", way.from.Repo); err != nil {
@@ -177,19 +174,6 @@ func (c doctorCmd) base(name string) (string, error) {
 	return base + "/", nil
 }
 
-// onSignals calls ends with each signal that ends repolock, until stop is called.
-func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
-	signals, stop := procgroup.Signals()
-	go func() {
-		for sig := range signals {
-			if session.Ends(sig) {
-				ends(sig, stop)
-			}
-		}
-	}()
-	return stop
-}
-
 // worthPrinting reports whether a report is useful although err ended the examination.
 func worthPrinting(report doctor.Report, err error) bool {
 	reached, _ := report.Check(doctor.Reachable)
@@ -217,16 +201,16 @@ type jsonReport struct {
 }
 
 // printReport prints the report on a repository, or on the system of another lock if where and repo are "".
-func printReport(r *reporter, report doctor.Report, where, repo string) error {
+func printReport(r *show.Reporter, report doctor.Report, where, repo string) error {
 	better, says := advice(report, repo)
-	return r.result(jsonReport{where, report, better}, reportText(report, where, says, terminalWidth(os.Stdout)))
+	return r.Result(jsonReport{where, report, better}, reportText(report, where, says, show.TerminalWidth(os.Stdout)))
 }
 
 // reportText is a report for people, in lines of at most width columns. A width of 0 is no bound.
 func reportText(report doctor.Report, where, says string, width int) string {
 	var b strings.Builder
 	if where != "" {
-		fmt.Fprintln(&b, hanging("repository: "+text.Escape(where), width))
+		fmt.Fprintln(&b, show.Hanging("repository: "+text.Escape(where), width))
 	}
 	name := report.Store
 	if report.Server != "" {
@@ -234,7 +218,7 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	}
 	fmt.Fprintf(&b, "store: %s\n\n", text.Escape(name))
 	b.WriteString(checkTable(report.Checks, width) + latencyTable(report.Latency))
-	item := func(words string) { fmt.Fprintln(&b, hanging("- "+text.Escape(words), width)) }
+	item := func(words string) { fmt.Fprintln(&b, show.Hanging("- "+text.Escape(words), width)) }
 	if report.Plan != nil {
 		for _, line := range report.Plan.Says {
 			item(line)
@@ -245,24 +229,24 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	}
 	if len(report.Left) > 0 {
 		fmt.Fprintf(&b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
-		list(&b, "  ", report.Left)
+		show.List(&b, "  ", report.Left)
 	}
 	if report.Verdict.Fitness == doctor.LacksPermission {
-		fmt.Fprintln(&b, hanging(fmt.Sprintf("tried below %s: permissions for index/lock* apply there, and permissions for index/lock.* don't", text.Escape(report.Prefix)), width))
+		fmt.Fprintln(&b, show.Hanging(fmt.Sprintf("tried below %s: permissions for index/lock* apply there, and permissions for index/lock.* don't", text.Escape(report.Prefix)), width))
 	}
-	fmt.Fprintln(&b, hanging(text.Escape(report.Verdict.Summary), width))
+	fmt.Fprintln(&b, show.Hanging(text.Escape(report.Verdict.Summary), width))
 	return b.String()
 }
 
 // checkTable has a line for each check, or more if the detail is long.
 func checkTable(checks []doctor.Check, width int) string {
-	columns := []column{{name: "CHECK"}, {name: "RESULT"}, {name: "DETAIL", wrap: true}}
+	columns := []show.Column{{Name: "CHECK"}, {Name: "RESULT"}, {Name: "DETAIL", Wrap: true}}
 	for _, c := range checks {
 		for i, cell := range []string{strings.ReplaceAll(c.Name, "_", " "), fmt.Sprint(c.Result), text.Escape(c.Detail)} {
-			columns[i].cells = append(columns[i].cells, cell)
+			columns[i].Cells = append(columns[i].Cells, cell)
 		}
 	}
-	return table(columns, width) + "\n"
+	return show.Table(columns, width) + "\n"
 }
 
 func latencyTable(latency []doctor.Latency) string {
@@ -273,7 +257,7 @@ func latencyTable(latency []doctor.Latency) string {
 	for _, l := range latency {
 		rows = append(rows, fmt.Sprintf("%s\t%d\t%.1f ms\t%.1f ms", l.Request, l.N, l.MedianMS, l.P99MS))
 	}
-	return aligned(rows...) + "\n"
+	return show.Aligned(rows...) + "\n"
 }
 
 // conditionsParameter is the parameter of a URL that is "kept" if the store keeps the conditions of puts.

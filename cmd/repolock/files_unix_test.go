@@ -4,6 +4,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,7 +16,6 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
@@ -96,14 +96,14 @@ func TestWhereABadPathIsFrom(t *testing.T) {
 		args             string
 		hint             string
 	}{
-		{"", "", "--audit: ", "backup --audit /nonexistent/l -- true", nothingRun + flagHint},
-		{defaults("audit"), "/nonexistent/e", "--audit: ", "backup --audit /nonexistent/l -- true", nothingRun + flagHint},
-		{defaults("audit"), "/nonexistent/l", "REPOLOCK_AUDIT: ", "prune -- true", nothingRun + "; correct the path, or unset REPOLOCK_AUDIT\n"},
-		{defaults("audit"), "", "audit in " + file + ": ", "backup -- true", nothingRun + fileHint},
-		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "backup -- true", nothingRun + fileHint},
-		{"[repositories.x]\nurl = '" + repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", nothingRun + fileHint},
-		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "break-lock --yes", noneBroken + "; correct the path, or unset REPOLOCK_AUDIT\n"},
-		{defaults("audit"), "", "audit in " + file + ": ", "break-lock --yes", noneBroken + fileHint},
+		{"", "", "--audit: ", "backup --audit /nonexistent/l -- true", "nothing was run" + flagHint},
+		{defaults("audit"), "/nonexistent/e", "--audit: ", "backup --audit /nonexistent/l -- true", "nothing was run" + flagHint},
+		{defaults("audit"), "/nonexistent/l", "REPOLOCK_AUDIT: ", "prune -- true", "nothing was run" + "; correct the path, or unset REPOLOCK_AUDIT\n"},
+		{defaults("audit"), "", "audit in " + file + ": ", "backup -- true", "nothing was run" + fileHint},
+		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "backup -- true", "nothing was run" + fileHint},
+		{"[repositories.x]\nurl = '" + repo + "'\naudit = '/nonexistent/l'\n", "", "audit in " + file + ": ", "-r x backup -- true", "nothing was run" + fileHint},
+		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "break-lock --yes", "no lock was broken" + "; correct the path, or unset REPOLOCK_AUDIT\n"},
+		{defaults("audit"), "", "audit in " + file + ": ", "break-lock --yes", "no lock was broken" + fileHint},
 		{"", "/nonexistent/l", "REPOLOCK_AUDIT: ", "acquire --shared", "no lock was taken; correct the path, or unset REPOLOCK_AUDIT\n"},
 		{defaults("metrics-file"), "", "metrics-file in " + file + ": ", "acquire --shared", "no lock was taken" + fileHint},
 	} {
@@ -151,9 +151,9 @@ func TestConfigurationPage(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "config.toml")
 	write(t, file, block("toml"))
-	loaded, err := config.Load(file)
+	p, err := reader.Parse([]string{"--config", file, "repos"}, io.Discard, io.Discard)
 	assert.OK(t, err)
-	assert.OK(t, check(loaded))
+	loaded := p.File
 	assert.That(t, loaded.Repo == "prod" && len(loaded.Repositories) == 3, "%+v", loaded)
 	there := loaded.Defaults.Values()
 	for _, r := range loaded.Repositories {

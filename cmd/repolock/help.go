@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -10,6 +9,8 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
@@ -19,58 +20,42 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// helpWidth is the width of all help, in columns. Most terminals begin with this width.
-const helpWidth = 80
-
 // helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
 type helpCmd struct {
 	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, cron, json."`
 }
 
-func (c helpCmd) run(r *reporter, _ global) (int, error) {
+func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 	if c.Topic == "" {
-		return r.print(overview())
+		return r.Print(reader.Overview())
 	}
-	app := model()
+	app := reader.Model()
 	for _, t := range topics {
-		if t.name == c.Topic {
-			return r.print(t.text(app))
+		if t.Name == c.Topic {
+			return r.Print(t.Text(app))
 		}
 	}
-	if listed, ok := called([]string{c.Topic}); ok && listed.tag != hidden {
-		return r.print(commandHelp(nodeOf(app, c.Topic)))
+	if listed, ok := reader.Called([]string{c.Topic}); ok && listed.Tag != cli.Hidden {
+		return r.Print(reader.CommandHelp(cli.NodeOf(app, c.Topic)))
 	}
 	hint := "see repolock help"
 	for _, t := range topics {
-		if strings.HasPrefix(t.name, c.Topic) {
-			hint = "did you mean repolock help " + t.name + "?"
+		if strings.HasPrefix(t.Name, c.Topic) {
+			hint = "did you mean repolock help " + t.Name + "?"
 		}
 	}
 	return 0, fault.Advise(fault.New(fault.Usage, "there is no help on %.80s", c.Topic), hint)
 }
 
 // topics are the texts of help that aren't about one command.
-var topics = []struct {
-	name, brief string
-	text        func(*kong.Application) string
-}{
-	{"flags", "the flags that several commands share", flagsHelp},
-	{"urls", "how repositories and other systems' locks are named", urlsHelp},
-	{"exit-codes", "what each exit code means", func(*kong.Application) string { return exitCodes + "\n" }},
-	{"env", "the variables of the environment", func(*kong.Application) string { return hung(manEnvironment[0], manEnvironment[1:]...) }},
-	{"config", "the configuration file", configHelp},
-	{"cron", "jobs of cron and systemd", func(*kong.Application) string { return cronHelp }},
-	{"json", "what --json prints", jsonHelp},
-}
-
-// printHelp prints the help for --help.
-func printHelp(_ kong.HelpOptions, ctx *kong.Context) error {
-	help := overview()
-	if node := ctx.Selected(); node != nil {
-		help = commandHelp(node)
-	}
-	_, err := io.WriteString(ctx.Stdout, help)
-	return err
+var topics = []cli.Topic{
+	{Name: "flags", Brief: "the flags that several commands share", Text: cli.FlagsHelp},
+	{Name: "urls", Brief: "how repositories and other systems' locks are named", Text: urlsHelp},
+	{Name: "exit-codes", Brief: "what each exit code means", Text: func(*kong.Application) string { return exitCodes + "\n" }},
+	{Name: "env", Brief: "the variables of the environment", Text: func(*kong.Application) string { return cli.HungItems(manEnvironment[0], manEnvironment[1:]...) }},
+	{Name: "config", Brief: "the configuration file", Text: configHelp},
+	{Name: "cron", Brief: "jobs of cron and systemd", Text: func(*kong.Application) string { return cronHelp }},
+	{Name: "json", Brief: "what --json prints", Text: jsonHelp},
 }
 
 // summary is the beginning of the overview. repolock prints briefly if it has no arguments.
@@ -86,134 +71,6 @@ const (
 repolock help
 `
 )
-
-func overview() string {
-	var b strings.Builder
-	b.WriteString(summary)
-	for _, g := range groups[:len(groups)-1] {
-		fmt.Fprintf(&b, "\n%s:\n", g.title)
-		for _, c := range g.commands {
-			fmt.Fprintf(&b, "  %-11s %s\n", c.name, c.help)
-		}
-	}
-	b.WriteString("\nMore help:\n  repolock help COMMAND      a command, with its flags and examples\n")
-	for _, t := range topics {
-		fmt.Fprintf(&b, "  %-26s %s\n", "repolock help "+t.name, t.brief)
-	}
-	return b.String()
-}
-
-func nodeOf(app *kong.Application, name string) *kong.Node {
-	i := slices.IndexFunc(app.Children, func(n *kong.Node) bool { return n.Name == name })
-	return app.Children[i]
-}
-
-// commandHelp is the help of one command: its synopsis, two examples, its details, and its flags. A flag that
-// several commands share has one line, or only its name if the flag is rare.
-func commandHelp(node *kong.Node) string {
-	var b strings.Builder
-	fmt.Fprintf(&b, "Usage: repolock %s\n", usage(node))
-	if listed, _ := called([]string{node.Name}); listed.example != "" { // a hidden command has none
-		fmt.Fprintf(&b, "\n%s\n\n  %s\n  %s\n", text.Wrap(node.Help, helpWidth, ""), listed.example, listed.second)
-	}
-	if node.Detail != "" {
-		for paragraph := range strings.SplitSeq(node.Detail, "\n\n") {
-			fmt.Fprintf(&b, "\n%s\n", text.Wrap(paragraph, helpWidth, ""))
-		}
-	}
-	var own, shared string
-	also := "Also "
-	for _, f := range visible(node.Flags) {
-		switch brief := f.Tag.Get("brief"); {
-		case f.Tag.Has("rare"):
-			also += "--" + f.Name + ", "
-		case brief != "":
-			shared += described(f, brief)
-		default:
-			own += described(f, f.Help)
-		}
-	}
-	if own != "" {
-		b.WriteString("\n" + own)
-	}
-	if shared != "" {
-		b.WriteString("\nAbout the lock (in full: repolock help flags):\n" + shared)
-	}
-	if !node.Tag.Has("noconfig") {
-		also += "--repo (-r), --name, --config, "
-	}
-	also += "--json, -q and -v: see repolock help flags"
-	b.WriteString("\n" + text.Wrap(also, helpWidth, "") + "\n")
-	return b.String()
-}
-
-// usage returns the synopsis of a command: run --shared|--exclusive|--no-lock [flags] -- COMMAND
-func usage(node *kong.Node) string {
-	words := []string{node.Name}
-	var modes []string
-	for _, f := range node.Flags {
-		if slices.Contains(f.Xor, "mode") {
-			modes = append(modes, "--"+f.Name)
-		}
-	}
-	if len(modes) > 0 {
-		words = append(words, strings.Join(modes, "|"))
-	}
-	words = append(words, "[flags]")
-	for _, p := range node.Positional {
-		word := strings.ToUpper(p.Name)
-		if p.Enum != "" {
-			word = strings.ReplaceAll(p.Enum, ",", "|")
-		}
-		switch {
-		case p.Passthrough:
-			word = "-- " + word
-		case !p.Required:
-			word = "[" + word + "]"
-		}
-		words = append(words, word)
-	}
-	return strings.Join(words, " ")
-}
-
-func visible(flags []*kong.Flag) []*kong.Flag {
-	return slices.DeleteFunc(slices.Clone(flags), func(f *kong.Flag) bool { return f.Hidden })
-}
-
-// flagsHelp describes the flags of all commands, and the flags that several commands share.
-func flagsHelp(app *kong.Application) string {
-	var b strings.Builder
-	b.WriteString("Flags of all commands:\n")
-	for _, f := range visible(app.Flags) {
-		b.WriteString(described(f, f.Help))
-	}
-	b.WriteString("\nFlags of backup, restore, prune, run, and mostly of acquire:\n")
-	for _, f := range sharedFlags(app) {
-		b.WriteString(described(f, f.Help))
-	}
-	return b.String()
-}
-
-// sharedFlags returns the flags that several commands have: they are tagged with brief.
-func sharedFlags(app *kong.Application) []*kong.Flag {
-	return slices.DeleteFunc(visible(nodeOf(app, "backup").Flags), func(f *kong.Flag) bool { return f.Tag.Get("brief") == "" })
-}
-
-// flagColumn is the column in which the descriptions of flags begin.
-const flagColumn = 29
-
-// described returns a flag and its help, in lines.
-func described(f *kong.Flag, help string) string {
-	name := "  " + man.Names(f)
-	lines := text.Wrap(help, helpWidth, strings.Repeat(" ", flagColumn))
-	if help == "" { // of a hidden command
-		return name + "\n"
-	}
-	if len(name)+2 > flagColumn {
-		return name + "\n" + lines + "\n"
-	}
-	return name + lines[len(name):] + "\n"
-}
 
 func urlsHelp(*kong.Application) string {
 	var b strings.Builder
@@ -240,7 +97,7 @@ Credentials are never part of a URL. They are read from:
 `)
 	for _, s := range open.Schemes() {
 		if s.Environment != "" {
-			lines := text.Wrap(s.Environment, helpWidth, strings.Repeat(" ", 10))
+			lines := text.Wrap(s.Environment, cli.HelpWidth, strings.Repeat(" ", 10))
 			fmt.Fprintf(&b, "  %-8s%s\n", s.Name+":", lines[10:])
 		}
 	}
@@ -257,25 +114,29 @@ Locks of other systems (--also):
 	return b.String()
 }
 
-// hung returns a paragraph, and items whose further lines are indented.
-func hung(paragraph string, items ...string) string {
-	var b strings.Builder
-	b.WriteString(text.Wrap(paragraph, helpWidth, "") + "\n\n")
-	for _, item := range items {
-		b.WriteString("  " + strings.TrimLeft(text.Wrap(item, helpWidth, "    "), " ") + "\n")
-	}
-	return b.String()
-}
+const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
+  1    break-lock: no such lock, or the answer was no; status: a lock is older
+  64   wrong usage
+  66   the repository doesn't exist: no such bucket or directory
+  69   no answer from the store or a script's keeper
+  70   torture could not decide
+  74   the store gave a wrong answer, or is full; or another failure
+  75   another holder has the lock (--held-exit-code changes it)
+  77   no permission
+  78   the store is unfit, or configured wrongly
+  79   the lock was lost, even if the command exited 0; or its keeper is gone
+  126  the command can't be executed
+  127  the command wasn't found`
 
 // configHelp describes the configuration file. Its keys are the flags with the tag config.
 func configHelp(app *kong.Application) string {
 	keys := ""
-	for _, f := range nodeOf(app, "backup").Flags {
+	for _, f := range cli.NodeOf(app, "backup").Flags {
 		if f.Tag.Has("config") {
 			keys += f.Name + ", "
 		}
 	}
-	return hung("repolock reads the first of these files that exists:", append([]string{"the file of --config or REPOLOCK_CONFIG"}, manPlaces...)...) + `
+	return cli.HungItems("repolock reads the first of these files that exists:", append([]string{"the file of --config or REPOLOCK_CONFIG"}, manPlaces...)...) + `
 It names repositories, and has defaults of flags:
 
   repo = "prod"                        # if no other repository is given
@@ -285,7 +146,7 @@ It names repositories, and has defaults of flags:
   url = "s3://bucket/prefix"           # or an absolute path
   if-held = "skip"
 
-` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has url, and name for a lock's name. repolock repos shows what is configured; docs/configuration.md describes the file in full.", helpWidth, "") + "\n"
+` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has url, and name for a lock's name. repolock repos shows what is configured; docs/configuration.md describes the file in full.", cli.HelpWidth, "") + "\n"
 }
 
 const cronHelp = `In cron, so that a held lock is no failure, and only errors cause mail:
@@ -306,8 +167,8 @@ tries again after 66, 69 and 74 needs RestartForceExitStatus=66 69 74.
 
 // jsonHelp names the fields that the structs of --json have.
 func jsonHelp(*kong.Application) string {
-	return hung(`With --json a command prints its result as one JSON object on stdout, and an error as one line of JSON on stderr. Fields are only ever added; docs/json.md explains each.`,
-		"an error: "+fields(reflect.TypeFor[jsonError]()), "status: "+fields(reflect.TypeFor[jsonStatus]()), "a lock: "+fields(reflect.TypeFor[jsonLock]()),
+	return cli.HungItems(`With --json a command prints its result as one JSON object on stdout, and an error as one line of JSON on stderr. Fields are only ever added; docs/json.md explains each.`,
+		"an error: "+fields(reflect.TypeFor[show.JSONError]()), "status: "+fields(reflect.TypeFor[jsonStatus]()), "a lock: "+fields(reflect.TypeFor[show.JSONLock]()),
 		"version: "+fields(reflect.TypeFor[build]()), "repos: "+fields(reflect.TypeFor[jsonRepos]()))
 }
 
@@ -325,17 +186,17 @@ func fields(t reflect.Type) string {
 // manCmd prints the manual page. It has the same texts about commands and flags as --help.
 type manCmd struct{}
 
-func (manCmd) run(r *reporter, _ global) (int, error) {
-	return r.print(manual())
+func (manCmd) run(r *show.Reporter, _ global) (int, error) {
+	return r.Print(manual())
 }
 
 func manual() string {
 	intro, codes, _ := strings.Cut(exitCodes, "\n")
-	app := model()
+	app := reader.Model()
 	return man.Page{
 		App:         app,
-		Usage:       usage,
-		Shared:      sharedFlags(app),
+		Usage:       cli.Usage,
+		Shared:      cli.SharedFlags(app),
 		Date:        manDate(),
 		Description: manDescription,
 		Sections: []man.Section{

@@ -12,21 +12,23 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/test/assert"
 )
 
 func examplesOf(node *kong.Node) []string {
-	listed, _ := called([]string{node.Name})
-	return []string{listed.example, listed.second}
+	listed, _ := reader.Called([]string{node.Name})
+	return []string{listed.Example, listed.Second}
 }
 
 // TestHelp: each command has two examples that parse and that its details don't repeat. Its help fits a screen of
 // 80 columns, and the help of the commands that are typed most a screen of 24 lines. So do the topics, but for
 // their length. The topics have the exit code of break-lock, and the code of a held lock.
 func TestHelp(t *testing.T) {
-	app := model()
+	app := reader.Model()
 	for _, node := range app.Children {
 		if code, help, _ := call(node.Name, "--help"); node.Hidden {
 			assert.That(t, code == 0 && !strings.Contains(help, "\n\n\n"), "%s --help: exit code %d: %q", node.Name, code, help)
@@ -42,7 +44,7 @@ func TestHelp(t *testing.T) {
 			}
 			args, err := shellwords.Parse(strings.ReplaceAll(line, "$", ""))
 			assert.Need(t, err == nil, "%s: %v", example, err)
-			_, err = newParser(&global{}, args).Parse(args)
+			_, err = reader.NewParser(&cli.Globals{}, args).Parse(args)
 			assert.That(t, err == nil, "%s: %v", example, err)
 		}
 		most := 40
@@ -60,7 +62,7 @@ func TestHelp(t *testing.T) {
 		"env": "\n  REPOLOCK_JOB: ", "config": "if-unreachable", "cron": "--if-held skip", "json": "held_by"} {
 		assert.That(t, strings.Contains(helpOf(t, topic), says), "help %s: no %q", topic, says)
 	}
-	for _, f := range sharedFlags(app) {
+	for _, f := range cli.SharedFlags(app) {
 		assert.That(t, strings.Contains(helpOf(t, "backup"), "--"+f.Name), "help backup: no --%s", f.Name)
 		assert.That(t, strings.Contains(helpOf(t, "flags"), "--"+f.Name), "help flags: no --%s", f.Name)
 	}
@@ -78,7 +80,7 @@ func printed(t *testing.T, args ...string) string {
 	assert.That(t, code == 0 && stderr == "", "%q: exit code %d: %s", args, code, stderr)
 	for line := range strings.Lines(stdout) {
 		n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n"))
-		assert.That(t, n <= helpWidth, "%q: %d columns: %s", args, n, line)
+		assert.That(t, n <= cli.HelpWidth, "%q: %d columns: %s", args, n, line)
 	}
 	return stdout
 }
@@ -101,7 +103,7 @@ func TestManual(t *testing.T) {
 			}
 		}
 	}
-	model := model()
+	model := reader.Model()
 	flags(model.Flags)
 	for _, c := range model.Children {
 		if c.Hidden {
@@ -218,7 +220,7 @@ func TestJSONPage(t *testing.T) {
 			assert.That(t, strings.Contains(page, "`"+name+"`"), "%s of %v isn't there", name, of)
 		}
 	}
-	for _, v := range []any{jsonLock{}, jsonError{}, jsonStatus{}} {
+	for _, v := range []any{show.JSONLock{}, show.JSONError{}, jsonStatus{}} {
 		check(reflect.TypeOf(v))
 	}
 	assert.That(t, fields >= 30, "only %d fields were looked for", fields)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/audit"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/regular"
@@ -19,11 +21,11 @@ type historyCmd struct {
 	File string `arg:"" predictor:"file" help:"The file of --audit; - is the standard input."`
 	SVG  string `predictor:"file" name:"svg" placeholder:"FILE" help:"Also draw a timeline into this file."`
 
-	Since moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this time: 36h or 7d ago, a day (2026-03-07), or a time as history prints it."`
-	Until moment `placeholder:"TIME" help:"Only the locks that were asked for before this time."`
+	Since cli.Moment `placeholder:"TIME" help:"Only the locks that were held or waited for after this time: 36h or 7d ago, a day (2026-03-07), or a time as history prints it."`
+	Until cli.Moment `placeholder:"TIME" help:"Only the locks that were asked for before this time."`
 }
 
-func (c historyCmd) run(r *reporter, g global) (int, error) {
+func (c historyCmd) run(r *show.Reporter, g global) (int, error) {
 	if since, until := time.Time(c.Since), time.Time(c.Until); !until.IsZero() && since.After(until) {
 		return 0, fault.New(fault.Usage, "--since is after --until")
 	}
@@ -66,7 +68,7 @@ func (c historyCmd) run(r *reporter, g global) (int, error) {
 			r.Say("%d older locks aren't drawn; draw them with --until %s", timeline.Left, timeline.Begin.UTC().Format(time.RFC3339))
 		}
 	}
-	return 0, r.result(h, historyTable(h, columnsOf(os.Stdout)))
+	return 0, r.Result(h, historyTable(h, show.ColumnsOf(os.Stdout)))
 }
 
 // checkSVG refuses to draw into the audit log itself.
@@ -91,8 +93,8 @@ func writeFile(name string, write func(io.Writer) error) error {
 }
 
 // limitsOfHistory let the table of a history fit 80 columns.
-var limitsOfHistory = map[string]column{
-	"LOCK": {least: 12}, "WAITED": {drop: 2}, "MODE": {drop: 1}, "OPERATION": {least: 10}, "WHO": {least: 12}, "OUTCOME": {least: 12},
+var limitsOfHistory = map[string]show.Column{
+	"LOCK": {Least: 12}, "WAITED": {Drop: 2}, "MODE": {Drop: 1}, "OPERATION": {Least: 10}, "WHO": {Least: 12}, "OUTCOME": {Least: 12},
 }
 
 // historyTable shows a history as wide as a terminal, or COLUMNS. In a pipe or a file it cuts nothing.
@@ -113,13 +115,13 @@ func historyTable(h audit.History, width int) string {
 		rows = append(rows, row)
 	}
 	var b strings.Builder
-	b.WriteString(table(columnsOfRows(rows, limitsOfHistory), width))
+	b.WriteString(show.Table(show.ColumnsOfRows(rows, limitsOfHistory), width))
 	for _, m := range h.Removals {
-		line := fmt.Sprintf("%s  %s %s %s", since(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
+		line := fmt.Sprintf("%s  %s %s %s", show.Timestamp(m.At), text.Or(m.Who, "-"), m.What, text.Or(m.Of, "-"))
 		if several {
 			line += " in " + text.Or(m.Place, "-")
 		}
-		b.WriteString(folded(line+"\n", width))
+		b.WriteString(show.Folded(line+"\n", width))
 	}
 	return b.String()
 }
@@ -138,12 +140,12 @@ func historyRow(s *audit.Span) string {
 		outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
 	}
 	if t := s.StoppedSince(); !t.IsZero() {
-		outcome += "; stopped since " + since(t)
+		outcome += "; stopped since " + show.Timestamp(t)
 	}
 	operation := text.Or(s.Operation, "-")
 	if s.Job != "" {
 		operation += " " + text.Or(s.Job, "-")
 	}
-	return fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", since(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), operation,
+	return fmt.Sprintf("%s\t%v\t%s\t%s\t%s\t%s\t%s", show.Timestamp(s.Asked), s.Waited().Round(time.Millisecond), held, text.Or(s.Mode, "-"), operation,
 		text.Or(s.Who, "-"), text.Brief(outcome))
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/daemon"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/identity"
@@ -80,7 +81,7 @@ func TestLateAnswer(t *testing.T) {
 	answer.LeftSeconds, answer.Unseen = 3600, "it is down"
 	code, _, stderr := call("check", token)
 	assert.That(t, code == 0 && strings.Contains(stderr, "warning: the repository could not be looked into: it is down; the lock is held for "), "exit code %d: %s", code, stderr)
-	failure := failure(&reporter{}, session.NotAcquired(locking.ErrUnreachable, false))
+	failure := show.DescribeJSON(&show.Reporter{}, session.NotAcquired(locking.ErrUnreachable, false))
 	answer.Failure = &failure
 	code, _, stderr = call("renew", token)
 	assert.That(t, code == fault.ExitUnavailable && strings.HasPrefix(stderr, "repolock: error: "), "exit code %d: %s", code, stderr)

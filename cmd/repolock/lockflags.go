@@ -4,19 +4,19 @@ import (
 	"cmp"
 	"errors"
 	"io/fs"
-	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"time"
 	"unicode/utf8"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
-	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/regular"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/locking/towerfleet"
@@ -27,7 +27,7 @@ import (
 type lockFlags struct {
 	TTL       time.Duration     `brief:"How long the lock outlives a crash" config:"" default:"60s" help:"How long the lock outlives a crash: 10s to 24h, ${default} by default, and 15m for a lock of tower-fleet."`
 	Look      time.Duration     `rare:"" brief:"How often to look whether the lock is there" config:"" default:"10s" help:"How often to look whether the lock is still there: 1s to the ttl, ${default} by default. If the lock was broken, or another holder got it while a hypervisor paused this machine, the command runs on for this time at most. A look is one list request."`
-	Wait      waitTime          `brief:"Wait while the lock is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A waiter for the exclusive lock comes before all later acquirers."`
+	Wait      cli.WaitTime      `brief:"Wait while the lock is held" config:"" default:"0s" placeholder:"TIME|forever" help:"How long to wait for the lock while it is held. A waiter for the exclusive lock comes before all later acquirers."`
 	HeldCode  int               `rare:"" brief:"Exit code when the lock is held (75)" config:"" name:"held-exit-code" short:"E" default:"75" placeholder:"N" help:"Exit code when the lock is held, ${default} by default."`
 	Metadata  map[string]string `rare:"" brief:"Put this into the lock, for others to read" config:"" placeholder:"KEY=VALUE" help:"Put this into the lock for others to read. No secrets."`
 	Audit     string            `once:"" rare:"" brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append the lock's events to this file, in JSON, one a line."`
@@ -42,17 +42,17 @@ type lockFlags struct {
 func (f lockFlags) check() error {
 	switch {
 	case f.TTL < replock.MinTTL || f.TTL > replock.MaxTTL:
-		return fault.New(fault.Usage, "--ttl %s: must be from %s to %s", plainly(f.TTL), plainly(replock.MinTTL), plainly(replock.MaxTTL))
+		return cli.WrongFlag("ttl", show.FlagDuration(f.TTL), "must be from %s to %s", show.FlagDuration(replock.MinTTL), show.FlagDuration(replock.MaxTTL))
 	case f.Look < replock.MinLook || f.Look > f.TTL:
-		return fault.New(fault.Usage, "--look %s: must be from %s to the ttl, %s", plainly(f.Look), plainly(replock.MinLook), plainly(f.TTL))
+		return cli.WrongFlag("look", show.FlagDuration(f.Look), "must be from %s to the ttl, %s", show.FlagDuration(replock.MinLook), show.FlagDuration(f.TTL))
 	case f.Settle < 0:
-		return fault.New(fault.Usage, "--settle %v: must not be negative", f.Settle)
+		return cli.WrongFlag("settle", f.Settle.String(), "must not be negative")
 	case len(f.Job) > maxJob || !utf8.ValidString(f.Job):
-		return fault.New(fault.Usage, "--job %q: must have at most %d bytes, of UTF-8", text.Brief(f.Job), maxJob)
+		return cli.WrongFlag("job", strconv.Quote(text.Brief(f.Job)), "must have at most %d bytes, of UTF-8", maxJob)
 	case f.HeldCode < 0 || f.HeldCode > 255:
-		return fault.New(fault.Usage, "--held-exit-code %d: must be from 0 to 255", f.HeldCode)
+		return cli.WrongFlag("held-exit-code", strconv.Itoa(f.HeldCode), "must be from 0 to 255")
 	case sameFile(f.Audit, f.Metrics):
-		return fault.New(fault.Usage, "--metrics-file: would replace the file of --audit: name another file")
+		return cli.WrongFlag("metrics-file", "", "would replace the file of --audit: name another file")
 	}
 	return nil
 }
@@ -109,8 +109,8 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 }
 
 // request returns the request for the locks. Its console is r.
-func (p plan) request(r *reporter) session.Request {
-	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Located: r.located, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
+func (p plan) request(r *show.Reporter) session.Request {
+	request := session.Request{TTL: p.shortest(), HeldCode: p.HeldCode, Console: r, Located: r.Flags.Located, Sinks: func() ([]events.Sink, error) { return p.sinks(r) }}
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
 			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
@@ -135,7 +135,7 @@ func (p plan) request(r *reporter) session.Request {
 func (p plan) also() also.Request {
 	return also.Request{
 		Settle: p.Settle, Operation: p.operation, Version: newBuild().Version, Force: p.ForceLock, Metadata: p.Metadata,
-		TTL: p.TTL, DefaultTTL: p.isDefault("ttl"), Look: p.Look, Wait: time.Duration(p.Wait),
+		TTL: p.TTL, DefaultTTL: p.IsDefault("ttl"), Look: p.Look, Wait: time.Duration(p.Wait),
 	}
 }
 
@@ -161,7 +161,7 @@ func (p plan) named() (name, where string) {
 }
 
 // sinks opens the files of --audit and --metrics-file.
-func (p plan) sinks(r *reporter) (sinks []events.Sink, _ error) {
+func (p plan) sinks(r *show.Reporter) (sinks []events.Sink, _ error) {
 	if p.Audit != "" {
 		log, err := events.NewAuditor(p.Audit, p.place().Where(), p.Name, p.Job, r.Say)
 		if err != nil {
@@ -194,7 +194,7 @@ func (g global) cantWrite(flag, path string, err error) error {
 		where, hint = flag+" in "+from.File, "correct the configuration file"
 	}
 	if errors.Is(err, fs.ErrNotExist) {
-		hint = cmp.Or(unexpanded(path), hint)
+		hint = cmp.Or(cli.Unexpanded(path), hint)
 	}
 	return fault.Advise(fault.New(fault.Early, "%s: %w", where, unusable(err)), hint)
 }
@@ -211,57 +211,10 @@ func unusable(err error) error {
 	}
 }
 
-var shellVariable = lazyregexp.New(`\$(\w|\{\w|\()`)
-
-// unexpanded returns the hint for a path with a ~ or a $ that a shell would have replaced, or "". The ~ is at its
-// beginning or, after repolock has made the path absolute, further on.
-func unexpanded(path string) string {
-	switch {
-	case strings.HasPrefix(path, "~"), strings.Contains(path, string(filepath.Separator)+"~"):
-		return "no shell has replaced the ~: write the path in full, or outside of quotes"
-	case shellVariable.MatchString(path):
-		return "no shell has replaced the $, and settings of cron and systemd keep it: write the path in full, or outside of single quotes"
-	default:
-		return ""
-	}
-}
-
-// waitTime is the value of --wait.
-type waitTime time.Duration
-
-// UnmarshalText parses a duration or "forever".
-func (p *waitTime) UnmarshalText(text []byte) error {
-	if string(text) == "forever" {
-		*p = waitTime(replock.Forever)
+// newSurvey returns nil if there is no repository to survey, or no line may be printed.
+func newSurvey(r *show.Reporter, g global) *session.Survey {
+	if r.Quiet || r.JSON || g.Repo == "" || g.Unknown != nil {
 		return nil
 	}
-	d, err := duration(string(text))
-	switch {
-	case err != nil:
-		return errors.New("must be a time such as 90s, 15m, 2h or 1d, or forever")
-	case d < 0:
-		return errors.New("must not be negative")
-	}
-	*p = waitTime(d)
-	return nil
-}
-
-// moment is the value of --since or --until.
-type moment time.Time
-
-// UnmarshalText parses a duration before now, a day, or a time. Without a zone they are in UTC.
-func (m *moment) UnmarshalText(raw []byte) error {
-	word := strings.TrimSpace(string(raw))
-	for _, layout := range []string{time.RFC3339, time.DateTime + "Z07:00", time.DateTime, time.DateOnly} {
-		if t, err := time.Parse(layout, word); err == nil {
-			*m = moment(t)
-			return nil
-		}
-	}
-	ago, err := duration(word)
-	if err != nil || ago < 0 {
-		return errors.New("must be a time ago such as 36h or 7d, a day such as 2026-03-07, or 2026-03-07T09:00:00Z")
-	}
-	*m = moment(clock.System{}.Now().Add(-ago))
-	return nil
+	return session.NewSurvey(g.place(), g.store, r.Say)
 }

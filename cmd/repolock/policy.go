@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
@@ -43,26 +44,30 @@ func (f policyFlags) needsNone(given bool) (none bool, why string) {
 }
 
 // without skips a command whose lock was not acquired, or runs it unlocked, or returns err.
-func (f policyFlags) without(r *reporter, args []string, err error) (int, error) {
+func (f policyFlags) without(r *show.Reporter, args []string, err error) (int, error) {
+	policy := f.policy()
 	switch {
-	case f.skips(err):
-		r.skipped(err)
+	case policy.Skips(err):
+		r.Skipped(err)
 		return 0, nil
-	case f.runsUnlocked(err):
+	case policy.RunsUnlocked(err):
 		return runUnlocked(r, args, session.Words(err, ""))
-	case f.IfUnreachable == "run" && errors.Is(err, store.ErrNoHost):
+	case policy.RunUnreachable && errors.Is(err, store.ErrNoHost):
 		return 0, fault.Advise(err, "--if-unreachable run doesn't apply, because an unknown name isn't an outage; "+fault.Advice(err))
 	default:
 		return 0, err
 	}
 }
 
-// skips reports whether a command is skipped, because another holder has its lock.
-func (f policyFlags) skips(err error) bool {
-	return f.IfHeld == "skip" && errors.Is(err, fault.NotAcquired) && errors.Is(err, replock.ErrHeld)
+// policy returns the policy of settled flags.
+func (f policyFlags) policy() session.Policy {
+	return session.Policy{SkipHeld: f.IfHeld == "skip", RunUnreachable: f.IfUnreachable == "run"}
 }
 
-// runsUnlocked reports whether a command runs although its lock was not acquired.
-func (f policyFlags) runsUnlocked(err error) bool {
-	return f.IfUnreachable == "run" && errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)
+// become replaces this process by a command that runs without a lock. Tests replace become.
+var become = session.RunUnlocked
+
+func runUnlocked(r *show.Reporter, args []string, why string) (int, error) {
+	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
+	return become(args)
 }

@@ -41,9 +41,9 @@ func TestPolicy(t *testing.T) {
 		p := c.policy
 		err := p.settle(c.mode)
 		assert.That(t, (err != nil) == c.refused, "%+v of %v: %v", c.policy, c.mode, err)
-		assert.That(t, p.skips(held) == c.skips && p.runsUnlocked(silent) == c.runs && !p.skips(silent) && !p.skips(replock.ErrHeld),
-			"%+v skips: %t, runs: %t", c.policy, p.skips(held), p.runsUnlocked(silent))
-		assert.That(t, !p.runsUnlocked(answered) && !p.runsUnlocked(held) && !p.runsUnlocked(store.ErrUnreachable),
+		assert.That(t, p.policy().Skips(held) == c.skips && p.policy().RunsUnlocked(silent) == c.runs && !p.policy().Skips(silent) && !p.policy().Skips(replock.ErrHeld),
+			"%+v skips: %t, runs: %t", c.policy, p.policy().Skips(held), p.policy().RunsUnlocked(silent))
+		assert.That(t, !p.policy().RunsUnlocked(answered) && !p.policy().RunsUnlocked(held) && !p.policy().RunsUnlocked(store.ErrUnreachable),
 			"%+v runs although the store has answered, or the command had its lock", c.policy)
 		none, why := p.needsNone(true)
 		bare, _ := p.needsNone(false)

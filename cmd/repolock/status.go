@@ -13,6 +13,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/also"
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
@@ -29,11 +30,11 @@ type statusCmd struct {
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
 }
 
-func (c statusCmd) run(r *reporter, g global) (int, error) {
+func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	if c.Watch && c.Interval < 100*time.Millisecond {
 		return 0, fault.New(fault.Usage, "--interval %v: must be at least 100ms", c.Interval)
 	}
-	if !c.Watch && g.typed("interval") {
+	if !c.Watch && g.OnLine("interval") {
 		return 0, fault.New(fault.Usage, "--interval: works only with --watch")
 	}
 	switch {
@@ -41,9 +42,9 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "--older-than %v: must not be negative", c.Older)
 	case c.Watch && c.Older > 0:
 		return 0, fault.New(fault.Usage, "--older-than and --watch can't be used together")
-	case c.All && g.typed("repo"):
+	case c.All && g.OnLine("repo"):
 		return 0, fault.New(fault.Usage, "--all: shows the repositories of the configuration file: leave out --repo")
-	case c.All && (g.file == nil || len(g.file.Repositories) == 0):
+	case c.All && (g.File == nil || len(g.File.Repositories) == 0):
 		return 0, fault.New(fault.Usage, "--all: no configuration file lists repositories")
 	}
 	g.observe = r.Event
@@ -65,19 +66,19 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 	}
 	old := false
 	for i := range locks {
-		locks[i].older = c.tooOld(locks[i])
-		old = old || locks[i].older
+		locks[i].Older = c.tooOld(locks[i])
+		old = old || locks[i].Older
 	}
-	where := looked(answered, r.Verb)
+	where := looked(answered, r.Verbose)
 	if !c.Wide {
-		where = folded(where, terminalWidth(os.Stdout))
+		where = show.Folded(where, show.TerminalWidth(os.Stdout))
 	}
-	if failed := r.result(newJSONStatus(all[0].Place, locks), lockTable(locks, tableWidth(c.Wide))+where); failed != nil {
+	if failed := r.Result(newJSONStatus(all[0].Place, locksOf(locks)), show.LockTable(locksOf(locks), show.TableWidth(c.Wide))+where); failed != nil {
 		return 0, failed
 	}
 	for _, l := range locks {
-		if l.older {
-			r.Say("older than %s: %s", plainly(c.Older), holder(l.Info, 0))
+		if l.Older {
+			r.Say("older than %s: %s", show.FlagDuration(c.Older), show.Holder(l.Info, 0))
 		}
 	}
 	if old {
@@ -91,7 +92,7 @@ func (c statusCmd) run(r *reporter, g global) (int, error) {
 // tooOld reports whether a lock has been held for longer than --older-than. An unreadable lock counts with its age
 // since it was written, because it stays until a person deletes it.
 func (c statusCmd) tooOld(l found) bool {
-	held, known := heldFor(l.Info)
+	held, known := show.HeldFor(l.Info)
 	if !known {
 		held = l.Age
 	}
@@ -100,7 +101,7 @@ func (c statusCmd) tooOld(l found) bool {
 }
 
 // statusOf returns all locks, and the systems that have answered.
-func statusOf(r *reporter, all []placed) ([]found, []placed, error) {
+func statusOf(r *show.Reporter, all []placed) ([]found, []placed, error) {
 	return everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
 		locks, err := p.Status(context.Background())
 		list = make([]replock.Broken, 0, len(locks))
@@ -114,27 +115,27 @@ func statusOf(r *reporter, all []placed) ([]found, []placed, error) {
 
 // jsonStatus is the result of status in JSON. Fields are only ever added.
 type jsonStatus struct {
-	Locks []jsonLock `json:"locks"`
+	Locks []show.JSONLock `json:"locks"`
 	// Repository, LockName and Prefix are of the repository's lock. They are missing if no repository is given.
 	Repository string `json:"repository,omitempty"`
 	LockName   string `json:"lock_name,omitempty"`
 	Prefix     string `json:"prefix,omitempty"` // of the lock's keys
 }
 
-func newJSONStatus(first session.Place, locks []found) jsonStatus {
-	out := jsonStatus{Locks: []jsonLock{}}
+func newJSONStatus(first session.Place, locks []show.Lock) jsonStatus {
+	out := jsonStatus{Locks: []show.JSONLock{}}
 	if first.URL == "" { // not a place of --also
 		out.Repository, out.LockName, out.Prefix = first.Where(), events.LockName(first.Name), first.Prefix()
 	}
 	for _, l := range locks {
-		out.Locks = append(out.Locks, newJSONFound(l))
+		out.Locks = append(out.Locks, show.NewJSONLock(l))
 	}
 	return out
 }
 
 // statusWatch is status --watch. A signal ends it.
 type statusWatch struct {
-	r     *reporter
+	r     *show.Reporter
 	all   []placed
 	wide  bool
 	lines int    // on the terminal, which redraw overwrites
@@ -144,10 +145,10 @@ type statusWatch struct {
 }
 
 func (w *statusWatch) run(interval time.Duration) error {
-	show := w.print
+	update := w.print
 	continued := make(chan os.Signal, 1)
-	if erasable(os.Stdout) && !w.r.JSON {
-		show = w.redraw
+	if show.CanErase(os.Stdout) && !w.r.JSON {
+		update = w.redraw
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
@@ -155,7 +156,7 @@ func (w *statusWatch) run(interval time.Duration) error {
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}
-		if err := show(locks, len(answered) > 0, err); err != nil {
+		if err := update(locks, len(answered) > 0, err); err != nil {
 			return err
 		}
 		select {
@@ -175,7 +176,7 @@ func (w *statusWatch) redraw(locks []found, answered bool, failed error) error {
 	}
 	shown := w.heading()
 	if answered {
-		shown += lockTable(locks, tableWidth(w.wide))
+		shown += show.LockTable(locksOf(locks), show.TableWidth(w.wide))
 	}
 	if failed != nil {
 		shown += fmt.Sprintf("the store can't be read: %s\n", session.Words(failed, ""))
@@ -183,7 +184,7 @@ func (w *statusWatch) redraw(locks []found, answered bool, failed error) error {
 	lines := strings.Split(strings.TrimSuffix(shown, "\n"), "\n")
 	begin := ""
 	if w.lines > 0 {
-		begin = fmt.Sprintf("\x1b[%dA", w.lines) + erase
+		begin = fmt.Sprintf("\x1b[%dA", w.lines) + show.Erase
 	}
 	if width, height, err := term.GetSize(int(os.Stdout.Fd())); err == nil && width > 0 && height > 1 {
 		lines = crop(lines, width, height-1)
@@ -193,7 +194,7 @@ func (w *statusWatch) redraw(locks []found, answered bool, failed error) error {
 		w.width = width
 	}
 	w.lines = len(lines)
-	_, err := fmt.Fprint(w.r.stdout, begin+strings.Join(lines, "\n")+"\n")
+	_, err := fmt.Fprint(w.r.Stdout, begin+strings.Join(lines, "\n")+"\n")
 	return err
 }
 
@@ -205,7 +206,7 @@ func crop(lines []string, width, height int) []string {
 		lines = append(lines[:height-1:height-1], fmt.Sprintf("… and %d more lines", more))
 	}
 	for i, line := range lines {
-		lines[i] = cut(line, width)
+		lines[i] = show.Cut(line, width)
 	}
 	return lines
 }
@@ -225,25 +226,25 @@ func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 	}
 	names := "locks\n" // last is "" at first, so the first names differ from it
 	for _, l := range locks {
-		names += fmt.Sprintf("%s %s %s %s %s\n", l.place, l.ID, l.Keys, l.State, l.Verdict)
+		names += fmt.Sprintf("%s %s %s %s %s\n", l.Place, l.ID, l.Keys, l.State, l.Verdict)
 	}
 	if names == w.last {
 		return nil
 	}
 	w.last = names
 	if w.r.JSON { // one object a line
-		return w.r.object(w.r.stdout, newJSONStatus(w.all[0].Place, locks))
+		return w.r.PrintJSON(w.r.Stdout, newJSONStatus(w.all[0].Place, locksOf(locks)))
 	}
-	_, err := fmt.Fprint(w.r.stdout, w.heading()+lockTable(locks, tableWidth(w.wide)))
+	_, err := fmt.Fprint(w.r.Stdout, w.heading()+show.LockTable(locksOf(locks), show.TableWidth(w.wide)))
 	return err
 }
 
 func (w *statusWatch) heading() string {
-	where := []string{text.Brief(session.Redact(w.r.Repo))}
-	if len(w.all) > 1 || w.r.Repo == "" {
+	where := []string{text.Brief(session.Redact(w.r.Place.Repo))}
+	if len(w.all) > 1 || w.r.Place.Repo == "" {
 		where = nil
 		for _, one := range w.all {
-			where = append(where, text.Brief(w.r.title(w.all, one)))
+			where = append(where, text.Brief(title(w.r, w.all, one)))
 		}
 	}
 	return fmt.Sprintf("%s  %s\n", clock.System{}.Now().UTC().Format(time.DateTime+"Z"), strings.Join(where, ", "))

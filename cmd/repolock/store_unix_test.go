@@ -20,6 +20,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakes3"
@@ -490,7 +491,7 @@ func TestManyStale(t *testing.T) {
 		assert.OK(t, os.Chtimes(name, hourAgo, hourAgo))
 	}
 	code, _, said := call("-r", repo, "prune", "--", "true")
-	assert.That(t, code == 0 && strings.Count(said, "repolock: removing 300 stale locks\n") == 1 && strings.Count(said, "removed a stale lock: ") == maxListed &&
+	assert.That(t, code == 0 && strings.Count(said, "repolock: removing 300 stale locks\n") == 1 && strings.Count(said, "removed a stale lock: ") == show.MaxListed &&
 		strings.Contains(said, "repolock: removed 290 more stale locks\n"),
 		"exit code %d: %s", code, said)
 	left := tree(t, filepath.Join(repo, "index"))

@@ -25,6 +25,7 @@ import (
 	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -178,7 +179,7 @@ func TestWaitingLine(t *testing.T) {
 	if status := s.end(); status.Signal() != syscall.SIGINT { // a shell that gets 130 ends its script as well
 		t.Errorf("it ended with %v", status)
 	}
-	lines := strings.Split(s.shown, erase)
+	lines := strings.Split(s.shown, show.Erase)
 	assert.That(t, len(lines) >= 4 && !strings.Contains(strings.Join(lines[:len(lines)-1], ""), "\n"), "shown: %q", s.shown)
 	for _, line := range lines[:len(lines)-1] {
 		line, _, _ = strings.Cut(line, "\r")
@@ -202,13 +203,13 @@ func TestWatch(t *testing.T) {
 	assert.That(t, !strings.Contains(s.shown, "\x1b"), "shown: %q", s.shown)
 	assert.OK(t, os.RemoveAll(filepath.Join(repo, "index")))
 	s = onScreen(t, 6, 60, []string{"TERM=xterm"}, "-r", repo, "status", "--watch", "--interval", "100ms")
-	s.until("no locks\r\n\x1b[2A" + erase + "20")
+	s.until("no locks\r\n\x1b[2A" + show.Erase + "20")
 	for i := range 5 {
 		write(t, filepath.Join(repo, "index", "lock.shared", string(rune('a'+i))), "garbage")
 	}
 	s.until("… and ")
 	s.shown = ""
-	s.until("\x1b[5A" + erase + "20")
+	s.until("\x1b[5A" + show.Erase + "20")
 	for _, line := range strings.Split(s.shown, "\r\n") {
 		line = line[strings.LastIndex(line, "\r")+1:] // the escape sequences
 		n := len([]rune(line))
@@ -395,20 +396,20 @@ func TestDoctorInterrupted(t *testing.T) {
 func TestTortureProgress(t *testing.T) {
 	counts := torture.Counts{Shared: 3, Exclusive: 4, Violations: 5}
 	for _, test := range []struct {
-		terminal    terminal
-		global      global
+		terminal    show.Terminal
+		options     show.Options
 		line, lines int // prefixes of an overwritten line, and whole lines
 	}{
-		{erasingTerminal, global{}, sparse, 0}, {noTerminal, global{}, 0, 1}, {dumbTerminal, global{}, 0, 2},
-		{erasingTerminal, global{Quiet: true}, 0, 0}, {noTerminal, global{Quiet: true}, 0, 0}, {erasingTerminal, global{JSON: true}, 0, 0}, {dumbTerminal, global{JSON: true}, 0, 0},
+		{show.ErasingTerminal, show.Options{}, sparse, 0}, {show.NoTerminal, show.Options{}, 0, 1}, {show.DumbTerminal, show.Options{}, 0, 2},
+		{show.ErasingTerminal, show.Options{Quiet: true}, 0, 0}, {show.NoTerminal, show.Options{Quiet: true}, 0, 0}, {show.ErasingTerminal, show.Options{JSON: true}, 0, 0}, {show.DumbTerminal, show.Options{JSON: true}, 0, 0},
 	} {
 		var out bytes.Buffer
-		l := tortureShow{reporter: &reporter{stderr: &out, global: test.global, terminal: func() terminal { return test.terminal }}}
+		l := tortureShow{Reporter: &show.Reporter{Stderr: &out, Options: test.options, Terminal: func() show.Terminal { return test.terminal }}}
 		for range sparse {
 			l.progress(counts)
 		}
-		l.live("")
-		line, lines := strings.Count(out.String(), erase), strings.Count(out.String(), "\n")
+		l.Live("")
+		line, lines := strings.Count(out.String(), show.Erase), strings.Count(out.String(), "\n")
 		assert.That(t, line == test.line && lines == test.lines && (line+lines == 0 || strings.Contains(out.String(), "7 locks (3 shared, 4 exclusive)")),
 			"%+v: %q", test, out.String())
 	}
@@ -518,8 +519,8 @@ func TestTortureLeft(t *testing.T) {
 		}
 		result := newTortureResult(r, "p/")
 		var text, json bytes.Buffer
-		assert.OK(t, result.print(&reporter{stdout: &text}))
-		assert.OK(t, result.print(&reporter{stdout: &json, global: global{JSON: true}}))
+		assert.OK(t, result.print(&show.Reporter{Stdout: &text}))
+		assert.OK(t, result.print(&show.Reporter{Stdout: &json, Options: show.Options{JSON: true}}))
 		assert.That(t, strings.Contains(text.String(), test.says) && strings.Contains(text.String(), "left below") == (test.says != "") &&
 			strings.Contains(json.String(), test.why) && strings.Contains(json.String(), `"p/a"`) == (test.left != nil),
 			"%+v: %s%s", test, text.String(), json.String())

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/judge"
@@ -38,7 +39,7 @@ type tortureCmd struct {
 	NoLock   bool          `help:"Take no lock, to see that torture finds violations."`
 }
 
-func (c tortureCmd) run(r *reporter, g global) (int, error) {
+func (c tortureCmd) run(r *show.Reporter, g global) (int, error) {
 	if err := c.check(g); err != nil {
 		return 0, fault.As(fault.Usage, err)
 	}
@@ -51,7 +52,7 @@ func (c tortureCmd) run(r *reporter, g global) (int, error) {
 	}
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	show := &tortureShow{reporter: r, start: clock.System{}.Elapsed()}
+	show := &tortureShow{Reporter: r, start: clock.System{}.Elapsed()}
 	defer onSignals(func(sig os.Signal, _ func()) { show.signalled(sig.(syscall.Signal), cancel) })()
 	s, err := g.store(ctx)
 	if err != nil {
@@ -79,7 +80,7 @@ func (c tortureCmd) check(g global) error {
 	switch {
 	case g.Name != "":
 		return errors.New("--name: torture makes a lock of its own")
-	case c.URL != "" && g.typed("repo"):
+	case c.URL != "" && g.OnLine("repo"):
 		return twoRepositories
 	case c.Clients < 2 || c.Clients > 100:
 		return fmt.Errorf("--clients %d: must be from 2 to 100", c.Clients)
@@ -132,13 +133,13 @@ type tortureChildCmd struct {
 	Hold time.Duration `required:""`
 }
 
-func (c tortureChildCmd) run(r *reporter, g global) (int, error) {
+func (c tortureChildCmd) run(r *show.Reporter, g global) (int, error) {
 	work := torture.Work{ID: c.ID, Mode: c.Mode, Data: c.Data, Hold: c.Hold}
 	open := func(ctx context.Context) (torture.Objects, error) {
 		s, err := g.store(ctx)
 		return objects{s}, err
 	}
-	return 0, work.Do(context.Background(), open, r.stdout)
+	return 0, work.Do(context.Background(), open, r.Stdout)
 }
 
 // objects adapts a store to torture.Objects. internal/torture can't do that, because it must not import package store.
@@ -156,7 +157,7 @@ func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
 // tortureShow shows the progress of torture, and how it ends. On a store that can't be reached the end takes
 // a minute.
 type tortureShow struct {
-	*reporter
+	*show.Reporter
 	start time.Duration
 	steps int // calls of progress
 
@@ -175,10 +176,10 @@ const sparse = 15
 func (s *tortureShow) progress(c torture.Counts) {
 	text := fmt.Sprintf("%v: %d locks (%d shared, %d exclusive), %d held, %d lost, %d resumed, %d killed, %d stopped, %d writes, %d violations",
 		(clock.System{}.Elapsed() - s.start).Round(time.Second), c.Acquisitions(), c.Shared, c.Exclusive, c.Held, c.Lost, c.Resumed, c.Killed, c.Stopped, c.Writes, c.Violations)
-	if s.live(text) {
+	if s.Live(text) {
 		return
 	}
-	if s.steps++; s.steps%sparse == 0 || s.steps == 1 && s.showsOn(dumbTerminal) {
+	if s.steps++; s.steps%sparse == 0 || s.steps == 1 && s.ShowsOn(show.DumbTerminal) {
 		s.Say("%s", text)
 	}
 }
@@ -204,9 +205,9 @@ func (s *tortureShow) showEnding() {
 	switch {
 	case s.doing == "":
 	case s.interrupted:
-		s.step("interrupted: " + s.doing + "; Ctrl-C again ends it at once")
+		s.Step("interrupted", s.doing+"; Ctrl-C again ends it at once")
 	default:
-		s.step("ending: " + s.doing)
+		s.Step("ending", s.doing)
 	}
 }
 
@@ -233,7 +234,7 @@ func (s *tortureShow) leave(sig syscall.Signal) {
 	if s.prefix != "" {
 		failed = fmt.Errorf("%w: nothing was judged; locks and objects might be left below %s: remove them by hand", failed, s.prefix)
 	}
-	code := s.fail(failed)
+	code := s.Fail(failed)
 	session.Interrupt(sig, false)
 	os.Exit(code)
 }
@@ -299,20 +300,20 @@ func (t *tortureResult) keep(log evidence) (err error) {
 	return nil
 }
 
-func (t *tortureResult) print(r *reporter) error {
+func (t *tortureResult) print(r *show.Reporter) error {
 	var b strings.Builder
-	fmt.Fprintln(&b, aligned(t.table()...))
+	fmt.Fprintln(&b, show.Aligned(t.table()...))
 	var violations []string
 	for _, v := range t.Violations {
 		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
 	}
-	list(&b, "", violations)
+	show.List(&b, "", violations)
 	if t.Log != "" {
 		fmt.Fprintf(&b, "log: %s\n", text.Escape(t.Log))
 	}
 	t.printLeft(&b)
 	fmt.Fprint(&b, t.says()+"\n"+t.proves())
-	return r.result(t, b.String())
+	return r.Result(t, b.String())
 }
 
 // table returns the rows for aligned.

@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-shellwords"
 
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 )
@@ -198,12 +199,12 @@ func TestEmptyValue(t *testing.T) {
 	t.Setenv("REPOLOCK_AUDIT", "")
 	t.Setenv("REPOLOCK_JOB", "")
 	dir := t.TempDir()
-	app := model()
+	app := reader.Model()
 	for _, node := range app.Children {
 		if node.Hidden {
 			continue
 		}
-		for _, f := range append(visible(node.Flags), visible(app.Flags)...) {
+		for _, f := range append(cli.Visible(node.Flags), cli.Visible(app.Flags)...) {
 			if f.IsBool() || f.Name == "config" {
 				continue
 			}
@@ -253,36 +254,29 @@ func TestParse(t *testing.T) {
 		{"", []string{"run", "--on-lost", "hope", "--", "x"}},
 		{"", nil},
 	} {
-		p, err := parse(c.args, io.Discard, io.Discard)
-		if p.selected == nil || c.selects == "" {
+		p, err := reader.Parse(c.args, io.Discard, io.Discard)
+		if p.Selected == nil || c.selects == "" {
 			assert.That(t, err != nil && c.selects == "", "%q: %v", c.args, err)
 			continue
 		}
-		whole := newParser(&global{}, append(slices.Clone(c.args), names()...))
+		whole := reader.NewParser(&cli.Globals{}, append(slices.Clone(c.args), reader.Names()...))
 		k, err := whole.Parse(c.args)
-		assert.That(t, err == nil && p.selected.Name == c.selects && k.Selected().Name == c.selects, "%q: %s, %v", c.args, p.selected.Name, err)
-		got, want := p.selected.Target.Interface(), k.Selected().Target.Interface()
+		assert.That(t, err == nil && p.Selected.Name == c.selects && k.Selected().Name == c.selects, "%q: %s, %v", c.args, p.Selected.Name, err)
+		got, want := p.Selected.Target.Interface(), k.Selected().Target.Interface()
 		assert.That(t, reflect.DeepEqual(got, want), "%q: %+v, and whole %+v", c.args, got, want)
 	}
-	p, err := parse([]string{"-r", "./r\xff", "backup", "--audit=a\xff", "--", "c\xff"}, io.Discard, io.Discard)
+	p, err := reader.Parse([]string{"-r", "./r\xff", "backup", "--audit=a\xff", "--", "c\xff"}, io.Discard, io.Discard)
 	assert.OK(t, err)
-	c := p.selected.Target.Interface().(wrapCmd)
+	c := p.Selected.Target.Interface().(wrapCmd)
 	assert.That(t, p.Repo == "./r\xff" && p.Typed["repo"] == p.Repo && c.Audit == "a\xff" && c.Command[1] == "c\xff", "%q, %+v", p.Repo, c)
 }
 
-// TestDuration: a time can have days.
-func TestDuration(t *testing.T) {
-	for word, want := range map[string]time.Duration{
-		"1d": 24 * time.Hour, "1d12h": 36 * time.Hour, "0.5d": 12 * time.Hour, "-2d": -48 * time.Hour, "90s": 90 * time.Second, "1h30m": 90 * time.Minute, "0": 0,
-		"d": -1, "1d2": -1, "1d1d": -1, "1D": -1, "": -1, "2h1d": -1, "200000d": -1, "--1d": -1, "NaNd": -1, "Infd": -1, "1e3d": 1000 * 24 * time.Hour,
-	} {
-		got, err := duration(word)
-		assert.That(t, (err != nil) == (want == -1) && (err != nil || got == want), "%q: %v, %v", word, got, err)
-	}
-	p, err := parse([]string{"backup", "--wait", "1d", "--ttl", "1d", "--", "x"}, io.Discard, io.Discard)
+// TestDays: the time of a flag can have days.
+func TestDays(t *testing.T) {
+	p, err := reader.Parse([]string{"backup", "--wait", "1d", "--ttl", "1d", "--", "x"}, io.Discard, io.Discard)
 	assert.OK(t, err)
-	c := p.selected.Target.Interface().(wrapCmd)
-	assert.That(t, c.Wait == waitTime(24*time.Hour) && c.TTL == 24*time.Hour, "%v, %v", c.Wait, c.TTL)
+	c := p.Selected.Target.Interface().(wrapCmd)
+	assert.That(t, c.Wait == cli.WaitTime(24*time.Hour) && c.TTL == 24*time.Hour, "%v, %v", c.Wait, c.TTL)
 }
 
 // TestUnheeded: a variable that is named as a flag, and that repolock doesn't read, is said to have no effect. A variable
@@ -295,13 +289,13 @@ func TestUnheeded(t *testing.T) {
 		"REPOLOCK_HOME": "", "REPOLOCK_FENCE": "", "REPOLOCK_ID": "", "REPOLOCK_OUTER": "", "REPOLOCK_TOKEN": "", "REPOLOCK_JOB": "",
 		"REPOLOCK_CONFIG": "", "REPOLOCK_REDIS_PASSWORD": "", "WAIT": "",
 	} {
-		says := unheeded([]string{v + "=secret"}, false)
+		says := reader.Unheeded([]string{v + "=secret"}, false)
 		if want != "" {
 			want = v + " isn't a variable of repolock, and has no effect; " + want
 		}
 		assert.Equal(t, strings.Join(says, "\n"), want, v)
 	}
-	says := unheeded([]string{"REPOLOCK_OUTER=x", "REPOLOCK_NAME=n", "REPOLOCK_E2E_X=", "REPOLOCK_RPEO=", "REPOLOCK_TLL=", "REPOLOCK_PASSWORD=", "REPOLOCK_HOME="}, true)
+	says := reader.Unheeded([]string{"REPOLOCK_OUTER=x", "REPOLOCK_NAME=n", "REPOLOCK_E2E_X=", "REPOLOCK_RPEO=", "REPOLOCK_TLL=", "REPOLOCK_PASSWORD=", "REPOLOCK_HOME="}, true)
 	assert.Equal(t, strings.Join(says, "\n"), "repolock doesn't read REPOLOCK_RPEO (did you mean REPOLOCK_REPO?), "+
 		"REPOLOCK_TLL (did you mean the flag --ttl?), REPOLOCK_PASSWORD and 1 more; see repolock help env")
 	t.Setenv("REPOLOCK_RPEO", "x")

@@ -9,11 +9,12 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/also"
+	"github.com/repolock/repolock/cmd/internal/cli"
 	"github.com/repolock/repolock/cmd/internal/session"
+	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/text"
-	"github.com/repolock/repolock/locking/towerfleet"
 	"github.com/repolock/repolock/replock"
 )
 
@@ -43,27 +44,33 @@ func (c wrapCmd) args(of string) ([]string, error) {
 		if len(word) == len("-x") && len(args) > 1 {
 			word += args[1] // kong has cut -wait in two
 		}
-		return nil, notAFlag([]string{of}, args[0], word)
+		return nil, reader.NotAFlag([]string{of}, args[0], word)
 	}
 	if len(args) == 0 || args[0] == "" {
-		return nil, errNoCommand
+		return nil, cli.ErrNoCommand
 	}
 	return args, nil
 }
 
-func (c wrapCmd) check() error {
+// Check refuses values of the flags.
+func (c wrapCmd) Check() error {
 	if err := c.lockFlags.check(); err != nil {
 		return err
 	}
 	if c.ResumeFor < 0 {
-		return fault.New(fault.Usage, "--resume-for %v: must not be negative", c.ResumeFor)
+		return cli.WrongFlag("resume-for", c.ResumeFor.String(), "must not be negative")
 	}
 	return nil
 }
 
-func (c wrapCmd) run(r *reporter, g global) (code int, err error) {
-	defer func() { err = unrunnable(c.Command, err) }()
-	if err := c.check(); err != nil {
+// Files returns the values of the flags that are paths.
+func (c wrapCmd) Files() map[string]string {
+	return map[string]string{"audit": c.Audit, "metrics-file": c.Metrics}
+}
+
+func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
+	defer func() { err = cli.Unrunnable(c.Command, err) }()
+	if err := c.Check(); err != nil {
 		return 0, err
 	}
 	needs := c.mode
@@ -74,13 +81,13 @@ func (c wrapCmd) run(r *reporter, g global) (code int, err error) {
 		return 0, fault.As(fault.Usage, err)
 	}
 	if c.IfHeld == "wait" && c.Wait == 0 {
-		c.Wait = waitTime(replock.Forever)
+		c.Wait = cli.WaitTime(replock.Forever)
 	}
 	p, err := c.plan(g, c.mode, c.operation)
 	if err != nil {
 		return 0, err
 	}
-	args, err := c.args(r.command)
+	args, err := c.args(r.Command)
 	if err != nil {
 		return 0, err
 	}
@@ -120,32 +127,6 @@ func aftermath(places []session.Place) (args []string) {
 	return args
 }
 
-// newSurvey returns nil if there is no repository to survey, or no line may be printed.
-func newSurvey(r *reporter, g global) *session.Survey {
-	if r.Quiet || r.JSON || g.Repo == "" || g.unknown != nil {
-		return nil
-	}
-	return session.NewSurvey(g.place(), g.store, r.Say)
-}
-
-// become replaces this process by a command that runs without a lock. Tests replace become.
-var become = session.RunUnlocked
-
-func runUnlocked(r *reporter, args []string, why string) (int, error) {
-	r.Alert("unlocked", "RUNNING WITHOUT A LOCK: "+why)
-	return become(args)
-}
-
-func (r *reporter) skipped(err error) {
-	out := newJSONError(r, err)
-	if r.JSON {
-		out.ExitCode = 0
-		_ = r.object(r.stderr, out)
-		return
-	}
-	r.Say("skipped: %s", out.words(r.Verb))
-}
-
 type runCmd struct {
 	Shared    bool   `xor:"mode" help:"Hold a shared lock."`
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
@@ -154,18 +135,18 @@ type runCmd struct {
 	wrapCmd
 }
 
-func (c runCmd) run(r *reporter, g global) (int, error) {
+func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 	c.operation = c.Operation
 	switch {
 	case c.NoLock && len(c.Also) > 0:
 		return 0, fault.New(fault.Usage, "--no-lock: can't be used with --also: give one of the two")
-	case c.NoLock && g.typed("wait"):
+	case c.NoLock && g.OnLine("wait"):
 		return 0, fault.New(fault.Usage, "--no-lock: there is no lock to wait for: leave out --wait")
 	case c.NoLock && c.Fence:
 		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing numbers: leave out --fence")
 	case c.NoLock:
 		for _, flag := range ofLock {
-			if g.typed(flag) {
+			if g.OnLine(flag) {
 				return 0, fault.New(fault.Usage, "--no-lock: there is no lock for --%s: leave out one of the two", flag)
 			}
 		}
@@ -173,14 +154,14 @@ func (c runCmd) run(r *reporter, g global) (int, error) {
 		c.mode = replock.Shared
 	case c.Exclusive:
 		c.mode = replock.Exclusive
-	case g.Repo == "" && g.unknown == nil && len(c.Also) > 0:
+	case g.Repo == "" && g.Unknown == nil && len(c.Also) > 0:
 		c.mode, c.anyMode = replock.Exclusive, true
 	default:
-		if _, err := c.args(r.command); err != nil {
+		if _, err := c.args(r.Command); err != nil {
 			return 0, err // a misspelled --exclusive
 		}
 		err := fault.New(fault.Usage, "say which lock: --shared, --exclusive or --no-lock")
-		if len(c.Also) > 0 && g.unknown == nil && !g.typed("repo") {
+		if len(c.Also) > 0 && g.Unknown == nil && !g.OnLine("repo") {
 			err = fault.New(fault.Usage, "say which lock of %s, which %s names: --shared or --exclusive", g.place().Title(), g.namedBy())
 			alone := "add --config=, which reads no file"
 			if from := g.Sources["repo"].Variable; from != "" {
@@ -199,14 +180,6 @@ var ofLock = [...]string{
 	"metrics-file", "job", "settle", "force-lock",
 }
 
-// namedBy returns the variable or the file that names the repository.
-func (g global) namedBy() string {
-	if from := g.Sources["repo"].Variable; from != "" || g.file == nil {
-		return from
-	}
-	return g.file.Path
-}
-
 // dryRun is the result of --dry-run in JSON. Fields are only ever added.
 type dryRun struct {
 	WouldRun   []string `json:"would_run"`
@@ -219,7 +192,7 @@ type dryRun struct {
 
 // dryRun doesn't run the command, because only the command itself can try to run without a change. If another
 // holder has the lock, it returns the same error as without --dry-run.
-func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, error) {
+func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int, error) {
 	if _, err := procgroup.LookPath(args); err != nil {
 		return 0, err
 	}
@@ -236,7 +209,7 @@ func (c wrapCmd) dryRun(r *reporter, p plan, args []string, none bool) (int, err
 	out.Mode, out.Operation = c.mode.String(), c.operation
 	out.LockName, _ = p.named()
 	p.observe = r.Event
-	r.BeginWait("reading the locks: " + session.Titles(p.places))
+	r.BeginWait("reading the locks", session.Titles(p.places))
 	held, at, err := p.blocking()
 	r.EndWait()
 	if err != nil {
@@ -264,30 +237,19 @@ func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 		holders = slices.DeleteFunc(holders, func(i replock.Info) bool {
 			return i.Verdict == replock.Stale && (p.ForceLock || !isFleet(one.Place)) || p.mode == replock.Shared && i.Mode == replock.Shared
 		})
-		if n := min(len(holders), mostNamed); n > 0 {
+		if n := min(len(holders), show.MostNamed); n > 0 {
 			return &replock.HeldError{Mode: p.mode, Holders: holders[:n], More: len(holders) - n}, one.Place, nil
 		}
 	}
 	return nil, session.Place{}, nil
 }
 
-// isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
-func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }
-
-func (o dryRun) print(r *reporter) error {
+func (o dryRun) print(r *show.Reporter) error {
 	lock := map[string]string{"": "WITHOUT A LOCK", "shared": "under a shared lock", "exclusive": "under the exclusive lock"}[o.Mode]
 	found := ""
 	if o.Mode != "" && o.Available {
 		found = "the lock is available\n"
 	}
-	last := hanging("nothing was run, and no lock was taken; "+o.Suggestion, terminalWidth(os.Stdout))
-	return r.result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
-}
-
-func spell(args []string) string {
-	var words []string
-	for _, a := range args {
-		words = append(words, text.Word(a))
-	}
-	return strings.Join(words, " ")
+	last := show.Hanging("nothing was run, and no lock was taken; "+o.Suggestion, show.TerminalWidth(os.Stdout))
+	return r.Result(o, fmt.Sprintf("would run, %s: %s\n%s%s\n", lock, text.Escape(spell(o.WouldRun)), found, last))
 }

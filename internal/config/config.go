@@ -126,7 +126,7 @@ func Load(path string) (*File, error) {
 	}
 	file := &File{Path: path, text: text}
 	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(file); err != nil {
-		return nil, explain(path, err)
+		return nil, explain(path, text, err)
 	}
 	return file, file.spelled()
 }
@@ -155,8 +155,8 @@ func (f *File) spelled() error {
 	return err
 }
 
-// explain adds the line and the key to an error.
-func explain(path string, err error) error {
+// explain returns an error of the library in our words, with the line and the key.
+func explain(path string, text []byte, err error) error {
 	var strict *toml.StrictMissingError
 	if errors.As(err, &strict) {
 		e := &strict.Errors[0]
@@ -167,26 +167,55 @@ func explain(path string, err error) error {
 		}
 		return fmt.Errorf("%s:%d: unknown key %.80q", path, line, key)
 	}
-	text := strings.TrimPrefix(err.Error(), "toml: ")
+	says := strings.TrimPrefix(err.Error(), "toml: ") // the library has its message in no field
 	var decode *toml.DecodeError
 	if !errors.As(err, &decode) {
-		return fmt.Errorf("%s: %s", path, text)
+		return fmt.Errorf("%s: %s", path, says)
 	}
 	line, column := decode.Position()
-	if strings.HasPrefix(text, "cannot ") { // the rest names a type of Go
-		switch {
-		case strings.HasSuffix(text, "int64"):
-			text = "must be a whole number"
-		case strings.HasSuffix(text, " string"):
-			text = "must be a text in quotes"
-		default:
-			text = "must be a table"
-		}
+	var all map[string]any
+	if toml.Unmarshal(text, &all) == nil { // only a value is wrong, and the message names a type of Go
+		says = wanted(decode.Key(), all)
 	}
 	if key := strings.Join(decode.Key(), "."); key != "" {
-		text = fmt.Sprintf("%.80q: %s", key, text)
+		says = fmt.Sprintf("%.80q: %s", key, says)
 	}
-	return fmt.Errorf("%s:%d:%d: %s", path, line, column, text)
+	return fmt.Errorf("%s:%d:%d: %s", path, line, column, says)
+}
+
+// wanted describes the values that a key of the whole file can have, or that its items can have if its value is a table as
+// it must be.
+func wanted(key []string, file any) string {
+	t, value := reflect.TypeFor[File](), file
+	for _, name := range key {
+		table, _ := value.(map[string]any)
+		value = table[name]
+		switch t.Kind() {
+		case reflect.Map:
+			t = t.Elem()
+		case reflect.Struct:
+			for _, field := range reflect.VisibleFields(t) {
+				if strings.EqualFold(field.Tag.Get("toml"), name) {
+					t = field.Type
+					break
+				}
+			}
+		}
+		if t.Kind() == reflect.Pointer {
+			t = t.Elem()
+		}
+	}
+	if _, isTable := value.(map[string]any); isTable && t.Kind() == reflect.Map {
+		t = t.Elem()
+	}
+	switch t.Kind() {
+	case reflect.Int64:
+		return "must be a whole number"
+	case reflect.String:
+		return "must be a text in quotes"
+	default:
+		return "must be a table"
+	}
 }
 
 var secret = lazyregexp.New(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)

@@ -14,7 +14,7 @@ type Class struct {
 	// Nothing is set if the failure comes before repolock has changed anything. Its message then
 	// includes that.
 	Nothing bool
-	// Advice is what to do.
+	// Advice is what to do. Commands in it are written as in Expand.
 	Advice string
 }
 
@@ -46,7 +46,7 @@ const (
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// These constants stand for advice that depends on the command line: cmd/repolock words it.
+// These constants stand for advice that depends on the command line: cmd/internal/show words it.
 const (
 	SeeHelp    = "see the help"
 	SeeDoctor  = "see doctor"
@@ -60,7 +60,7 @@ var (
 	WrongFile     = &Class{says: "wrong configuration file", of: Early, Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "correct the file, or name another with --config"}
 	UnknownOrder  = &Class{says: "this version of repolock doesn't do that", of: Usage, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	Usage         = &Class{says: "wrong usage", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
-	NoSuchLock    = &Class{says: "no such lock", Name: "no_such_lock", Exit: ExitAborted, Advice: "repolock status lists the ids"}
+	NoSuchLock    = &Class{says: "no such lock", Name: "no_such_lock", Exit: ExitAborted, Advice: "{repolock status} lists the ids"}
 	Declined      = &Class{says: "nothing was deleted", Name: "declined", Exit: ExitAborted}
 	TortureFailed = &Class{says: "torture failed", Name: "torture_failed", Exit: ExitUnavailable, Advice: "try a longer --duration, and see with -v why no process got the lock"}
 	Unjudged      = &Class{says: "whether there was a violation isn't known", Name: "torture_unjudged", Exit: ExitUnjudged, Advice: "try a longer --duration, on a machine with less to do"}
@@ -86,8 +86,8 @@ var (
 	ClockStepped = &Class{says: "the wall clock was stepped, or the machine was paused", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
 	LockLive     = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
 	Unsure       = &Class{says: "not sure whether the lock is held"}
-	Slow         = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; repolock doctor measures the store"}
-	NoFence      = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: repolock doctor examines it"}
+	Slow         = &Class{says: "store too slow for the ttl", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "choose a longer --ttl; {repolock doctor} measures the store"}
+	NoFence      = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: {repolock doctor} examines it"}
 )
 
 // The classes of another system that keeps locks. Its own messages contain the advice.
@@ -103,7 +103,7 @@ var (
 var (
 	URL                  = &Class{says: "invalid repository URL", of: Early, Name: "usage", Exit: ExitUsage, Permanent: true, Nothing: true, Advice: "see repolock help urls"}
 	Precondition         = &Class{says: "precondition failed", Permanent: true}
-	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock doctor examines the store"}
+	ConditionUnsupported = &Class{says: "conditional put not supported", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "{repolock doctor} examines the store"}
 	ConditionUnsent      = &Class{says: ConditionUnsupported.says, of: ConditionUnsupported}
 	BatchUnsupported     = &Class{says: "deletion of many objects in one request not supported", Permanent: true}
 	BatchUnsent          = &Class{says: BatchUnsupported.says, of: BatchUnsupported}
@@ -113,12 +113,12 @@ var (
 	ReadOnly             = &Class{says: Permission.says, of: Permission, Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "mount it writable; the kernel itself makes a file system read-only after a disk error"}
 	Permission           = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Permanent: true, Nothing: true, Advice: "locking needs to list, read and write below index/ in the repository, and should be able to delete"}
 	Config               = &Class{says: "wrong configuration", Name: "wrong_configuration", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "check the URL and the settings of the store; see repolock help urls"}
-	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "a lock could be held there unseen; run repolock doctor, which lists again, and look for a cache or gateway in between"}
+	Listing              = &Class{says: "a listing can't be relied on", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "a lock could be held there unseen; run {repolock doctor}, which lists again, and look for a cache or gateway in between"}
 	Irregular            = &Class{says: "something else is in the place of an object", Name: "store_unfit", Exit: ExitUnfit, Permanent: true, Nothing: true, Advice: "repolock needs a folder or a plain file there; if no operation is running, remove what has its name"}
 	NotFound             = &Class{says: "not found", Name: "repository_not_found", Exit: ExitNotThere, Permanent: true, Nothing: true, Advice: "the repository must exist (a bucket, or a directory whose disk is mounted); repolock doesn't create it"}
 	NoHost               = &Class{says: "no such host", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the name of the endpoint, and that this machine's DNS resolves it"}
 	Unreachable          = &Class{says: "store can't be reached", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: SeeDoctor}
-	Late                 = &Class{says: "no answer in time", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "the store or the network is too slow now: try again; repolock doctor measures the store"}
+	Late                 = &Class{says: "no answer in time", Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "the store or the network is too slow now: try again; {repolock doctor} measures the store"}
 	Full                 = &Class{says: "no space left", Name: "store_full", Exit: ExitFailed, Nothing: true, Advice: "a lock needs 700 bytes: free space outside of the repository, or raise the quota; a prune can't free it before it has its lock"}
 	TooLarge             = &Class{says: "object too large", Permanent: true}
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}

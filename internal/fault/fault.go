@@ -13,11 +13,15 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Error is a failure. Its text is one line without credentials. The text leaves out Class and Advice.
+// Error is a failure. Its text is one line without credentials. The text leaves out Class, Advice and Undone.
 type Error struct {
 	// Err is the cause, and More are further failures: see Join.
 	Err  error
 	More []error
+	// Format and Args make the text of Err, if Errorf has made the error. A text for people has the words of a cause in its
+	// place.
+	Format string
+	Args   []any
 	// Doing is the purpose of the request, such as "writing the lock".
 	Doing string
 	// Within is the time that the request had, if no answer came in that time.
@@ -25,8 +29,10 @@ type Error struct {
 	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, Err
 	// decides.
 	Class error
-	// Advice replaces the class's advice, unless it is empty.
+	// Advice replaces the class's advice, unless it is empty. Commands in it are written as in Expand.
 	Advice string
+	// Undone is the work that the failure has prevented, such as "nothing was run". It is printed before the advice.
+	Undone string
 	// Exit replaces the class's exit code, unless it is 0.
 	Exit int
 }
@@ -72,6 +78,12 @@ func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
 
+// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf it keeps the operands. Use it around the error of
+// a request, whose words for people differ from its text.
+func Errorf(format string, args ...any) error {
+	return &Error{Err: fmt.Errorf(format, args...), Format: format, Args: args}
+}
+
 // Advise returns err with advice, or nil for nil.
 func Advise(err error, advice string) error { return With(err, func(e *Error) { e.Advice = advice }) }
 
@@ -113,6 +125,31 @@ func Advice(err error) string {
 		return e.Advice
 	}
 	return Of(err).Advice
+}
+
+// Expand returns a text with its commands of repolock as spell writes them. In the text each is {repolock NAME}, because
+// advice doesn't know the repository of the command line. If spell is nil, they are repolock NAME.
+func Expand(advice string, spell func(name string) string) string {
+	if spell == nil {
+		spell = func(name string) string { return "repolock " + name }
+	}
+	expanded := ""
+	for {
+		before, rest, found := strings.Cut(advice, "{repolock ")
+		name, after, closed := strings.Cut(rest, "}")
+		if !found || !closed {
+			return expanded + advice
+		}
+		expanded, advice = expanded+before+spell(name), after
+	}
+}
+
+// Undone returns the work that a failure has prevented, or "".
+func Undone(err error) string {
+	if e := find(err, func(e *Error) bool { return e.Undone != "" }); e != nil {
+		return e.Undone
+	}
+	return ""
 }
 
 // find returns the outermost Error in the tree of err that fits, or nil.
@@ -160,7 +197,7 @@ func Join(errs ...error) error {
 // Parts returns the errors that Join has joined, or err alone.
 func Parts(err error) (all []error) {
 	e, ok := err.(*Error)
-	if !ok || e.Doing != "" || e.Within != 0 {
+	if !ok || e.Doing != "" || e.Within != 0 || e.Format != "" {
 		return []error{err}
 	}
 	for _, part := range append([]error{e.Err}, e.More...) {

@@ -185,7 +185,7 @@ func (l *held) loss(expired bool, err error) lease.Loss {
 
 // broken returns a loss that the backend has reported.
 func (l *held) broken(err error) lease.Loss {
-	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: plain(err), Definite: true}, Definite: true}
+	return lease.Loss{Err: &replock.LostError{Mode: replock.Exclusive, Key: l.Place.URL, Reason: err.Error(), Definite: true}, Definite: true}
 }
 
 func (l *held) failed(n int, gaveUp bool, err error) {

@@ -1,19 +1,18 @@
 package also
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lease"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/retry"
@@ -114,7 +113,7 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 		return err
 	})
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", o.Place.URL, err)
+		return nil, fault.Errorf("%s: %w", o.Place.URL, err)
 	}
 	if !ok {
 		return nil, nil
@@ -165,7 +164,7 @@ func (o *other) holder(ctx context.Context) replock.Info {
 	}
 	unknown := replock.Info{Mode: replock.Exclusive, Keys: []string{o.Place.URL}}
 	if err != nil { // else the lock was just released
-		unknown.Why = plain(err)
+		unknown.Why = err.Error()
 	}
 	return unknown
 }
@@ -194,9 +193,4 @@ func (o *other) event(kind replock.EventKind) events.Event {
 			Kind: kind, Time: o.clock.Now(), Name: o.Place.Name, Mode: replock.Exclusive, Operation: o.request.Operation, Key: o.Place.URL,
 		},
 	}
-}
-
-// plain returns the text of an error without the words of locking.ErrLost, because the message around it has them.
-func plain(err error) string {
-	return cmp.Or(strings.TrimPrefix(err.Error(), locking.ErrLost.Error()+": "), err.Error())
 }

@@ -8,7 +8,6 @@ package also
 import (
 	"context"
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"time"
@@ -51,7 +50,7 @@ func (m *repository) acquire(ctx context.Context, wait time.Duration, observe fu
 		observe(e)
 	})
 	if err != nil && m.at.URL != "" {
-		err = fmt.Errorf("%s: %w", m.at.URL, err)
+		err = fault.Errorf("%s: %w", m.at.URL, err)
 	}
 	return lock, err
 }

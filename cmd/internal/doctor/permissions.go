@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
 
@@ -96,7 +97,7 @@ func (x *exam) versioning(ctx context.Context) (Check, error) {
 		var err error
 		x.is, err = repeat(ctx, x, "describe", "", d.Describe)
 		if err != nil && !settled(err) && !errors.Is(err, store.ErrConditionUnsupported) {
-			return Check{}, fmt.Errorf("asking the store about itself: %w", err)
+			return Check{}, fault.Errorf("asking the store about itself: %w", err)
 		}
 	}
 	x.report.Server = x.is.Server

@@ -1,5 +1,5 @@
-// Package events has the events of a lock and of the work that it protects, and their two records: the
-// audit log and the metrics file.
+// Package events writes what happens to a lock and to the work that it protects. Each record is a Sink: the audit log and
+// the metrics file.
 package events
 
 import (

@@ -1,7 +1,7 @@
-// Package session holds a lock during some work: around one command, or for a script, by a keeper. It handles a
-// lock that can't be acquired, and one that is lost.
+// Package session runs work under a set of locks, and stops it when one is lost: one command, or a script by its keeper.
+// It handles a lock that can't be acquired.
 //
-// It holds any lease that a Locker acquires. Repository acquires the leases of package replock.
+// It holds any lease that a Locker acquires, takes values and not flags, and shows through a Console. Repository acquires the leases of package replock.
 package session
 
 import (
@@ -27,8 +27,9 @@ type Console interface {
 	Alert(name, text string)
 	// Event shows an event of the lock.
 	Event(replock.Event)
-	// BeginWait shows the reason for a wait, and the events in it, if the wait lasts longer than a second.
-	BeginWait(what string)
+	// BeginWait shows the work that we wait for, what it is about (or ""), and the events in it, if the wait lasts
+	// longer than a second.
+	BeginWait(doing, about string)
 	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
 	Interrupted()
 	// EndWait removes what BeginWait and Event show.
@@ -56,7 +57,7 @@ type Request struct {
 	TTL      time.Duration // of the lock
 	HeldCode int           // exit code if another holder has the lock
 	Console  Console
-	// Located adds the repository of the command line to the commands in a hint; nil adds nothing.
+	// Located expands the commands in a hint (fault.Expand), with the repository of the command line; nil adds none.
 	Located func(hint string) string
 	// Sinks opens the records of the lock's events.
 	Sinks func() ([]events.Sink, error)
@@ -148,10 +149,10 @@ func (h *holder) release() {
 	h.flush()
 }
 
-// waitingFor shows the reason for a wait until done is called. Neither function blocks, because a stopped
+// waitingFor shows the work that we wait for until done is called. Neither function blocks, because a stopped
 // terminal must not delay a release.
-func (h *holder) waitingFor(what string) (done func()) {
-	h.passed.Add(func() { h.Console.BeginWait(what) })
+func (h *holder) waitingFor(doing string) (done func()) {
+	h.passed.Add(func() { h.Console.BeginWait(doing, "") })
 	return func() { h.passed.Add(h.Console.EndWait) }
 }
 

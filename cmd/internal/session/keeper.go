@@ -190,7 +190,7 @@ func (k *keeper) renew(ctx context.Context) error {
 	if err := k.held(); err != nil || failed == nil {
 		return err
 	}
-	return fmt.Errorf("the lock is held, but couldn't be refreshed now; it is lost %s unless a refresh succeeds: %w", text.In(k.left()), failed)
+	return fault.Errorf("the lock is held, but couldn't be refreshed now; it is lost %s unless a refresh succeeds: %w", text.In(k.left()), failed)
 }
 
 // held returns nil as long as the lock's lease lasts.

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"os"
 	"syscall"
 	"time"
@@ -54,12 +53,14 @@ func (s *session) onLost() <-chan struct{} {
 // meanwhile returns the state of the stopped command, the time at which repolock will kill it, and advice about
 // the cause.
 func (s *session) meanwhile(loss error) string {
-	advice := "repolock doctor examines the store"
+	advice := "{repolock doctor} examines the store"
 	if lost, ok := errors.AsType[*replock.LostError](loss); ok && fault.Of(lost.Err) != fault.Unknown && fault.Advice(lost.Err) != fault.SeeDoctor {
 		advice = fault.Advice(lost.Err)
 	}
 	if s.Located != nil {
 		advice = s.Located(advice)
+	} else {
+		advice = fault.Expand(advice, nil)
 	}
 	end := clock.System{}.Now().Add(s.ResumeFor).UTC()
 	return "the command is stopped; repolock tries to resume the lock until " + end.Format(time.RFC3339) + ", and then kills the command; " + advice
@@ -83,7 +84,7 @@ func (s *session) pause() bool {
 func (s *session) resume() error {
 	ctx, cancel := context.WithTimeout(context.Background(), s.ResumeFor)
 	defer cancel()
-	s.Console.BeginWait("the command is stopped; resuming the lock")
+	s.Console.BeginWait("the command is stopped; resuming the lock", "")
 	defer s.Console.EndWait()
 	for {
 		err := s.regain(ctx, cancel)
@@ -179,7 +180,7 @@ func (s *session) result(status procgroup.Status) (int, error) {
 		if s.killed && status.Signal == syscall.SIGKILL {
 			end = "repolock killed the command"
 		}
-		return 0, fmt.Errorf("%w; %s", s.lost, end)
+		return 0, fault.Errorf("%w; %s", s.lost, end)
 	}
 	return status.ExitCode(), nil
 }

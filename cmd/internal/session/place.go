@@ -83,12 +83,12 @@ func (p Place) Title() string {
 	}
 }
 
-// Acquiring returns the reason of the wait for an acquire.
-func Acquiring(places []Place) string {
+// Acquiring returns the arguments of BeginWait for an acquire.
+func Acquiring(places []Place) (doing, about string) {
 	if len(places) > 1 {
-		return "acquiring the locks: " + Titles(places)
+		return "acquiring the locks", Titles(places)
 	}
-	return "acquiring the lock: " + Titles(places)
+	return "acquiring the lock", Titles(places)
 }
 
 // Titles names the first of the places, and the number of the others.

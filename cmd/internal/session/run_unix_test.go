@@ -69,9 +69,9 @@ func (s *stage) Event(e replock.Event) {
 		s.say("a refresh has failed")
 	}
 }
-func (s *stage) BeginWait(string) {}
-func (s *stage) Interrupted()     {}
-func (s *stage) EndWait()         {}
+func (s *stage) BeginWait(string, string) {}
+func (s *stage) Interrupted()             {}
+func (s *stage) EndWait()                 {}
 
 // newStage is about a command of the shell, in a directory of its own. The command has begun when it
 // writes into the FIFO begun, and reads the FIFO go.

@@ -417,7 +417,7 @@ func TestCauseFirst(t *testing.T) {
 		},
 		{late(put(context.DeadlineExceeded)), `no answer within 3s; nothing was run (put)`},
 		{fault.While("writing the lock", put(fmt.Errorf("h:9: %w", refused))), `h:9: connection refused; nothing was run (writing the lock)`},
-		{fmt.Errorf("s3://b/p: %w", fault.While("writing the lock", put(errors.New("h answers 503")))), `s3://b/p: h answers 503; nothing was run (writing the lock)`},
+		{fault.Errorf("s3://b/p: %w", fault.While("writing the lock", put(errors.New("h answers 503")))), `s3://b/p: h answers 503; nothing was run (writing the lock)`},
 		{fault.Join(put(refused), put(refused)), `connection refused, and 1 more like it; nothing was run (put)`},
 		{fault.Join(put(refused), NotAcquired(fault.Join(put(errors.New("full")), put(refused)), false)), `connection refused, and 1 more like it (put); full; nothing was run (put)`},
 		{
@@ -429,7 +429,7 @@ func TestCauseFirst(t *testing.T) {
 		{fault.Join(fault.While("still there", put(errors.New("no"))), fault.While("still there", put(errors.New("no"))), put(errors.New("yes"))), `no, and 1 more like it (still there); yes; nothing was run (put)`},
 		{errors.New("interrupt"), "interrupt; nothing was run"},
 		{
-			fmt.Errorf("%w; repolock killed the command", &replock.LostError{Mode: replock.Shared, Key: "index/l", Reason: "it could not be refreshed in time", Err: put(fmt.Errorf("h:9: %w", refused))}),
+			fault.Errorf("%w; repolock killed the command", &replock.LostError{Mode: replock.Shared, Key: "index/l", Reason: "it could not be refreshed in time", Err: put(fmt.Errorf("h:9: %w", refused))}),
 			"shared lock lost: it could not be refreshed in time: h:9: connection refused; repolock killed the command; nothing was run",
 		},
 		{&replock.LostError{Mode: replock.Exclusive, Key: "x", Reason: "it is gone", Err: locking.ErrLost}, "exclusive lock lost: it is gone; nothing was run (x)"},
@@ -450,7 +450,7 @@ func TestHoldersFirst(t *testing.T) {
 func TestMeanwhile(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &session{Command: Command{ResumeFor: 10 * time.Minute}}
-		s.Located = func(hint string) string { return hint + ", as located" }
+		s.Located = func(hint string) string { return fault.Expand(hint, nil) + ", as located" }
 		for advice, cause := range map[string]error{"free space outside of the repository": store.ErrFull, "repolock doctor examines the store": store.ErrUnreachable} {
 			says := s.meanwhile(&replock.LostError{Err: cause})
 			end := "until " + time.Now().Add(10*time.Minute).UTC().Format(time.RFC3339) + ", and then kills the command; "

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -47,15 +48,13 @@ func Words(err error, then string) string {
 	return words + then + request
 }
 
-// explained is an error in words: its cause, and the request that failed, or "". shortened is set if the error's
-// text has more than these two: a key, for example.
+// explained is an error in words.
 type explained struct {
-	cause, request string
-	shortened      bool
+	cause     string
+	request   string // that failed, or ""
+	opens     bool   // the request opens a repository, and names it
+	shortened bool   // the error's text has more than these: a key, for example
 }
-
-// opening is the Op of the requests that open a repository.
-const opening = "open"
 
 func explain(err error) explained {
 	e, _ := err.(*fault.Error)
@@ -67,8 +66,8 @@ func explain(err error) explained {
 		}
 		return x
 	case *store.Error:
-		x := explained{explain(err.Err).cause, err.Op, true}
-		if err.Op == opening { // its key is the repository, as the user has written it
+		x := explained{cause: explain(err.Err).cause, request: err.Op, opens: err.Op == "open", shortened: true}
+		if x.opens { // its key is the repository, as the user has written it
 			x.request = fmt.Sprintf("%s %q", err.Op, err.Key)
 		}
 		return x
@@ -76,8 +75,11 @@ func explain(err error) explained {
 		if len(err.More) > 0 {
 			return explained{cause: Words(err, "")}
 		}
+		if err.Format != "" {
+			return explainFormatted(err)
+		}
 	default:
-		return explainWrapped(err)
+		return explained{cause: plainCause(err)}
 	}
 	x := explain(e.Err)
 	if e.Within != 0 {
@@ -85,7 +87,7 @@ func explain(err error) explained {
 		x.cause = strings.TrimPrefix(x.cause+": no answer within "+fault.Within(e.Within), ": ")
 	}
 	switch {
-	case e.Doing != "" && x.request != "" && !strings.HasPrefix(x.request, opening):
+	case e.Doing != "" && x.request != "" && !x.opens:
 		x.request = e.Doing
 	case e.Doing != "" && x.request != "":
 		x.request = e.Doing + ": " + x.request
@@ -95,15 +97,22 @@ func explain(err error) explained {
 	return x
 }
 
-// explainWrapped returns the text of err, with the wrapped error's text replaced by its explanation.
-func explainWrapped(err error) explained {
-	if inner := errors.Unwrap(err); inner != nil {
-		x := explain(inner)
-		if before, after, ok := strings.Cut(err.Error(), inner.Error()); ok && x.shortened {
-			return explained{text.Escape(before) + x.cause + text.Escape(after), x.request, true}
+// explainFormatted words the causes among the operands of an error of fault.Errorf.
+func explainFormatted(err *fault.Error) explained {
+	var inner explained
+	args := slices.Clone(err.Args)
+	for i, arg := range args {
+		if cause, ok := arg.(error); ok {
+			if x := explain(cause); x.shortened {
+				args[i], inner = errors.New(x.cause), x
+			}
 		}
 	}
-	return explained{cause: plainCause(err)}
+	if !inner.shortened {
+		return explained{cause: plainCause(err)}
+	}
+	inner.cause = text.Escape(fmt.Errorf(err.Format, args...).Error())
+	return inner
 }
 
 // lossWords returns the mode of a lost lock and the cause, without the key.

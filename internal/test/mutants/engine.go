@@ -28,8 +28,8 @@ const (
 	watches   = "replock/watch.go"
 	trip      = "replock/request.go"
 	finite    = "store/finite.go"
-	policy    = "cmd/repolock/policy.go"
-	exit      = "cmd/repolock/error.go"
+	policy    = "cmd/internal/session/policy.go"
+	exit      = "cmd/internal/show/advice.go"
 	ofClasses = "internal/fault/class.go"
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"
@@ -228,7 +228,7 @@ var engineMutants = []mutant{
 
 	// What isn't simulated.
 	{"a command runs without its lock whatever failed", policy,
-		"errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)", "errors.Is(err, fault.NotAcquired) && err != store.ErrUnreachable", own("TestOnlySilenceIsUnreachable/400.*")},
+		"errors.Is(err, fault.Unanswered) && errors.Is(err, store.ErrUnreachable)", "errors.Is(err, fault.NotAcquired) && err != store.ErrUnreachable", test("./cmd/repolock", "TestOnlySilenceIsUnreachable/400.*")},
 	{"an unforeseen error is an unreachable store", ofClasses,
 		`Name: "failed", Exit: ExitFailed`, `Name: "store_unavailable", Exit: ExitUnavailable`, test("./cmd/repolock", "TestOnlySilenceIsUnreachable/(429|520).*")},
 	{"a folder or a link in the place of lock.exclusive is no lock", keys,

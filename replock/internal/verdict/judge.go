@@ -34,6 +34,7 @@ type StoreTime struct {
 // When returns a lower bound of the store's clock at the given time on ours.
 func (s StoreTime) When(elapsed time.Duration) time.Time { return s.At.Add(elapsed - s.Elapsed) }
 
+// Known reports whether the store's time is known.
 func (s StoreTime) Known() bool { return !s.At.IsZero() }
 
 // Judge sets the verdict of an entry whose body was read: docs/evidence/protocol.md, "Live, stale, unreadable".

@@ -23,6 +23,7 @@ const (
 // then the intents, then the shared flags, which a shared acquirer needn't list.
 func (k Keys) All() string { return k.Prefix + "lock." }
 
+// Exclusive is the key of the exclusive lock, which all clients of the wire format know.
 func (k Keys) Exclusive() string { return k.Prefix + "lock.exclusive" }
 
 func (k Keys) intents() string { return k.Prefix + "lock.intent/" }

@@ -1,8 +1,7 @@
-package main
+package cli
 
 import (
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,20 +13,18 @@ import (
 
 	"github.com/alecthomas/kong"
 
-	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/config"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
-	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
-	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/open"
 )
 
 // settings resolves flags from the configuration file. Kong calls Resolve for each flag that the command line
 // doesn't have.
 type settings struct {
+	reader  *Reader
 	file    *config.File      // nil: there is no file, or the command reads none
 	repo    *repository       // nil: the command line wasn't resolved
 	values  map[string]any    // of the flags in the file
@@ -61,24 +58,12 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return value, nil
 }
 
-// isDefault reports whether a flag has its default, and no other source has a value for it.
-func (g global) isDefault(flag string) bool {
-	from, ok := g.Sources[flag]
-	return ok && from == source{}
-}
-
-// typed reports whether the command line has a flag.
-func (g global) typed(flag string) bool {
-	_, resolved := g.Sources[flag]
-	return g.Sources != nil && !resolved
-}
-
-// unheeded returns a warning about each variable that is named after a flag but that repolock doesn't read,
+// Unheeded returns a warning about each variable that is named after a flag but that repolock doesn't read,
 // because a job must not run without its REPOLOCK_WAIT in silence. If all is set, a last line has the other
 // variables that begin with REPOLOCK_.
-func unheeded(environ []string, all bool) (says []string) {
+func (r *Reader) Unheeded(environ []string, all bool) (says []string) {
 	var unknown, read []string
-	for _, item := range manEnvironment {
+	for _, item := range r.Environment {
 		if name, _, ok := strings.Cut(item, ":"); ok && strings.HasPrefix(name, "REPOLOCK_") {
 			read = append(read, name)
 		}
@@ -96,10 +81,10 @@ func unheeded(environ []string, all bool) (says []string) {
 	if unknown == nil { // as nearly always: the flags of all commands take long to build
 		return nil
 	}
-	app := model()
+	app := r.Model()
 	flags := app.Flags
 	for _, node := range app.Children {
-		flags = append(flags, visible(node.Flags)...)
+		flags = append(flags, Visible(node.Flags)...)
 	}
 	var strange []string
 	for _, name := range unknown {
@@ -182,11 +167,11 @@ func (s *settings) load(ctx *kong.Context) error {
 	if path != "" {
 		var err error
 		if s.file, err = config.Load(path); err == nil {
-			err = check(s.file)
+			err = s.reader.check(s.file)
 		}
 		if explicit && errors.Is(err, os.ErrNotExist) {
 			err = fmt.Errorf("%w: --config or REPOLOCK_CONFIG names this file", err)
-			if hint := unexpanded(path); hint != "" {
+			if hint := Unexpanded(path); hint != "" {
 				err = fmt.Errorf("%w, and %s", err, hint)
 			}
 		}
@@ -216,22 +201,24 @@ func flagOf(node *kong.Node, name string) *kong.Flag {
 }
 
 // check checks the whole file, including the parts that the command doesn't use.
-func check(f *config.File) error {
-	checkFlags := flagCheck()
+func (r *Reader) check(f *config.File) error {
+	checkFlags := r.flagCheck()
 	if err := checkFlags(f.Defaults); err != nil {
 		return fmt.Errorf("%s: [defaults] %w", at(f, err, "defaults"), err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.Repositories)) {
-		r := f.Repositories[name]
-		err := checkFlags(r.Flags)
+		entry := f.Repositories[name]
+		err := checkFlags(entry.Flags)
 		switch {
 		case !isName(name):
 			err = errors.New("a repository's name has letters, digits, dots, hyphens and underscores, and begins with a letter or a digit")
-		case err == nil && r.Name != "":
-			err = replock.CheckName(r.Name)
+		case err == nil && entry.Name != "":
+			if wrong := replock.CheckName(entry.Name); wrong != nil {
+				err = &keyError{"name", wrong}
+			}
 		}
 		if err == nil {
-			err = checkURL("url", r.URL)
+			err = checkURL("url", entry.URL)
 		}
 		if err != nil {
 			return fmt.Errorf("%s: [repositories.%.80q] %w", at(f, err, "repositories", name), name, err)
@@ -239,7 +226,7 @@ func check(f *config.File) error {
 	}
 	if _, ok := f.Repositories[f.Repo]; f.Repo != "" && !ok {
 		if isName(f.Repo) {
-			err := fmt.Errorf("repo %q: the file has no repository of that name; it has: %s", f.Repo, listed(f))
+			err := wrongKey("repo", "repo %q: the file has no repository of that name; it has: %s", f.Repo, listed(f))
 			return fmt.Errorf("%s: %w", at(f, err), err)
 		}
 		if err := checkURL("repo", f.Repo); err != nil {
@@ -249,54 +236,78 @@ func check(f *config.File) error {
 	return nil
 }
 
-// at returns the path of a file, and the line of the key with which an error of a table begins.
+// keyError is an error about a key of the configuration file.
+type keyError struct {
+	key string
+	err error
+}
+
+func (e *keyError) Error() string { return e.err.Error() }
+func (e *keyError) Unwrap() error { return e.err }
+
+// wrongKey returns a keyError whose text is formatted as by fmt.Errorf.
+func wrongKey(key, format string, args ...any) error {
+	return &keyError{key, fmt.Errorf(format, args...)}
+}
+
+// at returns the path of a file, and the line of the key of an error. An error without a key is about the whole table.
 func at(f *config.File, err error, table ...string) string {
-	key, _, _ := strings.Cut(err.Error(), " ")
-	key = strings.TrimPrefix(strings.TrimSuffix(key, ":"), "lock") // "lock name"
-	return fmt.Sprintf("%s:%d", f.Path, f.Line(append(table, cmp.Or(key, "name"))...))
+	if wrong, ok := errors.AsType[*keyError](err); ok {
+		table = append(table, wrong.key)
+	}
+	return fmt.Sprintf("%s:%d", f.Path, f.Line(table...))
 }
 
 // checkURL refuses a relative path, and a URL with credentials.
 func checkURL(key, raw string) error {
 	if raw == "" {
-		return fmt.Errorf("%s: is missing", key)
+		return wrongKey(key, "%s: is missing", key)
 	}
 	if err := open.Check(raw); err != nil {
-		return fmt.Errorf("%s: %w", key, err)
+		return wrongKey(key, "%s: %w", key, err)
 	}
 	if l, _ := open.Parse(raw); l.Scheme == "file" && !filepath.IsAbs(l.Path) {
-		return fmt.Errorf("%s: must be a URL or an absolute path", key)
+		return wrongKey(key, "%s: must be a URL or an absolute path", key)
 	}
 	return nil
 }
 
+// Configurable is a command with the flags that the configuration file can set.
+type Configurable interface {
+	Check() error             // refuses values of the flags
+	Files() map[string]string // values of the flags that are paths
+}
+
 // flagCheck returns a function that refuses values that the command line refuses, and values that only the
 // command line may have. The function parses them as the flags of a command.
-func flagCheck() func(config.Flags) error {
-	var flags wrapCmd
+func (r *Reader) flagCheck() func(config.Flags) error {
+	flags := r.Configured()
 	var values map[string]any
-	parser := kong.Must(&flags, append(mappers(), vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+	parser := kong.Must(flags, append(mappers(), r.vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
 		if held := f.IfHeld; held != nil && !slices.Contains([]string{"", "fail", "skip"}, *held) {
-			return fmt.Errorf(`if-held %.80s: must be fail or skip; waiting is wait = "forever"`, *held)
+			return wrongKey("if-held", `if-held %.80s: must be fail or skip; waiting is wait = "forever"`, *held)
 		}
 		values = f.Values()
 		_, err := parser.Parse([]string{"--", "command"})
 		if err == nil {
-			err = flags.check()
+			err = flags.Check()
+		}
+		if wrong, ok := errors.AsType[*FlagError](err); ok {
+			return wrongKey(wrong.Flag, "%s", wrong.inFile())
 		}
 		if err != nil {
-			return errors.New(strings.TrimPrefix(mistaken(err, nil).Error(), "--"))
+			return r.Mistaken(err, nil)
 		}
-		for name, path := range map[string]string{"audit": flags.Audit, "metrics-file": flags.Metrics} {
+		for name, path := range flags.Files() {
 			if _, ok := values[name]; ok && path != "" && !filepath.IsAbs(path) {
-				return fmt.Errorf("%s %q: must be an absolute path", name, path)
+				return wrongKey(name, "%s %q: must be an absolute path", name, path)
 			}
 		}
 		for key := range f.Metadata {
 			if config.Secret(key) {
-				return fmt.Errorf("metadata %.80q: other users can read it, so don't put credentials there", key)
+				return wrongKey("metadata", "metadata %.80q: other users can read it, so don't put credentials there", key)
 			}
 		}
 		return nil
@@ -379,70 +390,11 @@ func listed(f *config.File) string {
 	return strings.Join(slices.Sorted(maps.Keys(f.Repositories)), ", ")
 }
 
-func (g global) store(ctx context.Context) (store.Store, error) {
-	switch {
-	case g.unknown != nil:
-		return nil, g.unknown
-	case g.Repo == "" && g.Sources["repo"].Variable != "":
-		return nil, fault.New(fault.Usage, "no repository: %s is set and empty: set it to a repository, or unset it, or give --repo", g.Sources["repo"].Variable)
-	case g.Repo == "":
-		err := fault.New(fault.Usage, "no repository: give --repo, or set REPOLOCK_REPO, or name one in the configuration file (repo = …)")
-		if g.file != nil && len(g.file.Repositories) > 0 {
-			names := slices.Sorted(maps.Keys(g.file.Repositories))
-			err = fault.Advise(err, fmt.Sprintf("%s lists repositories: write -r %s", g.file.Path, strings.Join(names[:min(len(names), 3)], ", or -r ")))
-		}
-		return nil, err
+// ConfigFile returns the configuration file that a command line reads, or nil if there is none or it is wrong.
+func (r *Reader) ConfigFile(args []string) *config.File {
+	from := &settings{reader: r}
+	if _, err := r.NewParser(&Globals{}, args, kong.Resolvers(from)).Parse(args); err != nil {
+		return nil
 	}
-	s, err := open.Store(ctx, g.Repo)
-	switch {
-	case errors.Is(err, store.ErrNotFound) && misnamed(g.Repo) != "":
-		return nil, fault.Advise(fault.While("opening the repository", err), misnamed(g.Repo))
-	case errors.Is(err, store.ErrURL):
-		return nil, err
-	case err != nil:
-		return nil, fault.While("opening the repository", err)
-	}
-	return s, nil
-}
-
-type reposCmd struct{}
-
-// jsonRepos is the result of repos in JSON. Fields are only ever added.
-type jsonRepos struct {
-	File         string     `json:"file,omitempty"`
-	LookedFor    []string   `json:"looked_for,omitempty"` // if there is no file
-	Default      string     `json:"default,omitempty"`
-	Repositories []jsonRepo `json:"repositories"`
-}
-
-type jsonRepo struct {
-	Name     string `json:"name"`
-	URL      string `json:"url"`
-	LockName string `json:"lock_name"`
-}
-
-func (reposCmd) run(r *reporter, g global) (int, error) {
-	out := jsonRepos{Repositories: []jsonRepo{}}
-	if g.file == nil {
-		out.LookedFor = config.Places()
-	} else {
-		out.File, out.Default = g.file.Path, session.Redact(g.file.Repo)
-		for _, name := range slices.Sorted(maps.Keys(g.file.Repositories)) {
-			listed := g.file.Repositories[name]
-			out.Repositories = append(out.Repositories, jsonRepo{name, session.Redact(listed.URL), events.LockName(listed.Name)})
-		}
-	}
-	return 0, r.result(out, out.words(columnsOf(os.Stdout)))
-}
-
-func (o jsonRepos) words(width int) string {
-	if o.File == "" {
-		return folded(fmt.Sprintf("no configuration file; it would be %s\n", strings.Join(o.LookedFor, ", or ")), width)
-	}
-	rows := []string{"NAME\tREPOSITORY\tLOCK"}
-	for _, repo := range o.Repositories {
-		rows = append(rows, fmt.Sprintf("%s\t%s\t%s", repo.Name, text.Escape(repo.URL), repo.LockName))
-	}
-	return table(columnsOfRows(rows, map[string]column{"NAME": {least: 12}, "REPOSITORY": {least: 20}}), width) +
-		folded(fmt.Sprintf("default: %s\nread from %s\n", text.Escape(text.Or(o.Default, "-")), text.Escape(o.File)), width)
+	return from.file
 }

@@ -1,4 +1,4 @@
-package main
+package show
 
 import (
 	"cmp"
@@ -15,9 +15,17 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// lockTable lists locks, one a line, with waiters last, and below them notes about some locks. No line is wider than
+// Lock is a lock that was found at a place. Only break-lock sets Err.
+type Lock struct {
+	*replock.Broken
+	Place string // the URL of the place; "" if only one place was asked
+	Title string // of the place, for people
+	Older bool   // than --older-than
+}
+
+// LockTable lists locks, one a line, with waiters last, and below them notes about some locks. No line is wider than
 // width.
-func lockTable(locks []found, width int) string {
+func LockTable(locks []Lock, width int) string {
 	if len(locks) == 0 {
 		return "no locks\n"
 	}
@@ -26,51 +34,51 @@ func lockTable(locks []found, width int) string {
 		ids[i] = l.ID
 	}
 	short := shortIDs(ids)
-	var columns []column
-	sorted := make([]*found, len(locks))
+	var columns []Column
+	sorted := make([]*Lock, len(locks))
 	for i := range locks {
 		sorted[i] = &locks[i]
 	}
-	slices.SortStableFunc(sorted, func(a, b *found) int { return session.ByTurn(a.Info, b.Info) })
-	add := func(c column, cell func(replock.Info) string) {
-		c.cells = make([]string, len(sorted))
+	slices.SortStableFunc(sorted, func(a, b *Lock) int { return session.ByTurn(a.Info, b.Info) })
+	add := func(c Column, cell func(replock.Info) string) {
+		c.Cells = make([]string, len(sorted))
 		for i, l := range sorted {
-			c.cells[i] = cell(l.Info)
+			c.Cells[i] = cell(l.Info)
 		}
 		columns = append(columns, c)
 	}
-	add(column{name: "VERDICT"}, verdict)
-	add(column{name: "MODE"}, func(i replock.Info) string { return i.Mode.String() })
-	add(column{name: "OPERATION", least: 12}, func(i replock.Info) string { return text.Or(i.Operation, "-") })
-	add(column{name: "HOLDER", least: 24}, holderCell)
-	add(column{name: "FOR", drop: 2}, formatted(heldFor, text.Duration))
-	add(column{name: "LAST SEEN", drop: 1}, formatted(lastSeen, text.Ago))
+	add(Column{Name: "VERDICT"}, Verdict)
+	add(Column{Name: "MODE"}, func(i replock.Info) string { return i.Mode.String() })
+	add(Column{Name: "OPERATION", Least: 12}, func(i replock.Info) string { return text.Or(i.Operation, "-") })
+	add(Column{Name: "HOLDER", Least: 24}, holderCell)
+	add(Column{Name: "FOR", Drop: 2}, formatted(HeldFor, text.Duration))
+	add(Column{Name: "LAST SEEN", Drop: 1}, formatted(lastSeen, text.Ago))
 	if width == allColumns {
-		add(column{name: "SINCE"}, func(i replock.Info) string { return since(i.Acquired) })
-		add(column{name: "EXPIRES"}, left)
-		add(column{name: "ID"}, func(i replock.Info) string { return text.Or(i.ID, "-") })
-		add(column{name: "KEY"}, func(i replock.Info) string { return text.Brief(i.Key()) })
+		add(Column{Name: "SINCE"}, func(i replock.Info) string { return Timestamp(i.Acquired) })
+		add(Column{Name: "EXPIRES"}, left)
+		add(Column{Name: "ID"}, func(i replock.Info) string { return text.Or(i.ID, "-") })
+		add(Column{Name: "KEY"}, func(i replock.Info) string { return text.Brief(i.Key()) })
 	} else {
-		add(column{name: "ID", drop: 3}, func(i replock.Info) string { return short(i.ID) })
+		add(Column{Name: "ID", Drop: 3}, func(i replock.Info) string { return short(i.ID) })
 	}
-	if slices.ContainsFunc(locks, func(l found) bool { return l.place != "" }) {
-		c := column{name: "PLACE", least: 20}
+	if slices.ContainsFunc(locks, func(l Lock) bool { return l.Place != "" }) {
+		c := Column{Name: "PLACE", Least: 20}
 		for _, l := range sorted {
-			c.cells = append(c.cells, text.Escape(cmp.Or(l.title, l.place, "-")))
+			c.Cells = append(c.Cells, text.Escape(cmp.Or(l.Title, l.Place, "-")))
 		}
 		columns = append(columns, c)
 	}
-	var shown strings.Builder
-	shown.WriteString(table(columns, width))
+	var b strings.Builder
+	b.WriteString(Table(columns, width))
 	for _, l := range sorted {
-		shown.WriteString(folded(notes(l.Info, short, width == allColumns), width))
+		b.WriteString(Folded(notes(l.Info, short, width == allColumns), width))
 	}
-	return shown.String()
+	return b.String()
 }
 
-// verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is
+// Verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is
 // "dead" before its ttl is over.
-func verdict(i replock.Info) string {
+func Verdict(i replock.Info) string {
 	switch {
 	case i.Verdict == replock.Unreadable || i.Verdict == replock.Released:
 		return i.Verdict.String()
@@ -87,7 +95,7 @@ func holderCell(i replock.Info) string {
 	if i.Holder == "" {
 		return "-"
 	}
-	return who(i)
+	return Who(i)
 }
 
 // formatted returns a function that formats a duration of a lock, or returns "-" if the lock has none.
@@ -124,7 +132,8 @@ func notes(i replock.Info, short func(id string) string, whole bool) (lines stri
 	return lines
 }
 
-func since(t time.Time) string {
+// Timestamp returns a time in UTC, or "-" for the zero time.
+func Timestamp(t time.Time) string {
 	if t.IsZero() {
 		return "-"
 	}
@@ -146,7 +155,7 @@ func left(i replock.Info) string {
 }
 
 // refusal is the text of a HeldError for people: the lock, the number of its holders, and the first of them. Unlike
-// Error it has no keys.
+// Error it has no keys. The command in it is written as in fault.Expand.
 func refusal(e session.HeldError) string {
 	is, by := "locked", " by "
 	switch {
@@ -158,7 +167,7 @@ func refusal(e session.HeldError) string {
 	if e.Waited >= time.Second/2 {
 		is = "still " + is + " after " + text.Duration(e.Waited)
 	}
-	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0)
+	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0, "{repolock status}")
 	if e.Err != nil {
 		s += "; stopped waiting: " + text.Error(e.Err)
 	}
@@ -173,18 +182,18 @@ func onlyWaiters(locks []replock.Info) bool {
 // maxHolders is the largest number of holders that a message names.
 const maxHolders = 3
 
-// mostNamed is the largest number of holders that an event of a wait or the error of a dry run names. The lock can
+// MostNamed is the largest number of holders that an event of a wait or the error of a dry run names. The lock can
 // have more.
-const mostNamed = 16
+const MostNamed = 16
 
 // holders describes the first locks and counts all. since is the time since the locks were read. Waiters don't count
-// as holders: holders describes waiters only if there is no holder.
-func holders(all []replock.Info, more int, since time.Duration) string {
+// as holders: holders describes waiters only if there is no holder. status is the command that lists all.
+func holders(all []replock.Info, more int, since time.Duration, status string) string {
 	if len(all) == 0 {
 		return "a holder that wasn't seen"
 	}
 	orMore := ""
-	if more == 0 && len(all) >= mostNamed {
+	if more == 0 && len(all) >= MostNamed {
 		orMore = " or more"
 	}
 	all = slices.SortedStableFunc(slices.Values(all), session.ByTurn)
@@ -194,7 +203,7 @@ func holders(all []replock.Info, more int, since time.Duration) string {
 	}
 	var words []string
 	for _, h := range all[:min(len(all), maxHolders)] {
-		words = append(words, holder(h, since))
+		words = append(words, Holder(h, since))
 	}
 	s := strings.Join(words, "; ")
 	if n := len(all) + more; n > 1 {
@@ -202,9 +211,9 @@ func holders(all []replock.Info, more int, since time.Duration) string {
 	}
 	switch more += len(all) - len(words); {
 	case orMore != "":
-		s += "; … more: repolock status"
+		s += "; … more: " + status
 	case more > 0:
-		s += fmt.Sprintf("; … %d more: repolock status", more)
+		s += fmt.Sprintf("; … %d more: %s", more, status)
 	}
 	return s + waiting
 }
@@ -216,20 +225,20 @@ func othersWait(n int) string {
 	return fmt.Sprintf("; %d others wait", n)
 }
 
-// holder describes a lock: the operation, the process and the user, for how long it has been held or waited for,
+// Holder describes a lock: the operation, the process and the user, for how long it has been held or waited for,
 // and how long ago the holder was seen. since is the time since the lock was read.
-func holder(i replock.Info, since time.Duration) string {
+func Holder(i replock.Info, since time.Duration) string {
 	if i.Verdict == replock.Unreadable {
 		s := fmt.Sprintf("an unreadable %s lock", i.Mode)
 		if seen, ok := lastSeen(i); ok {
 			s += ", written " + text.Ago(seen+since)
 		}
 		if key := i.Key(); strings.HasPrefix(key, replock.DefaultPrefix) { // a file or an object, and not a URL that was named before
-			s += ": " + cut(text.Brief(path.Base(key)), maxName)
+			s += ": " + Cut(text.Brief(path.Base(key)), MaxName)
 		}
 		return s + ": " + text.Brief(i.Why)
 	}
-	s := who(i)
+	s := Who(i)
 	if i.Holder == "" && i.Why != "" && i.Verdict != replock.Doubtful {
 		return fmt.Sprintf("%s, whose lock can't be read now: %s", s, text.Brief(i.Why))
 	}
@@ -238,7 +247,7 @@ func holder(i replock.Info, since time.Duration) string {
 	}
 	if i.ProcessGone {
 		s += ", process gone"
-	} else if held, ok := heldFor(i); ok && i.State == replock.StateWaiting {
+	} else if held, ok := HeldFor(i); ok && i.State == replock.StateWaiting {
 		s += ", waiting for " + text.Duration(held+since)
 	} else if ok {
 		s += " for " + text.Duration(held+since)
@@ -260,11 +269,11 @@ func holder(i replock.Info, since time.Duration) string {
 	return s
 }
 
-// maxName is the number of columns to which a file's name is cut in a message.
-const maxName = 48
+// MaxName is the number of columns to which a file's name is cut in a message.
+const MaxName = 48
 
-// who names the machine, the process and the user of a lock: web1 (pid 782, root).
-func who(i replock.Info) string {
+// Who names the machine, the process and the user of a lock: web1 (pid 782, root).
+func Who(i replock.Info) string {
 	host, pid := process(i.Holder)
 	name := text.Or(host, "an unknown holder")
 	var parts []string
@@ -293,10 +302,10 @@ func process(holder string) (host string, pid int) {
 	return holder, 0
 }
 
-// heldFor returns how long ago a lock was acquired. If the lock has an expiry, heldFor compares two times that the
-// holder wrote, and doesn't depend on this machine's clock. It reports false if the lock doesn't contain the time
+// HeldFor returns how long ago a lock was acquired. If the lock has an expiry, heldFor compares two times that the
+// Holder wrote, and doesn't depend on this machine's clock. It reports false if the lock doesn't contain the time
 // of its acquire, or one in the future.
-func heldFor(i replock.Info) (time.Duration, bool) {
+func HeldFor(i replock.Info) (time.Duration, bool) {
 	if i.Acquired.IsZero() {
 		return 0, false
 	}

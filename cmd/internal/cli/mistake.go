@@ -1,4 +1,4 @@
-package main
+package cli
 
 import (
 	"cmp"
@@ -22,8 +22,8 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// mistaken returns the error of a command line that can't be parsed, in our words.
-func mistaken(err error, args []string) error {
+// Mistaken returns the error of a command line that can't be parsed, in our words.
+func (r *Reader) Mistaken(err error, args []string) error {
 	if ours, ok := errors.AsType[*fault.Error](err); ok {
 		return ours
 	}
@@ -32,17 +32,17 @@ func mistaken(err error, args []string) error {
 		return fault.As(fault.Usage, err)
 	}
 	if parsing.Context.Error != nil {
-		return unexpected(parsing.Context, args)
+		return r.unexpected(parsing.Context, args)
 	}
 	node := parsing.Context.Selected()
 	if node == nil {
-		return fault.Advise(fault.New(fault.Usage, "no command is given"), swallowed(args))
+		return fault.Advise(fault.New(fault.Usage, "no command is given"), r.swallowed(args))
 	}
 	for _, p := range node.Positional {
 		switch {
 		case !p.Required || p.Set:
 		case p.Passthrough:
-			return errNoCommand
+			return ErrNoCommand
 		default:
 			return fault.New(fault.Usage, "no %s is given", p.Name)
 		}
@@ -50,11 +50,29 @@ func mistaken(err error, args []string) error {
 	return fault.As(fault.Usage, err) // two flags that exclude each other
 }
 
-var errNoCommand = fault.New(fault.Usage, "no command to run: write it after --")
+// FlagError is a wrong value of a flag, or of its key in the configuration file.
+type FlagError struct {
+	Flag  string // its name, without --
+	Value string // as it is printed; "" if the value isn't
+	Says  string // what is wrong with it
+}
+
+// WrongFlag returns a FlagError of the class Usage. FlagError.Says is the formatted text.
+func WrongFlag(flag, value, format string, args ...any) error {
+	return fault.As(fault.Usage, &FlagError{flag, value, fmt.Sprintf(format, args...)})
+}
+
+func (e *FlagError) Error() string { return "--" + e.inFile() }
+
+// inFile is the text for the configuration file, where the flag is a key.
+func (e *FlagError) inFile() string { return strings.TrimSpace(e.Flag+" "+e.Value) + ": " + e.Says }
+
+// ErrNoCommand is the error of a command line that has no command to run.
+var ErrNoCommand = fault.New(fault.Usage, "no command to run: write it after --")
 
 // unexpected returns the error of the word at which the parser stopped: a flag or an argument that doesn't
 // exist. decode returns the errors of values.
-func unexpected(ctx *kong.Context, args []string) error {
+func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 	short := func(word string) string { return fmt.Sprintf("-%c", []rune(word)[0]) }
 	rest := ctx.Path[len(ctx.Path)-1].Remainder()
 	at := len(args) - len(rest)
@@ -64,36 +82,36 @@ func unexpected(ctx *kong.Context, args []string) error {
 	word, selected := args[at], ctx.Selected()
 	after := slices.Contains(args[:at], "--")
 	if selected == nil && !after {
-		if err := early(args, at); err != nil {
+		if err := r.early(args, at); err != nil {
 			return err
 		}
 	}
 	switch {
-	case word != rest[0] && !after && len(word) > len("-xy") && similar("backup", "-"+word) != "": // -help
-		return notAFlag(args, word, word)
+	case word != rest[0] && !after && len(word) > len("-xy") && r.similar("backup", "-"+word) != "": // -help
+		return r.NotAFlag(args, word, word)
 	case word != rest[0] && !after: // a letter of -xyz
-		return notAFlag(args, short(rest[0]), short(rest[0]))
+		return r.NotAFlag(args, short(rest[0]), short(rest[0]))
 	case strings.HasPrefix(word, "--") && !after:
 		flag, _, _ := strings.Cut(word, "=")
-		return notAFlag(args, flag, word)
+		return r.NotAFlag(args, flag, word)
 	case strings.HasPrefix(word, "-") && word != "-" && !after:
-		return notAFlag(args, short(word[1:]), word)
+		return r.NotAFlag(args, short(word[1:]), word)
 	case selected == nil && after:
 		return noCommand(word, args[at+1:])
 	case selected == nil:
-		return notACommand(word, args[at+1:])
+		return r.notACommand(word, args[at+1:])
 	}
 	return fault.Advise(fault.New(fault.Usage, "unexpected argument %s", harmless(word)), notArgument(selected.Name, word, args))
 }
 
 // early returns the error of a flag that belongs to a command and comes before it, or nil.
-func early(args []string, at int) error {
+func (r *Reader) early(args []string, at int) error {
 	command := "backup"
-	if c, ok := called(args[at:]); ok && c.tag != hidden {
-		command = c.name
+	if c, ok := r.Called(args[at:]); ok && c.Tag != Hidden {
+		command = c.Name
 	}
 	name, value, valued := strings.Cut(args[at], "=")
-	for _, f := range visible(nodeOf(model(), command).Flags) {
+	for _, f := range Visible(NodeOf(r.Model(), command).Flags) {
 		if name != "--"+f.Name && (f.Short == 0 || name != "-"+string(f.Short)) {
 			continue
 		}
@@ -111,11 +129,12 @@ func early(args []string, at int) error {
 
 // notACommand returns the error of a first word that is no command of repolock. Often it is the program that
 // the user wants to run, or another tool's name for a command.
-func notACommand(word string, rest []string) error {
-	hint, ours, like := "see repolock help", meant(elsewhere, word), alike(word)
+func (r *Reader) notACommand(word string, rest []string) error {
+	hint, ours, like := "see repolock help", meant(elsewhere, word), r.alike(word)
+	undone := slices.Contains(rest, "--")
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && like == "" && runs(word):
-		hint = underLock(word, rest)
+		hint, undone = underLock(word, rest), true
 	case ours != "":
 		hint = "did you mean " + ours + "?"
 	case namesRepository(word):
@@ -123,18 +142,19 @@ func notACommand(word string, rest []string) error {
 	case like != "":
 		hint = "did you mean " + like + "?"
 	}
-	if slices.Contains(rest, "--") && !strings.HasPrefix(hint, nothingRun) {
-		hint = nothingRun + "; " + hint
+	err := fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
+	if undone {
+		return notRun(err)
 	}
-	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of repolock", harmless(word)), hint)
+	return err
 }
 
 // alike returns the commands that begin with a word, or that the word can be a misspelling of.
-func alike(word string) string {
+func (r *Reader) alike(word string) string {
 	var all []string
-	for _, c := range commands() {
-		if word != "" && c.tag != hidden && (strings.HasPrefix(c.name, word) || distance(c.name, word) <= 2) {
-			all = append(all, c.name)
+	for _, c := range r.Commands() {
+		if word != "" && c.Tag != Hidden && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
+			all = append(all, c.Name)
 		}
 	}
 	return strings.Join(all, ", ")
@@ -143,10 +163,10 @@ func alike(word string) string {
 // notArgument returns the hint for an argument that a command doesn't take, or "".
 func notArgument(command, word string, args []string) string {
 	switch {
-	case command == "break-lock" && len(word) >= leastID && strings.Trim(word, "0123456789abcdef") == "":
+	case command == "break-lock" && len(word) >= LeastID && strings.Trim(word, "0123456789abcdef") == "":
 		return "write an id after its flag: --id " + word
 	case command == "acquire" && slices.Contains(args, "--"):
-		return "acquire runs no command: write repolock run --shared -- COMMAND"
+		return "acquire runs no command: write {repolock run} --shared -- COMMAND"
 	case command != "doctor" && command != "torture" && namesRepository(word): // their argument is a repository
 		return byFlag(word)
 	default:
@@ -154,13 +174,21 @@ func notArgument(command, word string, args []string) string {
 	}
 }
 
+// LeastID is the smallest length of an abbreviated id.
+const LeastID = 4
+
 // noCommand returns the error of a line that has a program after --, and no command of repolock before it.
 func noCommand(word string, rest []string) error {
 	err := fault.New(fault.Usage, "no command of repolock comes before --")
 	if word == "" {
 		return err
 	}
-	return fault.Advise(err, underLock(word, rest))
+	return notRun(fault.Advise(err, underLock(word, rest)))
+}
+
+// notRun adds to an error that the program of the command line was not run.
+func notRun(err error) error {
+	return fault.With(err, func(e *fault.Error) { e.Undone = "nothing was run" })
 }
 
 // underLock returns a hint on how to run a program under a lock.
@@ -172,7 +200,7 @@ func underLock(word string, rest []string) string {
 	}
 	operation := cmp.Or(meant(operations, subcommand), "backup")
 	program := strings.TrimSpace(text.Word(word) + " " + subcommand)
-	hint := fmt.Sprintf(nothingRun+"; to run it under a lock: repolock %s -- %.80s", operation, program)
+	hint := fmt.Sprintf("to run it under a lock: {repolock %s} -- %.80s", operation, program)
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // the arguments can contain a password
 	}
@@ -260,12 +288,12 @@ func misspells(word, ours string) bool {
 	return len(word) > 2 && (d == 1 || d == 2 && letters(word) == letters(ours))
 }
 
-// notAFlag returns the error of a flag that the called command doesn't have. For -wait the flag is -w, and the
+// NotAFlag returns the error of a flag that the called command doesn't have. For -wait the flag is -w, and the
 // word is -wait.
-func notAFlag(args []string, flag, word string) error {
+func (r *Reader) NotAFlag(args []string, flag, word string) error {
 	command := "backup" // it has the flags that most commands have
-	if c, ok := called(args); ok {
-		command = c.name
+	if c, ok := r.Called(args); ok {
+		command = c.Name
 	}
 	ours := ""
 	switch {
@@ -276,11 +304,11 @@ func notAFlag(args []string, flag, word string) error {
 	case flag == "--shared" && command == "prune":
 		return fault.New(fault.Usage, "--shared: prune needs the exclusive lock: for a command that deletes nothing write repolock run --shared")
 	case len(flag) > len("-x") && flag[1] != '-': // -help
-		ours = similar(command, "-"+flag)
+		ours = r.similar(command, "-"+flag)
 	case strings.HasPrefix(flag, "--"):
-		ours = similar(command, flag)
+		ours = r.similar(command, flag)
 	case len(word) > len("-x"):
-		ours = similar(command, "-"+word)
+		ours = r.similar(command, "-"+word)
 	}
 	if ours == "" {
 		return fault.New(fault.Usage, "unknown flag %.80s", flag)
@@ -289,15 +317,15 @@ func notAFlag(args []string, flag, word string) error {
 }
 
 // similar returns the flag of a command that was probably meant by a word, or "". For --no-x it never returns --x.
-func similar(command, word string) string {
+func (r *Reader) similar(command, word string) string {
 	word, _, _ = strings.Cut(word, "=")
 	name := strings.TrimPrefix(word, "--")
 	if ours := meant(flagsElsewhere, name); ours != "" {
 		return ours
 	}
 	best, at := "", 3
-	app := model()
-	for _, f := range visible(append(slices.Clone(nodeOf(app, command).Flags), app.Flags...)) {
+	app := r.Model()
+	for _, f := range Visible(append(slices.Clone(NodeOf(app, command).Flags), app.Flags...)) {
 		switch d := distance(name, f.Name); {
 		case strings.HasPrefix(name, "no") && !strings.HasPrefix(f.Name, "no"):
 		case name != "" && strings.HasPrefix(f.Name, name):
@@ -310,19 +338,19 @@ func similar(command, word string) string {
 }
 
 // swallowed returns a hint if a flag has taken the name of the command as its value, or else "".
-func swallowed(args []string) string {
+func (r *Reader) swallowed(args []string) string {
 	for i, word := range args {
-		if _, ok := called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
+		if _, ok := r.Called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
 			return fmt.Sprintf("%s took %q as its value", args[i-1], word)
 		}
 	}
 	return ""
 }
 
-// misnamed returns the probable mistake in a path that doesn't exist, or "".
-func misnamed(path string) string {
+// Misnamed returns the probable mistake in a path that doesn't exist, or "".
+func Misnamed(path string) string {
 	quote := func(q string) bool { return len(path) > 1 && strings.HasPrefix(path, q) && strings.HasSuffix(path, q) }
-	switch hint := unexpanded(path); {
+	switch hint := Unexpanded(path); {
 	case hint != "":
 		return hint
 	case quote(`"`), quote(`'`):
@@ -371,8 +399,8 @@ func harmless(word string) string {
 // setting reports whether a word sets a variable, as a shell does.
 func setting(word string) bool { return lazyregexp.New(`^[A-Za-z_]\w*=`).MatchString(word) }
 
-// unrunnable adds a hint to the error of a command that could not be run.
-func unrunnable(args []string, err error) error {
+// Unrunnable adds a hint to the error of a command that could not be run.
+func Unrunnable(args []string, err error) error {
 	class := procgroup.ErrNotFound
 	if !errors.Is(err, class) {
 		class = procgroup.ErrNotExecutable
@@ -387,7 +415,7 @@ func unrunnable(args []string, err error) error {
 	if safe := harmless(word); safe != word {
 		err = fmt.Errorf("%s: %w", safe, class)
 	}
-	switch hint := unexpanded(word); {
+	switch hint := Unexpanded(word); {
 	case slices.Contains(args, "--") && namesRepository(word):
 		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
@@ -440,3 +468,18 @@ func noInterpreter(program string) string {
 
 // ofShell are builtin commands of a shell.
 var ofShell = [...]string{"cd", "export", "source", ".", "ulimit", "umask", "set", "exec", "eval", "if", "for", "while"}
+
+var shellVariable = lazyregexp.New(`\$(\w|\{\w|\()`)
+
+// Unexpanded returns the hint for a path with a ~ or a $ that a shell would have replaced, or "". The ~ is at its
+// beginning or, after repolock has made the path absolute, further on.
+func Unexpanded(path string) string {
+	switch {
+	case strings.HasPrefix(path, "~"), strings.Contains(path, string(filepath.Separator)+"~"):
+		return "no shell has replaced the ~: write the path in full, or outside of quotes"
+	case shellVariable.MatchString(path):
+		return "no shell has replaced the $, and settings of cron and systemd keep it: write the path in full, or outside of single quotes"
+	default:
+		return ""
+	}
+}
