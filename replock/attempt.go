@@ -50,7 +50,7 @@ type attempt struct {
 	underway    underway       // its puts that aren't answered
 	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
 	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
-	fence       uint64         // fencing number, or 0
+	fence       uint64         // fencing token, or 0
 	looks
 }
 

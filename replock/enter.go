@@ -222,7 +222,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 			return 0, fmt.Errorf("%w: %w", ErrNoFencingToken, err)
 		default:
 			if err := json.Unmarshal(c.raw, &last); err != nil || last.Fence == 0 {
-				return 0, fmt.Errorf("%w: %s has no fencing number: write one into it that is larger than all before", ErrNoFencingToken, key)
+				return 0, fmt.Errorf("%w: %s has no fencing token: write one into it that is larger than all before", ErrNoFencingToken, key)
 			}
 			if last.ID == id {
 				return last.Fence, nil // our put was applied, and its answer was lost

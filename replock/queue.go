@@ -34,7 +34,7 @@ type queue struct {
 	memory    verdict.Memory
 	own       ownAttempts
 	maxWait   time.Duration
-	fence     bool // whether an exclusive lock needs a fencing number
+	fence     bool // whether an exclusive lock needs a fencing token
 	began     time.Duration
 	ticket    *attempt // nil until it waits
 	waited    bool

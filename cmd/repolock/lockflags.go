@@ -33,7 +33,7 @@ type lockFlags struct {
 	Audit     string            `once:"" rare:"" brief:"Append the lock's events to this file, as JSON" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append the lock's events to this file, in JSON, one a line."`
 	Metrics   string            `once:"" rare:"" brief:"Write the lock's state, for Prometheus" predictor:"file" config:"" name:"metrics-file" placeholder:"FILE" help:"Write the state of the lock to this file, for Prometheus (the textfile collector of node_exporter)."`
 	Job       string            `rare:"" brief:"Name the job, in the audit log and the metrics" placeholder:"NAME" env:"REPOLOCK_JOB" help:"Name of the job in the audit log and the metrics (label job_name). It distinguishes jobs of one operation on one repository."`
-	Fence     bool              `rare:"" brief:"Take a fencing number (REPOLOCK_FENCE)" help:"Take a fencing number with an exclusive lock (REPOLOCK_FENCE)."`
+	Fence     bool              `rare:"" brief:"Take a fencing token (REPOLOCK_FENCE)" help:"Take a fencing token with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait between the acquire of all locks and the start of the command, so that work that began without looking at them can end. If a lock is lost meanwhile, the command doesn't start."`
 	ForceLock bool              `rare:"" brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
@@ -99,9 +99,9 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case f.Fence && mode == replock.Shared && !p.alone:
-		return p, fault.New(fault.Usage, "--fence: only the exclusive lock has fencing numbers")
+		return p, fault.New(fault.Usage, "--fence: only the exclusive lock has fencing tokens")
 	case p.alone && f.Fence:
-		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing numbers")
+		return p, fault.New(fault.Usage, "--fence: only a repository's lock has fencing tokens")
 	case p.alone && g.Name != "":
 		return p, fault.New(fault.Usage, "--name: names a lock of a repository, and no repository is given")
 	}

@@ -458,7 +458,7 @@ func TestQuirks(t *testing.T) {
 }
 
 // TestIfMatchWithoutQuotes: if a URL says that If-Match takes no quotes, the condition is relied on as elsewhere, and
-// there are fencing numbers.
+// there are fencing tokens.
 func TestIfMatchWithoutQuotes(t *testing.T) {
 	t.Parallel()
 	quirks := proxy.Quirks{Unquoted: true}

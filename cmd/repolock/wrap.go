@@ -143,7 +143,7 @@ func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 	case c.NoLock && g.OnLine("wait"):
 		return 0, fault.New(fault.Usage, "--no-lock: there is no lock to wait for: leave out --wait")
 	case c.NoLock && c.Fence:
-		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing numbers: leave out --fence")
+		return 0, fault.New(fault.Usage, "--no-lock: only the exclusive lock has fencing tokens: leave out --fence")
 	case c.NoLock:
 		for _, flag := range ofLock {
 			if g.OnLine(flag) {

@@ -19,7 +19,7 @@ type Repository struct {
 	Mode      replock.Mode
 	Operation string
 	Wait      time.Duration
-	Fence     bool // ask for a fencing number with an exclusive lock
+	Fence     bool // ask for a fencing token with an exclusive lock
 
 	// store is nil until Acquire opens it.
 	store  *answers.Store

@@ -72,7 +72,7 @@ type monitor struct {
 	waiting   map[string]waiting     // by the names of the steps
 	ghosts    []ghost
 	lives     map[string][]life // by its key
-	counts    map[string]uint64 // the last fencing number that is stored, by its key
+	counts    map[string]uint64 // the last fencing token that is stored, by its key
 	fences    map[string]uint64 // the numbers that exclusive locks have taken, by the key and the lock's id
 	staleOnly bool              // the break-lock that is under way
 	scope     string            // the prefix of its keys

@@ -371,7 +371,7 @@ const (
 	Evict   // a client deletes the tickets of the waiters
 	Unclock // no clock of the store shows whether a lock was passed
 	Sealed  // other clients encrypt their bodies
-	Fenced  // exclusive locks take fencing numbers
+	Fenced  // exclusive locks take fencing tokens
 	Crowd   // many crashed holders have left flags, which are deleted by few requests
 	kinds
 )

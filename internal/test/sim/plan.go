@@ -104,7 +104,7 @@ type step struct {
 	// resume.
 	meddles int
 	quits   bool
-	fence   bool // it takes a fencing number, if it is exclusive
+	fence   bool // it takes a fencing token, if it is exclusive
 }
 
 // breaking is a break-lock: of all locks, of the stale ones, of the waiters' tickets, or one of another client
