@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// apart puts a process into a group of its own. So a Ctrl-C at the terminal reaches only us, and the
-// kernel continues the processes that we have stopped if we are killed.
+// apart puts a process into its own process group. So a Ctrl-C at the terminal reaches only this process. If this
+// process is killed, the kernel continues the processes that it has stopped.
 func apart(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 var (

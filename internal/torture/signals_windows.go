@@ -7,7 +7,7 @@ import (
 
 func apart(*exec.Cmd) {}
 
-// A process can only be killed, so sigcont isn't used.
+// On Windows a process can only be killed, so sigcont isn't used.
 var (
 	signals = map[string]os.Signal{kill: os.Kill}
 	sigcont os.Signal
