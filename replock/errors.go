@@ -26,14 +26,14 @@ var (
 	// ErrSlow is returned when the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrNoFencingToken: WithFencingToken was given, and the store can't count fencing tokens.
+	// ErrNoFencingToken is returned when WithFencingToken was given, and the store can't count fencing tokens.
 	ErrNoFencingToken error = fault.NoFence
 )
 
 // HeldError is returned when a lock is not acquired because of other locks. This acquire has
 // removed its objects from the store. If the store couldn't be reached, they expire with the ttl.
 type HeldError struct {
-	// Mode is the mode that was asked for.
+	// Mode is the mode that the caller requested.
 	Mode Mode
 	// Holders are the conflicting locks that were read. There is at least one.
 	Holders []Info
@@ -41,7 +41,7 @@ type HeldError struct {
 	More int
 	// Waited is how long the acquirer has waited.
 	Waited time.Duration
-	// Err is the reason why the wait ended early, which is the end of the context, or nil.
+	// Err is why the wait ended before its limit: the error of a context that has ended. Otherwise it is nil.
 	Err error
 }
 
@@ -73,8 +73,9 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // LostError is the reason why a lock is no longer held. Lock.Context ends with it as its cause, and
-// Renew, Check, Resume and Do return it.
+// Refresh, Check, Resume and Do return it.
 type LostError struct {
+	// Mode is the mode of the lost lock.
 	Mode Mode
 	// Key is the key of the object whose state showed the loss.
 	Key string

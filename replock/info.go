@@ -11,7 +11,7 @@ import (
 // Info describes a lock in the store. Its texts come from the client that wrote the lock. They can contain control
 // characters, so print them with %q.
 type Info struct {
-	Mode Mode
+	Mode Mode // shared or exclusive
 	// Keys are the keys of the lock's objects. An exclusive lock has two.
 	Keys []string
 	// ID is the lock's id, or empty if its client doesn't follow this protocol. AcquiredID is the id under which a
@@ -27,7 +27,7 @@ type Info struct {
 	Body []byte
 	// Acquired and Expires are times on the holder's wall clock.
 	Acquired, Expires time.Time
-	TTL               time.Duration
+	TTL               time.Duration // how long the lock lasts after each refresh
 	// ModTime is the time of the last refresh on the store's clock.
 	ModTime time.Time
 	// Age is the time since the last refresh. Left is the time until the lock expires, and negative if it has expired.
@@ -35,7 +35,7 @@ type Info struct {
 	// them.
 	Age, Left  time.Duration
 	StoreClock bool
-	Verdict    Verdict
+	Verdict    Verdict // the judgement of the lock
 	// Why is the reason for the verdict Doubtful or Unreadable.
 	Why string
 	// ProcessGone reports that the holder was a process of this machine and boot that no longer exists.

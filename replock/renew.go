@@ -273,9 +273,9 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	return both
 }
 
-// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. If the server stores
-// it, it ignores the condition. Unless the server refuses it, putMissing deletes the flag. If the deletion fails,
-// Release repeats it.
+// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A server that stores
+// the flag ignores the condition. Unless the server has refused the put, putMissing deletes the flag. If the deletion
+// fails, Release repeats it.
 func (r *renewer) putMissing(ctx context.Context) error {
 	id, err := r.l.newID()
 	if err != nil {

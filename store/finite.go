@@ -35,7 +35,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	for _, o := range page.Objects {
 		switch {
 		case !strings.HasPrefix(o.Key, prefix):
-			return bad("it has %.256q, which wasn't asked for", o.Key)
+			return bad("it has %.256q, which doesn't have the prefix", o.Key)
 		case o.Key <= next.last:
 			return bad("%.256q comes after %.256q, so the listing isn't in order, or has no end", o.Key, next.last)
 		}
@@ -48,7 +48,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	case page.Next == "":
 		return page, nil
 	case page.Next == at.cursor:
-		return bad("the cursor of the next page is the one of this page")
+		return bad("the next page has the same cursor as this page")
 	case next.empty > maxEmpty:
 		return bad("%d pages in a row are empty, and there are more", next.empty)
 	}

@@ -25,10 +25,10 @@ import (
 
 // File is a configuration file that Load has read.
 type File struct {
-	Path         string                `toml:"-"`
-	Repo         string                `toml:"repo"`
-	Defaults     Flags                 `toml:"defaults"`
-	Repositories map[string]Repository `toml:"repositories"`
+	Path         string                `toml:"-"`            // of the file
+	Repo         string                `toml:"repo"`         // the default of --repo
+	Defaults     Flags                 `toml:"defaults"`     // for all repositories
+	Repositories map[string]Repository `toml:"repositories"` // by the names that --repo accepts
 
 	text []byte
 }
@@ -60,7 +60,7 @@ func (f *File) Line(key ...string) int {
 
 // Repository is a repository that the file names.
 type Repository struct {
-	URL  string `toml:"url"`
+	URL  string `toml:"url"`  // of the repository
 	Name string `toml:"name"` // name of its lock
 	Flags
 }
@@ -183,8 +183,8 @@ func explain(path string, text []byte, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", path, line, column, says)
 }
 
-// wanted describes the values that a key of the whole file can have, or that its items can have if its value is a table as
-// it must be.
+// wanted describes the values that a key can have. file is the parsed file. If the key must be a table and is one,
+// wanted describes the values that can be in the table.
 func wanted(key []string, file any) string {
 	t, value := reflect.TypeFor[File](), file
 	for _, name := range key {

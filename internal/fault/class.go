@@ -13,7 +13,7 @@ type Class struct {
 	Permanent bool
 	// Nothing is set if the failure comes before repolock has changed anything. The error message then includes that.
 	Nothing bool
-	// Advice is what to do. Commands in it are written as in Expand.
+	// Advice is what the user can do. It contains commands in the form that fault.Expand explains.
 	Advice string
 }
 
@@ -45,7 +45,7 @@ const (
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// These constants stand for advice that depends on the command line: cmd/internal/show words it.
+// These constants replace advice that depends on the command line. cmd/internal/show has their texts.
 const (
 	SeeHelp    = "see the help"
 	SeeDoctor  = "see doctor"

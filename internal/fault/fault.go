@@ -13,13 +13,13 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Error is a failure. Its text is one line without credentials. The text leaves out Class, Advice and Undone.
+// Error is a failure. Its text is one line without credentials, and doesn't include Class, Advice and Undone.
 type Error struct {
 	// Err is the cause. More are further failures: see Join.
 	Err  error
 	More []error
-	// Format and Args make the text of Err, if Errorf has made the error. A text for people has the words of a cause in its
-	// place.
+	// Format and Args are the arguments of Errorf, if Errorf has made the error. With them, a text for people can
+	// describe the causes in its own words.
 	Format string
 	Args   []any
 	// Doing is what repolock was doing, such as "writing the lock".
@@ -29,7 +29,7 @@ type Error struct {
 	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, the class of Err
 	// counts.
 	Class error
-	// Advice replaces the class's advice, unless it is empty. Commands in it are written as in Expand.
+	// Advice replaces the class's advice, unless it is empty. It contains commands in the form that Expand explains.
 	Advice string
 	// Undone is the work that the failure has prevented, such as "nothing was run". It is printed before the advice.
 	Undone string
@@ -78,8 +78,8 @@ func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
 
-// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf it keeps the operands. Use it around the error of
-// a request, whose words for people differ from its text.
+// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf, it keeps the format and its operands. Use it
+// for an error that wraps the error of a request, because a text for people describes such an error in other words.
 func Errorf(format string, args ...any) error {
 	return &Error{Err: fmt.Errorf(format, args...), Format: format, Args: args}
 }
@@ -127,8 +127,8 @@ func Advice(err error) string {
 	return Of(err).Advice
 }
 
-// Expand returns a text with its commands of repolock as spell writes them. In the text each is {repolock NAME}, because
-// advice doesn't know the repository of the command line. If spell is nil, they are repolock NAME.
+// Expand replaces each command {repolock NAME} in a text by the result of spell, because advice doesn't know the
+// repository of the command line. If spell is nil, it only removes the braces.
 func Expand(advice string, spell func(name string) string) string {
 	if spell == nil {
 		spell = func(name string) string { return "repolock " + name }
@@ -144,7 +144,7 @@ func Expand(advice string, spell func(name string) string) string {
 	}
 }
 
-// Undone returns the work that a failure has prevented, or "".
+// Undone returns what the failure has prevented, such as "nothing was run", or "".
 func Undone(err error) string {
 	if e := find(err, func(e *Error) bool { return e.Undone != "" }); e != nil {
 		return e.Undone

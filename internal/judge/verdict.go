@@ -124,10 +124,10 @@ func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	switch {
 	case w.section == "" && c.Appeared:
 		return Violation{ForeignWrite, []string{s.ID}, fmt.Sprintf(
-			"%q was written, by no known process, while %s held the %s lock", c.Key, s.ID, s.Mode)}, true
+			"%q was written by an unknown process while %s held the %s lock", c.Key, s.ID, s.Mode)}, true
 	case w.section == "":
 		return Violation{LostObject, []string{s.ID}, fmt.Sprintf(
-			"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, saw this", c.Key, s.ID, s.Mode)}, true
+			"%q was in the store and is no longer listed, although no process deleted it; %s, %s, noticed this", c.Key, s.ID, s.Mode)}, true
 	case !w.Answered, before && !c.Appeared: // a listing can still show a deleted object
 		return v, false
 	case before:

@@ -113,7 +113,7 @@ func (r *run) notAcquired() error {
 	case r.counts.Failed > 0:
 		says = fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode)
 	case r.counts.Held > 0:
-		says = fmt.Sprintf("it was held each of the %d times they tried", r.counts.Held)
+		says = fmt.Sprintf("each of their %d attempts was refused because the lock was held", r.counts.Held)
 	default:
 		says = "all were still trying when the run ended"
 	}

@@ -232,7 +232,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 		{"pooler", !pooled, locking.Good, "none: statements run in the announced session", ""},
 		{"pooler", mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
 		{"pooler", b.sessionPooler, locking.Risky,
-			"declared to keep sessions, and two connections didn't disprove that",
+			"the URL declares that it keeps sessions, and a test with two connections didn't disprove that",
 			"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
 		{"pooler", true, locking.Bad, "its mode isn't known",
 			"connect to PostgreSQL itself; if the pool is in session mode, add pooler=session to the URL"},

@@ -148,7 +148,7 @@ func (b *Backend) settle(ctx context.Context, h locking.Handle) (ok bool, err er
 	for range 2 {
 		if wait := min(b.opts.Settle, h.TTL()/3); wait > 0 {
 			if err := clock.Sleep(ctx, b.opts.Clock, wait); err != nil {
-				return false, fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err)
+				return false, fmt.Errorf("lock %s was acquired and released again: %w", h.Key(), err)
 			}
 		}
 		if rivals, err = b.rivals(h); err != nil {

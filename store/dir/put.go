@@ -154,8 +154,9 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	return nil
 }
 
-// creates reports whether a Put without a condition can link its file, and so needs no flock, because the name is free.
-// On a file system that isn't local, a rename under the flock of the directory costs less than a look and a link.
+// creates reports whether the name is free, so that a Put without a condition can link its file. A link needs no flock.
+// On a file system that isn't local, creates returns false, because a rename under the flock of the directory costs
+// less than a look and a link.
 func (w *write) creates(d *directory) bool {
 	if !w.local {
 		return false

@@ -18,10 +18,10 @@ type Options struct {
 	// IfAbsent and IfMatch are how the store treats the conditions of a Put.
 	IfAbsent, IfMatch Condition
 	// IfMatchCreates makes a Put with PutOptions.IfMatch write if there is no object, whatever the ETag. MinIO before
-	// September 2025 does that (minio/minio#21526). The store then declares Kept as store.Claimed.
+	// September 2025 does that (minio/minio#21526). Then the store declares at most store.Claimed for IfMatch.
 	IfMatchCreates bool
 	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was deleted, as on a server that treats
-	// a delete marker as an object (versitygw). The store then declares Kept as store.Claimed.
+	// a delete marker as an object (versitygw). Then the store declares at most store.Claimed for IfAbsent.
 	Markers bool
 	// Versions makes a Put check PutOptions.Replaces, as a backend with versions must.
 	Versions bool

@@ -107,7 +107,7 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 	prefix, conditions, err := s3api.Options(opts.Prefix, opts.Conditions, store.Claimed)
 	return s3api.Place{
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
-		PlainHint: "put tls=false into the URL if that is wanted", Own: own(server), KeyCursor: true,
+		PlainHint: "put tls=false into the URL if the server must be used without TLS", Own: own(server), KeyCursor: true,
 		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
 	}, err
 }

@@ -136,7 +136,7 @@ func server(o s3.Options) (s3api.Place, error) {
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
 		return s3api.Place{
 			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT", Deletions: store.Claimed,
-			PlainHint: "have the resolver return an http:// URL if that is wanted",
+			PlainHint: "have the resolver return an http:// URL if the server must be used without TLS",
 		}, nil
 	}
 	if o.BaseEndpoint == nil {
@@ -149,7 +149,7 @@ func server(o s3.Options) (s3api.Place, error) {
 	scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
 	return s3api.Place{
 		Host: name, Endpoint: scheme + "://" + name, Deletions: store.Claimed,
-		PlainHint: "write endpoint=http://" + name + " if that is wanted",
+		PlainHint: "write endpoint=http://" + name + " if the server must be used without TLS",
 	}, nil
 }
 
@@ -184,7 +184,7 @@ func httpClient(c aws.HTTPClient) aws.HTTPClient {
 	return do(httptransport.Watched(transport).RoundTrip)
 }
 
-// do and roundTrips make one function an aws.HTTPClient and an http.RoundTripper.
+// do makes a function an aws.HTTPClient, and roundTrips makes one an http.RoundTripper.
 type (
 	do         func(*http.Request) (*http.Response, error)
 	roundTrips func(*http.Request) (*http.Response, error)

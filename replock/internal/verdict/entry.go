@@ -127,7 +127,7 @@ func (e *Entry) Decode(raw []byte) {
 
 // ErrVanished is the error of an entry that was listed, and was missing or empty when its body was read. It was
 // probably deleted meanwhile, and another look shows that.
-var ErrVanished = errors.New("it is listed, and a read doesn't find it")
+var ErrVanished = errors.New("it is listed, but was missing when it was read")
 
 // ErrUnread is the class of the error if a body couldn't be fetched. A body that was fetched and can't be parsed has
 // another error.

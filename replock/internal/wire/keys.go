@@ -6,7 +6,9 @@ import (
 )
 
 // Keys makes and recognizes the keys of a lock's objects: docs/evidence/protocol.md, What is stored.
-type Keys struct{ Prefix string }
+type Keys struct {
+	Prefix string // ends in a slash
+}
 
 // Kind is the meaning of a key under a lock's prefix.
 type Kind int

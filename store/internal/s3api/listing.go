@@ -44,7 +44,7 @@ func read(root string, body []byte) (d document, err error) {
 	case d.XMLName.Local != root:
 		return d, unfit("it answers without a " + root)
 	case err == nil && root == "ListBucketResult" && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
-		return d, errors.New("the listing goes on after its end")
+		return d, errors.New("there is more data after the end of the listing")
 	case err != nil:
 		return d, fmt.Errorf("it is cut off, or isn't what S3 answers: %v", err)
 	}
@@ -106,7 +106,7 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	case !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }):
 		return page, fmt.Errorf("%w: it isn't in order", store.ErrListing)
 	case goesOn && d.NextContinuationToken == "":
-		return page, errors.New("a listing goes on, and the server doesn't say where")
+		return page, errors.New("a listing isn't complete, and the server sends no cursor for its next page")
 	case goesOn && s.place.KeyCursor && n == 0:
 		return page, fmt.Errorf("%w: a page is empty, although the listing goes on", store.ErrListing)
 	case goesOn && s.place.KeyCursor:

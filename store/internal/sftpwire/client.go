@@ -176,7 +176,7 @@ func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 		case r.err != nil:
 			err = r.err
 		case 4+n > maxSent:
-			err = fmt.Errorf("a packet of %d bytes, and %d are allowed", 4+n, maxSent)
+			err = fmt.Errorf("a packet of %d bytes: at most %d are allowed", 4+n, maxSent)
 		}
 		for c.last++; c.pending[c.last].Request != nil; c.last++ {
 		}
@@ -248,7 +248,7 @@ func (c *Client) answer(kind byte, f *fields) error {
 	id := f.u32()
 	p, ok := c.pending[id]
 	if !ok {
-		return violation("an answer to request %d, which has none to come", id)
+		return violation("an answer to request %d, which isn't waiting for one", id)
 	}
 	a, err := p.answer(kind, f)
 	if err != nil {

@@ -64,7 +64,7 @@ func Read(handle string, offset uint64, n uint32) *Request {
 func Write(handle string, offset uint64, data []byte) *Request {
 	r := of(typeWrite, typeStatus).string(handle).u64(offset).string(string(data))
 	if len(data) > MaxWrite {
-		r.err = fmt.Errorf("a write of %d bytes, and %d are allowed", len(data), MaxWrite)
+		r.err = fmt.Errorf("a write of %d bytes: at most %d are allowed", len(data), MaxWrite)
 	}
 	return r
 }
