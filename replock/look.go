@@ -74,8 +74,7 @@ func (t *attempt) listedAsPromised(page store.Page) error {
 
 // learn takes the store's time from a page. The best source is the mod time of our own flag, because the store stamped
 // it before it answered our put. The second best is the page's own time. A ticket on a later page can be listed for the
-// first time long after its put. Then the page's time is the better bound. A poll decides nothing, so that is enough
-// for it.
+// first time long after its put. For a poll the page's time is then the better bound, and a poll decides nothing.
 func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key == t.pointer.key {

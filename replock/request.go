@@ -23,7 +23,7 @@ func each[T any](items []T, f func(int, T)) {
 	parallel.Each(atOnce, len(items), func(i int) { f(i, items[i]) })
 }
 
-// nothing is the result type of requests that have none.
+// nothing is the type of the result of a request that returns only an error.
 type nothing = struct{}
 
 // list returns one page of a listing. If there is a folder in the place of lock.exclusive, the page begins with an

@@ -20,7 +20,7 @@ type process struct {
 
 // start starts a process in its own process group. The caller holds mu.
 func (r *run) start(p *process) error {
-	apart(p.cmd)
+	ownGroup(p.cmd)
 	at := clock.System{}.Elapsed()
 	if err := p.cmd.Start(); err != nil {
 		return err

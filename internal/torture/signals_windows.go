@@ -5,7 +5,7 @@ import (
 	"os/exec"
 )
 
-func apart(*exec.Cmd) {}
+func ownGroup(*exec.Cmd) {}
 
 // On Windows a process can only be killed, so sigcont isn't used.
 var (

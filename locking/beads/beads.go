@@ -25,12 +25,12 @@
 //   - The handle keeps its file open, so that no other file can get its inode number. Renew, Resume and
 //     Release compare inode and content.
 //
-// # Beside other tools
+// # Together with other tools
 //
 // A tool that calls os.WriteFile, as the document's example does, overwrites any lock, and its os.Remove removes any
 // lock. Both tools run until our next Renew, which returns ErrLost. A tool that writes into our file in the
-// microseconds between our comparison and our removal loses its lock. If a third tool locks while another tool's file
-// is aside, that file can't be put back. It stays as .exclusive-lock.repolock-*.tmp until Cleanup removes it after a
+// microseconds between our comparison and our removal loses its lock. If a third tool locks while we compare a renamed
+// file, we can't rename that file back. It stays as .exclusive-lock.repolock-*.tmp until Cleanup removes it after a
 // day.
 //
 // The daemon removes a stale lock by its name. If it has read a stale lock, and TryLock replaces that before the daemon

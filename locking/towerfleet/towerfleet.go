@@ -11,7 +11,7 @@
 // file system has no hard links, O_EXCL creates it, and a reader can see it half written. Such a file is
 // malformed, and so the lock is held.
 //
-// # Beside the specification's bash script
+// # Together with the specification's bash script
 //
 // The script takes no flock. Therefore this package does three more things:
 //
@@ -29,17 +29,17 @@
 //
 // # Limits
 //
-//   - A script that looks before our lock is there, and writes its temporary file after Settle, runs
-//     beside us if its mv exits with 0. Renew notices the file. Once it has been there for Settle, Renew
-//     gives the lock to the script and returns locking.ErrLost. Two scripts can run beside each other in
-//     the same way, and neither notices it.
+//   - If a script looks before our lock file exists, writes its temporary file after Settle, and its mv
+//     exits with 0, it runs at the same time as our holder. Renew notices the file. Once it has been
+//     there for Settle, Renew gives the lock to the script and returns locking.ErrLost. Two scripts can
+//     run at the same time in the same way, and neither notices it.
 //   - The temporary file of a killed script blocks the lock until the request in it is stale, or for
 //     DefaultTTL after its last change if it can't be read. If a script ends before Settle has passed,
 //     and its mv has moved nothing, the lock can stay like a crashed holder's.
 //   - Another program steals by deleting the file and creating its own. If its look was long ago, it
 //     steals a live lock. Our next Renew notices that.
 //   - The script's update_heartbeat doesn't check the owner. A script that was suspended with a stale lock
-//     can write that over ours. TryLock notices it if the temporary file is there; otherwise Renew does.
+//     can overwrite our lock with it. TryLock notices it if the temporary file is there; otherwise Renew does.
 //   - If neither RENAME_EXCHANGE nor RENAME_SWAP exists (see swap_other.go, and NFS), a heartbeat looks
 //     and then renames. If it is suspended in between for longer than the ttl, it replaces the lock of a
 //     thief that takes no flock.

@@ -10,8 +10,8 @@
 //
 // List, Get and Put are one request each, and Delete is two. A Put over a version of the same Store is two, and one
 // with PutOptions.Replaces three. A session adds an authorization and a request for the bucket's ID, at first use and
-// once a day. It also adds a request for an upload URL for each upload that runs beside others. The Store repeats a
-// request only if the server refused it because an authorization had expired.
+// once a day. It also adds a request for an upload URL for each upload that runs at the same time as another. The Store
+// repeats a request only if the server refused it because an authorization had expired.
 //
 // An object is the newest version of its name. Its ETag is the version's ID, and its mod time is Backblaze's upload
 // timestamp. There are no conditional puts.

@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// List scans each directory in which keys can have the prefix at least twice, as store/dir does, and reads the files
-// under the prefix. It returns all of them in one page, and ignores the cursor.
+// List scans each directory that can have keys with the prefix. It scans at least twice, as store/dir does. It reads
+// the files under the prefix, returns all of them in one page, and ignores the cursor.
 func (s *Store) List(ctx context.Context, prefix, _ string) (store.Page, error) {
 	page, err := s.list(ctx, prefix)
 	return page, failed("list", prefix, err)
