@@ -34,7 +34,8 @@ func (c *conditions) init(p store.Properties) {
 // refusal records whether the server has refused one kind of put that If-Match must prevent.
 type refusal struct{ atomic.Bool }
 
-// try sends such a put, unless the server has already refused one. It reports whether the server applied the put.
+// try sends a put that If-Match must prevent, unless the server has already refused one of this kind. It reports
+// whether the server applied the put.
 func (r *refusal) try(put func() error) (applied bool) {
 	if r.Load() {
 		return false

@@ -28,7 +28,7 @@ const (
 	maxSlow = 2
 	// maxAgain is how often an acquirer looks again because a listed object was missing when its body was read.
 	maxAgain = 3
-	// firstAgain is the pause before the first such look. Each later pause is twice as long.
+	// firstAgain is the shortest pause before an acquirer looks again.
 	firstAgain = 100 * time.Millisecond
 	// maxClaimPause is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
 	maxClaimPause = 6

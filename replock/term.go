@@ -112,8 +112,8 @@ type others struct {
 // of n holders' looks would grow with n². The number is a guess at the cost of a second request.
 const crowd = 100
 
-// newOthers begins with the results of the acquire: the store's time, and the stale lock.exclusive that a shared
-// acquirer has left, with the time since when it is unchanged.
+// newOthers returns what the acquire has learned: the store's time, and the stale lock.exclusive that a shared acquirer
+// has left. The entry of that lock.exclusive knows since when it is unchanged.
 func newOthers(t *attempt) others {
 	s := others{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)

@@ -432,7 +432,7 @@ func (d *drawing) rect(class string, from, to, y float64) {
 	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, from, y, max(to-from, narrow), bar)
 }
 
-// axis draws up to ten times at round intervals.
+// axis labels the time axis with at most ten times, at round intervals.
 func (d *drawing) axis(height int) {
 	step := time.Second
 	for _, next := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {

@@ -89,7 +89,7 @@ var (
 	NoFence      = &Class{says: "no fencing number", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: {repolock doctor} examines it"}
 )
 
-// The classes of another system that keeps locks. Its own messages contain the advice.
+// The classes of failures of the systems whose locks --also acquires. Their own messages contain the advice.
 var (
 	HandleLost        = &Class{says: "lock lost"} // a backend returns it; a holder's error has the class Lost
 	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}

@@ -78,8 +78,8 @@ func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
 
-// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf, it keeps the format and its operands. Use it
-// for an error that wraps the error of a request, because a text for people describes such an error in other words.
+// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf, it keeps the format and its operands. So a
+// text for people can replace the text of an operand, such as the error of a request, by a clearer one.
 func Errorf(format string, args ...any) error {
 	return &Error{Err: fmt.Errorf(format, args...), Format: format, Args: args}
 }

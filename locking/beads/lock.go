@@ -47,7 +47,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 			return h, true, nil
 		}
 		if stays := b.drop(mine); stays != nil {
-			return h, false, fmt.Errorf("the lock %s wasn't acquired, but stays until process %d ends, because it can't be removed: %w, after: %w",
+			return h, false, fmt.Errorf("the lock %s wasn't acquired, but its file can't be removed, so the lock stays held until process %d ends: %w, after: %w",
 				b.path, os.Getpid(), stays, err)
 		}
 		if !errors.Is(err, locking.ErrLost) {

@@ -19,8 +19,8 @@ import (
 // timer interrupt, at least every 10 ms.
 const tick = 20 * time.Millisecond
 
-// List reads the directories that the prefix can be in, and the files under the prefix. It returns
-// all of them in one page, and ignores the cursor.
+// List reads each directory that can have keys with the prefix, and the files under the prefix. It returns all of them
+// in one page, and ignores the cursor.
 func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, err error) {
 	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {

@@ -98,7 +98,7 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 	return credentials.Value{SignerType: credentials.SignatureAnonymous}, later
 }
 
-// Retrieve does the same for older callers in the library.
+// Retrieve is RetrieveWithCredContext for older callers in the library.
 func (c *chain) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{Client: http.DefaultClient})
 }
