@@ -12,36 +12,35 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Hint is how much a function needs its lock. The zero Hint is invalid.
+// Hint is how much a function depends on its lock. The zero Hint is invalid.
 type Hint int
 
 const (
 	// RequireGlobal runs the function only with the lock.
 	RequireGlobal Hint = iota + 1
-	// PreferGlobal runs the function with the lock, or without a lock if the backend is nil. If the backend is
-	// broken, the function doesn't run. With a memory.Backend in place of nil, the callers in this process still
-	// exclude each other.
+	// PreferGlobal runs the function with the lock, or without a lock if the backend is nil. If the backend is broken,
+	// the function doesn't run. With a memory.Backend instead of nil, the callers in this process still exclude each
+	// other.
 	PreferGlobal
 	// NodeLocal runs the function without a lock.
 	NodeLocal
 )
 
-// Guard runs f while it holds the lock of a key, and returns after f. It reports whether f ran. If
-// another holder has the lock, f doesn't run, and Guard returns no error.
+// Guard runs f while it holds the lock of a key, and returns after f. It reports whether f ran. If another holder has
+// the lock, f doesn't run, and Guard returns no error.
 //
-// Guard renews the lock at each third of the ttl, and releases it even if ctx has ended or f
-// panics. If the backend is a Watcher, Guard also renews at once when the backend notices a loss.
-// The context of f ends with ctx, and when the lock is lost; then its cause is ErrLost. The lock is
-// lost when a renewal returns ErrLost, or when no renewal has succeeded for eleven twelfths of the
-// ttl, suspends included. f must return when its context ends: Guard can't end it.
+// Guard renews the lock after each third of the ttl. It releases the lock even if ctx has ended or f panics. If the
+// backend is a Watcher, Guard also renews at once when the backend notices a loss. The context of f ends with ctx, and
+// when the lock is lost; then its cause is ErrLost. The lock is lost when a renewal returns ErrLost, or when no renewal
+// has succeeded for eleven twelfths of the ttl, suspends included. f must return when its context ends, because Guard
+// can't end it.
 //
-// The error joins the errors of f, of the loss, and of the release. It is an ErrLost if the lock
-// was lost while f ran.
+// The error joins the errors of f, of the loss, and of the release. It is an ErrLost if the lock was lost while f ran.
 //
-// The hints come from bext's scheduler. That scheduler, too, runs f without a lock only if none is configured. But
-// it logs the error of a broken backend, and it renews no lock, so it needs a ttl longer than f.
+// The hints come from bext's scheduler. That scheduler, too, runs f without a lock only if no backend is configured.
+// But it only logs the error of a broken backend. It also renews no lock, so it needs a ttl longer than f.
 //
-// Guard can be called concurrently. It doesn't call Cleanup; the program must, at times.
+// Guard can be called concurrently. It doesn't call Cleanup, so the program must call it from time to time.
 func Guard(ctx context.Context, b Backend, hint Hint, key string, ttl time.Duration, f func(ctx context.Context) error) (ran bool, err error) {
 	return guardAt(ctx, clock.System{}, b, hint, key, ttl, f)
 }
@@ -80,8 +79,7 @@ type guard struct {
 	handle   Handle
 }
 
-// run runs f and renews the lock meanwhile. It releases the lock in a deferred call, because f can
-// panic.
+// run runs f, and renews the lock meanwhile. It releases the lock in a deferred call, because f can panic.
 func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context.Context) error) (err error) {
 	held := lease.New(lease.Terms{
 		Schedule: g.schedule, Clock: g.clock, Sent: began.Elapsed, Seen: began, Parent: ctx, Drain: g.schedule.Timeout,
@@ -99,14 +97,14 @@ func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context
 			loss = lost.Err
 		}
 		if loss != nil && errors.Is(released, ErrLost) {
-			released = nil // the loss is reported already
+			released = nil // the error has the loss already
 		}
 		err = fault.Join(err, loss, released)
 	}()
 	return f(held.Context())
 }
 
-// loss returns why the renewals have ended: err, or the deadline if err is nil or no ErrLost.
+// loss returns the error of a lost lock: err, or ErrLost with the deadline if err is no ErrLost.
 func (g *guard) loss(_ bool, err error) lease.Loss {
 	switch {
 	case err == nil:

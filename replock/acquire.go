@@ -6,9 +6,9 @@ import (
 	"github.com/repolock/repolock/internal/lease"
 )
 
-// acquire takes a lock: docs/evidence/protocol.md, Acquire. It returns when it has the lock, when another
-// holder certainly has it, or when it can't find out whether one has. A failed attempt withdraws all its
-// objects. Its findings name the conflicting locks. After each attempt, q.again decides the next step.
+// acquire takes a lock: docs/evidence/protocol.md, Acquire. It returns when it has the lock, when another holder
+// certainly has a conflicting one, or when it can't find out. A failed attempt withdraws all its objects. Its findings
+// name the conflicting locks. After each attempt, decider.afterAttempt decides the next step.
 func (l *Locker) acquire(ctx context.Context, mode Mode, operation string, opts []AcquireOption) (*term, error) {
 	if err := CheckOperation(operation); err != nil {
 		return nil, err

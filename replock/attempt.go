@@ -16,75 +16,74 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// object is one of our lock objects, with what we know of its stored state.
+// object is one of our lock objects, and what we know about its stored state.
 type object struct {
 	key  string
 	etag string
 	sent time.Duration // when the put of its present body was sent
-	// twice: a put of it was sent again. So the first send can be applied even after the object was
+	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
 	// deleted.
 	twice   bool
-	put     bool // a put of it was answered, and it isn't known to be gone
-	maybe   bool // a put of it was sent, so it can be stored now or later
-	renewed bool // the present refresh has already replaced it
+	put     bool // a put of it was answered, and we don't know that it is gone
+	maybe   bool // we sent a put of it, so it can be stored now or later
+	renewed bool // the present refresh has replaced it already
 }
 
-// attempt is one run of the protocol with one flag, from the flag's first put until the lock is held
-// or the flag is withdrawn. A ticket is an attempt without a pointer. Requests that write or delete
-// change its own fields, and looks change its looks.
+// attempt is one run of the protocol with one flag, from the flag's first put until the lock is held or the flag is
+// withdrawn. A ticket is an attempt without a pointer. Puts and deletes change the attempt's own fields; looks change
+// the embedded looks.
 type attempt struct {
 	mode      Mode
 	operation string
 	id        string
 	body      wire.Body
-	place     string          // in the queue: tickets with a later place are behind us
-	parent    context.Context // of the lock's context
+	place     string          // orders the queue: tickets with a later place are behind us
+	parent    context.Context // parent of the lock's context
 	trips     *trips          // shared by the attempts of one acquire
 	ownAttempts
 
 	sent        time.Duration // when the flag's first put was sent, which begins the lease
 	deadline    time.Duration
-	flag        object         // ground truth: only we ever write its key
+	flag        object         // the truth about our lock: only we ever write its key
 	pointer     object         // lock.exclusive
-	raised      pageTime       // of the answer to the flag's put
-	underway    underway       // its puts that aren't answered
+	raised      pageTime       // times of the answer to the flag's put
+	underway    underway       // puts that the store hasn't answered yet
 	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
-	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released, that a shared attempt leaves stored
+	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released; a shared attempt doesn't delete it
 	fence       uint64         // fencing token, or 0
 	looks
 }
 
-// looks is what the looks of an attempt have shown.
+// looks is what an attempt has learned from its looks.
 type looks struct {
 	polls       bool          // the looks are a waiter's polls, which never grant the lock
 	looked      bool          // a look has begun
 	seen        clock.Reading // when the last look was sent
 	st          verdict.StoreTime
-	dated       verdict.StoreTime // the flag's mod time, when it was first seen
-	first, page pageTime          // of the first page, and of the last one
+	dated       verdict.StoreTime // mod time of our flag, when we first saw it
+	first, page pageTime          // times of the first page and of the last one
 	listed      listed
-	// pointerSeen is when the last look that showed the pointer as ours was sent, on the clock's Elapsed.
-	// It is 0 if a request needs a new look.
+	// pointerSeen is when we sent the last look that showed lock.exclusive as ours, by Clock.Elapsed. It is 0 if the
+	// next request needs a new look.
 	pointerSeen time.Duration
 }
 
-// listed has the objects that the last look has listed: our flag, our pointer, and another client's
-// pointer.
+// listed reports which objects the last look listed: our flag, our lock.exclusive, another client's lock.exclusive.
 type listed struct{ flag, pointer, another bool }
 
-// stamped takes the store's time from the mod time of our flag, which was seen at the given time on
-// our clock.
+// stamped learns the store's time from the mod time of our flag. seen is Clock.Elapsed when a response showed that mod
+// time.
 func (s *looks) stamped(mod time.Time, seen time.Duration) {
 	if !mod.Equal(s.dated.At) {
-		// The store can have applied an earlier send late, so the mod time is only known to be
-		// before now.
+		// The store might have applied an earlier send of the put late. So we only know that the mod time is before
+		// now.
 		s.dated = verdict.StoreTime{At: mod, Elapsed: seen}
 	}
 	s.st = s.dated
 }
 
-// ownAttempts has the ids and the flags' keys of all attempts for one lock, whether they are stored
-// or not.
+// ownAttempts has the ids and the flags' keys of all our attempts for one lock, also of those whose flags aren't
+// stored.
 type ownAttempts struct{ ids, keys map[string]bool }
 
 func nothingYet() ownAttempts { return ownAttempts{map[string]bool{}, map[string]bool{}} }
@@ -117,8 +116,8 @@ func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attemp
 	}, nil
 }
 
-// owns reports whether a listed object is ours: by its key, or, for lock.exclusive, which other
-// clients write too, by the ETag of our put.
+// owns reports whether a listed object is ours. Our flags are ours by their keys. Other clients write lock.exclusive
+// too, so it is ours if it has the ETag of our put.
 func (t *attempt) owns(o store.Object) bool {
 	if o.Key == t.pointer.key {
 		return t.pointer.put && o.ETag != "" && o.ETag == t.pointer.etag
@@ -129,26 +128,26 @@ func (t *attempt) owns(o store.Object) bool {
 // wrote reports whether an entry has the id of one of our attempts.
 func (t *attempt) wrote(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }
 
-// claimed records that lock.exclusive has this attempt's body.
+// claimed records that the stored lock.exclusive is ours, with this ETag.
 func (t *attempt) claimed(etag string) {
 	t.pointer.put, t.pointer.maybe, t.pointer.etag, t.pointer.sent = true, true, etag, t.sent
 }
 
-// found records that a look has found our pointer.
+// found records our lock.exclusive, if a look has shown it.
 func (t *attempt) found(f verdict.Findings) {
 	if f.Ours != nil {
 		t.claimed(f.Ours.ETag)
 	}
 }
 
-// date begins the lease. The first put of the flag follows.
+// date begins the lease now. The caller then puts the flag.
 func (l *Locker) date(t *attempt) {
 	t.sent = l.opts.Clock.Elapsed()
 	t.deadline = t.sent + l.times.Deadline
 	l.stamp(&t.body, t.st, t.sent)
 }
 
-// late returns errLate, with the reason if the store wasn't just slow.
+// late returns errLate. It adds the reason if the store refused our puts of lock.exclusive without listing one.
 func (t *attempt) late() error {
 	if t.refusals == 0 || t.listed.another {
 		return errLate
@@ -156,9 +155,9 @@ func (t *attempt) late() error {
 	return fmt.Errorf("%w, and the store refused %d times to write %q with If-None-Match (412) although it listed no such object", errLate, t.refusals, t.pointer.key)
 }
 
-// stamp dates a body that is about to be sent. Clients of the original protocol compare expires_at
-// with their own clocks. So expires_at counts from this machine's wall clock or the store's clock,
-// whichever is later, and is at least foreignTTL after the deadline of the lease.
+// stamp writes the present times into a body that is about to be sent. Clients of the original protocol compare
+// expires_at with their own clocks. So expires_at counts from the later of this machine's wall clock and the store's
+// clock, and is at least foreignTTL after the deadline of the lease.
 func (l *Locker) stamp(b *wire.Body, st verdict.StoreTime, sent time.Duration) {
 	now := l.opts.Clock.Now().UTC()
 	lasts := max(l.opts.TTL, l.times.Deadline+wire.ForeignTTL)
@@ -169,8 +168,7 @@ func (l *Locker) stamp(b *wire.Body, st verdict.StoreTime, sent time.Duration) {
 	}
 }
 
-// behind returns a lower bound of the time by which the wall clock is behind the store's clock, or
-// 0.
+// behind returns how far the wall clock is behind the store's clock, at least, or 0.
 func (l *Locker) behind(st verdict.StoreTime) time.Duration {
 	if !st.Known() || !l.store.Properties().StoreClock {
 		return 0
@@ -178,13 +176,13 @@ func (l *Locker) behind(st verdict.StoreTime) time.Duration {
 	return max(st.When(l.opts.Clock.Elapsed()).Sub(l.opts.Clock.Now()), 0)
 }
 
-// contender returns what decides between this attempt and others that come at the same time.
+// contender returns the facts that decide between this attempt and others that come at the same time.
 func (t *attempt) contender() verdict.Contender {
 	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest()}
 }
 
-// underway counts the puts of an attempt that aren't answered yet. A put must not come after the
-// deletes of the withdrawal, so the withdrawal waits for them.
+// underway counts the puts of an attempt that the store hasn't answered yet. A put must not reach the store after the
+// deletes of the withdrawal, so the withdrawal waits for these puts.
 type underway struct {
 	mu     sync.Mutex
 	n      int
@@ -210,8 +208,7 @@ func (u *underway) end() {
 	}
 }
 
-// close prevents further puts, and waits at most the given time until the puts that were sent have
-// ended.
+// close prevents further puts. It waits until the sent puts have ended, for at most the given time.
 func (u *underway) close(c clock.Clock, most time.Duration) {
 	u.mu.Lock()
 	if !u.closed {
@@ -227,7 +224,7 @@ func (u *underway) close(c clock.Clock, most time.Duration) {
 	}
 }
 
-// send returns one put of the attempt, for repeat and once. When ctx ends the put continues until its
+// send returns a function that puts the attempt's body, for repeat and once. When ctx ends, the put continues until its
 // timeout, because a cancelled request can still be applied, at an unknown time.
 func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
@@ -249,11 +246,10 @@ func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(contex
 	}
 }
 
-// trips are the durations of the fastest requests of an acquire. A single slow request shows
-// nothing.
+// trips are the durations of the fastest put and the fastest list of an acquire. A single slow request shows nothing.
 type trips struct{ put, list trip }
 
-// trip is a duration, or 0 if it is unknown.
+// trip is the duration of the fastest request of one kind, or 0 if none was answered.
 type trip struct{ quickest atomic.Int64 }
 
 func (t *trip) note(d time.Duration) {
@@ -270,27 +266,27 @@ func (t *trip) get() time.Duration { return time.Duration(t.quickest.Load()) }
 // slowest returns the longer of the two durations.
 func (t *trips) slowest() time.Duration { return max(t.put.get(), t.list.get()) }
 
-// pageTime is when a page of a listing was made, by the store's clock and by ours.
+// pageTime is when the store made a page of a listing, by the store's clock and by ours.
 type pageTime struct {
-	store     time.Time     // the store's clock; zero if the page doesn't have it
+	store     time.Time     // by the store's clock; zero if the page has no time
 	sent      time.Duration // Clock.Elapsed, when the request for the page was sent
-	refreshed time.Duration // Clock.Elapsed, when the last refresh before that was sent
-	objects   int           // on the page
+	refreshed time.Duration // Clock.Elapsed, when the last refresh before that request was sent
+	objects   int           // number of objects on the page
 }
 
-// ahead returns how much further the store's clock has advanced than ours, from this page to a later one. store is
-// the later page's time, and answered is Clock.Elapsed when it came.
+// ahead returns how much further the store's clock has advanced than ours between this page and a later one. store is
+// the later page's time, and answered is Clock.Elapsed when the later page came.
 func (p pageTime) ahead(store time.Time, answered time.Duration) time.Duration {
 	return store.Sub(p.store) - (answered - p.sent)
 }
 
-// event returns an event of an attempt.
+// event returns an event of this kind with the attempt's fields.
 func (t *attempt) event(kind EventKind) Event {
 	return Event{Kind: kind, Mode: t.mode, Operation: t.operation, ID: t.id, Key: t.flag.key}
 }
 
-// manyLocks is the least number of locks for which progress is reported, and progressPause the least
-// time between two reports.
+// manyLocks is the smallest number of locks whose progress is reported. progressPause is the shortest time between two
+// reports.
 const (
 	manyLocks     = 256
 	progressPause = 500 * time.Millisecond
@@ -345,7 +341,7 @@ func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// raised records the answer to a put of our flag.
+// raised records that the store has answered a put of our flag.
 func (l *Locker) raised(t *attempt, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
@@ -355,6 +351,5 @@ func (l *Locker) raised(t *attempt, o store.Object) {
 	}
 }
 
-// hastyTime bounds a withdrawal after a failure of the store, or after a cancellation. Objects that
-// it leaves expire.
+// hastyTime bounds a withdrawal after a failure of the store or a cancellation. Objects that it doesn't delete expire.
 const hastyTime = 3 * time.Second

@@ -16,8 +16,8 @@ import (
 type BreakOptions struct {
 	// Stale selects the locks that are certainly stale.
 	Stale bool
-	// Doubtful makes Stale include Doubtful locks that have expired by one clock. Only a watch for their
-	// whole ttl would make that certain, so a person must decide.
+	// Doubtful makes Stale also select locks that have expired by one clock. Only a watch for their whole ttl would
+	// make that certain, so a person must decide.
 	Doubtful bool
 	// Dead selects the locks whose holder was a process of this machine and boot that no longer
 	// exists: see Info.ProcessGone. A command that the process ran might live on, unless repolock's
@@ -25,31 +25,32 @@ type BreakOptions struct {
 	Dead bool
 	// ID selects the lock with this id.
 	ID string
-	// Only selects locks that an earlier Break has returned, so that a lock that wasn't shown is
-	// not broken: lock.exclusive can be another holder's by now.
+	// Only selects locks that an earlier Break has returned. So Break doesn't remove a lock that the person wasn't
+	// shown: lock.exclusive can be another holder's by now.
 	Only []Broken
 	// DryRun makes Break return the locks that it would remove, and remove none.
 	DryRun bool
 }
 
-// selects reports whether the options other than Only select a lock.
+// selects reports whether the options select a lock. It ignores Only.
 func (o BreakOptions) selects(i Info) bool {
 	stale := i.Verdict == Stale || i.Verdict == Released || o.Doubtful && i.Verdict == Doubtful && i.Left < 0
 	return (!o.Stale || stale) && (!o.Dead || i.ProcessGone) && (o.ID == "" || i.ID == o.ID)
 }
 
-// Broken is a lock that Break removed. If Err is set, Break failed to remove it.
+// Broken is a lock that Break removed, or failed to remove.
 type Broken struct {
 	Info
+	// Err is why Break failed to remove the lock, or nil.
 	Err error
 }
 
-// Break removes locks in an emergency, whatever their age and holder. A holder runs on until its next
-// look, and stops then. Break costs a Status and one delete per object, and with Stale one more list per
-// object. If listings don't have the store's time, Stale also costs a put, a list and a delete.
+// Break removes locks in an emergency, whatever their age and holder. A live holder notices that at its next look, and
+// stops then. Break costs a Status and one delete per object, and with Stale one more list per object. If listings
+// don't have the store's time, Stale also costs a put, a list and a delete.
 //
-// It returns every lock that it removed or tried to remove. The error joins the failures, each of
-// which names its key. If no lock is selected, Break returns no error.
+// Break returns every lock that it removed or tried to remove. The error joins the failures, each of which names its
+// key. If no lock is selected, Break returns no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -94,8 +95,8 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	return broken, fault.Join(errs...)
 }
 
-// breakLock removes the objects of a lock. With stale set it spares an object that was written or
-// deleted since it was listed.
+// breakLock removes the objects of a lock. With stale set it leaves an object that was written or deleted since it was
+// listed.
 func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []*verdict.Entry) {
 	b.Keys = slices.DeleteFunc(b.Keys, func(key string) bool {
 		again, err := false, error(nil)
@@ -115,9 +116,9 @@ func (l *Locker) breakLock(ctx context.Context, b *Broken, stale bool, listed []
 	})
 }
 
-// refreshed reports whether an object was written or deleted since it was listed. Break might have
-// been stopped since then, or the store slow. Meanwhile the holder of a stale lock can have come
-// back from a pause that its clocks don't count.
+// refreshed reports whether an object was written or deleted since it was listed. Break might have been stopped since
+// then, or the store slow. Meanwhile the holder of a stale lock might have woken from a pause that its clocks don't
+// count.
 func (l *Locker) refreshed(ctx context.Context, key string, listed []*verdict.Entry) (bool, error) {
 	now, err := l.find(ctx, key)
 	if err != nil || now == nil {
@@ -128,8 +129,8 @@ func (l *Locker) refreshed(ctx context.Context, key string, listed []*verdict.En
 	}), nil
 }
 
-// probeTime learns the store's time from an object that it puts and deletes. The object is an empty
-// flag, which counts as released. Other clients remove it if this process can't.
+// probeTime learns the store's time from an object that it puts, lists and deletes. The object is an empty flag, which
+// counts as released. If this process can't delete it, other clients do.
 func (l *Locker) probeTime(ctx context.Context) (verdict.StoreTime, error) {
 	for try := 1; ; try++ {
 		id, err := l.newID()
@@ -141,7 +142,7 @@ func (l *Locker) probeTime(ctx context.Context) (verdict.StoreTime, error) {
 			return verdict.StoreTime{}, fault.Errorf("learning the store's time: %w", err)
 		}
 		o, err := l.find(ctx, key)
-		answered := l.opts.Clock.Elapsed() // not the time of the put, because an earlier send might have been applied since
+		answered := l.opts.Clock.Elapsed() // not the time of the put, because the store might have applied an earlier send since
 		if rerr := l.remove(ctx, key); err == nil {
 			err = rerr
 		}
@@ -150,7 +151,7 @@ func (l *Locker) probeTime(ctx context.Context) (verdict.StoreTime, error) {
 			return verdict.StoreTime{}, fault.Errorf("learning the store's time: %w", err)
 		case o != nil:
 			return verdict.StoreTime{At: o.ModTime, Elapsed: answered}, nil
-		case try == maxTries: // perhaps another client swept it each time
+		case try == maxTries: // perhaps another client deleted it each time
 			return verdict.StoreTime{}, fmt.Errorf("learning the store's time: %w: %q", errUnlisted, key)
 		}
 	}

@@ -7,22 +7,21 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conditions is what this process knows about the store's conditional puts. Some stores accept a
-// condition and ignore it. So a condition that a server only claims to keep isn't relied on until
-// the server has refused what it must refuse.
+// conditions is what this process knows about the store's conditional puts. Some stores accept a condition and ignore
+// it. So we rely on a condition only after the server has refused a put that the condition must prevent, or if the
+// backend itself vouches for it.
 type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *
-	// matchKept: the backend itself keeps If-Match, so a refresh needs no look before its put. A
-	// server that once refused a wrong ETag promises less: it might still write if there is no
-	// object.
+	// matchKept: the backend vouches for If-Match, so a refresh needs no look before its put. A server that once
+	// refused a wrong ETag promises less: it might still write if there is no object.
 	matchKept bool
-	// deleteKept: the backend itself keeps If-Match, also for deletions.
+	// deleteKept: the backend vouches for If-Match, also for deletions.
 	deleteKept bool
-	// refused records whether the server was seen to refuse a put with a wrong ETag, and a put of a
-	// missing key. It must refuse both before its If-Match is relied on.
+	// refused records whether the server has refused a put with a wrong ETag, and a put of a missing key. It must have
+	// refused both before we rely on its If-Match.
 	refused struct{ wrong, missing refusal }
-	proofs  atomic.Int32 // attempts to prove If-Match that decided nothing
+	proofs  atomic.Int32 // attempts to prove If-Match that showed nothing
 }
 
 func (c *conditions) init(p store.Properties) {
@@ -32,10 +31,11 @@ func (c *conditions) init(p store.Properties) {
 	c.deleteKept = c.matchKept && p.DeleteIfMatch == store.Kept
 }
 
-// refusal is whether the server was seen to refuse one kind of put that If-Match must prevent.
+// refusal records whether the server has refused one kind of put that If-Match must prevent.
 type refusal struct{ atomic.Bool }
 
-// try sends such a put, unless the server was seen to refuse one. It reports whether the server applied the put.
+// try sends a put that If-Match must prevent, unless the server has already refused one of this kind. It reports
+// whether the server applied the put.
 func (r *refusal) try(put func() error) (applied bool) {
 	if r.Load() {
 		return false
@@ -47,8 +47,8 @@ func (r *refusal) try(put func() error) (applied bool) {
 	return err == nil
 }
 
-// proof records whether a condition can be relied on. It begins as the backend's store.Condition.
-// If that is Claimed, a server's answers make it Kept or Unsupported.
+// proof records whether we can rely on a condition. It begins as the backend's store.Condition. If that is Claimed, a
+// server's answers make it Kept or Unsupported.
 type proof struct{ state atomic.Int32 }
 
 const (
@@ -63,7 +63,7 @@ func (p *proof) fails() bool { return p.state.Load() == refuted }
 
 func (p *proof) holds() bool { return p.state.Load() == proven }
 
-// learn sets the result, unless there is one.
+// learn sets the result, unless it is set.
 func (p *proof) learn(ok bool) {
 	state := refuted
 	if ok {
@@ -72,8 +72,8 @@ func (p *proof) learn(ok bool) {
 	p.state.CompareAndSwap(unproven, state)
 }
 
-// learnFrom learns from the answer to a put. met is true if the put met its condition. A failure of
-// another kind shows nothing.
+// learnFrom learns from the answer to a put. met is true if the put met its condition. Other errors than a refusal show
+// nothing.
 func (p *proof) learnFrom(err error, met bool) {
 	switch {
 	case err == nil:
@@ -85,9 +85,9 @@ func (p *proof) learnFrom(err error, met bool) {
 	}
 }
 
-// learnFromTwo learns from the answers to two puts of one new key with If-None-Match. The store
-// must apply at most one of them. Other pairs of answers show nothing, unless both puts were
-// denied, and plain, the same put without the condition, was applied.
+// learnFromTwo learns from the answers to two puts of one new key with If-None-Match. The store must apply at most one
+// of them. The proof fails if the store applied both, has no such condition, or denied both although it applied the
+// same put without the condition (plain). It succeeds if the store refused one of them. Other answers show nothing.
 func (p *proof) learnFromTwo(a, b error, plain bool) {
 	refused := func(err error) bool { return errors.Is(err, store.ErrPrecondition) }
 	denied := func(err error) bool { return errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrPermission) }

@@ -20,18 +20,17 @@ import (
 // On the level below, repeat sends one request again until its budget is used up. The limits here
 // don't count these sends.
 const (
-	// maxTries is the number of attempts in a row that can end too late. After a suspend of the
-	// machine the next attempt succeeds. After three such attempts another one won't succeed.
+	// maxTries is the number of attempts in a row that can end too late. After a suspend of the machine the next
+	// attempt succeeds. After three late attempts another one won't succeed.
 	maxTries = 3
-	// maxSlow is maxTries for a store that is too slow for the ttl. Only the fastest round trips
-	// count, so two equal measurements are enough.
+	// maxSlow is maxTries for a store that is too slow for the ttl. Only the fastest round trips count, so two equal
+	// measurements are enough.
 	maxSlow = 2
-	// maxAgain is how often an acquirer looks again because an object was listed, and missing when
-	// its body was read.
+	// maxAgain is how often an acquirer looks again because a listed object was missing when its body was read.
 	maxAgain = 3
-	// firstAgain is the pause before the first such look. Each later pause is twice as long.
+	// firstAgain is the shortest pause before an acquirer looks again.
 	firstAgain = 100 * time.Millisecond
-	// maxClaimPause is how often the pause between two claims doubles, from 100 ms to 6.4 s.
+	// maxClaimPause is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
 	maxClaimPause = 6
 )
 
@@ -41,7 +40,7 @@ type step int
 const (
 	goOn       step = iota // take the next step of the protocol
 	lookAgain              // look again under the same flag
-	stepDown               // take lock.exclusive down, then look again
+	stepDown               // delete lock.exclusive, then look again
 	startAgain             // start another attempt at once
 	queueUp                // wait in the queue, then start another attempt
 	giveUp                 // return the error
@@ -51,27 +50,26 @@ const (
 type decision struct {
 	step  step
 	pause time.Duration
-	err   error // if step is giveUp
+	err   error // set if step is giveUp
 }
 
 // decider counts the attempts and failures of one acquire, and decides its next step.
 type decider struct {
 	l       *Locker
 	late    int           // attempts in a row that ended too late
-	failing time.Duration // when the store began to fail, or 0
+	failing time.Duration // Clock.Elapsed, when the store began to fail, or 0
 	try     lookCounts    // of the present attempt
 }
 
 type lookCounts struct {
 	claims    int           // puts of lock.exclusive
-	vanished  int           // looks in which an object was listed, and missing when its body was read
+	vanished  int           // looks in which a listed object was missing when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first look that found a live lock was sent
 	until     time.Duration // when this attempt withdraws at the latest, even if the others might withdraw first
 }
 
-// afterLook decides on the findings of a look. It never grants the lock: goOn means only that no
-// finding conflicts.
+// afterLook decides what follows a look. It never grants the lock: goOn means only that the look found no conflict.
 func (a *decider) afterLook(t *attempt, f verdict.Findings, err error) decision {
 	switch {
 	case err != nil:
@@ -102,8 +100,8 @@ func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 	}
 	n.conflicts++
 	choice := t.contender().Decide(f, n.conflicts, f.Now-n.since, f.Now < n.until)
-	// The others look, and then delete their objects. Our pauses, of a round trip or more before
-	// each look, leave them eight round trips for that.
+	// The others look, and then delete their objects. We pause for a round trip or more before each look, which leaves
+	// them eight round trips for that.
 	pause := firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()
 	switch choice {
 	case verdict.Stay:
@@ -117,9 +115,8 @@ func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 	}
 }
 
-// afterClaim returns the step after a claim, which is a look. A second claim means that another
-// acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before
-// the look.
+// afterClaim returns the step after a claim of lock.exclusive, which is a look. A second claim means that another
+// acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before the look.
 func (a *decider) afterClaim() decision {
 	a.try.claims++
 	if a.try.claims == 1 {
@@ -128,8 +125,8 @@ func (a *decider) afterClaim() decision {
 	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxClaimPause)}
 }
 
-// afterAttempt decides on the error of an attempt that was withdrawn. waits reports whether the
-// acquirer is in the queue and its wait isn't over.
+// afterAttempt decides what follows an attempt that was withdrawn because of err. waits reports whether the acquirer is
+// in the queue and its wait isn't over.
 func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
@@ -148,8 +145,8 @@ func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	}
 }
 
-// afterPoll decides on a poll of the queue. It returns startAgain if the poll found no conflict, or
-// if the ticket is gone.
+// afterPoll decides what follows a poll of the queue. It returns startAgain if the poll found no conflict, or if the
+// ticket is gone.
 func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits bool) decision {
 	switch {
 	case errors.Is(err, errUnlisted), err == nil && len(f.Live)+len(f.Doubtful) == 0:
@@ -164,8 +161,8 @@ func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits boo
 	}
 }
 
-// endures notes a failure of the store, and reports whether a waiting acquirer goes on. It gives up
-// once the store has failed for a ttl, or has refused a request for good.
+// endures records a failure of the store, and reports whether a waiting acquirer continues. It gives up once the store
+// has failed for a whole ttl, or has refused a request for good.
 func (a *decider) endures(err error, waits bool) bool {
 	if !waits || store.Permanent(err) || errors.Is(err, ErrNoFencingToken) {
 		return false
@@ -177,11 +174,10 @@ func (a *decider) endures(err error, waits bool) bool {
 	return now-a.failing < a.l.opts.TTL
 }
 
-// afterReturn decides what a lock that is being resumed or reassured does after a look that found
-// conflicting locks. It was the n-th look, and waited is the time since the first. Our lock is lost
-// if the owner of a conflicting lock can't be an acquirer that is about to withdraw, because then
-// it holds that lock. Otherwise the owner has twice the time that an acquirer needs to withdraw. An
-// object that vanished was deleted meanwhile, so the next look decides. The pauses are short,
+// afterReturn decides what a lock that is being resumed or reassured does after a look that found conflicting locks. n
+// is the number of looks so far, and waited is the time since the first. If the owner of a conflicting lock might be an
+// acquirer that is about to withdraw, we give it twice the time that it needs, and look again. Otherwise it holds that
+// lock, and ours is lost. A vanished object was deleted meanwhile, so the next look decides. The pauses are short,
 // because one of those acquirers can acquire its lock at any moment.
 func (l *Locker) afterReturn(t *attempt, f verdict.Findings, n int, waited time.Duration) decision {
 	c := t.contender()

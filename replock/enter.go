@@ -16,10 +16,10 @@ import (
 
 // enter puts the objects of an attempt, and returns nil once a look finds no conflict.
 //
-// Why that excludes all others: our flag was put, and the put was answered, before the last look
-// began. The look found no live flag that conflicts. It ended before the deadline of our flag, so
-// our flag was stored and live throughout. A conflicting acquirer that the look didn't show puts
-// its flag after our look began. Its own look comes after that, and shows our flag.
+// Why that excludes all others: the store had answered our put of the flag before the last look began. The look found
+// no live flag that conflicts. It ended before the deadline of our flag, so our flag was stored and live throughout. A
+// conflicting acquirer that the look didn't show puts its flag after our look began. Its own look comes after that, and
+// shows our flag.
 func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findings, error) {
 	if err := l.exists(ctx); err != nil {
 		return verdict.Findings{}, fault.While("looking for other locks", err)
@@ -52,15 +52,15 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 			}
 			switch {
 			case t.mode == Exclusive && !t.listed.pointer:
-				// lock.exclusive must be stored before the last look, because other clients of the
-				// wire format look at nothing else.
+				// lock.exclusive must be stored before the last look, because other clients of the wire format look
+				// only at lock.exclusive.
 				if err := l.claim(ctx, t, f.Pointer); err != nil {
 					return f, err
 				}
 				next = q.decide.afterClaim()
 			case t.mode == Exclusive && q.fence && t.fence == 0:
-				// The fence is taken before the last look as well. So an acquirer that is paused after
-				// that look has a smaller number than one that acquires the lock meanwhile.
+				// The fencing token is taken before the last look, too. So if an acquirer is paused after that look,
+				// another one that acquires the lock meanwhile has a larger token.
 				if t.fence, err = l.nextFence(ctx, t.id); err != nil {
 					return f, err
 				}
@@ -77,9 +77,8 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 	}
 }
 
-// barred returns the error of an acquirer that couldn't put its flag. If a look shows that another object
-// is in the place of the flag's folder, or of lock.exclusive, the error is ErrHeld, because that object
-// is an unreadable lock.
+// barred returns the error of an acquirer that couldn't put its flag. Another object can be in the place of the flag's
+// folder or of lock.exclusive. If a look shows one, the error is ErrHeld, because that object is an unreadable lock.
 func (l *Locker) barred(ctx context.Context, t *attempt, s verdict.Memory, err error) (verdict.Findings, error) {
 	if !errors.Is(err, store.ErrIrregular) {
 		return verdict.Findings{}, err
@@ -90,9 +89,9 @@ func (l *Locker) barred(ctx context.Context, t *attempt, s verdict.Memory, err e
 	return verdict.Findings{}, err
 }
 
-// raise puts our flag, and lock.exclusive if the store keeps If-None-Match, so that the put can't
-// overwrite another holder's. Both puts are sent at once, unless the flag's put has to prove the
-// condition first.
+// raise puts our flag. If the store keeps If-None-Match, so that the put can't overwrite another holder's
+// lock.exclusive, it puts lock.exclusive too. It sends both puts at once, unless the flag's put must first prove the
+// condition.
 func (l *Locker) raise(ctx context.Context, t *attempt) error {
 	l.date(t)
 	absent := &l.conditions.absent
@@ -112,19 +111,18 @@ func (l *Locker) raise(ctx context.Context, t *attempt) error {
 	}
 }
 
-// maxRefused is how often an attempt accepts that the store refuses to write a lock.exclusive that no
-// look lists. Such a store can take a deleted object for a stored one (versitygw: its delete marker).
-// After that the attempt writes without a condition, unless the backend itself keeps the condition
-// (decision 0004). Such a put can overwrite only a lock.exclusive that was put after our last look, and
-// the look of its acquirer shows our flag.
+// maxRefused is how often an attempt accepts that the store refuses to write a lock.exclusive although no look lists
+// one. Such a store might treat a deleted object as stored (versitygw: its delete marker). After that the attempt
+// writes without a condition, unless the backend itself keeps the condition (decision 0004). Such a put can overwrite
+// only a lock.exclusive that was put after our last look, and the look of its acquirer shows our flag.
 const maxRefused = 3
 
-// claim puts lock.exclusive if there is none, or replaces the stale or empty one that a look has
-// shown. If another acquirer was faster, claim returns nil: the next look shows it.
+// claim puts lock.exclusive if there is none, or replaces the stale or empty one that a look has shown (seen). If
+// another acquirer was faster, claim returns nil, and the next look shows its lock.
 func (l *Locker) claim(ctx context.Context, t *attempt, seen *verdict.Entry) error {
 	var opts store.PutOptions
 	if seen != nil && !l.conditions.match.holds() {
-		// Reading and reaping took some time: is the stale lock.exclusive still there?
+		// Reading and reaping took some time. So look again whether the stale lock.exclusive is still there.
 		now, err := l.find(ctx, t.pointer.key)
 		switch {
 		case err != nil:
@@ -158,8 +156,7 @@ func (l *Locker) claim(ctx context.Context, t *attempt, seen *verdict.Entry) err
 		t.pointer.maybe = before
 		return nil
 	case errors.Is(err, store.ErrPrecondition):
-		// If the put was sent twice, its own first send can be the reason of the refusal. The next
-		// look shows it.
+		// If the put was sent twice, its own first send might have caused the refusal. The next look shows that.
 		t.pointer.maybe = before || again
 		if opts.IfAbsent {
 			t.refusals++
@@ -170,8 +167,8 @@ func (l *Locker) claim(ctx context.Context, t *attempt, seen *verdict.Entry) err
 	}
 }
 
-// overwrite puts lock.exclusive without a condition. t.pointer.maybe stays set, because an
-// earlier send can still be applied.
+// overwrite puts lock.exclusive without a condition. t.pointer.maybe stays set, because an earlier send can still be
+// applied.
 func (l *Locker) overwrite(ctx context.Context, t *attempt) error {
 	o, _, err := l.putExclusive(ctx, t, store.PutOptions{})
 	if err != nil {
@@ -181,8 +178,8 @@ func (l *Locker) overwrite(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// putExclusive puts lock.exclusive. again reports that the put was sent more than once: then an
-// earlier send can be applied at any time.
+// putExclusive puts lock.exclusive. again reports that it sent the put more than once: then an earlier send can be
+// applied at any time.
 func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOptions) (o store.Object, again bool, err error) {
 	var sends atomic.Int32
 	send := l.send(t, t.pointer.key, opts)
@@ -201,10 +198,10 @@ type fenceBody struct {
 	ID    string `json:"id"` // the id of the lock that took the number
 }
 
-// nextFence adds one to the number in the fence object, and returns it. An acquirer whose flag and
-// lock.exclusive are stored calls it before its last look. Of two holders, the later one puts its flag
-// after the earlier one's last look, and so takes the larger number. nextFence fails on a store that
-// doesn't keep conditions: there a late put of an earlier acquirer could set the number back.
+// nextFence adds one to the number in the fence object, and returns the result. An acquirer calls it after its flag and
+// lock.exclusive are stored, and before its last look. Of two holders, the later one puts its flag after the earlier
+// one's last look, and so takes the larger number. nextFence fails on a store that doesn't keep conditions: there a
+// late put of an earlier acquirer could set the number back.
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {
@@ -248,7 +245,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	return 0, fmt.Errorf("%w: %s was changed before each write, or was deleted and the store refuses to write it again: %w", ErrNoFencingToken, key, refused)
 }
 
-// settle returns nil if the lock can be held, after a look that found no conflict.
+// settle returns nil if the lock can be held. The caller's last look has found no conflict.
 func (l *Locker) settle(ctx context.Context, t *attempt) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -256,10 +253,9 @@ func (l *Locker) settle(ctx context.Context, t *attempt) error {
 	return l.holdable(t)
 }
 
-// proofPause is the pause between two puts of a proof, unless the first is answered sooner. A server
-// that receives two puts of one key at once can take far longer: MinIO lets the second try again
-// after up to 50 ms (lockRetryInterval of its LRWMutex). The value is a guess at the time of one
-// put.
+// proofPause is the pause between two puts of a proof. It ends early if the first put is answered. A server that
+// receives two puts of one key at once can take far longer: MinIO lets the second try again after up to 50 ms
+// (lockRetryInterval of its LRWMutex). The value is a guess at the time of one put.
 const proofPause = 5 * time.Millisecond
 
 // The puts of proveAbsent, in the order in which they are sent.
@@ -270,12 +266,11 @@ const (
 	proofPuts
 )
 
-// proveAbsent puts our flag, and finds out in the same round trip whether the store keeps
-// If-None-Match. It sends the same body up to three times, with a pause between the puts, but
-// without waiting for the answers. Two puts have If-None-Match. The third has no condition, and isn't
-// sent if one of the two is known to be applied by then. A store that keeps the condition refuses at
-// least one of the two, in whatever order it applies them. A store that ignores it applies both. Only
-// we ever write that key, so an extra put does no harm.
+// proveAbsent puts our flag, and finds out in the same round trip whether the store keeps If-None-Match. It sends the
+// same body up to three times. It pauses between the puts, but doesn't wait for the answers. Two puts have
+// If-None-Match. The third has no condition, and isn't sent if one of the two is known to be applied by then. A store
+// that keeps the condition refuses at least one of the two, in whatever order it applies them. A store that ignores it
+// applies both. Only we ever write that key, so an extra put does no harm.
 func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	type answer struct {
 		put int
@@ -284,7 +279,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	}
 	t.flag.maybe = true
 	var errs [proofPuts]error
-	last := answer{put: -1} // of the puts that were applied
+	last := answer{put: -1} // the applied put that was sent last
 	answers, unanswered := make(chan answer, proofPuts), 0
 	note := func(a answer) {
 		unanswered--
@@ -315,19 +310,18 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 		note(<-answers)
 	}
 	l.conditions.absent.learnFromTwo(errs[firstIfAbsent], errs[secondIfAbsent], last.put == plain)
-	if last.put < 0 { // none was applied
+	if last.put < 0 { // no put was applied
 		return l.putFlag(ctx, t)
 	}
 	l.raised(t, last.o)
 	return nil
 }
 
-// attempts is the number of refreshes that must fit between the first one and the deadline.
+// attempts is the number of tries of a refresh that must fit into the time from its start to the deadline.
 const attempts = 3
 
-// holdable returns ErrSlow if the store is so slow that three refreshes don't fit before the
-// deadline, because such a lock can't be held. It returns errLate if only this attempt took too long
-// for that.
+// holdable returns ErrSlow if the store is so slow that three tries of a refresh don't fit before the deadline. Such a
+// lock can't be held. It returns errLate if they would fit, but this attempt has already taken too long.
 func (l *Locker) holdable(t *attempt) error {
 	refresh := t.trips.put.get()
 	if !l.conditions.matchKept {

@@ -13,35 +13,35 @@ import (
 
 // Errors for errors.Is.
 var (
-	// ErrHeld: another holder has a conflicting lock. The store has not failed. The error is a
+	// ErrHeld is returned when another holder has a conflicting lock. The store has not failed. The error is a
 	// *HeldError.
 	ErrHeld error = fault.Held
-	// ErrLost: the lock is no longer held. The error is a *LostError.
+	// ErrLost is returned when the lock is no longer held. The error is a *LostError.
 	ErrLost error = fault.Lost
 	// ErrReleased is the cause with which the context of a released lock ends.
 	ErrReleased error = fault.Released
-	// ErrUnsure: the store was reached, but it is unknown whether another holder has the lock, or
-	// the store was too slow. The error has the reason.
+	// ErrUnsure is returned when the store answered, but the answers don't show whether another holder has the lock, or
+	// came too late. The error has the reason.
 	ErrUnsure error = fault.Unsure
-	// ErrSlow: the store is too slow for the ttl: three tries of a refresh don't fit before the
+	// ErrSlow is returned when the store is too slow for the ttl: three tries of a refresh don't fit before the
 	// deadline. The error names a ttl that is long enough.
 	ErrSlow error = fault.Slow
-	// ErrNoFencingToken: WithFencingToken was given, and the store can't count fencing tokens.
+	// ErrNoFencingToken is returned when WithFencingToken was given, and the store can't count fencing tokens.
 	ErrNoFencingToken error = fault.NoFence
 )
 
 // HeldError is returned when a lock is not acquired because of other locks. This acquire has
 // removed its objects from the store. If the store couldn't be reached, they expire with the ttl.
 type HeldError struct {
-	// Mode is the mode that was asked for.
+	// Mode is the mode that the caller requested.
 	Mode Mode
-	// Holders are the conflicting locks that were read, at least one.
+	// Holders are the conflicting locks that were read. There is at least one.
 	Holders []Info
 	// More is a lower bound of the number of further conflicting locks.
 	More int
 	// Waited is how long the acquirer has waited.
 	Waited time.Duration
-	// Err is the reason why the wait ended early, which is the end of the context, or nil.
+	// Err is why the wait ended before its limit: the error of a context that has ended. Otherwise it is nil.
 	Err error
 }
 
@@ -73,10 +73,11 @@ func (e *HeldError) Is(target error) bool { return target == ErrHeld }
 func (e *HeldError) Unwrap() error { return e.Err }
 
 // LostError is the reason why a lock is no longer held. Lock.Context ends with it as its cause, and
-// Renew, Check, Resume and Do return it.
+// Refresh, Check, Resume and Do return it.
 type LostError struct {
+	// Mode is the mode of the lost lock.
 	Mode Mode
-	// Key is the key of the object by which the loss was noticed.
+	// Key is the key of the object whose state showed the loss.
 	Key string
 	// Reason is a sentence for people.
 	Reason string
@@ -107,26 +108,26 @@ func (e *LostError) Unwrap() error { return e.Err }
 
 func unsure(err error) error { return fault.As(fault.Unsure, err) }
 
-// errDoubt is the error of a look in which every conflicting lock is doubtful.
+// errDoubt is the error of a look that found doubtful locks, and no other conflict.
 var errDoubt = errors.New("perhaps stale")
 
-// errUnlisted: a listing that had to show our flag didn't. Either the lock was broken while it was
-// being acquired, or the store doesn't keep the one promise that safety rests on.
+// errUnlisted is returned when a listing had to show our flag and didn't. Either the lock was broken while we acquired
+// it, or the store breaks the promise that safety rests on: a List shows every earlier Put.
 var errUnlisted = unsure(errors.New("the store didn't list a lock that was just put"))
 
-// errLate: the look that would have granted the lock was answered after the deadline of the lease.
+// errLate is returned when the look that would have granted the lock was answered after the lease's deadline.
 var errLate = unsure(errors.New("the store is too slow: acquiring the lock took longer than its lease"))
 
-// errMightWithdraw is the error of a look that found an acquirer that might be about to withdraw.
+// errMightWithdraw is the error of a look that found a conflicting lock whose owner might be about to withdraw it.
 var errMightWithdraw = errors.New("looking again")
 
-// errStoodStill is errLate for a pause that only the store's clock shows.
+// errStoodStill is errLate for a pause of this machine that only the store's clock shows.
 var errStoodStill = fault.New(errLate, "this machine stood still while it acquired the lock, or the store's clock was set ahead")
 
-// errUntried is the result of a request that wasn't sent, because the store failed at another lock.
+// errUntried is the error of a request that we didn't send, because the store had failed at another lock.
 var errUntried = errors.New("not tried, because the store failed at another lock")
 
-// whyEnded returns the cause of a context's end. The error also matches ctx.Err.
+// whyEnded returns the cause of a context's end, as an error that also matches ctx.Err.
 func whyEnded(ctx context.Context) error {
 	cause, err := context.Cause(ctx), ctx.Err()
 	if errors.Is(cause, err) {

@@ -35,16 +35,15 @@ func (k *term) Check(ctx context.Context) error {
 		k.Fail(err)
 	}
 	if errors.Is(err, errMightWithdraw) {
-		err = nil // our objects are stored, and the conflicting ones have just come
+		err = nil // our objects are stored, and their owners might still withdraw the new conflicting ones
 	}
 	return k.usable(k.State(err))
 }
 
-// refresh is one attempt to renew the lease of a held lock: docs/evidence/protocol.md, Refresh. If one of
-// our objects was gone before its next version replaced it, the lock was broken, and is lost for
-// good. An attempt that failed can have renewed one of the two objects. The next attempt renews
-// only the other one, unless it begins anew. refresh itself doesn't change the lock: see
-// refresh.Renewal.
+// refresh is one attempt to renew the lease of a held lock: docs/evidence/protocol.md, Refresh. If one of our objects
+// is gone before its next version replaces it, the lock was broken, and is lost for good. A failed attempt can have
+// renewed one of the two objects. Then the next attempt renews only the other one, unless anew is set. refresh itself
+// doesn't change the lock: see refresh.Renewal.
 func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) {
 	began := clock.Read(k.l.opts.Clock)
 	flag, pointer := k.objects()

@@ -8,44 +8,44 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Info describes a lock in the store. Its texts come from the client that wrote the lock, and can
-// contain control characters, so print them with %q.
+// Info describes a lock in the store. Its texts come from the client that wrote the lock. They can contain control
+// characters, so print them with %q.
 type Info struct {
-	Mode Mode
+	Mode Mode // shared or exclusive
 	// Keys are the keys of the lock's objects. An exclusive lock has two.
 	Keys []string
-	// ID is empty for locks of clients that don't follow this protocol. AcquiredID is the id with
-	// which a resumed lock was first acquired, or else empty.
+	// ID is the lock's id, or empty if its client doesn't follow this protocol. AcquiredID is the id under which a
+	// resumed lock was first acquired, or else empty.
 	ID, AcquiredID string
 	// Operation, Holder, State, User, Version and Metadata are fields of the body. A text is cut at
 	// 1 KiB, and Metadata of more than 4 KiB is omitted.
 	Operation, Holder, User, Version string
 	State                            State
 	Metadata                         map[string]string
-	// Body is the stored body. It is nil if it wasn't read, if it has changed since, or if the
-	// bodies of the locks before this one exceed 4 MiB. It must not be modified.
+	// Body is the stored body. It is nil if it wasn't read, if the object has changed since, or if the bodies of the
+	// locks before this one exceed 4 MiB. Don't modify it.
 	Body []byte
 	// Acquired and Expires are times on the holder's wall clock.
 	Acquired, Expires time.Time
-	TTL               time.Duration
+	TTL               time.Duration // how long the lock lasts after each refresh
 	// ModTime is the time of the last refresh on the store's clock.
 	ModTime time.Time
-	// Age is the time since the last refresh, and Left the time until the lock expires, negative if
-	// it has expired. If StoreClock is true they are lower bounds by the store's clock; otherwise
-	// they are by this machine's wall clock.
+	// Age is the time since the last refresh. Left is the time until the lock expires, and negative if it has expired.
+	// If StoreClock is true, both are lower bounds by the store's clock. Otherwise this machine's wall clock measures
+	// them.
 	Age, Left  time.Duration
 	StoreClock bool
-	Verdict    Verdict
-	// Why is the reason of the verdict Doubtful or Unreadable.
+	Verdict    Verdict // the judgement of the lock
+	// Why is the reason for the verdict Doubtful or Unreadable.
 	Why string
-	// ProcessGone: the holder was a process of this machine and boot, and no longer exists.
+	// ProcessGone reports that the holder was a process of this machine and boot that no longer exists.
 	ProcessGone bool
 
 	object store.Object
 }
 
-// identity distinguishes a lock from a later one under the same key: by the id, or else by holder
-// and time of acquire, as other clients do. An unreadable lock is distinguished by its object.
+// identity distinguishes a lock from a later one under the same key. It is the lock's id, or else its holder and the
+// time of its acquire, as other clients identify locks. For an unreadable lock it is the ETag.
 func (i Info) identity() string {
 	switch {
 	case i.ID != "":
@@ -92,11 +92,11 @@ func (i Info) String() string {
 	return s + " (" + text.Brief(i.Key()) + ")"
 }
 
-// certainty orders verdicts by how certainly the lock has ended. An exclusive lock has the less certain verdict
-// of its two objects.
+// certainty ranks verdicts: the higher, the surer it is that the lock has ended. An exclusive lock has the lower ranked
+// verdict of its two objects.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
-// merge combines the two objects of an exclusive lock into one Info. It reuses the slice.
+// merge combines the two objects of each exclusive lock into one Info. It reuses the slice.
 func merge(infos []Info) []Info {
 	out := infos[:0]
 	index := map[string]int{}

@@ -22,7 +22,7 @@ import (
 // All methods can be called concurrently. Those without a context make no request.
 type Lock struct{ lease *lease.Lease }
 
-// locked returns the lock of an acquire.
+// locked turns the result of an acquire into a Lock.
 func locked(held *term, err error) (*Lock, error) {
 	if err != nil {
 		return nil, err
@@ -30,12 +30,11 @@ func locked(held *term, err error) (*Lock, error) {
 	return &Lock{lease.Hold(held)}, nil
 }
 
-// Context returns the lock's context. It ends when the lock is lost, before another acquirer can
-// take it; its cause is then a *LostError. It ends when the lock is released; its cause is then
-// ErrReleased. And it ends with the context of the acquire, or with the one that WithParent
-// names instead. The work that the lock protects must stop when it ends. The lock itself ends only by its
-// loss or by Release. After Resume, Context returns a new context; the previous one has ended for
-// good.
+// Context returns the lock's context, which ends when the work that the lock protects must stop. When the lock is lost,
+// the context ends before another acquirer can take the lock, with a *LostError as its cause. When the lock is
+// released, the cause is ErrReleased. The context also ends with the context of the acquire, or with the one that
+// WithParent names instead; the lock itself then stays held until its loss or Release. After Resume, Context returns a
+// new context. The previous one stays ended.
 func (k *Lock) Context() context.Context { return k.lease.Context() }
 
 // ID returns the id of this lock: 128 random bits in hex. Resume changes it.
@@ -55,9 +54,9 @@ func (k *Lock) Operation() string { return k.lease.About().Operation }
 // Key returns the key of the lock's flag, the object that only this lock writes. Resume changes it.
 func (k *Lock) Key() string { return k.lease.About().Key }
 
-// FencingToken returns a number that is larger for each later holder of the exclusive lock, so that
-// a protected resource can refuse the writes of an earlier one. It returns false unless the lock is
-// exclusive and was acquired with the option WithFencingToken.
+// FencingToken returns a number that is larger for each later holder of the exclusive lock, so that a protected
+// resource can refuse writes of an earlier holder. It returns false unless the lock is exclusive and was acquired with
+// the option WithFencingToken.
 func (k *Lock) FencingToken() (uint64, bool) {
 	fence := k.lease.About().Fence
 	return fence, fence != 0
@@ -67,8 +66,7 @@ func (k *Lock) FencingToken() (uint64, bool) {
 // released. Time counts while the machine is suspended.
 func (k *Lock) Left() time.Duration { return k.lease.Left() }
 
-// Lost returns the *LostError of a lock that was lost, or nil. It returns nil again after Resume has
-// returned nil.
+// Lost returns the *LostError of a lock that was lost, or nil. After a successful Resume it returns nil again.
 func (k *Lock) Lost() error {
 	if lost := k.lease.Lost(); lost != nil {
 		return lost.Err
@@ -76,24 +74,21 @@ func (k *Lock) Lost() error {
 	return nil
 }
 
-// Refresh refreshes the lock at once, and returns nil if the lock is held and its context has not
-// ended. Call it before a batch that must not run without the lock. It costs as much as a refresh.
-// ctx bounds it.
+// Refresh refreshes the lock at once, and returns nil if the lock is held and its context has not ended. Call it before
+// a batch that must not run without the lock. It costs as much as a refresh in the background. ctx bounds it.
 //
-// A *LostError means that the lock is lost. ErrReleased means that it was released. After any other
-// error the lock can still be held: the refresh might have been stored, and the lease lasts until
-// its deadline.
+// A *LostError means that the lock is lost. ErrReleased means that it was released. After any other error the lock can
+// still be held: the refresh might have been stored, and the lease lasts until its deadline.
 func (k *Lock) Refresh(ctx context.Context) error {
 	held := k.lease.Owner().(*term)
 	return held.usable(held.Renew(ctx))
 }
 
-// Check looks whether the lock is still stored, and returns nil if it is and the lock's context has
-// not ended. Call it after the work that the lock protects, to find out whether the lock was broken
-// meanwhile. It writes nothing and doesn't extend the lease. It costs one list. In a repository
-// with many locks it costs up to two more requests, and one for each conflicting lock that was put
-// since the last look. If a client of another protocol has just put one, Check looks again 3 s
-// later. Its errors are those of Refresh.
+// Check looks whether the lock is still stored. It returns nil if the lock is stored and its context has not ended.
+// Call it after the work that the lock protects, to find out whether the lock was broken meanwhile. It writes nothing
+// and doesn't extend the lease. It costs one list. In a repository with many locks it costs up to two more requests,
+// and one for each conflicting lock that was put since the last look. If a client of another protocol has just put one,
+// Check looks again 3 s later. Its errors are those of Refresh.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock
@@ -128,7 +123,7 @@ func lostBy(ctx context.Context, k *term) error {
 	for k.Lost() == nil && k.Left() <= 0 {
 		select {
 		case <-k.Done():
-		case <-k.Clock.After(10 * time.Millisecond): // a refresh has extended the lease just now
+		case <-k.Clock.After(10 * time.Millisecond): // a refresh has just extended the lease
 		}
 	}
 	if lost := k.Lost(); lost != nil {
@@ -137,32 +132,30 @@ func lostBy(ctx context.Context, k *term) error {
 	return nil
 }
 
-// Shared acquires a shared lock for an operation such as a backup. It waits until no exclusive lock
-// is held or waited for: WithWait bounds that. It costs one put and one list if no lock conflicts. If
-// the store has PutCreates, the first acquire of a Locker costs one list more. In all other respects
-// Shared is like Exclusive.
+// Shared acquires a shared lock for an operation such as a backup. It waits until no other client holds an exclusive
+// lock or waits for one: WithWait bounds the wait. It costs one put and one list if no lock conflicts. If the store has
+// PutCreates, the first acquire of a Locker costs one more list. In all other respects Shared is like Exclusive.
 func (l *Locker) Shared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return locked(l.acquire(ctx, Shared, operation, opts))
 }
 
-// TryShared is Shared, but doesn't wait: see TryExclusive.
+// TryShared is Shared with WithWait(0): it doesn't wait. See TryExclusive.
 func (l *Locker) TryShared(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.Shared(ctx, operation, append(slices.Clip(opts), WithWait(0))...)
 }
 
-// Exclusive acquires the exclusive lock for an operation such as a prune. It waits until no other lock
-// conflicts, in the order in which the waiters came: WithWait bounds the wait. It returns either a
-// lock or an error. Without a conflict it costs two puts and one list if the store has If-None-Match,
-// else two puts and two lists.
+// Exclusive acquires the exclusive lock for an operation such as a prune. It waits until no other lock conflicts, in
+// the order in which the waiters came: WithWait bounds the wait. It returns either a lock or an error. Without a
+// conflict it costs two puts and one list if the store has If-None-Match, else two puts and two lists.
 //
-// A *HeldError is returned when the wait ends and another holder still has a conflicting lock. ErrUnsure
-// and ErrSlow are returned if the store was reached, and its answers don't show whether another holder
-// has one. Any other error is the store's. After an error this acquire has removed its objects from the
-// store. If the store couldn't be reached, they expire with the ttl.
+// A *HeldError is returned when the wait ends and another holder still has a conflicting lock. ErrUnsure is returned if
+// the store's answers don't show whether another holder has one, and ErrSlow if the store is too slow for the ttl. Any
+// other error is the store's. After an error this acquire has removed its objects from the store. If the store couldn't
+// be reached, they expire with the ttl.
 //
-// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the
-// lock must stop. The lock itself is held, and refreshed, until Release. A context that bounds the
-// acquire alone needs the option WithParent, or the work ends with it:
+// ctx bounds the acquire, and is the parent of the lock's context: if ctx ends, the work under the lock must stop. The
+// lock itself is held, and refreshed, until Release. A context that bounds the acquire alone needs the option
+// WithParent, or the work ends with it:
 //
 //	soon, cancel := context.WithTimeout(ctx, time.Minute)
 //	lock, err := locker.Exclusive(soon, "prune", replock.WithParent(ctx))
@@ -174,24 +167,22 @@ func (l *Locker) Exclusive(ctx context.Context, operation string, opts ...Acquir
 	return locked(l.acquire(ctx, Exclusive, operation, opts))
 }
 
-// TryExclusive is Exclusive, but doesn't wait for a lock that is held: it returns a *HeldError. WithWait
-// among opts has no effect. It still takes time where the answer isn't clear at once. It watches a lock
-// that is stale by one clock and not by another, for up to two minutes, until that lock changes or has
-// stayed unchanged for its whole ttl. A lock with a longer ttl counts as held, with the verdict
-// Doubtful. ctx bounds all this.
+// TryExclusive is Exclusive, but doesn't wait for a held lock: it returns a *HeldError. WithWait among opts has no
+// effect. If it is doubtful whether a lock is stale, TryExclusive still takes time. It watches such a lock, which has
+// expired by one clock and not by another, for up to two minutes: until the lock changes, or has stayed unchanged for
+// its whole ttl. A doubtful lock with a longer ttl counts as held, with the verdict Doubtful. ctx bounds all this.
 func (l *Locker) TryExclusive(ctx context.Context, operation string, opts ...AcquireOption) (*Lock, error) {
 	return l.Exclusive(ctx, operation, append(slices.Clip(opts), WithWait(0))...)
 }
 
-// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared
-// lock costs one delete. An exclusive one costs two at once, and before them a get of lock.exclusive,
-// unless Check has just read it, or the store itself keeps If-Match for deletions. If the store doesn't
-// allow deletes, a put replaces each. A second call waits for the first, and returns the same error. A
-// Resume that is under way gives up first.
+// Release ends the lock: its context ends, and its objects are deleted, even if ctx has ended. A shared lock costs one
+// delete. An exclusive lock costs two deletes at once. A get of lock.exclusive comes before them, unless Check has just
+// read it, or the store itself keeps If-Match for deletions. If the store doesn't allow deletes, a put replaces each. A
+// second call waits for the first, and returns the same error. A Resume in another goroutine gives up first.
 //
-// An error means that an object might be left, which expires with the ttl. Of a lost lock only the
-// flag is deleted. Release must not delete a lock.exclusive that another client has written. So it
-// looks first, and makes the delete conditional if the store can.
+// An error means that an object might be left. It expires with the ttl. If the lock was lost, only the flag is deleted.
+// Release must not delete a lock.exclusive that another client has written. So it looks first, and makes the delete
+// conditional if the store can.
 func (k *Lock) Release(ctx context.Context) error { return k.lease.Release(ctx) }
 
 // Resume takes back a lock that was lost because it wasn't refreshed in time, after an outage of the store

@@ -22,8 +22,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Locker acquires locks in one repository. Its methods can be called concurrently. It keeps no
-// connection or file open, and needn't be closed.
+// Locker acquires locks in one repository. Its methods can be called concurrently. It keeps no connection or file open,
+// so it has no Close.
 type Locker struct {
 	store      store.Store
 	opts       Options
@@ -31,12 +31,12 @@ type Locker struct {
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
-	reached    atomic.Bool // a listing was answered
+	reached    atomic.Bool // the store has answered a listing
 	randMu     sync.Mutex  // guards rand
 	rand       io.Reader
 	earlier    func(most time.Duration) time.Duration
 	pace       pace
-	events     serial.Queue // for the logger and the observer
+	events     serial.Queue // queue for the logger and the observer
 }
 
 // New returns a Locker for the repository in a store. It makes no request. It returns an error if
@@ -78,7 +78,7 @@ func (l *Locker) newID() (string, error) {
 	return hex.EncodeToString(b[:]), nil
 }
 
-// jitter returns a random time from d/2 to 3d/2, so that contenders don't act at the same time.
+// jitter returns a random time from d/2 to 3d/2, so that competing clients don't act at the same time.
 func (l *Locker) jitter(d time.Duration) time.Duration {
 	var b [8]byte
 	if err := l.random(b[:]); err != nil {
@@ -97,13 +97,13 @@ func (l *Locker) random(b []byte) error {
 	return err
 }
 
-// judges returns the judge of the locks of others.
+// judges returns the judge for locks that other clients own.
 func (l *Locker) judges() verdict.Judge {
 	p := l.store.Properties()
 	return verdict.Judge{Self: l.self, Wall: l.opts.Clock.Now, StoreClock: p.StoreClock, MachineClock: p.MachineClock}
 }
 
-// info describes an entry for callers.
+// info returns the Info of an entry.
 func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration) Info {
 	b := e.Lease.Body
 	i := Info{
@@ -129,7 +129,7 @@ func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration)
 	return i
 }
 
-// infos describes entries of a look for callers.
+// infos returns the Infos of entries of a look.
 func (l *Locker) infos(entries []*verdict.Entry, f verdict.Findings) []Info {
 	var infos []Info
 	for _, e := range entries {
@@ -138,8 +138,8 @@ func (l *Locker) infos(entries []*verdict.Entry, f verdict.Findings) []Info {
 	return merge(infos)
 }
 
-// tell queues an event for the logger and the observer, in order, without waiting. If one of them
-// blocks, the lock must still be refreshed, and given up in time.
+// tell queues an event for the logger and the observer, and doesn't wait for them. Even if one of them blocks, the lock
+// must be refreshed, and must be lost at its deadline.
 func (l *Locker) tell(e Event) {
 	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
 	l.events.Add(func() { l.deliver(e) })

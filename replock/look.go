@@ -15,9 +15,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// look is the second half of "flag and look": after our flag was put, it lists the flags, and
-// returns those that conflict: see enter. It reads bodies only of conflicts, and stops at the first
-// page that has a live one.
+// look lists the flags of all clients after our flag was put, and returns the locks that conflict with ours: see enter.
+// It reads bodies only of possible conflicts, and stops at the first page that has a live one.
 func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdict.Findings, error) {
 	f := verdict.Findings{St: t.st}
 	t.looked, t.listed = true, listed{}
@@ -64,8 +63,8 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 	}
 }
 
-// listedAsPromised returns errUnlisted if the last page of a look had to show our flag and didn't.
-// A shared acquirer's look can end before that page.
+// listedAsPromised returns errUnlisted if the last page of a look had to show our flag and didn't. A shared acquirer's
+// look can end before that page.
 func (t *attempt) listedAsPromised(page store.Page) error {
 	if _, certain := verdict.InPage(page, t.flag.key); !t.flag.put || t.listed.flag || !certain {
 		return nil
@@ -73,10 +72,9 @@ func (t *attempt) listedAsPromised(page store.Page) error {
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
 }
 
-// learn takes the store's time from a page. The best source is the mod time of our own flag, which the
-// store stamped before it answered our put. The next one is the page's own time. If a ticket is on a
-// later page, it can be listed for the first time long after its put. Then the page's time is the
-// better bound, and a poll, which decides nothing, needs no better one.
+// learn takes the store's time from a page. The best source is the mod time of our own flag, because the store stamped
+// it before it answered our put. The second best is the page's own time. A ticket on a later page can be listed for the
+// first time long after its put. For a poll the page's time is then the better bound, and a poll decides nothing.
 func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 	for _, o := range page.Objects {
 		if o.Key == t.pointer.key {
@@ -97,8 +95,7 @@ func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 	}
 }
 
-// learnFromFlag takes the store's time from our own flag, if the flag isn't on the pages so far and
-// these have no time.
+// learnFromFlag takes the store's time from our own flag, if the pages so far have neither the flag nor a time.
 func (l *Locker) learnFromFlag(ctx context.Context, t *attempt) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && own != nil {
@@ -107,7 +104,7 @@ func (l *Locker) learnFromFlag(ctx context.Context, t *attempt) error {
 	return err
 }
 
-// others returns the objects of a page that can conflict. complete is true if no later page has one.
+// others returns the objects of a page that can conflict with ours. complete is true if no later page has one.
 func (l *Locker) others(t *attempt, s verdict.Memory, page store.Page) (others []*verdict.Entry, complete bool) {
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {
@@ -124,19 +121,19 @@ func (l *Locker) others(t *attempt, s verdict.Memory, page store.Page) (others [
 }
 
 const (
-	// maxReported is the number of conflicts that are read first. The error names their holders.
+	// maxReported is the number of likely conflicts that we read first. The error names their holders.
 	maxReported = 16
-	// readBatch is the number of other bodies that are read before they are judged. It doubles with
-	// each batch, up to maxReadBatch, because after many stale locks more are likely.
+	// readBatch is the number of other bodies that we read before we judge them. It doubles with each batch, up to
+	// maxReadBatch, because after many stale locks more are likely.
 	readBatch    = 4 * atOnce
 	maxReadBatch = 16 * readBatch
-	// manyAtOnce is the number of parallel requests if more than readBatch bodies are to be read.
+	// manyAtOnce is the number of parallel requests if there are more than readBatch bodies to read.
 	manyAtOnce = 4 * atOnce
 )
 
-// judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts
-// first: the young entries, or in a poll the entries that aren't behind the waiter in the queue. If
-// one of them is live, as usual, it doesn't read the others.
+// judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts first. These are
+// the young entries; in a poll, they are the entries that aren't behind the waiter in the queue. If one of them is
+// live, as is usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, others []*verdict.Entry, reading **progress) error {
 	var likely, rest []*verdict.Entry
 	for _, e := range others {
@@ -174,7 +171,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, 
 	return nil
 }
 
-// sort judges one entry that was read, and adds it to f.
+// sort judges one entry whose body was read, and adds it to f.
 func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 	switch {
 	case errors.Is(e.Err, verdict.ErrVanished):
@@ -182,13 +179,13 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 		f.Vanished = append(f.Vanished, e)
 		return nil
 	case errors.Is(e.Err, verdict.ErrUnread):
-		// Presuming an old lock live, or any lock if the configuration is wrong, would make it look
-		// held for ever.
+		// An unread lock counts as live only if it is young. Otherwise an old lock would look held for ever, and a
+		// wrong configuration would make every lock look held.
 		if !f.Young(e) || errors.Is(e.Err, store.ErrConfig) {
 			e.Forget()
 			return unsure(fault.While(fmt.Sprintf("reading the lock %q", e.Key), e.Err))
 		}
-		// It is too young to be stale, unless its ttl is shorter than the default.
+		// A young lock isn't stale, unless its ttl is shorter than the default.
 		e.PresumeLive(e.Err)
 		f.Live = append(f.Live, e)
 		return nil
@@ -196,7 +193,7 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 		if e.Kind == wire.KindExclusive && e.Lease.ID == t.id {
 			f.Ours, t.listed.pointer, t.listed.another = e, true, false
 		} else if e.Kind == wire.KindExclusive {
-			f.Pointer = e // written by an earlier attempt: it must be claimed again
+			f.Pointer = e // written by an earlier attempt: this one must claim it again
 		}
 		return nil
 	}
@@ -211,9 +208,8 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 	return nil
 }
 
-// isBefore reports whether this attempt comes before an entry: the entry is the ticket of a waiter
-// that is behind us in the queue. A ticket grants nothing: its owner looks again before it holds a
-// lock.
+// isBefore reports whether this attempt comes before an entry: the entry is the ticket of a waiter behind us in the
+// queue. A ticket grants nothing: its owner looks again before it holds a lock.
 func (t *attempt) isBefore(e *verdict.Entry) bool {
 	return e.IsTicket() && wire.Place(e.Key) > t.place && e.Verdict != verdict.Stale
 }
@@ -228,7 +224,7 @@ func countUnread(entries []*verdict.Entry) (n int) {
 	return n
 }
 
-// adopt moves the bodies that a page has into the entries.
+// adopt moves the bodies that a page already contains into the entries.
 func adopt(page store.Page, entries []*verdict.Entry) {
 	for _, e := range entries {
 		if body := page.Bodies[e.Key]; !e.Read && len(body) > 0 && len(body) <= wire.MaxBody {
@@ -238,9 +234,8 @@ func adopt(page store.Page, entries []*verdict.Entry) {
 	}
 }
 
-// readAll reads the bodies that were not read yet. A poll skips an entry if an earlier version of its
-// body is known. Once the store has failed, the remaining entries get the same error without a
-// request.
+// readAll reads the bodies that were not read yet. A poll skips an entry if we know an earlier version of its body.
+// Once the store has failed, the remaining entries get the same error without a request.
 func (l *Locker) readAll(ctx context.Context, entries []*verdict.Entry, polls bool, p *progress) {
 	var unread []*verdict.Entry
 	for _, e := range entries {
@@ -267,7 +262,7 @@ func (l *Locker) readAll(ctx context.Context, entries []*verdict.Entry, polls bo
 	})
 }
 
-// read reads a body. If the body can't be fetched, the next look reads it again.
+// read fetches and decodes the body of one entry. If the fetch fails, the next look reads the body again.
 func (l *Locker) read(ctx context.Context, e *verdict.Entry) {
 	e.Read = true
 	c, err := l.get(ctx, e.Key)
@@ -280,7 +275,7 @@ func (l *Locker) read(ctx context.Context, e *verdict.Entry) {
 		e.Err = wire.ErrLarge
 	case errors.Is(err, store.ErrInvalidKey), errors.Is(err, store.ErrIrregular):
 		e.Err = err
-		if failed, ok := errors.AsType[*store.Error](err); ok { // its key is the entry's
+		if failed, ok := errors.AsType[*store.Error](err); ok { // the entry has the same key
 			e.Err = failed.Err
 		}
 	default:
@@ -289,11 +284,10 @@ func (l *Locker) read(ctx context.Context, e *verdict.Entry) {
 	}
 }
 
-// slept returns errStoodStill if the store's clock has advanced by more than ours since our flag
-// was put, or between two looks of an attempt. Then this machine stood still, its own clocks didn't
-// count that, and others can have seen its flag as stale. A server's Date can come from a proxy
-// whose clock differs from the mod times. So the first page is compared with the answer to the put,
-// if that has a time.
+// slept returns errStoodStill if the store's clock has advanced by more than ours since our flag was put, or between
+// two looks of an attempt. Then this machine stood still, and its own clocks didn't count that. Others might have
+// judged its flag stale. A server's Date can come from a proxy whose clock differs from the mod times. So slept
+// compares the first page with the answer to the put, if that has a time.
 func (l *Locker) slept(t *attempt, page store.Page, sent, answered time.Duration) error {
 	if t.polls || page.Now.IsZero() || !l.store.Properties().StoreClock {
 		return nil
@@ -311,8 +305,8 @@ func (l *Locker) slept(t *attempt, page store.Page, sent, answered time.Duration
 	return nil
 }
 
-// stillListed returns errUnlisted if our own flag isn't stored. A look that has found conflicts can
-// end before the page of the flag, and so can the look of a shared lock.
+// stillListed returns errUnlisted if our own flag isn't stored. It looks for the flag itself, because a look can end
+// before the page of the flag: when it has found conflicts, or when the lock is shared.
 func (l *Locker) stillListed(ctx context.Context, t *attempt) error {
 	if t.listed.flag {
 		return nil

@@ -29,37 +29,37 @@ func (m Mode) String() string {
 // MarshalText returns String.
 func (m Mode) MarshalText() ([]byte, error) { return []byte(m.String()), nil }
 
-// State is the stage of the lock that its body names: docs/evidence/protocol.md, The body of a lock. It is
-// empty in locks of clients that don't follow that page.
+// State is the stage of a lock, as its body names it: docs/evidence/protocol.md, The body of a lock. It is empty in
+// locks of clients that don't follow that page.
 type State string
 
 // The states that this package writes.
 const (
-	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or has held it for up to
-	// half of the ttl (shared) or up to a second (exclusive).
+	// StateAcquiring: the lock wasn't refreshed yet. Its owner is acquiring it, or already holds it: for up to half of
+	// the ttl (shared) or a second (exclusive).
 	StateAcquiring State = State(wire.StateAcquiring)
-	// StateWaiting: the ticket of a waiter. It grants nothing.
+	// StateWaiting: the object is the ticket of a waiter. It grants nothing.
 	StateWaiting State = State(wire.StateWaiting)
 	// StateHeld: a holder has refreshed the lock at least once.
 	StateHeld State = State(wire.StateHeld)
 )
 
-// Verdict is the judgement of a lock by a process that doesn't own it.
+// Verdict is how a process that doesn't own a lock judges it.
 type Verdict int
 
 const (
-	// Live: its ttl isn't over by the store's clock, or by this machine's if the store has none; or it
-	// was refreshed while it was watched.
+	// Live: the lock is held. Its ttl isn't over by the store's clock, or by this machine's clock if the store has
+	// none. Or it was refreshed while we watched it.
 	Live Verdict = Verdict(verdict.Live)
-	// Stale: its ttl is over by two clocks, or it was watched for its whole ttl and didn't change.
-	// The next acquirer that conflicts with it removes it.
+	// Stale: the holder is gone. The lock's ttl is over by two clocks, or we watched the lock for its whole ttl and it
+	// didn't change. The next acquirer that conflicts with it removes it.
 	Stale Verdict = Verdict(verdict.Stale)
-	// Doubtful: its ttl is over by one clock, and no second clock confirms that. It counts as held until
-	// it has been watched for its whole ttl.
+	// Doubtful: the lock's ttl is over by one clock, and no second clock confirms that. It counts as held until
+	// an acquirer has watched it for its whole ttl.
 	Doubtful Verdict = Verdict(verdict.Doubtful)
-	// Unreadable: its body can't be read or parsed. It counts as held until break-lock.
+	// Unreadable: the lock's body can't be read or parsed. It counts as held until break-lock removes it.
 	Unreadable Verdict = Verdict(verdict.Unreadable)
-	// Released: its body is empty. Its holder wasn't allowed to delete it.
+	// Released: the lock's body is empty. Its holder has released it, but wasn't allowed to delete it.
 	Released Verdict = Verdict(verdict.Released)
 )
 

@@ -33,30 +33,30 @@ const (
 
 // Options configures a Locker. The zero value is for the repository's own lock.
 type Options struct {
-	// TTL is how long other clients take the lock for held after its holder has died, from MinTTL
-	// to MaxTTL. 0 means DefaultTTL. The lock is refreshed after 45 to 50 % of the ttl, and lost
-	// after 55/60 of it.
+	// TTL is how long other clients treat the lock as held after its holder has died. It is from MinTTL to MaxTTL, and
+	// 0 means DefaultTTL. The holder refreshes the lock after 45 to 50 % of the ttl. If no refresh is answered, the
+	// lock is lost after 55/60 of the ttl.
 	TTL time.Duration
-	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl. 0 means
-	// DefaultLook. If the lock was broken, or if another client removed it while the machine stood
-	// still, the holder notices within this time. A look is one list request.
+	// Look is the time between two looks of a holder at its lock, from MinLook to the ttl. 0 means DefaultLook. If a
+	// person breaks the lock, or another client removes it while the machine stands still, the holder notices within
+	// this time. A look is one list request.
 	Look time.Duration
 	// Name is the name of the lock, for a repository that has several: see CheckName. The empty
 	// name is the repository's own lock, which other clients of the wire format see.
 	Name string
 	// Prefix replaces DefaultPrefix. It ends in a slash. It can't be combined with Name.
 	Prefix string
-	// Metadata is stored in the lock's body, for others to read. It must not contain secrets.
+	// Metadata is stored in the lock's body, where every reader of the store sees it. It must not contain secrets.
 	Metadata map[string]string
-	// Version is the version of the program, for others to read.
+	// Version is the version of the program. It is stored in the lock's body.
 	Version string
 	// Logger logs the events. If it is nil they aren't logged.
 	Logger *slog.Logger
-	// Observe, if set, is called with each event: in order, one at a time, shortly after the event.
-	// A call that blocks delays later events and Flush, but no refresh.
+	// Observe, if set, is called with each event: in order, one at a time, shortly after the event. A call that blocks
+	// delays later events and Flush, but not the refreshes.
 	Observe func(Event)
-	// Clock is for tests. Nil is the system's clock. In a bubble of testing/synctest that is the
-	// bubble's clock.
+	// Clock replaces the system's clocks in tests. Nil means the system's clocks; in a testing/synctest bubble, these
+	// are the bubble's clock.
 	Clock Clock
 }
 
@@ -95,9 +95,9 @@ func (o *Options) fill() error {
 
 var nameSyntax = lazyregexp.New(`^[a-z0-9]([a-z0-9_-]*[a-z0-9])?$`)
 
-// CheckName returns an error unless name can name a lock: 1 to 128 of a-z, 0-9, "-" and "_", the first and
-// last of them a letter or digit. "repository" is refused, because status shows the repository's own lock,
-// which has no name, under that name.
+// CheckName returns an error unless name can name a lock. A name has 1 to 128 of a-z, 0-9, "-" and "_", and begins and
+// ends with a letter or digit. CheckName refuses "repository", because status shows the repository's own lock, which
+// has no name, under that name.
 func CheckName(name string) error {
 	if len(name) < 1 || len(name) > 128 {
 		return fmt.Errorf("lock name %.80q: must have 1 to 128 characters", name)
@@ -119,23 +119,21 @@ func CheckOperation(operation string) error {
 	return nil
 }
 
-// Clock has the two clocks that a lease needs. It can be used concurrently. It must advance
-// together with the runtime's timers, as the system's own clocks do, and as time in a
-// testing/synctest bubble does.
+// Clock has the two clocks that a lease needs. Its methods can be called concurrently. It must advance together with
+// the runtime's timers, as the system's clocks do, and as time does in a testing/synctest bubble.
 type Clock interface {
-	// Now returns the time of the wall clock. That clock can be wrong and can jump. Its time is
-	// written into bodies, and never decides anything alone.
+	// Now returns the time of the wall clock. That clock can be wrong and can jump. Its time is stored in bodies, and
+	// never decides anything alone.
 	Now() time.Time
-	// Elapsed returns the time on a clock that can't be set, that counts suspends of the machine,
-	// and that all processes of one boot share. Its zero is arbitrary. Deadlines are times on this
-	// clock.
+	// Elapsed returns the time on a clock that can't be set, that counts suspends of the machine, and that all
+	// processes of one boot share. It counts from an arbitrary moment. Deadlines are times on this clock.
 	Elapsed() time.Duration
-	// After returns a channel that receives once d has passed. It doesn't count suspends.
+	// After returns a channel that receives once d has passed. Suspends of the machine don't count.
 	After(d time.Duration) <-chan time.Time
 }
 
-// process is a Clock with randomness and a process identity of its own. Tests use it to simulate
-// several processes in one.
+// process is a Clock that also brings its own randomness and process identity. With it a test simulates several
+// processes in one.
 type process interface {
 	Process() (io.Reader, identity.Process)
 }

@@ -2,22 +2,21 @@ package replock
 
 import "time"
 
-// The first poll comes after 1 to 2 s. The longer nothing changes, the longer are the pauses, up to
-// 5 to 10 s.
+// The first poll comes after 1 to 2 s. While the same locks conflict, the pauses grow up to 5 to 10 s.
 const (
 	firstPoll = time.Second
 	lastPoll  = 5 * time.Second
 )
 
-// pace is how often a waiter reads the blocker: after a share of the time for which the same locks
-// have conflicted, within bounds. The longer a lock has been held, the less likely it ends within
-// the next second, and the less a delay matters. The zero value means never.
+// pace is how often a waiter reads the blocker, the conflicting lock that it watches. The pause is a share of the time
+// for which the same locks have conflicted, within bounds. The longer a lock was held, the less likely it is released
+// within the next second, and the less a delay matters. The zero value means never.
 type pace struct {
 	share       float64
 	first, last time.Duration
 }
 
-// ownPace adds about a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares other paces.
+// ownPace adds about a hundredth to a wait of over 25 s. docs/evidence/benchmarks.md compares it with other paces.
 var ownPace = pace{share: .01, first: 250 * time.Millisecond, last: 5 * time.Second}
 
 func (p pace) after(waited time.Duration) time.Duration {
@@ -29,14 +28,14 @@ const (
 	hintRate  = 1
 )
 
-// budget bounds the reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after
-// 100 s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
+// budget limits a waiter's reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after 100
+// s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
 type budget struct {
 	spent float64
 	at    time.Duration // when spent was updated
 }
 
-// take spends one read, and returns the pause that must come before it.
+// take spends one read, and returns how long the caller must wait before it.
 func (b *budget) take(now time.Duration) time.Duration {
 	b.spent = max(b.spent-(now-b.at).Seconds()*hintRate, 0) + 1
 	b.at = now

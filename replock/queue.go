@@ -16,27 +16,27 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// maxWatch is how long an acquirer watches a doubtful lock if it doesn't wait, or waits for less:
-// enough for a lock of the default ttl.
+// maxWatch is how long an acquirer watches a doubtful lock if it doesn't wait, or waits for less. It is long enough for
+// a lock of the default ttl.
 const maxWatch = 2 * time.Minute
 
 // queue is one acquire, which waits if locks conflict: docs/evidence/protocol.md, Wait.
 //
-// A waiting acquirer leaves a ticket, a flag in the state "waiting". Later acquirers that conflict
-// with it yield to it. When its turn seems to have come, the acquirer starts an attempt under another
-// key. The lock can't be held under the ticket's own key: a put of the ticket that seemed lost can
-// be applied at any time, and would mark a held lock as waiting.
+// A waiting acquirer leaves a ticket, which is a flag in the state "waiting". Later acquirers that conflict with it
+// yield to it. When its turn seems to have come, the acquirer starts an attempt under another key. It can't hold the
+// lock under the ticket's own key: a put of the ticket that seemed lost can be applied at any time, and would mark a
+// held lock as waiting.
 type queue struct {
 	l         *Locker
 	mode      Mode
 	operation string
-	parent    context.Context // of the lock's context
+	parent    context.Context // parent of the lock's context
 	memory    verdict.Memory
 	own       ownAttempts
 	maxWait   time.Duration
 	fence     bool // whether an exclusive lock needs a fencing token
 	began     time.Duration
-	ticket    *attempt // nil until it waits
+	ticket    *attempt // nil until the acquirer waits
 	waited    bool
 	decide    decider
 	trips     trips
@@ -77,13 +77,12 @@ func (q *queue) newAttempt() (*attempt, error) {
 	return t, nil
 }
 
-// wait returns nil when the conflicting locks of an attempt seem to be gone. Its last look grants
-// nothing: the next attempt must look itself.
+// wait returns nil when the conflicting locks of an attempt seem to be gone. Its last look grants nothing: the next
+// attempt must look again.
 //
-// wait also watches doubtful locks, even for an acquirer that doesn't wait. The watch ends when
-// they change and so are live, when they are deleted, or when they are stale because they didn't
-// change for their whole ttl. They count as held if that would take longer than the acquirer waits,
-// and longer than maxWatch.
+// wait also watches doubtful locks, even for an acquirer that doesn't wait. It watches a lock until it changes, and so
+// is live, until it is deleted, or until it hasn't changed for its whole ttl, and so is stale. A doubtful lock counts
+// as held if the watch would end later than the acquirer's wait and later than maxWatch.
 func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error {
 	var was verdict.Findings
 	var before map[string]*verdict.Entry
@@ -110,7 +109,7 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 			return q.ended(ctx, t, was)
 		}
 		if f.Unlisted || errors.Is(err, errUnlisted) {
-			at.flag.put = false // the ticket was broken, and must be put again before the conflicts end
+			at.flag.put = false // the ticket was broken: put it again while the conflicts last
 		}
 		switch next := q.decide.afterPoll(t, f, err, q.waits()); next.step {
 		case startAgain:
@@ -124,8 +123,8 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 	}
 }
 
-// keepTicket keeps the ticket live, and returns the attempt for which the polls look: the ticket,
-// or the last attempt of an acquirer that only watches doubtful locks.
+// keepTicket keeps the ticket live, and returns the attempt for which the polls look. That is the ticket, or the last
+// attempt of an acquirer that only watches doubtful locks.
 func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 	if q.maxWait == 0 {
 		t.polls = true
@@ -150,8 +149,8 @@ func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 // refreshAt returns when the ticket must be refreshed.
 func (q *queue) refreshAt() time.Duration { return q.ticket.sent + q.l.times.Interval }
 
-// decidesBy returns when an attempt that outlasts others must end: before its lease ends, and
-// before the ticket must be refreshed.
+// decidesBy returns when an attempt must stop waiting for others to withdraw: before its lease ends, and before the
+// ticket must be refreshed.
 func (q *queue) decidesBy(t *attempt) time.Duration {
 	by := t.deadline - q.l.times.Timeout
 	if q.ticket != nil {
@@ -160,9 +159,9 @@ func (q *queue) decidesBy(t *attempt) time.Duration {
 	return by
 }
 
-// untilPoll returns the time until the next poll. The poll comes early if the ticket must be refreshed, if
-// the wait ends, if the ttl of a doubtful lock ends, or if all live locks become stale unless they are
-// refreshed. The more waiters come before this one, the longer the time is.
+// untilPoll returns the time until the next poll. The poll comes early if the ticket must be refreshed, if the wait
+// ends, or if the ttl of a doubtful lock ends. It also comes when all live locks are stale unless they are refreshed.
+// The more waiters are before this one, the longer the time is.
 func (q *queue) untilPoll(pause time.Duration, f verdict.Findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
@@ -182,14 +181,15 @@ func (q *queue) untilPoll(pause time.Duration, f verdict.Findings) time.Duration
 	return max(d, 10*time.Millisecond)
 }
 
-// refused reports whether the conflicts can't be resolved in time by watching alone.
+// refused reports whether the acquirer must be refused when its wait ends: a lock is live, or a doubtful one would have
+// to be watched for too long.
 func (q *queue) refused(f verdict.Findings) bool {
 	return len(f.Live) > 0 || slices.ContainsFunc(f.Doubtful, func(e *verdict.Entry) bool {
 		return e.Since+e.TTL()-q.began > max(q.maxWait, maxWatch)
 	})
 }
 
-// waits reports whether the acquirer has waited, and its wait isn't over.
+// waits reports whether the acquirer has begun to wait, and its wait isn't over.
 func (q *queue) waits() bool { return q.waited && q.left() > 0 }
 
 // tell reports the conflicting locks as an event.
@@ -220,27 +220,27 @@ func (q *queue) held(t *attempt, f verdict.Findings, why error) error {
 	return err
 }
 
-// leave removes the ticket.
+// leave removes the ticket from the store.
 func (q *queue) leave(ctx context.Context) {
 	if q.ticket != nil {
 		q.l.withdraw(ctx, q.ticket, nil)
 	}
 }
 
-// hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. One of
-// the conflicting locks is the blocker. While the blocker is stored, each look finds a conflict. So a waiter
-// reads the blocker, at each hint of the store or else as often as pace allows, and looks only if the
-// blocker is gone. A read is cheaper than a look.
+// hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. One of the
+// conflicting locks is the blocker: while it is stored, each look finds a conflict. So a waiter reads only the blocker,
+// and looks when the blocker is gone. A read is cheaper than a look. The waiter reads at each hint of the store or, if
+// the store gives none, as often as pace allows.
 type hints struct {
-	store  <-chan struct{} // hints of the store, or nil
+	store  <-chan struct{} // hints of the store, or nil if it gives none
 	asked  bool            // whether the store was asked for hints
 	since  time.Duration   // when the keys of the conflicting locks last changed
 	budget budget
-	gone   map[string]string // blockers that a read didn't find: their ETags by key
+	gone   map[string]string // ETags, by key, of blockers that a read didn't find
 }
 
-// watch asks the store for hints, at the first call. It reports whether the hints have just begun. Then the
-// caller must look for a deletion that came before them.
+// watch asks the store for hints, at the first call. It reports whether the hints have just begun. Then the caller must
+// look for a deletion that came before them.
 func (q *queue) watch(ctx context.Context) (begun bool) {
 	if q.hints.asked {
 		return false
@@ -255,7 +255,7 @@ func (q *queue) watch(ctx context.Context) (begun bool) {
 func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) error {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
-	unseen := q.watch(ctx) // a deletion before the hints began
+	unseen := q.watch(ctx) // the blocker might have been deleted before the hints began
 	blocking := f.Conflicts()
 	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
 	b := f.Blocker(q.hints.gone)
@@ -269,8 +269,8 @@ func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) 
 	return ctx.Err()
 }
 
-// untilHint waits until the blocker should be read: at a hint of the store, or when pace says so. It reports false
-// if the next poll is due by then, or ctx has ended.
+// untilHint waits until the waiter should read the blocker: at a hint of the store, or after the pause of pace. It
+// returns false if the next poll is due first, or ctx has ended.
 func (q *queue) untilHint(ctx context.Context, b *verdict.Entry, f verdict.Findings, end time.Duration) bool {
 	left := end - q.l.opts.Clock.Elapsed()
 	next := min(left, q.untilRead(b, f))
@@ -278,8 +278,8 @@ func (q *queue) untilHint(ctx context.Context, b *verdict.Entry, f verdict.Findi
 	return err == nil && (hinted || next < left)
 }
 
-// untilRead returns the time to the next read of the blocker without a hint. The more waiters are before
-// this one, the less often it reads, because they acquire first.
+// untilRead returns the time until the waiter reads the blocker without a hint. The more waiters are before this one,
+// the less often it reads, because they acquire the lock first.
 func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
@@ -288,8 +288,8 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(n*n)
 }
 
-// isGone reports whether a read, within limit, shows that a conflicting lock was released or
-// replaced by another one. A read that fails shows nothing.
+// isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has
+// replaced it. A read that fails shows nothing.
 func (q *queue) isGone(ctx context.Context, e *verdict.Entry, limit time.Duration) bool {
 	c, err := once(ctx, "get "+e.Key, q.l.fetch(e.Key))(min(limit, q.l.times.Timeout))
 	gone := errors.Is(err, store.ErrNotFound)
@@ -303,8 +303,7 @@ func (q *queue) isGone(ctx context.Context, e *verdict.Entry, limit time.Duratio
 	return gone
 }
 
-// ended returns the error of an acquire whose context has ended. It names the conflicting locks of
-// the last look.
+// ended returns the error of an acquire whose context has ended. It names the locks that conflicted in the last look.
 func (q *queue) ended(ctx context.Context, t *attempt, f verdict.Findings) error {
 	why := whyEnded(ctx)
 	if f.Live = slices.Concat(f.Live, f.Doubtful); len(f.Live) > 0 {
@@ -316,15 +315,15 @@ func (q *queue) ended(ctx context.Context, t *attempt, f verdict.Findings) error
 // AcquireOption is an option of one acquire.
 type AcquireOption struct{ set func(*queue) }
 
-// WithWait bounds the wait for conflicting locks to be released: after d the acquire returns a *HeldError. Without
-// it, or with Forever, the acquire waits until its context ends. With 0 it tries once. A negative d is refused.
+// WithWait bounds the wait for conflicting locks: after d the acquire returns a *HeldError. Without WithWait, or with
+// Forever, the acquire waits until its context ends. With 0 it tries once. A negative d is refused.
 //
 // Waiters acquire the lock in the order in which they came, and before all later acquirers that they conflict with.
 // Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind
 // other waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
 // conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
 //
-// If the store fails meanwhile, the waiter continues to poll for up to the ttl. If the acquire's context ends first
+// If the store fails during the wait, the waiter continues to poll for up to the ttl. If the acquire's context ends
 // while locks conflict, the error matches both ErrHeld and the context's error.
 func WithWait(d time.Duration) AcquireOption {
 	return AcquireOption{func(q *queue) { q.maxWait = d }}
@@ -333,9 +332,8 @@ func WithWait(d time.Duration) AcquireOption {
 // Forever is a wait without an end.
 const Forever time.Duration = math.MaxInt64
 
-// WithParent makes parent the parent of the lock's context, in place of the acquire's context. The
-// lock's context has parent's values and ends with it. The end of parent also ends the acquire. The
-// lock itself is held until Release.
+// WithParent makes parent the parent of the lock's context, instead of the acquire's context. The lock's context has
+// parent's values and ends with it. The end of parent also ends the acquire. The lock itself is held until Release.
 func WithParent(parent context.Context) AcquireOption {
 	return AcquireOption{func(q *queue) { q.parent = parent }}
 }

@@ -13,20 +13,20 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// removal deletes many stale flags of other clients, in few requests if the store can. It goes on if the
-// store refuses to delete one of them, and stops when the store fails.
+// removal deletes many stale flags of other clients, in few requests if the store can. It continues if the store
+// refuses to delete one of them, and stops when the store fails.
 type removal struct {
 	l        *Locker
 	progress *progress
-	singly   bool // a request for many at once has failed
+	singly   bool // a request to delete many at once has failed
 	down     atomic.Bool
-	failed   []error // the first failures
+	failed   []error // the first errors, up to maxFailures
 }
 
-// maxFailures is the number of failures that an error lists.
+// maxFailures is the number of errors that the error of a removal lists.
 const maxFailures = 3
 
-// remove deletes up to store.MaxBatch flags, and returns those that are deleted.
+// remove deletes up to store.MaxBatch flags, and returns the deleted ones.
 func (r *removal) remove(ctx context.Context, entries []*verdict.Entry) (gone []*verdict.Entry) {
 	left := entries
 	if len(entries) > atOnce && !r.singly && !r.down.Load() {
@@ -56,8 +56,8 @@ func (r *removal) remove(ctx context.Context, entries []*verdict.Entry) (gone []
 	return gone
 }
 
-// batch deletes flags in one request. left are the flags that must be deleted one by one, so that each has
-// its own answer: the flags that the store didn't report as deleted, or all if the request failed.
+// batch deletes flags in one request. left are the flags that the caller must delete one by one, so that each has its
+// own answer: the flags that the store didn't report as deleted, or all flags if the request failed.
 func (r *removal) batch(ctx context.Context, entries []*verdict.Entry) (gone, left []*verdict.Entry) {
 	what := fmt.Sprintf("delete %d locks", len(entries))
 	deleted, err := repeat(ctx, r.l, r.l.times.Timeout, what, r.l.deleteAll(entries))
@@ -75,7 +75,7 @@ func (r *removal) batch(ctx context.Context, entries []*verdict.Entry) (gone, le
 	return gone, left
 }
 
-// deleteAll returns a request that deletes all entries.
+// deleteAll returns a function that deletes all entries in one request, for repeat and once.
 func (l *Locker) deleteAll(entries []*verdict.Entry) func(context.Context) ([]bool, error) {
 	keys := make([]string, len(entries))
 	for i, e := range entries {
@@ -84,16 +84,15 @@ func (l *Locker) deleteAll(entries []*verdict.Entry) func(context.Context) ([]bo
 	return func(ctx context.Context) ([]bool, error) { return store.DeleteAll(ctx, l.store, keys) }
 }
 
-// maxSwept is the number of emptied flags that an acquire removes one by one, and maxSweeps the
-// number of requests in which it removes many at once.
+// maxSwept is the number of emptied flags that an acquire deletes one by one. maxSweeps is the number of requests in
+// which it deletes many at once.
 const (
 	maxSwept  = 16 * atOnce
 	maxSweeps = 16
 )
 
-// sweep deletes flags that were emptied by clients that aren't allowed to delete. Such flags make
-// listings longer, and no lock depends on them. So sweep ends at the first failure, and after
-// hastyTime.
+// sweep deletes flags that clients without the permission to delete have emptied. Such flags make listings longer, and
+// no lock depends on them. So sweep ends at the first failure, and after hastyTime.
 func (l *Locker) sweep(ctx context.Context, released []*verdict.Entry) {
 	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
@@ -116,8 +115,8 @@ func (l *Locker) sweep(ctx context.Context, released []*verdict.Entry) {
 	})
 }
 
-// sweepMany deletes flags in few requests, if the store can. It returns the remaining flags. done means
-// that they must not be deleted one by one.
+// sweepMany deletes flags in few requests, if the store can. It returns the remaining flags. done means that the caller
+// must not delete them one by one.
 func (l *Locker) sweepMany(ctx context.Context, released []*verdict.Entry) (left []*verdict.Entry, done bool) {
 	for range maxSweeps {
 		if len(released) <= atOnce {
@@ -136,13 +135,13 @@ func (l *Locker) sweepMany(ctx context.Context, released []*verdict.Entry) (left
 	return released, true
 }
 
-// reap deletes the stale locks that conflict, and waits for the answers. So a holder that wakes and still
-// finds its flag knows that no acquirer has taken it for stale.
+// reap deletes the stale locks that conflict, and waits for the answers. So if a holder wakes and still finds its flag,
+// no acquirer has judged it stale and taken the lock.
 //
-// A stale lock.exclusive stays. An exclusive acquirer's claim overwrites it. A shared acquirer must not
-// touch it, because a client of the original protocol can have put a live one there since it was read. A
-// holder of this protocol that wakes misses its intent, which was reaped. A holder of the original
-// protocol looks at neither object.
+// reap doesn't delete a stale lock.exclusive. An exclusive acquirer's claim overwrites it. A shared acquirer must not
+// touch it, because a client of the original protocol might have put a live one there since it was read. A holder of
+// this protocol that wakes notices anyway that its intent is gone. A holder of the original protocol looks at neither
+// object.
 func (l *Locker) reap(ctx context.Context, t *attempt, f verdict.Findings) error {
 	var pointer, dead []*verdict.Entry
 	for _, e := range f.Stale {
@@ -167,7 +166,7 @@ func (l *Locker) reap(ctx context.Context, t *attempt, f verdict.Findings) error
 	return nil
 }
 
-// reaped reports entries that were removed.
+// reaped reports removed entries as an event.
 func (l *Locker) reaped(t *attempt, f verdict.Findings, gone []*verdict.Entry) {
 	if len(gone) > 0 {
 		e := t.event(EventReaped)

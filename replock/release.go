@@ -18,10 +18,10 @@ func (k *term) Free(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/evidence/protocol.md, Release. Of a lost lock it deletes only the flag.
+// release deletes our objects: docs/evidence/protocol.md, Release. If the lock is lost, it deletes only the flag.
 //
-// Why both can be deleted at once: until lock.exclusive is deleted it is live and ours, and excludes all
-// others as the flag does. Whichever is deleted first, the other one still excludes all others.
+// Both can be deleted at once. Until lock.exclusive is deleted, it is live and ours, and excludes all others as the
+// flag does. Whichever is deleted first, the other one still excludes all others.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
 	if k.Lost() != nil {

@@ -16,19 +16,19 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// renewer replaces the objects of one lock by their next versions, and checks that they are still
-// stored. A held lock does this at each refresh, a resumed one when it takes lock.exclusive over.
-// The methods keep their results in the object that they get.
+// renewer replaces the objects of one lock by their next versions, and checks that they are still stored. A held lock
+// does this at each refresh, and a resumed one when it takes lock.exclusive over. The methods store their results in
+// the object that is their argument.
 type renewer struct {
 	*lease.Term // nil before the lock is held
 	l           *Locker
-	t           *attempt                          // the attempt that has the objects
+	t           *attempt                          // the attempt that put the objects
 	now         atomic.Pointer[verdict.StoreTime] // the best lower bound of the store's clock
-	seq         atomic.Uint64                     // seq of the last body
-	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds, set by date; 0 if unknown
+	seq         atomic.Uint64                     // Body.Seq of the last put
+	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds; 0 if unknown; only date sets it
 
 	mu    sync.Mutex       // guards probe and, until the refresher has ended, the objects of a held lock's attempt
-	probe []*verdict.Entry // flags of putMissing that might be left in the store
+	probe []*verdict.Entry // test flags of putMissing that might still be stored
 }
 
 // begin sets the Locker and the attempt.
@@ -38,17 +38,17 @@ func (r *renewer) begin(l *Locker, t *attempt) {
 	r.date(t.dated.At)
 }
 
-// date notes a mod time of the flag, unless the version before was stale by that time. Then another
-// acquirer can have removed the flag as stale, and a refresh that was applied late can have put it back.
+// date records a mod time of the flag, unless the version before was stale by that time. In that case another acquirer
+// might have removed the flag as stale, and a refresh that was applied late might have put it back.
 func (r *renewer) date(mod time.Time) {
 	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
 		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
 	}
 }
 
-// reapable reports whether others can have seen the flag as stale before it got this mod time. It
-// compares times of the store's clock, because ours don't count a hypervisor's pause. The store truncates
-// them, and the margin of the other clients allows for that.
+// reapable reports whether others might have judged the flag stale before it got this mod time. It compares times of
+// the store's clock, because our clocks don't count a hypervisor's pause. The store truncates the times, and the margin
+// of the other clients allows for that.
 func (r *renewer) reapable(mod time.Time) bool {
 	last := r.dated.Load()
 	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
@@ -62,8 +62,8 @@ func (r *renewer) end() time.Duration {
 	return r.Deadline()
 }
 
-// renew replaces one of our objects. Its results are in o even if it fails. unique means that no
-// other client writes the key, so that If-Match can be proven on it.
+// renew replaces one of our objects. Its results are in o even if it fails. unique means that no other client writes
+// the key, so that a put of it can prove If-Match.
 func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 	if r.l.conditions.matchKept && o.etag != "" {
 		return r.replace(ctx, o)
@@ -71,13 +71,13 @@ func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 	return r.lookAndPut(ctx, o, unique)
 }
 
-// replace renews with If-Match on a backend that itself keeps it. That proves that the object was
-// stored.
+// replace renews with If-Match on a backend that itself keeps it. If the store accepts the put, the object was stored
+// until then.
 func (r *renewer) replace(ctx context.Context, o *object) error {
 	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
-		// An earlier refresh of ours can have been applied although its answer was lost. Then the
-		// object has our id, and its ETag is the next condition.
+		// The store might have applied an earlier refresh of ours although its answer was lost. Then the object has our
+		// id, and its ETag is the next condition.
 		if err := r.ours(ctx, o); err != nil {
 			return err
 		}
@@ -89,10 +89,9 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 	return err
 }
 
-// lookAndPut renews on a server that only claims If-Match, or has none: it looks whether the object is
-// stored, and then puts. A proven If-Match is used as well, and never replaces the look. Some servers
-// write an object that was deleted, whatever the condition (minio/minio#21526), and would put a broken
-// lock back.
+// lookAndPut renews on a server that only claims If-Match, or has none. It looks whether the object is stored, and then
+// puts it. It also sends a proven If-Match, but that never replaces the look. Some servers write an object that was
+// deleted, whatever the condition (minio/minio#21526), and would restore a broken lock.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
 	began := r.l.opts.Clock.Elapsed()
 	if err := r.confirm(ctx, o); err != nil {
@@ -100,8 +99,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	}
 	match := &r.l.conditions.match
 	proves := unique && match.open() && o.etag != "" && r.refuses(ctx, o)
-	// If this process was stopped since the look, its put could restore an object that was broken
-	// meanwhile.
+	// If this process was stopped since the look, its put could restore an object that was broken meanwhile.
 	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second) {
 		return fmt.Errorf("%s was not refreshed, because looking at it took %v", o.key, took.Round(time.Second))
 	}
@@ -137,7 +135,7 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 		o.etag, o.sent = put.ETag, sent
 		if o.key == r.t.flag.key {
 			r.date(put.ModTime)
-			if now.Known() { // the put was applied after this time, even if the answer has none
+			if now.Known() { // the store applied the put after this time, even if the answer has none
 				r.date(now.When(sent))
 			}
 		}
@@ -145,24 +143,23 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 	return err
 }
 
-// maxAsk bounds one request of a held lock with a long ttl. A connection that has hung for this
-// long won't answer any more.
+// maxAsk bounds one request of a held lock with a long ttl. A connection that has hung for this long won't answer any
+// more.
 const maxAsk = 30 * time.Second
 
-// timeout returns the timeout of one request: a third of the time before the deadline, so that other
-// requests can follow one that hangs. It is never so short that it cuts off a store which answers as
-// slowly as it did during the acquire.
+// timeout returns the timeout of one request: a third of the time before the deadline, so that other requests can
+// follow one that hangs. It is long enough for a store that answers as slowly as it did during the acquire.
 func (r *renewer) timeout() time.Duration {
 	left := r.end() - r.l.opts.Clock.Elapsed()
 	return max(min(left/3, r.l.times.Failure, maxAsk), 2*r.t.trips.slowest(), time.Second)
 }
 
-// ask sends one request of a held lock, once.
+// ask sends one request of a held lock. It doesn't repeat it.
 func ask[T any](ctx context.Context, r *renewer, what string, send func(context.Context) (T, error)) (T, error) {
 	return once(ctx, what, send)(r.timeout())
 }
 
-// write puts once. It sends nothing once Release has begun, because a put must not come after the
+// write sends one put. It sends nothing once Release has begun, because a put must not reach the store after the
 // deletes.
 func (r *renewer) write(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	if r.Term != nil && r.Releasing() {
@@ -173,7 +170,7 @@ func (r *renewer) write(ctx context.Context, key string, body []byte, opts store
 	})
 }
 
-// confirm returns nil if the object is stored and ours.
+// confirm returns nil if a listing shows the object, and it is ours.
 func (r *renewer) confirm(ctx context.Context, o *object) error {
 	seen, err := r.find(ctx, o.key)
 	if err != nil {
@@ -190,14 +187,14 @@ func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
 	return seen, err
 }
 
-// learn notes a reading of the store's clock if it is a better lower bound.
+// learn records a reading of the store's clock if it is a better lower bound than the present one.
 func (r *renewer) learn(now verdict.StoreTime) {
 	if was := *r.now.Load(); now.Known() && (!was.Known() || now.When(now.Elapsed).After(was.When(now.Elapsed))) {
 		r.now.Store(&now)
 	}
 }
 
-// confirmSeen returns nil if seen, the object as a listing has shown it, is ours.
+// confirmSeen returns nil if the object is ours. seen is the object as a listing has shown it.
 func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
 	if seen != nil && seen.Key == r.t.flag.key {
 		r.date(seen.ModTime)
@@ -212,8 +209,8 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 }
 
-// ours reads an object that is not as we last wrote it. If it has our id, it is a put of ours whose
-// answer was lost. Otherwise the lock was broken.
+// ours reads an object that isn't as we last wrote it. If it has our id, it is a put of ours whose answer was lost.
+// Otherwise the lock was broken.
 func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
@@ -237,8 +234,8 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	return nil
 }
 
-// deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's
-// clock, an acquirer can have deleted the object as stale. Before that, only a break deletes it.
+// deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's clock, an acquirer
+// might have deleted the object as stale. Before that, only a break deletes it.
 func (r *renewer) deleted(key string) *LostError {
 	now := r.now.Load()
 	if now.Known() && r.dated.Load() != 0 && r.reapable(now.When(r.l.opts.Clock.Elapsed())) {
@@ -251,16 +248,15 @@ func (r *renewer) broken(key, reason string) *LostError {
 	return &LostError{Mode: r.t.mode, Key: key, Reason: reason, Definite: true}
 }
 
-// wrongETag is an ETag that no body of ours has.
+// wrongETag is an ETag that none of our bodies has.
 const wrongETag = "00000000000000000000000000000000"
 
-// maxProofs is the number of undecided proofs of a condition after which it isn't relied on.
+// maxProofs is the number of undecided proofs after which we no longer rely on a condition.
 const maxProofs = 3
 
-// refuses reports whether the server was seen to refuse both puts that If-Match must prevent: a put
-// of our own flag with a wrong ETag, and a put of a missing key with any ETag. The caller must have
-// just seen the flag. Otherwise a server that ignores the condition could put back a deleted flag.
-// A proof that fails costs only time.
+// refuses reports whether the server has refused both puts that If-Match must prevent: a put of our own flag with a
+// wrong ETag, and a put of a missing key with any ETag. The caller must have just seen the flag. Otherwise a server
+// that ignores the condition could restore a deleted flag. A proof that fails costs only time.
 func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	ctx, cancel := context.WithTimeout(ctx, max(r.timeout()/3, 2*r.t.trips.slowest()))
 	defer cancel()
@@ -277,9 +273,9 @@ func (r *renewer) refuses(ctx context.Context, flag *object) bool {
 	return both
 }
 
-// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A
-// server that stores it ignores the condition. Unless the server refuses it, putMissing deletes it.
-// If that fails, Release does.
+// putMissing puts an empty flag, which counts as released, under a missing key with an If-Match. A server that stores
+// the flag ignores the condition. Unless the server has refused the put, putMissing deletes the flag. If the deletion
+// fails, Release repeats it.
 func (r *renewer) putMissing(ctx context.Context) error {
 	id, err := r.l.newID()
 	if err != nil {

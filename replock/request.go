@@ -23,11 +23,11 @@ func each[T any](items []T, f func(int, T)) {
 	parallel.Each(atOnce, len(items), func(i int) { f(i, items[i]) })
 }
 
-// nothing is the result type of requests that have none.
+// nothing is the type of the result of a request that returns only an error.
 type nothing = struct{}
 
-// list returns one page of a listing. It adds an empty folder in place of lock.exclusive, which no
-// key shows, as the first object.
+// list returns one page of a listing. If there is a folder in the place of lock.exclusive, the page begins with an
+// object for it. No key shows an empty folder.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := repeat(ctx, l, l.times.Timeout, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
 	if err == nil {
@@ -41,8 +41,8 @@ func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, e
 	return page, err
 }
 
-// exists returns an error if the repository doesn't exist. It sends a request only before the first
-// put, and only if a put might create the repository.
+// exists returns an error if the repository doesn't exist. It sends a request only before the first put, and only if a
+// put might create the repository.
 func (l *Locker) exists(ctx context.Context) error {
 	if !l.store.Properties().PutCreates || l.reached.Load() {
 		return nil
@@ -51,15 +51,15 @@ func (l *Locker) exists(ctx context.Context) error {
 	return err
 }
 
-// find returns the object of a key from a listing, or nil.
+// find returns an object as a listing shows it, or nil if the key isn't listed.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
 	page, err := repeat(ctx, l, l.times.Timeout, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })
 	seen, _ := verdict.InPage(page, key)
 	return seen, err
 }
 
-// listed returns the page of a listing that shows the key, if any does. It sends each request once.
-// It is one request, unless a page is empty and isn't the last.
+// listed returns the page of a listing that shows the key, if any page does. It sends each request once. It needs more
+// than one request only if a page is empty and isn't the last.
 func (l *Locker) listed(ctx context.Context, key string) (store.Page, error) {
 	for cursor := ""; ; {
 		page, err := l.store.List(ctx, key, cursor)
@@ -80,7 +80,7 @@ func (l *Locker) get(ctx context.Context, key string) (content, error) {
 	return repeat(ctx, l, l.times.Timeout, "get "+key, l.fetch(key))
 }
 
-// fetch returns the get of a key, for repeat and once.
+// fetch returns a function that gets a key, for repeat and once.
 func (l *Locker) fetch(key string) func(context.Context) (content, error) {
 	return func(ctx context.Context) (content, error) {
 		raw, object, err := l.store.Get(ctx, key, wire.MaxBody)
@@ -92,20 +92,19 @@ func (l *Locker) put(ctx context.Context, key string, body []byte, opts store.Pu
 	return repeat(ctx, l, l.times.Timeout, "put "+key, func(ctx context.Context) (store.Object, error) { return l.store.Put(ctx, key, body, opts) })
 }
 
-// delete returns the delete of a key, for repeat and once.
+// delete returns a function that deletes a key, for repeat and once.
 func (l *Locker) delete(key string) func(context.Context) (nothing, error) {
 	return func(ctx context.Context) (nothing, error) { return nothing{}, l.store.Delete(ctx, key) }
 }
 
-// ending is a request that ends the object under a key: it deletes or empties it, if its ETag is this one. An empty
-// ETag matches any object.
+// ending is a request that deletes or empties an object, if the object has this ETag. An empty ETag matches any object.
 type ending struct {
 	what string
 	send func(ctx context.Context, key, etag string) error
 }
 
-// remove deletes a key. If that isn't allowed it puts an empty body, which means "released". If
-// neither is allowed the error names both.
+// remove deletes a key. If the store doesn't allow that, it puts an empty body, which means "released". If the store
+// allows neither, the error names both.
 func (l *Locker) remove(ctx context.Context, key string) error {
 	return l.deleteOrEmpty(key, func(by ending) error {
 		_, err := repeat(ctx, l, l.times.Timeout, by.what+" "+key, func(ctx context.Context) (nothing, error) {
@@ -115,7 +114,7 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 	})
 }
 
-// deleteOrEmpty calls end for the delete of a key, and again for a put of an empty body if the delete isn't allowed.
+// deleteOrEmpty calls end to delete a key. If the store doesn't allow that, it calls end again to put an empty body.
 func (l *Locker) deleteOrEmpty(key string, end func(ending) error) error {
 	err := end(ending{"delete", l.deleteSeen})
 	if !errors.Is(err, store.ErrPermission) {
@@ -127,8 +126,7 @@ func (l *Locker) deleteOrEmpty(key string, end func(ending) error) error {
 	return nil
 }
 
-// deleteSeen deletes a key, and emptySeen empties it, if its object has this ETag. An empty ETag
-// matches any object.
+// deleteSeen deletes an object if it has this ETag. An empty ETag matches any object. emptySeen empties it instead.
 func (l *Locker) deleteSeen(ctx context.Context, key, etag string) error {
 	if etag != "" {
 		return store.DeleteIfMatch(ctx, l.store, key, etag)
@@ -141,9 +139,9 @@ func (l *Locker) emptySeen(ctx context.Context, key, etag string) error {
 	return err
 }
 
-// repeat sends a request until it is answered, refused for good, or the budget is used up. The store
-// must be able to apply the request twice without harm. timeout bounds each send. If it is longer
-// than usual, the budget is longer by the difference.
+// repeat sends a request until it is answered or refused for good, or the budget is used up. The store must be able to
+// apply the request twice without harm. timeout bounds each send. If it is longer than usual, the budget is longer by
+// the difference.
 func repeat[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	p := retry.Policy{
 		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
@@ -153,8 +151,8 @@ func repeat[T any](ctx context.Context, l *Locker, timeout time.Duration, what s
 	return retry.Do(ctx, p, once(ctx, what, send))
 }
 
-// once returns a function that sends a request, and gives up after its timeout and retry.LastWords.
-// After ctx has ended it sends nothing.
+// once returns a function that sends a request once. It gives up after its timeout and retry.LastWords. After ctx has
+// ended it sends nothing.
 func once[T any](ctx context.Context, what string, send func(context.Context) (T, error)) func(timeout time.Duration) (T, error) {
 	return func(timeout time.Duration) (T, error) {
 		v, _, err := retry.Once(ctx, timeout, send)
@@ -162,7 +160,7 @@ func once[T any](ctx context.Context, what string, send func(context.Context) (T
 	}
 }
 
-// named adds the name and the timeout of a request to its error, if it had no answer.
+// named adds the request's name and timeout to the error of a request that had no answer.
 func named(ctx context.Context, what string, timeout time.Duration, err error) error {
 	unanswered := func(why error) error {
 		if _, named := errors.AsType[*store.Error](why); !named {

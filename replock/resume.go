@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 )
 
-// Pauses between the attempts of a resume.
+// The pauses between the attempts of a resume grow from firstResumePause to lastResumePause.
 const (
 	firstResumePause = 500 * time.Millisecond
 	lastResumePause  = 5 * time.Second
@@ -22,7 +22,7 @@ const (
 
 // Reacquire implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
-	// The objects of all attempts of this resume are ours, including those that couldn't be deleted.
+	// Objects that earlier attempts of this resume have put are ours, also if they couldn't be deleted.
 	all := k.t.ownAttempts
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
@@ -44,9 +44,9 @@ func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
 	}
 }
 
-// resume is one attempt: docs/evidence/protocol.md, Resume. It puts a flag under a new key, because a late
-// delete of the old flag can still be applied. The old flag must still be stored, because every acquirer
-// deletes a stale flag before it takes the lock. And no lock may conflict with the new flag.
+// resume is one attempt: docs/evidence/protocol.md, Resume. It puts a flag under a new key, because the store might
+// still apply a late delete of the old flag. The old flag must still be stored, because every acquirer deletes a stale
+// flag before it takes the lock. And no lock may conflict with the new flag.
 func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	l := k.l
 	t, err := l.newAttempt(k.t.mode, k.t.operation, *all)
@@ -58,7 +58,7 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	t.pointer.etag, t.parent = k.t.pointer.etag, k.t.parent
 	t.place, t.fence = wire.FirstPlace, k.t.fence
 	giveUp := func(err error) (*term, error) {
-		// lock.exclusive stays for the next attempt, unless this was the last one.
+		// Keep lock.exclusive for the next attempt, unless this was the last one.
 		if !errors.Is(err, ErrLost) && ctx.Err() == nil && !k.Releasing() {
 			t.pointer.maybe = false
 		}
@@ -72,7 +72,7 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 			return giveUp(err)
 		}
 	}
-	// An old flag that can't be deleted is stale, and others can remove it.
+	// An old flag that can't be deleted is stale, so others can remove it.
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
@@ -85,9 +85,9 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	return l.hold(t), nil
 }
 
-// unreaped returns nil if no acquirer has reaped the old flag. The flag must still be stored, and must
-// have been written before it became stale, by the store's clock and by ours. If a late refresh has put it
-// back after it was reaped, its mod time is later.
+// unreaped returns nil if no acquirer has reaped the old flag. The flag must still be stored, and by the store's clock
+// and by ours it must have been written before it became stale. If a late refresh has put it back after it was reaped,
+// its mod time is later.
 func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	old, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil {
@@ -113,9 +113,8 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
 		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh put it back")
 	}
-	// The new flag was stamped before it was seen, perhaps after its put was answered, because an
-	// earlier send can have been applied since. The store truncates both mod times, and the margin
-	// allows for that.
+	// The store stamped the new flag before we saw it. It might have done so after its put was answered, because it
+	// might have applied an earlier send since. The store truncates both mod times, and the margin allows for that.
 	written := seen - fresh.ModTime.Sub(old.ModTime) + verdict.Margin
 	if reapable := k.sent() + k.l.opts.TTL; written > reapable {
 		return k.broken(k.t.flag.key, "it expired, and a late refresh put it back")
@@ -123,8 +122,8 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	return nil
 }
 
-// reclaim writes the new id into lock.exclusive, which must still be ours. The break-lock of other
-// clients deletes only lock.exclusive.
+// reclaim writes the new id into lock.exclusive, which must still be ours. The break-lock command of other clients
+// deletes only lock.exclusive.
 func (k *term) reclaim(ctx context.Context, t *attempt) error {
 	if t.mode == Shared {
 		return nil

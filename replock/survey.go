@@ -10,10 +10,10 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 )
 
-// Status returns all locks in the repository except released ones, exclusive ones first. It costs one
-// list per page, and one get per lock whose body isn't on the page. It never writes, so it knows the
-// store's time only if listings have it: see Info.StoreClock. An error means that the locks couldn't be
-// listed. A lock that can't be read is an Info with the verdict Unreadable.
+// Status returns all locks in the repository except released ones, exclusive ones first. It costs one list per page,
+// and one get per lock whose body isn't on the page. It never writes, so it knows the store's time only if listings
+// have it: see Info.StoreClock. It returns an error if the locks can't be listed. A lock that can't be read is an Info
+// with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	entries, st, err := l.survey(ctx)
 	if err != nil {
@@ -23,7 +23,7 @@ func (l *Locker) Status(ctx context.Context) ([]Info, error) {
 	return slices.DeleteFunc(infos, func(i Info) bool { return i.Verdict == Released }), nil
 }
 
-// surveyed returns the locks of a survey. It judges each as of the time when it was listed.
+// surveyed judges the locks of a survey, each as of the time when it was listed, and returns them.
 func (l *Locker) surveyed(entries []*verdict.Entry, st verdict.StoreTime) []Info {
 	infos := make([]Info, 0, len(entries))
 	for _, e := range entries {

@@ -14,10 +14,10 @@ import (
 	"github.com/repolock/repolock/replock/internal/verdict"
 )
 
-// term is a lock from its acquire, or from a resume, until its loss or its release. It implements
-// lease.Owner. It has the objects under one id. A resume begins another term.
+// term is a lock from its acquire, or from a resume, until its loss or its release. It implements lease.Owner. Its
+// objects have one id. A resume begins another term.
 type term struct {
-	renewer                  // its objects change with each refresh
+	renewer                  // each refresh changes its objects
 	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
 	others      others
 }
@@ -36,7 +36,7 @@ func (k *term) loss(expired bool, err error) lease.Loss {
 
 func lossOf(lost *LostError) lease.Loss { return lease.Loss{Err: lost, Definite: lost.Definite} }
 
-// failed reports a failure of the refresher as events.
+// failed reports the n-th failure of a refresh as events.
 func (k *term) failed(n int, gaveUp bool, err error) {
 	e := k.event(EventRefreshFailed, err)
 	e.Failures = n
@@ -68,7 +68,7 @@ func (k *term) About() lease.About {
 // Resumed implements lease.Owner.
 func (k *term) Resumed() { k.tell(EventResumed, nil) }
 
-// usable returns an error if the lock is held, but the parent of its context has ended.
+// usable returns an error if the lock is held, but its context has ended because the parent of the context has.
 func (k *term) usable(err error) error {
 	if err == nil && k.Context().Err() != nil {
 		return fmt.Errorf("the context that the %s lock was acquired with, or its Parent, has ended: %w", k.t.mode, whyEnded(k.Context()))
@@ -76,14 +76,14 @@ func (k *term) usable(err error) error {
 	return err
 }
 
-// objects returns copies of our two objects as we last saw them.
+// objects returns copies of our two objects, with what we know of them.
 func (k *term) objects() (flag, pointer object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.t.flag, k.t.pointer
 }
 
-// ofMode returns the objects that a lock of this mode has.
+// ofMode returns the objects that a lock of this mode has: the flag, and for an exclusive lock also lock.exclusive.
 func (k *term) ofMode(flag, pointer *object) []*object {
 	if k.t.mode == Exclusive {
 		return []*object{flag, pointer}
@@ -91,7 +91,7 @@ func (k *term) ofMode(flag, pointer *object) []*object {
 	return []*object{flag}
 }
 
-// commit keeps the results of an attempt.
+// commit stores the results of a refresh in the lock.
 func (k *term) commit(flag, pointer object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -99,22 +99,21 @@ func (k *term) commit(flag, pointer object) {
 	k.t.pointer.etag, k.t.pointer.sent, k.t.pointer.renewed = pointer.etag, pointer.sent, pointer.renewed
 }
 
-// others are the locks of others that a holder's looks have shown. Only the look that has the turn uses them.
+// others is what a holder's looks have learned about other clients' locks. Only the look that holds turn uses it.
 type others struct {
 	turn   chan struct{}
 	memory verdict.Memory
 	last   pageTime // the last page that had the store's time
-	// crowded is whether listing all locks is expensive, as of the last listing of all.
+	// crowded records whether listing all locks is expensive, as of the last listing of all.
 	crowded *atomic.Bool
 }
 
-// crowd is the number of lock objects above which a shared holder's look lists as little as
-// possible. Otherwise the cost of n holders' looks would grow with n². The number is a guess at the
-// cost of a second request.
+// crowd is the number of lock objects above which a shared holder's look lists only lock.exclusive. Otherwise the cost
+// of n holders' looks would grow with n². The number is a guess at the cost of a second request.
 const crowd = 100
 
-// newOthers begins with the results of the acquire: the store's time, and the stale lock.exclusive that a
-// shared acquirer has left, with the time since when it is unchanged.
+// newOthers returns what the acquire has learned: the store's time, and the stale lock.exclusive that a shared acquirer
+// has left. The entry of that lock.exclusive knows since when it is unchanged.
 func newOthers(t *attempt) others {
 	s := others{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
@@ -124,27 +123,27 @@ func newOthers(t *attempt) others {
 	return s
 }
 
-// note keeps the time of a page, if the page had it.
+// note records the time of a page, if the page has the store's time.
 func (o *others) note(page pageTime) {
 	if !page.store.IsZero() {
 		o.last = page
 	}
 }
 
-// saw records when the lock was seen, unless the clocks have parted since it was last seen: then
-// only reassure can record it.
+// saw records when a look last showed the lock. It doesn't do so if the wall clock was stepped since: then only
+// reassure can record it.
 func (k *term) saw(r clock.Reading) {
 	if !r.SteppedSince(k.Seen()) {
 		k.Saw(r)
 	}
 }
 
-// sent returns when the last refresh was sent that was answered in time.
+// sent returns when the last refresh that was answered in time was sent.
 func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
-// asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer
-// does. It has the objects as they are stored now, and the end of the lease as its deadline. No put follows, so it
-// has no body and no record of puts.
+// asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer does.
+// It has the objects as they are stored now, and the end of the lease as its deadline. The caller puts nothing with it,
+// so it has no body and no record of puts.
 func (k *term) asAttempt() *attempt {
 	flag, pointer := k.objects()
 	return &attempt{
@@ -153,7 +152,7 @@ func (k *term) asAttempt() *attempt {
 	}
 }
 
-// lookAgain is the look of an acquire, repeated as afterReturn decides. Each look must show our own flag,
+// lookAgain looks as an acquirer does, and repeats that as afterReturn decides. Each look must show our own flag,
 // because an acquirer that has deleted it can take the lock at any moment.
 func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 	l := k.l

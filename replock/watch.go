@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// watch looks at a held lock every Options.Look until ctx ends: docs/evidence/protocol.md, Watch. A look notices
-// a break soon, whatever the ttl. It also notices a hypervisor's pause, after which the lease still lasts by all
-// clocks of this machine.
+// watch looks at a held lock every Options.Look until ctx ends: docs/evidence/protocol.md, Watch. A look notices a
+// broken lock soon, however long the ttl is. It also notices that a hypervisor has paused the machine, although the
+// lease still lasts by all clocks of this machine.
 //
 // A look that fails changes nothing: the lease lasts until its deadline.
 func (k *term) watch(ctx context.Context) {
@@ -44,7 +44,7 @@ func (k *term) watch(ctx context.Context) {
 		}
 		now = clock.Read(c)
 		if now.Elapsed >= k.end() {
-			// It is lost, and ctx ends, unless a refresh extends it just now.
+			// The lock is lost, and ctx ends, unless a refresh is just extending the lease.
 			next = now.Elapsed + firstPoll
 			continue
 		}
@@ -67,9 +67,9 @@ func (k *term) watch(ctx context.Context) {
 	}
 }
 
-// firstWrite reports whether the first refresh must come early, and when. If the flag's date is wrong because
-// the wall clock is behind the store's, it is due now. An exclusive lock's is due in a second, because acquirers
-// that came at the same time wait for the state held in the flag.
+// firstWrite reports whether the first refresh must come early, and when it is due. It is due now if the flag has a
+// wrong date, because the wall clock is behind the store's. For an exclusive lock it is due in a second, because
+// acquirers that came at the same time wait until the flag has the state held.
 func (k *term) firstWrite() (bool, time.Duration) {
 	now := k.l.opts.Clock.Elapsed()
 	if k.l.behind(*k.now.Load()) > verdict.Margin {
@@ -78,9 +78,8 @@ func (k *term) firstWrite() (bool, time.Duration) {
 	return k.t.mode == Exclusive, now + firstPoll
 }
 
-// firstLook returns when the first look after the acquire is due. For a lock without a name it is
-// due after one to two seconds, because a client of the original protocol can have looked before
-// our put and written after our look.
+// firstLook returns when the first look after the acquire is due. For a lock without a name it is due after one to two
+// seconds. A client of the original protocol can have looked before our put and written after our look.
 func (k *term) firstLook(sent time.Duration) time.Duration {
 	next := k.nextLook(sent)
 	if k.l.opts.Name == "" {
@@ -89,15 +88,15 @@ func (k *term) firstLook(sent time.Duration) time.Duration {
 	return next
 }
 
-// nextLook returns when the next look is due, after one that was sent at the given time. It is
-// early by a random time, so that many holders don't look at the same time.
+// nextLook returns when the next look is due, after a look that was sent at the given time. It subtracts a random time,
+// so that many holders don't look at the same time.
 func (k *term) nextLook(sent time.Duration) time.Duration {
 	return sent + k.l.opts.Look - k.l.jitter(k.l.opts.Look/20)
 }
 
-// look returns nil if our objects are stored and ours, and no client of another protocol has acquired a
-// conflicting lock. It costs one list request, or two in a crowd, and one more for each of our objects that
-// isn't on the first page.
+// look returns nil if our objects are stored and unchanged by others, and no client of another protocol has acquired a
+// conflicting lock. It costs one list request, or two in a crowd, and one more for each of our objects that isn't on
+// the first page.
 func (k *term) look(ctx context.Context) error {
 	began := clock.Read(k.l.opts.Clock)
 	page, err := k.glance(ctx)
@@ -136,9 +135,9 @@ func (k *term) look(ctx context.Context) error {
 	return k.foreign(ctx, page, began.Elapsed, answered)
 }
 
-// glance returns the page that a look judges: the first one of all locks. In a crowd a shared
-// holder's page has only lock.exclusive and its own flag, so that the cost doesn't grow with the
-// number of others.
+// glance returns the page that a look judges: the first page of the listing of all locks. If there are many locks, a
+// shared holder's page has only lock.exclusive and its own flag, so that the cost doesn't grow with the number of
+// locks.
 func (k *term) glance(ctx context.Context) (store.Page, error) {
 	if k.t.mode == Exclusive || !k.others.crowded.Load() {
 		page, err := k.firstPage(ctx, k.l.keys.All())
@@ -165,12 +164,14 @@ func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error)
 	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
 }
 
-// foreign returns a *LostError if a client of another protocol holds a conflicting lock: if its lock is older
-// than a lock that is about to be withdrawn. Our acquire has reaped all stale locks, except for the
-// lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put since, and counts as held
-// unless it is certainly stale. foreign returns another error if a lock can't be read. It returns errMightWithdraw if
-// one was just put, or is listed although a read doesn't find it. It judges only this page. But if a listed lock
-// was replaced meanwhile, as lock.exclusive can be, it judges a later page, up to maxAgain times.
+// foreign returns a *LostError if a client of another protocol holds a conflicting lock. Such a lock counts as held if
+// it is so old that its owner won't withdraw it any more, unless it is certainly stale. Our acquire has reaped all
+// stale locks, except for the lock.exclusive that a shared acquirer leaves. So any other conflicting lock was put
+// since.
+//
+// foreign returns another error if a lock can't be read. It returns errMightWithdraw if a lock was just put, or is
+// listed although a read doesn't find it. It judges only this page. But if a listed lock was replaced meanwhile, as
+// lock.exclusive can be, it judges a newer listing, up to maxAgain times.
 func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time.Duration) error {
 	for again := maxAgain; ; again-- {
 		d, vanished, err := k.judgeForeign(ctx, page, sent, answered)
@@ -196,15 +197,15 @@ func (k *term) foreign(ctx context.Context, page store.Page, sent, answered time
 	}
 }
 
-// suspect is a conflicting lock of a client of another protocol. It is settled if it is too old to be about to be
-// withdrawn.
+// suspect is a conflicting lock of a client of another protocol. It is settled if it is so old that its owner won't
+// withdraw it any more.
 type suspect struct {
 	*verdict.Entry
 	settled bool
 }
 
-// judgeForeign judges the suspects of a page. The error is a *LostError. vanished are the suspects that a read didn't
-// find.
+// judgeForeign judges the suspects of a page. It returns a *LostError if one of them is held. vanished are the suspects
+// that a read didn't find.
 func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered time.Duration) (d doubt, vanished []suspect, err error) {
 	now := *k.now.Load()
 	for _, e := range k.suspects(ctx, page, answered) {
@@ -235,7 +236,7 @@ func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered
 	return d, vanished, nil
 }
 
-// conflicting is the prefix of the locks that conflict with ours.
+// conflicting is the prefix of the keys of all locks that conflict with ours.
 func (k *term) conflicting() string {
 	if k.t.mode == Exclusive {
 		return k.l.keys.All()
@@ -243,7 +244,7 @@ func (k *term) conflicting() string {
 	return k.l.keys.Exclusive()
 }
 
-// suspects are the conflicting locks on a page that have no id of this protocol, with their bodies.
+// suspects returns the conflicting locks on a page that have no id of this protocol, and reads their bodies.
 func (k *term) suspects(ctx context.Context, page store.Page, answered time.Duration) (suspects []*verdict.Entry) {
 	conflicts := wire.KindExclusive
 	if k.t.mode == Exclusive {
@@ -262,8 +263,8 @@ func (k *term) suspects(ctx context.Context, page store.Page, answered time.Dura
 	return suspects
 }
 
-// doubt is the reason why a look can't rule out a conflict. young: a conflicting lock was just put. unknown: the
-// error because of which an older one couldn't be read.
+// doubt is why a look can't rule out a conflict. young: a conflicting lock was just put. unknown: the error because of
+// which an older conflicting lock couldn't be read.
 type doubt struct {
 	young   bool
 	unknown error
@@ -284,17 +285,17 @@ func (d *doubt) err() error {
 	return d.unknown
 }
 
-// lookTimes are the times of one look, each with its clock.
+// lookTimes are the times of one look, on this machine's clocks and on the store's.
 type lookTimes struct {
-	sent     clock.Reading // this machine's clocks, before the request
-	answered time.Duration // Clock.Elapsed, after the answer
+	sent     clock.Reading // this machine's clocks, before the request was sent
+	answered time.Duration // Clock.Elapsed, after the answer came
 	store    time.Time     // the store's clock, when it made the page; zero if the page doesn't have it
-	written  time.Time     // the store's clock: the mod time of our flag
+	written  time.Time     // by the store's clock: the mod time of our flag
 }
 
-// stoodStill refreshes the lock at once if this machine stood still, because then others can have
-// seen the lock as stale. Two things show that: the store's clock has advanced by more than ours
-// between two pages, or our wall clock was stepped since the lock was last seen.
+// stoodStill refreshes the lock at once if this machine stood still, because then other clients might have judged the
+// lock stale. Two facts show that the machine stood still. Between two pages, the store's clock has advanced by more
+// than ours. Or our wall clock was stepped since the last look that showed the lock.
 func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	last := k.others.last
 	comparable := !t.store.IsZero() && !last.store.IsZero() && k.l.store.Properties().StoreClock
@@ -310,7 +311,7 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 		ended = k.leaseEnd(last, t.written)
 	}
 	if lost := k.overdue(t.store, ended); lost != nil {
-		lost.Definite = t.written.After(ended) // otherwise it can be resumed if it wasn't reaped
+		lost.Definite = t.written.After(ended) // if the refresh came in time, the lock can be resumed unless it was reaped
 		return lost
 	}
 	if err := k.reassure(ctx, ended); err != nil {
@@ -320,8 +321,8 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	return nil
 }
 
-// leaseEnd returns when the lease ends on the store's clock unless it is refreshed. It counts from the refresh
-// before the last page, or from a later one that was applied in time. written is when the flag was written.
+// leaseEnd returns when the lease ends on the store's clock if no refresh follows. It counts from the refresh before
+// the last page, or from a later one that was applied in time. written is when the flag was written.
 func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
 	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
 	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {
@@ -330,9 +331,9 @@ func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
 	return ended
 }
 
-// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on.
-// Without If-Match, a refresh can put our flag back just after another holder has deleted it. If that holder has
-// released its lock since, no later look shows that. A refresh with If-Match puts nothing back.
+// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on. Without
+// If-Match, a refresh can put our flag back just after another holder has deleted it. If that holder has released its
+// lock since, no later look shows that it held one. A refresh with If-Match puts nothing back.
 func (k *term) overdue(now, ended time.Time) *LostError {
 	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-verdict.Margin)) || k.l.conditions.match.holds() {
 		return nil
@@ -340,10 +341,10 @@ func (k *term) overdue(now, ended time.Time) *LostError {
 	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
 }
 
-// reassure returns nil if the lock is held although this machine might have stood still. It renews the lease
-// first, because another acquirer could reap the lock just after a look at it. Then it looks for others as an
-// acquirer does, because another acquirer might have reaped our flag just before the refresh put it back. ended
-// is when the lease ends on the store's clock without the refresh, or zero if that is unknown.
+// reassure returns nil if the lock is held although this machine might have stood still. It first refreshes the lock,
+// because another acquirer could reap the lock just after a look. Then it looks for other locks as an acquirer does,
+// because another acquirer might have reaped our flag just before the refresh put it back. ended is when the lease
+// would have ended on the store's clock without the refresh, or zero if that is unknown.
 func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	began := clock.Read(k.l.opts.Clock)
 	if err := k.Renew(ctx); err != nil {
@@ -359,7 +360,7 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	if lost := k.overdue(t.first.store, ended); lost != nil {
 		return lost
 	}
-	// Another acquirer can have acquired and released its lock before our look reached the page of our flag.
+	// Another acquirer might have acquired and released its lock before our look reached the page of our flag.
 	if err := k.confirm(ctx, &t.flag); err != nil {
 		return err
 	}

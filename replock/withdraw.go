@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// withdraw removes all objects of an attempt, even if its context has ended. reason is the error that
-// ended the attempt. Objects that can't be removed expire with the ttl.
+// withdraw removes all objects of an attempt, even if its context has ended. reason is the error that ended the
+// attempt. Objects that it can't remove expire with the ttl.
 func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	t.underway.close(l.opts.Clock, hastyTime)
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
@@ -24,14 +24,14 @@ func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	}
 }
 
-// A look at lock.exclusive counts for justNow and three round trips. If another client puts lock.exclusive
-// within that time, our deletion removes it.
+// justNow and three round trips are how long a look at lock.exclusive stays valid. If another client puts
+// lock.exclusive within that time, our deletion removes it.
 const justNow = 200 * time.Millisecond
 
-// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this order the
-// flag shows others, as long as lock.exclusive is stored, that its acquirer might be about to withdraw. A
-// hasty takeDown spends at most hastyTime and two round trips on each object. If the first isn't removed,
-// the flag gets only the rest of that time.
+// takeDown deletes lock.exclusive if it is ours and our lease lasts, and then our flag. In this order, as long as
+// lock.exclusive is stored, the flag shows others that its acquirer might be about to withdraw. A hasty takeDown spends
+// at most hastyTime and two round trips on each object. If lock.exclusive isn't removed, the flag gets only the rest of
+// its time.
 func (l *Locker) takeDown(ctx context.Context, t *attempt, hasty bool) error {
 	limit := func() (context.Context, context.CancelFunc) {
 		if hasty {
@@ -56,8 +56,8 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *attempt) error {
 	return l.remove(ctx, t.flag.key)
 }
 
-// takeDownExclusive deletes lock.exclusive, or empties it if deletes are refused. Each request
-// comes after a look that shows our id. Any other body is another client's lock.
+// takeDownExclusive deletes lock.exclusive, or empties it if the store refuses deletes. A look that shows our id comes
+// before each request. Any other body is another client's lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	if !t.pointer.maybe {
 		return nil
@@ -68,7 +68,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, left)
 	defer cancel()
-	key, each := t.pointer.key, l.times.Timeout+2*t.trips.slowest() // for a look and a request
+	key, each := t.pointer.key, l.times.Timeout+2*t.trips.slowest() // each is for a look and a request
 	return l.deleteOrEmpty(key, func(by ending) error {
 		_, err := repeat(ctx, l, each, by.what+" "+key, func(ctx context.Context) (nothing, error) {
 			return nothing{}, l.endOurs(ctx, t, by)
@@ -108,13 +108,13 @@ func (l *Locker) endOurs(ctx context.Context, t *attempt, by ending) error {
 	return by.send(ctx, key, "")
 }
 
-// conditionRefused reports whether a server refused a condition: it isn't met, or the server takes none.
+// conditionRefused reports whether a server refused a condition: the condition isn't met, or the server accepts none.
 func conditionRefused(err error) bool {
 	return errors.Is(err, store.ErrPrecondition) || errors.Is(err, store.ErrConditionUnsupported)
 }
 
-// seeOurs is lookOurs, but makes no request if a recent look has shown lock.exclusive as ours. That look
-// counts for one request. If the request gets no answer, the next one needs a look of its own.
+// seeOurs is lookOurs, but sends no request if a recent look has shown lock.exclusive as ours. Such a look counts for
+// one request. If that request gets no answer, the next one needs a new look.
 func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	shown := t.pointerSeen
 	t.pointerSeen = 0
@@ -124,8 +124,8 @@ func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours boo
 	return l.lookOurs(ctx, t)
 }
 
-// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It fails if the lease has ended
-// meanwhile, because then another client can have acquired the lock.
+// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It returns an error if the lease has ended
+// meanwhile, because then another client might have acquired the lock.
 func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	raw, o, err := l.store.Get(ctx, t.pointer.key, wire.MaxBody)
 	switch {
@@ -142,9 +142,9 @@ func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bo
 	return o.ETag, err == nil && t.ids[lease.ID], nil
 }
 
-// stepDown deletes lock.exclusive while shared locks conflict, because it excludes other clients as
-// long as it is stored. It reports whether a single request has deleted it. If a second one was
-// needed, the first can still be applied, so lock.exclusive can't be put again.
+// stepDown deletes lock.exclusive while shared locks conflict, because it excludes other clients as long as it is
+// stored. It reports whether a single request has deleted it. If a second request was needed, the store might still
+// apply the first, so the caller must not put lock.exclusive again.
 func (l *Locker) stepDown(ctx context.Context, t *attempt) bool {
 	if !t.pointer.maybe {
 		return true

@@ -6,18 +6,17 @@ import (
 	"strings"
 )
 
-// Finite returns a store whose listings end, whatever the server answers. It checks that each key
-// comes after the one before, also across pages, that each page has a new cursor, and that no
-// more than 100 pages in a row are empty. Otherwise List returns [ErrListing].
+// Finite returns a store whose listings end, whatever the server answers. It checks that each key comes after the one
+// before, also across pages, that each page has a new cursor, and that no more than 100 pages in a row are empty.
+// Otherwise List returns [ErrListing].
 //
-// The cursors carry the last key, so that Finite keeps no state between two pages. A loop over
-// the pages of an unknown store must read them through Finite.
+// The cursors carry the last key, so Finite needs no state between two pages. A loop over the pages of an unknown store
+// must read them through Finite.
 func Finite(s Store) Store { return finite{s} }
 
 type finite struct{ Store }
 
-// maxEmpty is the number of pages in a row that can be empty. Some stores have such pages
-// after many deletions.
+// maxEmpty is how many pages in a row can be empty. Some stores return such pages after many deletions.
 const maxEmpty = 100
 
 func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
@@ -36,7 +35,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	for _, o := range page.Objects {
 		switch {
 		case !strings.HasPrefix(o.Key, prefix):
-			return bad("it has %.256q, which wasn't asked for", o.Key)
+			return bad("it has %.256q, which doesn't have the prefix", o.Key)
 		case o.Key <= next.last:
 			return bad("%.256q comes after %.256q, so the listing isn't in order, or has no end", o.Key, next.last)
 		}
@@ -49,7 +48,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	case page.Next == "":
 		return page, nil
 	case page.Next == at.cursor:
-		return bad("the cursor of the next page is the one of this page")
+		return bad("the next page has the same cursor as this page")
 	case next.empty > maxEmpty:
 		return bad("%d pages in a row are empty, and there are more", next.empty)
 	}
@@ -59,7 +58,7 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 
 // place is a position in a listing, after one of its pages.
 type place struct {
-	cursor string // of the store
+	cursor string // the store's own cursor
 	last   string // the last key so far
 	empty  int    // number of empty pages in a row, up to this page
 }

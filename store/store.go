@@ -1,17 +1,16 @@
-// Package store is the interface of a repository's object store, reduced to the four requests
-// that a lock needs. It knows nothing of locks.
+// Package store is the interface of a repository's object store. It has only the four requests that a lock needs, and
+// knows nothing about locks.
 //
-// Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and
-// store/memory. In each, Open takes a context and a path or a URL, and finds credentials and settings
-// as the package comment describes. New takes the program's own client or settings instead, and
-// makes no request. Package store/open opens the backend of a URL. The suite store/storetest checks the
-// rules below for every backend, also for one of another module; see examples/backend. Retries,
-// counting and faults are decorators around the interface.
+// Each backend is a package of its own: store/dir, store/sftp, store/s3, store/minio, store/b2 and store/memory. In
+// each, Open takes a context and a path or a URL, and finds credentials and settings as the package comment describes.
+// New takes the program's own client or settings instead, and makes no request. Package store/open opens the backend of
+// a URL. The suite store/storetest checks the rules below for every backend, also for one in another module; see
+// examples/backend. A decorator around the interface can add retries, counts or faults.
 //
 // # Cost
 //
-// Put, Get, List and Delete are one request each, unless a backend's package comment differs.
-// Properties is none, but store/sftp waits for its first connection.
+// Put, Get, List and Delete are one request each, unless a backend's package comment differs. Properties makes no
+// request, but store/sftp waits for its first connection.
 package store
 
 import (
@@ -78,14 +77,13 @@ type Store interface {
 	// The larger the pages, the fewer requests a lock needs. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
-	// Delete removes an object. It is no error if there is none. After
-	// ErrPermission nothing was removed. After any other error the object might be
-	// removed already, or later, or never. If List shows a key that isn't valid, or
+	// Delete removes an object. It returns no error if there is none. After ErrPermission nothing was removed. After
+	// any other error the object might be removed already, or later, or never. If List shows a key that isn't valid, or
 	// an empty folder (see [Page]), Delete removes it or returns ErrInvalidKey.
 	Delete(ctx context.Context, key string) error
 
-	// Properties returns the properties that the backend declares. It makes no
-	// request, and always returns the same.
+	// Properties returns the properties that the backend declares. It makes no request, and always returns the same
+	// properties.
 	Properties() Properties
 }
 
@@ -107,78 +105,74 @@ type PutOptions struct {
 	// deletion that came between the caller's look and the Put. Other backends ignore
 	// Replaces.
 	Replaces string
-	// Durable makes Put return only once the body would survive a crash of the
-	// store's machine. Stores that always do so ignore it.
+	// Durable makes Put return only when the body would survive a crash of the store's machine. Stores that always do
+	// so ignore it.
 	Durable bool
 }
 
 // Object describes a stored object.
 type Object struct {
+	// Key is the object's key, without the prefix of the repository.
 	Key string
-	// ETag is opaque, and changes whenever the body changes. It can be a function of
-	// the body alone, so that the same body has the same ETag again. It is "" if the
-	// response doesn't have it.
+	// ETag is opaque, and changes whenever the body changes. It can depend on the body alone, so that the same body has
+	// the same ETag again. It is "" if the response has no ETag.
 	ETag string
-	// Size of the body in bytes, or -1 for an entry without a size, which Get
-	// refuses.
+	// Size is the size of the body in bytes. It is -1 for an entry without a size, which Get refuses.
 	Size int64
-	// ModTime is when the object was written, on the store's clock, rounded down to
-	// the store's precision. It is zero if the response doesn't have it.
+	// ModTime is when the object was written, on the store's clock, rounded down to the store's precision. It is zero
+	// if the response doesn't have it.
 	ModTime time.Time
-	// Now is set by Put: the store's clock when it answered, as Page.Now, or zero if
-	// the response doesn't have it.
+	// Now is the store's clock when it answered a Put: see Page.Now. It is zero if the response doesn't have it. Only
+	// Put sets it.
 	Now time.Time
 }
 
 // Page is a part of a listing.
 type Page struct {
+	// Objects are in byte order of their keys.
 	Objects []Object
-	// Next is the cursor of the next page, "" if this one is the last.
+	// Next is the cursor of the next page, or "" if this page is the last.
 	Next string
-	// Folders are the empty directories under the prefix, each with a slash at its
-	// end, if the store has directories. A Put under way might have made one.
+	// Folders are the empty directories under the prefix, if the store has directories. Each ends with a slash. A Put
+	// under way might have made one.
 	Folders []string
-	// Bodies are the bodies of some of the objects by their keys, if the store had to read
-	// them for the page. Get would return each of them, of the version in Objects. They
-	// MUST NOT be modified.
+	// Bodies are the bodies of some of the objects, by key, if the store had to read them for the page. Each is of the
+	// version in Objects, and is what Get would return. The caller MUST NOT modify them.
 	Bodies map[string][]byte
-	// Now is the store's clock when it answered, or zero if the response doesn't have
-	// it. It MUST be a reading of the clock that stamps ModTime, and MUST NOT be later
-	// than that clock when List returns.
+	// Now is the store's clock when it answered, or zero if the response doesn't have it. It MUST be a reading of the
+	// clock that stamps ModTime, and MUST NOT be later than that clock when List returns.
 	Now time.Time
 }
 
 // Properties are the properties that a backend declares.
 type Properties struct {
-	// Name of the backend for messages: "dir", "memory".
+	// Name is the backend's name for messages: "dir", "memory".
 	Name string
-	// IfAbsent and IfMatch are how far a conditional Put can be relied on.
+	// IfAbsent and IfMatch are how far the lock can rely on the conditions of a Put.
 	IfAbsent, IfMatch Condition
-	// DeleteIfMatch is how far the condition of a [ConditionalDeleter] can be relied on. A
-	// deletion whose condition is Kept needs no look before it.
+	// DeleteIfMatch is how far the lock can rely on the condition of a [ConditionalDeleter]. A deletion whose condition
+	// is Kept needs no look before it.
 	DeleteIfMatch Condition
-	// StoreClock is set if one clock, which no client sets, stamps ModTime and Page.Now. On many
-	// network file systems the clock of the writing client does.
+	// StoreClock is set if a single clock, which no client sets, stamps ModTime and Page.Now. On many network file
+	// systems the clock of the writing client stamps them.
 	StoreClock bool
-	// MachineClock is set if that clock is the wall clock of this process's machine, as on a
-	// local disk. Then a step of the wall clock changes both, so that neither can check the
-	// other.
+	// MachineClock is set if that clock is the wall clock of this process's machine, as on a local disk. Then a step of
+	// the wall clock changes both, so neither can check the other.
 	MachineClock bool
-	// PutCreates is set if a Put might create the bucket of the URL, as on some S3 servers. Then
-	// a misspelled name has to fail before the first Put.
+	// PutCreates is set if a Put might create the bucket of the URL, as on some S3 servers. Then the lock checks that
+	// the bucket exists before its first Put, because the name might be misspelled.
 	PutCreates bool
 }
 
-// Condition is how far a kind of condition can be relied on.
+// Condition is how far the lock can rely on a kind of condition.
 type Condition int
 
 const (
-	// Unsupported: the request returns ErrConditionUnsupported.
+	// Unsupported: a request with the condition returns ErrConditionUnsupported.
 	Unsupported Condition = iota
-	// Claimed: the backend sends the condition, but the server might accept and
-	// ignore it.
+	// Claimed: the backend sends the condition, but the server might accept and ignore it.
 	Claimed
-	// Kept: check and change are one atomic step.
+	// Kept: the server checks the condition and makes the change in one atomic step.
 	Kept
 )
 
@@ -196,8 +190,8 @@ func (c Condition) String() string {
 
 // The interfaces below are optional. The lock needs none of them.
 
-// ConditionalDeleter is implemented by backends that can send a condition with a
-// deletion. Some servers accept the condition and ignore it.
+// ConditionalDeleter is implemented by backends that can send a condition with a deletion. Some servers accept the
+// condition and ignore it.
 type ConditionalDeleter interface {
 	// DeleteIfMatch removes the object if it has this ETag. It returns ErrPrecondition
 	// if the object has another ETag, nil or ErrPrecondition if there is no object, and
@@ -206,8 +200,8 @@ type ConditionalDeleter interface {
 	DeleteIfMatch(ctx context.Context, key, etag string) error
 }
 
-// DeleteIfMatch calls s.DeleteIfMatch, and returns ErrConditionUnsent if s is no
-// [ConditionalDeleter]. It is for decorators.
+// DeleteIfMatch calls s.DeleteIfMatch. It returns ErrConditionUnsent if s is no [ConditionalDeleter]. Decorators can
+// use it.
 func DeleteIfMatch(ctx context.Context, s Store, key, etag string) error {
 	if d, ok := s.(ConditionalDeleter); ok {
 		return d.DeleteIfMatch(ctx, key, etag)
@@ -220,19 +214,16 @@ const MaxBatch = 1000
 
 // BatchDeleter is implemented by backends that can delete many objects in one request.
 type BatchDeleter interface {
-	// DeleteAll deletes the objects under keys, in one request. There are at most MaxBatch
-	// keys, each of them once. It reports for each whether there certainly is no such object
-	// now. If not, the server has refused or ignored this key, or has no such request, and
-	// the caller must call Delete for it.
+	// DeleteAll deletes the objects under keys, in one request. There are at most MaxBatch keys, each of them once. For
+	// each key, deleted reports whether there is certainly no such object now. If it is false, the server has refused
+	// or ignored this key, or has no such request, and the caller must call Delete for it.
 	//
-	// The error is [ErrBatchUnsupported] if the server has no such request. Any other error
-	// means for each object the same as after Delete. With an error, DeleteAll reports no
-	// object as deleted.
+	// The error is [ErrBatchUnsupported] if the server has no such request. Any other error means the same for each
+	// object as after Delete. With an error, DeleteAll reports no object as deleted.
 	DeleteAll(ctx context.Context, keys []string) (deleted []bool, err error)
 }
 
-// DeleteAll calls s.DeleteAll, and returns [ErrBatchUnsent] if s is no [BatchDeleter]. It is
-// for decorators.
+// DeleteAll calls s.DeleteAll. It returns [ErrBatchUnsent] if s is no [BatchDeleter]. Decorators can use it.
 func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
 	if d, ok := s.(BatchDeleter); ok {
 		return d.DeleteAll(ctx, keys)
@@ -242,19 +233,17 @@ func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
 
 // Watcher is implemented by backends that can report deletions without requests.
 type Watcher interface {
-	// Watch returns a channel that receives a value soon after an object under the prefix
-	// was deleted, by any process, until ctx ends. The channel has room for one value, which
-	// stands for any number of deletions. It is never closed.
+	// Watch returns a channel that receives a value soon after any process has deleted an object under the prefix,
+	// until ctx ends. The channel has room for one value, which stands for any number of deletions. It is never closed.
 	//
-	// A value is only a hint. A deletion might send none, for example before Watch has returned, or
-	// in a new folder. A value might come although nothing was deleted.
+	// A value is only a hint. A deletion might send none, for example before Watch has returned, or in a new folder. A
+	// value might come although nothing was deleted.
 	//
-	// After an error there are no hints. After errors.ErrUnsupported there never are.
+	// After an error there are no hints. After errors.ErrUnsupported, another call fails too.
 	Watch(ctx context.Context, prefix string) (<-chan struct{}, error)
 }
 
-// Watch calls s.Watch, and returns errors.ErrUnsupported if s is no [Watcher]. It is for
-// decorators.
+// Watch calls s.Watch. It returns errors.ErrUnsupported if s is no [Watcher]. Decorators can use it.
 func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error) {
 	if w, ok := s.(Watcher); ok {
 		return w.Watch(ctx, prefix)
@@ -264,14 +253,14 @@ func Watch(ctx context.Context, s Store, prefix string) (<-chan struct{}, error)
 
 // Describer is implemented by backends that can read a repository's settings.
 type Describer interface {
-	// Describe asks the server, in a few requests. If the server refuses to show a
-	// setting, that is Unknown, and no error.
+	// Describe asks the server, in a few requests. If the server refuses to show a setting, that setting is Unknown,
+	// and Describe returns no error.
 	Describe(ctx context.Context) (Description, error)
 }
 
 // Description has the settings of a repository.
 type Description struct {
-	// Server is the server's name for itself, "" if it has none.
+	// Server is the server's own name, or "" if it sends none.
 	Server string
 	// Versioning is Yes if overwritten and deleted objects are kept as versions.
 	Versioning Answer
@@ -283,7 +272,7 @@ type Description struct {
 type Answer int
 
 const (
-	// Unknown means that the server has refused the question, or wasn't asked.
+	// Unknown means that the server refused the question, or wasn't asked.
 	Unknown Answer = iota
 	// No means that the setting is off.
 	No
@@ -294,27 +283,24 @@ const (
 // Errors that errors.Is finds in the errors of every backend. Each method of [Store]
 // documents what they mean for the stored object.
 var (
-	// ErrNotFound is returned by Get for an object that doesn't exist, and by any method
-	// for a bucket or a directory that doesn't exist.
+	// ErrNotFound is returned by Get if the object doesn't exist. Any method returns it if the bucket or the directory
+	// doesn't exist.
 	ErrNotFound error = fault.NotFound
-	// ErrPrecondition is returned by a conditional Put whose condition wasn't met.
-	// Nothing was written.
+	// ErrPrecondition is returned by a Put or a deletion whose condition wasn't met. Nothing was written or deleted.
 	ErrPrecondition error = fault.Precondition
-	// ErrConditionUnsupported is returned by a conditional Put to a store that has no
-	// such condition, or that might have refused the Put because of the condition. The same
-	// Put without the condition shows which it is. Nothing was written.
+	// ErrConditionUnsupported is returned by a conditional Put if the store has no such condition, or might have
+	// refused the Put because of it. The same Put without the condition shows which is true. Nothing was written.
 	ErrConditionUnsupported error = fault.ConditionUnsupported
-	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that has no such
-	// request. Nothing was sent.
+	// ErrConditionUnsent is an ErrConditionUnsupported of a backend that can't send the condition. Nothing was sent.
 	ErrConditionUnsent error = fault.ConditionUnsent
 	// ErrBatchUnsupported is returned by [BatchDeleter] if the server can't delete many
 	// objects in one request. The caller must call Delete for each.
 	ErrBatchUnsupported error = fault.BatchUnsupported
-	// ErrBatchUnsent is an ErrBatchUnsupported of a backend that has no such request, or has
-	// found out that the server has none. Nothing was sent.
+	// ErrBatchUnsent is an ErrBatchUnsupported of a backend that can't send such a request, or knows that the server
+	// has none. Nothing was sent.
 	ErrBatchUnsent error = fault.BatchUnsent
-	// ErrConflict is returned if the store refuses a Put or a deletion because of a concurrent one of
-	// the same object (409). Nothing was written. The next try might succeed.
+	// ErrConflict is returned if the store refuses a Put or a deletion because another one of the same object is under
+	// way (409). Nothing was written. The next try might succeed.
 	ErrConflict error = fault.Conflict
 	// ErrPermission is returned if the store doesn't permit a request. Nothing was written
 	// or deleted.
@@ -329,40 +315,38 @@ var (
 	ErrTooLarge error = fault.TooLarge
 	// ErrInvalidKey is returned for a key that the backend doesn't accept; see CheckKey.
 	ErrInvalidKey error = fault.InvalidKey
-	// ErrIrregular is returned if a link, a pipe or another special file is in the place of an
-	// object, or if one of these or a file is in the place of a directory above it. Nothing was
-	// written, and List must not return an empty page.
+	// ErrIrregular is returned if a link, a pipe or another special file is in the place of an object. It is also
+	// returned if one of these, or a file, is in the place of a directory above the object. Nothing was written. A List
+	// under such a path must not return an empty page.
 	ErrIrregular error = fault.Irregular
-	// ErrConfig is returned if the user must change a setting: no credentials are found (and no
-	// service failed that might return some later), the bucket is in another region, the endpoint has
-	// no TLS or isn't an object store, or the clock is so wrong that the server refuses the
-	// signature.
+	// ErrConfig is returned if the user must change a setting. No credentials are found (and no service failed that
+	// might return some later), the bucket is in another region, the endpoint has no TLS or isn't an object store, or
+	// the clock is so wrong that the server refuses the signature.
 	ErrConfig error = fault.Config
-	// ErrUnreachable is returned if the store gave no answer: there is no connection, or it broke
-	// before an answer began, or no answer began in time. It is also returned for an answer with
-	// status 502, 503 or 504 that isn't in the form of the store's own answers, and if a proxy can't
-	// open the connection. Any other answer shows that the store was reached, even one that can't be
-	// understood. In doubt a backend MUST NOT return it, because it can make a program run without a
-	// lock. A Put might have been applied, or might be later.
+	// ErrUnreachable is returned if the store gave no answer: there is no connection, or it broke before an answer
+	// began, or no answer began in time. It is also returned for an answer with status 502, 503 or 504 that isn't in
+	// the form of the store's own answers, and if a proxy can't open the connection. Any other answer shows that the
+	// store was reached, even one that can't be understood. In doubt a backend MUST NOT return ErrUnreachable, because
+	// it can make a program run without a lock. After it, a Put might have been applied, or might be later.
 	ErrUnreachable error = fault.Unreachable
 	// ErrNoHost is returned if the name service doesn't know the endpoint's name: the name is
 	// wrong, or belongs to another network than this machine's.
 	ErrNoHost error = fault.NoHost
 	// ErrFull is returned if no space is left, or a quota is used up.
 	ErrFull error = fault.Full
-	// ErrListing is returned if a listing can't be relied on, because it isn't in order or has no
-	// end. The next listing might be right.
+	// ErrListing is returned if a listing isn't reliable, because it isn't in order or has no end. The next listing
+	// might be right.
 	ErrListing error = fault.Listing
 	// ErrURL is returned for a repository URL that can't be understood.
 	ErrURL error = fault.URL
 )
 
-// Error is the error of every method of a backend: the request that failed, its key or
-// prefix, and the reason. It is one line, without credentials.
+// Error is the error of every method of a backend. It has the request that failed, its key or prefix, and the reason.
+// It is one line, without credentials.
 type Error struct {
 	Op  string // "put", "get", "list", "delete", "open"
-	Key string
-	Err error
+	Key string // the key, the prefix of a List, or the location that couldn't be opened
+	Err error  // the reason
 }
 
 // Error returns the operation, the key in quotes, and the reason.
@@ -377,12 +361,12 @@ func Permanent(err error) bool { return fault.Permanent(err) }
 // Unreachable returns err as an [ErrUnreachable], with the same text.
 func Unreachable(err error) error { return fault.As(fault.Unreachable, err) }
 
-// maxKey is the length that every store allows for a key, in bytes. S3 and B2 have this limit.
+// maxKey is the longest key that every store allows, in bytes. S3 and B2 have this limit.
 const maxKey = 1024
 
-// CheckKey returns ErrInvalidKey, with the reason, for a key that could lead out of the
-// repository, or that some store can't store. A key has 1 to 1024 bytes of UTF-8 without NUL
-// and backslash. Its elements, between slashes, aren't empty, "." or "..".
+// CheckKey returns ErrInvalidKey, with the reason, for a key that could lead out of the repository, or that some store
+// can't store. A key has 1 to 1024 bytes of UTF-8 without NUL and backslash. No element between its slashes is empty,
+// "." or "..".
 func CheckKey(key string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
 	switch {

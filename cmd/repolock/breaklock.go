@@ -234,7 +234,7 @@ func (c breakCmd) which() string {
 
 func (c breakCmd) ask(r *show.Reporter, chosen []found) bool {
 	var killed strings.Builder
-	show.List(&killed, "", kills(chosen))
+	show.Lines(&killed, "", kills(chosen))
 	width := show.ColumnsOf(os.Stderr)
 	fmt.Fprint(r.Stderr, show.LockTable(locksOf(chosen), width)+show.Folded(killed.String(), width)+question(len(chosen)))
 	answer, _ := bufio.NewReader(os.Stdin).ReadString('\n')

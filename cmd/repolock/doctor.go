@@ -229,7 +229,7 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	}
 	if len(report.Left) > 0 {
 		fmt.Fprintf(&b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
-		show.List(&b, "  ", report.Left)
+		show.Lines(&b, "  ", report.Left)
 	}
 	if report.Verdict.Fitness == doctor.LacksPermission {
 		fmt.Fprintln(&b, show.Hanging(fmt.Sprintf("tried below %s: permissions for index/lock* apply there, and permissions for index/lock.* don't", text.Escape(report.Prefix)), width))

@@ -307,7 +307,7 @@ func (t *tortureResult) print(r *show.Reporter) error {
 	for _, v := range t.Violations {
 		violations = append(violations, strings.ReplaceAll(v.Name, "_", " ")+": "+v.Text)
 	}
-	show.List(&b, "", violations)
+	show.Lines(&b, "", violations)
 	if t.Log != "" {
 		fmt.Fprintf(&b, "log: %s\n", text.Escape(t.Log))
 	}

@@ -1,8 +1,8 @@
-// Package audit writes and reads the audit log, makes a history of its events, and draws it. Each line of the log
-// is an event of a lock, in JSON. Any number of processes can append to it.
+// Package audit writes and reads the audit log, makes a history of its events, and draws the history. Each line of the
+// log is an event of a lock, in JSON. Any number of processes can append to it.
 //
-// tower-fleet's locking specification (lock/v1, sections 4 to 8) defines the names of events and
-// fields. Its request_id is the id of the lock. Fields are only ever added.
+// tower-fleet's locking specification (lock/v1, sections 4 to 8) defines the names of events and fields. Its request_id
+// is the id of the lock. Fields are only ever added.
 package audit
 
 import (
@@ -18,11 +18,11 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Values of Record.Event.
+// The values of Record.Event.
 const (
 	Acquired        = "lock_acquired"
 	Blocked         = "lock_blocked"
-	Stale           = "lock_stale" // refused because of a stale lock, which stays until it is broken or stolen
+	Stale           = "lock_stale" // the lock was refused because of a stale lock, which stays until it is broken or stolen
 	Released        = "lock_released"
 	Stolen          = "lock_stolen" // a stale lock was removed
 	Lost            = "lock_lost"
@@ -36,22 +36,22 @@ const (
 	Suspended = "command_suspended"
 	Continued = "command_continued"
 
-	// ClocksParted: the wall clock was stepped, or the machine was paused, so the command is stopped until
-	// its lock has been looked at. ClocksSettled ends it.
+	// ClocksParted: the wall clock was stepped, or the machine was paused. The command is stopped until a look at its
+	// lock has succeeded. ClocksSettled ends the stop.
 	ClocksParted  = "clocks_parted"
 	ClocksSettled = "clocks_settled"
 
-	// GuardLost: no guard watches the command. It is stopped if Action is CommandStopped. GuardReplaced
-	// ends it.
+	// GuardLost: the guard that watches the command has ended. If Action is CommandStopped, the command is stopped.
+	// GuardReplaced reports the next guard.
 	GuardLost     = "guard_lost"
 	GuardReplaced = "guard_replaced"
 
-	// RunsOn: the processes PIDs of the command run although they were stopped or killed. Reason is
+	// RunsOn: the processes PIDs of the command still run although repolock has stopped or killed them. Reason is
 	// NotStopped or NotKilled.
 	RunsOn = "command_runs_on"
 )
 
-// Values of Result, Reason and Action.
+// The values of Result, Reason and Action.
 const (
 	Success        = "success"
 	Failure        = "failure"
@@ -63,14 +63,15 @@ const (
 
 // Record is one event.
 type Record struct {
-	Event     string `json:"event"`
-	RequestID string `json:"request_id,omitempty"`
+	Event     string `json:"event"`                // Acquired or another constant above
+	RequestID string `json:"request_id,omitempty"` // the id of the lock
 	// ResumedFrom is the id that the lock had before it was lost.
 	ResumedFrom string    `json:"resumed_from,omitempty"`
 	Timestamp   time.Time `json:"timestamp"`
 	// LockName is "repository" unless the lock has a name.
 	LockName string `json:"lock_name"`
-	// LockPath is the repository without credentials, followed by the lock's key; or a URL of --also.
+	// LockPath is the repository without credentials, followed by the lock's key. For a lock of --also it is the lock's
+	// URL.
 	LockPath  string `json:"lock_path,omitempty"`
 	Mode      string `json:"mode,omitempty"`
 	Operation string `json:"operation,omitempty"`
@@ -83,13 +84,13 @@ type Record struct {
 	PID      int    `json:"pid,omitempty"`
 
 	TTLSeconds          float64  `json:"ttl_seconds,omitempty"`
-	Staleness                    // of the stale lock, if Event is Stale; so is TTLSeconds then
+	Staleness                    // set if Event is Stale: the stale lock's, as is TTLSeconds then
 	WaitedSeconds       float64  `json:"waited_seconds,omitempty"`
 	HeldDurationSeconds *float64 `json:"held_duration_seconds,omitempty"`
 	// Result and ExitCode describe the end of the command.
 	Result string `json:"result,omitempty"`
-	// FailureStep is the step in which the holder of a tower-fleet lock failed, and Failures the number of
-	// intervals without a heartbeat.
+	// FailureStep is the step in which the holder of a tower-fleet lock failed. Failures is the number of intervals
+	// without a heartbeat.
 	FailureStep string `json:"failure_step,omitempty"`
 	Failures    int    `json:"consecutive_failures,omitempty"`
 
@@ -97,11 +98,10 @@ type Record struct {
 
 	PIDs []int `json:"pids,omitempty"`
 
-	// HeldBy has up to maxHolders holders, and HeldByMore is the number of the other holders.
+	// HeldBy has up to maxHolders holders. HeldByMore is the number of further holders.
 	HeldBy     []Holder `json:"held_by,omitempty"`
 	HeldByMore int      `json:"held_by_more,omitempty"`
-	// PreviousLock is the whole body of a lock that was removed, and PreviousLockHash its hash, as
-	// sha256:HEX.
+	// PreviousLock is the whole body of a lock that was removed. PreviousLockHash is its hash, as sha256:HEX.
 	PreviousLock     json.RawMessage `json:"previous_lock,omitempty"`
 	PreviousLockHash string          `json:"previous_lock_hash,omitempty"`
 
@@ -128,12 +128,12 @@ type Holder struct {
 	LastHeartbeatAt *time.Time `json:"last_heartbeat_at,omitempty"`
 }
 
-// Log is an audit log that is open for writing. Each record is one write to the end of the file. That is atomic
-// except on NFS (O_APPEND: open(2)), so any number of processes can write to one log.
+// Log is an audit log that is open for writing. Each record is one write to the end of the file. Except on NFS, such a
+// write is atomic (O_APPEND: open(2)), so any number of processes can write to one log.
 type Log struct{ file *os.File }
 
-// Open opens the file, or creates it for its owner alone. It refuses a FIFO, because it could wait for the FIFO's
-// reader.
+// Open opens the file, or creates it so that only its owner can read it. It refuses a FIFO, because it could wait for
+// the FIFO's reader.
 func Open(path string) (*Log, error) {
 	file, err := regular.Append(path)
 	if err != nil {
@@ -142,8 +142,7 @@ func Open(path string) (*Log, error) {
 	return &Log{file}, nil
 }
 
-// Append appends an event: a Record, whose texts it cuts, or another value that marshals to a JSON
-// object.
+// Append appends an event: a Record, whose texts it cuts, or another value that marshals to a JSON object.
 func (l *Log) Append(event any) error {
 	if r, ok := event.(Record); ok {
 		event = r.cut()
@@ -159,12 +158,12 @@ func (l *Log) Append(event any) error {
 	return err
 }
 
-// maxLine bounds a line. A record is shorter: the body of a lock has up to 64 KiB, and all other texts
-// are cut.
+// maxLine is the longest line that Read accepts, in bytes. A record is shorter: the body of a lock has up to 64 KiB,
+// and all other texts are cut.
 const maxLine = 1 << 20
 
-// Read returns the records of a log. It skips, and counts, lines that are too long or no records: a full
-// disk can have cut a line off.
+// Read returns the records of a log. It skips lines that are too long or no records, and counts them. A full disk can
+// have cut a line off.
 func Read(r io.Reader) (records []Record, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {
@@ -192,12 +191,12 @@ func Read(r io.Reader) (records []Record, skipped int, err error) {
 
 // These limits keep each line shorter than maxLine.
 const (
-	// maxText bounds each text of a Holder, in bytes. Another client can have written up to 64 KiB.
-	// repolock writes less than maxText.
+	// maxText is the number of bytes to which each text of a Holder is cut. Another client can have written up to 64
+	// KiB. The texts of repolock are shorter than maxText.
 	maxText = 1 << 10
-	// maxOwn bounds each other text of a record, in bytes. An error can quote a holder.
+	// maxOwn is the number of bytes to which each other text of a record is cut. An error can quote a holder.
 	maxOwn = 5 << 10
-	// maxHolders bounds the number of holders that a record names.
+	// maxHolders is the number of holders that a record names.
 	maxHolders = 16
 )
 

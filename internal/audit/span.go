@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Span is a lock in a log, from the request to its end. Fields of its JSON are only ever added.
+// Span is one lock in a log, from the request for it to its end. Fields of its JSON are only ever added.
 type Span struct {
 	LockName  string    `json:"lock_name"`
 	Place     string    `json:"place,omitempty"` // see Record.place
@@ -17,34 +17,33 @@ type Span struct {
 	Job       string    `json:"job,omitempty"`
 	Who       string    `json:"who"`
 	Host      string    `json:"host,omitempty"`
-	Asked     time.Time `json:"asked_at"`             // for the lock
+	Asked     time.Time `json:"asked_at"`             // when the lock was requested
 	Held      time.Time `json:"acquired_at,omitzero"` // zero if the lock was refused
 	// End is when the lock was released, lost or refused. It is zero if the log lacks the end, because
 	// the lock is still held, or its holder was killed.
 	End time.Time `json:"ended_at,omitzero"`
 
-	// Results of Waited, HeldFor and StoppedFor.
+	// The results of Waited, HeldFor and StoppedFor, in seconds.
 	WaitedSeconds  float64  `json:"waited_seconds"`
 	HeldSeconds    *float64 `json:"held_seconds,omitempty"`
 	StoppedSeconds float64  `json:"stopped_seconds,omitempty"`
-	// Outcome is a few words about the end.
+	// Outcome describes the end in a few words.
 	Outcome string `json:"outcome,omitempty"`
 	Lost    bool   `json:"lost"`
 
 	TTL time.Duration `json:"-"`
-	// Stops are the times in which the command was stopped, in order.
+	// Stops are the periods in which the command was stopped, in order.
 	Stops []Stop `json:"-"`
 
-	seen              time.Time // the last event of the lock
-	paused, suspended bool      // repolock, or a person, has stopped the command
+	seen              time.Time // when the last event of the lock was logged
+	paused, suspended bool      // repolock (paused) or a person (suspended) has stopped the command
 }
 
-// Stop is a time in which repolock or a person had stopped the command. To is zero if the log lacks the
-// end.
+// Stop is a period in which repolock or a person had stopped the command. To is zero if the log lacks the end.
 type Stop struct{ From, To time.Time }
 
-// stop notes that a cause of a stop, paused or suspended, begins or ends. The command is stopped while
-// there is a cause.
+// stop records that one cause of a stop, paused or suspended, begins or ends. The command is stopped while at least one
+// cause lasts.
 func (s *Span) stop(cause *bool, begins bool, at time.Time) {
 	was := s.paused || s.suspended
 	*cause = begins
@@ -54,13 +53,13 @@ func (s *Span) stop(cause *bool, begins bool, at time.Time) {
 	case !is:
 		s.Stops[n-1].To = at
 	case n > 0 && s.Stops[n-1].To.Equal(at):
-		s.Stops[n-1].To = time.Time{} // one stop without a gap
+		s.Stops[n-1].To = time.Time{} // make it one stop without a gap
 	default:
 		s.Stops = append(s.Stops, Stop{From: at})
 	}
 }
 
-// StoppedFor returns how long the command was stopped. It leaves out a stop whose end the log lacks.
+// StoppedFor returns how long the command was stopped. It omits a stop whose end isn't in the log.
 func (s *Span) StoppedFor() (d time.Duration) {
 	for _, stop := range s.Stops {
 		if !stop.To.IsZero() {
@@ -70,7 +69,7 @@ func (s *Span) StoppedFor() (d time.Duration) {
 	return d
 }
 
-// StoppedSince returns the beginning of the last stop if the log lacks its end, or else the zero time.
+// StoppedSince returns the beginning of the last stop if its end isn't in the log, or else the zero time.
 func (s *Span) StoppedSince() time.Time {
 	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.IsZero() {
 		return s.Stops[n-1].From
@@ -78,7 +77,7 @@ func (s *Span) StoppedSince() time.Time {
 	return time.Time{}
 }
 
-// Until returns the end of a span. If the log lacks it, Until returns the expiry of the lock, as if it wasn't
+// Until returns the end of a span. If the end isn't in the log, Until returns when the lock expires, as if it wasn't
 // refreshed after its last event.
 func (s *Span) Until() time.Time {
 	switch {
@@ -99,8 +98,7 @@ func (s *Span) Waited() time.Duration {
 	return s.Held.Sub(s.Asked)
 }
 
-// HeldFor returns how long the lock was held. It reports false if the lock was refused, or the log lacks
-// the end.
+// HeldFor returns how long the lock was held. It reports false if the lock was refused, or its end isn't in the log.
 func (s *Span) HeldFor() (time.Duration, bool) {
 	if s.Held.IsZero() || s.End.IsZero() {
 		return 0, false
@@ -108,7 +106,7 @@ func (s *Span) HeldFor() (time.Duration, bool) {
 	return s.End.Sub(s.Held), true
 }
 
-// Removal is the removal of a lock that was stale or was broken.
+// Removal is the removal of a stale lock, or of a lock that a person broke.
 type Removal struct {
 	At    time.Time `json:"at"`
 	Who   string    `json:"who"`
@@ -117,15 +115,15 @@ type Removal struct {
 	Place string    `json:"place,omitempty"` // see Record.place
 }
 
-// History has the locks of a log in the order in which they were asked for, and the removals in the order
-// of their times. No slice is nil, so that the JSON has no null.
+// History has the locks of a log in the order in which they were requested, and the removals in the order of their
+// times. No slice is nil, so that the JSON has no null.
 type History struct {
 	Spans    []*Span   `json:"locks"`
 	Removals []Removal `json:"removals"`
 }
 
-// Between returns the locks that were held or waited for at some time from since to until, and the removals
-// in that time. A zero time is no limit.
+// Between returns the locks that were held or waited for at some time from since to until, and the removals in that
+// time. A zero time means no limit.
 func (h History) Between(since, until time.Time) History {
 	part := History{[]*Span{}, []Removal{}}
 	for _, s := range h.Spans {
@@ -141,9 +139,9 @@ func (h History) Between(since, until time.Time) History {
 	return part
 }
 
-// place names the lock of a record: its repository, followed by #NAME if the lock has a name. For another
-// system's lock it is LockPath, and "" if the record has none. A repository has the same place whether
-// --repo or --also names it.
+// place names the lock of a record: its repository, followed by #NAME if the lock has a name. For another system's lock
+// it is LockPath. It is "" if the record has no LockPath. A repository has the same place whether --repo or --also
+// names it.
 func (r Record) place() string {
 	path, beside := strings.CutPrefix(r.LockPath, "repo:")
 	path = strings.TrimPrefix(path, "file://")
@@ -162,8 +160,7 @@ func (r Record) place() string {
 	}
 }
 
-// Several reports whether the history has more than one place. Locks in different places don't exclude
-// each other.
+// Several reports whether the history has more than one place. Locks in different places don't exclude each other.
 func (h History) Several() bool {
 	places := map[string]bool{"": true} // an unknown place doesn't count
 	for _, s := range h.Spans {
@@ -175,7 +172,7 @@ func (h History) Several() bool {
 	return len(places) > 2
 }
 
-// NewHistory makes the history of the records of a log.
+// NewHistory makes the history from the records of a log.
 func NewHistory(records []Record) History {
 	h := History{[]*Span{}, []Removal{}}
 	records = slices.Clone(records)

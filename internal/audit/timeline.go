@@ -16,19 +16,19 @@ import (
 
 // Measures of the drawing, in pixels.
 const (
-	left    = 80 // of the lanes: space for their names
+	left    = 80 // left edge of the lanes: space for their names
 	width   = 1000
-	right   = 40 // of the lanes: space for the last time
+	right   = 40 // right of the lanes: space for the last time
 	lane    = 34
-	above   = 13 // of a bar: space for its name
+	above   = 13 // above a bar: space for its name
 	bar     = 15
 	top     = 52
 	axis    = 28
-	heading = 20  // the name of a place
+	heading = 20  // height of the name of a place
 	radius  = 5   // of a dot
-	narrow  = 2.0 // the least width of a bar
+	narrow  = 2.0 // smallest width of a bar
 	gap     = 1.0 // narrow bars with a smaller gap are drawn as one
-	letter  = 6.2 // the width of a letter, roughly
+	letter  = 6.2 // rough width of a letter
 )
 
 // These limits bound the size of a drawing.
@@ -38,21 +38,21 @@ const (
 	maxName   = 40 // characters
 )
 
-// Timeline is the layout of a history's drawing. Locks that are too close to tell apart are one bar. If
-// there are too many bars, the oldest locks are left out.
+// Timeline is the layout of a history's drawing. If locks are too close together to be distinguished, they are one bar.
+// If there are too many bars, the oldest locks are omitted.
 type Timeline struct {
-	// Left is the number of locks that are left out. They were asked for before Begin.
+	// Left is the number of omitted locks. They were requested before Begin.
 	Left  int
-	Begin time.Time
+	Begin time.Time // when the first drawn lock was requested
 
 	from, to time.Time
 	bars     []*mark
 	dots     []*dot
-	several  bool     // places
+	several  bool     // there are several places
 	groups   []*group // by place and mode
 }
 
-// mark is a bar: a lock, or several locks with the same name.
+// mark is a bar in the drawing: a lock, or several locks with the same name.
 type mark struct {
 	*Span  // the first lock
 	count  int
@@ -68,24 +68,24 @@ type mark struct {
 	narrow bool
 }
 
-// dot is a removal, or several.
+// dot is a dot in the drawing: a removal, or several.
 type dot struct {
-	Removal // the first
+	Removal // the first removal
 	count   int
 	x       float64
 }
 
-// group is the lanes of one place and mode.
+// group has the lanes of one place and mode.
 type group struct {
 	place, mode string
 	lanes       []*track
-	y           int // of the first lane
+	y           int // y of the first lane
 }
 
-// track is a lane while bars are added to it.
+// track is a lane to which bars are being added.
 type track struct {
-	end     float64 // of the last bar
-	name    string  // the last name that is drawn
+	end     float64 // right end of the last bar
+	name    string  // the last name that is drawn in it
 	nameEnd float64
 }
 
@@ -99,8 +99,8 @@ func (h History) Timeline() *Timeline {
 	}
 }
 
-// lay lays out the locks and the removals. If locks are left out, it leaves out the removals before the first
-// lock, too. It reports whether they are within the limits.
+// lay lays out the locks and the removals, and reports whether they are within the limits. If locks are omitted, it
+// also omits the removals before the first lock.
 func (t *Timeline) lay(spans []*Span, removals []Removal) bool {
 	for _, s := range spans {
 		t.include(s.Asked)
@@ -135,8 +135,8 @@ func (t *Timeline) x(at time.Time) float64 {
 	return left + min(max(x, 0), width)
 }
 
-// drawnUntil returns the end of a lock. If a stop of its command ended later, because the lock was lost,
-// drawnUntil returns the end of the stop.
+// drawnUntil returns the end of a lock. If a stop of its command ended later, because the lock was lost, it returns the
+// end of the stop.
 func (s *Span) drawnUntil() time.Time {
 	until := s.Until()
 	if n := len(s.Stops); n > 0 && s.Stops[n-1].To.After(until) {
@@ -175,7 +175,7 @@ func (t *Timeline) mark(spans []*Span) {
 	}
 }
 
-// stop makes the stops of a bar. Stops that are too close to tell apart are drawn as one.
+// stop makes the stops of a bar. If stops are too close together to be distinguished, they are drawn as one.
 func (t *Timeline) stop(m *mark) {
 	for _, s := range m.Stops {
 		to := s.To
@@ -192,7 +192,7 @@ func (t *Timeline) stop(m *mark) {
 	}
 }
 
-// dot makes the dots. Removals that are too close to tell apart are one dot.
+// dot makes the dots. If removals are too close together to be distinguished, they are one dot.
 func (t *Timeline) dot(removals []Removal) {
 	for _, r := range removals {
 		x := t.x(r.At)
@@ -211,8 +211,8 @@ func (t *Timeline) shapes() (n int) {
 	return n
 }
 
-// group returns the lanes for a place and a mode. Without several places, the place is "", because some
-// records can lack it.
+// group returns the lanes for a place and a mode. If there is only one place, it ignores the place, because some
+// records don't have it.
 func (t *Timeline) group(place, mode string) *group {
 	want := &group{mode: "shared"}
 	if mode == "exclusive" {
@@ -235,8 +235,8 @@ func (t *Timeline) heads(i int) bool {
 	return t.several && (i == 0 || t.groups[i-1].place != t.groups[i].place)
 }
 
-// stack sets the vertical positions of the groups, and returns the position below the last one. Without several
-// places, there is a lane for each mode, even an empty one.
+// stack sets the vertical positions of the groups, and returns the position below the last one. If there is only one
+// place, each mode has a lane, even an empty one.
 func (t *Timeline) stack() int {
 	if !t.several {
 		t.group("", "exclusive")
@@ -275,8 +275,8 @@ func (t *Timeline) findLanes() bool {
 	return true
 }
 
-// laneFor returns the lane for a bar: one whose last name equals the bar's, or else the first with space for the
-// bar and its name, or else a new one.
+// laneFor returns the lane for a bar. It prefers a lane whose last name equals the bar's. Otherwise it takes the first
+// lane with space for the bar and its name, or a new one.
 func (g *group) laneFor(m *mark) int {
 	found := len(g.lanes)
 	for i, l := range g.lanes {
@@ -291,7 +291,7 @@ func (g *group) laneFor(m *mark) int {
 	return found
 }
 
-// name returns the host and the job of a lock. Without a job it has the operation.
+// name returns the host and the job of a lock. If there is no job, it returns the operation instead.
 func (s *Span) name() string {
 	name := cut(cmp.Or(s.Host, "?")) + ": " + cut(cmp.Or(s.Job, s.Operation, "?"))
 	if utf8.RuneCountInString(name) > maxName {
@@ -305,8 +305,8 @@ type drawing struct {
 	strings.Builder
 }
 
-// WriteSVG writes the drawing. Each place has lanes of exclusive locks, and lanes of shared locks below
-// them. A grey bar before a lock is the wait for it, and a cross is a refused lock.
+// WriteSVG writes the drawing. Each place has lanes of exclusive locks, and lanes of shared locks below them. A grey
+// bar before a lock is the wait for it, and a cross is a refused lock.
 func (t *Timeline) WriteSVG(w io.Writer) error {
 	d := &drawing{Timeline: t}
 	end := t.stack()
@@ -352,7 +352,8 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 	return err
 }
 
-// maxTitle bounds each text of a title, in bytes, because other programs write locks and logs too.
+// maxTitle is the number of bytes to which each text of a title is cut, because other programs write locks and logs
+// too.
 const maxTitle = 100
 
 func cut(s string) string { return text.Cut(s, maxTitle) }
@@ -431,7 +432,7 @@ func (d *drawing) rect(class string, from, to, y float64) {
 	d.print(`<rect class="%s" x="%.1f" y="%.1f" width="%.1f" height="%d"/>`, class, from, y, max(to-from, narrow), bar)
 }
 
-// axis draws up to ten times at round intervals.
+// axis labels the time axis with at most ten times, at round intervals.
 func (d *drawing) axis(height int) {
 	step := time.Second
 	for _, next := range []time.Duration{5 * time.Second, 15 * time.Second, time.Minute, 5 * time.Minute, 15 * time.Minute, time.Hour, 6 * time.Hour, 24 * time.Hour} {
@@ -452,7 +453,7 @@ func (d *drawing) axis(height int) {
 	}
 }
 
-// print escapes all texts, because other programs write locks and logs too.
+// print formats a part of the drawing. It escapes all texts, because other programs write locks and logs too.
 func (d *drawing) print(format string, args ...any) {
 	for i, a := range args {
 		if s, ok := a.(string); ok {
@@ -467,7 +468,7 @@ func stamp(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05Z") }
 // xmlText escapes a text for an element or an attribute.
 func xmlText(s string) string {
 	return html.EscapeString(strings.Map(func(r rune) rune {
-		if r != '\n' && !unicode.IsPrint(r) { // XML forbids some of them, and others reverse a text
+		if r != '\n' && !unicode.IsPrint(r) { // XML forbids some of these characters, and others reverse a text
 			return '\ufffd'
 		}
 		return r

@@ -4,8 +4,8 @@ package child
 
 import "sync"
 
-// Owned has the pids of these children. Start holds the mutex until it has added the pid of a new child, so that a
-// search that holds the mutex, too, takes no such child for an orphan.
+// Owned has the pids of these children. Start holds the mutex until it has added the pid of a new child. A
+// search holds it too, so that it doesn't treat such a child as an orphan.
 var Owned = struct {
 	sync.Mutex
 	PIDs map[int]bool

@@ -8,8 +8,8 @@ import (
 	"github.com/alecthomas/kong"
 )
 
-// Values returns the candidates for a flag or an argument with the tag predictor:"KIND". A candidate that begins with
-// a colon is an instruction for the shell; Words never drops it.
+// Values returns the candidates for a flag or an argument with the tag predictor:"KIND". A candidate that begins with a
+// colon is an instruction for the shell, so Words never drops it.
 type Values func(kind string) []string
 
 // Words returns the sorted candidates for the last of words. words isn't empty, and doesn't contain the program's
@@ -31,7 +31,7 @@ func Words(parser *kong.Kong, words []string, values Values) []string {
 	return slices.Compact(found)
 }
 
-// of returns the candidates for a value. value is nil for a flag that doesn't exist.
+// of returns the candidates for a value. value is nil if the flag doesn't exist.
 func (v Values) of(value *kong.Value) []string {
 	switch {
 	case value == nil || value.Enum == "" && !value.Tag.Has("predictor"):
@@ -51,7 +51,7 @@ type line struct {
 	ended   bool        // the remaining words belong to another program
 }
 
-// trace parses words as kong does, but skips a word that kong refuses.
+// trace parses words as kong does, but skips the words that kong refuses.
 func trace(parser *kong.Kong, words []string) line {
 	ctx, _ := kong.Trace(parser, words)
 	l := line{node: ctx.Model.Node, ended: slices.Contains(words, "--")}
@@ -74,14 +74,14 @@ func trace(parser *kong.Kong, words []string) line {
 	rest := ctx.Path[len(ctx.Path)-1].Remainder()
 	at, refused := len(words)-len(rest), 1
 	word := words[at]
-	if rest[0] != word { // letters of -xyz
+	if rest[0] != word { // word has several letters, as -xyz
 		word = "-" + rest[0]
 	}
 	if flag := l.flag(word); flag != nil && !flag.IsBool() && !strings.Contains(word, "=") {
 		if l.pending = flag; len(rest) == 1 {
 			return l
 		}
-		refused = 2 // with its value
+		refused = 2 // skip the flag and its value
 	}
 	return trace(parser, slices.Concat(words[:at], words[at+refused:]))
 }
@@ -97,7 +97,7 @@ func (l *line) flag(word string) *kong.Value {
 	return nil
 }
 
-// flags returns the flags of the command and the program that aren't hidden.
+// flags returns the flags of the command and of the program, except for hidden ones.
 func (l *line) flags() []*kong.Flag { return slices.Concat(l.node.AllFlags(true)...) }
 
 func (l *line) candidates(typed string, values Values) (found []string) {
@@ -123,8 +123,8 @@ func (l *line) candidates(typed string, values Values) (found []string) {
 	return append(found, values.of(l.next)...)
 }
 
-// described appends a tab and a description to a word: its tag brief, or else its help, up to the first full stop,
-// colon or semicolon.
+// described appends a tab and a description to a word. The description is the tag brief, or else the help up to the
+// first full stop, colon or semicolon.
 func described(word, help string, tag *kong.Tag) string {
 	if tag != nil && tag.Get("brief") != "" {
 		help = tag.Get("brief")

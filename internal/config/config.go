@@ -25,15 +25,15 @@ import (
 
 // File is a configuration file that Load has read.
 type File struct {
-	Path         string                `toml:"-"`
-	Repo         string                `toml:"repo"`
-	Defaults     Flags                 `toml:"defaults"`
-	Repositories map[string]Repository `toml:"repositories"`
+	Path         string                `toml:"-"`            // of the file
+	Repo         string                `toml:"repo"`         // the default of --repo
+	Defaults     Flags                 `toml:"defaults"`     // for all repositories
+	Repositories map[string]Repository `toml:"repositories"` // by the names that --repo accepts
 
 	text []byte
 }
 
-// Line returns the line of a key, or else of the table that is nearest around it.
+// Line returns the line of a key. If the file doesn't have the key, it returns the line of the closest table around it.
 func (f *File) Line(key ...string) int {
 	var p unstable.Parser
 	var table []string
@@ -58,14 +58,14 @@ func (f *File) Line(key ...string) int {
 	return line
 }
 
-// Repository is a repository of the file.
+// Repository is a repository that the file names.
 type Repository struct {
-	URL  string `toml:"url"`
-	Name string `toml:"name"` // of its lock
+	URL  string `toml:"url"`  // of the repository
+	Name string `toml:"name"` // name of its lock
 	Flags
 }
 
-// Flags are defaults of flags. A nil one isn't in the file.
+// Flags are defaults of flags. A flag that isn't in the file is nil.
 type Flags struct {
 	TTL           *string           `toml:"ttl"`
 	Look          *string           `toml:"look"`
@@ -100,12 +100,12 @@ func (f Flags) Values() map[string]any {
 	return values
 }
 
-// maxSize bounds the size of the file in bytes.
+// maxSize is the largest size of the file, in bytes.
 const maxSize = 1 << 20
 
-// Load reads a regular file. It refuses a file if users other than root and this one can change the file, a folder
-// or a link on the way to it, because the file decides which lock is acquired. Its errors contain no value of the
-// file, because a value might be a secret.
+// Load reads a regular file. It refuses the file if other users, except for root, can change the file, or a folder or a
+// link on the way to it, because the file decides which lock is acquired. Its errors contain no value of the file,
+// because a value might be a secret.
 func Load(path string) (*File, error) {
 	f, err := regular.Open(path)
 	if err != nil {
@@ -131,8 +131,8 @@ func Load(path string) (*File, error) {
 	return file, file.spelled()
 }
 
-// spelled refuses keys with capital letters. The library ignores case, so it would use either of url and URL in one
-// file.
+// spelled refuses keys with capital letters. The library ignores case. If a file had both url and URL, it would use
+// either of them.
 func (f *File) spelled() error {
 	var all map[string]any
 	if err := toml.Unmarshal(f.text, &all); err != nil {
@@ -183,8 +183,8 @@ func explain(path string, text []byte, err error) error {
 	return fmt.Errorf("%s:%d:%d: %s", path, line, column, says)
 }
 
-// wanted describes the values that a key of the whole file can have, or that its items can have if its value is a table as
-// it must be.
+// wanted describes the values that a key can have. file is the parsed file. If the key must be a table and is one,
+// wanted describes the values that can be in the table.
 func wanted(key []string, file any) string {
 	t, value := reflect.TypeFor[File](), file
 	for _, name := range key {
@@ -220,7 +220,7 @@ func wanted(key []string, file any) string {
 
 var secret = lazyregexp.New(`(?i)passw|secret|credential|token|private|(api|access|application)[-_.]?key`)
 
-// Secret reports whether a name can be the name of a credential.
+// Secret reports whether a name looks like the name of a credential.
 func Secret(name string) bool { return secret.MatchString(name) }
 
 // Places returns the paths that Find tries, in their order: the file in $XDG_CONFIG_HOME or the system's equivalent,
@@ -247,14 +247,14 @@ func Find() string {
 	return ""
 }
 
-// missing reports whether an error means that there is no file. It is also true if the home isn't a directory or
-// isn't ours (su keeps HOME), and if we can't read the folder of the file for all users.
+// missing reports whether an error means that there is no file. It also does so if the home isn't a directory or isn't
+// ours (su keeps HOME), and if we can't read the folder of the file for all users.
 func missing(path string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) || errors.Is(err, fs.ErrPermission) && !forUs(path)
 }
 
-// forUs reports whether an unreadable path is below a home that we can read. Then the file is this user's, and
-// repolock must not use the next file in its place.
+// forUs reports whether an unreadable path is below a home that we can read. Then the file is this user's, and repolock
+// must not use the next file instead.
 func forUs(path string) bool {
 	if slices.Contains(system, path) {
 		return false

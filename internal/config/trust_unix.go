@@ -58,7 +58,7 @@ func follow(path string) error {
 	for len(names) > 0 {
 		name := names[0]
 		names = names[1:]
-		if name == ".." { // in a link; the parent was checked before
+		if name == ".." { // a link contains ".."; its parent was checked before
 			at = filepath.Dir(at)
 			continue
 		}
@@ -92,7 +92,7 @@ func follow(path string) error {
 	return nil
 }
 
-// split returns a path's names. It keeps "..": after a link, ".." isn't the folder of the link.
+// split returns the names in a path. It keeps "..": after a link, ".." isn't the folder that contains the link.
 func split(path string) []string {
 	var names []string
 	for name := range strings.SplitSeq(path, "/") {
@@ -116,9 +116,9 @@ func checkFolder(path string) error {
 	case mode.Perm()&0o022 == 0:
 		return nil
 	case mode&os.ModeSticky != 0:
-		return nil // as in /tmp, where users can't rename or delete files of others
+		return nil // as in /tmp, where users can't rename or delete other users' files
 	case errors.Is(unix.Access(path, unix.W_OK), unix.EROFS):
-		return nil // a read-only file system, as of a ConfigMap of Kubernetes
+		return nil // a read-only file system, such as a ConfigMap of Kubernetes
 	}
 	return fmt.Errorf("other users may write to the folder %s on its path (mode %04o), and could put another file there: chmod go-w %s", path, mode.Perm(), text.Word(path))
 }

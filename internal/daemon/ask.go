@@ -17,17 +17,17 @@ import (
 )
 
 var (
-	// ErrGone is returned by Ask when no keeper listens, or the keeper ends before its answer.
+	// ErrGone is returned by Ask when no keeper listens, or the keeper ends before it answers.
 	ErrGone error = fault.KeeperGone
-	// ErrSilent is returned by Ask when a keeper exists and doesn't answer.
+	// ErrSilent is returned by Ask when a keeper exists and doesn't answer in time.
 	ErrSilent error = fault.KeeperSilent
-	// ErrDir is returned by Ask and Listen when there is no directory for the keeper's socket, or other
-	// users can replace or use it.
+	// ErrDir is returned by Ask and Listen when there is no directory for the keeper's socket, or when other users can
+	// replace or use that directory.
 	ErrDir error = fault.NoSocket
 )
 
-// helloTime bounds the wait for a keeper's hello, which a running keeper sends at once. answerTime
-// bounds the wait for its answer. They are variables for tests.
+// helloTime bounds the wait for a keeper's hello, which a running keeper sends at once. answerTime bounds the wait for
+// its answer. They are variables for tests.
 var (
 	helloTime  = 10 * time.Second
 	answerTime = 2 * time.Minute
@@ -43,8 +43,8 @@ type request struct {
 	Do string `json:"do"`
 }
 
-// Ask sends a request to the keeper with a token, and decodes its JSON answer. If last is set, Ask
-// returns only when the keeper has ended.
+// Ask sends a request to the keeper that has a token, and decodes its JSON answer. If last is set, Ask returns only
+// when the keeper has ended.
 func Ask(token, do string, answer any, last bool) error {
 	path, err := socket(token, false)
 	if err != nil {
@@ -85,13 +85,13 @@ func unheard(token, path string, err error) error {
 		fallthrough
 	case errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("%w (none in %s)", ErrGone, filepath.Dir(path))
-	default: // its queue is full, or the socket belongs to another user
+	default: // the socket's queue is full, or the socket belongs to another user
 		return fmt.Errorf("%w: %w", ErrSilent, err)
 	}
 }
 
-// unanswered returns the error of a request without an answer: ErrSilent and a possible reason if the answer is
-// late, or else ErrGone.
+// unanswered returns the error of a request without an answer. If the answer is late, it is ErrSilent with a possible
+// reason, and otherwise ErrGone.
 func unanswered(perhaps string, err error) error {
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		return fmt.Errorf("%w (%s)", ErrSilent, perhaps)
@@ -99,7 +99,7 @@ func unanswered(perhaps string, err error) error {
 	return ErrGone
 }
 
-// Listener accepts the requests to a keeper.
+// Listener accepts the clients' requests to a keeper.
 type Listener struct {
 	l           net.Listener
 	token, path string
@@ -119,15 +119,15 @@ func Listen(token string) (*Listener, error) {
 	return &Listener{l, token, path}, nil
 }
 
-// Close removes the socket, and makes Serve return.
+// Close removes the socket, which makes Serve return.
 func (l *Listener) Close() error {
 	defer forget(l.token, l.path)
 	return l.l.Close()
 }
 
-// Serve answers requests, each in its own goroutine, until the listener is closed. If handle returns a function,
-// Serve calls it after the answer, and the function must end the process. The client notices the end, because it
-// closes the connection.
+// Serve answers requests, each in its own goroutine, until the listener is closed. If handle returns a function, Serve
+// calls it after the answer. The function must end the process. The client notices the end, because it closes the
+// connection.
 func (l *Listener) Serve(handle func(ctx context.Context, do string) (answer any, then func())) {
 	for {
 		conn, err := l.l.Accept()
@@ -150,7 +150,7 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	if out.Encode(hello{os.Getpid()}) != nil || json.NewDecoder(conn).Decode(&r) != nil {
 		return
 	}
-	// After answerTime the client doesn't wait for the answer any more.
+	// After answerTime the client no longer waits for the answer.
 	ctx, cancel := context.WithTimeout(context.Background(), answerTime/2)
 	defer cancel()
 	answer, then := handle(ctx, r.Do)
@@ -162,8 +162,8 @@ func serve(conn net.Conn, handle func(context.Context, string) (any, func())) {
 	}
 }
 
-// Over reports whether the keeper with a token has certainly ended. The socket of a keeper that was
-// killed remains, so Over reports false for it.
+// Over reports whether the keeper that has a token has certainly ended. If a keeper was killed, its socket remains, so
+// Over reports false.
 func Over(token string) bool {
 	path, err := socket(token, false)
 	if err != nil {

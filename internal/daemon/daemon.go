@@ -1,10 +1,10 @@
-// Package daemon starts, finds and asks a keeper: a background process that keeps a resource for a
-// script. The package doesn't know the resource.
+// Package daemon starts, finds and asks a keeper: a background process that keeps a resource for a script. The package
+// doesn't know the resource.
 //
-// Until the starter accepts the keeper, two pipes connect them. A keeper whose starter ends before it
-// has accepted must end too. Later clients find the keeper by its token, which names a socket in a
-// directory that only its user can use. The keeper lives until a client ends it, or until its owner
-// ends: the process that it is tied to.
+// Until the starter accepts the keeper, two pipes connect them. If the starter ends before it has accepted the keeper,
+// the keeper must end too. Later clients find the keeper by its token. The token names a socket in a directory that
+// only its user can use. The keeper lives until a client ends it, or until its owner ends. The owner is the process
+// that the keeper belongs to.
 package daemon
 
 import (
@@ -24,9 +24,9 @@ import (
 	"github.com/repolock/repolock/internal/procgroup"
 )
 
-// Start runs our own program with these arguments as a keeper, in our environment and directory. The
-// keeper has a session of its own, so that no terminal reaches it. Its stdout and stderr go to log, or
-// nowhere if log is nil. Attach receives the order, by gob.
+// Start starts our own program with these arguments as a keeper, in our environment and directory. The keeper has its
+// own session, so that no terminal reaches it. Its stdout and stderr go to log, or are dropped if log is nil. The
+// keeper receives the order by Attach; gob encodes it.
 func Start(args []string, order any, log *os.File) (*Starter, error) {
 	program, err := procgroup.Executable()
 	if err != nil {
@@ -62,12 +62,12 @@ func Start(args []string, order any, log *os.File) (*Starter, error) {
 	return s, nil
 }
 
-// Starter is the starter's side of the pipes to a keeper.
+// Starter is the starter's end of the pipes to a keeper.
 type Starter struct {
 	cmd    *exec.Cmd
 	orders io.Closer
-	out    *gob.Encoder // orders
-	in     *gob.Decoder // news
+	out    *gob.Encoder // encodes orders
+	in     *gob.Decoder // decodes news
 }
 
 // PID returns the keeper's process id.
@@ -76,13 +76,13 @@ func (s *Starter) PID() int { return s.cmd.Process.Pid }
 // Next waits for the keeper's next message and decodes it into news. It fails when the keeper has ended.
 func (s *Starter) Next(news any) error { return s.in.Decode(news) }
 
-// Accept makes the keeper live on when we end.
+// Accept makes the keeper continue after this process has ended.
 func (s *Starter) Accept() error { return s.out.Encode(true) }
 
-// GiveUp ends a keeper that was not accepted. When it has ended, Next fails.
+// GiveUp ends a keeper that was not accepted. When the keeper has ended, Next fails.
 func (s *Starter) GiveUp() { s.orders.Close() }
 
-// Line is the keeper's side of the pipes to its starter.
+// Line is the keeper's end of the pipes to its starter.
 type Line struct {
 	in        *gob.Decoder
 	mu        sync.Mutex // guards news and out
@@ -91,8 +91,7 @@ type Line struct {
 	abandoned chan struct{}
 }
 
-// Attach connects a keeper to its starter and decodes the order. A keeper must call it before anything
-// else.
+// Attach connects a keeper to its starter and decodes the order. A keeper must call it before it does anything else.
 func Attach(order any) (*Line, error) {
 	news, err := inherited()
 	if err != nil {
@@ -124,21 +123,21 @@ func (l *Line) Tell(news any) error {
 	return l.out.Encode(news)
 }
 
-// Abandoned is closed if the starter ends or gives up before it has accepted the keeper.
+// Abandoned returns a channel that is closed if the starter ends or gives up before it has accepted the keeper.
 func (l *Line) Abandoned() <-chan struct{} { return l.abandoned }
 
-// Owner is the process that a keeper is tied to.
+// Owner is the process that a keeper belongs to.
 type Owner struct {
 	process identity.Process
 	handle  *os.Process
 	ended   chan struct{}
 }
 
-// Watch watches a process, which can have ended already. Only on Linux it distinguishes the process
-// from a later one with the same pid.
+// Watch watches a process, which might have ended already. Only on Linux does it distinguish the process from a later
+// one with the same pid.
 func Watch(p identity.Process) *Owner {
 	o := &Owner{process: p, ended: make(chan struct{})}
-	// If p still runs when we have the handle, the handle is for p, not for a later process.
+	// If p still runs when we have the handle, the handle is for p, and not for a later process.
 	handle, err := os.FindProcess(p.PID)
 	if err == nil && !p.Ended() {
 		o.handle = handle
@@ -147,7 +146,7 @@ func Watch(p identity.Process) *Owner {
 	return o
 }
 
-// Ended is closed when the process has ended.
+// Ended returns a channel that is closed when the process has ended.
 func (o *Owner) Ended() <-chan struct{} { return o.ended }
 
 // Signal sends the process a signal, if it hasn't ended.
@@ -158,7 +157,7 @@ func (o *Owner) Signal(sig os.Signal) error {
 	return o.handle.Signal(sig)
 }
 
-// interval is the time between two looks at the process on systems without pidfds.
+// interval is the pause between two looks at the process on systems without pidfds.
 const interval = time.Second
 
 func (o *Owner) watch() {
@@ -173,14 +172,14 @@ func (o *Owner) watch() {
 	}
 }
 
-// The lengths of a token without its suffix, and of the suffix.
+// tokenLength is the length of a token without its suffix, and suffixLength the length of the suffix.
 const (
 	tokenLength  = 26
 	suffixLength = 10
 )
 
-// NewToken returns a token of 128 random bits. If another user has taken the usual directory for
-// sockets, the token has a suffix, which names another directory that no user could foresee.
+// NewToken returns a token of 128 random bits. If another user has taken the usual directory for sockets, the token has
+// a suffix. The suffix names another directory, which no user could foresee.
 func NewToken() string { return rand.Text() + newSuffix() }
 
 var tokens = lazyregexp.New(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, tokenLength, suffixLength))
@@ -188,8 +187,8 @@ var tokens = lazyregexp.New(fmt.Sprintf(`^[A-Z2-7]{%d}(\.[A-Z2-7]{%d})?$`, token
 // ids matches the id of a lock.
 var ids = lazyregexp.New(`^[0-9a-f]{8,32}$`)
 
-// CheckToken returns an error if NewToken can't have returned this token. Such a token must not become
-// a file name. The error doesn't quote it, because it might be a secret.
+// CheckToken returns an error if NewToken can't have returned this token. Such a token must not become a file name. The
+// error doesn't quote the token, because it might be a secret.
 func CheckToken(token string) error {
 	if !tokens.MatchString(token) {
 		what := fmt.Sprintf("this is no token (%d bytes)", len(token))
@@ -201,7 +200,7 @@ func CheckToken(token string) error {
 	return nil
 }
 
-// socket returns the path of the socket for a token.
+// socket returns the path of the socket for a token. keeper reports whether the caller is the keeper.
 func socket(token string, keeper bool) (string, error) {
 	if err := CheckToken(token); err != nil {
 		return "", err
@@ -210,7 +209,7 @@ func socket(token string, keeper bool) (string, error) {
 	return filepath.Join(dir, token[:tokenLength]), err
 }
 
-// forget removes the directory of a suffix, in which path was the only socket.
+// forget removes the directory of a token's suffix, in which path was the only socket.
 func forget(token, path string) {
 	if len(token) > tokenLength {
 		_ = os.Remove(filepath.Dir(path))

@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
-// socketDir returns the directory for keepers' sockets, which only this user can use. It makes the
-// directory if necessary. Only a keeper makes a directory with a suffix.
+// socketDir returns the directory for keepers' sockets, which only this user can use. It makes the directory if
+// necessary. Only a keeper makes a directory with a suffix.
 func socketDir(suffix string, keeper bool) (string, error) {
 	dir, _ := directory(suffix)
 	if keeper || suffix == "" {
@@ -31,14 +31,14 @@ func socketDir(suffix string, keeper bool) (string, error) {
 	return dir, err
 }
 
-// directory returns the path of socketDir, and whether it is in a directory for temporary files, where
-// another user can take the name first. It returns the first of these that is short enough for a
-// socket: $XDG_RUNTIME_DIR/repolock, if there is no suffix and $XDG_RUNTIME_DIR belongs to this user;
-// repolock-UID in the directory for temporary files; repolock-UID in /tmp.
+// directory returns the path of socketDir, and whether it is in a directory for temporary files, where another user can
+// take the name first. It returns the first of these paths that is short enough for a socket. The first is
+// $XDG_RUNTIME_DIR/repolock, if there is no suffix and $XDG_RUNTIME_DIR belongs to this user. The second is
+// repolock-UID in the directory for temporary files, and the third is repolock-UID in /tmp.
 func directory(suffix string) (dir string, temporary bool) {
 	uid := os.Geteuid()
 	ours := "repolock-" + strconv.Itoa(uid) + suffix
-	// After su or sudo the variable can still name another user's directory.
+	// After su or sudo, the variable can still name another user's directory.
 	if runtime := os.Getenv("XDG_RUNTIME_DIR"); suffix == "" && filepath.IsAbs(runtime) {
 		if info, err := os.Stat(runtime); err == nil && info.IsDir() && owner(info) == uid {
 			if in := filepath.Join(runtime, "repolock"); fits(in) {
@@ -52,7 +52,7 @@ func directory(suffix string) (dir string, temporary bool) {
 	return filepath.Join(lastResort, ours), true
 }
 
-// made makes a directory if necessary. It fails unless the directory is private.
+// made makes a directory if necessary. It returns an error unless the directory is private.
 func made(dir string) error {
 	err := os.Mkdir(dir, 0o700)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
@@ -65,7 +65,7 @@ func made(dir string) error {
 	return unfit
 }
 
-// newSuffix returns a new suffix if another user has taken the directory without a suffix, else "".
+// newSuffix returns a new suffix if another user has taken the directory without a suffix, or else "".
 func newSuffix() string {
 	if dir, temporary := directory(""); !temporary || made(dir) == nil {
 		return ""
@@ -73,7 +73,7 @@ func newSuffix() string {
 	return "." + rand.Text()[:suffixLength]
 }
 
-// lastResort is a short path on every system. It is a variable for tests.
+// lastResort is a directory whose path is short on every system. It is a variable for tests.
 var lastResort = "/tmp"
 
 // maxPath is the longest path of a socket that every system allows: unix(7), unix(4).
@@ -97,7 +97,7 @@ func private(dir string, uid int) error {
 	if err != nil {
 		return unmade(err)
 	}
-	const others = 0o022 // the mode bits with which group and others can write
+	const others = 0o022 // the mode bits that let the group and others write
 	switch {
 	case !info.IsDir():
 		return fmt.Errorf("%w: %s is no directory: remove it", ErrDir, dir)
@@ -113,13 +113,13 @@ func private(dir string, uid int) error {
 
 func owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) }
 
-// Supported returns nil: this system can have keepers.
+// Supported returns nil, because this system can have keepers.
 func Supported() error { return nil }
 
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true} }
 
-// inherited returns the pipe to the starter, and closes all other inherited files. Otherwise the reader
-// of a pipe, such as a shell in $(…), would wait for the end of the keeper.
+// inherited returns the pipe to the starter, and closes all other inherited files. Otherwise the reader of a pipe, such
+// as a shell in $(…), would wait for the end of the keeper.
 func inherited() (*os.File, error) {
 	guard.CloseInherited(4)
 	syscall.CloseOnExec(3)

@@ -8,7 +8,7 @@ import (
 
 var errUnsupported = errors.New("Windows has no keepers: use repolock run")
 
-// Supported returns an error: this system has no keepers.
+// Supported returns an error, because this system can't have keepers.
 func Supported() error { return errUnsupported }
 
 func newSuffix() string { return "" }

@@ -2,5 +2,5 @@
 
 package daemon
 
-// wait reports false: this system has no pidfds.
+// wait returns false, because this system has no pidfds.
 func wait(uintptr) bool { return false }

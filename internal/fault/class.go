@@ -5,20 +5,19 @@ type Class struct {
 	says string
 	of   *Class // the more general class, or nil
 
-	// Name is the class in JSON output, and Exit the exit code. A class without them only marks
-	// an error: another class decides both.
+	// Name is the name of the class in JSON output, and Exit its exit code. If a class has neither, it only marks an
+	// error, and another class decides both.
 	Name string
 	Exit int
 	// Permanent is set if the same request would fail again.
 	Permanent bool
-	// Nothing is set if the failure comes before repolock has changed anything. Its message then
-	// includes that.
+	// Nothing is set if the failure comes before repolock has changed anything. The error message then includes that.
 	Nothing bool
-	// Advice is what to do. Commands in it are written as in Expand.
+	// Advice is what the user can do. It contains commands in the form that fault.Expand explains.
 	Advice string
 }
 
-// Error returns the class in words, which are the error's text if there are no others.
+// Error returns the class as text. It is the error's text if the error has no other.
 func (c *Class) Error() string { return c.says }
 
 // Unwrap returns the more general class, or nil.
@@ -40,13 +39,13 @@ const (
 	ExitHeld        = 75  // EX_TEMPFAIL; --held-exit-code changes it
 	ExitPermission  = 77  // EX_NOPERM
 	ExitUnfit       = 78  // EX_CONFIG
-	ExitLost        = 79  // sysexits has none: the next free one
+	ExitLost        = 79  // the first free code after those of sysexits, which has none for this
 	ExitNotExec     = 126 // as in the shell
 	ExitNotFound    = 127 // as in the shell
 	ExitSignal      = 128 // + n, as in the shell
 )
 
-// These constants stand for advice that depends on the command line: cmd/internal/show words it.
+// These constants replace advice that depends on the command line. cmd/internal/show has their texts.
 const (
 	SeeHelp    = "see the help"
 	SeeDoctor  = "see doctor"
@@ -67,7 +66,7 @@ var (
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec, Advice: "it must be a file that this user may execute: chmod +x"}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound, Advice: "check the path, which begins in the working directory"}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
-	Early         = &Class{says: "nothing was begun"} // and a command that deletes has deleted nothing
+	Early         = &Class{says: "nothing was begun"} // a command that deletes has deleted nothing, either
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
 	OwnerEnded    = &Class{says: "the process that it was for has ended", Name: "keeper_failed", Exit: ExitUnavailable, Advice: "call acquire with --for-pid and a process that runs on, such as $$"}
@@ -90,9 +89,9 @@ var (
 	NoFence      = &Class{says: "no fencing token", Name: "store_unfit", Exit: ExitUnfit, Nothing: true, Advice: "leave out --fence, or use a store whose conditional puts are known to be kept: {repolock doctor} examines it"}
 )
 
-// The classes of another system that keeps locks. Its own messages contain the advice.
+// The classes of failures of the systems whose locks --also acquires. Their own messages contain the advice.
 var (
-	HandleLost        = &Class{says: "lock lost"} // returned by a backend; holders get Lost
+	HandleLost        = &Class{says: "lock lost"} // a backend returns it; a holder's error has the class Lost
 	LockKey           = &Class{says: "not a key for this backend", of: Early, Name: "usage", Exit: ExitUsage, Nothing: true, Advice: SeeHelp}
 	ServerUnreachable = &Class{says: "server can't be reached", of: Unreachable, Name: "store_unavailable", Exit: ExitUnavailable, Nothing: true, Advice: "check the address in the URL, and that the server runs"}
 	ServerPermission  = &Class{says: "permission denied", Name: "permission_denied", Exit: ExitPermission, Nothing: true, Advice: "check the user and the password, or the modes of the files"}
@@ -124,12 +123,11 @@ var (
 	InvalidKey           = &Class{says: "invalid key", Permanent: true}
 )
 
-// Unknown is the class of an error that has no other. It isn't Unreachable, or --if-unreachable
-// could run a command without its lock.
+// Unknown is the class of an error that has no other class. It isn't Unreachable. Otherwise --if-unreachable could run
+// a command without its lock.
 var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: true, Advice: SeeDetails}
 
-// classes lists the classes that Of and Permanent look for, by precedence: the first one that
-// fits an error counts.
+// classes lists the classes that Of and Permanent look for. The first one that matches an error counts.
 var classes = []*Class{
 	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, ClockStepped,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,

@@ -1,6 +1,6 @@
-// Package fault defines the error type of repolock. Its fields are what repolock was doing, why it
-// failed, and what to do. A [Class] decides the exit code, the advice, and whether to repeat the
-// request, so that no code depends on an error's text.
+// Package fault defines the error type of repolock. Its fields are what repolock was doing, why it failed, and what the
+// user can do. A [Class] decides the exit code, the advice, and whether to repeat the request. So no code depends on an
+// error's text.
 package fault
 
 import (
@@ -13,23 +13,23 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Error is a failure. Its text is one line without credentials. The text leaves out Class, Advice and Undone.
+// Error is a failure. Its text is one line without credentials, and doesn't include Class, Advice and Undone.
 type Error struct {
-	// Err is the cause, and More are further failures: see Join.
+	// Err is the cause. More are further failures: see Join.
 	Err  error
 	More []error
-	// Format and Args make the text of Err, if Errorf has made the error. A text for people has the words of a cause in its
-	// place.
+	// Format and Args are the arguments of Errorf, if Errorf has made the error. With them, a text for people can
+	// describe the causes in its own words.
 	Format string
 	Args   []any
-	// Doing is the purpose of the request, such as "writing the lock".
+	// Doing is what repolock was doing, such as "writing the lock".
 	Doing string
-	// Within is the time that the request had, if no answer came in that time.
+	// Within is the timeout of the request, if no answer came in that time.
 	Within time.Duration
-	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, Err
-	// decides.
+	// Class is the kind of failure: a *Class, or any error that errors.Is must find. If it is nil, the class of Err
+	// counts.
 	Class error
-	// Advice replaces the class's advice, unless it is empty. Commands in it are written as in Expand.
+	// Advice replaces the class's advice, unless it is empty. It contains commands in the form that Expand explains.
 	Advice string
 	// Undone is the work that the failure has prevented, such as "nothing was run". It is printed before the advice.
 	Undone string
@@ -53,7 +53,7 @@ func (e *Error) Error() string {
 	return says
 }
 
-// Within formats the timeout of a request: 3s, 250ms.
+// Within formats the timeout of a request, such as 3s or 250ms.
 func Within(d time.Duration) string {
 	if d < time.Second {
 		return d.Round(time.Millisecond).String()
@@ -70,27 +70,27 @@ func (e *Error) Unwrap() []error {
 	return all
 }
 
-// As returns err with a class, which doesn't change its text, or nil for nil.
+// As returns err with a class. The class doesn't change its text. It returns nil if err is nil.
 func As(class, err error) error { return With(err, func(e *Error) { e.Class = class }) }
 
-// New returns an error of a class, whose text is formatted as by fmt.Errorf.
+// New returns an error of a class. fmt.Errorf formats its text.
 func New(class error, format string, args ...any) error {
 	return As(class, fmt.Errorf(format, args...))
 }
 
-// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf it keeps the operands. Use it around the error of
-// a request, whose words for people differ from its text.
+// Errorf returns an error with the text of fmt.Errorf. Unlike fmt.Errorf, it keeps the format and its operands. So a
+// text for people can replace the text of an operand, such as the error of a request, by a clearer one.
 func Errorf(format string, args ...any) error {
 	return &Error{Err: fmt.Errorf(format, args...), Format: format, Args: args}
 }
 
-// Advise returns err with advice, or nil for nil.
+// Advise returns err with advice, or nil if err is nil.
 func Advise(err error, advice string) error { return With(err, func(e *Error) { e.Advice = advice }) }
 
-// While returns err with the purpose of the request, or nil for nil.
+// While returns err with what repolock was doing, or nil if err is nil.
 func While(doing string, err error) error { return With(err, func(e *Error) { e.Doing = doing }) }
 
-// With wraps err in an Error, and calls set to fill in the other fields. It returns nil for nil.
+// With wraps err in an Error, and calls set to fill in the other fields. It returns nil if err is nil.
 func With(err error, set func(*Error)) error {
 	if err == nil {
 		return nil
@@ -100,8 +100,8 @@ func With(err error, set func(*Error)) error {
 	return e
 }
 
-// Of returns the class of an error, or [Unknown]. If an error has several, the first one in the list of
-// classes counts: a lost lock outranks a store that can't be reached.
+// Of returns the class of an error, or [Unknown]. If an error has several classes, the first one in the list of classes
+// counts: a lost lock counts before a store that can't be reached.
 func Of(err error) *Class {
 	for _, c := range classes {
 		if c.Name != "" && errors.Is(err, c) {
@@ -111,7 +111,7 @@ func Of(err error) *Class {
 	return Unknown
 }
 
-// Exit returns the exit code for an error: its own, or its class's.
+// Exit returns the exit code for an error: the error's own, or else its class's.
 func Exit(err error) int {
 	if e := find(err, func(e *Error) bool { return e.Exit != 0 }); e != nil {
 		return e.Exit
@@ -119,7 +119,7 @@ func Exit(err error) int {
 	return Of(err).Exit
 }
 
-// Advice returns what to do about an error: the outermost advice of its own, or its class's.
+// Advice returns what the user can do about an error: the outermost advice in the error, or else its class's.
 func Advice(err error) string {
 	if e := find(err, func(e *Error) bool { return e.Advice != "" }); e != nil {
 		return e.Advice
@@ -127,8 +127,8 @@ func Advice(err error) string {
 	return Of(err).Advice
 }
 
-// Expand returns a text with its commands of repolock as spell writes them. In the text each is {repolock NAME}, because
-// advice doesn't know the repository of the command line. If spell is nil, they are repolock NAME.
+// Expand replaces each command {repolock NAME} in a text by the result of spell, because advice doesn't know the
+// repository of the command line. If spell is nil, it only removes the braces.
 func Expand(advice string, spell func(name string) string) string {
 	if spell == nil {
 		spell = func(name string) string { return "repolock " + name }
@@ -144,7 +144,7 @@ func Expand(advice string, spell func(name string) string) string {
 	}
 }
 
-// Undone returns the work that a failure has prevented, or "".
+// Undone returns what the failure has prevented, such as "nothing was run", or "".
 func Undone(err error) string {
 	if e := find(err, func(e *Error) bool { return e.Undone != "" }); e != nil {
 		return e.Undone
@@ -152,7 +152,7 @@ func Undone(err error) string {
 	return ""
 }
 
-// find returns the outermost Error in the tree of err that fits, or nil.
+// find returns the outermost Error in the tree of err for which fits returns true, or nil.
 func find(err error, fits func(*Error) bool) *Error {
 	if e, ok := err.(*Error); ok && fits(e) {
 		return e
@@ -180,8 +180,7 @@ func Permanent(err error) bool {
 	return false
 }
 
-// Join returns the errors that aren't nil as one, or nil. Its text is one line if each of their texts
-// is.
+// Join returns the errors that aren't nil as one error, or nil. Its text is one line if each of their texts is.
 func Join(errs ...error) error {
 	errs = slices.DeleteFunc(slices.Clone(errs), func(err error) bool { return err == nil })
 	switch len(errs) {
@@ -194,7 +193,7 @@ func Join(errs ...error) error {
 	}
 }
 
-// Parts returns the errors that Join has joined, or err alone.
+// Parts returns the errors that Join has joined, or only err.
 func Parts(err error) (all []error) {
 	e, ok := err.(*Error)
 	if !ok || e.Doing != "" || e.Within != 0 || e.Format != "" {

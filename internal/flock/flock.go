@@ -1,6 +1,5 @@
-// Package flock locks files and directories by flock(2). The flock belongs to an open file: it
-// excludes every other open of the same file, in this process too, and ends when the file is closed
-// or its process ends.
+// Package flock locks files and directories by flock(2). The flock belongs to an open file. It excludes every other
+// open file for the same path, in this process too, and ends when the file is closed or its process ends.
 package flock
 
 import (
@@ -13,19 +12,18 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Close frees the flock and closes the file. A close alone frees nothing while a child that this
-// process is starting still has the file.
+// Close frees the flock and closes the file. To close the file alone isn't enough: a child that this process is just
+// starting might still have the file open.
 func Close(f *os.File) {
 	Unlock(f)
 	f.Close()
 }
 
-// MaxWait is how long Dir waits for another process. Holders keep the flock for milliseconds,
-// unless they are stopped.
+// MaxWait is how long Dir waits for another process. Holders keep the flock for milliseconds, unless they are stopped.
 const MaxWait = 10 * time.Second
 
-// Dir opens a directory and takes its flock by calling try, which is Try except in tests. locked is false on
-// a file system without flock. Then unlock only closes the directory.
+// Dir opens a directory and takes its flock by calling try, which is Try except in tests. On a file system without
+// flock, locked is false, and unlock only closes the directory.
 func Dir(ctx context.Context, c clock.Clock, dir string, try func(*os.File) (bool, error)) (unlock func(), locked bool, err error) {
 	f, err := os.Open(dir)
 	if err != nil {

@@ -7,7 +7,7 @@ import (
 	"os"
 )
 
-// Supported reports whether this system has flock(2). One of its file systems can lack it.
+// Supported reports whether this system has flock(2). Some of its file systems might still lack it.
 const Supported = false
 
 // Try returns errors.ErrUnsupported.

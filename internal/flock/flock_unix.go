@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Supported reports whether this system has flock(2). One of its file systems can lack it.
+// Supported reports whether this system has flock(2). Some of its file systems might still lack it.
 const Supported = true
 
 // Try takes the flock without waiting, and reports whether it was free. It returns an error if this

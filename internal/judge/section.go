@@ -1,10 +1,10 @@
-// Package judge decides from the logs of real processes whether a lock held. Each process logs its
-// start, its entry into the critical section, each request that it sends there, and its end. All of
-// them read one clock. There are two checks:
+// Package judge decides from the logs of real processes whether a lock worked. Each process logs its start, its entry
+// into the critical section, each request that it sends there, and its end. All processes read the same clock. There are
+// two checks:
 //
 //   - overlaps lists the critical sections that exclude each other and overlap;
-//   - changes lists the objects that appeared or vanished in the store beside a holder whose lock
-//     excludes that, although this holder neither wrote nor deleted them.
+//   - changes lists the objects that another process wrote or deleted while a holder's lock excluded
+//     that.
 //
 // A log that can't be read never counts as "no violation": the result is unknown.
 package judge
@@ -35,16 +35,16 @@ type Kind string
 const (
 	// Start has a time before the start of the process that takes the lock.
 	Start Kind = "start"
-	// In is the child's first entry: it runs, and has done nothing yet.
+	// In is the child's first entry in the log: the child runs, and has done nothing yet.
 	In Kind = "in"
-	// Call is logged before the child sends a request to the repository, and Return after the answer.
-	// A request whose Return has an Error might have been done, or be done at any later time.
+	// Call is logged before the child sends a request to the repository, and Return after the answer. If a Return has
+	// an Error, the store might have processed its request, or might do so at any later time.
 	Call   Kind = "call"
 	Return Kind = "return"
 	// Appeared and Vanished report that another process wrote or deleted the object Key.
 	Appeared Kind = "appeared"
 	Vanished Kind = "vanished"
-	// Beat is logged at short intervals by a child that sends no requests: it is still in its
+	// Beat is logged at short intervals by a child that sends no requests. It shows that the child is still in its
 	// critical section.
 	Beat Kind = "beat"
 	// Out is logged when the child has done all its work.
@@ -57,8 +57,8 @@ const (
 
 // Event is one line of a log.
 type Event struct {
-	// At is a reading of the clock that all processes share, in nanoseconds. It is read before the
-	// request of a Call is sent, and after a Return is received.
+	// At is a time of the clock that all processes share, in nanoseconds. A Call has the time before
+	// its request was sent, and a Return the time after its answer was received.
 	At   time.Duration `json:"at"`
 	Kind Kind          `json:"kind"`
 	ID   string        `json:"id"` // of the critical section
@@ -75,28 +75,28 @@ type Event struct {
 
 // Section is a critical section: one process with its child, from the start until both have ended.
 type Section struct {
-	ID   string
-	Mode Mode
+	ID   string // from its events
+	Mode Mode   // of its lock
 
-	Started time.Duration
-	// Entered is set if the child ran. It certainly was in its critical section from In to Last, its
-	// first and last entries.
+	Started time.Duration // before the process started
+	// Entered is set if the child ran. The child certainly was in its critical section from In to Last, which are the
+	// times of its first and last entries.
 	Entered  bool
 	In, Last time.Duration
-	Ended    time.Duration
+	Ended    time.Duration // after the process and its child ended
 
-	Acts    []Act
-	Changes []Change
-	Faults  []Event
+	Acts    []Act    // the child's requests
+	Changes []Change // by other processes
+	Faults  []Event  // that the process suffered
 }
 
 // Act is a request of a child to the repository.
 type Act struct {
-	Op, Key string
-	Call    time.Duration
-	// Answered is false if the request might not have been done yet.
+	Op, Key string        // as in the Event
+	Call    time.Duration // before it was sent
+	// Answered is false if the store might not have processed the request yet.
 	Answered bool
-	Return   time.Duration
+	Return   time.Duration // after its answer was received
 }
 
 // Change is an object that another process put or deleted between two listings of a child.
@@ -106,8 +106,8 @@ type Change struct {
 	At       time.Duration
 }
 
-// Read makes a section of its events. It returns an error unless they are complete, consistent and in
-// order: a log that can't be understood must not count as harmless.
+// Read makes a section from its events. It returns an error unless they are complete, consistent and in order, because
+// a log that can't be understood must not count as harmless.
 func Read(events []Event) (Section, error) {
 	var s Section
 	now, at := unborn, time.Duration(0)
@@ -116,7 +116,7 @@ func Read(events []Event) (Section, error) {
 			return Section{}, fmt.Errorf("%w: event %d of section %q, %s: %w", fault.Unjudged, i+1, e.ID, e.Kind, err)
 		}
 		s.add(e)
-		if e.Kind != Fault { // another process logs it, perhaps late
+		if e.Kind != Fault { // another process logs a Fault, perhaps late
 			now, at = order[e.Kind].to, e.At
 		}
 	}
@@ -132,7 +132,7 @@ const (
 	unborn state = iota
 	started
 	inside
-	acting // a Call has no Return yet
+	acting // the Return of a Call is still missing
 	out
 	ended
 )
@@ -140,7 +140,7 @@ const (
 // alive are the states in which a child can be killed.
 var alive = []state{started, inside, acting, out}
 
-// order lists the states in which an event can be logged, and the state after it.
+// order lists, for each kind of event, the states in which it can be logged, and the state after it.
 var order = map[Kind]struct {
 	from []state
 	to   state
@@ -150,8 +150,8 @@ var order = map[Kind]struct {
 	End: {alive, ended}, Fault: {from: alive},
 }
 
-// fits returns an error unless e can be the next event of section id. now is the section's state, and at the time
-// of its last event.
+// fits returns an error unless e can be the next event of section id. now is the section's state, and at is the time of
+// its last event.
 func fits(e Event, id string, now state, at time.Duration) error {
 	switch {
 	case !slices.Contains(order[e.Kind].from, now):

@@ -11,40 +11,40 @@ import (
 type Result string
 
 const (
-	// NotFound proves nothing about cases that didn't occur.
+	// NotFound: no violation was found. It proves nothing about cases that didn't occur.
 	NotFound Result = "no_violation_found"
-	// Violated means that the lock failed, or the store did something that no lock withstands.
+	// Violated: the lock failed, or the store did something that no lock can prevent.
 	Violated Result = "violation"
-	// Unknown means that there is no verdict: Verdict.Why is the reason.
+	// Unknown: there is no verdict. Verdict.Why is the reason.
 	Unknown Result = "unknown"
 )
 
-// Names of violations.
+// The names of violations.
 const (
-	TwoIn         = "overlap"        // two sections that exclude each other held the lock together
-	ForeignWrite  = "foreign_write"  // an object appeared beside an exclusive holder
-	ForeignDelete = "foreign_delete" // an object vanished beside a holder
-	StaleListing  = "stale_listing"  // a listing lacked an object that was written before it began
+	TwoIn         = "overlap"        // two sections that exclude each other held the lock at the same time
+	ForeignWrite  = "foreign_write"  // an object appeared while another process held the exclusive lock
+	ForeignDelete = "foreign_delete" // an object vanished while another process held a lock
+	StaleListing  = "stale_listing"  // a listing didn't show an object that was written before the listing began
 	LostObject    = "lost_object"    // the store lost an object
 )
 
 // Violation is one violation, with the IDs of its sections.
 type Violation struct {
-	Name     string   `json:"name"`
-	Sections []string `json:"stays"`
-	Text     string   `json:"text"`
+	Name     string   `json:"name"`  // one of the names above
+	Sections []string `json:"stays"` // IDs
+	Text     string   `json:"text"`  // a sentence for people
 }
 
 // Verdict is the judgement of a history.
 type Verdict struct {
-	Result     Result
-	Why        string // the reason for an unknown result
-	Violations []Violation
-	Late       int // number of changes by requests without an answer
+	Result     Result      // whether there is a violation
+	Why        string      // the reason for an unknown result
+	Violations []Violation // empty unless Result is Violated
+	Late       int         // number of changes by requests without an answer
 }
 
-// Judge decides whether the sections can have happened under a lock. They can be the sections that have
-// ended so far. It never returns Unknown.
+// Judge decides whether the sections can have happened under a working lock. It can be called while other sections
+// still run. It never returns Unknown.
 func Judge(sections []Section) Verdict {
 	changed, late := changes(sections)
 	v := Verdict{Result: NotFound, Violations: append(overlaps(sections), changed...), Late: late}
@@ -54,15 +54,14 @@ func Judge(sections []Section) Verdict {
 	return v
 }
 
-// overlaps returns all pairs of sections that exclude each other and overlap. A section can have taken
-// the lock as late as its first entry, and have released it as early as its last one. So two sections
-// overlap only if one of them logs an entry strictly between the first and last entries of the other.
-// If no two do, a readers-writer lock allows the history: each section acquires at its first entry and
-// releases at its last one.
+// overlaps returns all pairs of sections that exclude each other and overlap. A section might have acquired the lock as
+// late as its first entry, and have released it as early as its last one. So two sections overlap only if one of them
+// logs an entry strictly between the first and last entries of the other. If no two sections do, a readers-writer lock
+// allows the history: each section acquires at its first entry and releases at its last one.
 func overlaps(sections []Section) (found []Violation) {
 	sections = slices.DeleteFunc(slices.Clone(sections), func(s Section) bool { return !s.Entered })
 	slices.SortFunc(sections, func(a, b Section) int { return cmp.Or(cmp.Compare(a.In, b.In), cmp.Compare(a.Last, b.Last)) })
-	var open []Section // the earlier sections that the next ones can overlap
+	var open []Section // the earlier sections with which the next ones might overlap
 	for _, s := range sections {
 		open = slices.DeleteFunc(open, func(o Section) bool { return o.Last <= s.In })
 		for _, o := range open {
@@ -76,13 +75,13 @@ func overlaps(sections []Section) (found []Violation) {
 	return found
 }
 
-// writer is an act that wrote or deleted an object.
+// writer is an act that wrote or deleted an object, with its section.
 type writer struct {
 	Act
 	section string
 }
 
-// first returns the first put, or the first delete, of each key.
+// first returns, by key, the first put or the first delete of the key.
 func first(sections []Section, op string) map[string]writer {
 	by := map[string]writer{}
 	for _, s := range sections {
@@ -95,9 +94,9 @@ func first(sections []Section, op string) map[string]writer {
 	return by
 }
 
-// changes returns the violations among the changes that children saw in the store. late counts the
-// changes that no lock can prevent: a request without an answer, of a process that was killed or cut
-// off, can arrive at any later time.
+// changes returns the violations among the changes that children found in the store. late counts the changes that no
+// lock can prevent: if a process was killed or cut off, its request without an answer can reach the store at any later
+// time.
 func changes(sections []Section) (found []Violation, late int) {
 	puts, deletes := first(sections, "put"), first(sections, "delete")
 	for _, s := range sections {
@@ -116,8 +115,8 @@ func changes(sections []Section) (found []Violation, late int) {
 	return found, late
 }
 
-// change returns the violation that a change shows, or false if no lock can prevent the change. w is the
-// request that made the change, and empty if no process logged one.
+// change returns the violation that a change shows, or false if no lock can prevent the change. w is the request that
+// made the change. It is empty if no process has logged one.
 func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	since := known(s, c.Key)
 	before := w.Answered && w.Return < since
@@ -125,11 +124,11 @@ func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	switch {
 	case w.section == "" && c.Appeared:
 		return Violation{ForeignWrite, []string{s.ID}, fmt.Sprintf(
-			"%q was written, by no known process, while %s held the %s lock", c.Key, s.ID, s.Mode)}, true
+			"%q was written by an unknown process while %s held the %s lock", c.Key, s.ID, s.Mode)}, true
 	case w.section == "":
 		return Violation{LostObject, []string{s.ID}, fmt.Sprintf(
-			"%q was in the store and isn't listed any more, and no process deleted it; %s, %s, saw this", c.Key, s.ID, s.Mode)}, true
-	case !w.Answered, before && !c.Appeared: // a listing can still have a deleted object
+			"%q was in the store and is no longer listed, although no process deleted it; %s, %s, noticed this", c.Key, s.ID, s.Mode)}, true
+	case !w.Answered, before && !c.Appeared: // a listing can still show a deleted object
 		return v, false
 	case before:
 		v.Name, v.Text = StaleListing, fmt.Sprintf("%s, %s, listed without %q, %v after %s's put of it was answered",
@@ -142,8 +141,8 @@ func change(s Section, c Change, w writer) (v Violation, ok bool) {
 	return v, true
 }
 
-// known returns the time from which a section must know whether a key is there: its own put of the
-// key, or else its first listing.
+// known returns the time from which a section must know whether a key exists: its own put of the key, or else its first
+// listing.
 func known(s Section, key string) time.Duration {
 	since := s.In
 	for _, a := range s.Acts {

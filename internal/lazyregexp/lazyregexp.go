@@ -1,6 +1,6 @@
-// Package lazyregexp compiles a regular expression at its first use. A process uses few of the
-// expressions that its packages declare, and to compile a bounded repeat, such as {0,126}, takes
-// longer than the rest of a package's initialisation.
+// Package lazyregexp compiles a regular expression at its first use. A process uses few of the expressions that its
+// packages declare. To compile a bounded repeat, such as {0,126}, takes longer than the rest of a package's
+// initialisation.
 package lazyregexp
 
 import (
@@ -11,8 +11,7 @@ import (
 // Regexp is a regular expression for use by several goroutines at once.
 type Regexp struct{ compiled func() *regexp.Regexp }
 
-// New returns a regular expression. If it can't be compiled, its first use panics, so a test must use
-// it.
+// New returns a regular expression. If it can't be compiled, its first use panics. So a test must use it.
 func New(expression string) Regexp {
 	return Regexp{sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(expression) })}
 }

@@ -1,5 +1,5 @@
-// Package lockfile reads and creates lock files. It follows no symbolic link, and never waits for
-// the other end of a pipe.
+// Package lockfile reads and creates lock files. It follows no symbolic link, and never waits for the other end of a
+// pipe.
 package lockfile
 
 import (
@@ -15,26 +15,24 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// File is a lock file at one moment.
+// File is a lock file as it was at one moment.
 type File struct {
-	Path string
-	Info fs.FileInfo
-	Body []byte
-	// Unreadable is the reason why Body isn't the file's content, in one line, or "". A lock that can't be read
-	// counts as held.
+	Path string      // as the caller named it
+	Info fs.FileInfo // attributes of the file
+	Body []byte      // content of the file
+	// Unreadable is why Body isn't the file's content, in one line, or "". A lock that can't be read counts as held.
 	Unreadable string
-	// Err is the error of opening the file.
+	// Err is why the file couldn't be opened, or nil.
 	Err error
-	// Open is the open file after Write and Create. While it is open, no other file can get its
-	// inode number.
+	// Open is the open file; only Write and Create set it. While it is open, no other file can get its inode number.
 	Open *os.File
 }
 
 // tries is how often Read begins again because another program has replaced the file.
 const tries = 5
 
-// Read returns the file with a name, or nil if there is none. A file that is larger than limit, or
-// isn't regular, is Unreadable.
+// Read returns the file at a path, or nil if there is none. A file that is larger than limit, or isn't regular, is
+// Unreadable.
 func Read(path string, limit int) (*File, error) {
 	f := &File{Path: path}
 	for range tries {
@@ -92,15 +90,15 @@ func Write(path string, body []byte, mode fs.FileMode) (*File, error) {
 	}
 	if err != nil {
 		open.Close()
-		_ = os.Remove(path) // if this fails, Cleanup or a person removes it later
+		_ = os.Remove(path) // if this fails, Cleanup or a person removes the file later
 		return nil, err
 	}
 	return f, nil
 }
 
-// Create creates a lock file that is complete when it appears, even after a power cut: it writes and
-// syncs the file temp, and links path to it. It returns fs.ErrExist if path exists. If the file
-// system has no hard links, a reader can see the file half written. link is os.Link outside of tests.
+// Create creates a lock file that is complete when it appears, even after a power cut. It writes and syncs the file
+// temp, and links path to it. It returns fs.ErrExist if path exists. If the file system has no hard links, a reader can
+// find the file half written. link is os.Link, except in tests.
 func Create(path, temp string, body []byte, mode fs.FileMode, link func(from, to string) error) (*File, error) {
 	f, err := Write(temp, body, mode)
 	if err != nil {

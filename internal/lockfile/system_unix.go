@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// noFollow makes open fail at a symbolic link, and return at once at a pipe.
+// noFollow makes an open fail at a symbolic link, and return at once at a pipe.
 const noFollow = syscall.O_NOFOLLOW | syscall.O_NONBLOCK
 
 // Owner returns the uid of a file's owner.
@@ -20,7 +20,7 @@ func Owner(info fs.FileInfo) int { return int(info.Sys().(*syscall.Stat_t).Uid) 
 // Inode returns the inode number of a file. Another file can get it when no process has the file open.
 func Inode(info fs.FileInfo) uint64 { return info.Sys().(*syscall.Stat_t).Ino }
 
-// Changed returns the ctime of an open file. Programs can change it only by setting the machine's clock.
+// Changed returns the ctime of an open file. A program can set it only by setting the machine's clock.
 func Changed(f *os.File) (int64, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(f.Fd()), &st); err != nil {

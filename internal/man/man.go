@@ -12,7 +12,7 @@ import (
 
 // Page is a manual page of section 1. It has the commands and flags of App in their order, but no hidden ones.
 type Page struct {
-	App         *kong.Application
+	App         *kong.Application       // the program
 	Date        time.Time               // only the day is written
 	Description string                  // paragraphs, with an empty line between them
 	Usage       func(*kong.Node) string // returns the synopsis of a command, without the program's name
@@ -20,11 +20,11 @@ type Page struct {
 	Sections    []Section               // the sections after the commands
 }
 
-// Section is a text and a list. Each item gets a bullet.
+// Section is a section with a text and a list. Each item of the list gets a bullet.
 type Section struct {
-	Title string
-	Text  string
-	Items []string
+	Title string   // printed in capital letters
+	Text  string   // paragraphs, as in Page.Description
+	Items []string // one line each
 }
 
 // String returns the page in the man macros of roff.
@@ -65,7 +65,7 @@ func (p Page) String() string {
 // writer collects lines of roff.
 type writer struct {
 	strings.Builder
-	shared []*kong.Flag // flags that it names and doesn't describe
+	shared []*kong.Flag // flags that a command names without describing them
 }
 
 // request writes a macro. args must be escaped.
@@ -113,8 +113,8 @@ func Names(f *kong.Flag) string {
 	return f.Summary()
 }
 
-// text writes paragraphs, which are separated by an empty line. It keeps the lines of a paragraph that begins with a
-// space.
+// text writes paragraphs, which an empty line separates. If a paragraph begins with a space, it keeps the paragraph's
+// lines.
 func (w *writer) text(text string) {
 	for i, paragraph := range strings.Split(text, "\n\n") {
 		lines := strings.Split(strings.Trim(paragraph, "\n"), "\n")
@@ -136,11 +136,11 @@ func (w *writer) text(text string) {
 
 func bold(text string) string { return `\fB` + escape(text) + `\fP` }
 
-// special escapes the characters that roff interprets or prints as other ones. roff would print - as a hyphen,
-// which can't be pasted into a command line.
+// special escapes the characters that roff interprets or prints as others. roff would print - as a hyphen, which can't
+// be pasted into a command line.
 var special = strings.NewReplacer(`\`, `\e`, `-`, `\-`, `~`, `\(ti`, `^`, `\(ha`, "`", `\(ga`)
 
-// escape makes roff print a line as it is.
+// escape returns a line in the form that roff prints unchanged.
 func escape(line string) string {
 	line = special.Replace(line)
 	if strings.HasPrefix(line, ".") || strings.HasPrefix(line, "'") {

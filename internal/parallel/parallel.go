@@ -3,7 +3,7 @@ package parallel
 
 import "sync"
 
-// Each calls f with 0 to n-1, at most limit calls at a time, and waits for all of them.
+// Each calls f with each number from 0 to n-1, at most limit calls at a time. It waits for all calls.
 func Each(limit, n int, f func(i int)) {
 	var wg sync.WaitGroup
 	free := make(chan struct{}, limit)

@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Of returns the port of a URL, or 0 if it has none. It returns an error for a port that no server can
-// have, because a request to such a port would fail as if the server were down.
+// Of returns the port of a URL, or 0 if it has none. It returns an error for a port that no server can have, because a
+// request to such a port would fail as if the server were down.
 func Of(u *url.URL) (uint16, error) {
 	text := u.Port()
 	if text == "" && !strings.HasSuffix(u.Host, ":") {

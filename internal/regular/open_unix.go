@@ -13,14 +13,14 @@ import (
 // nonblock makes an open return at once, even if a FIFO has replaced the file.
 const nonblock = syscall.O_NONBLOCK | syscall.O_NOCTTY
 
-// block takes O_NONBLOCK away again, so that writes wait as usual.
+// block removes O_NONBLOCK, so that writes wait as usual.
 func block(f *os.File) error { return syscall.SetNonblock(int(f.Fd()), false) }
 
 var descriptor = lazyregexp.New(`^/(?:dev|proc/self)/fd/([0-9]+)$`)
 
 // own returns a copy of an open descriptor of this process, if the path leads to it and it isn't a file: stdout,
-// stderr, or a descriptor whose number is in the path, as for >(…) in a shell. A pipe that is open has its reader
-// already, and a socket can't be opened again.
+// stderr, or a descriptor whose number is in the path, as for >(…) in a shell. A pipe that is open already has its
+// reader, and a socket can't be opened again.
 func own(path string) *os.File {
 	info, err := os.Stat(path)
 	if err != nil || info.Mode().IsRegular() || info.IsDir() {

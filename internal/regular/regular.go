@@ -1,5 +1,5 @@
-// Package regular opens files that a user names, but only regular ones, because a rename replaces a
-// device, and opening or reading a FIFO can block for ever.
+// Package regular opens files that a user names. It accepts only regular files, because a rename replaces a device, and
+// opening or reading a FIFO can block for ever.
 package regular
 
 import (
@@ -10,7 +10,7 @@ import (
 	"github.com/repolock/repolock/internal/fault"
 )
 
-// ErrRefused is returned for a path that leads to another kind of file.
+// ErrRefused is returned if a path leads to another kind of file.
 var ErrRefused = errors.New("another file must be named")
 
 // Open opens a regular file for reading.
@@ -18,9 +18,9 @@ func Open(path string) (*os.File, error) {
 	return open(path, os.O_RDONLY, 0, false)
 }
 
-// Append opens a file to append to it. If there is none, Append creates it for its owner alone. It also accepts a
-// device such as a terminal, and a descriptor that this process has open, such as its stderr, because neither can
-// block.
+// Append opens a file to append to it. If the file doesn't exist, Append creates it so that only its owner can read it.
+// It also accepts a device such as a terminal, and a descriptor that this process has open, such as its stderr, because
+// neither can block.
 func Append(path string) (*os.File, error) {
 	return open(path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600, true)
 }
@@ -69,7 +69,7 @@ func open(path string, flag int, mode fs.FileMode, device bool) (*os.File, error
 	return f, nil
 }
 
-// present checks the kind of an existing file.
+// present returns an error if the file exists and is of a kind that isn't accepted.
 func present(path string, device bool) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {

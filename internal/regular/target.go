@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// maxLinks bounds the links that Target follows.
+// maxLinks is the number of links that Target follows at most.
 const maxLinks = 40
 
-// Target returns the path of the regular file to which a path leads through links. The file can be
-// missing. A rename to that path replaces neither a link nor a device.
+// Target returns the path of the regular file to which a path leads through links. The file needn't exist. A rename to
+// the returned path replaces neither a link nor a device.
 func Target(path string) (string, error) {
 	if err := present(path, false); err != nil { // it also follows links without a text, as in /proc/self/fd
 		return "", err
@@ -56,7 +56,7 @@ func follow(path string) (string, error) {
 	return "", fmt.Errorf("%s: too many links", path)
 }
 
-// Same reports whether two paths lead to one regular file, which can be missing.
+// Same reports whether two paths lead to one regular file. The file needn't exist.
 func Same(a, b string) bool {
 	var files [2]string
 	var infos [2]fs.FileInfo

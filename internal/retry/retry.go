@@ -1,4 +1,4 @@
-// Package retry sends a request again until it is answered, within a budget.
+// Package retry sends a request again until it is answered, within a time budget.
 package retry
 
 import (
@@ -9,34 +9,34 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// firstPause is the pause before the second send. The pauses double.
+// firstPause is the pause before the second send. Each later pause is twice as long.
 const firstPause = 200 * time.Millisecond
 
-// LastWords is how long Once waits for an answer after the context of a request has ended. Only the
-// store's own error explains the delay.
+// LastWords is how long Once waits for an answer after the context of a request has ended. Only the store's own error
+// explains the delay.
 const LastWords = 250 * time.Millisecond
 
-// leastTimeout is the shortest timeout of a send, even if a suspend has used up the budget.
+// leastTimeout is the shortest timeout of a send. A send gets it even if a suspend has used up the budget.
 const leastTimeout = time.Second
 
-// ErrSilent is returned by Once if send hasn't returned.
+// ErrSilent is returned by Once if send doesn't return in time.
 var ErrSilent = errors.New("no answer")
 
 // Policy bounds the repetitions of a request.
 type Policy struct {
 	Clock clock.Clock
-	// Budget bounds all sends and the pauses between them, Timeout one send.
+	// Budget bounds all sends and the pauses between them. Timeout bounds one send.
 	Budget, Timeout time.Duration
-	// Permanent reports whether an error is final.
+	// Permanent reports whether an error is final, so that another send is useless.
 	Permanent func(error) bool
-	// Failed, if it isn't nil, is called before each pause. left bounds the time until Do returns.
+	// Failed, if it isn't nil, is called before each pause. left is the longest time until Do returns.
 	Failed func(err error, left time.Duration)
 	// Jitter, if it isn't nil, changes a pause at random.
 	Jitter func(time.Duration) time.Duration
 }
 
-// Do calls send until it succeeds, fails for good, or the budget is used up, and returns its last
-// result. The store must be able to apply the request twice without harm.
+// Do calls send until it succeeds, fails for good, or the budget is used up. It returns the result of the last call.
+// The store must be able to apply the request twice without harm.
 func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (T, error)) (T, error) {
 	end := p.Clock.Elapsed() + p.Budget
 	for pause := firstPause; ; pause *= 2 {
@@ -61,8 +61,8 @@ func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (
 	}
 }
 
-// atMost returns how long Do can still take, if its budget lasts for left. The last send can begin at
-// the end of the budget, but the end of the context ends it.
+// atMost returns how long Do can still take, if its budget lasts for left. The last send can begin at the end of the
+// budget, and ends with the context at the latest.
 func (p Policy) atMost(ctx context.Context, left time.Duration) time.Duration {
 	left += leastTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -71,10 +71,10 @@ func (p Policy) atMost(ctx context.Context, left time.Duration) time.Duration {
 	return left + LastWords
 }
 
-// Once calls send with a context that ends after timeout. It returns at most LastWords later, even if
-// send ignores its context, because a system call on a network file system can't be cancelled. If
-// ctx has ended already, it doesn't call send, and returns the context's cause. late reports whether
-// the result came after the end of the request's context.
+// Once calls send with a context that ends after timeout. It returns at most LastWords later, even if send ignores its
+// context, because a system call on a network file system can't be cancelled. If ctx has already ended, Once doesn't
+// call send, and returns the context's cause. late reports whether the result came after the end of the request's
+// context.
 func Once[T any](ctx context.Context, timeout time.Duration, send func(context.Context) (T, error)) (v T, late bool, err error) {
 	if ctx.Err() != nil {
 		return v, false, context.Cause(ctx)

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Queue runs functions in the order in which they were added. The zero value is ready. A Queue
-// can be used concurrently, and needn't be closed.
+// Queue runs functions in the order in which they were added. The zero value is an empty queue. A Queue can be used
+// concurrently, and has no Close.
 type Queue struct {
 	mu      sync.Mutex
 	running bool

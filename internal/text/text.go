@@ -1,4 +1,4 @@
-// Package text makes text of other programs safe to show on a terminal, where a control sequence can rewrite the
+// Package text makes texts of other programs safe to show on a terminal, where a control sequence can rewrite the
 // screen and a direction mark can reverse text. It also formats durations, and wraps lines.
 package text
 
@@ -29,8 +29,8 @@ func Escape(s string) string {
 // maxBrief is the length in bytes at which Brief cuts.
 const maxBrief = 256
 
-// Brief escapes a field of a lock's body. It also escapes backslashes, so that different fields look different, and
-// cuts at 256 bytes.
+// Brief escapes a field of a lock's body, and cuts it at 256 bytes. It also escapes backslashes, so that different
+// fields look different.
 func Brief(s string) string {
 	var b strings.Builder
 	for _, r := range s {
@@ -54,14 +54,14 @@ func Or(s, other string) string {
 // maxLine is the length in bytes at which Line cuts.
 const maxLine = 200
 
-// Line makes one line of a server's message. It replaces runs of spaces and of characters that aren't printable by
-// one space, and cuts at 200 bytes.
+// Line makes one line from a server's message, and cuts it at 200 bytes. It replaces each run of spaces and of
+// characters that aren't printable by one space.
 func Line(s string) string {
 	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
 	return Cut(strings.Join(fields, " "), maxLine)
 }
 
-// Cut shortens s to at most n bytes of whole characters, and appends an ellipsis if it has cut.
+// Cut shortens s to at most n bytes of whole characters. It appends an ellipsis if it has cut s.
 func Cut(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -112,7 +112,7 @@ func escapeRune(b *strings.Builder, r rune, escaped bool) {
 // maxError is the length in bytes at which Error cuts.
 const maxError = 4096
 
-// Error returns the text of an error in one line that is safe to show on a terminal. It cuts at 4,096 bytes.
+// Error returns the text of an error as one line that is safe to show on a terminal. It cuts the line at 4,096 bytes.
 func Error(err error) string {
 	lines := strings.FieldsFunc(err.Error(), func(r rune) bool { return r == '\n' || r == '\r' })
 	return Cut(Escape(strings.Join(lines, "; ")), maxError)
@@ -125,7 +125,7 @@ func Marshal(v any) ([]byte, error) {
 	return escapeJSON(text), err
 }
 
-// MarshalIndent is json.MarshalIndent, and escapes as Marshal does.
+// MarshalIndent is json.MarshalIndent, but escapes as Marshal does.
 func MarshalIndent(v any, prefix, indent string) ([]byte, error) {
 	text, err := json.MarshalIndent(v, prefix, indent)
 	return escapeJSON(text), err
@@ -158,8 +158,8 @@ func escapeJSON(text []byte) []byte {
 
 func hidden(r rune) bool { return r >= 0x7f && !unicode.IsPrint(r) || r == utf8.RuneError }
 
-// Wrap breaks a text between words into lines of at most width characters, and begins each with indent. A longer word
-// has a line of its own.
+// Wrap breaks a text between words into lines of at most width characters, and begins each line with indent. A word
+// that is longer than a line has its own line.
 func Wrap(s string, width int, indent string) string {
 	var b strings.Builder
 	at := 0
@@ -203,7 +203,7 @@ func Duration(d time.Duration) string {
 	return fmt.Sprintf("%ds", s)
 }
 
-// Offset formats the difference of two clocks: a small one to the millisecond, a large one as Duration does.
+// Offset formats the difference of two clocks: a small one in milliseconds, a large one as Duration does.
 func Offset(d time.Duration) string {
 	switch {
 	case d.Abs() < time.Hour:
@@ -215,7 +215,7 @@ func Offset(d time.Duration) string {
 	}
 }
 
-// In formats the time until something happens: in 3s, or within 1s.
+// In formats the time until an event: in 3s, or within 1s.
 func In(d time.Duration) string {
 	if d < time.Second {
 		return "within 1s"
@@ -223,5 +223,5 @@ func In(d time.Duration) string {
 	return "in " + Duration(d)
 }
 
-// Ago formats the time since something happened: 3s ago.
+// Ago formats the time since an event: 3s ago.
 func Ago(d time.Duration) string { return Duration(d) + " ago" }

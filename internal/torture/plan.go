@@ -9,25 +9,24 @@ import (
 	"github.com/repolock/repolock/internal/refresh"
 )
 
-// Chances are the probabilities of a turn.
+// Chances are the probabilities of a client's next turn.
 type Chances struct {
 	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for an exclusive lock more
 	// often, because shared locks block it.
 	Exclusive float64
 	// Long is the chance of a lock that is held for one to four refreshes.
 	Long float64
-	// Kill, Stop and Term are the expected numbers of faults for each acquired lock. A turn has at most one fault.
-	// A fault can also hit a client that doesn't hold the lock: after a kill, the client's objects then block
-	// other clients for a ttl. Stop stops a client until its deadline is over, and continues it. Windows has only
-	// Kill.
+	// Kill, Stop and Term are the expected numbers of faults for each acquired lock. A turn has at most one fault. A
+	// fault can also hit a client that doesn't hold the lock. If such a client is killed, its objects block other
+	// clients for a ttl. Stop stops a client until its deadline is over, and then continues it. Windows has only Kill.
 	Kill, Stop, Term float64
 }
 
-// UsualChances let locks and faults of each kind happen in a run of a few minutes.
+// UsualChances make locks and faults of each kind happen in a run of a few minutes.
 var UsualChances = Chances{Exclusive: 0.15, Long: 0.015, Kill: 0.02, Stop: 0.02, Term: 0.03}
 
-// left returns the chances of the next turn. A fault has no chance while more faults of its kind were inflicted
-// than expected.
+// left returns the chances of the next turn. If more faults of a kind were inflicted than expected, that kind has no
+// chance.
 func (c Chances) left(n Counts) Chances {
 	for chance, inflicted := range map[*float64]int{&c.Kill: n.Killed, &c.Stop: n.Stopped, &c.Term: n.Terminated} {
 		if float64(inflicted) > *chance*float64(n.Acquisitions()) {
@@ -37,7 +36,7 @@ func (c Chances) left(n Counts) Chances {
 	return c
 }
 
-// Faults of a plan, as the log names them.
+// The faults of a plan, as the log names them.
 const (
 	none = ""
 	kill = "kill"
@@ -49,7 +48,7 @@ const (
 type plan struct {
 	Work
 	fault   string
-	faultAt time.Duration // since its start, perhaps before it holds the lock
+	faultAt time.Duration // since the start of the client; it might not hold the lock yet
 	stopFor time.Duration
 	pause   time.Duration // before the next turn
 }
@@ -57,7 +56,7 @@ type plan struct {
 const (
 	shortHold  = 300 * time.Millisecond
 	longestGap = 600 * time.Millisecond
-	// entry is roughly the time between the start of a client and its lock.
+	// entry is roughly the time that a client needs from its start to its lock.
 	entry = 100 * time.Millisecond
 	// eager is the probability of an exclusive lock while too few have been acquired.
 	eager = 0.6
@@ -91,8 +90,7 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 	p.faultAt = upTo(r, min(p.Hold, ttl)+entry)
 	if x := r.IntN(3); p.fault == stop && x > 0 {
 		if x > 1 {
-			// The client continues before another one can acquire the lock: the lock is lost, and can be
-			// resumed.
+			// The client continues before another one can acquire the lock. So the lock is lost, and can be resumed.
 			deadline := refresh.ForTTL(ttl).Deadline
 			p.stopFor = deadline + upTo(r, ttl-deadline)
 		}
@@ -104,16 +102,16 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 
 func upTo(r *rand.Rand, d time.Duration) time.Duration { return time.Duration(r.Int64N(int64(d))) }
 
-// Repolock makes command lines of repolock that take a lock and do some work under it.
+// Repolock makes command lines of repolock that acquire a lock and do some work under it.
 type Repolock struct {
 	Program string // repolock's path
 	// Locks is the repository's URL for the lock, and Data its URL for the work. Both name the same repository,
 	// perhaps at different addresses.
 	Locks, Data string
-	Name        string // of the lock
-	TTL         time.Duration
-	Flags       []string // more flags of "repolock run"
-	NoLock      bool     // take no lock, so that violations must be found
+	Name        string        // name of the lock
+	TTL         time.Duration // of the lock
+	Flags       []string      // more flags of "repolock run"
+	NoLock      bool          // acquire no lock, so that violations must be found
 }
 
 // resumeFor is how long a client tries to resume a lost lock.

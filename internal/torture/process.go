@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// process takes the lock, and runs a child under it.
+// process is a client's process, which acquires the lock, and runs a child under it.
 type process struct {
 	id     string
 	client int
@@ -18,9 +18,9 @@ type process struct {
 	events []judge.Event // guarded by run.mu
 }
 
-// start starts a process in a group of its own. mu is held.
+// start starts a process in its own process group. The caller holds mu.
 func (r *run) start(p *process) error {
-	apart(p.cmd)
+	ownGroup(p.cmd)
 	at := clock.System{}.Elapsed()
 	if err := p.cmd.Start(); err != nil {
 		return err
@@ -29,8 +29,8 @@ func (r *run) start(p *process) error {
 	return nil
 }
 
-// note adds an event to the history of a process. An event without a time gets the current one. mu is
-// held.
+// note adds an event to the history of a process. If the event has no time, it gets the current one. The caller holds
+// mu.
 func (r *run) note(p *process, e judge.Event) {
 	e.ID = p.id
 	if e.At == 0 {

@@ -1,9 +1,9 @@
-// Package torture makes real processes contend for one lock, kills and stops them, and lets package
-// judge decide whether the lock held.
+// Package torture makes real processes compete for one lock, kills and stops them, and lets package judge decide
+// whether the lock worked.
 //
-// Run does so with any client that its caller passes as a command line, and with the objects that the
-// lock protects. It knows neither repolock's locks nor its stores. It writes only below one prefix, and
-// deletes all objects there at the end.
+// Run does so with any client that its caller passes as a command line, and with the objects that the lock protects. It
+// knows neither repolock's locks nor its stores. It writes only below one prefix, and deletes all objects there at the
+// end.
 package torture
 
 import (
@@ -28,32 +28,31 @@ import (
 
 // Options are the options of Run.
 type Options struct {
-	// Clients contend for the lock, each in a loop. Each returns the command line that does some work
-	// under the lock. The command must print the log of Work.Do to its stdout, and nothing else.
+	// Clients compete for the lock, each in a loop. Each function returns the command line that does some work under
+	// the lock. The command must print the log of Work.Do to its stdout, and nothing else.
 	Clients []func(Work) []string
-	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below its
-	// "data/". Unless Keep is set, Run deletes the prefix at the end.
+	// Prefix is the prefix of the keys of all locks and data. It ends in a slash. The data is below data/ in it. Unless
+	// Keep is set, Run deletes all objects with the prefix at the end.
 	Prefix   string
-	Keep     bool
-	TTL      time.Duration // of the locks
-	Duration time.Duration // how long the clients contend
-	// The same Seed makes the same plan. The outcome can still differ.
+	Keep     bool          // keep the objects
+	TTL      time.Duration // ttl of the locks
+	Duration time.Duration // how long the clients compete
+	// Seed decides the plan. The same Seed makes the same plan, but the outcome can still differ.
 	Seed     uint64
-	Chances  Chances
-	Log      io.Writer    // receives each event as a line of JSON, if it isn't nil
-	Progress func(Counts) // is called each second, if it isn't nil
-	// Ending is called before each step that Run takes after the clients have contended, if it isn't
-	// nil.
+	Chances  Chances      // how often locks and faults of each kind are tried
+	Log      io.Writer    // if it isn't nil, it receives each event as a line of JSON
+	Progress func(Counts) // if it isn't nil, it is called each second
+	// Ending, if it isn't nil, is called before each step that Run takes after the clients have competed.
 	Ending func(what string)
 }
 
 // Counts counts the events of a run. Fields of the JSON are only ever added.
 type Counts struct {
-	// Shared and Exclusive count the locks whose child ran.
+	// Shared and Exclusive count the locks under which a child ran.
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
 	// Held counts the attempts that failed because of another holder. Failed counts the attempts that failed for
-	// another reason, unless the reason was a fault.
+	// another reason, except for those that a fault ended.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
 	// Lost counts lost locks, and Resumed locks that were lost and then resumed.
@@ -63,10 +62,10 @@ type Counts struct {
 	Killed     int `json:"killed"`
 	Stopped    int `json:"stopped"`
 	Terminated int `json:"terminated"`
-	// Writes counts puts and deletes that were answered, and Unanswered requests that weren't.
+	// Writes counts puts and deletes that were answered. Unanswered counts requests that weren't.
 	Writes     int `json:"writes"`
 	Unanswered int `json:"unanswered"`
-	Violations int `json:"violations"`
+	Violations int `json:"violations"` // known so far
 }
 
 // Acquisitions returns the number of locks that were acquired.
@@ -74,16 +73,16 @@ func (c Counts) Acquisitions() int { return c.Shared + c.Exclusive }
 
 // Report is the outcome of Run.
 type Report struct {
-	Verdict judge.Verdict
-	Counts  Counts
-	// Left are the keys that could not be deleted, and LeftBecause is the reason.
+	Verdict judge.Verdict // whether the lock worked
+	Counts  Counts        // events of the whole run
+	// Left are the keys that couldn't be deleted, and LeftBecause is the reason.
 	Left        []string
 	LeftBecause error
 }
 
-// Run lets the clients contend until Duration is over or the context ends, and judges what they did.
-// The clients work on o; Run itself only deletes its objects below Prefix. The report of a run that
-// fails has a verdict too, and a violation in it counts.
+// Run lets the clients compete until Duration is over or the context ends, and then judges their logs. The clients work
+// on o; Run itself only deletes o's objects below Prefix. If a run fails, its report has a verdict too, and a violation
+// in it counts.
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts}
 	err := r.contend(ctx)
@@ -114,7 +113,7 @@ func (r *run) notAcquired() error {
 	case r.counts.Failed > 0:
 		says = fmt.Sprintf("the last one exited with code %d and printed nothing", r.lastCode)
 	case r.counts.Held > 0:
-		says = fmt.Sprintf("it was held each of the %d times they tried", r.counts.Held)
+		says = fmt.Sprintf("each of their %d attempts was refused because the lock was held", r.counts.Held)
 	default:
 		says = "all were still trying when the run ended"
 	}
@@ -140,20 +139,20 @@ type run struct {
 	cancel context.CancelFunc // ends all clients
 
 	mu       sync.Mutex // guards the fields below, and opts.Log
-	failed   error      // the reason why the run has no result
+	failed   error      // why the run has no result
 	sections []judge.Section
 	counts   Counts
 	lastCode int // exit code of the last client that failed to acquire the lock
 	lastSays string
 }
 
-// fail ends the run without a result. mu is held.
+// fail ends the run without a result. The caller holds mu.
 func (r *run) fail(err error) {
 	r.failed = cmp.Or(r.failed, err)
 	r.cancel()
 }
 
-// contend runs the clients. The end of the caller's context ends them, and is no error.
+// contend runs the clients. When the caller's context ends, they end, and contend returns no error.
 func (r *run) contend(ctx context.Context) error {
 	ctx, r.cancel = context.WithCancel(ctx)
 	defer r.cancel()
@@ -188,7 +187,7 @@ func (r *run) counted() Counts {
 	return r.counts
 }
 
-// count counts a lock, by its mode, or a fault.
+// count counts a lock by its mode, or a fault by its kind.
 func (r *run) count(what string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -198,7 +197,7 @@ func (r *run) count(what string) {
 	}[what]++
 }
 
-// client makes one attempt after another.
+// client makes one attempt after another to do work under the lock.
 func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	random := rand.New(rand.NewPCG(r.opts.Seed, uint64(n)))
 	for turn := 1; ctx.Err() == nil; turn++ {
@@ -218,19 +217,19 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	}
 }
 
-// chancesNow returns the chances of the next turn. They leave out faults that were inflicted too often so far.
-// behind reports whether too few of the acquired locks are exclusive.
+// chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far. behind reports
+// whether too few of the acquired locks are exclusive.
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.opts.Chances.left(r.counts), float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
-// maxFailures is the number of turns of each client that can fail before Run ends because no client has
-// acquired the lock.
+// maxFailures is the number of each client's turns that can fail before Run ends because no client has acquired the
+// lock.
 const maxFailures = 3
 
-// account adds a section that has ended, and counts it. An error ends the run without a verdict.
+// account adds a section that has ended, and counts it. If it returns an error, the run ends without a verdict.
 func (r *run) account(s judge.Section, code int, stderr string) error {
 	if code == fault.ExitUnjudged || code == panicked {
 		return fmt.Errorf("%w: %s broke down: %s", ErrUnjudged, s.ID, lastLine(stderr))
@@ -264,21 +263,21 @@ func (r *run) account(s judge.Section, code int, stderr string) error {
 }
 
 const (
-	// slack is the time beyond its hold after which a process counts as hanging.
+	// slack is how much longer than its work a process can take before it counts as hanging.
 	slack = 3 * time.Minute
 	// grace is the time between SIGTERM and SIGKILL.
 	grace = 10 * time.Second
 )
 
-// attempt starts the process, follows it to its end, and reports whether its child ran. An error ends
-// the run without a verdict.
+// attempt starts the process, follows it to its end, and reports whether its child ran. If it returns an error, the run
+// ends without a verdict.
 func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p plan) (entered bool, err error) {
 	args := command(p.Work)
 	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
 	var stderr output
-	a.cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG=") // the command line has all that the client needs
+	a.cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG=") // the command line has all settings that the client needs
 	a.cmd.Stderr = &stderr
-	a.cmd.WaitDelay = grace // a process that has left the group can keep stderr open
+	a.cmd.WaitDelay = grace // a process that has left the group might keep stderr open
 
 	log, theirs, err := os.Pipe()
 	if err != nil {
@@ -303,7 +302,7 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	if err != nil {
 		_ = a.cmd.Process.Kill()
 	}
-	_ = a.cmd.Wait() // its error is the state
+	_ = a.cmd.Wait() // a.cmd.ProcessState has its error
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		err = fmt.Errorf("%w: %s didn't end in %v: %s", ErrUnjudged, p.ID, limit, lastLine(stderr.text.String()))
 	}
@@ -320,8 +319,8 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	return section.Entered, r.account(section, a.cmd.ProcessState.ExitCode(), stderr.text.String())
 }
 
-// follow reads the log of a child until all its writers have ended. After a line that it can't parse it
-// still reads, so that the child doesn't block.
+// follow reads the log of a child until all its writers have ended. After a line that it can't parse, it still reads
+// the rest, so that the child doesn't block.
 func (r *run) follow(a *process, log io.Reader) (bad error) {
 	lines := bufio.NewScanner(log)
 	for lines.Scan() {
@@ -340,7 +339,7 @@ func (r *run) follow(a *process, log io.Reader) (bad error) {
 	return cmp.Or(bad, lines.Err())
 }
 
-// inflict inflicts the planned fault, and ends the process when the run ends.
+// inflict inflicts the planned fault. It ends the process when the run ends.
 func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struct{}) {
 	wait := func(d time.Duration) (passed bool) {
 		select {
@@ -377,8 +376,8 @@ func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struc
 // continued is the text of the event that ends a stop.
 const continued = "continue"
 
-// signal logs a fault and sends its signal. It reports false if this system has no such signal
-// or the process has ended.
+// signal logs a fault and sends its signal. It reports false if this system has no such signal, or if the process has
+// ended.
 func (r *run) signal(a *process, fault string, sig os.Signal) bool {
 	if sig == nil {
 		return false
@@ -390,15 +389,14 @@ func (r *run) signal(a *process, fault string, sig os.Signal) bool {
 const (
 	// cleanUpTimeout bounds cleanUp.
 	cleanUpTimeout = time.Minute
-	// rounds bounds how often cleanUp lists and deletes: the put of a killed process can arrive after a
+	// rounds is how often cleanUp lists and deletes, because the put of a killed process can reach the store after a
 	// listing.
 	rounds = 3
-	// workers bounds the concurrent requests.
+	// workers is the number of concurrent requests.
 	workers = 8
 )
 
-// cleanUp deletes all objects with the prefix, even after the context has ended, and returns the keys
-// that remain.
+// cleanUp deletes all objects with the prefix, even after the context has ended, and returns the remaining keys.
 func cleanUp(ctx context.Context, o Objects, prefix string) (left []string, err error) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), cleanUpTimeout)
 	defer cancel()

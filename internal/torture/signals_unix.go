@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// apart puts a process into a group of its own. So a Ctrl-C at the terminal reaches only us, and the
-// kernel continues the processes that we have stopped if we are killed.
-func apart(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
+// ownGroup makes a command start in its own process group. So a Ctrl-C at the terminal reaches only this process. If this
+// process is killed, the kernel continues the processes that it has stopped.
+func ownGroup(c *exec.Cmd) { c.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 var (
 	signals           = map[string]os.Signal{kill: os.Kill, stop: syscall.SIGSTOP, term: syscall.SIGTERM}

@@ -5,9 +5,9 @@ import (
 	"os/exec"
 )
 
-func apart(*exec.Cmd) {}
+func ownGroup(*exec.Cmd) {}
 
-// A process can only be killed, so sigcont isn't used.
+// On Windows a process can only be killed, so sigcont isn't used.
 var (
 	signals = map[string]os.Signal{kill: os.Kill}
 	sigcont os.Signal

@@ -13,12 +13,12 @@ import (
 	"github.com/repolock/repolock/internal/judge"
 )
 
-// Work is the work of a child under its lock. A backup, which has the shared lock, puts objects. A
-// prune, which has the exclusive lock, also deletes existing objects. The child logs each request, and
-// each object that another process has put or deleted.
+// Work is the work of a child under its lock. A backup, which has the shared lock, puts objects. A prune, which has the
+// exclusive lock, also deletes existing objects. The child logs each request, and each object that another process has
+// put or deleted.
 type Work struct {
 	ID   string        // unique in the run
-	Mode judge.Mode    // of its lock
+	Mode judge.Mode    // mode of its lock
 	Data string        // prefix of all objects; it ends in a slash
 	Hold time.Duration // how long the work takes, besides its requests
 }
@@ -28,19 +28,19 @@ type Work struct {
 var ErrUnjudged error = fault.Unjudged
 
 const (
-	// putInterval is how often a child writes.
+	// putInterval is the pause between two puts of a child.
 	putInterval = 500 * time.Millisecond
 	// requestTimeout bounds a request of a child.
 	requestTimeout = 20 * time.Second
-	// maxDeletes bounds the number of objects that one prune deletes.
+	// maxDeletes is the number of objects that one prune deletes at most.
 	maxDeletes = 20
-	// maxError is the length to which an error is cut. Even if the child is killed, a pipe gets a line of less
-	// than 4 KiB as a whole or not at all.
+	// maxError is the length to which an error is cut. It keeps a line of the log below 4 KiB. A pipe receives such a
+	// line as a whole or not at all, even if the child is killed.
 	maxError = 300
 )
 
-// Do does the work on the objects that open returns, and writes a judge.Event a line to log. It ends
-// with the error of the first request that fails.
+// Do does the work on the objects that open returns, and writes each judge.Event to log as a line. It returns the error
+// of the first request that fails.
 func (w Work) Do(ctx context.Context, open func(context.Context) (Objects, error), log io.Writer) error {
 	c := child{Work: w, log: log, own: w.Data + w.ID + "/", there: map[string]bool{}}
 	err := c.note(judge.Event{Kind: judge.In})
@@ -70,8 +70,8 @@ type child struct {
 	log     io.Writer
 	objects Objects
 	own     string // prefix of its own objects
-	// there has the keys that the child has seen or put: true if they must still exist, false after a
-	// delete.
+	// there has the keys that the child has seen or put. The value is true if the object must still exist, and false
+	// after a delete.
 	there map[string]bool
 }
 
@@ -80,7 +80,7 @@ func (c *child) note(e judge.Event) error {
 	return judge.Write(c.log, e)
 }
 
-// do sends a request, with an entry before and one after.
+// do sends a request. It logs an entry before the request and another after it.
 func (c *child) do(ctx context.Context, op, key string, request func(context.Context) error) error {
 	if err := c.note(judge.Event{Kind: judge.Call, Op: op, Key: key}); err != nil {
 		return err
@@ -112,7 +112,7 @@ func (c *child) prune(ctx context.Context) error {
 	return nil
 }
 
-// put puts an object each putInterval until the end, and at least one.
+// put puts an object every putInterval until the end, and at least one.
 func (c *child) put(ctx context.Context, end time.Duration) error {
 	for n := 1; ; n++ {
 		key := fmt.Sprint(c.own, n)
@@ -133,8 +133,8 @@ func (c *child) put(ctx context.Context, end time.Duration) error {
 	}
 }
 
-// compare logs the changes that the child didn't make. A prune must be alone, so it compares all
-// objects. A backup compares its own, because other backups may write beside it.
+// compare logs the changes that the child didn't make. A prune must be alone, so it compares all objects. A backup
+// compares only its own objects, because other backups may write at the same time.
 func (c *child) compare(ctx context.Context) error {
 	prefix := c.own
 	if c.Mode == judge.Exclusive {
@@ -170,9 +170,9 @@ func (c *child) list(ctx context.Context, prefix string) (keys []string, err err
 	return keys, err
 }
 
-// Objects are the objects of a store. After a request has returned, all later requests must see its
-// effect.
+// Objects are the objects of a store. After a request has returned, all later requests must see its effect.
 type Objects interface {
+	// Put writes an object.
 	Put(ctx context.Context, key string, body []byte) error
 	// Delete succeeds if there is no such object.
 	Delete(ctx context.Context, key string) error

@@ -1,17 +1,15 @@
-// Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the
-// .beads directory, as EXCLUSIVE_LOCK of beads defines it. While a valid lock is there,
-// the daemon (or the Dolt server) of beads skips the database.
+// Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the .beads directory, as
+// EXCLUSIVE_LOCK of beads defines it. While a valid lock is there, the daemon (or the Dolt server) of beads skips the
+// database.
 //
 // # The file
 //
-// It is a JSON object with holder, pid, hostname, started_at and version. A lock is stale if its
-// hostname is this machine's, ignoring case, and kill(pid, 0) returns ESRCH. A zombie is a living
-// process, and so is a process of another user, for which kill returns EPERM. A lock of another host is
-// held, and so is a file that can't be parsed. The format has no ttl: a lock lasts until its process
-// ends. The ttl of TryLock has no effect.
+// It is a JSON object with holder, pid, hostname, started_at and version. A lock is stale if its hostname is this
+// machine's, ignoring case, and kill(pid, 0) returns ESRCH. A zombie is a living process, and so is a process of
+// another user, for which kill returns EPERM. A lock of another host is held, and so is a file that can't be parsed.
+// The format has no ttl: a lock lasts until its process ends. The ttl of TryLock has no effect.
 //
-// If a holder is killed and the system gives its pid to another process, the lock stays held until that
-// process ends.
+// If a holder is killed and the system gives its pid to another process, the lock stays held until that process ends.
 //
 // # Between users of this package
 //
@@ -21,28 +19,28 @@
 //     that the file there is its own.
 //   - TryLock removes a stale lock under the flock of the .beads directory, so that it never removes a
 //     newer lock of another user of this package. On a file system without flock (NFS) a stale lock
-//     stays held until Break removes it. The daemon doesn't remove it either: up to v0.49.6 it takes
-//     every ended process for a living one. Open refuses a system without flock (Windows).
-//   - A removal renames the file aside, compares it, and puts it back if it is another lock's.
+//     stays held until Break removes it. The daemon doesn't remove it either: up to v0.49.6 it treats
+//     every ended process as a living one. Open refuses a system without flock (Windows).
+//   - A removal renames the file, compares it, and renames it back if it is another lock's.
 //   - The handle keeps its file open, so that no other file can get its inode number. Renew, Resume and
 //     Release compare inode and content.
 //
-// # Beside other tools
+// # Together with other tools
 //
-// A tool that calls os.WriteFile, as the document's example does, overwrites any lock, and its os.Remove
-// removes any lock. Both tools run until our next Renew, which returns ErrLost. A tool that writes into
-// our file in the microseconds between our comparison and our removal loses its lock. If a third tool
-// locks while another tool's file is aside, that file can't be put back. It stays as
-// .exclusive-lock.repolock-*.tmp until Cleanup removes it after a day.
+// A tool that calls os.WriteFile, as the document's example does, overwrites any lock, and its os.Remove removes any
+// lock. Both tools run until our next Renew, which returns ErrLost. A tool that writes into our file in the
+// microseconds between our comparison and our removal loses its lock. If a third tool locks while we compare a renamed
+// file, we can't rename that file back. It stays as .exclusive-lock.repolock-*.tmp until Cleanup removes it after a
+// day.
 //
-// The daemon removes a stale lock by its name. If it has read a stale lock, and TryLock replaces that
-// before the daemon removes it, the daemon removes the new lock. Therefore TryLock checks its file after
-// 100 ms. If the daemon is slower, it removes a held lock, and the next Renew returns ErrLost.
+// The daemon removes a stale lock by its name. If it has read a stale lock, and TryLock replaces that before the daemon
+// removes it, the daemon removes the new lock. Therefore TryLock checks its file after 100 ms. If the daemon is slower,
+// it removes a held lock, and the next Renew returns ErrLost.
 //
 // A sync cycle that runs when the lock is created goes on to its end.
 //
-// Containers that share a directory must have different hostnames: otherwise a process of another
-// container seems to have ended.
+// Containers that share a directory must have different hostnames: otherwise a process of another container seems to
+// have ended.
 package beads
 
 import (
@@ -68,20 +66,19 @@ import (
 // Key is the only key, because a database has only one lock. It is the name of the lock's file.
 const Key = ".exclusive-lock"
 
-// holder is the name of this program in the file.
+// holder is the name of this program in the lock file.
 const holder = "repolock"
 
-// Options of a Backend. The zero value suits most programs.
+// Options are the options of a Backend. The zero value suits most programs.
 type Options struct {
-	// Version is the version of the program, in the file.
+	// Version is the version of the program. It is written into the file.
 	Version string
 	// Clock defaults to the machine's.
 	Clock locking.Clock
 }
 
-// Backend is a locking.Backend, Inspector, Breaker and Resumer. Its methods can be called
-// concurrently. They heed their contexts between system calls. Their errors are
-// locking.ErrPermission if the file system refuses this user.
+// Backend is a locking.Backend, Inspector, Breaker and Resumer. Its methods can be called concurrently. They check
+// their contexts between system calls. They return locking.ErrPermission if the file system refuses this user.
 type Backend struct {
 	dir, path string // the database and its lock
 	host      string // this machine's hostname
@@ -98,8 +95,8 @@ var (
 	_ locking.Resumer   = (*Backend)(nil)
 )
 
-// Open returns the backend of a database. dir is its .beads directory, which must exist. The error is
-// locking.ErrUnfit if dir or this system can't have locks.
+// Open returns the backend of a database. dir is its .beads directory, which must exist. Open returns locking.ErrUnfit
+// if dir or this system can't have locks.
 func Open(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -135,13 +132,13 @@ func (b *Backend) check(ctx context.Context, key string) error {
 // tryFlock is a variable for tests.
 var tryFlock = flock.Try
 
-// flock takes the flock of the directory, and so excludes the other users of this package. exclusive is
-// false on a file system without flock.
+// flock takes the flock of the directory, which excludes the other users of this package. exclusive is false on a file
+// system without flock.
 func (b *Backend) flock(ctx context.Context) (unlock func(), exclusive bool, err error) {
 	return flock.Dir(ctx, b.opts.Clock, b.dir, tryFlock)
 }
 
-// Scheme is the scheme of beads:DIR.
+// Scheme is the scheme of a URL beads:DIR.
 const Scheme = "beads"
 
 // Target is a database that a URL names.

@@ -30,7 +30,7 @@ func (b *Backend) temp() string {
 	return filepath.Join(b.dir, tempPrefix+rand.Text()+tempSuffix)
 }
 
-// own is our lock file. It is open, so that no other file can get its inode number.
+// own is a lock file that this Backend has created. It stays open, so that no other file can get its inode number.
 type own struct {
 	*lockfile.File
 	changed int64 // lockfile.Changed when TryLock verified the file
@@ -50,7 +50,7 @@ func (b *Backend) link() (*own, error) {
 	return &own{File: f}, err
 }
 
-// verify returns ErrLost unless this file is the lock file, with its old content.
+// verify returns ErrLost unless the lock file is still this file, with the content that we wrote.
 func (o *own) verify() error {
 	info, err := os.Lstat(o.Path)
 	switch {
@@ -71,7 +71,7 @@ func (o *own) verify() error {
 	return nil
 }
 
-// untouched is verify, but also returns ErrLost if the file was changed and changed back.
+// untouched is verify, but also returns ErrLost if the file was changed and then changed back.
 func (o *own) untouched() error {
 	now, err := lockfile.Changed(o.Open)
 	if err != nil {
@@ -87,7 +87,7 @@ func (o *own) lost(how string) error {
 	return fmt.Errorf("another program has %s %s: %w", how, o.Path, locking.ErrLost)
 }
 
-// unlink removes the lock file. It returns ErrLost if that isn't ours.
+// unlink removes our lock file. It returns ErrLost if the lock file is another one.
 func (b *Backend) unlink(mine *own) error {
 	if err := mine.verify(); err != nil {
 		return err
@@ -99,8 +99,8 @@ func (b *Backend) unlink(mine *own) error {
 	return err
 }
 
-// remove removes the lock file if it is still f, and reports whether it did. It renames the file aside,
-// compares it, and puts it back if it isn't f.
+// remove removes the lock file if it is still f, and reports whether it did. It renames the file, compares it, and
+// renames it back if it isn't f.
 func (b *Backend) remove(f *lockfile.File) (bool, error) {
 	aside := b.temp()
 	if err := os.Rename(b.path, aside); errors.Is(err, fs.ErrNotExist) {
@@ -115,7 +115,7 @@ func (b *Backend) remove(f *lockfile.File) (bool, error) {
 	return false, cmp.Or(err, putBack(aside, b.path))
 }
 
-// putBack gives a file its name back. If another lock has the name, putBack leaves the file aside.
+// putBack gives a renamed file its name back. If another lock has the name by now, putBack leaves the file as it is.
 func putBack(aside, path string) error {
 	err := os.Link(aside, path)
 	if lockfile.NoLinks(err) {
@@ -130,7 +130,7 @@ func putBack(aside, path string) error {
 	return os.Remove(aside)
 }
 
-// record is the JSON of the lock file. A reader ignores other fields.
+// record is the JSON of the lock file. Readers ignore other fields.
 type record struct {
 	Holder    string    `json:"holder"`
 	PID       int       `json:"pid"`
@@ -144,8 +144,8 @@ func (b *Backend) record() record {
 	return record{holder, os.Getpid(), b.host, b.opts.Clock.Now().UTC(), b.opts.Version}
 }
 
-// validate refuses, among others, a pid that doesn't name a single process to kill(2): 0, a negative
-// number, or one of more than 32 bits.
+// validate returns an error for a record that isn't a valid lock. It also refuses a pid that doesn't name a single
+// process to kill(2): 0, a negative number, or a number of more than 32 bits.
 func (r record) validate() error {
 	switch {
 	case r.Holder == "":
@@ -160,20 +160,20 @@ func (r record) validate() error {
 	return nil
 }
 
-// content is a lock file at one moment. If it is Unreadable, the lock counts as held.
+// content is a lock file as it was at one moment. If it is Unreadable, the lock counts as held.
 type content struct {
 	*lockfile.File
 	record record
 }
 
-// maxSize bounds the bytes of a lock file that are read.
+// maxSize is the number of bytes that we read of a lock file.
 const maxSize = 64 << 10
 
 // read returns the lock file, or nil if there is none.
 func (b *Backend) read() (*content, error) {
 	f, err := lockfile.Read(b.path, maxSize)
 	if f == nil && err == nil {
-		_, err = os.Stat(b.dir) // without its directory, the lock isn't free
+		_, err = os.Stat(b.dir) // if the directory is missing, the lock isn't free
 	}
 	if f == nil || err != nil {
 		return nil, err
@@ -190,7 +190,7 @@ func (b *Backend) read() (*content, error) {
 	return c, nil
 }
 
-// parse returns why the body is no lock, or "".
+// parse parses the body, and returns why it is no lock, or "".
 func (c *content) parse() string {
 	err := json.Unmarshal(c.Body, &c.record)
 	var kind *json.UnmarshalTypeError
@@ -210,8 +210,8 @@ func (c *content) parse() string {
 	return text.Line("malformed: " + err.Error())
 }
 
-// stale reports whether the lock names an ended process of this machine. Ended tests kill(pid, 0) for
-// ESRCH alone, because the process has no start time.
+// stale reports whether the lock names an ended process of this machine. The record has no start time of the process,
+// so Ended tests only whether kill(pid, 0) returns ESRCH.
 func (b *Backend) stale(c *content) bool {
 	return c.Unreadable == "" && strings.EqualFold(c.record.Hostname, b.host) &&
 		identity.Process{PID: c.record.PID}.Ended()

@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the fields of the lock file. Acquired is the holder's clock, or the file's
-// modification time if the file can't be parsed.
+// Inspect returns the fields of the lock file. Acquired is a time of the holder's clock, or the file's modification
+// time if the file can't be parsed.
 func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
@@ -37,7 +37,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err
 	return info, nil
 }
 
-// revision changes when the file is replaced or written. It is a hash.
+// revision returns a hash that changes when the file is replaced or written.
 func (c *content) revision() string {
 	h := sha256.New()
 	fmt.Fprintln(h, lockfile.Inode(c.Info), c.Info.ModTime().UnixNano(), c.Info.Size(), c.Info.Mode().Type())
@@ -45,9 +45,9 @@ func (c *content) revision() string {
 	return hex.EncodeToString(h.Sum(nil)[:16])
 }
 
-// Break removes the lock file that Inspect has described, if its inode, bytes and modification time are
-// the same. Unless stale is set, it also removes a malformed file. It returns an error for a file that
-// isn't regular, or that this user can't read.
+// Break removes the lock file that Inspect has described, if its inode, bytes and modification time are the same.
+// Unless stale is set, it also removes a malformed file. It returns an error if the file isn't regular, or if this user
+// can't read it.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (removed bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, seen.Key); err != nil {

@@ -12,16 +12,16 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// maxTries is how often TryLock creates the lock file if other programs remove it.
+// maxTries is how often TryLock creates the lock file again if other programs remove it.
 const maxTries = 5
 
-// settling is how long TryLock waits before it verifies its file: a daemon that has read the stale lock
-// before can still remove the file until then.
+// settling is how long TryLock waits before it verifies its file. A daemon that has read the old, stale lock can still
+// remove the new file during that time.
 const settling = 100 * time.Millisecond
 
-// TryLock creates the lock file if there is none, or a stale one. After 100 ms it verifies that the file
-// is still there and its own. If the file is gone, TryLock begins again, up to four times. If the context
-// ends, it removes the file. It waits up to 10 s for the flock of the directory.
+// TryLock creates the lock file if there is none, or replaces a stale one. After 100 ms it verifies that the file is
+// still there and its own. If the file is gone, TryLock begins again, up to four times. If the context ends, it removes
+// the file. It waits up to 10 s for the flock of the directory.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h locking.Handle, ok bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(ctx, key); err != nil {
@@ -47,7 +47,7 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (h
 			return h, true, nil
 		}
 		if stays := b.drop(mine); stays != nil {
-			return h, false, fmt.Errorf("the lock %s wasn't acquired, but stays until process %d ends, because it can't be removed: %w, after: %w",
+			return h, false, fmt.Errorf("the lock %s wasn't acquired, but its file can't be removed, so the lock stays held until process %d ends: %w, after: %w",
 				b.path, os.Getpid(), stays, err)
 		}
 		if !errors.Is(err, locking.ErrLost) {
@@ -79,7 +79,7 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 	return b.link()
 }
 
-// settle waits, and returns ErrLost if the file isn't ours afterwards.
+// settle waits, and then returns ErrLost if the file isn't ours any more.
 func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
 	if err := clock.Sleep(ctx, b.opts.Clock, settling); err != nil {
 		return fmt.Errorf("the wait of %v was interrupted: %w", settling, err)
@@ -90,8 +90,8 @@ func (b *Backend) settle(ctx context.Context, mine *own) (err error) {
 	return mine.verify()
 }
 
-// drop removes the file of a lock that TryLock doesn't return, even if its context has ended. If another
-// process keeps the flock for longer than 10 s, drop removes the file without it.
+// drop removes the file of a lock that TryLock doesn't return, even if TryLock's context has ended. If another process
+// holds the flock for longer than 10 s, drop removes the file without the flock.
 func (b *Backend) drop(mine *own) error {
 	defer mine.Open.Close()
 	if unlock, _, err := b.flock(context.Background()); err == nil {
@@ -103,15 +103,14 @@ func (b *Backend) drop(mine *own) error {
 	return nil
 }
 
-// Renew verifies that the lock file is the one that TryLock has created. It writes nothing. After a loss
-// the lock stays lost, even if the file comes back. Release must be called then too, because it closes
-// the file.
+// Renew verifies that the lock file is the one that TryLock has created. It writes nothing. After a loss the lock stays
+// lost, even if the file comes back. The caller must then still call Release, because it closes the file.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).verify)
 }
 
-// Resume is Renew, but also returns ErrLost if the file was written, renamed or linked since TryLock and is the
-// same again: another holder can have acquired the lock meanwhile. A change of the file's mode, owner or times
+// Resume is Renew, but also returns ErrLost if the file was written, renamed or linked since TryLock and is the same
+// again, because another holder might have acquired the lock meanwhile. A change of the file's mode, owner or times
 // counts as a loss, too, because it also sets the ctime.
 func (b *Backend) Resume(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).untouched)
@@ -134,9 +133,9 @@ func (b *Backend) look(ctx context.Context, h locking.Handle, verify func(*own) 
 	return err
 }
 
-// Release removes the file that TryLock has created, and no other. If the lock is known to be lost, but
-// the file is there, Release removes it and returns ErrLost. After another error the file can still be
-// there, and Release can be called again.
+// Release removes the file that TryLock has created, and no other. If the lock is known to be lost, but our file is
+// there, Release removes it and returns ErrLost. After another error the file might still be there, and the caller can
+// call Release again.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) (err error) {
 	defer lockfile.Classify(&err)
 	unlock, _, err := b.flock(ctx)

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// fixture is one subtest: its key, and three clients of the storage. b is a client from
-// Config.Other, if that is set. thief is the client that takes expired locks: Steal's, or b.
+// fixture is one subtest: its key, and three clients of the storage. If Config.Other is set, b is a client from it.
+// thief is the client that takes expired locks: Steal's, or b.
 type fixture struct {
 	*testing.T
 	Config
@@ -32,14 +32,14 @@ func newFixture(t *testing.T, c Config) *fixture {
 	return f
 }
 
-// client records its locks, so that a failed test leaves none behind for the next one.
+// client records the locks of a client, so that a failed test leaves none for the next one.
 type client struct {
 	locking.Backend
 	mu   sync.Mutex
 	held map[locking.Handle]bool
 }
 
-// other returns a client of Other, or of New if Other is nil.
+// other returns a client of Config.Other, or of Config.New if Other is nil.
 func (f *fixture) other() *client {
 	f.Helper()
 	if f.Other != nil {
@@ -133,8 +133,8 @@ func (f *fixture) pass(d time.Duration) {
 	<-time.After(d)
 }
 
-// becomesFree waits until a lock is free. It returns the lock that the thief has then acquired, and
-// when.
+// becomesFree waits until a lock is free. The thief then acquires it. becomesFree returns the thief's lock, and when it
+// was acquired.
 func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 	f.Helper()
 	limit := time.Now().Add(f.Limit)
@@ -158,7 +158,7 @@ func (f *fixture) becomesFree(key string) (h locking.Handle, at time.Time) {
 	return h, at
 }
 
-// dawdle lets the other goroutines run, so that a race happens if it can.
+// dawdle lets the other goroutines run, so that a possible race happens.
 func dawdle() {
 	for range 50 {
 		runtime.Gosched()

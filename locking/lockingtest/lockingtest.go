@@ -31,16 +31,15 @@ type Config struct {
 	// Other returns a client in another process: see Start. If it is set, every second client is
 	// such a client. If it is nil, all clients come from New.
 	Other func(t *testing.T) locking.Backend
-	// Steal returns a client that takes locks whose ttl is over. If it is set, the clients of New
-	// must not take them. If it is nil, every client must.
+	// Steal returns a client that takes locks whose ttl is over. If Steal is set, the clients of New must not take
+	// them. If it is nil, every client must.
 	Steal func(t *testing.T) locking.Backend
-	// Lose frees the lock of a key from outside, as a person, another program or the server would:
-	// it removes the file, deletes the key, or ends the session. It is required unless the backend
-	// is a Breaker and an Inspector. The locks of such a backend are also lost by Break.
+	// Lose frees the lock of a key without its holder, as a person, another program or the server would: it removes the
+	// file, deletes the key, or ends the session. It is required unless the backend is a Breaker and an Inspector. For
+	// such a backend the suite also calls Break.
 	Lose func(t *testing.T, key string)
-	// Notice is the longest time from such a loss until the channel of Watch is closed. The suite
-	// measures it only in a bubble. It is 0 if the backend is no Watcher, or notices no loss
-	// before Renew.
+	// Notice is the longest time from such a loss until the channel of Watch is closed. The suite measures it only in a
+	// bubble. It is 0 if the backend is no Watcher, or notices no loss before Renew.
 	Notice time.Duration
 	// Keys are valid keys. They default to "a" and "b". With one key alone, the suite can't check
 	// that keys are independent.
@@ -59,8 +58,7 @@ type Config struct {
 	// Rounds is the number of contended rounds of each race. It defaults to 1000, and to 100 with
 	// -short. Clients is the number of clients that contend. It defaults to 6.
 	Rounds, Clients int
-	// Limit is how long the suite waits for a call before it calls that a hang. It defaults to
-	// ten minutes.
+	// Limit is how long the suite waits for a call before it reports that the call hangs. It defaults to ten minutes.
 	Limit time.Duration
 }
 

@@ -30,11 +30,11 @@ func (f *fixture) losses() map[string]func() {
 	return all
 }
 
-// released names the way of losing a lock by the holder's own Release.
+// released is the name of one of these ways: the holder's own Release.
 const released = "released"
 
-// lostStaysLost frees a lock in each way. Whichever method its holder calls first, that returns
-// ErrLost, restores no lock, and changes nothing of the next holder's lock.
+// lostStaysLost frees a lock in each way. Whichever of its methods the holder then calls first, the method must return
+// ErrLost, restore no lock, and change nothing of the next holder's lock.
 func lostStaysLost(f *fixture) {
 	losses := f.losses()
 	losses[released] = nil
@@ -46,7 +46,7 @@ func lostStaysLost(f *fixture) {
 				}
 			}
 		}
-		if f.Failed() { // lest watched and guarded hang
+		if f.Failed() { // otherwise watched and guarded would hang
 			return
 		}
 		if way != released {
@@ -76,8 +76,8 @@ func (f *fixture) areLost(what string, calls map[string]func(locking.Handle) err
 	}
 }
 
-// lost frees the holder's lock, lets another client acquire it if beside is set, and then makes all
-// calls of the holder, beginning with first.
+// lost frees the holder's lock. If beside is set, it lets another client acquire the lock. Then it makes all calls of
+// the holder, beginning with first.
 func (f *fixture) lost(way string, lose func(), holder *client, first string, beside bool) {
 	f.Helper()
 	next := f.b

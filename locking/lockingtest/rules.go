@@ -155,8 +155,8 @@ func endedContextOfTryLock(f *fixture) {
 	f.release(f.a, h)
 }
 
-// endedContextReleases checks that a release with an ended context either frees the lock, or returns
-// an error other than ErrLost and can be repeated.
+// endedContextReleases checks that a release with an ended context either frees the lock, or returns an error other
+// than ErrLost and can be repeated.
 func endedContextReleases(f *fixture) {
 	h := f.acquire(f.a, f.key, long)
 	ctx, cancel := context.WithCancel(f.Context())
@@ -220,7 +220,7 @@ func contextEndsMeanwhile(f *fixture) {
 	}
 }
 
-// slack is how much rounding can shorten or lengthen a ttl.
+// slack is how much rounding can change a ttl.
 func (f *fixture) slack() time.Duration { return f.TTL / 20 }
 
 // lasts checks that a lock is held until its ttl is over, or longer if locks don't expire.

@@ -1,5 +1,5 @@
-// Package memory keeps locks in the memory of one process: for tests, for a program that runs only once at a time,
-// and as the fallback of a program without a configured backend. Other processes don't see the locks. The locks
+// Package memory keeps locks in the memory of one process. It is for tests, for a program that runs only once at a
+// time, and as the fallback of a program without a configured backend. Other processes don't see the locks. The locks
 // end with the process.
 package memory
 
@@ -28,7 +28,7 @@ type lock struct {
 	handle            locking.Handle
 	number            uint64
 	acquired, renewed time.Time
-	deadline          time.Duration // on the clock's Elapsed
+	deadline          time.Duration // by the clock's Elapsed
 }
 
 var (
@@ -100,7 +100,7 @@ func (b *Backend) Cleanup(ctx context.Context) error {
 	return ctx.Err()
 }
 
-// Inspect returns the times of a lock, by the backend's clock. It knows no name of the holder.
+// Inspect returns the times of a lock, by the backend's clock. It doesn't know the holder's name.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := check(ctx, key); err != nil {
 		return nil, err
@@ -131,7 +131,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	return true, nil
 }
 
-// revision is the lock's number in the order of acquisition.
+// revision returns the lock's number in the order of acquisition.
 func (l lock) revision() string { return strconv.FormatUint(l.number, 10) }
 
 // find returns the lock of a handle, or ErrLost.

@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// failed adds the class of err, the server, and what, which describes the failure. No message of pgconn has a
-// password.
+// failed adds to err its class, the server, and what, which describes the failure. It needn't remove a password,
+// because no message of pgconn has one.
 func (b *Backend) failed(ctx context.Context, what string, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(ended, context.DeadlineExceeded) {
 		return fmt.Errorf("postgres: server %s: %s: %w", b.where, what, ended)
@@ -35,14 +35,14 @@ func (b *Backend) unfit(format string, args ...any) error {
 	return fault.New(locking.ErrUnfit, "postgres: server %s: %s", b.where, fmt.Sprintf(format, args...))
 }
 
-// cause returns err in one line: the server's message, or the error of the system.
+// cause returns err in one line: the server's message, or the system's error.
 func cause(err error) string {
 	if said, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return text.Line(said.Message) + " (SQLSTATE " + text.Line(said.Code) + ")"
 	}
 	if connecting, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		err = errors.Unwrap(connecting)
-		// pgconn tries with TLS and without it. Only the last error counts, without the address.
+		// pgconn tries with TLS and without it. Use only the last error, without the address.
 		if all, ok := err.(interface{ Unwrap() []error }); ok {
 			err = all.Unwrap()[len(all.Unwrap())-1]
 			if attempt := errors.Unwrap(err); attempt != nil {
@@ -67,7 +67,7 @@ func classify(err error) server.Answer {
 	switch {
 	case errors.Is(err, fs.ErrPermission):
 		return server.Answer{Class: locking.ErrPermission}
-	case errors.Is(err, locking.ErrUnreachable): // from connect
+	case errors.Is(err, locking.ErrUnreachable): // the error comes from connect
 		return server.Answer{Class: locking.ErrUnreachable}
 	case server.Silent(err), errors.Is(err, syscall.ECONNRESET), errors.Is(err, pgconn.ErrConnClosed):
 		return server.Answer{}
@@ -81,7 +81,7 @@ const (
 	noText  = "the database's encoding lacks characters of the key: choose another key"
 )
 
-// states are the SQLSTATEs that a user can do something about. Of two that fit, the first counts.
+// states are the SQLSTATEs that a user can do something about. If two match, the first counts.
 var states = []server.Answer{
 	{"28000", locking.ErrPermission, noLogin},
 	{"28P01", locking.ErrPermission, noLogin},

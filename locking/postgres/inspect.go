@@ -18,25 +18,25 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// holderSQL returns the sessions that hold the lock of key $1, an exclusive one first. The pid is NULL
-// if a prepared transaction holds it. The server hides some fields of other users' sessions.
+// holderSQL returns the sessions that hold the lock of key $1, an exclusive holder first. The pid is NULL if a prepared
+// transaction holds the lock. The server hides some fields of other users' sessions.
 const holderSQL = "select l.pid, a.application_name, a.usename, coalesce(host(a.client_addr), ''), " +
 	since + ", l.mode from (select * from pg_locks where granted and " + isLock + ") as l " +
 	"left join pg_stat_activity as a on a.pid = l.pid " +
 	"order by l.mode, l.pid"
 
-// since is the time when a session began, as a string.
+// since is the SQL expression for the time when a session began, as a string.
 const since = `to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"')`
 
-// endSQL ends the session with pid $2 if it began at $3 and holds the lock of key $1.
+// endSQL ends the session with pid $2, if the session began at $3 and holds the lock of key $1.
 const endSQL = "select pg_terminate_backend(a.pid) from pg_stat_activity as a " +
 	"where a.pid = $2::int and " + since + " = $3 and " +
 	"exists (select from pg_locks where pid = a.pid and granted and " + isLock + ")"
 
-// Inspect returns the session that holds a key's lock, or nil. Holder names the program, session and
-// user. Host and PID describe the holder's process if it uses this package. Otherwise Host is the
-// client's address. Acquired is when the session began, by the server's clock, because the server
-// doesn't record when a lock was acquired; it is zero if the server hides it. Stale is never set.
+// Inspect returns the session that holds a key's lock, or nil. Holder names the program, session and user. Host and PID
+// describe the holder's process if it uses this package. Otherwise Host is the client's address. Acquired is when the
+// session began, by the server's clock, because the server doesn't record when a lock was acquired. It is zero if the
+// server hides it. Stale is never set.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := checkKey(key); err != nil {
 		return nil, err
@@ -56,7 +56,7 @@ func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error
 	return info(key, row), nil
 }
 
-// look opens a session that holds no lock. exit ends it.
+// look opens a session that holds no lock. The caller ends it by calling exit.
 func (b *Backend) look(ctx context.Context) (_ context.Context, c *conn, exit func(), err error) {
 	ctx, leave, err := b.enter(ctx)
 	if err != nil {
@@ -94,12 +94,12 @@ func info(key string, row []string) *locking.Info {
 	return i
 }
 
-// Break ends the session that Inspect has described, by pg_terminate_backend, with all its other locks
-// and work. It waits until the lock is gone. The holder runs on until it notices the loss. If stale is
-// set, Break does nothing, because no lock of PostgreSQL is stale.
+// Break calls pg_terminate_backend for the session that Inspect has described. That also ends the session's other locks
+// and its work. Break waits until the lock is gone. The holder runs on until it notices the loss. If stale is set,
+// Break does nothing, because no lock of PostgreSQL is stale.
 //
-// Break returns ErrPermission unless our user is the session's user or has the role pg_signal_backend.
-// Only a superuser can end a superuser's session.
+// Break returns ErrPermission unless our user is the session's user or has the role pg_signal_backend. Only a superuser
+// can end a superuser's session.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := checkKey(seen.Key); err != nil || stale {
 		return false, err
@@ -133,11 +133,10 @@ func (b *Backend) noRights(key, why string) error {
 		"or a superuser if the session is a superuser's", b.where, key, why)
 }
 
-// poll is how often end checks whether the session still has the lock.
+// poll is the pause between two checks of end whether the session still has the lock.
 const poll = 20 * time.Millisecond
 
-// end ends a session, and waits until it has lost the lock. It reports false if endSQL finds no such
-// session.
+// end ends a session, and waits until it no longer has the lock. It reports false if endSQL finds no such session.
 func (c *conn) end(ctx context.Context, key, pid, began string) (bool, error) {
 	ending, err := c.query(ctx, endSQL, key, pid, began)
 	if ending == nil || err != nil || ending[0] != "t" {
@@ -154,7 +153,7 @@ func (c *conn) end(ctx context.Context, key, pid, began string) (bool, error) {
 	}
 }
 
-// examinedTTL is the ttl with which Examine tries the settings of a lock's session.
+// examinedTTL is the ttl for which Examine tries the settings of a lock's session.
 const examinedTTL = time.Minute
 
 // fewSessions is the number of free sessions below which Examine warns.
@@ -168,14 +167,13 @@ const examineSQL = `select version(), pg_is_in_recovery(), pg_backend_pid(), (se
 	(select rolconnlimit from pg_roles where rolname = current_user),
 	(select datconnlimit from pg_database where datname = current_database())`
 
-// timeoutsSQL returns the timeouts of the session that are set, in one string.
+// timeoutsSQL returns, in one string, the session's timeouts that are set.
 const timeoutsSQL = "select coalesce(string_agg(name || ' ' || setting || 'ms', ', ' order by name), '') from pg_settings " +
 	"where setting <> '0' and name in ('statement_timeout', 'lock_timeout', 'idle_session_timeout', " +
 	"'idle_in_transaction_session_timeout', 'transaction_timeout')"
 
-// Examine checks the server in a new session: version, role, standbys, pooler, timeouts, free sessions
-// and clock. Behind a pooler that TryLock refuses, it doesn't try timeouts, because other clients use
-// the same session.
+// Examine checks the server in a new session: version, role, standbys, pooler, timeouts, free sessions and clock. If
+// there is a pooler that TryLock refuses, Examine doesn't try timeouts, because other clients use the same session.
 func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	ctx, exit, err := b.enter(ctx)
 	if err != nil {
@@ -234,7 +232,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 		{"pooler", !pooled, locking.Good, "none: statements run in the announced session", ""},
 		{"pooler", mode != "", locking.Bad, "it " + mode, "connect to PostgreSQL itself, or to a pool in session mode"},
 		{"pooler", b.sessionPooler, locking.Risky,
-			"declared to keep sessions, and two connections didn't disprove that",
+			"the URL declares that it keeps sessions, and a test with two connections didn't disprove that",
 			"connect to PostgreSQL itself: the pooler's timeouts decide when a vanished holder's lock is free"},
 		{"pooler", true, locking.Bad, "its mode isn't known",
 			"connect to PostgreSQL itself; if the pool is in session mode, add pooler=session to the URL"},
@@ -246,7 +244,7 @@ func (b *Backend) settings(ctx context.Context, c *conn) ([]server.Case, error) 
 	return append(all, timeouts...), err
 }
 
-// timeouts sets the timeouts of a session with a lock, and reads them back.
+// timeouts sets the timeouts that a session with a lock has, and reads them back.
 func (c *conn) timeouts(ctx context.Context) ([]server.Case, error) {
 	before, err := c.query(ctx, timeoutsSQL)
 	if err == nil {

@@ -13,20 +13,18 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// isLock selects the rows of pg_locks for the lock of key $1 in this database. pg_locks shows a bigint
-// in two halves.
+// isLock selects the rows of pg_locks for the lock of key $1 in this database. pg_locks shows a bigint in two halves.
 const isLock = "locktype = 'advisory' and objsubid = 1 and classid::bigint = hashtext($1)::bigint >> 32 & 4294967295 and " +
 	"objid::bigint = hashtext($1)::bigint & 4294967295 and " +
 	"database = (select oid from pg_database where datname = current_database())"
 
-// TryLock acquires the lock of a key, in a new session. The key is UTF-8 without NUL, of 1 to 512
-// bytes. If ctx ends while the server is perhaps granting the lock, TryLock ends the session, and waits
-// for that until the deadline of ctx, or for a second if it has none. If the server doesn't answer by
-// then, it frees the lock when it notices the end of the connection: after about the ttl if the network
-// is cut.
+// TryLock acquires the lock of a key, in a new session. The key is UTF-8 without NUL, of 1 to 512 bytes. If ctx ends
+// when the server might already have granted the lock, TryLock ends the session. It waits for that until the deadline
+// of ctx, or for a second if ctx has none. If the server doesn't answer by then, it frees the lock when it notices the
+// end of the connection: after about the ttl if the network is cut.
 //
-// TryLock returns ErrUnfit for a standby, for a pooler that doesn't keep sessions, and for a server
-// that doesn't keep advisory locks.
+// TryLock returns ErrUnfit for a standby, for a pooler that doesn't keep sessions, and for a server that doesn't keep
+// advisory locks.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (none locking.Handle, ok bool, err error) {
 	if err := checkKey(key); err != nil {
 		return none, false, err
@@ -66,8 +64,8 @@ func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (n
 	return h, true, nil
 }
 
-// reserve returns a context that ends before the deadline of ctx, if that has one. In the rest of the
-// time TryLock ends the session if it wasn't granted the lock.
+// reserve returns a context that ends before the deadline of ctx, if ctx has one. TryLock uses the remaining time to
+// end the session if it wasn't granted the lock.
 func (b *Backend) reserve(ctx context.Context) (working context.Context, cancel context.CancelFunc, rest time.Duration) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -79,8 +77,8 @@ func (b *Backend) reserve(ctx context.Context) (working context.Context, cancel 
 	return working, cancel, rest
 }
 
-// grant prepares the session, tries the lock, and verifies it. It reports false if another session has
-// the lock.
+// grant prepares the session, tries to acquire the lock, and verifies it. It reports false if another session has the
+// lock.
 func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Duration) (bool, error) {
 	if c.session != c.pg.PID() {
 		if !b.sessionPooler {
@@ -117,8 +115,8 @@ func (b *Backend) grant(ctx context.Context, c *conn, key string, ttl time.Durat
 	return true, nil
 }
 
-// takeDown unlocks in session pid of the pooler. It repeats the statement until the pooler lends us that session.
-// If the pooler doesn't, takeDown returns the consequence, for a message.
+// takeDown releases the lock in the pooler's session pid. It repeats the statement until the pooler runs it in that
+// session. If the pooler doesn't, takeDown returns the consequence, for a message.
 func (c *conn) takeDown(ctx context.Context, key, pid string) string {
 	for range 20 {
 		row, err := c.query(ctx,
@@ -143,15 +141,15 @@ func (c *conn) holds(ctx context.Context, key string) (pid uint32, held bool, er
 	return number(row[0]), row[1] == "t", nil
 }
 
-// Results of poolMode.
+// The modes that poolMode returns.
 const (
 	lendsTransactions = "lends a session for a transaction"
 	lendsStatements   = "lends a session for a statement"
 )
 
-// poolMode returns a mode of the pooler that keeps no lock, or "". It makes a second connection, and checks
-// whether that gets the session of the first one, or makes the first one get another session. "" proves nothing:
-// the second connection can fail, or get no session within grace.
+// poolMode returns the mode of a pooler, if that mode can't keep a lock, or "". It makes a second connection. It checks
+// whether that connection gets the session of the first one, or makes the first one get another session. The result ""
+// proves nothing: the second connection can fail, or get no session within grace.
 func (b *Backend) poolMode(ctx context.Context, first *conn) (string, error) {
 	trying, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()

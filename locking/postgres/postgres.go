@@ -2,37 +2,34 @@
 //
 //	select pg_try_advisory_lock(hashtext(KEY)::bigint)
 //
-// Any program that takes that lock, in the same database, excludes ours and is excluded.
+// Any program that takes that lock in the same database excludes this package, and this package excludes it.
 //
 // # The lock
 //
-// The lock belongs to a session of the server, so each lock has a connection of its own. The lock ends
-// with the session: at Release, when our process ends, when the server ends or is restarted, and when
-// an administrator ends the session. PostgreSQL has no ttl. Instead, the ttl of TryLock becomes the TCP
-// timeout of the session at the server: the server frees the lock of a vanished machine soon after the
-// ttl, and not before.
+// The lock belongs to a session of the server, so each lock has a connection of its own. The lock ends with the
+// session: at Release, when our process ends, when the server ends or is restarted, and when an administrator ends the
+// session. PostgreSQL has no ttl. Instead, the ttl of TryLock becomes the TCP timeout of the session at the server: the
+// server frees the lock of a vanished machine soon after the ttl, and not before.
 //
-// Renew asks the session whether it still holds the lock. Watch notices sooner that the session
-// has ended.
+// Renew asks the session whether it still holds the lock. Watch notices sooner that the session has ended.
 //
-// hashtext has 32 bits: any two keys have the same hash, and so the same lock, with a chance of one in
-// 4,294,967,296. The lock exists in one database of one server. A standby doesn't know it.
+// hashtext has 32 bits: any two keys have the same hash, and so the same lock, with a chance of one in 4,294,967,296.
+// The lock exists in one database of one server. A standby doesn't know it.
 //
 // # Loss
 //
-// A session can end while its holder runs on: the server is killed or restarted, a failover replaces
-// it, or an administrator ends the session. Then the lock is free at once. Watch closes its channel
-// when the end of the connection arrives, a packet later. If the network is cut too, the holder
-// notices the loss at its deadline, because Renew isn't answered.
+// A session can end while its holder runs on: the server is killed or restarted, a failover replaces it, or an
+// administrator ends the session. Then the lock is free at once. Watch closes its channel as soon as the packet that
+// ends the connection arrives. If the network is cut too, the holder notices the loss at its deadline, because Renew
+// isn't answered.
 //
 // # Poolers
 //
-// A pooler that lends a session for a transaction (pgbouncer with pool_mode=transaction) would lend the
-// session with our lock to other clients. A server announces the pid of the session when it begins;
-// a pooler announces a number of its own. So TryLock returns ErrUnfit if statements run in another
-// session than the announced one. Target.SessionPooler declares that the pooler lends a session until
-// its connection ends. TryLock then refuses only if a second connection disproves that, and each Renew
-// checks that the session is still the same.
+// A pooler that lends a session for a transaction (pgbouncer with pool_mode=transaction) would lend the session with
+// our lock to other clients. A server announces the pid of the session when it begins; a pooler announces a number of
+// its own. So TryLock returns ErrUnfit if statements run in another session than the announced one.
+// Target.SessionPooler declares that the pooler lends a session until its connection ends. TryLock then refuses only if
+// a second connection disproves that, and each Renew checks that the session is still the same.
 package postgres
 
 import (
@@ -58,23 +55,23 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// PasswordVariable is the environment variable with the password. If it is unset, the password
-// comes from PGPASSWORD, or else from the passfile.
+// PasswordVariable is the environment variable with the password. If it is unset, Open uses PGPASSWORD, or else the
+// passfile.
 const PasswordVariable = "REPOLOCK_POSTGRES_PASSWORD"
 
 // Backend is a locking.Backend, Watcher, Inspector, Breaker and Examiner. Its methods can be called
 // concurrently.
 type Backend struct {
 	config        *pgconn.Config
-	where         string // the server in messages
-	host          string // this machine
+	where         string // the server, for messages
+	host          string // the name of this machine
 	sessionPooler bool
 
 	ctx    context.Context // ends with Close
 	cancel context.CancelFunc
-	users  sync.WaitGroup // calls and sessions with a connection; Close waits for them
+	users  sync.WaitGroup // calls and sessions that have a connection; Close waits for them
 
-	mu       sync.Mutex          // guards sessions, and Close against new users
+	mu       sync.Mutex          // guards sessions, and keeps new users from starting during Close
 	sessions map[string]*session // by the handle's token
 }
 
@@ -86,10 +83,9 @@ var (
 	_ locking.Examiner  = (*Backend)(nil)
 )
 
-// Open returns a backend for the server of a Target, without connecting to it. Credentials that the
-// Target lacks come from libpq's variables PGUSER, PGPASSWORD, PGPASSFILE and PGSSL*. Open ignores
-// libpq's other variables, which name servers, databases and settings. It refuses PGSERVICE, which
-// can name all of them.
+// Open returns a backend for the server of a Target, without connecting to it. If the Target lacks credentials, Open
+// uses libpq's variables PGUSER, PGPASSWORD, PGPASSFILE and PGSSL*. It ignores libpq's other variables, which name
+// servers, databases and settings. It refuses PGSERVICE, because a service can set all of them.
 func Open(t Target) (*Backend, error) {
 	if os.Getenv("PGSERVICE") != "" {
 		return nil, errors.New("postgres: PGSERVICE is set, and could change what the URL names: unset it")
@@ -141,7 +137,7 @@ func (b *Backend) Close() error {
 	return nil
 }
 
-// enter returns a context that also ends with Close. Close waits until leave is called.
+// enter returns a context that also ends with Close. Close waits until the caller calls leave.
 func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -162,21 +158,21 @@ func (b *Backend) enter(ctx context.Context) (_ context.Context, leave func(), e
 type Target struct {
 	// Host is a name, an IP address, or the directory of a Unix socket.
 	Host string
-	Port uint16
-	// User defaults to PGUSER, and then to the system's user.
+	Port uint16 // also of a Unix socket
+	// User is the user. "" means PGUSER, or else the system's user.
 	User, Database, Key string
-	// SSLMode is a value of libpq's parameter sslmode. It defaults to PGSSLMODE, and then to
-	// "prefer". The files are libpq's parameters sslrootcert, sslcert and sslkey.
+	// SSLMode is a value of libpq's parameter sslmode. "" means PGSSLMODE, or else "prefer". The files are libpq's
+	// parameters sslrootcert, sslcert and sslkey.
 	SSLMode, SSLRootCert, SSLCert, SSLKey string
-	// Passfile defaults to PGPASSFILE, and then to ~/.pgpass.
+	// Passfile is the file with passwords. "" means PGPASSFILE, or else ~/.pgpass.
 	Passfile string
-	// SessionPooler declares that a pooler in session mode is between us and the server.
+	// SessionPooler declares that there is a pooler in session mode in front of the server.
 	SessionPooler bool
 }
 
 const defaultPort = 5432
 
-// maxKey is the largest length of a key in bytes.
+// maxKey is the longest key, in bytes.
 const maxKey = 512
 
 var syntax = server.Syntax{
@@ -186,7 +182,7 @@ var syntax = server.Syntax{
 	Literal:    true,
 }
 
-// sslModes are libpq's, and "" for its default.
+// sslModes are libpq's modes, and "" for its default.
 var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca", "verify-full"}
 
 // Parse parses a URL:
@@ -194,10 +190,10 @@ var sslModes = []string{"", "disable", "allow", "prefer", "require", "verify-ca"
 //	postgres://[USER@]HOST[:PORT]/DATABASE?key=KEY
 //	postgres:///DATABASE?host=/DIR&key=KEY
 //
-// The second form names a Unix socket. The port of its name is 5432 unless port=PORT is there. Other
-// parameters are sslmode, sslrootcert, sslcert, sslkey, passfile and pooler=session. The scheme can
-// also be postgresql. A plus sign stands for itself. Parse reads no file and makes no connection. Its
-// error quotes nothing that could be a password.
+// The second form names a Unix socket. The number in the socket's name is 5432, unless the URL has port=PORT. Other
+// parameters are sslmode, sslrootcert, sslcert, sslkey, passfile and pooler=session. The scheme can also be postgresql.
+// A plus sign means itself. Parse reads no file and makes no connection. Its error quotes nothing that could be a
+// password.
 func Parse(raw string) (Target, error) {
 	t, err := parse(raw)
 	if err == nil {
@@ -246,7 +242,7 @@ func parse(raw string) (t Target, err error) {
 	return t, nil
 }
 
-// String returns the canonical URL, without credentials. Parse returns t for it.
+// String returns the canonical URL, without credentials. If you parse it, the result is t.
 func (t Target) String() string {
 	u := server.URL{Scheme: "postgres", User: t.User, Host: t.Host, Path: t.Database, Parameters: map[string]string{
 		"key": t.Key, "passfile": t.Passfile, "sslcert": t.SSLCert, "sslkey": t.SSLKey, "sslmode": t.SSLMode,
@@ -268,7 +264,7 @@ func (t Target) String() string {
 	return syntax.String(u)
 }
 
-// server returns the server and the database, for messages.
+// server returns the address of the server and the database, for messages.
 func (t Target) server() string {
 	address := net.JoinHostPort(t.Host, strconv.Itoa(int(t.Port)))
 	if t.socket() {

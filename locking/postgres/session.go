@@ -21,25 +21,25 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// session holds one lock. Its goroutine owns the connection: it serves requests, and reads between
-// them, so that it notices at once when the connection ends.
+// session is a session of the server that holds one lock. Its goroutine owns the connection. It answers requests, and
+// reads from the connection between them, so that it notices at once when the connection ends.
 type session struct {
 	backend  *Backend
 	conn     *conn
 	key      string
 	requests chan request
 	lost     chan struct{} // closed when the lock is lost
-	err      error         // the loss, once lost is closed
+	err      error         // why the lock is lost, once lost is closed
 	done     chan struct{} // closed when the goroutine has ended
 }
 
-// request is a Renew or a Release. The channel has room for its answer.
+// request asks a session's goroutine for a Renew or a Release. answer has room for one value.
 type request struct {
 	release bool
 	answer  chan error
 }
 
-// keep starts the session of a lock. It reports false after Close.
+// keep starts the goroutine of a lock's session. It reports false after Close.
 func (b *Backend) keep(h locking.Handle, c *conn) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -57,8 +57,8 @@ func (b *Backend) keep(h locking.Handle, c *conn) bool {
 	return true
 }
 
-// serve reads from the connection until a request comes, and answers the request. It reports whether
-// the session goes on.
+// serve reads from the connection until a request comes, and answers the request. It reports whether the session
+// continues.
 func (s *session) serve() bool {
 	idle, wake := context.WithCancel(context.Background())
 	defer wake()
@@ -71,14 +71,14 @@ func (s *session) serve() bool {
 	case r = <-s.requests:
 		wake()
 		if err = <-read; !s.conn.pg.IsClosed() {
-			err = nil // wake has ended the read, and the connection goes on
+			err = nil // wake has ended the read; the connection is still open
 		}
 	}
 	switch {
 	case err != nil:
 		err = s.lose(err)
 	case r.answer == nil:
-		return true // a notification
+		return true // the server sent a notification
 	case r.release:
 		if err = s.unlock(); err == nil {
 			r.answer <- nil
@@ -94,7 +94,7 @@ func (s *session) serve() bool {
 	return s.err == nil
 }
 
-// verify asks the session whether it holds the lock.
+// verify asks the session whether it still holds the lock.
 func (s *session) verify() error {
 	pid, held, err := s.conn.holds(context.Background(), s.key)
 	switch {
@@ -134,8 +134,7 @@ func (s *session) gone(why string) error {
 
 var errNoAnswer = errors.New("no answer in time")
 
-// ask sends a request to the session's goroutine and returns the answer, or errNoAnswer if ctx ends
-// first.
+// ask sends a request to the session's goroutine and returns the answer. It returns errNoAnswer if ctx ends first.
 func (s *session) ask(ctx context.Context, release bool) error {
 	r := request{release, make(chan error, 1)}
 	select {
@@ -172,8 +171,8 @@ func (b *Backend) forget(h locking.Handle) {
 	delete(b.sessions, h.Token())
 }
 
-// Renew asks the session whether it still holds the lock. It returns ErrLost if the session doesn't,
-// or has ended. If ctx ends before the answer, the lock stays as it is.
+// Renew asks the session whether it still holds the lock. It returns ErrLost if the session doesn't, or has ended. If
+// ctx ends before the answer, the lock is unchanged.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	s, err := b.find(h)
 	if err != nil {
@@ -192,9 +191,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return err
 }
 
-// Release frees the lock and ends its session. It returns ErrLost if the session had ended before.
-// If ctx ends before the answer, Release closes the connection. The server then frees the lock when
-// it notices that: at once, or after about the ttl if the network is cut.
+// Release releases the lock and ends its session. It returns ErrLost if the session had already ended. If ctx ends
+// before the answer, Release closes the connection. The server then frees the lock when it notices that: at once, or
+// after about the ttl if the network is cut.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	s, err := b.find(h)
 	if err != nil {
@@ -213,11 +212,11 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	return err
 }
 
-// Cleanup does nothing, because the server removes a lock with its session.
+// Cleanup does nothing, because the server frees a lock when its session ends.
 func (b *Backend) Cleanup(ctx context.Context) error { return ctx.Err() }
 
-// Watch returns a channel that is closed when the connection ends without Release. It isn't closed
-// when the network is cut, because then no end of the connection arrives.
+// Watch returns a channel that is closed when the connection ends without a Release. If the network is cut, no end of
+// the connection arrives, so the channel stays open.
 func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
 	s, err := b.find(h)
 	if err != nil {
@@ -228,8 +227,8 @@ func (b *Backend) Watch(h locking.Handle) <-chan struct{} {
 	return s.lost
 }
 
-// Connection returns the session's connection, below TLS. The session lasts until Release, or until
-// no process has the connection open.
+// Connection returns the session's connection, without its TLS layer. The session lasts until Release, or until no
+// process has the connection open.
 func (b *Backend) Connection(h locking.Handle) syscall.Conn {
 	s, err := b.find(h)
 	if err != nil {
@@ -239,23 +238,23 @@ func (b *Backend) Connection(h locking.Handle) syscall.Conn {
 	return below
 }
 
-// grace is how long leave waits for the end of a session, after which the lock is certainly free.
+// grace is how long leave waits for the end of a session. After that end the lock is certainly free.
 const grace = time.Second
 
-// conn is a connection and its session. One goroutine at a time uses it.
+// conn is a connection and its session. Only one goroutine at a time uses it.
 type conn struct {
 	pg  *pgconn.PgConn
-	net server.Conn // TCP or the Unix socket, below TLS; any goroutine can close it
-	// session is the pid of the session that runs the statements. It differs from pg.PID, which the
-	// server announced at first, if a pooler is in between.
+	net server.Conn // TCP or the Unix socket, without the TLS layer; any goroutine can close it
+	// session is the pid of the session that runs the statements. If there is a pooler, it differs from pg.PID, which
+	// the server announced at first.
 	session uint32
 }
 
-// errNoCancel keeps pgconn from dialing a second time, in order to cancel a query.
+// errNoCancel keeps pgconn from opening a second connection to cancel a query.
 var errNoCancel = errors.New("queries aren't cancelled")
 
-// connect makes a connection with an application_name. If silence isn't 0, our system closes the connection when
-// the server is silent for 11/12 of it: see tune.
+// connect makes a connection with an application_name. If silence isn't 0, our system closes the connection when the
+// server has been silent for 11/12 of silence: see tune.
 func (b *Backend) connect(ctx context.Context, name string, silence time.Duration) (*conn, error) {
 	config := b.config.Copy()
 	config.RuntimeParams["application_name"] = name
@@ -290,7 +289,7 @@ func (b *Backend) connect(ctx context.Context, name string, silence time.Duratio
 
 const cantAsk = "the session doesn't answer"
 
-// open makes a connection, and returns ErrUnfit for a standby.
+// open makes a connection. It returns ErrUnfit for a standby.
 func (b *Backend) open(ctx context.Context, name string, silence time.Duration) (*conn, error) {
 	c, err := b.connect(ctx, name, silence)
 	if err != nil {
@@ -310,7 +309,7 @@ func (b *Backend) open(ctx context.Context, name string, silence time.Duration) 
 	return nil, err
 }
 
-// query runs a statement and returns its first row, or nil if it has no rows. NULL becomes "".
+// query runs a statement and returns its first row, or nil if there are no rows. NULL becomes "".
 func (c *conn) query(ctx context.Context, sql string, args ...string) (row []string, err error) {
 	values := make([][]byte, len(args))
 	for i, arg := range args {
@@ -335,13 +334,13 @@ func (c *conn) pid(ctx context.Context) (uint32, error) {
 	return number(row[0]), nil
 }
 
-// number parses an unsigned number. It returns 0 for anything else.
+// number parses an unsigned number. It returns 0 for any other text.
 func number(s string) uint32 {
 	n, _ := strconv.ParseUint(s, 10, 32)
 	return uint32(n)
 }
 
-// leave ends the session, and waits for the server to end it, until ctx ends or grace is over.
+// leave ends the session. It waits until the server has ended it, ctx ends, or grace is over.
 func (c *conn) leave(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, grace)
 	defer cancel()
@@ -369,20 +368,20 @@ func (c *conn) cut() {
 	<-c.pg.CleanupDone()
 }
 
-// program begins the application_name of each connection.
+// program is the beginning of every connection's application_name.
 const program = "repolock: "
 
 // nameLength is the number of bytes of an application_name that the server keeps.
 const nameLength = 63
 
-// name returns the application_name of a session that holds a lock: "repolock: KEY on HOST pid N".
-// It cuts the key so that the rest fits.
+// name returns the application_name of a session that holds a lock: "repolock: KEY on HOST pid N". It cuts the key so
+// that the whole name fits.
 func (b *Backend) name(key string) string {
 	tail := " on " + clip(b.host, 24) + " pid " + strconv.Itoa(os.Getpid())
 	return program + clip(key, nameLength-len(program)-len(tail)) + tail
 }
 
-// clip cuts s to n bytes, and replaces each character that isn't printable ASCII, as the server would.
+// clip cuts s to n bytes. It replaces each character that isn't printable ASCII, as the server would.
 func clip(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {
@@ -396,14 +395,14 @@ func clip(s string, n int) string {
 	return s
 }
 
-// The largest timeouts that all systems accept.
+// maxIdle and maxSilence are the largest timeouts that all systems accept.
 const (
 	maxIdle    = 2 * time.Hour
 	maxSilence = 24 * 24 * time.Hour
 )
 
-// tune makes our system close a connection after the server has been silent for 11/12 of the ttl: at
-// the holder's deadline.
+// tune makes our system close a connection after the server has been silent for 11/12 of the ttl. That is the holder's
+// deadline.
 func tune(c net.Conn, ttl time.Duration) {
 	tcp, ok := c.(*net.TCPConn)
 	if !ok || ttl <= 0 {
@@ -414,8 +413,8 @@ func tune(c net.Conn, ttl time.Duration) {
 	setUserTimeout(tcp, silence)
 }
 
-// probing makes a system give up on a peer after a silence: it begins to probe after half of it, and
-// sends as many probes as fit into the other half.
+// probing returns the settings with which a system closes a connection after a silence. It begins to probe the peer
+// after half of the silence, and sends as many probes as fit into the other half.
 func probing(silence time.Duration) net.KeepAliveConfig {
 	idle := min(max(silence/2, time.Second), maxIdle).Truncate(time.Second)
 	interval := min(max(silence/12, time.Second), maxIdle).Truncate(time.Second)
@@ -423,9 +422,9 @@ func probing(silence time.Duration) net.KeepAliveConfig {
 	return net.KeepAliveConfig{Enable: true, Idle: idle, Interval: interval, Count: count}
 }
 
-// sessionSettings returns the settings of a session that holds a lock. The server ends the session only if the
-// peer is silent for the ttl, and at most a twelfth of the ttl, or a second, later. The holder's deadline comes
-// first: both times begin with the last packet that the server got.
+// sessionSettings returns the settings of a session that holds a lock. The server ends the session only if the peer has
+// been silent for the ttl, and does so at most a twelfth of the ttl, or a second, later. The holder's deadline comes
+// first, because both times begin with the last packet that the server received.
 func sessionSettings(ttl time.Duration) map[string]string {
 	silence := min(max(ttl, time.Second), maxSilence)
 	probe := probing(silence)
@@ -442,7 +441,7 @@ func sessionSettings(ttl time.Duration) map[string]string {
 	}
 }
 
-// set changes the settings of the session. It skips those that the server's version doesn't have.
+// set changes the settings of the session. It skips the settings that the server's version doesn't have.
 func (c *conn) set(ctx context.Context, settings map[string]string) error {
 	var names, values []string
 	for name, value := range settings {

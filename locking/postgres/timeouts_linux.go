@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// setUserTimeout makes the system close the connection if sent data stays unacknowledged for d.
+// setUserTimeout makes the system close the connection if the peer doesn't acknowledge sent data for d.
 func setUserTimeout(c *net.TCPConn, d time.Duration) {
 	raw, err := c.SyscallConn()
 	if err != nil {

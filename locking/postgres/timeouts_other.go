@@ -7,5 +7,5 @@ import (
 	"time"
 )
 
-// setUserTimeout does nothing: on these systems the probes of keepalive must suffice.
+// setUserTimeout does nothing, because these systems have only the probes of keepalive.
 func setUserTimeout(*net.TCPConn, time.Duration) {}

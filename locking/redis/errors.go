@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// fail returns an error with the server, the failed action, cause and its class, without secrets. heard is the
-// value of b.heard when the operation began.
+// fail returns an error with the server, the failed action, the cause and its class, without secrets. heard is what
+// b.heard was when the operation began.
 func (b *Backend) fail(heard int64, cause error, format string, args ...any) error {
 	a := classify(cause, b.heard.Load() != heard)
 	message := b.server + ": " + fmt.Sprintf(format, args...) + ": "
@@ -31,8 +31,8 @@ func (b *Backend) fail(heard int64, cause error, format string, args ...any) err
 	return fault.New(fault.Join(a.Class, cause), "%s", message)
 }
 
-// clean returns s in one line, without secrets. Redis quotes the arguments of an unknown command, which
-// can be a token or the password.
+// clean returns s as one line, without secrets. It cuts the arguments that Redis quotes for an unknown command, because
+// they can be a token or the password.
 func (b *Backend) clean(s string) string {
 	s, _, _ = strings.Cut(s, " with args beginning with")
 	if b.password != "" {
@@ -61,8 +61,8 @@ const (
 	noCluster  = "another node of the cluster has this lock: use a server that isn't a cluster"
 )
 
-// answers are the errors that the next request would meet again. LOADING, MASTERDOWN, TRYAGAIN,
-// CLUSTERDOWN, BUSY, OOM, MISCONF, NOREPLICAS and too many clients aren't among them.
+// answers are the errors with which the next request would fail, too. So LOADING, MASTERDOWN, TRYAGAIN, CLUSTERDOWN,
+// BUSY, OOM, MISCONF, NOREPLICAS and too many clients aren't among them.
 var answers = []server.Answer{
 	{"NOAUTH", locking.ErrPermission, "set " + PasswordVariable + ", or use password-file"},
 	{"WRONGPASS", locking.ErrPermission, "check the user and the password"},
@@ -81,8 +81,8 @@ var answers = []server.Answer{
 	{"ERR SELECT is not allowed in cluster mode", locking.ErrUnfit, "use a server that isn't a cluster"},
 }
 
-// classify returns the class and the advice of an error. heard is set if the server has sent anything
-// during the operation.
+// classify returns the class and the advice of an error. heard is set if the server has sent anything during the
+// operation.
 func classify(err error, heard bool) server.Answer {
 	var answer goredis.Error
 	if errors.As(err, &answer) && !errors.Is(err, goredis.Nil) {

@@ -19,13 +19,13 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// notePrefix begins the key of a note; the rest is the lock's key. No lock's key begins so: a program that lists
-// locks must not list notes.
+// notePrefix is the beginning of a note's key; the rest is the lock's key. No lock's key begins with it, so that a
+// program that lists locks doesn't list notes.
 const notePrefix = "repolock:holder:"
 
 // note describes a holder to other programs.
 type note struct {
-	Revision string    `json:"revision"` // of the lock that the note describes
+	Revision string    `json:"revision"` // revision of the lock that the note describes
 	Holder   string    `json:"holder"`
 	Host     string    `json:"host"`
 	PID      int       `json:"pid"`
@@ -34,13 +34,13 @@ type note struct {
 	TTL      int64     `json:"ttl_ms"`
 }
 
-// revision hashes a token, so that it stays secret. breakScript computes the same.
+// revision returns a hash of a token, because the token must stay secret. breakScript computes the same hash.
 func revision(token string) string {
 	sum := sha1.Sum([]byte(token))
 	return hex.EncodeToString(sum[:])
 }
 
-// newNote returns the note of a lock that is acquired now.
+// newNote returns the note of a lock that is being acquired.
 func (b *Backend) newNote(h locking.Handle) string {
 	host, _ := os.Hostname()
 	text, err := json.Marshal(note{
@@ -53,16 +53,15 @@ func (b *Backend) newNote(h locking.Handle) string {
 	return string(text)
 }
 
-// Results of PTTL for a key without an expiry, and for a missing key. go-redis returns them as nanoseconds.
+// PTTL returns noTTL for a key without an expiry, and goneTTL for a missing key. go-redis returns them as nanoseconds.
 const (
 	noTTL   = time.Duration(-1)
 	goneTTL = time.Duration(-2)
 )
 
-// Inspect returns the holder of a lock from its note. Acquired is the holder's clock. The lock expires
-// at Renewed plus TTL, by this machine's clock. If another program's lock has no note, TTL is the
-// remaining time, Renewed is now, and Acquired is zero. Stale is never set, because the server removes
-// expired locks.
+// Inspect returns the holder of a lock from its note. Acquired is a time of the holder's clock. The lock expires at
+// Renewed plus TTL, by this machine's clock. If another program's lock has no note, TTL is the remaining time, Renewed
+// is now, and Acquired is zero. Stale is never set, because the server removes expired locks.
 func (b *Backend) Inspect(ctx context.Context, key string) (*locking.Info, error) {
 	if err := b.check(ctx, key); err != nil {
 		return nil, err
@@ -115,10 +114,9 @@ func (b *Backend) inspect(ctx context.Context, key string) (*locking.Info, error
 	return info, nil
 }
 
-// Break removes the lock that Inspect has described, if its token is still the same. The holder runs
-// on until its next renewal. If stale is set, Break does nothing, because no lock in Redis is stale.
-// Break returns an error for a key that isn't a string. It can't distinguish holders of a program that
-// stores the same value for each.
+// Break removes the lock that Inspect has described, if its token is still the same. The holder runs on until its next
+// renewal. If stale is set, Break does nothing, because no lock in Redis is stale. Break returns an error for a key
+// that isn't a string. If a program stores the same value for each holder, Break can't distinguish them.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bool, error) {
 	if err := b.check(ctx, seen.Key); err != nil || stale {
 		return false, err
@@ -137,8 +135,8 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (bo
 	return code == done, nil
 }
 
-// Examine sends INFO, CONFIG GET, TIME, and a script that does nothing. A refusal of the server is a
-// Finding, not an error.
+// Examine sends INFO, CONFIG GET, TIME, and a script that does nothing. If the server refuses one of them, that is a
+// Finding, and no error.
 func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -151,7 +149,7 @@ func (b *Backend) Examine(ctx context.Context) ([]locking.Finding, error) {
 	return found, nil
 }
 
-// examine returns an error only if the server doesn't answer, or refuses this user altogether.
+// examine returns an error only if the server doesn't answer, or refuses all requests of this user.
 func (b *Backend) examine(ctx context.Context) ([]locking.Finding, error) {
 	pipe := b.client.Pipeline()
 	ping, info, config := pipe.Ping(ctx), pipe.Info(ctx, "everything"), pipe.ConfigGet(ctx, "appendfsync")
@@ -224,7 +222,7 @@ func (b *Backend) settings(info map[string]string, config *goredis.MapStringStri
 	}
 }
 
-// refusal returns ": " and the server's error, or "" if there is none.
+// refusal returns ": " and the server's error, or "" if there was no error.
 func (b *Backend) refusal(c goredis.Cmder) string {
 	if c.Err() == nil {
 		return ""

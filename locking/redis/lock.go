@@ -15,26 +15,26 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Backend is a locking.Backend, Inspector, Breaker and Examiner. Its methods can be called concurrently. They
-// return when their contexts end, or TryLock a second later. Without a deadline, each step of a request ends after
-// 5 seconds: the connection, the write and the answer.
+// Backend is a locking.Backend, Inspector, Breaker and Examiner. Its methods can be called concurrently. They return
+// when their contexts end; TryLock returns up to a second later. Without a deadline, each step of a request (the
+// connection, the write and the answer) ends after 5 seconds.
 type Backend struct {
 	client   *goredis.Client
 	prefix   string
-	server   string // in messages
-	password string // in order to remove it from messages
+	server   string // the server, for messages
+	password string // needed to remove it from messages
 	opts     Options
 
 	takedownLimit time.Duration
 
 	life  context.Context // ends with Close
 	end   context.CancelFunc
-	heard atomic.Int64 // reads that have returned data
+	heard atomic.Int64 // number of reads that have returned data
 	quiet atomic.Bool  // the server refuses notes
 
 	calls sync.WaitGroup // start adds to it while it holds mu
 
-	mu      sync.Mutex       // guards orphans, and Close against new calls
+	mu      sync.Mutex       // guards orphans, and keeps new calls from starting during Close
 	orphans []locking.Handle // see addOrphan
 }
 
@@ -55,15 +55,15 @@ func (b *Backend) check(ctx context.Context, key string) error {
 	return ctx.Err()
 }
 
-// milliseconds rounds a ttl up, so that the server doesn't free the lock too early. It rounds the
-// largest Duration down, because the result must be a Duration again.
+// milliseconds rounds a ttl up, so that the server doesn't free the lock too early. It rounds the largest Duration
+// down, because the result must fit into a Duration.
 func milliseconds(ttl time.Duration) int64 {
 	return int64(min(ttl, math.MaxInt64-time.Millisecond+1)+time.Millisecond-1) / int64(time.Millisecond)
 }
 
-// TryLock acquires the lock of a key. Prefix and key have at most 512 bytes, in UTF-8, without control
-// characters. The ttl is at least 1 ms, and rounded up to milliseconds. After an error nothing is held,
-// unless the error says that the lock can be held until its ttl is over.
+// TryLock acquires the lock of a key. Prefix and key have together at most 512 bytes, in UTF-8, without control
+// characters. The ttl is at least 1 ms, and rounded up to milliseconds. After an error the caller has no lock. If the
+// error says so, the lock can be held until its ttl is over.
 func (b *Backend) TryLock(ctx context.Context, key string, ttl time.Duration) (locking.Handle, bool, error) {
 	if err := b.check(ctx, key); err != nil {
 		return locking.Handle{}, false, err
@@ -132,8 +132,8 @@ func (b *Backend) try(ctx context.Context, h locking.Handle) (outcome, error) {
 	return retry, nil
 }
 
-// takedown removes the lock that set might have stored, even if ctx has ended. It returns the result in
-// words, for an error.
+// takedown removes the lock that set might have stored, even if ctx has ended. It returns the result as a text for an
+// error.
 func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call[any]) string {
 	b.addOrphan(h)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), b.takedownLimit)
@@ -150,11 +150,11 @@ func (b *Backend) takedown(ctx context.Context, h locking.Handle, set *call[any]
 	return fmt.Sprintf("nothing is held now; if the server executes SET later, the lock is held for %v", h.TTL())
 }
 
-// maxOrphans bounds the number of orphans.
+// maxOrphans is the number of orphans that a Backend remembers.
 const maxOrphans = 64
 
-// addOrphan records the handle of a failed attempt whose SET can still be executed. No caller has this
-// handle.
+// addOrphan records an orphan: the handle of a failed attempt whose SET the server might still execute. TryLock has
+// returned this handle to no caller.
 func (b *Backend) addOrphan(h locking.Handle) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -164,7 +164,7 @@ func (b *Backend) addOrphan(h locking.Handle) {
 	}
 }
 
-// orphan returns the orphan with a token.
+// orphan returns the orphan that has this token.
 func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -175,8 +175,8 @@ func (b *Backend) orphan(token string) (h locking.Handle, known bool) {
 	return b.orphans[i], true
 }
 
-// Renew makes the lock last for its ttl after the server executes the request. It returns ErrLost if the lock is
-// gone or another holder has it. After another error the lock is renewed or unchanged.
+// Renew makes the lock last for its ttl after the server executes the request. It returns ErrLost if the lock is gone
+// or another holder has it. After another error the lock is renewed or unchanged.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
@@ -189,9 +189,9 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.verify(h, code)
 }
 
-// Release frees the lock. It returns ErrLost if the lock is gone or another holder has it. After
-// another error the lock is free, or expires. Release repeats a request that wasn't answered once. If
-// the second request finds no lock, the error isn't ErrLost, because the first one can have freed it.
+// Release releases the lock. It returns ErrLost if the lock is gone or another holder has it. After another error the
+// lock is free, or expires. If a request isn't answered, Release repeats it once. If the second request finds no lock,
+// the error isn't ErrLost, because the first request might have released it.
 func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 	if err := b.checkHandle(ctx, h); err != nil {
 		return err
@@ -228,7 +228,7 @@ func (b *Backend) checkHandle(ctx context.Context, h locking.Handle) error {
 	return ctx.Err()
 }
 
-// verify returns the error for the code that a script has returned.
+// verify returns the error that the code of a script means, or nil.
 func (b *Backend) verify(h locking.Handle, code int64) error {
 	switch code {
 	case done:
@@ -243,15 +243,16 @@ func (b *Backend) verify(h locking.Handle, code int64) error {
 		b.server, h.Key(), code, locking.ErrUnfit)
 }
 
-// Results of the scripts. If GET fails, a script returns Redis' error, because the error shows nothing about the
-// lock. Only a wrong type of the key is a result: foreign.
+// The results of the scripts. If GET fails, a script returns Redis' error, because the error shows nothing about the
+// lock. Only if the key has the wrong type, it returns foreign.
 const (
 	absent  = 0 // the key doesn't exist
 	done    = 1
 	foreign = 2 // another holder has the lock
 )
 
-// compare sets v to the value of the key. A key that isn't a string belongs to another holder.
+// compare is the beginning of the scripts. It sets v to the value of the key. A key that isn't a string belongs to
+// another holder.
 const compare = `local v = redis.pcall('GET', KEYS[1])
 if type(v) == 'table' then
   if v.err and string.find(v.err, 'WRONGTYPE', 1, true) then return 2 end
@@ -270,8 +271,8 @@ return redis.call('DEL', KEYS[1])`
 	// breakScript takes the revision.
 	breakScript = compare + `if redis.sha1hex(v) ~= ARGV[1] then return 2 end
 return redis.call('DEL', KEYS[1])`
-	// noteScript takes the keys of the lock and of the note, the token, the note (or dropNote or
-	// keepNote), and the ttl in ms.
+	// noteScript takes the keys of the lock and of the note, the token, the note (or dropNote or keepNote), and the ttl
+	// in ms.
 	noteScript = `if redis.call('GET', KEYS[1]) ~= ARGV[1] then return 0 end
 if ARGV[2] == '' then return redis.call('DEL', KEYS[2]) end
 if ARGV[2] == '+' then return redis.call('PEXPIRE', KEYS[2], ARGV[3]) end
@@ -287,16 +288,16 @@ const (
 
 var errClosed = errors.New("the backend is closed")
 
-// call is a request in a goroutine. Its caller can give it up when a context ends, which go-redis
-// ignores unless the context has a deadline.
+// call is a request that runs in a goroutine. Its caller can stop waiting when a context ends. go-redis itself ignores
+// that end, unless the context has a deadline.
 type call[T any] struct {
 	done  chan struct{}
 	value T // once done is closed
 	err   error
 }
 
-// start runs f in a goroutine. f ends with the deadline of ctx, when one of its steps takes longer than stepLimit,
-// or with Close.
+// start runs f in a goroutine. f ends at the deadline of ctx, when one of its steps takes longer than stepLimit, or at
+// Close.
 func start[T any](ctx context.Context, b *Backend, f func(context.Context) (T, error)) *call[T] {
 	c := &call[T]{done: make(chan struct{})}
 	b.mu.Lock()
@@ -313,7 +314,7 @@ func start[T any](ctx context.Context, b *Backend, f func(context.Context) (T, e
 	return c
 }
 
-// wait returns the result of the call, or the error of the context if it ends first.
+// wait returns the result of the call. If ctx ends first, it returns the error of ctx.
 func (c *call[T]) wait(ctx context.Context) (T, error) {
 	select {
 	case <-c.done:
@@ -327,8 +328,8 @@ func (c *call[T]) wait(ctx context.Context) (T, error) {
 	return c.value, c.err
 }
 
-// send sends a command for the lock of a handle and, in the same packet, noteScript with the argument
-// note. It ignores errors of noteScript.
+// send sends a command for the lock of a handle. In the same packet it sends noteScript with the argument note, whose
+// errors it ignores.
 func (b *Backend) send(ctx context.Context, h locking.Handle, note string, command ...any) *call[any] {
 	return start(ctx, b, func(ctx context.Context) (any, error) {
 		pipe, name := b.client.Pipeline(), b.prefix+h.Key()
@@ -355,8 +356,8 @@ func (b *Backend) send(ctx context.Context, h locking.Handle, note string, comma
 	})
 }
 
-// run executes a pipeline. It returns the pipeline's error if no command has an error of its own, as when go-redis
-// has no connection.
+// run executes a pipeline. It returns the pipeline's error if no command has its own error, for example because
+// go-redis has no connection.
 func run(ctx context.Context, pipe goredis.Pipeliner) error {
 	commands, err := pipe.Exec(ctx)
 	for _, c := range commands {

@@ -1,5 +1,5 @@
-// Package redis keeps locks in one Redis server, in the form that the Redlock page of Redis and
-// many programs use, so that they and repolock exclude each other.
+// Package redis keeps locks in one Redis server. They have the form of Redis' page about Redlock, which many programs
+// use. So these programs and repolock exclude each other.
 //
 // # The form
 //
@@ -12,26 +12,23 @@
 //
 // # The note
 //
-// The value is the token alone, so the holder's name is in a note at the key
-// repolock:holder:PREFIX+KEY. A script writes it, in the same packet as SET and each renewal, if the key
-// of the lock has the token. The note has the ttl of the lock and a hash of the token, by which Inspect
-// recognizes the note of an earlier lock. The lock doesn't depend on the note: its errors are ignored,
-// and after a refusal no more notes are written.
+// The value is the token alone, so the holder's name is in a note at the key repolock:holder:PREFIX+KEY. A script
+// writes it, in the same packet as SET and each renewal, if the key of the lock has the token. The note has the ttl of
+// the lock and a hash of the token, by which Inspect recognizes the note of an earlier lock. The lock doesn't depend on
+// the note. The backend ignores its errors, and writes no more notes after a refusal.
 //
 // # Lost answers
 //
-// If SET isn't answered, TryLock looks for its token. If the token is there, the lock is acquired.
-// Otherwise TryLock removes what SET might have stored, or might store later, for at most a second
-// after its context has ended. If that isn't answered either, the lock expires, and the error says so.
-// A stopped server can execute SET later. The next TryLock of the same Backend recognizes that token,
-// and removes the lock.
+// If SET isn't answered, TryLock looks for its token. If the token is there, the lock is acquired. Otherwise TryLock
+// removes the lock that SET might have stored, or might store later, for at most a second after its context has ended.
+// If the server doesn't answer that either, the lock expires, and the error says so. A stopped server can execute SET
+// later. The next TryLock of the same Backend recognizes that token, and removes the lock.
 //
 // # Limits
 //
-// The server grants a lock twice if it forgets the first one: by a restart without persistence, a
-// failover to a replica that hasn't received it, or an eviction. The first holder notices that at its
-// next renewal. Examine finds settings that make this possible. Redlock, the lock on a majority of
-// several servers, isn't implemented.
+// The server grants a lock twice if it forgets the first one: by a restart without persistence, a failover to a replica
+// that hasn't received it, or an eviction. The first holder notices that at its next renewal. Examine finds settings
+// that make this possible. Redlock, the lock on a majority of several servers, isn't implemented.
 package redis
 
 import (
@@ -59,28 +56,29 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// Environment variables with the password. The first one that isn't empty counts. Without them, Open
-// reads the password-file.
+// The environment variables for the password. The first one that isn't empty counts. If both are empty, Open reads the
+// password file.
 const (
 	PasswordVariable = "REPOLOCK_REDIS_PASSWORD"
-	CLIVariable      = "REDISCLI_AUTH" // redis-cli's
+	CLIVariable      = "REDISCLI_AUTH" // redis-cli's own variable
 )
 
-// Options describe the holder in the note beside the lock. Holder defaults to "repolock".
+// Options describe the holder in the note about the lock.
 type Options struct {
-	Holder, Version string
+	Holder  string // the program; "" means "repolock"
+	Version string // the program's version
 }
 
 const (
-	stepLimit     = 5 * time.Second // for a connection, a write, or an answer
+	stepLimit     = 5 * time.Second // bounds making a connection, a write, or the wait for an answer
 	takedownLimit = time.Second
 )
 
 // silence keeps go-redis from writing to stderr.
 var silence = sync.OnceFunc(logging.Disable)
 
-// Open returns the backend of a server. It reads the password and the files of the Target, but makes no
-// connection. Open disables the log of go-redis in this process.
+// Open returns the backend of a server. It reads the password and the files of the Target, but makes no connection.
+// Open disables the log of go-redis in this process.
 func Open(t Target, o Options) (*Backend, error) {
 	if err := checkName(t.Prefix + t.Key); err != nil {
 		return nil, err
@@ -106,15 +104,15 @@ func Open(t Target, o Options) (*Backend, error) {
 		// The client must not repeat a SET, because the server would refuse the second one. The caller repeats it.
 		MaxRetries: -1, DialerRetries: 1,
 		DialTimeout: stepLimit, ReadTimeout: stepLimit, WriteTimeout: stepLimit, ContextTimeoutEnabled: true,
-		// After PoolSize failures, go-redis doesn't dial for a second.
+		// After PoolSize failures, go-redis opens no connection for a second.
 		PoolSize: 1000, PipelinePoolSize: -1, MaxIdleConns: 4,
 		ReadBufferSize: 4096, WriteBufferSize: 4096,
 	})
 	return b, nil
 }
 
-// Close ends the requests under way and closes the connections. It releases no lock: held locks
-// expire. Afterwards every method returns an error, except that a second Close does nothing.
+// Close ends the running requests and closes the connections. It releases no lock: held locks expire. After Close every
+// method returns an error, except that a second Close does nothing.
 func (b *Backend) Close() error {
 	b.mu.Lock()
 	first := b.life.Err() == nil
@@ -128,8 +126,8 @@ func (b *Backend) Close() error {
 	return err
 }
 
-// dialer returns a function that dials until ctx ends or Close is called. Otherwise go-redis would dial
-// on after a request was given up.
+// dialer returns a function that opens a connection until ctx ends or Close is called. Without it, go-redis would
+// continue after a request has ended.
 func (b *Backend) dialer(security *tls.Config) func(ctx context.Context, network, address string) (net.Conn, error) {
 	return func(ctx context.Context, network, address string) (net.Conn, error) {
 		ctx, cancel := context.WithCancel(ctx)
@@ -207,7 +205,7 @@ func readFile(path string) ([]byte, error) {
 	return body, err
 }
 
-// DefaultPrefix is the prefix of a URL without one.
+// DefaultPrefix is the prefix if a URL has none.
 const DefaultPrefix = "bext:lock:"
 
 const defaultPort = 6379
@@ -219,15 +217,15 @@ const defaultPort = 6379
 //
 // Targets from Parse are canonical, and can be compared with ==.
 type Target struct {
-	// TLS is set for rediss.
+	// TLS is set for the scheme rediss.
 	TLS bool
-	// User is the ACL user. It defaults to the server's default user.
+	// User is the ACL user. "" means the server's default user.
 	User string
 	// Host is a name in lower case or an address without brackets.
 	Host string
 	Port int
-	DB   int
-	// Prefix+Key is the lock's key in Redis.
+	DB   int // number of the database
+	// Prefix and Key, joined, are the lock's key in Redis.
 	Key, Prefix string
 	// PasswordFile and CA are paths of files, or "".
 	PasswordFile, CA string
@@ -239,8 +237,8 @@ var syntax = server.Syntax{
 	Parameters: []string{"key", "prefix", "password-file", "ca"}, Empty: "prefix",
 }
 
-// Parse reads a URL. It opens no file and no connection. It refuses unknown parameters, and a password,
-// which every user could read in the list of processes. The error quotes no part of the URL.
+// Parse parses a URL. It opens no file and no connection. It refuses unknown parameters, and a password, because every
+// user could read it in the list of processes. The error quotes no part of the URL.
 func Parse(raw string) (Target, error) {
 	t, err := parse(raw)
 	if err != nil {
@@ -292,7 +290,7 @@ func checkName(name string) error {
 	return nil
 }
 
-// String returns the canonical URL, without credentials. Parse returns t for it.
+// String returns the canonical URL, without credentials. If you parse it, the result is t.
 func (t Target) String() string {
 	u := server.URL{Scheme: "redis", User: t.User, Host: t.Host, Port: uint16(t.Port), Path: strconv.Itoa(t.DB)}
 	if t.TLS {
@@ -306,13 +304,13 @@ func (t Target) String() string {
 	return syntax.String(u)
 }
 
-// Identity returns a string that is the same for two Targets of one lock, even if their users, files and
-// schemes differ. Two names of one server have different Identities.
+// Identity returns the same string for all Targets of one lock, even if their users, files and schemes differ. If two
+// Targets name one server differently, their Identities differ.
 func (t Target) Identity() string {
 	return fmt.Sprintf("redis %s %q", t.server(), t.Prefix+t.Key)
 }
 
-// server returns the server and the database, for messages.
+// server returns the address of the server and the database, for messages.
 func (t Target) server() string {
 	return fmt.Sprintf("%s/%d", net.JoinHostPort(t.Host, strconv.Itoa(t.Port)), t.DB)
 }

@@ -21,11 +21,11 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// ErrObserve is returned when an observing intent asks for a lock (section 9.2).
+// ErrObserve is returned when a Backend with Options.Observe would have to lock (section 9.2).
 var ErrObserve = errors.New("an observing intent must not lock")
 
-// TryLock acquires a lock (section 4). It returns false for a stale lock too, unless Options.Force is set. A ttl
-// of 0 is DefaultTTL; others are rounded up to seconds. TryLock waits for Options.Settle.
+// TryLock acquires a lock (section 4). It also returns false for a stale lock, unless Options.Force is set. A ttl of 0
+// means DefaultTTL; any other ttl is rounded up to seconds. TryLock waits for Options.Settle.
 func (b *Backend) TryLock(ctx context.Context, name string, ttl time.Duration) (none locking.Handle, ok bool, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(name, true); err != nil {
@@ -60,7 +60,7 @@ func (b *Backend) TryLock(ctx context.Context, name string, ttl time.Duration) (
 	return h, true, nil
 }
 
-// check refuses an invalid name, and an observing intent that wants to write.
+// check returns an error for an invalid name, and for a write by a Backend with Options.Observe.
 func (b *Backend) check(name string, writes bool) error {
 	if writes && b.opts.Observe {
 		return ErrObserve
@@ -94,7 +94,7 @@ func (b *Backend) take(ctx context.Context, h locking.Handle) (start time.Durati
 	return start, ok, err
 }
 
-// content returns the lock file of a handle.
+// content returns the content of a new lock file for a handle.
 func (b *Backend) content(h locking.Handle) ([]byte, error) {
 	metadata := map[string]any{}
 	maps.Copy(metadata, b.opts.Metadata)
@@ -112,7 +112,7 @@ func (b *Backend) content(h locking.Handle) ([]byte, error) {
 	return append(data, '\n'), err
 }
 
-// digest hashes the token of a handle for the lock file, where each reader could use the token itself to
+// digest returns a hash of a handle's token for the lock file. With the token itself, every reader of the file could
 // release the lock.
 func digest(token string) string {
 	sum := sha256.Sum256([]byte("repolock tower-fleet handle\x00" + token))
@@ -123,7 +123,7 @@ func (r *record) handle() string {
 	var m struct {
 		Handle string `json:"repolock_handle"`
 	}
-	_ = json.Unmarshal(r.Metadata, &m) // another program's metadata can be anything
+	_ = json.Unmarshal(r.Metadata, &m) // another program's metadata can be any JSON
 	return m.Handle
 }
 
@@ -132,23 +132,23 @@ func (b *Backend) mine(f *file, h locking.Handle) bool {
 	return f != nil && f.record != nil && f.record.RequestID == b.opts.RequestID && f.record.handle() == digest(h.Token())
 }
 
-// sameHandle reports whether f and data are lock files of one handle.
+// sameHandle reports whether f and data are lock files of the same handle.
 func sameHandle(f *file, data []byte, name string) bool {
 	of, err := parse(data, name)
 	return err == nil && f.record != nil && of.handle() != "" &&
 		f.record.handle() == of.handle() && f.record.RequestID == of.RequestID
 }
 
-// settle waits for the mv of a script that began before our lock was there, and then reports whether the lock is
-// ours. If settle sees a script's temporary file at its first look, the script might still give up and remove the
-// file. If settle sees one at its second look, the script believes that it has the lock, and settle yields the
-// lock to it.
+// settle waits for the mv of a script that began before our lock file existed, and then reports whether the lock is
+// ours. If settle finds a script's temporary file at its first look, the script might still give up and remove the
+// file. If settle finds one at its second look, the script believes that it has the lock, and settle yields the lock to
+// it.
 func (b *Backend) settle(ctx context.Context, h locking.Handle) (ok bool, err error) {
 	var rivals []*file
 	for range 2 {
 		if wait := min(b.opts.Settle, h.TTL()/3); wait > 0 {
 			if err := clock.Sleep(ctx, b.opts.Clock, wait); err != nil {
-				return false, fmt.Errorf("lock %s was taken and given back: %w", h.Key(), err)
+				return false, fmt.Errorf("lock %s was acquired and released again: %w", h.Key(), err)
 			}
 		}
 		if rivals, err = b.rivals(h); err != nil {

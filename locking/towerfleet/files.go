@@ -21,7 +21,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// file is a lock file, or a temporary file of a script.
+// file is a lock file, or the temporary file of a script.
 type file struct {
 	*lockfile.File
 	record *record // nil if the file is Unreadable
@@ -45,12 +45,13 @@ func read(path, name string) (*file, error) {
 	return f, nil
 }
 
-// isHeartbeat reports whether a file is a script's next heartbeat, which its mv renames to the lock.
+// isHeartbeat reports whether a file is a script's next heartbeat, which the script's mv renames to the lock file.
 func (f *file) isHeartbeat() bool { return strings.HasSuffix(f.Path, ".lock.heartbeat.tmp") }
 
 func (f *file) same(other *file) bool { return bytes.Equal(f.Body, other.Body) }
 
-// revision returns the file's hash. If the file can't be read, it hashes its name, size and time too.
+// revision returns a hash of the file's content. If the file can't be read, the hash also covers its name, size and
+// time.
 func (f *file) revision() string {
 	if f.record != nil {
 		return hash(f.Body)
@@ -63,7 +64,7 @@ func hash(b []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// ours ends the names of this package's temporary files, so that the script's *.lock doesn't match them.
+// ours is the end of the names of this package's temporary files. The script's pattern *.lock doesn't match them.
 const ours = ".repolock-tmp"
 
 // temp returns a new name for a temporary file.
@@ -92,10 +93,10 @@ func (b *Backend) create(name string, data []byte) (bool, error) {
 }
 
 // replace replaces the lock file by one with data, if old reports true for the lock file at the moment of the
-// replacement. Otherwise replace reports false. The caller has the flock.
+// replacement. Otherwise replace reports false. The caller holds the flock.
 //
-// replace swaps the lock file and a new file, and looks at the file that it got. If old reports false for it, the
-// file belongs to another program, and replace puts it back.
+// replace swaps the lock file and a new file, and looks at the old file. If old reports false for it, the file belongs
+// to another program, and replace puts it back.
 func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bool, err error) {
 	path, temp := b.path(name), b.temp(name)
 	f, err := lockfile.Write(temp, data, 0o600)
@@ -110,7 +111,7 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 		}
 	}()
 	switch err := exchange(temp, path); {
-	case errors.Is(err, fs.ErrNotExist): // another program has removed it
+	case errors.Is(err, fs.ErrNotExist): // another program has removed the lock file
 		return false, nil
 	case err != nil && noSwap(err):
 		return b.overwrite(name, temp, old)
@@ -125,15 +126,15 @@ func (b *Backend) replace(name string, data []byte, old func(*file) bool) (ok bo
 	return false, b.putBack(name, temp, got.Body, data)
 }
 
-// putBack swaps another program's file, whose body is theirs, back from temp to the lock file, where a swap has put
-// ours, with data. Between the two swaps the other program can have removed our file, and a third one can have
-// created its own. Then putBack has got that file, and swaps again, until it gets the file that its last swap has
-// put there.
+// putBack undoes a swap that took another program's file. That file, whose body is theirs, is now temp, and our file,
+// with data, is the lock file. putBack swaps them back. Between the two swaps, the other program might have removed our
+// file, and a third program might have created its own. Then the second swap takes the third program's file. So putBack
+// swaps again, until it gets the file that its last swap has put there.
 func (b *Backend) putBack(name, temp string, theirs, data []byte) error {
 	path := b.path(name)
 	for there := data; ; { // the body that we expect in the lock file
 		err := exchange(temp, path)
-		if errors.Is(err, fs.ErrNotExist) { // another program has removed it
+		if errors.Is(err, fs.ErrNotExist) { // another program has removed the lock file
 			return nil
 		}
 		if err != nil {
@@ -143,7 +144,7 @@ func (b *Backend) putBack(name, temp string, theirs, data []byte) error {
 		if err != nil {
 			return err
 		}
-		if bytes.Equal(got.Body, there) || sameHandle(got, data, name) { // a script can have written a heartbeat into ours
+		if bytes.Equal(got.Body, there) || sameHandle(got, data, name) { // a script might have written a heartbeat into our file
 			return nil
 		}
 		there, theirs = theirs, got.Body
@@ -164,7 +165,7 @@ func noSwap(err error) bool {
 	return errors.Is(err, errors.ErrUnsupported) || errors.Is(err, syscall.EINVAL)
 }
 
-// overwrite is replace without a swap.
+// overwrite is replace on a system that can't swap files.
 func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, error) {
 	path := b.path(name)
 	now, err := read(path, name)
@@ -177,9 +178,9 @@ func (b *Backend) overwrite(name, temp string, old func(*file) bool) (bool, erro
 	return true, nil
 }
 
-// rivals returns the temporary files that a script is about to rename to the lock file of a handle: for
-// an acquisition or a heartbeat. It leaves out a file whose request is stale, because its script has
-// ended, a file that can't be read and is older than DefaultTTL, and a heartbeat of the handle itself.
+// rivals returns the temporary files that a script is about to rename to the lock file of a handle, for an acquisition
+// or a heartbeat. It omits three kinds of files: a file whose request is stale, because its script has ended; a file
+// that can't be read and is older than DefaultTTL; and a heartbeat of the handle itself.
 func (b *Backend) rivals(h locking.Handle) (live []*file, err error) {
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
@@ -205,7 +206,7 @@ func (b *Backend) rivals(h locking.Handle) (live []*file, err error) {
 	return live, nil
 }
 
-// executor is a variable for tests.
+// executor returns our user id. It is a variable for tests.
 var executor = os.Geteuid
 
 func (b *Backend) unfit(format string, args ...any) error {
@@ -251,9 +252,9 @@ func (b *Backend) prepare() error {
 	return nil
 }
 
-// mkdir creates a missing directory, unless its locks would probably exclude no other program: a missing parent
-// can be a share that isn't mounted, and if the parent has locks, the user has probably given a lock's name with a
-// slash.
+// mkdir creates a missing directory. It refuses if locks in that directory would probably exclude no other program. If
+// the parent is missing, it might be on a share that isn't mounted. If the parent has locks, the user has probably
+// given a lock's name with a slash.
 func (b *Backend) mkdir() error {
 	if _, err := os.Lstat(b.dir); err == nil {
 		return nil
@@ -302,7 +303,7 @@ func (b *Backend) exclusive(ctx context.Context) (unlock func(), err error) {
 	return unlock, err
 }
 
-// locked runs f with the lock file of a name, or nil, while it has the flock of the directory.
+// locked takes the flock of the directory, and calls f with the lock file of a name, or nil if there is none.
 func (b *Backend) locked(ctx context.Context, name string, f func(now *file) error) error {
 	unlock, err := b.exclusive(ctx)
 	if err != nil {

@@ -14,14 +14,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// heartbeatFailures is the number of consecutive intervals without a heartbeat after which
-// heartbeat_failed is emitted.
+// heartbeatFailures is the number of consecutive intervals without a heartbeat after which Renew emits
+// heartbeat_failed.
 const heartbeatFailures = 3
 
-// Renew writes a heartbeat (section 5). It returns locking.ErrLost if the lock file is gone or another
-// holder's, and if a script believes that it has the lock too. It also does so if the ttl has passed,
-// because another program can be stealing the lock at that moment. After another error the caller still
-// has the lock, and should renew again at the next interval.
+// Renew writes a heartbeat (section 5). It returns locking.ErrLost if the lock file is gone or another holder's, or if
+// a script believes that it has the lock too. It also does so if the ttl has passed, because another program might be
+// stealing the lock at that moment. After another error the caller still has the lock, and should renew again at the
+// next interval.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	defer lockfile.Classify(&err)
 	state, err := b.holding(h)
@@ -50,7 +50,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 		state.renewed, state.failures = start, 0
 	case errors.Is(err, locking.ErrLost):
 		state.lost = true
-	case state.failures == 0 || start-state.failed >= interval(h.TTL()): // otherwise it is a retry
+	case state.failures == 0 || start-state.failed >= interval(h.TTL()): // otherwise this is a retry
 		state.failures, state.failed = state.failures+1, start
 		if state.failures == heartbeatFailures {
 			b.emit(audit.HeartbeatFailed, h.Key(), audit.Record{LockPath: b.path(h.Key()), Failures: state.failures, Error: reason(err)})
@@ -59,7 +59,7 @@ func (b *Backend) Renew(ctx context.Context, h locking.Handle) (err error) {
 	return err
 }
 
-// holding returns the state of a handle's lock, with its mutex locked.
+// holding returns the state of a handle's lock. It has locked the state's mutex.
 func (b *Backend) holding(h locking.Handle) (*holding, error) {
 	b.mu.Lock()
 	state := b.held[h.Token()]
@@ -75,10 +75,10 @@ func lost(h locking.Handle, why string) error {
 	return fmt.Errorf("tower-fleet lock %s: %w: %s", h.Key(), locking.ErrLost, why)
 }
 
-// own runs f with the lock file of a handle, and with the rest of its ttl, while it has the flock of the
-// directory. It returns an error if the handle has no lock file. The rest is the smaller one of two results: by
-// Elapsed, and from the file, as other programs compute it. They compute in whole seconds, so for them a lock
-// isn't stale before its ttl and a second have passed.
+// own takes the flock of the directory, and calls f with the lock file of a handle and the remaining time of its ttl.
+// It returns an error if the handle has no lock file. It computes the remaining time in two ways, by Elapsed, and from
+// the file as other programs do, and passes the smaller result. Other programs compute in whole seconds, so for them a
+// lock isn't stale until its ttl and a second have passed.
 func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f func(now *file, left time.Duration) error) error {
 	path := b.path(h.Key())
 	return b.locked(ctx, h.Key(), func(now *file) error {
@@ -95,11 +95,12 @@ func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f f
 	})
 }
 
-// yieldToRival gives the lock to a script that believes that it has the lock too, and returns locking.ErrLost.
-// The mv of such a script has moved nothing, so its temporary file is still there after Settle.
+// yieldToRival looks for a script that believes that it has the lock too. It gives the lock to the script, and returns
+// locking.ErrLost. The mv of such a script has moved nothing, so the script's temporary file is still there after
+// Settle.
 func (b *Backend) yieldToRival(h locking.Handle, state *holding) error {
 	if b.opts.Settle < 0 {
-		return nil // all programs of the directory use this package
+		return nil // all programs that use the directory use this package
 	}
 	rivals, err := b.rivals(h)
 	if err != nil {
@@ -147,15 +148,15 @@ func (b *Backend) Release(ctx context.Context, h locking.Handle) error {
 
 // Result is the result of an execution. The zero Result is a success.
 type Result struct {
-	Failed bool
-	// Step is where the execution failed, or "".
+	Failed bool // the execution has failed
+	// Step is where the execution failed. It can be "".
 	Step string
 }
 
-// ReleaseAfter is Release after an execution with any result (section 8.2). It returns locking.ErrLost
-// if the lock file isn't the handle's. It also returns locking.ErrLost if the ttl had passed, because
-// another program might have run, but it removes the file. After another error it emits
-// lock_release_failed, and the handle can be released again.
+// ReleaseAfter is Release after an execution with any result (section 8.2). It returns locking.ErrLost if the lock file
+// isn't the handle's. If the ttl had passed, it removes the file, but also returns locking.ErrLost, because another
+// program might have run. After another error it emits lock_release_failed, and the caller can release the handle
+// again.
 func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Result) (err error) {
 	defer lockfile.Classify(&err)
 	state, err := b.holding(h)
@@ -166,7 +167,8 @@ func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Res
 	expired, path := state.lost, b.path(h.Key())
 	err = b.own(ctx, h, state, func(now *file, left time.Duration) error {
 		expired = expired || left <= 0
-		// Otherwise another program could steal a lock that is about to be stale before we remove it.
+		// Write a heartbeat first. Otherwise another program could steal a lock that is about to be stale before we
+		// remove it.
 		if left < h.TTL()/2 {
 			if err := b.refresh(h, now); err != nil {
 				return err
@@ -199,7 +201,7 @@ func (b *Backend) ReleaseAfter(ctx context.Context, h locking.Handle, result Res
 	return nil
 }
 
-// emit calls Options.Audit with an event, after it has added the fields that every event has.
+// emit adds the fields that every event has, and calls Options.Audit with the event.
 func (b *Backend) emit(event, name string, rest audit.Record) {
 	if b.opts.Audit == nil {
 		return
@@ -209,13 +211,13 @@ func (b *Backend) emit(event, name string, rest audit.Record) {
 	b.opts.Audit(rest)
 }
 
-// emitStolen emits lock_stolen. The fields of previous_lock are empty if the old file can't be read.
+// emitStolen emits lock_stolen. If the old file can't be read, the fields of previous_lock are empty.
 func (b *Backend) emitStolen(name string, old *file) {
 	r, why := old.record, "stale_lock_forced"
 	if r == nil {
 		r, why = new(record), "unreadable_lock_forced"
 	}
-	previous, _ := text.Marshal(struct { // strings and a number, so it can't fail
+	previous, _ := text.Marshal(struct { // it has only strings and a number, so it can't fail
 		RequestID       string `json:"request_id"`
 		Actor           string `json:"actor"`
 		Intent          string `json:"intent"`

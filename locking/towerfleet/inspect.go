@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Inspect returns the holder that excludes a client without Force. It works for an observing intent too.
-// Acquired and Renewed are the holder's wall clock. No PID makes a lock stale (section 12.3).
+// Inspect returns the holder that excludes a client without Force. It also works with Options.Observe. Acquired and
+// Renewed are times of the holder's wall clock. No PID makes a lock stale (section 12.3).
 func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, err error) {
 	defer lockfile.Classify(&err)
 	if err := b.check(key, false); err != nil {
@@ -39,8 +39,8 @@ func (b *Backend) Inspect(ctx context.Context, key string) (info *locking.Info, 
 	return info, nil
 }
 
-// holder returns the lock file of a name. If there is none, it returns the temporary file of a request
-// that is about to have the lock, or nil.
+// holder returns the lock file of a name. If there is none, it returns the temporary file of a request that is about to
+// have the lock, or nil.
 func (b *Backend) holder(name string) (*file, error) {
 	now, err := read(b.path(name), name)
 	if now != nil || err != nil {
@@ -56,8 +56,8 @@ func (b *Backend) holder(name string) (*file, error) {
 	return rivals[0], nil
 }
 
-// Cleanup removes temporary files that killed processes of this package have left. It leaves other
-// programs' temporary files and stale locks as they are.
+// Cleanup removes temporary files that killed processes of this package have left. It doesn't touch other programs'
+// temporary files, or stale locks.
 func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	defer lockfile.Classify(&err)
 	if b.opts.Observe {
@@ -67,7 +67,7 @@ func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	if err != nil {
 		return err
 	}
-	defer unlock() // no running process has a temporary file without the flock
+	defer unlock() // a running process has a temporary file only while it holds the flock
 	entries, err := os.ReadDir(b.dir)
 	if err != nil {
 		return fmt.Errorf("lock directory %s can't be read: %w", b.dir, err)
@@ -83,13 +83,12 @@ func (b *Backend) Cleanup(ctx context.Context) (err error) {
 	return nil
 }
 
-// ErrLive is returned when a lock isn't broken because it isn't stale (section 7.1).
+// ErrLive is returned when Break refuses a lock because it isn't stale (section 7.1).
 var ErrLive error = fault.LockLive
 
-// Break removes the stale lock that Inspect has described, and emits lock_stolen. Unless stale is set,
-// it also removes a lock that can't be read, because a person has looked at that file, and returns
-// ErrLive for a live lock. It reports false if the file has changed since Inspect. It returns an error
-// for a file that isn't regular.
+// Break removes the stale lock that Inspect has described, and emits lock_stolen. It returns ErrLive for a live lock.
+// Unless stale is set, it also removes a lock that can't be read, because a person has looked at the file. It reports
+// false if the file has changed since Inspect. It returns an error for a file that isn't regular.
 func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok bool, err error) {
 	defer lockfile.Classify(&err)
 	name := seen.Key
@@ -118,7 +117,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok
 	case !now.Info.Mode().IsRegular():
 		return false, fmt.Errorf("%s: %s: look at it, and remove it yourself", path, now.Unreadable)
 	}
-	if now.Path == b.path(name) { // steal it first, so that no other program may steal it before it is gone
+	if now.Path == b.path(name) { // steal the lock first, so that no other program may steal it before it is gone
 		data, err := b.content(locking.NewHandle(name, DefaultTTL))
 		if err != nil {
 			return false, err
@@ -128,7 +127,7 @@ func (b *Backend) Break(ctx context.Context, seen *locking.Info, stale bool) (ok
 		}
 		b.emitStolen(name, now)
 	}
-	err = remove(now.Path) // if it is a script's temporary file, its mv now fails, and the script is refused
+	err = remove(now.Path) // if it is a script's temporary file, the script's mv now fails, and the script is refused
 	if errors.Is(err, fs.ErrNotExist) && now.Path != b.path(name) {
 		return false, nil
 	}

@@ -13,13 +13,13 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// DefaultTTL replaces a ttl of 0 (section 3.3).
+// DefaultTTL is the ttl that 0 means (section 3.3).
 const DefaultTTL = 900 * time.Second
 
 const (
 	version   = "v1"
 	heartbeat = "last_heartbeat_at"
-	maxSize   = 1 << 20              // bytes of a lock file
+	maxSize   = 1 << 20              // bytes of a lock file that we read
 	maxTTL    = 10 * 366 * 24 * 3600 // seconds: ten years
 )
 
@@ -55,7 +55,7 @@ type record struct {
 	created, beat time.Time
 }
 
-// required returns a pointer to the value of each required field of a lock file, by the field's name.
+// required returns, by the field's name, a pointer to the value of each required field of a lock file.
 func (r *record) required() map[string]any {
 	return map[string]any{
 		"lock_version": &r.LockVersion, "lock_name": &r.LockName, "request_id": &r.RequestID, "actor": &r.Actor,
@@ -64,9 +64,9 @@ func (r *record) required() map[string]any {
 	}
 }
 
-// parse reads the lock file of a name, and checks each field (section 12.2). Its error describes the mistake in
-// the file. Unlike encoding/json, parse distinguishes upper and lower case and refuses a field that occurs twice,
-// so that all readers of the file agree.
+// parse parses the lock file of a name, and checks each field (section 12.2). Its error describes the mistake in the
+// file. Unlike encoding/json, parse distinguishes upper and lower case, and refuses a field that occurs twice, so that
+// all readers of the file agree.
 func parse(b []byte, name string) (*record, error) {
 	fields, err := split(b)
 	if err != nil {
@@ -126,14 +126,14 @@ func formatTime(t time.Time) string { return t.UTC().Format("2006-01-02T15:04:05
 
 func (r *record) ttl() time.Duration { return time.Duration(r.TTLSeconds) * time.Second }
 
-// age returns the age of the heartbeat as the script computes it (section 6.2): the difference of two
-// times in whole seconds. It exceeds the ttl only after the ttl has passed.
+// age returns the age of the heartbeat in seconds, as the script computes it (section 6.2): the difference of two times
+// in whole seconds. It exceeds the ttl only after the ttl has passed.
 func (r *record) age(now time.Time) int64 { return now.Unix() - r.beat.Unix() }
 
-// stale reports whether the heartbeat has expired (section 6.1). A heartbeat in the future hasn't.
+// stale reports whether the heartbeat has expired (section 6.1). A heartbeat in the future has not.
 func (r *record) stale(now time.Time) bool { return r.age(now) > r.TTLSeconds }
 
-// withHeartbeat returns a lock file with a new heartbeat, and all other bytes unchanged (section 5.3).
+// withHeartbeat returns the content of a lock file with a new heartbeat (section 5.3). All other bytes are unchanged.
 func withHeartbeat(b []byte, now time.Time) ([]byte, error) {
 	fields, err := split(b)
 	at, ok := fields[heartbeat]
@@ -143,10 +143,10 @@ func withHeartbeat(b []byte, now time.Time) ([]byte, error) {
 	return bytes.Join([][]byte{b[:at.from], []byte(`"` + formatTime(now) + `"`), b[at.to:]}, nil), nil
 }
 
-// span is a part of a file, in bytes.
+// span is the position of a value in a file, in bytes.
 type span struct{ from, to int }
 
-// split returns the spans of the values of a JSON object, by field.
+// split returns, by field, the spans of the values of a JSON object.
 func split(b []byte) (map[string]span, error) {
 	if !json.Valid(b) {
 		return nil, errors.New("invalid JSON")

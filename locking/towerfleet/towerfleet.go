@@ -11,7 +11,7 @@
 // file system has no hard links, O_EXCL creates it, and a reader can see it half written. Such a file is
 // malformed, and so the lock is held.
 //
-// # Beside the specification's bash script
+// # Together with the specification's bash script
 //
 // The script takes no flock. Therefore this package does three more things:
 //
@@ -29,17 +29,17 @@
 //
 // # Limits
 //
-//   - A script that looks before our lock is there, and writes its temporary file after Settle, runs
-//     beside us if its mv exits with 0. Renew notices the file. Once it has been there for Settle, Renew
-//     gives the lock to the script and returns locking.ErrLost. Two scripts can run beside each other in
-//     the same way, and neither notices it.
+//   - If a script looks before our lock file exists, writes its temporary file after Settle, and its mv
+//     exits with 0, it runs at the same time as our holder. Renew notices the file. Once it has been
+//     there for Settle, Renew gives the lock to the script and returns locking.ErrLost. Two scripts can
+//     run at the same time in the same way, and neither notices it.
 //   - The temporary file of a killed script blocks the lock until the request in it is stale, or for
 //     DefaultTTL after its last change if it can't be read. If a script ends before Settle has passed,
 //     and its mv has moved nothing, the lock can stay like a crashed holder's.
 //   - Another program steals by deleting the file and creating its own. If its look was long ago, it
 //     steals a live lock. Our next Renew notices that.
 //   - The script's update_heartbeat doesn't check the owner. A script that was suspended with a stale lock
-//     can write that over ours. TryLock notices it if the temporary file is there; otherwise Renew does.
+//     can overwrite our lock with it. TryLock notices it if the temporary file is there; otherwise Renew does.
 //   - If neither RENAME_EXCHANGE nor RENAME_SWAP exists (see swap_other.go, and NFS), a heartbeat looks
 //     and then renames. If it is suspended in between for longer than the ttl, it replaces the lock of a
 //     thief that takes no flock.
@@ -63,49 +63,48 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// DefaultSettle is longer than the bash script takes from its look to the end of its mv.
+// DefaultSettle is longer than the bash script needs from its look to the end of its mv.
 const DefaultSettle = time.Second
 
-// Options describe the execution that takes locks. The zero Options work.
+// Options describe the execution for which a Backend takes locks. The zero Options work.
 type Options struct {
-	// Actor, Intent and IntentVersion are shown to a process that finds the lock. They default to
-	// "repolock", "command" and "0".
+	// Actor, Intent and IntentVersion describe the holder to a process that finds the lock. They default to "repolock",
+	// "command" and "0".
 	Actor, Intent, IntentVersion string
-	// HostID defaults to the hostname. RequestID defaults to req_ and random characters; no two
-	// executions may have the same.
+	// HostID defaults to the hostname. RequestID defaults to req_ and random characters. Two executions must not have
+	// the same RequestID.
 	HostID, RequestID string
-	// Metadata is written into the lock file. It must not have a HandleField.
+	// Metadata is written into the lock file. It must not have the field HandleField.
 	Metadata map[string]any
-	// Force steals a stale lock. A lock that isn't stale is never stolen.
+	// Force makes TryLock steal a stale lock. It never steals a lock that isn't stale.
 	Force bool
-	// Created, if set, is called by Open when it has created the lock directory. No program that
-	// uses another directory sees the locks there.
+	// Created, if set, is called by Open when it has created the lock directory. The caller can then warn: a program
+	// that uses another directory doesn't see the locks there.
 	Created func(dir string)
-	// Observe is for an intent of mode observe: nothing is locked, created or written.
+	// Observe is for an intent of mode observe: the Backend locks, creates and writes nothing.
 	Observe bool
-	// Settle is how long TryLock waits before it checks whether a program that takes no flock has
-	// replaced its lock, but at most a third of the ttl. It defaults to DefaultSettle. A negative
-	// Settle checks at once, which is enough if all programs of the directory use this package.
+	// Settle is how long TryLock waits before it checks whether a program that takes no flock has replaced its lock.
+	// TryLock waits at most a third of the ttl. Settle defaults to DefaultSettle. With a negative Settle TryLock checks
+	// at once, which is enough if all programs that use the directory use this package.
 	Settle time.Duration
-	// Clock defaults to the machine's.
+	// Clock defaults to the machine's clock.
 	Clock locking.Clock
-	// Audit, if set, is called with each event, which marshals to the specification's JSON. It must
-	// not call the Backend, and can be called concurrently.
+	// Audit, if set, is called with each event. The event marshals to the specification's JSON. Audit must not call the
+	// Backend. It can be called concurrently.
 	Audit func(event any)
 }
 
 // HandleField is the field of a lock file's metadata that distinguishes two locks of one request.
 const HandleField = "repolock_handle"
 
-// Backend keeps the locks of a directory. Its methods can be called concurrently. If another process is
-// stopped while it has the directory's flock, they wait for it until their context ends, or for
-// 10 s.
+// Backend keeps the locks of a directory. Its methods can be called concurrently. If another process holds the
+// directory's flock, because it was stopped for example, they wait for it until their context ends, or for 10 s.
 type Backend struct {
 	dir  string
 	opts Options
 
 	mu   sync.Mutex
-	held map[string]*holding // by token
+	held map[string]*holding // by the handle's token
 }
 
 var (
@@ -114,22 +113,22 @@ var (
 	_ locking.Breaker   = (*Backend)(nil)
 )
 
-// holding is the state of a held lock. Its times are on the clock's Elapsed.
+// holding is the state of a held lock. Its times are by the clock's Elapsed.
 type holding struct {
 	mu                sync.Mutex // held during a renewal or a release
 	acquired, renewed time.Duration
 	failures          int           // consecutive intervals without a heartbeat
-	failed            time.Duration // when the last of failures was counted
+	failed            time.Duration // when failures was last increased
 	lost              bool
-	// rival is the temporary file of a request that perhaps believes that it has the lock too.
-	// rivalSince is when a renewal first saw this file.
+	// rival is the temporary file of a request that might believe that it has the lock too. rivalSince is when a
+	// renewal first found this file.
 	rival      string
 	rivalSince time.Duration
 }
 
-// Open returns the backend of a lock directory. It creates a missing directory with mode 0700, but no
-// parent. It returns locking.ErrUnfit if the parent is missing or has locks of its own, if another user
-// owns the directory or has any permission for it (section 12.1), or if flock can't lock the directory.
+// Open returns the backend of a lock directory. It creates a missing directory with mode 0700, but no parent. It
+// returns locking.ErrUnfit if the parent is missing or has locks of its own, if another user owns the directory or has
+// any permission for it (section 12.1), or if flock can't lock the directory.
 func Open(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	host, _ := os.Hostname()
@@ -159,24 +158,24 @@ func Open(dir string, opts Options) (b *Backend, err error) {
 
 func (b *Backend) path(name string) string { return filepath.Join(b.dir, name+".lock") }
 
-// interval returns the interval of heartbeats: a third of the ttl (section 5.2), but at most the 30
-// seconds that the specification recommends.
+// interval returns the interval of heartbeats: a third of the ttl (section 5.2), but at most the 30 seconds that the
+// specification recommends.
 func interval(ttl time.Duration) time.Duration { return min(ttl/3, 30*time.Second) }
 
-// Scheme begins the URL of a lock: tower-fleet:DIR/NAME.
+// Scheme is the scheme of a lock's URL, tower-fleet:DIR/NAME.
 const Scheme = "tower-fleet"
 
 // Target is a lock that a URL names.
 type Target struct {
 	// Dir is the lock directory, absolute and clean.
 	Dir string
-	// Name is the lock's name: the key for the Backend's methods.
+	// Name is the lock's name, which is the key for the Backend's methods.
 	Name string
 }
 
-// Parse reads tower-fleet:DIR/NAME. A relative DIR begins at the working directory. Parse takes each
-// character literally, without percent-encoding or a query. It reads no file. Its error is one line, and
-// wraps locking.ErrKey if only the name is wrong.
+// Parse parses tower-fleet:DIR/NAME. A relative DIR begins at the working directory. Parse takes each character
+// literally, without percent-encoding or a query. It reads no file. Its error is one line, and wraps locking.ErrKey if
+// only the name is wrong.
 func Parse(raw string) (Target, error) {
 	refuse := func(why string) (Target, error) {
 		return Target{}, fmt.Errorf("%q isn't a lock's URL: %s: write %s:DIR/NAME", text.Cut(raw, 200), why, Scheme)
@@ -212,7 +211,7 @@ func Parse(raw string) (Target, error) {
 	return Target{Dir: dir, Name: name}, nil
 }
 
-// String returns the URL. Parse returns t for it, in each working directory.
+// String returns the URL. If you parse it in any working directory, the result is t.
 func (t Target) String() string {
 	return Scheme + ":" + strings.TrimSuffix(filepath.ToSlash(t.Dir), "/") + "/" + t.Name
 }

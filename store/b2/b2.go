@@ -2,84 +2,72 @@
 //
 //	b2://bucket/prefix?endpoint=URL
 //
-// [Open] takes such a URL, and the application key from B2_APPLICATION_KEY_ID and
-// B2_APPLICATION_KEY. [New] takes both from its options. The endpoint is the server that
-// authorizes, Backblaze's own by default. It must be https://, except on this machine.
+// [Open] takes such a URL, and the application key from B2_APPLICATION_KEY_ID and B2_APPLICATION_KEY. [New] takes both
+// from its options. The endpoint is the server that authorizes, Backblaze's own by default. It must be https://, except
+// on this machine.
 //
 // # Cost and guarantees
 //
-// List, Get and Put are one request each, and Delete is two. A Put over a version of the
-// same Store is two, and one with PutOptions.Replaces three. A session adds an
-// authorization and a request for the bucket's ID, at first use and once a day. It also
-// adds a request for an upload URL for each upload that runs beside others. The Store
+// List, Get and Put are one request each, and Delete is two. A Put over a version of the same Store is two, and one
+// with PutOptions.Replaces three. A session adds an authorization and a request for the bucket's ID, at first use and
+// once a day. It also adds a request for an upload URL for each upload that runs at the same time as another. The Store
 // repeats a request only if the server refused it because an authorization had expired.
 //
-// An object is the newest version of its name. Its ETag is the version's ID, and its mod time
-// is Backblaze's upload timestamp. There are no conditional puts.
+// An object is the newest version of its name. Its ETag is the version's ID, and its mod time is Backblaze's upload
+// timestamp. There are no conditional puts.
 //
-// Delete removes every version of a name, the newest last, so that no older one becomes
-// visible meanwhile. A Put removes the version that the same Store put under the key
-// before. Other versions below it stay, invisible.
+// Delete removes every version of a name, the newest last, so that readers never see an older one. A Put removes the
+// version that the same Store put under the key before. Other older versions stay, and readers don't see them.
 //
-// A Put with PutOptions.Replaces then lists the versions. If its version covers another one than the
-// one to replace, the Put removes its own version. So a late refresh doesn't restore a lock that was
-// broken. If a deletion runs at the same time, both delete the replaced version, and B2 reports
-// success to only one of them. That one counts as the first: either the Put fails, or the deletion
-// also removes the new version. If the Put succeeds, it removes the versions that it covers, so that
-// a refreshed object has one version.
+// A Put with PutOptions.Replaces then lists the versions. If another version than the one to replace is directly below
+// its own, the Put removes its own version. So a late refresh doesn't restore a lock that was broken. If a deletion
+// runs at the same time, both delete the replaced version, and B2 reports success to only one of them. That one counts
+// as the first: either the Put fails, or the deletion also removes the new version. If the Put succeeds, it removes the
+// versions that it covers, so that a refreshed object has one version.
 //
 // # What the application key must be able to do
 //
 //	status              listFiles, readFiles
 //	shared, exclusive   listFiles, readFiles, writeFiles, deleteFiles
 //
-// and listBuckets, unless the key is restricted to the bucket, which is better, or to
-// several buckets with this one among them. The key can be restricted to names that begin
-// with the repository's prefix, or with prefix/index/, where the locks are. An error names
-// the capability that is missing.
+// The key also needs listBuckets, unless it is restricted to the bucket, which is better, or to several buckets that
+// include this one. The key can be restricted to names that begin with the repository's prefix, or with prefix/index/,
+// where the locks are. An error names the capability that is missing.
 //
-// Without deleteFiles, or if Object Lock retains a version, Delete hides the object
-// instead: readers don't see it, and its versions stay until a lifecycle rule removes them
-// (daysFromHidingToDeleting on the prefix). If such a Put must take back its version, it
-// covers the version with a hide marker or with a copy of the version before. Without
+// Without deleteFiles, or if Object Lock retains a version, Delete hides the object instead: readers don't see it, and
+// its versions stay until a lifecycle rule removes them (daysFromHidingToDeleting on the prefix). If such a Put must
+// take back its version, it covers the version with a hide marker or with a copy of the version before. Without
 // listFiles no lock works.
 //
 // # Caveats
 //
-// If a process crashes or gets no answer between an upload and the requests that follow
-// it, the versions that the upload covers stay, invisible, until any client refreshes or
-// deletes the object. If the Put should have taken its version back, the version stays, as
-// on a store without versions. The same Store takes it back before it replaces it. If an
-// upload got no answer, or came after the deletion of its object, its version stays until
-// a client deletes it.
+// If a process crashes or gets no answer between an upload and the requests that follow it, the versions below the
+// upload stay until any client refreshes or deletes the object. Readers don't see them. If the Put had to remove its
+// own version, that version stays, as on a store without versions. The same Store removes it before it replaces it. If
+// an upload got no answer, or came after the deletion of its object, its version stays until a client deletes it.
 //
-// A Put without deleteFiles can miss a deletion that listed the versions before the upload:
-// then its version stays. It never misses a deletion that hides.
+// A Put without deleteFiles can miss a deletion that listed the versions before the upload: then its version stays. It
+// never misses a deletion that hides.
 //
-// A lifecycle rule on the bucket that hides files (daysFromUploadingToHiding) would end a
-// lock that is held for as many days. A refresh uploads the lock again, so that a rule of
-// one day does no harm.
+// A lifecycle rule on the bucket that hides files (daysFromUploadingToHiding) would end a lock that isn't refreshed for
+// as many days. A refresh uploads the lock again, so a rule of one day does no harm.
 //
-// The Date of an answer and the timestamp of an upload count as one clock, though
-// Backblaze has many machines.
+// The Date of an answer and the timestamp of an upload count as one clock, though Backblaze has many machines.
 //
-// Uploads, deletions and hiding are free of charge (class A), downloads are class
-// B, listings and authorizations class C: holding a lock lists twice in each half
-// of its ttl, an exclusive one four times. An element of a name is at most 250 bytes
-// long, and no name has control characters. Other keys are store.ErrInvalidKey.
+// Uploads, deletions and hiding are free of charge (class A), downloads are class B, listings and authorizations class
+// C. A holder lists twice in each half of the ttl, and four times if the lock is exclusive. An element of a name is at
+// most 250 bytes long, and no name has control characters. Other keys are store.ErrInvalidKey.
 //
 // # How blazer is used
 //
-// Its package base makes one request for each call, in the third version of the API. The transport
-// records the facts that base doesn't return: the key's capabilities, headers, and the error of a
-// request without an answer. The third version refuses keys that the fourth has made for certain
-// buckets (multi-bucket application keys, which the b2 command makes even for one). So the transport
-// sends the authorization to the fourth version. If the key is restricted to the bucket, the
-// transport answers blazer's request for the bucket's ID. This package sends b2_copy_file itself,
+// Its package base makes one request for each call, in the third version of the API. The transport records the facts
+// that base doesn't return: the key's capabilities, headers, and the error of a request without an answer. The third
+// version refuses keys that the fourth has made for certain buckets (multi-bucket application keys, which the b2
+// command makes even for one). So the transport sends the authorization to the fourth version. If the key is restricted
+// to the bucket, the transport answers blazer's request for the bucket's ID. This package sends b2_copy_file itself,
 // which base lacks, and b2_list_buckets for Object Lock, which base leaves out.
 //
-// The tests run on a fake of the native API, internal/test/fakeb2, because no other server
-// implements it.
+// The tests run on a fake of the native API, internal/test/fakeb2, because no other server implements it.
 package b2
 
 import (
@@ -109,15 +97,16 @@ type Store struct {
 	keyID, key string
 	transport  http.RoundTripper
 
-	// turn is full while a goroutine authorizes. It is no mutex, because a waiter's context can end.
+	// turn is full while a goroutine authorizes. It is a channel and no mutex, because a waiting goroutine's context
+	// can end.
 	turn       chan struct{}
 	current    atomic.Pointer[session]
-	authorized atomic.Bool // at least once
+	authorized atomic.Bool // the server has authorized this Store at least once
 
 	mu sync.Mutex
-	// wrote has the last version that this Store has put, by name.
+	// wrote has, by name, the last version that this Store has put.
 	wrote map[string]version
-	// unsettled has the replacements that settle still has to check, by name.
+	// unsettled has, by name, the replacements that settle still has to check.
 	unsettled map[string]replacement
 }
 
@@ -126,21 +115,20 @@ var (
 	_ store.Describer = (*Store)(nil)
 )
 
-// Options of a store. KeyID and Key are required.
+// Options are the options of a store. KeyID and Key are required.
 type Options struct {
 	// KeyID and Key are the application key. Open takes it from B2_APPLICATION_KEY_ID and
 	// B2_APPLICATION_KEY.
 	KeyID, Key string
-	// Prefix of all names, with or without slashes around it.
+	// Prefix is the prefix of all names, with or without slashes around it.
 	Prefix string
 	// Endpoint is the https:// URL of the server that authorizes, Backblaze's if "". It
 	// can be http:// on this machine.
 	Endpoint string
 }
 
-// New returns the store in a bucket. It makes no request. The error is [store.ErrURL]
-// for a bucket, a prefix or an endpoint that can't be used, and [store.ErrConfig] if the
-// application key is missing.
+// New returns the store in a bucket. It makes no request. It returns [store.ErrURL] if the bucket, the prefix or the
+// endpoint can't be used, and [store.ErrConfig] if the application key is missing.
 func New(bucket string, opts Options) (*Store, error) {
 	where, err := locate(bucket, opts.Prefix, opts.Endpoint)
 	if err != nil {
@@ -169,7 +157,7 @@ func (s *Store) Properties() store.Properties {
 	return store.Properties{Name: "b2", IfAbsent: store.Unsupported, IfMatch: store.Unsupported, StoreClock: true}
 }
 
-// maxSegment is the length of the longest element of a name.
+// maxSegment is the longest element of a name that B2 accepts, in bytes.
 const maxSegment = 250
 
 // name returns a key's name in the bucket.
@@ -203,11 +191,11 @@ func checkName(name string) error {
 	return nil
 }
 
-// location is the place of a store.
+// location is where a store is: its server, bucket and prefix.
 type location struct {
-	endpoint string // of the server that authorizes
+	endpoint string // URL of the server that authorizes
 	bucket   string
-	prefix   string // of all names: "", or with a slash at its end
+	prefix   string // prefix of all names: "", or with a slash at its end
 }
 
 var bucketName = lazyregexp.New(`^[A-Za-z0-9-]+$`)
@@ -218,8 +206,8 @@ const (
 	envKey   = "B2_APPLICATION_KEY"
 )
 
-// Open returns the store at a URL, b2://bucket/prefix?endpoint=URL, with the application
-// key of the environment. It makes no request. It returns the same errors as New.
+// Open returns the store at a URL, b2://bucket/prefix?endpoint=URL. It takes the application key from the environment,
+// and makes no request. It returns the same errors as New.
 func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	opts, err := parse(u)
 	if err != nil {
@@ -248,7 +236,7 @@ func parse(u *url.URL) (Options, error) {
 	return Options{Prefix: u.Path, Endpoint: query["endpoint"]}, cmp.Or(err1, err)
 }
 
-// locate returns the place of a store. An empty address stands for Backblaze's.
+// locate checks the parts of a store's location, and returns it. An empty address means Backblaze's server.
 func locate(bucket, path, address string) (l location, err error) {
 	l = location{endpoint: base.APIBase, bucket: bucket}
 	if !bucketName.MatchString(l.bucket) {
@@ -280,7 +268,7 @@ func endpoint(raw string) (string, error) {
 	return u.Scheme + "://" + u.Host, nil
 }
 
-// secure reports whether a request to a URL hides its secrets: it has TLS, or stays on this machine.
+// secure reports whether a request to a URL hides its secrets: it has TLS, or doesn't leave this machine.
 func secure(u *url.URL) bool {
 	ip := net.ParseIP(u.Hostname())
 	return u.Scheme == "https" || u.Scheme == "http" && (u.Hostname() == "localhost" || ip != nil && ip.IsLoopback())

@@ -14,13 +14,13 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// refusal is an error answer of the server, or zero. Only B2's own answers have a code.
+// refusal is an error answer of the server. It is zero if there is none. Only B2's own answers have a code.
 type refusal struct {
 	status        int
 	code, message string
 }
 
-// refusal returns an error answer, or zero after a success or without an answer.
+// refusal returns the server's error answer. It is zero after a success or without an answer.
 func (n *note) refusal() refusal {
 	status := n.Status()
 	if status == 0 || status == http.StatusOK {
@@ -47,8 +47,8 @@ func (r refusal) err() error {
 	return err
 }
 
-// is reports whether B2 refused a request with a status and one of some codes, or
-// with any code if none are named.
+// is reports whether B2 refused a request with this status and one of the codes. Without codes, any code of B2's
+// matches.
 func (r refusal) is(status int, codes ...string) bool {
 	return r.status == status && (slices.Contains(codes, r.code) || len(codes) == 0 && r.code != "")
 }
@@ -60,7 +60,7 @@ var (
 	errHidden    = errors.New("there is nothing to hide")
 )
 
-// missing returns the error for a refusal if something doesn't exist, or nil.
+// missing returns the error of a refusal because an object, a version or a bucket doesn't exist, or nil.
 func (r refusal) missing() error {
 	switch {
 	case r.is(http.StatusNotFound):
@@ -78,7 +78,7 @@ func (r refusal) expired() bool {
 	return r.is(http.StatusUnauthorized, "expired_auth_token", "bad_auth_token")
 }
 
-// spoken returns one line of a server's message, without the token.
+// spoken returns a server's message as one line, without the token.
 func spoken(s, token string) string {
 	if token != "" {
 		s = strings.ReplaceAll(s, token, "…")
@@ -86,7 +86,7 @@ func spoken(s, token string) string {
 	return text.Line(s)
 }
 
-// refusedKey returns the error for a refused authorization.
+// refusedKey returns the error of a refused authorization.
 func (r refusal) refusedKey(err error) error {
 	switch {
 	case r.is(http.StatusUnauthorized):
@@ -101,7 +101,7 @@ func (r refusal) refusedKey(err error) error {
 	return err
 }
 
-// explain returns the error for a refused request that needs a capability.
+// explain returns the error of a refused request. capability is the one that the request needs.
 func (s *session) explain(capability string, r refusal, err error) error {
 	switch {
 	case r.status == http.StatusUnauthorized && r.code == "unauthorized" && !s.may(capability):

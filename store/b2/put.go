@@ -47,8 +47,8 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	return v, nil
 }
 
-// remember notes that a version was put. It returns the older of this version and the last one of
-// this Store, which the newer one covers. B2 can store two concurrent puts in either order.
+// remember records that a version was put. B2 can store two concurrent puts in either order. So remember compares this
+// version with the last one of this Store, and returns the older, which the newer one covers.
 func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -61,7 +61,7 @@ func (s *Store) remember(name string, v version) (covered version, ok bool) {
 	return v, old.time.After(v.time)
 }
 
-// forget drops the notes of a name that was deleted.
+// forget drops what this Store has recorded about a name that was deleted.
 func (s *Store) forget(name string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -69,10 +69,10 @@ func (s *Store) forget(name string) {
 	delete(s.unsettled, name)
 }
 
-// pool has the idle upload URLs. Each takes one upload at a time.
+// pool has the idle upload URLs. A URL can be used for one upload at a time.
 type pool chan *base.URL
 
-// maxIdle bounds the URLs in a pool.
+// maxIdle is the number of URLs that a pool can hold.
 const maxIdle = 32
 
 // take returns a URL, or nil if none is idle.
@@ -92,14 +92,14 @@ func (p pool) put(u *base.URL) {
 	}
 }
 
-// empty drops the URLs, after the server has refused one as too old.
+// empty drops all URLs, after the server has refused one as too old.
 func (p pool) empty() {
 	for p.take() != nil {
 	}
 }
 
-// upload makes a new version. It drops a URL after any error: Backblaze requires that after an error
-// answer, and an upload whose context has ended might still be under way.
+// upload makes a new version. It drops the upload URL after any error. Backblaze requires that after an error answer.
+// If only the context has ended, the upload might still be under way.
 func (s *Store) upload(ctx context.Context, name string, body []byte) (version, error) {
 	for again := false; ; again = true {
 		in, u, err := s.uploadURL(ctx, name)
@@ -141,15 +141,14 @@ func (s *Store) uploadURL(ctx context.Context, name string) (*session, *base.URL
 	return in, u, err
 }
 
-// replacement is a version that was put, and the version that it was to replace.
+// replacement is a version that this Store has put, and the version that it must replace.
 type replacement struct {
 	put      version
 	replaces string // the ID of that version
 }
 
-// replace uploads a version, and then looks which version it covers. If that isn't the one to
-// replace, another client has deleted or replaced the object meanwhile, and replace takes its own
-// version back.
+// replace uploads a version, and then looks which version is directly below it. If that isn't the one to replace,
+// another client has deleted or replaced the object meanwhile. Then replace takes its own version back.
 //
 // If the look fails, the replacement stays unsettled. The next replace of this version settles it first.
 func (s *Store) replace(ctx context.Context, name string, body []byte, etag string) (version, error) {
@@ -172,14 +171,12 @@ func (s *Store) replace(ctx context.Context, name string, body []byte, etag stri
 	return v, s.settle(ctx, name, r)
 }
 
-// settle looks whether the new version is directly above the one that it replaces. If it is, settle
-// remembers the new version, and removes the versions below it. If not, settle takes the new version
-// back, and returns ErrPrecondition.
+// settle looks whether the new version is directly above the one that it replaces. If it is, settle remembers the new
+// version, and removes the versions below it. If not, settle takes the new version back, and returns ErrPrecondition.
 //
-// A deletion under way might have listed the versions before ours existed. It deletes the replaced
-// version too, and B2 reports success to only one of the two. If that is the deletion, the object was
-// deleted before it was replaced. If it is this Put, the deletion notices that, and also deletes our
-// version.
+// A concurrent deletion might have listed the versions before ours existed. It deletes the replaced version too, and B2
+// reports success to only one of the two requests. If the deletion has succeeded, the object was deleted before it was
+// replaced. If this Put has succeeded, the deletion notices that, and also deletes our version.
 func (s *Store) settle(ctx context.Context, name string, r replacement) error {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -199,8 +196,8 @@ func (s *Store) settle(ctx context.Context, name string, r replacement) error {
 		return s.takeBack(ctx, name, versions, at, may)
 	}
 	if may {
-		// The oldest version goes first, so that none becomes visible. A version that can't be removed stays
-		// covered, and the next settle removes it.
+		// The oldest version goes first, so that readers see none of them. If a version can't be removed, it stays
+		// below the new one, and the next settle removes it.
 		for _, older := range slices.Backward(below[1:]) {
 			_, _ = s.removeVersion(ctx, name, older)
 		}
@@ -213,8 +210,8 @@ func (s *Store) settle(ctx context.Context, name string, r replacement) error {
 	return nil
 }
 
-// takeBack removes the version at an index of versions, and then returns ErrPrecondition. If it can't
-// remove versions, it covers this one with a hide marker, or with a copy of the version below.
+// takeBack removes the version at an index of versions, and then returns ErrPrecondition. If it can't remove versions,
+// it covers this one with a hide marker, or with a copy of the version below.
 func (s *Store) takeBack(ctx context.Context, name string, versions []version, at int, may bool) error {
 	var err error
 	if may {
@@ -239,7 +236,7 @@ func (s *Store) takeBack(ctx context.Context, name string, versions []version, a
 	return store.ErrPrecondition
 }
 
-// copyVersion copies a version, so that the copy is the newest one.
+// copyVersion copies a version. The copy is then the newest version.
 func (s *Store) copyVersion(ctx context.Context, name string, v version) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, s.post(ctx, in, "b2_copy_file", map[string]any{"sourceFileId": v.id, "fileName": name}, nil)

@@ -26,7 +26,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (_ []byte, o s
 	d, err := call(ctx, s, name, "readFiles", func(ctx context.Context, in *session) (*base.FileReader, error) {
 		answer = noteOf(ctx)
 		answer.Whole(limit)
-		// It asks for no range, because B2 refuses a range of an empty file.
+		// Ask for the whole file, because B2 refuses a range of an empty one.
 		return in.bucket.DownloadFileByName(ctx, name, 0, 0, false)
 	})
 	if errors.Is(err, errNoObject) {
@@ -50,7 +50,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (_ []byte, o s
 	return body, o, nil
 }
 
-// verify compares a body with its checksum, if the server has sent one.
+// verify returns an error if a body doesn't have the checksum that the server has sent.
 func verify(body []byte, want string) error {
 	want = strings.TrimPrefix(want, "unverified:")
 	expected, err := hex.DecodeString(want)
@@ -60,8 +60,7 @@ func verify(body []byte, want string) error {
 	return nil
 }
 
-// List returns a page of up to 1000 objects, in one request. The cursor is the key that the
-// next page begins with.
+// List returns a page of up to 1000 objects, in one request. The cursor is the key with which the next page begins.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (_ store.Page, err error) {
 	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// session is an authorization, with the bucket and the upload URLs that belong to it. Only the pool
+// session is an authorization, with the bucket and the upload URLs that belong to it. Only the pool of upload URLs
 // changes.
 type session struct {
 	authorization
@@ -51,7 +51,7 @@ func (s *session) may(capability string) bool {
 	return slices.Contains(s.APIInfo.Storage.Allowed.Capabilities, capability)
 }
 
-// covers returns an error unless the key's prefix covers names that begin with name.
+// covers returns an error unless the key's prefix permits names that begin with name.
 func (s *session) covers(name string) error {
 	if prefix := s.APIInfo.Storage.Allowed.Prefix; !strings.HasPrefix(name, prefix) {
 		return fmt.Errorf("%w: the application key is restricted to names that begin with %q", store.ErrPermission, prefix)
@@ -59,8 +59,8 @@ func (s *session) covers(name string) error {
 	return nil
 }
 
-// session returns the session in use. It begins a new one if there is none, or if the
-// server has refused this one.
+// session returns the present session. It begins a new one if there is none, or if the server has refused the present
+// one.
 func (s *Store) session(ctx context.Context, refused *session) (*session, error) {
 	if in := s.current.Load(); in != nil && in != refused {
 		return in, nil
@@ -81,12 +81,12 @@ func (s *Store) session(ctx context.Context, refused *session) (*session, error)
 	return in, err
 }
 
-// Answered reports whether there was an authorization. Then the server was reached, even if it has
-// answered no other request.
+// Answered reports whether the server has authorized this Store at least once. Then the server was reached, even if it
+// has answered no other request.
 func (s *Store) Answered() bool { return s.authorized.Load() }
 
-// authorize begins a session: one request, and one more for the bucket's ID
-// unless the key is restricted to it.
+// authorize begins a session. It sends one request, and one more for the bucket's ID unless the key is restricted to
+// the bucket.
 func (s *Store) authorize(ctx context.Context) (*session, error) {
 	n := new(note)
 	account, err := exchange(ctx, n, func(ctx context.Context) (*base.B2, error) {
@@ -115,11 +115,11 @@ func (s *Store) authorize(ctx context.Context) (*session, error) {
 	return in, nil
 }
 
-// maxNamed is the number of buckets that a message names.
+// maxNamed is the number of buckets that an error message names.
 const maxNamed = 5
 
-// allowed returns a bucket that the key is restricted to, by its name. It returns nil if the key
-// isn't restricted to buckets.
+// allowed returns the bucket of this name if the key is restricted to buckets, and nil if it isn't. It returns an error
+// if the key is restricted to other buckets.
 func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 	only := a.APIInfo.Storage.Allowed.Buckets
 	if len(only) == 0 {
@@ -143,8 +143,8 @@ func (a *authorization) allowed(bucket string) (*bucketInfo, error) {
 	return nil, fmt.Errorf("%w: the application key is restricted to the bucket %s, and this is %s", store.ErrConfig, strings.Join(names, ", "), bucket)
 }
 
-// call makes one request for a name, or for the names that begin with it. If the server no longer
-// accepts the authorization, which lasts a day, call makes the request again under a new one.
+// call makes one request for a name, or for the names that begin with it. If the server no longer accepts the
+// authorization, which lasts a day, call authorizes again and repeats the request.
 func call[T any](ctx context.Context, s *Store, name, capability string, send func(context.Context, *session) (T, error)) (T, error) {
 	var refused *session
 	for {
@@ -172,17 +172,15 @@ func call[T any](ctx context.Context, s *Store, name, capability string, send fu
 	}
 }
 
-// note has the facts of an exchange that blazer doesn't return. It is a value of the exchange's
-// context.
+// note has the facts of one exchange that blazer doesn't return. The context of the exchange carries it.
 type note struct {
 	*httptransport.Answer
-	// err is why the transport has refused the request or the answer.
+	// err is why the transport itself refused the request or the answer.
 	err error
-	// host and token are the request's. The answer might quote the token.
+	// host and token belong to the request. The answer might quote the token.
 	host, token string
-	// bucket, if it is set, is the answer to b2_list_buckets, which then isn't sent. blazer makes
-	// its bucket only from that answer, and a key that is restricted to a bucket needn't have the
-	// permission to list it.
+	// bucket, if set, replaces the answer to b2_list_buckets, which then isn't sent. blazer makes its bucket only from
+	// that answer, and a key that is restricted to a bucket needn't have the permission to list it.
 	bucket *bucketInfo
 	// auth is the answer to an authorization.
 	auth authorization
@@ -197,10 +195,11 @@ type noteKey struct{}
 
 func noteOf(ctx context.Context) *note { return ctx.Value(noteKey{}).(*note) }
 
-// maxAnswer is larger than a page of the longest names, in bytes.
+// maxAnswer is the number of bytes that we read of an answer. A page of the longest names is smaller.
 const maxAnswer = 32 << 20
 
-// exchange sends one request by send, and returns why it failed. blazer keeps only an error's text.
+// exchange sends one request by calling send, and returns why it failed. It is needed because blazer keeps only an
+// error's text.
 func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T, error)) (v T, err error) {
 	watched, answer := httptransport.Watch(ctx, nil)
 	answer.Whole(maxAnswer)
@@ -212,7 +211,7 @@ func exchange[T any](ctx context.Context, n *note, send func(context.Context) (T
 	return zero, n.reason(ctx, err)
 }
 
-// reason returns why a request failed: the context, the network, or the server.
+// reason returns why a request failed: because of the context, the network, or the server.
 func (n *note) reason(ctx context.Context, err error) error {
 	switch {
 	case ctx.Err() != nil:
@@ -232,12 +231,12 @@ func (n *note) reason(ctx context.Context, err error) error {
 	return fmt.Errorf("the answer can't be understood: %s", spoken(err.Error(), n.token))
 }
 
-// transport sends blazer's requests, and fills their notes.
+// transport sends blazer's requests, and fills the notes in their contexts.
 type transport struct{ next http.RoundTripper }
 
-// pathAuthorize is in the fourth version of the API. blazer asks for the third, which refuses keys
-// that the fourth has made. The answer has all fields that blazer reads. The other calls are the
-// same in both versions, and accept the token.
+// pathAuthorize is the path of the authorization in the fourth version of the API. blazer asks for the third, which
+// refuses keys that the fourth has made. The answer has all fields that blazer reads. The other calls are the same in
+// both versions, and accept the token.
 const pathAuthorize = "/b2api/v4/b2_authorize_account"
 
 func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -262,8 +261,8 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// authorized parses the answer to an authorization. It is the first answer of a server, and so
-// shows whether the server is B2 at all. blazer doesn't check that, and panics on the answer null.
+// authorized parses the answer to an authorization. This is the first answer of a server, so it shows whether the
+// server is B2 at all. blazer doesn't check that, and panics if the answer is null.
 func (n *note) authorized() error {
 	status := n.Status()
 	switch {
@@ -278,8 +277,8 @@ func (n *note) authorized() error {
 	return fmt.Errorf("%w: the endpoint %s isn't Backblaze B2: its answer doesn't have B2's form (%d %s)", store.ErrConfig, n.host, status, http.StatusText(status))
 }
 
-// post makes a call for which blazer has no function, inside an exchange. It parses the answer into
-// result, unless that is nil.
+// post makes a call for which blazer has no function. An exchange must be under way. It parses the answer into result,
+// unless result is nil.
 func (s *Store) post(ctx context.Context, in *session, name string, params, result any) error {
 	body, err := json.Marshal(params)
 	if err != nil {

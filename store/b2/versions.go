@@ -30,7 +30,7 @@ func versionOf(f *base.File) version {
 	return version{id: f.ID, time: f.Timestamp, size: f.Size, hides: f.Status != "upload"}
 }
 
-// pageSize is the size of the largest page that B2 bills as one transaction.
+// pageSize is the largest page that B2 bills as one transaction.
 const pageSize = 1000
 
 // versions lists all versions of a name, newest first.
@@ -67,8 +67,8 @@ func (s *Store) versions(ctx context.Context, name string) ([]version, error) {
 	return all, nil
 }
 
-// removeVersion deletes a version, and reports whether this request did it. Of several requests
-// that delete a version, B2 reports success to one.
+// removeVersion deletes a version, and reports whether this request did it. If several requests delete a version, B2
+// reports success to one of them.
 func (s *Store) removeVersion(ctx context.Context, name string, v version) (removed bool, err error) {
 	_, err = call(ctx, s, name, "deleteFiles", func(ctx context.Context, in *session) (struct{}, error) {
 		return struct{}{}, in.bucket.File(v.id, name).DeleteFileVersion(ctx)
@@ -79,7 +79,7 @@ func (s *Store) removeVersion(ctx context.Context, name string, v version) (remo
 	return err == nil, err
 }
 
-// hide makes a name invisible, and keeps its versions.
+// hide hides a name from readers, and keeps its versions.
 func (s *Store) hide(ctx context.Context, name string) error {
 	_, err := call(ctx, s, name, "writeFiles", func(ctx context.Context, in *session) (*base.File, error) {
 		return in.bucket.HideFile(ctx, name)
@@ -96,14 +96,14 @@ func (s *Store) mayRemove(ctx context.Context) (bool, error) {
 	return err == nil && in.may("deleteFiles"), err
 }
 
-// Delete removes all versions of an object: one request to list them, and one for each. If the
-// application key can't delete, Delete hides the object.
+// Delete removes all versions of an object: one request lists them, and one more deletes each. If the application key
+// can't delete, Delete hides the object.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return failed("delete", key, s.delete(ctx, key))
 }
 
-// maxRounds bounds how often a deletion lists the versions again because the object was replaced.
-// Each time, another client has deleted the newest listed version first.
+// maxRounds bounds how often a deletion lists the versions again because the object was replaced. Before each
+// repetition, another client has deleted the newest listed version first.
 const maxRounds = 3
 
 func (s *Store) delete(ctx context.Context, key string) error {
@@ -134,9 +134,9 @@ func (s *Store) delete(ctx context.Context, key string) error {
 	return nil
 }
 
-// removeAll deletes all listed versions, the newest last, because it covers the others until they
-// are gone. A version that is put meanwhile stays. If it replaces the newest listed version, its
-// Put has deleted that one before us, and done is false.
+// removeAll deletes all listed versions, the newest last, because the newest hides the others until they are gone. A
+// version that is put meanwhile stays. If it replaces the newest listed version, its Put has deleted that one before
+// us, and done is false.
 func (s *Store) removeAll(ctx context.Context, name string) (done bool, err error) {
 	versions, err := s.versions(ctx, name)
 	if err != nil {
@@ -151,7 +151,7 @@ func (s *Store) removeAll(ctx context.Context, name string) (done bool, err erro
 	return done, nil
 }
 
-// hideInstead hides an object whose versions can't be removed, for the given reason.
+// hideInstead hides an object whose versions can't be removed. reason is why they can't.
 func (s *Store) hideInstead(ctx context.Context, name string, reason error) error {
 	err := s.hide(ctx, name)
 	if errors.Is(err, store.ErrPermission) {

@@ -13,15 +13,14 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
-// key that isn't valid, or an empty folder, Delete removes that too. It refuses any other key that
-// isn't valid.
+// Delete removes the file, link or pipe, and then the empty directories above it. It also removes an invalid key or an
+// empty folder that List shows. It refuses any other invalid key.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	return failed("delete", key, s.delete(ctx, key, ""))
 }
 
-// DeleteIfMatch is Delete if the file has this ETag. The condition binds only programs that take
-// the directory's flock, as PutOptions.IfMatch does.
+// DeleteIfMatch deletes the file if it has this ETag. The condition holds only against programs that take the
+// directory's flock, as with PutOptions.IfMatch.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	if !s.flock {
 		return failed("delete", key, store.ErrConditionUnsupported)
@@ -82,9 +81,8 @@ func (s *Store) remove(ctx context.Context, root, d *directory, name, ifMatch st
 	return d.Remove(name)
 }
 
-// prune removes the empty directories that files.Prunes selects, from dir upwards, and then old
-// temporary files. Another process that needs a directory makes it again. If a removal fails, a
-// later request tries again.
+// prune removes the empty directories that files.Prunes selects, from dir upwards, and then old temporary files.
+// Another process that needs a directory makes it again. If a removal fails, a later request repeats it.
 func (s *Store) prune(root *directory, dir string, now time.Time) {
 	for s.prunes(dir) {
 		parent, name := files.Split(dir)
@@ -102,13 +100,13 @@ func (s *Store) prune(root *directory, dir string, now time.Time) {
 	sweep(root, dir, now)
 }
 
-// prunes is files.Prunes for a directory of this store.
+// prunes reports whether files.Prunes selects a directory of this store.
 func (s *Store) prunes(dir string) bool {
 	_, mine := made.Load(s.path + "/" + dir)
 	return files.Prunes(dir, mine)
 }
 
-// sweep removes the temporary files that dead processes left in a directory.
+// sweep removes the temporary files that dead processes have left in a directory.
 func sweep(root *directory, dir string, now time.Time) {
 	d, err := openDir(root, dir)
 	if err != nil {
@@ -132,7 +130,7 @@ func sweep(root *directory, dir string, now time.Time) {
 		case info.Mode().IsRegular():
 			_ = d.Remove(name)
 		case info.IsDir():
-			_ = rmdir(d, name) // a process died before the directory had its name
+			_ = rmdir(d, name) // a process died before it could name the directory
 		}
 	}
 }

@@ -16,11 +16,11 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// Store is a store in a directory. Its methods can be called concurrently. It keeps no file open
-// between two calls, so it needs no closing, and an idle store doesn't keep a disk mounted.
+// Store is a store in a directory. Its methods can be called concurrently. It keeps no file open between two calls. So
+// it has no Close, and an idle store doesn't keep a disk mounted.
 type Store struct {
 	path   string      // absolute
-	opened fs.FileInfo // of path, when it was opened
+	opened fs.FileInfo // attributes of path, when it was opened
 
 	local bool // the file system is known to be this machine's own
 	flock bool // its directories can be locked
@@ -28,7 +28,7 @@ type Store struct {
 	fileMode, dirMode fs.FileMode
 
 	// Tests replace these.
-	now  func() time.Time // of this machine's kernel, which stamps the files of a local file system
+	now  func() time.Time // returns this machine's time, by which the kernel stamps the files of a local file system
 	move func(d *directory, from, to string) error
 	scan func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error)
 }
@@ -89,8 +89,8 @@ func open(ctx context.Context, path string) (*Store, error) {
 
 // Properties returns the properties of the file system.
 func (s *Store) Properties() store.Properties {
-	// On a network file system the writing machine's clock can set the mod time: Ceph, Lustre and
-	// NFS delegations let the client do so, and so do some FUSE file systems.
+	// On a network file system the clock of the writing machine can set the mod time. Ceph, Lustre and NFS delegations
+	// let the client do so, and so do some FUSE file systems.
 	p := store.Properties{Name: "dir", IfAbsent: store.Claimed, IfMatch: store.Unsupported, StoreClock: s.local, MachineClock: s.local}
 	if s.local {
 		p.IfAbsent = store.Kept
@@ -99,17 +99,16 @@ func (s *Store) Properties() store.Properties {
 	case s.flock && s.local:
 		p.IfMatch = store.Kept
 	case s.flock:
-		p.IfMatch = store.Claimed // the flock might bind only this machine
+		p.IfMatch = store.Claimed // the flock might bind only the programs on this machine
 	}
 	p.DeleteIfMatch = p.IfMatch
 	return p
 }
 
-// open opens the repository's directory. Each request opens it anew. A directory that stays open
-// would still be written to after another one has taken its place, and would keep a disk from
-// being unmounted.
+// open opens the repository's directory, anew for each request. If it stayed open, writes would still go to it after
+// another directory has taken its place, and the disk couldn't be unmounted.
 func (s *Store) open() (*directory, error) {
-	info, err := os.Stat(s.path) // first, because os.OpenRoot would wait for the writer of a pipe
+	info, err := os.Stat(s.path) // Stat first, because os.OpenRoot would wait for the writer of a pipe
 	if absent(err) || err == nil && !info.IsDir() {
 		return nil, fmt.Errorf("%w: the repository's directory %s is gone", store.ErrNotFound, s.path)
 	}
@@ -121,7 +120,7 @@ func (s *Store) open() (*directory, error) {
 		return nil, cant("open", s.path, err)
 	}
 	root := &directory{opened, s.path}
-	// The mount point of an unmounted disk is a directory on another file system.
+	// If the disk is unmounted, its mount point is a directory on another file system.
 	info, err = root.Lstat(".")
 	if err == nil && !sameFileSystem(s.opened, info) {
 		err = fmt.Errorf("%w: %s is no longer on the file system that it was opened on", store.ErrNotFound, s.path)

@@ -15,18 +15,17 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// directory is the repository's directory, or one below it. The errors of os.Root name a system
-// call and one element of a path, which can be a temporary file. The errors of this type name the
-// failed action, and the full path.
+// directory is the repository's directory, or one below it. The errors of os.Root name a system call and one element of
+// a path, which can be a temporary file. The errors of this type name the failed action and the full path.
 type directory struct {
 	root *os.Root
-	path string // in full
+	path string // full path
 }
 
 // Close closes the directory.
 func (d *directory) Close() error { return d.root.Close() }
 
-// OpenRoot opens a directory in this one.
+// OpenRoot opens a directory inside this one.
 func (d *directory) OpenRoot(name string) (*directory, error) {
 	root, err := d.root.OpenRoot(name)
 	if err != nil {
@@ -41,13 +40,13 @@ func (d *directory) Open(name string) (*os.File, error) {
 	return f, d.unopened(name, err)
 }
 
-// Create makes a file that doesn't exist.
+// Create makes a new file. It fails if the file exists.
 func (d *directory) Create(name string, mode fs.FileMode) (*os.File, error) {
 	f, err := d.root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	return f, cant("write into", d.path, err)
 }
 
-// Lstat doesn't follow a link.
+// Lstat returns the attributes of a file, or of a link itself.
 func (d *directory) Lstat(name string) (fs.FileInfo, error) {
 	info, err := d.root.Lstat(name)
 	return info, d.unopened(name, err)
@@ -58,7 +57,7 @@ func (d *directory) Rename(from, to string) error {
 	return cant("write into", d.path, d.root.Rename(from, to))
 }
 
-// Link makes a second name for a file.
+// Link gives a file a second name.
 func (d *directory) Link(from, to string) error {
 	return cant("write into", d.path, d.root.Link(from, to))
 }
@@ -68,7 +67,7 @@ func (d *directory) Remove(name string) error {
 	return cant("delete from", d.path, d.root.Remove(name))
 }
 
-// unopened returns the error of a failed open or stat, or nil. For a temporary file it names the
+// unopened returns the error of a failed open or stat, or nil. If the file is a temporary one, the error names the
 // directory instead.
 func (d *directory) unopened(name string, err error) error {
 	if err == nil {
@@ -83,8 +82,8 @@ func (d *directory) unopened(name string, err error) error {
 // full returns the full path of a name, for messages.
 func (d *directory) full(name string) string { return shorten(filepath.Join(d.path, name)) }
 
-// openDir opens a directory below the root. It follows no link, because an object that is put
-// through a link would be listed under another key. os.Root follows links that stay inside.
+// openDir opens a directory below the root. It follows no link, because an object that is put through a link would be
+// listed under another key. os.Root alone isn't enough: it follows links that stay inside.
 func openDir(root *directory, dir string) (*directory, error) {
 	return descend(root, dir, enter)
 }
@@ -92,8 +91,8 @@ func openDir(root *directory, dir string) (*directory, error) {
 // made has the paths of the directories that this process has made.
 var made sync.Map
 
-// makeDir is openDir, and makes missing directories. Another process can remove an empty directory
-// at any time. A request in it then fails with fs.ErrNotExist.
+// makeDir is openDir, but makes missing directories. Another process can remove an empty directory at any time. Then a
+// request in it fails with fs.ErrNotExist.
 func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
 	path := s.path
 	return descend(root, dir, func(parent *directory, name string) (*directory, error) {
@@ -113,8 +112,8 @@ func (s *Store) makeDir(root *directory, dir string) (*directory, error) {
 	})
 }
 
-// mkdir makes a directory, and reports whether it did. It is no error if the directory exists. The
-// directory gets its owner and mode before its name, so that no other user is refused in between.
+// mkdir makes a directory, and reports whether it did. It returns no error if the directory exists. The directory gets
+// its owner and mode before its name, so that it never refuses another user.
 func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
 	temp := files.NewTemp()
 	err = s.mkdirOwned(parent, temp)
@@ -125,7 +124,7 @@ func (s *Store) mkdir(parent *directory, name string) (made bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	// Either it exists by now, or this file system can't rename directories.
+	// Either the directory exists by now, or this file system can't rename directories.
 	err = s.mkdirOwned(parent, name)
 	if errors.Is(err, fs.ErrExist) {
 		return false, nil
@@ -152,14 +151,14 @@ func (s *Store) mkdirOwned(parent *directory, name string) error {
 	if err := cmp.Or(err, err1); err != nil {
 		return err
 	}
-	// f must be the new directory: not a link's target, and not one that replaced it.
+	// f must be the new directory, and neither a link's target nor a directory that has replaced it.
 	if _, err := f.ReadDir(1); errors.Is(err, io.EOF) && os.SameFile(made, opened) {
 		own(f, folder, s.dirMode)
 	}
 	return nil
 }
 
-// descend opens a directory below the root. It opens each element of the path by enter.
+// descend opens a directory below the root. It opens each element of the path by calling enter.
 func descend(root *directory, dir string, enter func(parent *directory, name string) (*directory, error)) (*directory, error) {
 	if dir == "" {
 		return root.OpenRoot(".")
@@ -178,7 +177,7 @@ func descend(root *directory, dir string, enter func(parent *directory, name str
 	return at, nil
 }
 
-// enter opens a directory in another one, but not through a link.
+// enter opens a directory inside another one. It doesn't follow a link.
 func enter(parent *directory, name string) (*directory, error) {
 	info, err := parent.Lstat(name)
 	switch {
@@ -192,7 +191,7 @@ func enter(parent *directory, name string) (*directory, error) {
 	return parent.OpenRoot(name)
 }
 
-// kind names a file that is neither regular nor a directory.
+// kind describes a file that is neither regular nor a directory.
 func kind(mode fs.FileMode) string {
 	switch {
 	case mode&fs.ModeSymlink != 0:

@@ -14,9 +14,9 @@ import (
 )
 
 var (
-	// errNotDir is returned if a file is in place of a directory.
+	// errNotDir is returned if there is a file in the place of a directory.
 	errNotDir error = syscall.ENOTDIR
-	// errFolder is returned if a directory, which is no object, is in place of a file.
+	// errFolder is returned if there is a directory in the place of a file. A directory is no object.
 	errFolder = errors.New("a directory")
 )
 
@@ -25,7 +25,7 @@ func absent(err error) bool {
 	return errors.Is(err, fs.ErrNotExist) || errors.Is(err, errNotDir) || errors.Is(err, errFolder)
 }
 
-// failed returns the error of a method, with the class of the system's error, or nil.
+// failed returns the error of a method, or nil. It adds the class of the system's error.
 func failed(op, key string, err error) error {
 	if err == nil {
 		return nil
@@ -46,8 +46,8 @@ func failed(op, key string, err error) error {
 	return &store.Error{Op: op, Key: key, Err: err}
 }
 
-// cant returns an error that names a failed action and its path, or nil. Its cause is the system's
-// error without the system call and its operands.
+// cant returns an error that names a failed action and its path, or nil. Its cause is the system's error without the
+// system call and its operands.
 func cant(what, path string, err error) error {
 	switch e := err.(type) {
 	case nil:
@@ -67,10 +67,10 @@ func cant(what, path string, err error) error {
 
 func inability(what, path string) string { return fmt.Sprintf("can't %s %q", what, shorten(path)) }
 
-// maxPath is the number of bytes of a path that fit into a message.
+// maxPath is the number of bytes to which a message cuts a path.
 const maxPath = 300
 
-// shorten returns a path for a message, without its middle if it is too long.
+// shorten returns a path for a message. It leaves out the middle of a path that is too long.
 func shorten(path string) string {
 	if len(path) <= maxPath {
 		return path

@@ -17,7 +17,7 @@ func check(ctx context.Context, key string) error {
 	return checkKey(key)
 }
 
-// checkKey is files.CheckKey, and also refuses names that the system doesn't allow.
+// checkKey is files.CheckKey, but also refuses names that the system doesn't allow.
 func checkKey(key string) error {
 	if err := files.CheckKey(key); err != nil {
 		return err

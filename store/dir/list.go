@@ -15,12 +15,12 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// tick is longer than the lag of file times behind the clock that programs read. The kernel advances
-// file times with the timer interrupt, at least every 10 ms.
+// tick is longer than file times can be behind the clock that programs read. The kernel advances file times with the
+// timer interrupt, at least every 10 ms.
 const tick = 20 * time.Millisecond
 
-// List reads the directories that the prefix can be in, and the files under the prefix. It returns
-// all of them in one page, and ignores the cursor.
+// List reads each directory that can have keys with the prefix, and the files under the prefix. It returns all of them
+// in one page, and ignores the cursor.
 func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, err error) {
 	defer func() { err = failed("list", prefix, err) }()
 	if err := ctx.Err(); err != nil {
@@ -41,8 +41,8 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (page store.Page, er
 		return page, err
 	}
 	if s.local {
-		// The kernel might stamp a file that is written from now on a tick in the past. Now must
-		// not be later than that stamp.
+		// The kernel might date a file that is written from now on up to a tick in the past. Page.Now must not be later
+		// than such a date.
 		l.page.Now = s.now().Round(0).Add(-tick)
 	}
 	return l.page.Page, nil
@@ -56,8 +56,8 @@ type listing struct {
 	page   files.Page
 }
 
-// enter walks through the directory at path below parent. The keys in parent begin with at. The directory
-// can be missing. If a file is in its place, the error is errNotDir.
+// enter walks through the directory at path, relative to parent. The keys in parent begin with at. The directory can be
+// missing. If a file is in its place, enter returns errNotDir.
 func (l *listing) enter(parent *directory, path, at string) error {
 	if path == "" {
 		return l.walk(parent, at)
@@ -69,7 +69,7 @@ func (l *listing) enter(parent *directory, path, at string) error {
 		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // it was never there, or another process has removed it because it was empty
+		return nil // it was never there, or another process has removed the empty directory
 	}
 	if err != nil {
 		return err
@@ -78,8 +78,8 @@ func (l *listing) enter(parent *directory, path, at string) error {
 	return l.enter(d, rest, at+name+"/")
 }
 
-// walk adds the objects in and below a directory. Their keys begin with at. The name of a directory ends
-// with a slash, so that the names have the order of the keys below them: "a-b" < "a/b" < "a0".
+// walk adds the objects in and below a directory. Their keys begin with at. A directory's name ends with a slash, so
+// that the names sort like the keys below them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
 	names, err := l.names(l.ctx, d, files.Below(l.prefix, at))
 	if err != nil {
@@ -94,7 +94,7 @@ func (l *listing) walk(d *directory, at string) error {
 			files[name], err = l.add(d, name, at+name)
 		} else if !files[dir] {
 			if err = l.enter(d, dir, at); errors.Is(err, errNotDir) {
-				err = nil // the name was a directory's just now, or is an object's
+				err = nil // the name has just changed from a directory to an object, or from an object to a directory
 			}
 		}
 		if err = cmp.Or(err, l.ctx.Err()); err != nil {
@@ -104,7 +104,7 @@ func (l *listing) walk(d *directory, at string) error {
 	return nil
 }
 
-// add adds an object to the page. It returns false if the name is a directory's.
+// add adds an object to the page. It returns false if the name belongs to a directory.
 func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 	body, obj, err := l.inspect(l.ctx, d, name, 0)
 	switch {
@@ -122,18 +122,18 @@ func (l *listing) add(d *directory, name, key string) (file bool, err error) {
 	return true, nil
 }
 
-// maxLooks bounds the looks for a name that is listed but can't be found. They are a millisecond
-// apart. On bindfs one or two are enough.
+// maxLooks is how often find looks for a name that is listed but can't be found. The looks are a millisecond apart. On
+// bindfs one or two are enough.
 const maxLooks = 100
 
-// find calls look, which looks for a name in a directory. It calls look again as long as look
-// returns fs.ErrNotExist although the directory lists the name.
+// find calls look, which looks for a name in a directory. It repeats that as long as look returns fs.ErrNotExist
+// although the directory lists the name.
 //
-// A name can seem to be missing on a file system that isn't known to be local. On a FUSE file system (bindfs,
-// ntfs-3g, exfat) a name is missing for a moment while it is being replaced, although rename(2) doesn't allow
-// that. A mount that caches missing names doesn't find another machine's new file until its cache expires. So
-// find returns fs.ErrNotExist there only if the directory, read anew, doesn't list the name. After maxLooks
-// it returns another error.
+// A name can seem to be missing on a file system that isn't known to be local. On a FUSE file system (bindfs, ntfs-3g,
+// exfat) a name is missing for a moment while it is being replaced, although rename(2) doesn't allow that. A mount that
+// caches missing names doesn't find another machine's new file until its cache expires. So on such a file system, find
+// returns fs.ErrNotExist only if a new listing of the directory doesn't have the name. After maxLooks it returns
+// another error.
 func (s *Store) find(ctx context.Context, d *directory, name string, look func() error) error {
 	for range maxLooks {
 		err := look()
@@ -150,14 +150,13 @@ func (s *Store) find(ctx context.Context, d *directory, name string, look func()
 		"negative_timeout=0 (FUSE) or lookupcache=none (NFS)", d.full(name))
 }
 
-// names returns the wanted names in a directory, sorted, from scans that begin after the call.
+// names returns the wanted names in a directory, sorted. All its scans begin after the call.
 //
-// A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs, tmpfs) move
-// the name within the directory. If they move it to a place that a scan has already read, the scan shows
-// neither the old file nor the new one. POSIX allows that. The listing must not miss a lock that is being
-// refreshed, so names scans until two scans in a row find the same names, and returns the names of all scans.
-// It misses an existing name only if the file was replaced during each scan, and the refreshes of a lock are
-// seconds apart.
+// A single scan isn't enough. When a file is renamed over another one, some file systems (btrfs, tmpfs) move the name
+// within the directory. If they move it to a place that a scan has already read, the scan shows neither the old file
+// nor the new one. POSIX allows that. The listing must not miss a lock that is being refreshed. So names scans until
+// two scans in a row find the same names, and returns the names of all scans. It misses an existing name only if the
+// file was replaced during each scan, and the refreshes of a lock are seconds apart.
 func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	if !s.local {
 		d.reread()
@@ -177,9 +176,9 @@ func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([
 	return all, nil
 }
 
-// reread makes the next scan read the directory anew, if its file system caches listings: sshfs
-// does for 20 s, and NFS, SMB and rclone have such caches too. Making and removing a file empties
-// this machine's cache of the directory. If no file can be made, the scan reads what it can.
+// reread makes the next scan read the directory anew if its file system caches listings. sshfs caches them for 20 s,
+// and NFS, SMB and rclone have such caches too. Making and removing a file empties this machine's cache of the
+// directory. If reread can't make a file, the scan might read the cache.
 func (d *directory) reread() {
 	temp := files.NewTemp()
 	if f, err := d.Create(temp, 0o600); err == nil {
@@ -188,13 +187,12 @@ func (d *directory) reread() {
 	}
 }
 
-// scan returns the wanted names in the directory's order. A name is returned as it is if a file is wanted,
-// and with a slash at its end if a directory is wanted. scan opens the directory anew, because an open
-// directory can still end where it ended when it was opened.
+// scan returns the wanted names in the directory's order. It returns the name itself if a file of this name is wanted,
+// and the name with a slash at its end if a directory is wanted. It opens the directory anew, because an open directory
+// can still end where it ended when it was opened.
 //
-// scan doesn't find out whether a name belongs to a file or to a directory, because that can fail although
-// the name exists (see find). os.File.ReadDir would then omit the name, if the file system doesn't list types
-// (FUSE).
+// scan doesn't find out whether a name belongs to a file or to a directory, because that can fail although the name
+// exists (see find). os.File.ReadDir would then omit the name, if the file system doesn't list types (FUSE).
 func scan(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
 	f, err := d.Open(".")
 	if errors.Is(err, fs.ErrNotExist) {

@@ -11,8 +11,8 @@ import (
 	"github.com/repolock/repolock/internal/flock"
 )
 
-// lock keeps other clients from replacing or deleting a file of d, until unlock is called. The
-// package comment has the rules.
+// lock keeps other clients from replacing or deleting a file of d, until the caller calls unlock. The package comment
+// has the rules.
 func (s *Store) lock(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
 	if !s.flock {
 		return func() {}, nil
@@ -25,7 +25,7 @@ func (s *Store) lock(ctx context.Context, root, d *directory, name string) (unlo
 	return lockRoot(ctx, root, flock.Try)
 }
 
-// lockFile takes the flock of a file of d, and a share of the root's. If it can't open a regular
+// lockFile takes the flock of a file of d, exclusive, and the flock of the root, shared. If it can't open a regular
 // file, it returns neither unlock nor an error.
 func lockFile(ctx context.Context, root, d *directory, name string) (unlock func(), err error) {
 	share, err := lockRoot(ctx, root, flock.TryShared)
@@ -58,15 +58,15 @@ func lockFile(ctx context.Context, root, d *directory, name string) (unlock func
 	return nil, nil
 }
 
-// stillNamed reports whether an open file of d still has its name.
+// stillNamed reports whether the name still belongs to an open file of d.
 func stillNamed(d *directory, name string, f *os.File) bool {
 	opened, err := f.Stat()
 	named, err1 := d.Lstat(name)
 	return err == nil && err1 == nil && os.SameFile(opened, named)
 }
 
-// lockRoot takes the flock of the root. It opens the root anew, because a flock belongs to an open
-// file. So goroutines exclude each other too.
+// lockRoot takes the flock of the root. It opens the root anew, because a flock belongs to an open file. So goroutines
+// exclude each other too.
 func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	self, err := root.Open(".")
 	if err != nil {
@@ -75,11 +75,10 @@ func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, er
 	return take(ctx, self, root.path, try)
 }
 
-// take takes the flock of an open file by try. unlock closes the file. After an error take has
-// closed it.
+// take takes the flock of an open file by calling try. unlock closes the file. After an error, take has closed it.
 //
-// take polls, because a process that waits in flock(2) can't heed its context. A client holds the
-// flock for tens of microseconds.
+// take polls, because a process that waits in flock(2) can't heed its context. A client holds the flock for tens of
+// microseconds.
 func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		ok, err := try(f)

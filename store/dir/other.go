@@ -10,9 +10,8 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// HasOther looks at one name after another, in the order of the directories, until it finds a file whose
-// key doesn't begin with the prefix. It opens no file, and takes no flock. It can miss a file that
-// is renamed meanwhile.
+// HasOther reads the names in the directories, one after another, until it finds a file whose key doesn't begin with
+// the prefix. It opens no file, and takes no flock. It can miss a file that is renamed meanwhile.
 func (s *Store) HasOther(ctx context.Context, prefix string) (found bool, err error) {
 	defer func() { err = failed("list", "", err) }()
 	if err := ctx.Err(); err != nil {
@@ -26,7 +25,7 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (found bool, err er
 	return hasOther(ctx, root, "", prefix)
 }
 
-// hasOther is HasOther for a directory. The keys in it begin with at.
+// hasOther is HasOther for one directory and those below it. The keys in it begin with at.
 func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error) {
 	self, err := d.Open(".")
 	if err != nil {
@@ -52,8 +51,8 @@ func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error
 	}
 }
 
-// isOther reports whether a name in a directory belongs to an object, or to a directory for which
-// hasOther is true. It returns false if the name is gone.
+// isOther reports whether a name in a directory belongs to an object, or to a directory that has one, outside the
+// prefix. It returns false if the name is gone.
 func isOther(ctx context.Context, d *directory, name, at, prefix string) (bool, error) {
 	if err := ctx.Err(); err != nil {
 		return false, err

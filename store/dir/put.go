@@ -13,13 +13,12 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// maxTries is how often a Put makes its directory again after another process has removed the
-// directory because it was empty. It is also how often lockFile tries again after another client
-// has replaced the file.
+// maxTries is how often a Put makes its directory again after another process has removed the empty directory. It is
+// also how often lockFile tries again after another client has replaced the file.
 const maxTries = 100
 
-// Put writes the body to a temporary file beside its place, and then moves it there in one
-// step. Unless the file system is known to be local, it is always durable.
+// Put writes the body to a temporary file beside its place, and then moves it there in one step. On a file system that
+// isn't known to be local, Put is always durable.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (obj store.Object, err error) {
 	defer func() { err = failed("put", key, err) }()
 	if err := check(ctx, key); err != nil {
@@ -43,7 +42,7 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		if !errors.Is(err, fs.ErrNotExist) {
 			return obj, err
 		}
-		// Another process has removed the empty directory: make it again, but never the root.
+		// Another process has removed the empty directory. Make it again, but never the root.
 		if err := cmp.Or(ctx.Err(), s.gone(root)); err != nil {
 			return obj, err
 		}
@@ -75,7 +74,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	temp := files.NewTemp()
 	defer func() {
 		if err != nil {
-			// If the disk broke and these fail too, a later Delete removes the temporary file.
+			// If the disk broke and these calls fail too, a later Delete removes the temporary file.
 			_ = d.Remove(temp)
 			w.prune(w.root, w.dir, w.now())
 		}
@@ -98,8 +97,8 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{Key: w.key, ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
-// fill writes the body to a new file, and returns the file's attributes. A rename or a link doesn't
-// change the attributes that List shows.
+// fill writes the body to a new file, and returns the file's attributes. A later rename or link doesn't change the
+// attributes that List shows.
 func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	folder, err := d.Lstat(".")
 	if err != nil {
@@ -118,8 +117,8 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
 }
 
-// syncUp makes the entries of a directory durable, and those of each directory above it up to the
-// root. Another process might have made the directories, and not synced them yet.
+// syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process
+// might have made these directories without syncing them yet.
 func syncUp(root *directory, dir string) error {
 	for {
 		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
@@ -129,12 +128,11 @@ func syncUp(root *directory, dir string) error {
 	}
 }
 
-// commit moves a temporary file to its place if the condition is met. It is the one atomic
-// step of a Put.
+// commit moves a temporary file to its place if the condition is met. It is the one atomic step of a Put.
 func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	switch {
 	case w.opts.IfAbsent && w.opts.IfMatch != "":
-		return store.ErrPrecondition // no object meets both
+		return store.ErrPrecondition // no object meets both conditions
 	case w.opts.IfAbsent:
 		return link(d, temp, w.name)
 	case w.opts.IfMatch == "" && w.creates(d):
@@ -156,9 +154,9 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	return nil
 }
 
-// creates reports whether a Put without a condition can link its file, because the name is free,
-// and so needs no flock. On a file system that isn't local, a rename under the flock of the
-// directory costs less than a look and a link.
+// creates reports whether the name is free, so that a Put without a condition can link its file. A link needs no flock.
+// On a file system that isn't local, creates returns false, because a rename under the flock of the directory costs
+// less than a look and a link.
 func (w *write) creates(d *directory) bool {
 	if !w.local {
 		return false
@@ -167,8 +165,7 @@ func (w *write) creates(d *directory) bool {
 	return errors.Is(err, fs.ErrNotExist)
 }
 
-// link links the temporary file to its name if the name is free. It needs no flock, because
-// link(2) replaces nothing.
+// link links the temporary file to its name if the name is free. It needs no flock, because link(2) replaces nothing.
 func link(d *directory, temp, name string) error {
 	if err := d.Link(temp, name); err != nil && !linked(d, temp, name) {
 		if isOneOf(err, noLinks) {
@@ -181,15 +178,16 @@ func link(d *directory, temp, name string) error {
 	return nil
 }
 
-// linked reports whether the link was made although the call failed: an NFS client repeats
-// a request whose answer was lost.
+// linked reports whether the link exists although the call failed. An NFS client repeats a request whose answer was
+// lost.
 func linked(d *directory, temp, name string) bool {
 	a, err1 := d.Lstat(temp)
 	b, err2 := d.Lstat(name)
 	return err1 == nil && err2 == nil && os.SameFile(a, b)
 }
 
-// taken returns ErrPrecondition if a link or rename has failed because the name isn't free, or err.
+// taken returns ErrPrecondition if err, the error of a link or rename, means that the name isn't free. Otherwise it
+// returns err.
 func taken(d *directory, name string, err error) error {
 	if !errors.Is(err, fs.ErrExist) {
 		return err
@@ -197,7 +195,7 @@ func taken(d *directory, name string, err error) error {
 	return replaced(d, name, store.ErrPrecondition)
 }
 
-// replaced returns ErrIrregular if a directory has the name, or err.
+// replaced returns ErrIrregular if the name belongs to a directory, or else err.
 func replaced(d *directory, name string, err error) error {
 	if info, lerr := d.Lstat(name); lerr == nil && info.IsDir() {
 		return fmt.Errorf("%w: %q is a directory", store.ErrIrregular, d.full(name))

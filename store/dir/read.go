@@ -13,10 +13,10 @@ import (
 	"github.com/repolock/repolock/store/internal/files"
 )
 
-// errIrregular is the error for a link, a pipe or a device in the place of a file.
+// errIrregular is returned if there is a link, a pipe or a device in the place of a file.
 var errIrregular = fmt.Errorf("%w: not a regular file", store.ErrIrregular)
 
-// Get reads the file, of at most limit bytes.
+// Get reads a file of at most limit bytes.
 func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, obj store.Object, err error) {
 	defer func() {
 		if absent(err) {
@@ -48,7 +48,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) (body []byte, 
 	return body, obj, cmp.Or(err, ctx.Err())
 }
 
-// matches returns ErrPrecondition unless the file has this ETag, or etag is "".
+// matches returns ErrPrecondition unless the file has this ETag. An empty etag matches any file.
 func (s *Store) matches(ctx context.Context, d *directory, name, etag string) error {
 	if etag == "" {
 		return nil
@@ -64,11 +64,11 @@ func (s *Store) matches(ctx context.Context, d *directory, name, etag string) er
 	return nil
 }
 
-// inspect returns a file's object, and its body unless it is larger than limit. Both are of one
-// version, because an open file stays the same when another file is renamed over it.
+// inspect returns a file's object, and its body unless it is larger than limit. Both are of one version, because an
+// open file stays the same when another file is renamed over it.
 //
-// For a file that can't be opened it returns both the object and an error. For a directory the
-// error is errFolder. If nothing is known of the file, the object has no ETag.
+// For a file that can't be opened, it returns both the object and an error. For a directory it returns errFolder. If it
+// learns nothing about the file, the object has no ETag.
 func (s *Store) inspect(ctx context.Context, d *directory, name string, limit int64) (body []byte, obj store.Object, err error) {
 	err = s.find(ctx, d, name, func() error {
 		if body, obj, err = lookAt(d, name, limit); errors.Is(err, fs.ErrNotExist) {
@@ -79,7 +79,7 @@ func (s *Store) inspect(ctx context.Context, d *directory, name string, limit in
 	return body, obj, err
 }
 
-// lookAt is inspect, but with a single look.
+// lookAt is inspect without repetition.
 func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error) {
 	info, err := d.Lstat(name)
 	if err != nil {
@@ -101,7 +101,7 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 		return nil, described(info), d.unopened(name, err)
 	}
 	if !opened.Mode().IsRegular() {
-		return nil, described(opened), errIrregular // it replaced the file after the Lstat
+		return nil, described(opened), errIrregular // another file has replaced it since the Lstat
 	}
 	if opened.Size() > max(limit, files.MaxHashed) {
 		return nil, described(opened), nil
@@ -110,13 +110,13 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if err != nil {
 		return nil, described(opened), cant("read", filepath.Join(d.path, name), err)
 	}
-	// Another program can write to an open file, so the size is the body's.
+	// Another program can write to an open file, so the size must be that of the body.
 	return body, store.Object{ETag: etag(body, opened), Size: int64(len(body)), ModTime: opened.ModTime()}, nil
 }
 
-// readAll is io.ReadAll with a buffer of the expected size.
+// readAll is io.ReadAll, but begins with a buffer of the expected size.
 func readAll(r io.Reader, size int64) ([]byte, error) {
-	body := make([]byte, size+1) // one byte more, to see the end
+	body := make([]byte, size+1) // one byte more, to find the end
 	n, err := io.ReadFull(r, body)
 	if err == io.EOF || err == io.ErrUnexpectedEOF {
 		return body[:n], nil
@@ -128,7 +128,7 @@ func readAll(r io.Reader, size int64) ([]byte, error) {
 	return append(body, more...), err
 }
 
-// described returns the object of a file that wasn't read.
+// described returns the object of a file whose body wasn't read.
 func described(info fs.FileInfo) store.Object {
 	size := info.Size()
 	if !info.Mode().IsRegular() {
@@ -145,8 +145,8 @@ func etag(body []byte, info fs.FileInfo) string {
 	return files.ETag(body)
 }
 
-// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and
-// changes only with the size, the mtime or the inode.
+// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes if the size,
+// the mtime or the inode changes.
 func statTag(info fs.FileInfo) string {
 	return fmt.Sprintf("s-%x-%x-%x", info.Size(), info.ModTime().UnixNano(), inode(info))
 }

@@ -9,17 +9,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// late has the file systems that show other machines' files late, with the text of the error. They
-// can't hold locks. rclone's listings are up to 5 minutes old, and our own writes don't change that.
-// davfs2 sends a file 10 s after it was closed. Until then other machines see an empty file, which
-// means that the lock was released.
+// late has the file systems that show other machines' files too late to hold locks, each with the text of the error.
+// rclone's listings are up to 5 minutes old, and our own writes don't change that. davfs2 sends a file 10 s after it
+// was closed. Until then other machines see an empty file, which means that the lock was released.
 var late = map[string]string{
 	"rclone": "shows the locks of other machines minutes late",
 	"davfs2": "shows other machines an empty file for 10 s in place of a lock",
 }
 
-// mountType returns the type of a file's file system, or the program that serves it. It returns ""
-// if neither is known.
+// mountType returns the type of a file's file system, or the program that serves it. It returns "" if neither is known.
 func mountType(f *os.File) string {
 	var st unix.Stat_t
 	table, err := os.ReadFile("/proc/self/mountinfo")
@@ -49,14 +47,14 @@ func served(name, source string) string {
 // zfsMagic isn't in the headers of Linux.
 const zfsMagic = 0x2fc12fc1
 
-// isLocal reports whether the file system is known to be local: only this machine writes to it, this
-// machine's clock stamps the files, and it has hard links and flock.
+// isLocal reports whether the file system is known to be local: only this machine writes to it, this machine's clock
+// dates the files, and it has hard links and flock.
 func isLocal(f *os.File) bool {
 	var st unix.Statfs_t
 	if unix.Fstatfs(int(f.Fd()), &st) != nil {
 		return false
 	}
-	switch uint32(st.Type) { // signed on some architectures only
+	switch uint32(st.Type) { // st.Type is signed on some architectures only
 	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.BTRFS_SUPER_MAGIC, unix.F2FS_SUPER_MAGIC,
 		unix.BCACHEFS_SUPER_MAGIC, zfsMagic, unix.REISERFS_SUPER_MAGIC, unix.NILFS_SUPER_MAGIC,
 		unix.TMPFS_MAGIC, unix.RAMFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:
@@ -65,9 +63,8 @@ func isLocal(f *os.File) bool {
 	return false
 }
 
-// flockHolder describes the holder of a directory's flock. Only Linux shows it. proc_locks(5) has
-// only the locks of our pid namespace. On some file systems (btrfs) its device number differs from
-// stat(2).
+// flockHolder describes the holder of a directory's flock. Only Linux shows it. proc_locks(5) has only the locks of our
+// pid namespace. On some file systems (btrfs) it shows another device number than stat(2).
 func flockHolder(self *os.File) string {
 	var st unix.Stat_t
 	if unix.Fstat(int(self.Fd()), &st) != nil {

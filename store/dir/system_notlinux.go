@@ -4,7 +4,7 @@ package dir
 
 import "os"
 
-// late is empty, because mountType isn't known here.
+// late is empty, because this system doesn't show the type of a mount.
 var late map[string]string
 
 func mountType(*os.File) string { return "" }

@@ -17,30 +17,29 @@ import (
 // nonblock makes an open of a pipe return at once.
 const nonblock = syscall.O_NONBLOCK
 
-// anyName is true, because a file's name can have every byte except a slash and NUL.
+// anyName is true, because a file's name can have any byte except a slash and NUL.
 const anyName = true
 
-// unfit returns why a valid element of a key can't be a file's name, or "". Here it always can.
+// unfit returns why a valid element of a key can't be a file's name, or "". On this system it always can.
 func unfit(string) string { return "" }
 
 var (
 	noSpace  = []error{syscall.ENOSPC, syscall.EDQUOT}
 	readOnly = []error{syscall.EROFS}
-	// unreachable are the errors of a network file system whose server doesn't answer: NFS that is
-	// mounted soft, SMB, FUSE whose process is dead. ESTALE isn't one: that server answers.
+	// unreachable are the errors of a network file system whose server doesn't answer: NFS that is mounted soft, SMB,
+	// FUSE whose process is dead. ESTALE isn't one of them, because with ESTALE the server does answer.
 	unreachable = []error{
 		syscall.ENOTCONN, syscall.ETIMEDOUT, syscall.EHOSTDOWN, syscall.EHOSTUNREACH, syscall.ENETUNREACH,
 		syscall.ECONNREFUSED, syscall.ECONNRESET, syscall.ECONNABORTED,
 	}
-	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android; ERANGE: cryfs;
-	// EMLINK, EXDEV and EINVAL: some NAS). If an error has another cause, the rename that follows
-	// fails too.
+	// noLinks are the errors of a file system without hard links (EIO: rclone; EACCES: Android; ERANGE: cryfs; EMLINK,
+	// EXDEV and EINVAL: some NAS). If such an error has another cause, the rename that follows fails too.
 	noLinks = []error{syscall.EPERM, errors.ErrUnsupported, syscall.EACCES, syscall.EIO, syscall.EMLINK, syscall.EXDEV, syscall.EINVAL, syscall.ERANGE}
 )
 
-// own sets the owner and the group of a new file to those of its folder, and its mode, whatever the umask,
-// because some programs ignore a lock that they can't read. It ignores a refusal of the system: only root may
-// give files away, and some file systems have neither owners nor modes.
+// own gives a new file the owner and the group of its folder, and its mode whatever the umask, because some programs
+// ignore a lock that they can't read. It ignores a refusal of the system: only root may give files away, and some file
+// systems have neither owners nor modes.
 func own(f *os.File, folder fs.FileInfo, mode fs.FileMode) {
 	info, err := f.Stat()
 	if err != nil {
@@ -66,30 +65,29 @@ func inode(info fs.FileInfo) uint64 {
 	return 0
 }
 
-// sameFileSystem reports whether two directories are on one device. It doesn't compare the inodes, because a
-// user can restore a repository, or replace it by a copy, while a program waits for its lock.
+// sameFileSystem reports whether two directories are on one device. It doesn't compare the inodes, because a user can
+// restore a repository, or replace it by a copy, while a program waits for its lock.
 func sameFileSystem(a, b fs.FileInfo) bool {
 	was, ok1 := a.Sys().(*syscall.Stat_t)
 	is, ok2 := b.Sys().(*syscall.Stat_t)
 	return ok1 && ok2 && was.Dev == is.Dev
 }
 
-// rmdir removes an empty directory. os.Root.Remove would also remove an object that has replaced
-// the directory.
+// rmdir removes an empty directory. os.Root.Remove would also remove an object that has replaced the directory.
 func rmdir(d *directory, name string) error {
 	return withFd(d, func(fd int) error { return cant("delete from", d.path, unix.Unlinkat(fd, name, unix.AT_REMOVEDIR)) })
 }
 
-// renameNoReplace takes the place of link(2) on file systems without hard links (FAT, exFAT).
+// renameNoReplace replaces link(2) on file systems without hard links (FAT, exFAT).
 func renameNoReplace(d *directory, from, to string) error {
 	err := withFd(d, func(fd int) error { return cant("write into", d.path, renameExclusive(fd, from, to)) })
-	if isOneOf(err, noLinks) { // after another cause, the put without the condition fails too
+	if isOneOf(err, noLinks) { // if the cause is another one, the put without the condition fails too
 		return store.ErrConditionUnsupported
 	}
 	return taken(d, to, err)
 }
 
-// withFd runs a system call that os.Root lacks on the descriptor of a directory.
+// withFd runs a system call on the descriptor of a directory. It is for calls that os.Root doesn't have.
 func withFd(d *directory, call func(fd int) error) error {
 	self, err := d.Open(".")
 	if err != nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// nonblock is 0, because directories of Windows have no pipes.
+// nonblock is 0, because directories of Windows can't contain pipes.
 const nonblock = 0
 
-// anyName is false, because a backslash in a name would be a slash here.
+// anyName is false, because Windows would treat a backslash in a name as a slash.
 const anyName = false
 
-// unfit returns why a valid element of a key can't be a file's name, or "". A name with a colon
-// would even be a hidden stream of another file.
+// unfit returns why a valid element of a key can't be a file's name, or "". A name with a colon would even be a hidden
+// stream of another file.
 func unfit(name string) string {
 	switch {
 	case strings.ContainsAny(name, `<>:"|?*`) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' }):
@@ -45,23 +45,22 @@ var (
 	noLinks = []error{windows.ERROR_INVALID_FUNCTION, windows.ERROR_NOT_SUPPORTED}
 )
 
-// own does nothing, because a new file inherits the permissions of its folder here.
+// own does nothing, because a new file inherits the permissions of its folder on Windows.
 func own(*os.File, fs.FileInfo, fs.FileMode) {}
 
-// inode returns 0, because a FileInfo of Windows has no inode.
+// inode returns 0, because a FileInfo has no inode on Windows.
 func inode(fs.FileInfo) uint64 { return 0 }
 
-// sameFileSystem reports whether both are the same directory, because a FileInfo of Windows doesn't
-// have the volume.
+// sameFileSystem reports whether both are the same directory, because a FileInfo doesn't name the volume on Windows.
 func sameFileSystem(a, b fs.FileInfo) bool { return os.SameFile(a, b) }
 
-// rmdir removes nothing. A directory that another process has open would stay on Windows, and a put
-// into it would fail. An empty directory does no harm.
+// rmdir removes nothing. A directory that another process has open would stay on Windows, and a put into it would fail.
+// An empty directory does no harm.
 func rmdir(*directory, string) error {
 	return fmt.Errorf("%w: remove this directory by hand", errors.ErrUnsupported)
 }
 
-// renameNoReplace fails, because Windows has no such rename.
+// renameNoReplace fails, because Windows has no rename that refuses to replace a file.
 func renameNoReplace(*directory, string, string) error { return store.ErrConditionUnsupported }
 
 // syncDir does nothing, because Windows can't flush a directory.

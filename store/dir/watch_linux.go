@@ -17,9 +17,9 @@ import (
 
 var _ store.Watcher = (*Store)(nil)
 
-// Watch makes the kernel report the files that are removed from the folder of the prefix, and from
-// the folders under the prefix in it. It returns errors.ErrUnsupported unless the file system is
-// known to be local, because the kernel doesn't see removals by other machines.
+// Watch makes the kernel report the files that are removed from the folder of the prefix, and from the folders under
+// the prefix in it. It returns errors.ErrUnsupported unless the file system is known to be local, because the kernel
+// doesn't see removals by other machines.
 //
 // Only Linux can do that. BSD and macOS report a removal only to a process that keeps the file open.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
@@ -34,7 +34,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 	return hints, failed("watch", prefix, err)
 }
 
-// watch keeps no file of the repository open, so that a disk can be unmounted.
+// watch starts the watcher. It keeps no file of the repository open, so that a disk can be unmounted.
 func (s *Store) watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	dir, base := files.Split(prefix)
 	w := watch{top: filepath.Join(s.path, filepath.FromSlash(dir)), base: base, hints: make(chan struct{}, 1)}
@@ -81,8 +81,8 @@ func (w *watch) begin() error {
 	}
 }
 
-// enter watches a folder under the prefix. It doesn't look at other names. If it fails, removals from
-// the folder send no hint. It fails if the folder is gone, or if this user has too many watches.
+// enter watches a folder under the prefix. It ignores other names. If it fails, removals from the folder send no hint.
+// It fails if the folder is gone, or if this user has too many watches.
 func (w *watch) enter(name string) {
 	if !strings.HasPrefix(name, w.base) || files.IsTemp(name) {
 		return
@@ -113,8 +113,7 @@ func (w *watch) run(ctx context.Context) {
 	}
 }
 
-// note sends a hint if an event is a removal, and watches a new folder. A file that is moved away
-// counts as removed.
+// note sends a hint if an event is a removal, and watches a new folder. A file that is moved away counts as removed.
 func (w *watch) note(e fsnotify.Event) {
 	parent, name := filepath.Split(e.Name)
 	top := filepath.Clean(parent) == w.top

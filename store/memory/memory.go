@@ -1,7 +1,7 @@
-// Package memory is a store in memory, for tests. It keeps the whole contract of [store.Store]. Its
-// options remove abilities that some real stores lack.
+// Package memory is a store in memory, for tests. It keeps the whole contract of [store.Store]. Its options remove
+// abilities that some real stores don't have.
 //
-// It blocks only on a sync.Mutex, and so works inside testing/synctest.
+// It blocks only on a sync.Mutex, so it works inside testing/synctest.
 package memory
 
 import (
@@ -16,14 +16,13 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Store is a store in memory. Its methods can be called concurrently. A copy of the pointer is
-// another handle on the same objects.
+// Store is a store in memory. Its methods can be called concurrently. A copy of the pointer refers to the same objects.
 type Store struct {
 	opts Options
 
 	mu      sync.Mutex
 	objects map[string]object
-	keys    []string // of objects, in byte order, so that List reads one page and not all
+	keys    []string // keys of all objects, in byte order, so that List reads one page and not all keys
 	deleted map[string]bool
 	watches map[*watch]bool
 }
@@ -161,7 +160,7 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 // Delete removes the object if there is one.
 func (s *Store) Delete(ctx context.Context, key string) error { return s.delete(ctx, key, "") }
 
-// DeleteIfMatch treats the condition as Options.IfMatch defines it for a Put.
+// DeleteIfMatch deletes an object. It treats the condition as Options.IfMatch defines it for a Put.
 func (s *Store) DeleteIfMatch(ctx context.Context, key, etag string) error {
 	return s.delete(ctx, key, etag)
 }
@@ -229,7 +228,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 	return w.hints, nil
 }
 
-// hint notifies the watches of a deleted key. The caller holds mu.
+// hint notifies the watches whose prefix a deleted key has. The caller holds mu.
 func (s *Store) hint(key string) {
 	for w := range s.watches {
 		if !strings.HasPrefix(key, w.prefix) {
@@ -242,10 +241,10 @@ func (s *Store) hint(key string) {
 	}
 }
 
-// now returns the store's time without a monotonic reading, which no object store sends.
+// now returns the store's time without a monotonic reading, because no object store sends one.
 func (s *Store) now() time.Time { return s.opts.Now().Round(0) }
 
-// etag returns a function of the body alone, as S3 does: the same body always has the same ETag.
+// etag returns a hash of the body alone, as S3 does: the same body always has the same ETag.
 func etag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])

@@ -6,31 +6,28 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Options are the abilities of a store. With the zero value it has all of them.
+// Options are the abilities of a store. The zero value has all of them.
 type Options struct {
-	// Now is the store's clock; time.Now if nil.
+	// Now returns the time of the store's clock. Nil means time.Now.
 	Now func() time.Time
-	// Precision is the unit to which mod times are rounded down (S3: a second). Zero
-	// keeps them exact. Page.Now isn't rounded.
+	// Precision is the unit to which mod times are rounded down. For S3 it is a second. Zero keeps them exact. Page.Now
+	// isn't rounded.
 	Precision time.Duration
-	// PageSize is the number of objects in a full page; 1000 if zero.
+	// PageSize is the number of objects in a full page. Zero means 1000.
 	PageSize int
-	// IfAbsent and IfMatch are how the store treats a conditional Put.
+	// IfAbsent and IfMatch are how the store treats the conditions of a Put.
 	IfAbsent, IfMatch Condition
-	// IfMatchCreates makes a Put with PutOptions.IfMatch write if there is no object,
-	// whatever the ETag, as MinIO does before September 2025 (minio/minio#21526). The
-	// store then declares Kept as store.Claimed.
+	// IfMatchCreates makes a Put with PutOptions.IfMatch write if there is no object, whatever the ETag. MinIO before
+	// September 2025 does that (minio/minio#21526). Then the store declares at most store.Claimed for IfMatch.
 	IfMatchCreates bool
-	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was
-	// deleted, as on a server that takes a delete marker for an object (versitygw). The
-	// store then declares Kept as store.Claimed.
+	// Markers makes a Put with PutOptions.IfAbsent fail for a key whose object was deleted, as on a server that treats
+	// a delete marker as an object (versitygw). Then the store declares at most store.Claimed for IfAbsent.
 	Markers bool
-	// Versions makes a Put heed PutOptions.Replaces, as a backend with versions must.
+	// Versions makes a Put check PutOptions.Replaces, as a backend with versions must.
 	Versions bool
-	// NoBatch refuses to delete many objects in one request.
+	// NoBatch makes the store refuse to delete many objects in one request.
 	NoBatch bool
-	// NoTime leaves out Page.Now, and the ModTime that Put returns. List and Get still
-	// return ModTime.
+	// NoTime omits Page.Now, and the ModTime that Put returns. List and Get still return ModTime.
 	NoTime bool
 	// NoStoreClock declares that clients' clocks stamp ModTime, as on a network file
 	// system.
@@ -42,7 +39,7 @@ type Options struct {
 	PutCreates bool
 }
 
-// Condition is how the store treats a kind of conditional Put.
+// Condition is how the store treats one of the conditions of a Put.
 type Condition int
 
 const (
@@ -57,7 +54,7 @@ const (
 	Lacked
 )
 
-// ifAbsent returns the store's declaration of PutOptions.IfAbsent.
+// ifAbsent returns how the store declares PutOptions.IfAbsent.
 func (o Options) ifAbsent() store.Condition {
 	if o.Markers {
 		return min(o.IfAbsent.declared(), store.Claimed)
@@ -65,7 +62,7 @@ func (o Options) ifAbsent() store.Condition {
 	return o.IfAbsent.declared()
 }
 
-// ifMatch returns the store's declaration of PutOptions.IfMatch.
+// ifMatch returns how the store declares PutOptions.IfMatch.
 func (o Options) ifMatch() store.Condition {
 	if o.IfMatchCreates {
 		return min(o.IfMatch.declared(), store.Claimed)
@@ -84,7 +81,7 @@ func (c Condition) declared() store.Condition {
 	}
 }
 
-// outcome returns the error of a Put, or nil. met is set if its condition is met.
+// outcome returns the error of a Put whose condition is met or not, or nil.
 func (c Condition) outcome(met bool) error {
 	switch {
 	case c == Lacked:

@@ -50,8 +50,8 @@ func (c *client) Versions(ctx context.Context, key string) error {
 	return c.first(ctx, minio.ListObjectsOptions{Prefix: key, WithVersions: true})
 }
 
-// first sends the first request of a listing. If the page is empty but not the last, the library tries
-// to send a second, and fails with ErrPageEnd.
+// first sends the first request of a listing. If the page is empty but not the last, the library tries to send a second
+// request, which fails with ErrPageEnd.
 func (c *client) first(ctx context.Context, opts minio.ListObjectsOptions) error {
 	opts.Recursive, opts.MaxKeys = true, 1000
 	for o := range c.api.ListObjectsIter(ctx, c.bucket, opts) {
@@ -63,12 +63,12 @@ func (c *client) first(ctx context.Context, opts minio.ListObjectsOptions) error
 	return ctx.Err()
 }
 
-// Delete ignores ifMatch, which Store doesn't pass to this client.
+// Delete ignores ifMatch, because Store never sets it for this client.
 func (c *client) Delete(ctx context.Context, key, version, _ string) error {
 	return c.api.RemoveObject(ctx, c.bucket, key, minio.RemoveObjectOptions{VersionID: version})
 }
 
-// DeleteAll reads the library's iterator to its end. It sends one request for up to 1000 keys.
+// DeleteAll sends one request for up to 1000 keys. It reads the library's iterator to its end.
 func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := func(yield func(minio.ObjectInfo) bool) {
 		for _, key := range keys {

@@ -27,24 +27,23 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// roleTimeout bounds a request for the machine's role, because most networks have no service that
-// answers it. serviceTimeout bounds a request to a service that the environment names.
+// roleTimeout bounds a request for the credentials of the machine's role. It is short, because most networks have no
+// service that answers. serviceTimeout bounds a request to a service that the environment names.
 const (
 	roleTimeout    = 2 * time.Second
 	serviceTimeout = 10 * time.Second
 )
 
-// named reports whether the environment names a service of credentials. Otherwise the library asks
-// the metadata service of Amazon's machines. If there is no answer, this machine has none.
+// named reports whether the environment names a service of credentials. If it names none, the library asks the metadata
+// service of Amazon's machines. On other machines that service doesn't answer.
 func named() bool {
 	return slices.ContainsFunc([]string{
 		"AWS_CONTAINER_CREDENTIALS_FULL_URI", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_WEB_IDENTITY_TOKEN_FILE",
 	}, func(name string) bool { return os.Getenv(name) != "" })
 }
 
-// credentialsOf returns the credentials of an alias of mc. If alias is "", it returns the credentials
-// that MinIO's own programs find: in the environment, in mc's and Amazon's files, or by the
-// machine's role.
+// credentialsOf returns the credentials of an alias of mc. If alias is "", it returns the credentials that MinIO's own
+// programs find: in the environment, in mc's and Amazon's files, or by the machine's role.
 func credentialsOf(alias string) *credentials.Credentials {
 	return credentials.New(&chain{
 		alias: alias,
@@ -59,16 +58,16 @@ func credentialsOf(alias string) *credentials.Credentials {
 	})
 }
 
-// chain tries providers in turn. The library's Chain would drop their errors.
+// chain tries providers of credentials in turn. The library's own Chain would drop their errors.
 type chain struct {
-	alias     string // of mc; if it isn't "", the providers aren't asked
+	alias     string // of mc; if it isn't "", chain doesn't ask the providers
 	providers []credentials.Provider
-	role      http.RoundTripper // to the service of a machine's role
+	role      http.RoundTripper // to the service that knows the machine's role
 	current   credentials.Provider
 }
 
-// RetrieveWithCredContext returns the credentials of the first provider that has some. The error is a
-// fault.CredentialsLater if a provider might have some later.
+// RetrieveWithCredContext returns the credentials of the first provider that has any. If a provider might have some
+// later, the error is a fault.CredentialsLater.
 func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credentials.Value, error) {
 	if c.alias != "" {
 		v, err := ofAlias(c.alias)
@@ -99,15 +98,15 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 	return credentials.Value{SignerType: credentials.SignatureAnonymous}, later
 }
 
-// Retrieve is for the library's older callers.
+// Retrieve is RetrieveWithCredContext for older callers in the library.
 func (c *chain) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{Client: http.DefaultClient})
 }
 
 func (c *chain) IsExpired() bool { return c.current == nil || c.current.IsExpired() }
 
-// service is a transport to a service of credentials. A provider's error doesn't have the status, so
-// service notes the last one, or 0 without an answer.
+// service is a transport to a service of credentials. A provider's error doesn't have the status of the answer. So
+// service records the last status, or 0 if there was no answer.
 type service struct {
 	next    http.RoundTripper
 	guessed bool // no setting names the service
@@ -123,8 +122,8 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Signable returns an error if there are no credentials, because the library would then send
-// anonymous requests. The library caches credentials until they expire.
+// Signable returns an error if there are no credentials. Without that error the library would send anonymous requests.
+// The library caches credentials until they expire.
 func (c *client) Signable(ctx context.Context) error {
 	got := make(chan error, 1)
 	go func() { got <- c.signable() }()
@@ -147,7 +146,7 @@ func (c *client) signable() error {
 	return nil
 }
 
-// mcDir returns the directory of mc's settings, or "" without a home directory.
+// mcDir returns the directory of mc's settings, or "" if there is no home directory.
 func mcDir() string {
 	if dir := os.Getenv("MC_CONFIG_DIR"); dir != "" {
 		return dir
@@ -163,7 +162,7 @@ func mcDir() string {
 	}
 }
 
-// mcFile returns the file of mc's aliases, or "" without a home directory.
+// mcFile returns the file of mc's aliases, or "" if there is no home directory.
 func mcFile() string {
 	if file := os.Getenv("MINIO_SHARED_CREDENTIALS_FILE"); file != "" {
 		return file
@@ -174,7 +173,7 @@ func mcFile() string {
 	return filepath.Join(mcDir(), "config.json")
 }
 
-// maxFile is larger than any file of aliases or certificates, in bytes.
+// maxFile is the number of bytes that we read of a file. Any file of aliases or certificates is smaller.
 const maxFile = 16 << 20
 
 // read returns the content of a regular file. It refuses a pipe, which might never end.
@@ -191,7 +190,7 @@ func read(path string) ([]byte, error) {
 	return text, err
 }
 
-// mcHost matches the value of MC_HOST_ALIAS. Like mc, it takes percent signs as they are.
+// mcHost matches the value of MC_HOST_ALIAS. Like mc, it doesn't decode percent signs.
 var mcHost = lazyregexp.New(`^https?://([^:]*):(?:([^:]*):(.*)|([^:]*))@[^@]*$`)
 
 // ofAlias returns the credentials of an alias of mc, or a store.ErrConfig without secrets.
@@ -206,7 +205,7 @@ func ofAlias(name string) (credentials.Value, error) {
 	}
 	file := mcFile()
 	type host struct{ AccessKey, SecretKey string }
-	var all struct{ Aliases, Hosts map[string]host } // one of them, depending on mc's version
+	var all struct{ Aliases, Hosts map[string]host } // mc's version decides which of the two is set
 	switch text, err := read(file); {
 	case file == "":
 		return credentials.Value{}, fault.New(store.ErrConfig, "mc has no alias %.80q: there is no home directory for its file, and %.80s isn't set", name, variable)
@@ -228,8 +227,8 @@ func ofAlias(name string) (credentials.Value, error) {
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-// trusting returns the authorities that can sign a server's certificate: mc's, and AWS_CA_BUNDLE's or
-// else this machine's. It returns nil if they are only this machine's.
+// trusting returns the authorities that can sign a server's certificate: mc's own, and those of AWS_CA_BUNDLE, or else
+// this machine's. It returns nil if they are only this machine's.
 func trusting() (*tls.Config, error) {
 	var own [][]byte
 	var entries []os.DirEntry
@@ -242,7 +241,7 @@ func trusting() (*tls.Config, error) {
 		return nil, fmt.Errorf("%w: certificates of mc: %w", store.ErrConfig, err)
 	}
 	for _, e := range entries {
-		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // an unreadable one isn't trusted
+		if text, err := read(filepath.Join(dir, e.Name())); err == nil { // an authority in an unreadable file isn't trusted
 			own = append(own, text)
 		}
 	}

@@ -1,34 +1,29 @@
-// Package minio keeps a repository in a bucket of a MinIO server, on MinIO's own
-// client library.
+// Package minio keeps a repository in a bucket of a MinIO server, on MinIO's own client library.
 //
 // # URL
 //
 //	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=
 //
-// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be
-// missing. The connection has TLS unless tls=false. alias is an alias of mc, whose credentials
-// Open takes from MC_HOST_ALIAS, or else from mc's file. It takes nothing else from the alias.
-// conditions is as in package s3, auto by default.
+// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. The connection has TLS
+// unless tls=false. alias is an alias of mc, whose credentials Open takes from MC_HOST_ALIAS, or else from mc's file.
+// It takes nothing else from the alias. conditions is as in package s3, auto by default.
 //
-// Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and
-// MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and MINIO_SECRET_KEY, or
-// AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and
-// Amazon's files, or by the role of the machine. The failure of a service of credentials is as in
-// package s3.
+// Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and
+// MINIO_SECRET_KEY, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and Amazon's files, or
+// by the role of the machine. If a service of credentials fails, the error is as in package s3.
 //
-// A server's certificate must be signed by an authority that this machine trusts, or that
-// AWS_CA_BUNDLE names instead, or by one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR
-// replaces ~/.mc.
+// An authority must have signed the server's certificate. It is one that this machine trusts, or that AWS_CA_BUNDLE
+// names instead, or one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR replaces ~/.mc.
 //
 // # Cost and guarantees
 //
-// They are as in package s3, versions included. The library always has a region, so that it sends no
-// request to find one.
+// They are as in package s3, versions included. The library always has a region, so that it sends no request to find
+// one.
 //
 // # Caveats
 //
-// The library doesn't learn the server's time. If this machine's clock is more than 15 minutes off,
-// the server refuses its requests, which is [store.ErrConfig].
+// The library doesn't learn the server's time. If this machine's clock is more than 15 minutes off, the server refuses
+// the requests, and the error is [store.ErrConfig].
 //
 // MinIO ignores If-Match on a deletion, so DeleteIfMatch doesn't send it.
 //
@@ -53,28 +48,26 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// Options of a repository. The zero value is a repository at the root of its bucket.
+// Options are the options of a repository. The zero value is a repository at the root of its bucket.
 type Options struct {
-	// Prefix of all keys. Slashes around it are ignored.
+	// Prefix is the prefix of all keys. Slashes around it are ignored.
 	Prefix string
-	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
-	// as in a URL. "" is "auto".
+	// Conditions is how far the lock relies on conditional puts: "auto", "kept" or "none", as in a URL. "" is "auto".
 	Conditions string
 }
 
-// defaultRegion is MinIO's own. Without a region the library asks for it first.
+// defaultRegion is MinIO's own default. Without a region the library would first ask for it.
 const defaultRegion = "us-east-1"
 
-// Configure sets up a client's options for [New], so that it sends each request once, and its
-// transport notes the answers. It replaces Transport by one that is built on it, or by one with
-// short timeouts if it is nil. It sets MaxRetries, and Region if that is empty.
+// Configure sets up a client's options for [New]: the client sends each request once, and its transport records the
+// answers. Configure replaces Transport by one that is built on it. If Transport is nil, the new one has short
+// timeouts. Configure sets MaxRetries, and Region if that is empty.
 //
-// From an [*http.Transport] it makes a copy, with connections of its own, and without protocols
-// of RegisterProtocol. With any other Transport, a missing answer is never
-// [store.ErrUnreachable], because the Transport might hide an answer. Such a Transport must not
-// repeat a request: a write that is applied twice, or late, can take a lock away from its holder.
-// The repository notices a repetition under the same context, and then returns an error whatever
-// the answer.
+// If Transport is an [*http.Transport], the new one is a copy of it, with its own connections, and without protocols of
+// RegisterProtocol. With any other Transport, a missing answer is never [store.ErrUnreachable], because the Transport
+// might hide an answer. Such a Transport must not repeat a request: a write that is applied twice, or late, can take a
+// lock away from its holder. If the Transport repeats a request under the same context, the repository notices that,
+// and returns an error whatever the answer is.
 func Configure(o *minio.Options) {
 	if o.Transport == nil {
 		o.Transport = httptransport.Bare()
@@ -86,16 +79,15 @@ func Configure(o *minio.Options) {
 	o.Region = cmp.Or(o.Region, defaultRegion)
 }
 
-// New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.BatchDeleter], and a
-// [store.ConditionalDeleter] that returns [store.ErrConditionUnsent].
+// New returns the repository in a bucket. It makes no request. The repository also implements [store.Describer], in two
+// requests, [store.BatchDeleter], and [store.ConditionalDeleter], which returns [store.ErrConditionUnsent].
 //
 //	opts := &minio.Options{Creds: credentials, Secure: true}
 //	repolockminio.Configure(opts)
 //	client, err := minio.New("host:9000", opts)
 //
-// The error is [store.ErrConfig] for a client whose options [Configure] hasn't set up, and
-// [store.ErrURL] for a bucket or options that can't be used.
+// New returns [store.ErrConfig] if [Configure] hasn't set up the client's options, and [store.ErrURL] if the bucket or
+// the options can't be used.
 func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
@@ -115,14 +107,13 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 	prefix, conditions, err := s3api.Options(opts.Prefix, opts.Conditions, store.Claimed)
 	return s3api.Place{
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
-		PlainHint: "put tls=false into the URL if that is wanted", Own: own(server), KeyCursor: true,
+		PlainHint: "put tls=false into the URL if the server must be used without TLS", Own: own(server), KeyCursor: true,
 		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
 	}, err
 }
 
-// Open returns the repository that a URL names: see the package comment. It reads the
-// environment and the files of mc and the AWS command line, and makes no request. Its
-// errors are [store.ErrURL] and [store.ErrConfig].
+// Open returns the repository that a URL names: see the package comment. It reads the environment and the files of mc
+// and the AWS command line, and makes no request. It returns [store.ErrURL] or [store.ErrConfig].
 func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
@@ -178,10 +169,10 @@ func parse(u *url.URL) (t target, err error) {
 	return t, cmp.Or(err2, err, err1)
 }
 
-// own returns a function that reports whether a request under a store's context is the store's own.
-// It might not be, because the library lends its HTTP client and the context to a provider of
-// credentials. MinIO's STS has the server's address, but its requests are POSTs, which a store sends
-// only to delete many objects. The library replaces Amazon's endpoint by the region's.
+// own returns a function that reports whether the store itself has sent a request under its context. The library lends
+// its HTTP client and the context to providers of credentials, so a request can also be theirs. MinIO's STS has the
+// server's address, but its requests are POSTs, and a store sends a POST only to delete many objects. The library
+// replaces Amazon's endpoint by the region's.
 func own(endpoint *url.URL) func(*http.Request) bool {
 	server, amazon := address(endpoint), s3utils.IsAmazonEndpoint(*endpoint)
 	return func(r *http.Request) bool {
@@ -191,7 +182,7 @@ func own(endpoint *url.URL) func(*http.Request) bool {
 	}
 }
 
-// address returns a URL's host, without the default port of the scheme. The library strips that too.
+// address returns a URL's host without the default port of its scheme, because the library strips that too.
 func address(u *url.URL) string {
 	return strings.TrimSuffix(u.Host, map[string]string{"http": ":80", "https": ":443"}[u.Scheme])
 }

@@ -28,9 +28,9 @@ import (
 	"github.com/repolock/repolock/store/sftp"
 )
 
-// Store opens the store of a URL or a path. It makes no request. The error is store.ErrURL for a URL
-// that can't be understood, store.ErrNotFound for a directory that doesn't exist, and
-// store.ErrConfig if the credentials or settings of a bucket can't be used.
+// Store opens the store of a URL or a path. It makes no request. It returns store.ErrURL if the URL can't be
+// understood, store.ErrNotFound if the directory doesn't exist, and store.ErrConfig if the credentials or settings of a
+// bucket can't be used.
 func Store(ctx context.Context, rawURL string) (store.Store, error) {
 	location, err := Parse(rawURL)
 	if err != nil {
@@ -57,13 +57,13 @@ func Check(rawURL string) error {
 
 // Scheme describes one kind of repository URL.
 type Scheme struct {
-	// Name of the scheme, in lower case.
+	// Name is the scheme, in lower case.
 	Name string
 	// Help names the kind of store.
 	Help string
-	// Example of a URL.
+	// Example shows the form of a URL.
 	Example string
-	// Environment has the names of the variables for credentials, or "".
+	// Environment names the variables for credentials. It is "" if there are none.
 	Environment string
 
 	check func(*url.URL) error
@@ -73,7 +73,7 @@ type Scheme struct {
 // Schemes returns all kinds of repository URLs, file first.
 func Schemes() []Scheme { return slices.Clone(schemes) }
 
-// schemes has an entry for each backend. A backend is a package that runs storetest.
+// schemes has an entry for each backend. Every backend's package must pass the suite storetest.
 var schemes = []Scheme{
 	{"file", "a directory", "file:///PATH", "", nil, openDir},
 	{"s3", "Amazon S3, or a server that speaks S3", "s3://BUCKET/PREFIX",

@@ -13,18 +13,18 @@ import (
 
 // Location is a parsed URL or path.
 type Location struct {
-	// Scheme of the URL in lower case; "file" for a path.
+	// Scheme is the URL's scheme in lower case, and "file" for a path.
 	Scheme string
-	// Path of the directory, in the system's form, if the scheme is "file".
+	// Path is the path of the directory, in the system's form, if the scheme is "file".
 	Path string
 	// URL is set for the other schemes. It has a host, no user unless the scheme is "sftp", and its
 	// scheme is in lower case. The backend checks the rest.
 	URL *url.URL
 }
 
-// Parse parses a URL or a path. It checks neither whether the repository exists, nor the
-// parts of a URL that only the backend knows; see [Check]. Its errors are store.ErrURL,
-// and show no part of the URL that could be a secret.
+// Parse parses a URL or a path. It doesn't check whether the repository exists, nor the parts of a URL that only the
+// backend knows; see [Check]. It returns store.ErrURL, with a text that shows no part of the URL that could be a
+// secret.
 func Parse(rawURL string) (Location, error) {
 	return parse(rawURL, runtime.GOOS == "windows")
 }
@@ -40,7 +40,7 @@ func parse(raw string, windows bool) (Location, error) {
 	_, known := lookup(scheme)
 	wrong := elsewhere(scheme, rest)
 	switch {
-	case !ok, windows && len(scheme) == 1: // a drive
+	case !ok, windows && len(scheme) == 1: // a drive of Windows
 		return Location{Scheme: "file", Path: raw}, nil
 	case scheme == "file":
 		path, err := filePath(rest, windows)
@@ -53,7 +53,7 @@ func parse(raw string, windows bool) (Location, error) {
 	case len(scheme) == 1 && strings.HasPrefix(rest, `\`), len(scheme) == 1 && strings.HasPrefix(rest, "/"):
 		return Location{}, invalid("it is a path of Windows, and this machine has another system; a path that has a colon is written ./a:b")
 	case strings.Contains(rest, "@") && !strings.HasPrefix(rest, "//"):
-		// The message doesn't show the scheme, because in user:password@host that is the user.
+		// The message doesn't show the scheme, because in user:password@host the scheme would be the user.
 		return Location{}, invalid("unknown scheme (known: %s, or a path)", names())
 	case strings.HasPrefix(rest, "/") && !strings.HasPrefix(rest, "//") && overSSH(raw) != "":
 		return Location{}, invalid("unknown scheme %q; a directory on the server %s is written %s, and a path with a colon ./a:b", scheme, scheme, overSSH(raw))
@@ -99,7 +99,7 @@ func filePath(rest string, windows bool) (string, error) {
 		return "", invalid("it has a NUL byte")
 	}
 	if windows && len(path) >= 3 && isLetter(path[1]) && path[2] == ':' {
-		path = path[1:] // "/C:/repo"
+		path = path[1:] // remove the first slash of "/C:/repo"
 	}
 	return filepath.FromSlash(path), nil
 }
@@ -118,7 +118,7 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	case strings.HasPrefix(rest, "//arn:"):
 		return nil, invalid("%s: %s", scheme, ofARN(rest))
 	case err != nil:
-		return nil, invalid("%s: it isn't a URL", scheme) // err would quote it
+		return nil, invalid("%s: it isn't a URL", scheme) // err would quote the URL
 	case scheme == "sftp" && secret:
 		return nil, invalid("sftp: a password doesn't belong in a URL, because others might see it: use a key or ssh-agent")
 	case u.User != nil && scheme != "sftp":
@@ -134,7 +134,7 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	return u, nil
 }
 
-// ofARN returns what is wrong with a bucket that is named by its ARN.
+// ofARN describes the mistake in a URL whose bucket is an ARN.
 func ofARN(arn string) string {
 	if strings.Contains(arn, ":accesspoint") {
 		return "it names an access point by its ARN: write the access point's alias, which AWS shows beside it, in place of the bucket"
@@ -142,8 +142,8 @@ func ofARN(arn string) string {
 	return "it has an ARN: write the bucket's name alone"
 }
 
-// slip describes a probable mistake in a URL, or returns "". Such a URL names another place than the user
-// means, and a lock in one place excludes no holder in the other.
+// slip describes a probable mistake in a URL, or returns "". With such a mistake the URL names another place than the
+// user means. Two holders that lock in different places don't see each other.
 func slip(rest string) string {
 	path, query, _ := strings.Cut(rest, "?")
 	switch {
@@ -158,11 +158,11 @@ func slip(rest string) string {
 	}
 }
 
-// parameter matches an option of a URL.
+// parameter matches an option in a URL.
 var parameter = lazyregexp.New(`&[a-z_-]+=`)
 
-// elsewhere returns the reason why a scheme of other backup programs can't be used, or "". Either the store
-// can't hold our locks, or its URL has another form here.
+// elsewhere returns the reason why a scheme of other backup programs can't be used, or "". Either the store can't hold
+// our locks, or repolock writes its URL in another form.
 func elsewhere(scheme, rest string) string {
 	switch scheme {
 	case "ssh", "scp":
@@ -193,8 +193,8 @@ func notShared(what string) string {
 	return "repolock keeps no locks in " + what + ": name a bucket, or a directory that all machines mount"
 }
 
-// notOurs returns the error for a URL without //, as other programs write it. It shows our form of that URL
-// only if no part of it could be a secret.
+// notOurs returns the error for a URL without //, as other programs write it. It shows our form of that URL only if no
+// part of it could be a secret.
 func notOurs(scheme, rest string) error {
 	form := "s3://BUCKET/PREFIX"
 	if s, ok := lookup(scheme); ok {
@@ -208,8 +208,8 @@ func notOurs(scheme, rest string) error {
 	return invalid("%s: it is written %s", scheme, form)
 }
 
-// translated returns our URL for one of restic's, or "". Restic writes s3:HOST/BUCKET/PREFIX, with or
-// without a protocol before the host, or b2:BUCKET:PREFIX.
+// translated returns our form of one of restic's URLs, or "". Restic writes s3:HOST/BUCKET/PREFIX, with or without a
+// protocol before the host, or b2:BUCKET:PREFIX.
 func translated(scheme, rest string) string {
 	switch scheme {
 	case "s3":
@@ -239,8 +239,8 @@ func translated(scheme, rest string) string {
 	}
 }
 
-// overSSH returns our URL for restic's USER@HOST:PATH, or Borg's //USER@HOST:PORT/PATH, whose path is absolute
-// unless it begins with /./ or /~/. It returns "" if a part could be a secret.
+// overSSH returns our form of restic's USER@HOST:PATH, or of Borg's //USER@HOST:PORT/PATH. Borg's path is absolute
+// unless it begins with /./ or /~/. overSSH returns "" if a part could be a secret.
 func overSSH(rest string) string {
 	address, borg := strings.CutPrefix(rest, "//")
 	user, host, named := strings.Cut(address, "@")

@@ -30,7 +30,7 @@ type client struct {
 	api         *s3.Client
 	bucket      string
 	credentials aws.CredentialsProvider
-	unquoted    bool // ETags in If-Match
+	unquoted    bool // If-Match sends ETags without quotes
 	http        aws.HTTPClient
 }
 
@@ -40,8 +40,7 @@ var _ s3api.Client = (*client)(nil)
 func (c *client) once(o *s3.Options) {
 	o.HTTPClient = c.http
 	o.Retryer = aws.NopRetryer{}
-	// Put sends a checksum in a header. The SDK would add a trailer, which some servers don't
-	// understand.
+	// Put sends a checksum in a header. The SDK would add one in a trailer, which some servers don't understand.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
 }
@@ -63,8 +62,8 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	return err
 }
 
-// tag returns an ETag for If-Match: in quotes (RFC 9110, section 8.8.3), except for Ceph's
-// gateway, which compares the header with an ETag without quotes.
+// tag returns an ETag for If-Match. It is in quotes (RFC 9110, section 8.8.3), except for Ceph's gateway, which
+// compares the header with an ETag without quotes.
 func (c *client) tag(etag string) *string {
 	if c.unquoted {
 		return &etag
@@ -101,8 +100,8 @@ func (c *client) Delete(ctx context.Context, key, version, ifMatch string) error
 	return err
 }
 
-// DeleteAll makes the server name each key in its answer. It sends Content-MD5, which many servers
-// need, and which the SDK has replaced by a checksum of Amazon's own.
+// DeleteAll asks the server to name each key in its answer. It sends Content-MD5, because many servers need it, and the
+// SDK would send a checksum of Amazon's instead.
 func (c *client) DeleteAll(ctx context.Context, keys []string) error {
 	objects := make([]types.ObjectIdentifier, len(keys))
 	for i := range keys {
@@ -130,11 +129,12 @@ func (c *client) ObjectLock(ctx context.Context) error {
 	return err
 }
 
-// roleTimeout bounds the search for credentials, because most networks have no service for the role of
-// a machine.
+// roleTimeout bounds the search for credentials. It is short, because most networks have no service that knows a
+// machine's role.
 const roleTimeout = 5 * time.Second
 
-// Signable replaces the SDK's long error. The SDK caches credentials until they expire.
+// Signable returns an error if there are no credentials. The SDK's own error is too long. The SDK caches credentials
+// until they expire.
 func (c *client) Signable(ctx context.Context) error {
 	if c.credentials == nil {
 		return nil
@@ -151,9 +151,9 @@ func (c *client) Signable(ctx context.Context) error {
 	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
 }
 
-// later returns a fault.CredentialsLater if the failure of a search for credentials might be temporary,
-// or nil. Without a setting the SDK asks the metadata service of Amazon's machines. If there is no
-// answer, this machine has none.
+// later returns a fault.CredentialsLater if the search for credentials has failed, and that might be temporary.
+// Otherwise it returns nil. If no setting names a service, the SDK asks the metadata service of Amazon's machines. On
+// other machines that service doesn't answer.
 func (c *client) later(err error) error {
 	var answer interface{ HTTPStatusCode() int }
 	status := 0
@@ -171,7 +171,7 @@ func (c *client) later(err error) error {
 	return s3api.CredentialsLater(status, guessed, err)
 }
 
-// throttled recognizes refusals of Amazon's STS that are temporary although their status is 400.
+// throttled recognizes refusals of Amazon's STS that are temporary, although their status is 400.
 var throttled = retry.IsErrorRetryables{
 	retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes},
 	retry.RetryableErrorCode{Codes: map[string]struct{}{"IDPCommunicationError": {}}},

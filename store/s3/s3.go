@@ -1,46 +1,42 @@
-// Package s3 keeps a repository in a bucket of Amazon S3, or of any server that
-// speaks its protocol, on the AWS SDK for Go.
+// Package s3 keeps a repository in a bucket of Amazon S3, or of any server that speaks its protocol, on the AWS SDK for
+// Go.
 //
 // # URL
 //
 //	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=
 //
-// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint
-// is the https:// or http:// address of a server other than Amazon's; requests to it name the bucket in
-// the path, unless path-style=false (also written path_style). conditions is how far conditional puts
-// can be relied on: kept, none (they aren't sent), or auto (they are sent, and relied on once a process
-// has seen them kept), which is the default for servers other than Amazon's. if-match=unquoted sends
-// ETags in If-Match without quotes, as Ceph's gateway needs them.
+// [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint is the https://
+// or http:// address of a server other than Amazon's; requests to it name the bucket in the path, unless
+// path-style=false (also written path_style). conditions is how far the lock relies on conditional puts: kept, none
+// (they aren't sent), or auto, which is the default for servers other than Amazon's. With auto they are sent, and a
+// process relies on them once the server has kept one. if-match=unquoted sends ETags in If-Match without quotes, as
+// Ceph's gateway needs them.
 //
-// Otherwise Open takes credentials, region, endpoint and certificates from where the AWS command line
-// does: the environment, its configuration and credentials files, SSO, or the role of the machine. If a
-// service of credentials is throttling, down, slow or not up yet, the error is temporary, and isn't
-// [store.ErrConfig]. The default region is us-east-1.
+// Otherwise Open finds credentials, region, endpoint and certificates as the AWS command line does: in the environment,
+// in its configuration and credentials files, by SSO, or by the role of the machine. If a service of credentials is
+// throttling, down, slow or not up yet, the error is temporary, and isn't [store.ErrConfig]. The default region is
+// us-east-1.
 //
 // # Cost and guarantees
 //
-// Each method is one request, and the SDK repeats none. A program's own HTTP client must not
-// repeat any either, see [New]. The store sends a request a second time only after a refusal:
-// if the server refused the time in the signature, because the SDK has then learnt the
-// server's time; or if the server refused a put as not permitted, which MinIO does while
-// another object is being deleted. A success must have the form of S3's: a web page, an empty
-// body or a cut listing is an error.
+// Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
+// see [New]. The store sends a request a second time only after a refusal: if the server refused the time in the
+// signature, because the SDK has then learnt the server's time; or if the server refused a put as not permitted, which
+// MinIO does while another object is being deleted. A success must have the form of S3's: a web page, an empty body or
+// a cut listing is an error.
 //
 // # Versions
 //
-// In a bucket that keeps versions, a Put removes the version that the same Store put
-// before. A Delete removes the last version, and also the delete marker if that hides
-// nothing. Each version is one more request, and the marker two. They need
-// s3:DeleteObjectVersion and, for the marker, s3:ListBucketVersions. Without these, or if
-// Object Lock keeps the versions, they stay, and readers don't see them. The versions of a
-// process that crashed, and of a put that got no answer, stay too. A lifecycle rule for
-// noncurrent versions and expired markers under the prefix removes them.
+// In a bucket that keeps versions, a Put removes the version that the same Store put before. A Delete removes the last
+// version, and also the delete marker if that hides nothing. Each version is one more request, and the marker two. They
+// need s3:DeleteObjectVersion and, for the marker, s3:ListBucketVersions. Without these, or if Object Lock keeps the
+// versions, they stay, and readers don't see them. The versions of a process that crashed, and of a put that got no
+// answer, stay too. A lifecycle rule for noncurrent versions and expired markers under the prefix removes them.
 //
 // # Caveats
 //
-// Amazon documents that listings show earlier writes, and that conditional puts are kept.
-// Some other servers ignore the conditions, and some refuse them. Neither harms the lock;
-// the command repolock doctor tests a server.
+// Amazon documents that listings show earlier writes, and that conditional puts are kept. Some other servers ignore the
+// conditions, and some refuse them. Neither harms the lock; the command repolock doctor tests a server.
 //
 // ETags are opaque. Directory buckets (S3 Express) list in no order, and are refused.
 package s3
@@ -68,39 +64,35 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
-// Options of a repository. The zero value is a repository at the root of its bucket.
+// Options are the options of a repository. The zero value is a repository at the root of its bucket.
 type Options struct {
-	// Prefix of all keys. Slashes around it are ignored.
+	// Prefix is the prefix of all keys. Slashes around it are ignored.
 	Prefix string
-	// Conditions is how far conditional puts can be relied on: "auto", "kept" or "none",
-	// as in a URL. "" is "kept" on Amazon's own endpoint. It is "auto" on any other endpoint, and
-	// with a program's own endpoint resolver. Write "auto" if middleware or the HTTP client
-	// sends the requests to another server than Amazon's.
+	// Conditions is how far the lock relies on conditional puts: "auto", "kept" or "none", as in a URL. "" is "kept" on
+	// Amazon's own endpoint. It is "auto" on any other endpoint, and with a program's own endpoint resolver. Write
+	// "auto" if middleware or the HTTP client sends the requests to another server than Amazon's.
 	Conditions string
 	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
 	// them.
 	UnquotedIfMatch bool
 }
 
-// New returns the repository in a bucket. It makes no request. The repository is also a
-// [store.Describer], in two requests, a [store.BatchDeleter], and a
-// [store.ConditionalDeleter]: Amazon heeds the condition, and other servers ignore or refuse it.
+// New returns the repository in a bucket. It makes no request. The repository is also a [store.Describer], in two
+// requests, a [store.BatchDeleter], and a [store.ConditionalDeleter]: Amazon heeds the condition, and other servers
+// ignore or refuse it.
 //
-// The client provides endpoint, region, credentials and middleware. New doesn't change
-// the client. But the repository sends each request once, without the client's retries,
-// timeouts and redirects, and with no checksum but Content-MD5. [HTTPClient] returns the HTTP
-// client that Open uses.
+// The client provides endpoint, region, credentials and middleware. New doesn't change the client. But the repository
+// sends each request once, without the client's retries, timeouts and redirects, and with no checksum but Content-MD5.
+// [HTTPClient] returns the HTTP client that Open uses.
 //
-// If the HTTP client is an [*awshttp.BuildableClient], or an [*http.Client] with an
-// [*http.Transport], New takes a copy of its transport. The copy has connections of its own, and
-// no protocols of RegisterProtocol. With any other HTTP client, a missing answer is never
-// [store.ErrUnreachable], because the client might hide an answer. Neither such a client nor
-// middleware may repeat a request: a write that is applied twice, or late, can take a lock away
-// from its holder. The repository notices a repetition under the same context, and then returns
-// an error whatever the answer.
+// If the HTTP client is an [*awshttp.BuildableClient], or an [*http.Client] with an [*http.Transport], New copies its
+// transport. The copy has its own connections, and no protocols of RegisterProtocol. With any other HTTP client, a
+// missing answer is never [store.ErrUnreachable], because the client might hide an answer. Neither such a client nor
+// middleware may repeat a request: a write that is applied twice, or late, can take a lock away from its holder. If one
+// repeats a request under the same context, the repository notices that, and returns an error whatever the answer is.
 //
-// The error is [store.ErrConfig] for a client without a region, or with an endpoint that
-// is no URL, and [store.ErrURL] for a bucket or options that can't be used.
+// New returns [store.ErrConfig] if the client has no region, or has an endpoint that is no URL, and [store.ErrURL] if
+// the bucket or the options can't be used.
 func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	o := c.Options()
 	if o.Region == "" {
@@ -119,8 +111,8 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}, place), nil
 }
 
-// in returns the place of a repository on a server. By default puts keep conditions as far as deletions
-// do.
+// in returns the place of a repository on a server. If the options don't set how far conditions of puts are kept, it
+// uses the value of p.Deletions.
 func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	switch {
 	case bucket == "":
@@ -135,16 +127,16 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	return p, err
 }
 
-// server returns the server of a client, and how far its conditions can be relied on. Only Amazon
-// documents that it keeps conditions, also those of deletions
-// (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). A program's own
-// resolver can return any server.
+// server returns the server of a client, and how far we can rely on its conditions. Only Amazon documents that it keeps
+// conditions, also the conditions of deletions
+// (docs.aws.amazon.com/AmazonS3/latest/userguide/conditional-deletes.html). A program's own resolver can return any
+// server.
 func server(o s3.Options) (s3api.Place, error) {
 	//lint:ignore SA1019 programs can still set the deprecated resolver
 	if o.EndpointResolver != nil || reflect.TypeOf(o.EndpointResolverV2) != reflect.TypeOf(s3.NewDefaultEndpointResolverV2()) {
 		return s3api.Place{
 			Host: "the server of the client's endpoint resolver", Endpoint: "ENDPOINT", Deletions: store.Claimed,
-			PlainHint: "have the resolver return an http:// URL if that is wanted",
+			PlainHint: "have the resolver return an http:// URL if the server must be used without TLS",
 		}, nil
 	}
 	if o.BaseEndpoint == nil {
@@ -157,14 +149,14 @@ func server(o s3.Options) (s3api.Place, error) {
 	scheme, _, _ := strings.Cut(*o.BaseEndpoint, "://")
 	return s3api.Place{
 		Host: name, Endpoint: scheme + "://" + name, Deletions: store.Claimed,
-		PlainHint: "write endpoint=http://" + name + " if that is wanted",
+		PlainHint: "write endpoint=http://" + name + " if the server must be used without TLS",
 	}, nil
 }
 
-// HTTPClient returns an HTTP client for a lock's requests. It speaks HTTP/1.1, so that a
-// connection that hangs delays one request. It has short timeouts for connecting, and closes idle
-// connections after 10 s. The SDK's defaults mode doesn't change it. Set it in the client's
-// [s3.Options], because config.LoadDefaultConfig takes it only if AWS_CA_BUNDLE isn't set.
+// HTTPClient returns an HTTP client for a lock's requests. It uses HTTP/1.1, so that a connection that hangs delays
+// only one request. It has short timeouts for connecting, and closes idle connections after 10 s. The SDK's defaults
+// mode doesn't change it. Set it in the client's [s3.Options], because config.LoadDefaultConfig uses it only if
+// AWS_CA_BUNDLE isn't set.
 func HTTPClient() *http.Client { return frozen(buildable()) }
 
 // buildable returns an HTTP client to which the SDK can add the authorities of AWS_CA_BUNDLE.
@@ -172,14 +164,13 @@ func buildable() *awshttp.BuildableClient {
 	return awshttp.NewBuildableClient().WithTransportOptions(httptransport.Configure)
 }
 
-// frozen returns an HTTP client whose transport New can copy. The SDK doesn't rebuild it with the
-// timeouts of its defaults mode.
+// frozen returns an HTTP client whose transport New can copy. The SDK doesn't rebuild it with the timeouts of its
+// defaults mode.
 func frozen(c *awshttp.BuildableClient) *http.Client {
 	return &http.Client{Transport: c.GetTransport()}
 }
 
-// httpClient returns an HTTP client that sends each request once, follows no redirects, and
-// notes the answers.
+// httpClient returns an HTTP client that sends each request once, follows no redirects, and records the answers.
 func httpClient(c aws.HTTPClient) aws.HTTPClient {
 	var transport http.RoundTripper = roundTrips(c.Do)
 	switch c := c.(type) {
@@ -193,7 +184,7 @@ func httpClient(c aws.HTTPClient) aws.HTTPClient {
 	return do(httptransport.Watched(transport).RoundTrip)
 }
 
-// do is an aws.HTTPClient, and roundTrips an http.RoundTripper, of one function.
+// do makes a function an aws.HTTPClient, and roundTrips makes one an http.RoundTripper.
 type (
 	do         func(*http.Request) (*http.Response, error)
 	roundTrips func(*http.Request) (*http.Response, error)
@@ -218,13 +209,11 @@ func host(endpoint string) (string, error) {
 	return u.Host, nil
 }
 
-// defaultRegion is the region in a signature if none is set. Most servers other than Amazon's ignore
-// it.
+// defaultRegion is the region in a signature if none is set. Most servers other than Amazon's ignore it.
 const defaultRegion = "us-east-1"
 
-// Open returns the repository that a URL names: see the package comment. It reads the
-// configuration of the AWS command line, and makes no request. Its errors are
-// [store.ErrURL] and [store.ErrConfig].
+// Open returns the repository that a URL names: see the package comment. It reads the configuration of the AWS command
+// line, and makes no request. It returns [store.ErrURL] or [store.ErrConfig].
 func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	t, err := parse(u)
 	if err != nil {
@@ -233,7 +222,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	options := []func(*config.LoadOptions) error{
 		config.WithHTTPClient(buildable()),
 		config.WithLogger(logging.Nop{}),
-		// Requests for credentials aren't repeated, either.
+		// The SDK doesn't repeat requests for credentials, either.
 		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
 	}
 	if t.profile != "" {
@@ -250,7 +239,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		cfg.Region = defaultRegion
 	}
 	client := s3.NewFromConfig(cfg, func(o *s3.Options) {
-		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // to which the SDK has added AWS_CA_BUNDLE
+		o.HTTPClient = frozen(cfg.HTTPClient.(*awshttp.BuildableClient)) // the SDK has added AWS_CA_BUNDLE to this client
 		if t.endpoint != "" {
 			o.BaseEndpoint = aws.String(t.endpoint)
 		}
@@ -305,7 +294,7 @@ func parse(u *url.URL) (t target, err error) {
 	return t, nil
 }
 
-// endpointSource names the setting of an endpoint that isn't in the URL.
+// endpointSource names the setting that has set an endpoint, if the URL has none.
 func endpointSource() string {
 	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"} {
 		if os.Getenv(name) != "" {

@@ -18,20 +18,20 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// dialTimeout bounds the time until a connection can be used. A handshake takes some thirteen round trips.
+// dialTimeout bounds the time until a connection can be used. A handshake takes about thirteen round trips.
 const dialTimeout = 30 * time.Second
 
-// dialing is a connection that is being opened, or was.
+// dialing is an attempt to open a connection. When it is over, it has the connection or an error.
 type dialing struct {
-	over   chan struct{} // closed when the next two are set
+	over   chan struct{} // closed when conn and err are set
 	conn   *conn         // nil after a failure
 	err    error
 	cancel context.CancelFunc
 }
 
-// connecting returns the present connection, or opens another. A connection that has ended, or couldn't be
-// opened, isn't used again. All requests that come meanwhile share the new one. It has a timeout of its own,
-// because a handshake can take longer than a request.
+// connecting returns the present connection attempt, or begins another one. It doesn't return a connection that has
+// ended or couldn't be opened. All requests that come meanwhile share the new connection. The attempt has its own
+// timeout, because a handshake can take longer than a request.
 func (s *Store) connecting() *dialing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,7 +62,7 @@ func (s *Store) connecting() *dialing {
 	return d
 }
 
-// connected waits for a connection. After its error nothing was sent.
+// connected waits for a connection. If it returns an error, nothing was sent.
 func (s *Store) connected(ctx context.Context) (*conn, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -88,17 +88,17 @@ type conn struct {
 	root string // path of the repository, without a slash at its end; "" for "/"
 
 	fileMode, dirMode uint32
-	clock             string       // handle of a file whose mod time is the server's time, or ""
-	ticks             atomic.Int64 // bytes written into it
+	clock             string       // handle of a file whose mod time shows the server's time, or ""
+	ticks             atomic.Int64 // number of bytes written into it
 }
 
-// reason returns why a connection has ended, or nil if that is unknown.
+// reason is a function that returns why a connection has ended, or nil if that is unknown.
 type reason func(context.Context) error
 
-// pipe knows how long the server has been silent.
+// pipe is a connection that knows how long the server has been silent.
 type pipe struct {
 	io.ReadWriteCloser
-	asked atomic.Pointer[time.Time] // when the first request after the last received byte was sent; nil if there was none
+	asked atomic.Pointer[time.Time] // when the first request since the last received byte was sent; nil if none was
 }
 
 func (p *pipe) Read(b []byte) (int, error) {
@@ -107,8 +107,8 @@ func (p *pipe) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// If the server has been silent for maxSilence when a request times out, the connection is closed. A shorter
-// silence shows nothing, because a request can begin just before its time is over.
+// maxSilence is how long a server can be silent. If it has been silent for longer when a request times out, the
+// connection is closed. A shorter silence shows nothing, because a request can begin just before its time is over.
 const maxSilence = time.Second
 
 func (p *pipe) silent() bool {
@@ -116,11 +116,11 @@ func (p *pipe) silent() bool {
 	return asked != nil && time.Since(*asked) >= maxSilence
 }
 
-// start starts SFTP on a pair of pipes, and looks at the repository. It also makes the file that shows
-// the server's time, and removes its name at once: the file lasts until the connection ends.
+// start starts SFTP on a pair of pipes, and looks at the repository. It also makes a file that shows the server's time,
+// and removes its name at once. The file lasts until the connection ends.
 //
-// If it fails after the server has begun SFTP, it returns the closed conn beside the error, because the server
-// was reached.
+// If start fails after the server has begun SFTP, it returns the closed conn with the error, because the server was
+// reached.
 func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) (*conn, error) {
 	p := &pipe{ReadWriteCloser: rw}
 	client, err := sftpwire.New(ctx, p)
@@ -137,7 +137,7 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) 
 	if err != nil {
 		client.Close()
 		if errors.Is(err, store.ErrUnreachable) {
-			err = fmt.Errorf("opening %q: %v", root, err) // the server was reached, so the error loses that class
+			err = fmt.Errorf("opening %q: %v", root, err) // the server was reached, so the error must not have the class of a lost connection
 		}
 		return c, err
 	}
@@ -172,15 +172,15 @@ func (c *conn) has(extension string) bool {
 	return ok
 }
 
-// path returns the server's path of a key.
+// path returns the path of a key on the server.
 func (c *conn) path(key string) string { return c.root + "/" + key }
 
-// temp returns the server's path of a new temporary file in a directory.
+// temp returns the path of a new temporary file in a directory on the server.
 func (c *conn) temp(dir string) string { return c.path(path.Join(dir, files.NewTemp())) }
 
-// do sends requests in one flight, and waits for their answers. If the time is over, and the server has been
-// silent, it ends the connection, so that the next request opens another one: the server might have been
-// stopped, or the network might have forgotten the connection.
+// do sends requests in one flight, and waits for their answers. If ctx's deadline passes, and the server has been
+// silent, do ends the connection, so that the next request opens another one. The server might have been stopped, or
+// the network might have forgotten the connection.
 func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
 	now := time.Now()
 	c.pipe.asked.CompareAndSwap(nil, &now)
@@ -217,13 +217,13 @@ func (c *conn) ended(ctx context.Context, err error) error {
 
 var errEnded = store.Unreachable(errors.New("the ssh connection has ended"))
 
-// later sends requests whose answers don't matter, and doesn't wait.
+// later sends requests and doesn't wait for their answers, which don't matter.
 func (c *conn) later(reqs ...*sftpwire.Request) {
 	go func() { _ = c.Do(context.Background(), reqs...) }()
 }
 
-// tooLong returns ErrInvalidKey if a name in a path is longer than a file system allows. The servers' statuses
-// don't show that.
+// tooLong returns ErrInvalidKey if a name in a path is longer than a file system allows. The server's status doesn't
+// show that.
 func tooLong(at string) error {
 	if slices.ContainsFunc(strings.Split(at, "/"), func(name string) bool { return len(name) > 255 }) {
 		return fmt.Errorf("%w: a name of over 255 bytes", store.ErrInvalidKey)
@@ -234,8 +234,8 @@ func tooLong(at string) error {
 // readOnly is a flag of statvfs(3).
 const readOnly = 1
 
-// explain returns the error of a request that writes at a path, with its reason. The statuses of
-// version 3 name few reasons: a full disk is a failure.
+// explain adds the reason to the error of a request that writes at a path. The statuses of version 3 name few reasons:
+// a full disk, for example, is only a failure.
 func (c *conn) explain(ctx context.Context, at string, err error) error {
 	switch {
 	case err == nil, errors.Is(err, sftpwire.ErrLost), ctx.Err() != nil:

@@ -1,46 +1,43 @@
-// Package sftp is a store in a directory of a server that has SSH. An object is a file, and its key is
-// the path below the directory, as in store/dir. Programs on the server can use the same directory
-// through store/dir.
+// Package sftp is a store in a directory of a server that has SSH. An object is a file, and its key is the path below
+// the directory, as in store/dir. Programs on the server can use the same directory through store/dir.
 //
 // # Connection
 //
-// Open starts the user's ssh, in a session of its own, and speaks SFTP version 3 on its stdin and
-// stdout. All requests share the connection. After its end the next request opens another one; no
-// request is repeated. If a request's context ends by its deadline, and the server has answered
-// nothing for a second or more, the store closes the connection.
+// Open starts the user's ssh, in a session of its own, and speaks SFTP version 3 on its stdin and stdout. All requests
+// share the connection. After its end the next request opens another one; no request is repeated. If a request's
+// context ends by its deadline, and the server has answered nothing for a second or more, the store closes the
+// connection.
 //
 // # Guarantees
 //
-// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), and
-// renames it (posix-rename@openssh.com). For IfAbsent it links it instead (hardlink@openssh.com). A
-// reader sees the whole body or nothing. A connection that breaks can leave a file named
-// .repolock-*.tmp. List doesn't show that file, and a Delete after a day removes it.
+// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), and renames it
+// (posix-rename@openssh.com). For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
+// nothing. A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete
+// after a day removes it.
 //
-// If the connection breaks after the rename was sent, the server might still process it. It
-// processes the requests of a connection in order, so no later request overtakes it on the same
-// connection, but one on another connection can.
+// If the connection breaks after the rename was sent, the server might still process it. It processes the requests of a
+// connection in order, so no later request overtakes it on the same connection, but one on another connection can.
 //
-// The directory must exist. Files and directories below it get its permissions, setgid included,
-// whatever the server's umask.
+// The directory must exist. Files and directories below it get its permissions, setgid included, whatever the server's
+// umask.
 //
-// The server's clock is the mod time of a file that each List writes, to which the server has
-// removed the name. Its precision is a second.
+// Each List learns the server's time from the mod time of a file that it writes, and whose name was removed at once.
+// The precision is a second.
 //
 // # Cost
 //
-// A request here is a flight: packets that are sent together, and cost one round trip. Put is three
-// flights, and two more if it makes directories. List is four: it scans each directory at least
-// twice, as store/dir does, and reads each file under the prefix. Each level of directories that
-// isn't a lock's, and each 128 files more, can add flights. Get is three. Delete, and DeleteAll of any
-// number of keys, is one, and one for each key that the server refuses to remove. A connection is
-// some thirteen round trips.
+// A request here is a flight: packets that are sent together, and cost one round trip. Put is three flights, and two
+// more if it makes directories. List is four: it scans each directory at least twice, as store/dir does, and reads each
+// file under the prefix. More levels of directories than a lock has can add flights, and so can each further 128 files.
+// Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that the server refuses to
+// remove. Opening a connection takes about thirteen round trips.
 //
 // # Caveats
 //
-// IfMatch is unsupported: SFTP has no such condition. IfAbsent is unsupported on a server without
-// hard links. ETags are hashes of the bodies, as store/dir's.
+// IfMatch is unsupported: SFTP has no such condition. IfAbsent is unsupported on a server without hard links. ETags are
+// hashes of the bodies, as store/dir's.
 //
-// List also shows links, pipes and other special files, because they might be locks; Get refuses
-// them. A link in place of a directory is refused, except on servers whose LSTAT follows links
-// (ProFTPD). pkg/sftp's server also removes empty directories in place of files.
+// List also shows links, pipes and other special files, because they might be locks; Get refuses them. A link in place
+// of a directory is refused, except on servers whose LSTAT follows links (ProFTPD). pkg/sftp's server also removes
+// empty directories in place of files.
 package sftp

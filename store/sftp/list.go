@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// List scans each directory that the prefix can be in at least twice, as store/dir does, and reads the files
-// under the prefix. It returns all of them in one page, and ignores the cursor.
+// List scans each directory that can have keys with the prefix. It scans at least twice, as store/dir does. It reads
+// the files under the prefix, returns all of them in one page, and ignores the cursor.
 func (s *Store) List(ctx context.Context, prefix, _ string) (store.Page, error) {
 	page, err := s.list(ctx, prefix)
 	return page, failed("list", prefix, err)
@@ -34,7 +34,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	dir, base := files.Split(prefix)
 	if dir == "" {
 		l.folder("")
-	} else if store.CheckKey(dir) == nil { // else no key has the prefix
+	} else if store.CheckKey(dir) == nil { // if dir isn't a valid key, no key has the prefix
 		l.follow(dir)
 		l.folder(dir + "/")
 		for _, name := range guesses {
@@ -52,27 +52,27 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	return l.page.Page, ctx.Err()
 }
 
-// guesses are directories that most listings of locks find. A listing opens them together with the directory
+// guesses are directories that most listings of locks find. A listing opens them at the same time as the directory
 // above them.
 var guesses = []string{"lock.intent", "lock.shared"}
 
-// listing is one List under way. It sends its requests in flights: each answer can add requests to the
-// next flight. So scanning directories one below another, and reading the files in them, costs four
-// round trips, if their names were guessed.
+// listing is one List under way. It sends its requests in flights: each answer can add requests to the next flight. So
+// it scans directories one below another, and reads the files in them, in four round trips, if it has guessed their
+// names.
 type listing struct {
 	*Store
 	*conn
 	ctx     context.Context
 	prefix  string
 	steps   []step
-	waiting []func()           // add the step that opens a file or a directory
+	waiting []func()           // functions that add the step that opens a file or a directory
 	folders map[string]*folder // by folder.at
-	handles map[string]bool    // that are open
+	handles map[string]bool    // the open handles
 	page    files.Page
 }
 
-// step is a request, and the function that is called after its answer. Without a request, the function is
-// called after those of the steps before it.
+// step is a request, and the function that is called after its answer. If there is no request, the function is called
+// after those of the steps before it.
 type step struct {
 	*sftpwire.Request
 	then   func(*sftpwire.Request) error
@@ -89,15 +89,15 @@ func (l *listing) close(handle string, then func(*sftpwire.Request) error) {
 	}
 }
 
-// release closes the handles that a listing which has failed leaves open.
+// release closes the handles that are still open after a listing has failed.
 func (l *listing) release() {
 	for handle := range l.handles {
 		l.later(sftpwire.Close(handle))
 	}
 }
 
-// maxOpen is the number of files and directories that a listing opens at once. Scans can double it. A server
-// often allows a connection 1024.
+// maxOpen is the number of files and directories that a listing opens at once. Scans can double it. Many servers allow
+// a connection 1024.
 const maxOpen = 128
 
 // fly sends the next flight.
@@ -134,9 +134,8 @@ func (l *listing) fly() error {
 	return nil
 }
 
-// readClock reads the server's clock. The kernel stamps the file at the write, and rounds down to
-// seconds. The size shows whether the server has looked at the file before it wrote, as some do: then the
-// listing looks again in its next flights.
+// readClock reads the server's clock. The kernel dates the file at the write, and rounds down to seconds. Some servers
+// look at the file before they write. The size shows that, and then the listing looks again in its next flights.
 func (l *listing) readClock() {
 	if l.clock == "" {
 		return
@@ -156,8 +155,8 @@ func (l *listing) readClock() {
 	l.add(sftpwire.Fstat(l.clock), then)
 }
 
-// follow refuses links and other files in place of a directory. An object that is put through a link
-// would be listed under another key, and below a file no lock can be put.
+// follow refuses links and other files in the place of a directory. An object that is put through a link would be
+// listed under another key, and no lock can be put below a file.
 func (l *listing) follow(dir string) {
 	for _, above := range ancestors(dir) {
 		l.add(sftpwire.Lstat(l.path(above)), func(r *sftpwire.Request) error {
@@ -169,8 +168,8 @@ func (l *listing) follow(dir string) {
 	}
 }
 
-// isFolder returns ErrIrregular if an Lstat has shown something else than a directory or a regular file.
-// Below a regular file there is no object.
+// isFolder returns ErrIrregular if an Lstat has shown neither a directory nor a regular file. It accepts a regular
+// file, because no object is below one.
 func (c *conn) isFolder(key string, lstat *sftpwire.Request) error {
 	kind := lstat.Attrs.Kind()
 	if lstat.Err() != nil || kind == sftpwire.KindDir || kind == sftpwire.KindRegular {
@@ -183,7 +182,7 @@ func (c *conn) notDirectory(key string) error {
 	return fmt.Errorf("%w: %q is not a directory", store.ErrIrregular, c.path(key))
 }
 
-// ancestors returns a directory and those above it, the highest first: "a", "a/b", "a/b/c".
+// ancestors returns a directory and the directories above it, the highest first: "a", "a/b", "a/b/c".
 func ancestors(dir string) (all []string) {
 	for dir != "" {
 		all = append(all, dir)
@@ -193,26 +192,26 @@ func ancestors(dir string) (all []string) {
 	return all
 }
 
-// folder is a directory in a listing.
+// folder is a directory in a listing, with the state of its scans.
 type folder struct {
 	at       string // the beginning of all keys in it
 	wanted   files.Wanted
-	handle   string          // of the scan under way
-	next     string          // of the scan after it
+	handle   string          // handle of the present scan
+	next     string          // handle of the next scan
 	ahead    int             // the number of Readdirs in a flight
-	scan     []string        // the wanted names so far in the scan under way
-	last     []string        // in the scan before
-	scans    int             // the number of finished scans
-	absent   bool            // the last try to open it found no directory
-	unsure   bool            // a name that the scans have found couldn't be opened since the last scan ended
-	found    map[string]bool // the names in all scans
-	missing  map[string]int  // how often a name was listed and couldn't be opened
+	scan     []string        // wanted names in the present scan so far
+	last     []string        // wanted names in the previous scan
+	scans    int             // number of finished scans
+	absent   bool            // the last attempt to open it found no directory
+	unsure   bool            // since the last scan ended, a name that the scans have found couldn't be opened
+	found    map[string]bool // the names of all scans
+	missing  map[string]int  // how often each name was listed and couldn't be opened
 	other    bool            // the name belongs to another kind of file
 	complete bool
 }
 
-// folder begins to scan a directory. A directory that is absent can be there when a scan of the directory above
-// shows it.
+// folder begins to scan a directory, unless that has begun. If a guessed directory was absent, but a scan of the
+// directory above now shows it, folder scans it.
 func (l *listing) folder(at string) {
 	if known := l.folders[at]; known != nil && !known.absent {
 		return
@@ -222,7 +221,7 @@ func (l *listing) folder(at string) {
 	l.waiting = append(l.waiting, func() { l.begin(f) })
 }
 
-// begin begins a scan.
+// begin begins a scan of a directory.
 func (l *listing) begin(f *folder) {
 	l.opendir(f, func(handle string) {
 		f.handle = handle
@@ -230,8 +229,8 @@ func (l *listing) begin(f *folder) {
 	})
 }
 
-// opendir opens a directory, unless it is missing. If we can read the directory but not enter it, OpenSSH's
-// server shows it as empty.
+// opendir opens a directory, unless it is missing. It also looks inside, because OpenSSH's server shows a directory as
+// empty if we can read but not enter it.
 func (l *listing) opendir(f *folder, then func(handle string)) {
 	enter := sftpwire.Lstat(l.path(f.at + "."))
 	l.add(enter, nil)
@@ -252,8 +251,8 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 	})
 }
 
-// notFolder makes the listing fail with err, unless another kind of file is in place of the directory. Some
-// servers answer Failure to that, too.
+// notFolder makes the listing fail with err, unless another kind of file is in the place of the directory. Some servers
+// answer Failure for that, too.
 func (l *listing) notFolder(f *folder, err error) {
 	f.absent = true
 	key := strings.TrimSuffix(f.at, "/")
@@ -266,13 +265,13 @@ func (l *listing) notFolder(f *folder, err error) {
 	})
 }
 
-// A scan begins with firstAhead Readdirs in a flight. Each later flight has more.
+// firstAhead is the number of Readdirs in the first flight of a scan. Each later flight has more.
 const firstAhead = 2
 
 func further(ahead int) int { return min(4*ahead, 256) }
 
-// readdir continues a scan. The first scan also opens the directory for the second one, to save a flight. If
-// the first scan doesn't end in this flight, that was too early, and the next flight opens it again.
+// readdir continues a scan. The first scan also opens the directory for the second one, to save a flight. If the first
+// scan doesn't end in this flight, that was too early, and the next flight opens the directory again.
 func (l *listing) readdir(f *folder) {
 	ended := false
 	for range f.ahead {
@@ -297,9 +296,9 @@ func (l *listing) readdir(f *folder) {
 	})
 }
 
-// scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found
-// the same names: see store/dir. If the directory was absent when readdir opened it for the second scan, the
-// first scan doesn't count.
+// scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found the same
+// names: see store/dir. If the directory was absent when readdir opened it for the second scan, the first scan doesn't
+// count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next, nil)
@@ -324,8 +323,8 @@ func (l *listing) scanned(f *folder, ended bool) {
 	}
 }
 
-// vanished scans a directory again that lists a name which can't be opened. Most often it was deleted
-// meanwhile. But some file systems (FUSE) also don't find a name while it is being replaced.
+// vanished makes the listing scan a directory again, because it lists a name that can't be opened. Most often the file
+// was deleted meanwhile. But some file systems (FUSE) also don't find a name while it is being replaced.
 func (l *listing) vanished(f *folder, name string) error {
 	if f.missing[name]++; f.missing[name] == files.MaxScans {
 		return fmt.Errorf("%w: the server lists %q, but can't open it because it is missing", store.ErrListing, l.path(f.at+name))
@@ -335,12 +334,12 @@ func (l *listing) vanished(f *folder, name string) error {
 		f.complete = false
 		l.begin(f)
 	} else {
-		f.unsure = true // so the scan under way isn't the last one
+		f.unsure = true // so the present scan isn't the last one
 	}
 	return nil
 }
 
-// checkName returns ErrListing for a name that no file can have: such a listing can't be relied on.
+// checkName returns ErrListing for a name that no file can have, because such a listing isn't reliable.
 func (c *conn) checkName(at, name string) error {
 	if name == "" || strings.ContainsAny(name, "/\x00") {
 		return fmt.Errorf("%w: the server lists %q in %q", store.ErrListing, name, c.path(at))
@@ -377,13 +376,13 @@ func (l *listing) collect(f *folder, names []sftpwire.Entry) error {
 	return nil
 }
 
-// found begins to read a file, or to scan a directory.
+// found begins to read a file, or to scan a directory, that a scan has found.
 func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 	key := f.at + e.Name
 	switch kind := e.Attrs.Kind(); {
 	case kind == sftpwire.KindDir:
 		l.folder(key + "/")
-	case kind == 0: // the server lists no kinds
+	case kind == 0: // the server doesn't list the kinds of files
 		l.add(sftpwire.Lstat(l.path(key)), func(r *sftpwire.Request) error {
 			switch err := r.Err(); {
 			case errors.Is(err, sftpwire.NoSuchFile):
@@ -410,8 +409,8 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 	}
 }
 
-// open reads a regular file. It might be newer than the listed one. Another kind of file must not be opened:
-// the open of a pipe would wait for its writer, and with it all of OpenSSH's connection.
+// open reads a regular file, which might be newer than the listed one. It must not open another kind of file: the open
+// of a pipe would wait for its writer, and block all of OpenSSH's connection.
 func (l *listing) open(f *folder, e sftpwire.Entry) {
 	key := f.at + e.Name
 	l.add(sftpwire.Open(l.path(key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
@@ -456,8 +455,8 @@ func (l *listing) show(key string, obj store.Object, body []byte) {
 	l.page.Show(obj, body)
 }
 
-// finish sorts the page, adds the empty directories, and removes the objects that were found below a guess
-// that isn't a directory.
+// finish sorts the page, and adds the empty directories. It removes the objects that seemed to be below a guessed
+// directory that isn't one.
 func (l *listing) finish() {
 	for _, at := range slices.Sorted(maps.Keys(l.folders)) {
 		f := l.folders[at]
@@ -472,8 +471,7 @@ func (l *listing) finish() {
 
 func modTime(a sftpwire.Attrs) time.Time { return time.Unix(int64(a.Mtime), 0) }
 
-// HasOther scans directories, one after the other, until one shows an object whose key doesn't begin with
-// the prefix.
+// HasOther scans one directory after another, until one shows an object whose key doesn't begin with the prefix.
 func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
 	c, err := s.connected(ctx)
 	dirs := []string{""}
@@ -497,7 +495,7 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
 	return false, failed("list", "", err)
 }
 
-// names scans a directory once. A directory that is gone has none.
+// names scans a directory once. It returns no names if the directory is gone.
 func (c *conn) names(ctx context.Context, at string) (names []sftpwire.Entry, err error) {
 	open := sftpwire.Opendir(c.path(strings.TrimSuffix(at, "/")))
 	err = c.do(ctx, open)

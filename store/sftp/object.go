@@ -14,11 +14,11 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
-// chunk is the number of bytes of one Read. A server can return fewer.
+// chunk is the number of bytes that one Read asks for. A server can return fewer.
 const chunk = sftpwire.MaxWrite
 
-// Get reads a file of at most limit bytes. It looks at the file before it opens it, because the open of a
-// pipe would wait for its writer, and with it all of OpenSSH's connection.
+// Get reads a file of at most limit bytes. It looks at the file before it opens it, because the open of a pipe would
+// wait for its writer, and block all of OpenSSH's connection.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
 	c, err := s.begin(ctx, key)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, obj, nil
 }
 
-// find is get for a key that might not be a regular file. A directory is no object.
+// find is get for a key that might not belong to a regular file. A directory is no object.
 func (c *conn) find(ctx context.Context, key string, most int64) (body []byte, obj store.Object, err error) {
 	look := sftpwire.Lstat(c.path(key))
 	if err := c.do(ctx, look); err != nil {
@@ -69,7 +69,7 @@ func (c *conn) lists(ctx context.Context, key string) (bool, error) {
 	return slices.ContainsFunc(names, func(e sftpwire.Entry) bool { return e.Name == name }), err
 }
 
-// get opens and reads a regular file. It returns no body if the file has over most bytes.
+// get opens and reads a regular file. It returns no body if the file has more than most bytes.
 func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, obj store.Object, err error) {
 	open := sftpwire.Open(c.path(key), sftpwire.FlagRead, 0)
 	if err := c.do(ctx, open); err != nil {
@@ -94,7 +94,7 @@ func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, ob
 		case errors.Is(err, sftpwire.EOF):
 			err = nil
 		case err == nil && int64(len(body)) > most:
-			body = nil // it has grown
+			body = nil // the file has grown
 		case err == nil:
 			err = errMore
 		}
@@ -106,8 +106,8 @@ func (c *conn) get(ctx context.Context, key string, most int64) (body []byte, ob
 	return body, obj, err
 }
 
-// absent returns NoSuchFile if err is the Failure that some servers answer to a look at a key below a regular
-// file, or else err.
+// absent returns NoSuchFile if the key is below a regular file, for which some servers answer Failure. Otherwise it
+// returns err.
 func (c *conn) absent(ctx context.Context, key string, err error) error {
 	if !errors.Is(err, sftpwire.Failure) {
 		return err
@@ -123,11 +123,11 @@ func (c *conn) absent(ctx context.Context, key string, err error) error {
 	return err
 }
 
-// errMore means that a file has more bytes than its first Read has returned.
+// errMore means that a file has more bytes than the first Read has returned.
 var errMore = errors.New("the file has more bytes")
 
-// readBody returns a file's body and object from the answers to its first Read and to an Fstat. It returns no
-// body if the file has over most bytes.
+// readBody returns a file's body and object from the answers to its first Read and to an Fstat. It returns no body if
+// the file has more than most bytes.
 func readBody(read, stat *sftpwire.Request, most int64) ([]byte, store.Object, error) {
 	err := read.Err()
 	if errors.Is(err, sftpwire.EOF) {
@@ -144,12 +144,12 @@ func readBody(read, stat *sftpwire.Request, most int64) ([]byte, store.Object, e
 	if int64(len(body)) < obj.Size {
 		return body, obj, errMore
 	}
-	// Another program can write to an open file, so the size is the body's.
+	// Another program can write to an open file, so the size must be that of the body.
 	obj.Size, obj.ETag = int64(len(body)), etag(body, stat.Attrs)
 	return body, obj, nil
 }
 
-// described returns the object of a regular file that wasn't read.
+// described returns the object of a regular file whose body wasn't read.
 func described(a sftpwire.Attrs) store.Object {
 	return store.Object{ETag: statTag(a), Size: int64(a.Size), ModTime: modTime(a)}
 }
@@ -161,13 +161,12 @@ func etag(body []byte, a sftpwire.Attrs) string {
 	return files.ETag(body)
 }
 
-// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes only
-// with the size or the mtime.
+// statTag returns the ETag of a file that is too large, or can't be read. It begins with "s-", and changes if the size
+// or the mtime changes.
 func statTag(a sftpwire.Attrs) string { return fmt.Sprintf("s-%x-%x", a.Size, a.Mtime) }
 
-// Delete removes the file, link or pipe, and then the empty directories above it. If List shows a
-// key that isn't valid, or an empty folder, Delete removes that too. It refuses any other key that
-// isn't valid.
+// Delete removes the file, link or pipe, and then the empty directories above it. It also removes an invalid key or an
+// empty folder that List shows. It refuses any other invalid key.
 func (s *Store) Delete(ctx context.Context, key string) error {
 	invalid := files.CheckKey(key)
 	if invalid != nil && !files.Listable(key) {
@@ -220,8 +219,8 @@ func (c *conn) removal(key string) *sftpwire.Request {
 	return sftpwire.Remove(c.path(key))
 }
 
-// unremoved explains err, the error of the removal of a key. It returns NoSuchFile for a directory, which is no
-// object.
+// unremoved explains err, the error of the removal of a key. It returns NoSuchFile for a directory, because a directory
+// is no object.
 func (c *conn) unremoved(ctx context.Context, key string, err error) error {
 	if err == nil || errors.Is(err, sftpwire.NoSuchFile) {
 		return err
@@ -240,8 +239,8 @@ func (c *conn) unremoved(ctx context.Context, key string, err error) error {
 	return c.explain(ctx, c.path(key), err)
 }
 
-// tidy returns requests that remove the directories above keys, and temporary files that dead processes left.
-// The server refuses to remove a directory that isn't empty.
+// tidy returns requests that remove the directories above keys, and temporary files that dead processes have left. The
+// server refuses to remove a directory that isn't empty.
 func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	var dirs []string
 	for _, key := range keys {
@@ -269,8 +268,7 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	return reqs
 }
 
-// maxTries is how often a Put makes its directory again after another process has removed the
-// directory because it was empty.
+// maxTries is how often a Put makes its directory again after another process has removed the empty directory.
 const maxTries = 100
 
 // Put writes the body to a temporary file beside its place, and then moves it there in one step. It
@@ -307,14 +305,14 @@ type write struct {
 	key, dir string
 	body     []byte
 	ifAbsent bool
-	folder   string // the handle of dir, or ""
-	unlinked int    // how often the last step has failed although the name was free
+	folder   string // handle of dir, or ""
+	unlinked int    // how often the move has failed although the name was free
 }
 
-// try sends three flights: they create the temporary file, fill it, and move it. The move must not be in one
-// flight with the writes, because the server would then move the file even after a failed write.
+// try sends three flights: they create the temporary file, fill it, and move it. The move can't be in one flight with
+// the writes, because the server would move the file even after a failed write.
 //
-// The error is NoSuchFile if another process removed the directory meanwhile.
+// try returns NoSuchFile if another process has removed the directory meanwhile.
 func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	temp := w.temp(w.dir)
 	var attrs sftpwire.Attrs
@@ -332,8 +330,8 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	return store.Object{Key: w.key, ETag: etag(w.body, attrs), Size: int64(len(w.body)), ModTime: modTime(attrs)}, nil
 }
 
-// discard removes the files of a failed try. It waits for the answers, because the process might end soon. If
-// ctx has ended it doesn't wait.
+// discard removes the files of a failed try. It waits for the answers, because the process might end soon. If ctx has
+// ended, it doesn't wait.
 func (w *write) discard(ctx context.Context, temp string) {
 	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
 	if w.folder != "" {
@@ -347,7 +345,7 @@ func (w *write) discard(ctx context.Context, temp string) {
 	}
 }
 
-// create makes the temporary file, and missing directories first.
+// create makes the temporary file. If directories are missing, it makes them first.
 func (w *write) create(ctx context.Context, temp string) (handle string, err error) {
 	for again := false; ; again = true {
 		root, above := sftpwire.Stat(w.path(".")), ancestors(w.dir)
@@ -378,7 +376,7 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 			return open.Handle, nil
 		case !errors.Is(err, sftpwire.NoSuchFile), again && missing >= 0:
 			return "", w.explain(ctx, temp, err)
-		case missing < 0: // another process has removed it, and made it again
+		case missing < 0: // another process has removed the directory, and made it again
 			return "", err
 		default:
 			if err := w.mkdirs(ctx, above[missing:]); err != nil {
@@ -388,8 +386,8 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 	}
 }
 
-// mkdirs makes directories, each below the one before. A directory gets its mode before its name, so that no
-// other user is refused in between.
+// mkdirs makes directories, each below the one before. A directory gets its mode before its name, so that it never
+// refuses another user.
 func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 	var reqs []*sftpwire.Request
 	for _, dir := range dirs {
@@ -420,7 +418,7 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		reqs = append(reqs, sftpwire.Write(handle, offset, part))
 		offset += uint64(len(part))
 	}
-	// Some servers process an Fstat before the writes, but nothing before the Close.
+	// Some servers process an Fstat before the writes, but none processes a request before an earlier Close.
 	stat, dir := sftpwire.Lstat(temp), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
 	if w.has(sftpwire.ExtFsync) {
 		reqs = append(reqs, sftpwire.Fsync(handle))
@@ -434,7 +432,7 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		return attrs, err
 	}
 	w.folder = dir.Handle
-	for _, r := range reqs[1:] { // a server can refuse the mode
+	for _, r := range reqs[1:] { // skip the first answer: a server can refuse the mode
 		if err := r.Err(); err != nil {
 			return attrs, w.explain(ctx, temp, err)
 		}
@@ -452,8 +450,8 @@ func (c *conn) release(handle string) {
 	}
 }
 
-// move renames the temporary file to the name of the key. It is the one atomic step of a Put. With IfAbsent it
-// makes a link, which replaces nothing.
+// move renames the temporary file to the name of the key. It is the one atomic step of a Put. With IfAbsent it makes a
+// link, which replaces nothing.
 func (w *write) move(ctx context.Context, temp string) error {
 	to := w.path(w.key)
 	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to)}
@@ -489,7 +487,7 @@ func (w *write) unmoved(ctx context.Context, to string, err error) error {
 	case exists && w.ifAbsent:
 		return store.ErrPrecondition
 	case w.ifAbsent && w.unlinked < maxUnlinked && errors.Is(err, sftpwire.Failure):
-		w.unlinked++ // another object might have been there, and is deleted: try again
+		w.unlinked++ // another object might have had the name, and is deleted by now: try again
 		return sftpwire.NoSuchFile
 	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile) && !errors.Is(err, sftpwire.BadMessage):
 		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)

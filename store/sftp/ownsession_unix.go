@@ -4,6 +4,6 @@ package sftp
 
 import "syscall"
 
-// ownSession can't have ssh killed when this process dies. ssh then ends because its stdin ends, unless
-// its connection hangs.
+// ownSession starts ssh in a session of its own. This system can't kill ssh when this process dies. Then ssh ends
+// because its stdin ends, unless its connection hangs.
 func ownSession() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }

@@ -22,7 +22,7 @@ type Store struct {
 	dial func(context.Context) (*conn, error)
 
 	mu       sync.Mutex
-	dialed   *dialing // the last one
+	dialed   *dialing // the last attempt to open a connection
 	answered atomic.Bool
 	declared func() store.Properties
 
@@ -41,8 +41,8 @@ func Check(u *url.URL) error {
 	return err
 }
 
-// Open returns the store of a URL, sftp://USER@HOST:PORT/PATH. It starts ssh, and doesn't wait for a
-// connection. Its error is a store.ErrURL.
+// Open returns the store of a URL, sftp://USER@HOST:PORT/PATH. It starts ssh, and doesn't wait for a connection. It
+// returns store.ErrURL if the URL can't be used.
 func Open(ctx context.Context, u *url.URL) (*Store, error) {
 	t, err := parse(u)
 	if err != nil {
@@ -58,7 +58,7 @@ func opened(dial func(context.Context) (*conn, error)) *Store {
 	return s
 }
 
-// Close ends the connection, or the attempt to open one. A later request would open another one.
+// Close ends the connection, or the attempt to open one. A request after Close opens another one.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	d := s.dialed
@@ -73,7 +73,7 @@ func (s *Store) Close() error {
 
 // target is a parsed URL.
 type target struct {
-	command []string // that speaks SFTP on its stdin and stdout
+	command []string // a command that speaks SFTP on its stdin and stdout
 	root    string   // the repository's path on the server
 }
 
@@ -117,8 +117,8 @@ func parse(u *url.URL) (target, error) {
 	return t, nil
 }
 
-// Properties waits for the first connection, or for its failure, because only the server knows
-// whether it can keep If-None-Match.
+// Properties waits until the first connection is open or has failed, because only the server shows whether it can keep
+// If-None-Match.
 func (s *Store) Properties() store.Properties { return s.declared() }
 
 func (s *Store) declare() store.Properties {
@@ -134,7 +134,7 @@ func (s *Store) declare() store.Properties {
 	return p
 }
 
-// Answered reports whether the server has answered: a connection was opened at least once.
+// Answered reports whether the server has answered: a connection was open at least once.
 func (s *Store) Answered() bool { return s.answered.Load() }
 
 // begin checks a method's context and key, and returns the connection.
@@ -145,7 +145,7 @@ func (s *Store) begin(ctx context.Context, key string) (*conn, error) {
 	return s.connected(ctx)
 }
 
-// failed returns the error of a method, with the class of the server's status, or nil.
+// failed returns the error of a method, or nil. It adds the class of the server's status.
 func failed(op, key string, err error) error {
 	switch {
 	case err == nil:

@@ -50,20 +50,20 @@ func connect(ctx context.Context, t target) (*conn, error) {
 	}
 	c, err := start(ctx, p, t.root, p.why)
 	if c != nil {
-		p.words.forget() // of the login
+		p.words.forget() // forget the words of the login
 	}
 	switch {
 	case err == nil, c != nil, fault.Of(err) != fault.Unknown && !errors.Is(err, errEnded):
 	case errors.Is(ctx.Err(), context.DeadlineExceeded):
 		err = store.Unreachable(fmt.Errorf("there was no ssh connection within %s", fault.Within(dialTimeout)))
-	case errors.Is(err, errEnded): // and has written no reason
+	case errors.Is(err, errEnded): // ssh has ended, and has written no reason
 		err = mute(t.command[0])
 	}
 	return c, err
 }
 
-// mute returns the error of a command that has ended before SFTP began, and hasn't written why. A server doesn't
-// send the messages of the program that its Subsystem or ForceCommand names.
+// mute returns the error of a command that has ended before SFTP began, and has written no reason. If the server's
+// Subsystem or ForceCommand names a program, the server doesn't send the messages of that program.
 func mute(name string) error {
 	advice := "the server's own log says why: look at its Subsystem sftp, ChrootDirectory and ForceCommand"
 	if name == "sh" {
@@ -77,12 +77,12 @@ type process struct {
 	*os.Process
 	in, out *os.File
 	words   words
-	ended   chan struct{} // closed when it has ended
-	code    int           // its exit code, valid once ended is closed; -1 after a signal
+	ended   chan struct{} // closed when the process has ended
+	code    int           // exit code, valid once ended is closed; -1 after a signal
 }
 
-// startProcess starts a command in a session of its own: Ctrl-C at the terminal must not end the
-// connection before the lock is released. The kernel ends the command with us, if we are killed.
+// startProcess starts a command in its own session, because Ctrl-C at the terminal must not end the connection before
+// the lock is released. If this process is killed, the kernel ends the command.
 func startProcess(command []string) (*process, error) {
 	in, ours, err := os.Pipe()
 	if err != nil {
@@ -99,11 +99,11 @@ func startProcess(command []string) (*process, error) {
 	cmd := exec.Command(command[0], command[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, &p.words
 	cmd.SysProcAttr = ownSession()
-	cmd.WaitDelay = time.Second // a process that ssh has started can still have its stderr
+	cmd.WaitDelay = time.Second // a process that ssh has started might still have its stderr open
 	started := make(chan error)
 	go func() {
-		// The kernel takes the end of this thread for ours. The thread must not end with the goroutine, or the
-		// kernel would also kill other children that it has started.
+		// When this thread ends, the kernel treats that as the end of this process. So the thread must not end with the
+		// goroutine: the kernel would also kill other children that the thread has started.
 		runtime.LockOSThread()
 		defer runtime.UnlockOSThread()
 		_, err := child.Start(func() (int, error) {
@@ -143,7 +143,7 @@ func (p *process) Close() error {
 	return nil
 }
 
-// words keeps the last lines that a process writes to stderr.
+// words keeps the end of the text that a process writes to stderr.
 type words struct {
 	mu   sync.Mutex
 	tail []byte
@@ -177,8 +177,8 @@ const (
 )
 
 // reasons are ssh's messages about failures of a connection, each with its class. An ellipsis stands for any text. A
-// nil class is a temporary failure: the server was reached, and has refused a session for now. The texts of
-// store.ErrUnreachable are long, because a program on the server can print shorter ones.
+// nil class means a temporary failure: the server was reached, and refuses a session for now. The texts for
+// store.ErrUnreachable are long, so that a program on the server is unlikely to print them too.
 var reasons = []struct {
 	words  string
 	class  error
@@ -212,16 +212,16 @@ var reasons = []struct {
 	{"client_loop: ", store.ErrUnreachable, ""},
 }
 
-// matches reports whether a line has these words, in which an ellipsis stands for any text.
+// matches reports whether a line contains words, in which an ellipsis stands for any text.
 func matches(line, words string) bool {
 	begin, end, _ := strings.Cut(words, "…")
 	_, rest, ok := strings.Cut(line, begin)
 	return ok && strings.Contains(rest, end)
 }
 
-// why waits up to 2 s for the end of the process, and returns the reason that it has written to stderr, or nil.
-// ssh ends with 255 after a failure of its own. With another code a program on the server has ended, so the server
-// was reached.
+// why waits up to 2 s for the end of the process, and returns the reason that it has written to stderr, or nil. ssh
+// ends with 255 after a failure of its own. With another code, a program on the server has ended, so the server was
+// reached.
 func (p *process) why(ctx context.Context) error {
 	unreached := false
 	select {

@@ -39,7 +39,8 @@ func granted(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	return err == nil
 }
 
-// raced checks the answer to a conditional request beside others, and reports whether it was applied.
+// raced checks the answer to a conditional request that ran at the same time as others, and reports whether it was
+// applied.
 func raced(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	t.Helper()
 	if declared == store.Claimed || declared == store.Kept && err == nil {
@@ -48,7 +49,7 @@ func raced(t *testing.T, declared store.Condition, err error) (wrote bool) {
 	return refused(t, declared, err)
 }
 
-// holds checks the body under a key. "" is for no object.
+// holds checks the body under a key. "" means that there must be no object.
 func (f *fixture) holds(t *testing.T, key, want string) {
 	t.Helper()
 	body, _, err := f.other.Get(t.Context(), key, limit)
@@ -60,7 +61,7 @@ func (f *fixture) holds(t *testing.T, key, want string) {
 	assert.Equal(t, string(body), want, "%q", key)
 }
 
-// either checks that the body under a/k is written if a request was applied, or else old.
+// either checks the body under a/k. It must be written if a request was applied, or else old.
 func (f *fixture) either(t *testing.T, wrote bool, written, old string) {
 	t.Helper()
 	if !wrote {
@@ -135,8 +136,8 @@ func (f *fixture) etag(t *testing.T) string {
 	return obj.ETag
 }
 
-// ifMatchOfNothing puts under a key that has no object: first it never had one, and then it was deleted.
-// A store that claims the condition may write, but then must return no error.
+// ifMatchOfNothing puts under a key that has no object, because it never had one, or because the object was deleted. A
+// store that only claims the condition is allowed to write, but then must return no error.
 func ifMatchOfNothing(t *testing.T, f *fixture) {
 	f.put(t, "a/other", "1")
 	_, last := f.get(t, "a/other")
@@ -203,8 +204,8 @@ func ifMatchIncrements(t *testing.T, f *fixture) {
 	}
 }
 
-// ifMatchAgainstDelete sends a conditional Put and a Delete at once. Whichever comes first, no object
-// must be left.
+// ifMatchAgainstDelete sends a conditional Put and a Delete at the same time. Whichever comes first, there must be no
+// object afterwards.
 func ifMatchAgainstDelete(t *testing.T, f *fixture) {
 	f.race(t, f.store.Properties().IfMatch, func(etag string) error {
 		return assert.Err(f.store.Put(t.Context(), "a/k", []byte("revived"), store.PutOptions{IfMatch: etag}))
@@ -236,8 +237,8 @@ func (f *fixture) race(t *testing.T, declared store.Condition, conditional func(
 		"%s, and after %d of %d there is an object: %t", declared, wrong, rounds, !there)
 }
 
-// deleteIfMatch removes an object by the right ETag, and not by a wrong one. If there is no object,
-// either answer is right.
+// deleteIfMatch removes an object by the right ETag, and checks that a wrong one removes nothing. If there is no
+// object, either answer is right.
 func deleteIfMatch(t *testing.T, f *fixture) {
 	declared := f.store.Properties().DeleteIfMatch
 	remove := func(etag string) error { return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag) }
@@ -254,8 +255,8 @@ func deleteIfMatch(t *testing.T, f *fixture) {
 	}
 }
 
-// deleteIfMatchAgainstPut sends a conditional deletion and a Put at once. Whichever comes first, the
-// object of the Put must be left.
+// deleteIfMatchAgainstPut sends a conditional deletion and a Put at the same time. Whichever comes first, the object of
+// the Put must exist afterwards.
 func deleteIfMatchAgainstPut(t *testing.T, f *fixture) {
 	f.race(t, f.store.Properties().DeleteIfMatch, func(etag string) error {
 		return store.DeleteIfMatch(t.Context(), f.store, "a/k", etag)

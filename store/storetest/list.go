@@ -58,8 +58,7 @@ func listPrefix(t *testing.T, f *fixture) {
 	}
 }
 
-// listPages checks that the pages have no gap and no overlap. The store decides how many objects a page
-// has.
+// listPages checks that no object is missing or repeated between pages. The store decides how many objects a page has.
 func listPages(t *testing.T, f *fixture) {
 	n := 2500
 	if f.Light {

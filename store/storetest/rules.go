@@ -20,7 +20,7 @@ func sealed(seed, size int) string {
 	return fmt.Sprintf("%08x%s", crc32.ChecksumIEEE([]byte(body)), body)
 }
 
-// unbroken reports whether a body is one of sealed.
+// unbroken reports whether a body is complete, as sealed has made it.
 func unbroken(body string) bool {
 	return len(body) >= 8 && body[:8] == fmt.Sprintf("%08x", crc32.ChecksumIEEE([]byte(body[8:])))
 }

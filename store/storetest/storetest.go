@@ -21,12 +21,12 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Config has the backend under test.
+// Config describes the backend under test.
 type Config struct {
 	// New returns an empty store that no other test uses. Run calls it once for each subtest.
 	New func(t *testing.T) store.Store
-	// Reopen returns another handle on the same objects, as another process would open. If it
-	// is nil, the subtests use the handle of New twice.
+	// Reopen returns another handle on the same objects, as another process would open it. If it is nil, the subtests
+	// use the handle of New twice.
 	Reopen func(t *testing.T, s store.Store) store.Store
 	// Light runs a tenth of the rounds of each race, as -short does. It is for a further
 	// configuration of a backend, if another test runs all rounds.
@@ -91,7 +91,7 @@ func Run(t *testing.T, c Config) {
 	}
 }
 
-// limit is larger than any body of these tests, in bytes.
+// limit is the limit of each Get, in bytes. Every body of these tests is smaller.
 const limit = 1 << 20
 
 // fixture is a fresh store and a second handle on it.
@@ -134,8 +134,8 @@ func list(t *testing.T, s store.Store, prefix string) []store.Object {
 	return listFrom(t, s, prefix, "")
 }
 
-// listFrom returns the rest of a listing, from a cursor on. It ends on any store, because each page
-// must begin after the one before.
+// listFrom returns the rest of a listing, from a cursor on. It ends on any store, because each page must begin after
+// the previous one.
 func listFrom(t *testing.T, s store.Store, prefix, cursor string) []store.Object {
 	t.Helper()
 	var objects []store.Object
@@ -166,8 +166,8 @@ func keys(objects []store.Object) []string {
 	return keys
 }
 
-// together runs n goroutines at the same time, and waits for them. Every second one gets the handles
-// the other way round.
+// together runs n goroutines at the same time, and waits for them. Every second one gets the two handles in reverse
+// order.
 func (f *fixture) together(n int, do func(i int, mine, theirs store.Store)) {
 	start := make(chan struct{})
 	var all sync.WaitGroup

@@ -65,7 +65,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, err
 }
 
-// List counts the store's answer.
+// Lines counts the store's answer.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
 	s.note(err)

@@ -228,8 +228,8 @@ func (r *Reporter) Print(text string) (int, error) {
 // MaxListed is the number of lines that List prints.
 const MaxListed = 10
 
-// List prints the first lines, and how many it leaves out.
-func List(b *strings.Builder, indent string, lines []string) {
+// Lines prints the first lines, and how many it leaves out.
+func Lines(b *strings.Builder, indent string, lines []string) {
 	for i, line := range lines {
 		if i == MaxListed {
 			fmt.Fprintf(b, "%sand %d more\n", indent, len(lines)-i)

@@ -1,5 +1,5 @@
-// Package server has the common parts of the locks in Redis and in PostgreSQL: URLs, the classes of a server's
-// errors, and the findings of an examination.
+// Package server has the parts that the locks in Redis and in PostgreSQL share: URLs, the classes of a server's errors,
+// and the findings of an examination.
 package server
 
 import (
@@ -15,14 +15,14 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Answer is the meaning of a server's error.
+// Answer is what an error of a server means for the caller.
 type Answer = struct {
-	Begins string // the error's first characters
+	Begins string // the error's text begins with this
 	Class  error  // one of locking's errors, or nil if the next request can succeed
-	Advice string
+	Advice string // what the user can do
 }
 
-// Find returns the first Answer that an error begins with, or the zero Answer.
+// Find returns the first Answer whose Begins is the beginning of an error's text, or the zero Answer.
 func Find(answers []Answer, said string) Answer {
 	for _, a := range answers {
 		if strings.HasPrefix(said, a.Begins) {
@@ -39,14 +39,13 @@ func Silent(err error) bool {
 		errors.Is(err, context.DeadlineExceeded)
 }
 
-// Conn counts in Heard the reads that return data, because a server that has sent anything isn't
-// unreachable.
+// Conn is a connection that counts the reads that return data. A server that has sent anything isn't unreachable.
 type Conn struct {
 	net.Conn
-	Heard *atomic.Int64
+	Heard *atomic.Int64 // number of reads that have returned data
 }
 
-// Read reads from the connection, and counts in Heard a read that returns data.
+// Read reads from the connection. It adds one to Heard if the read returns data.
 func (c Conn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p)
 	if n > 0 {
@@ -55,20 +54,20 @@ func (c Conn) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// SyscallConn lets go-redis check whether the server has closed an idle connection.
+// SyscallConn returns the raw connection, so that go-redis can check whether the server has closed an idle one.
 func (c Conn) SyscallConn() (syscall.RawConn, error) {
 	return c.Conn.(syscall.Conn).SyscallConn()
 }
 
-// Case is a possible state of a setting.
+// Case is one possible state of a setting, and the finding about it.
 type Case = struct {
-	What          string // the setting
-	Is            bool   // whether the server is in this state
-	Severity      locking.Severity
-	Found, Advice string
+	What          string           // the setting
+	Is            bool             // whether the server is in this state
+	Severity      locking.Severity // of this state
+	Found, Advice string           // as in locking.Finding
 }
 
-// Judge returns a finding for each setting, from its first case that applies.
+// Judge returns a finding for each setting. The first case of a setting that applies decides.
 func Judge(cases []Case) (all []locking.Finding) {
 	for _, c := range cases {
 		if c.Is && !slices.ContainsFunc(all, func(f locking.Finding) bool { return f.What == c.What }) {

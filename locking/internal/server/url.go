@@ -15,28 +15,28 @@ import (
 	"github.com/repolock/repolock/internal/port"
 )
 
-// Syntax is the syntax of the lock URLs of one kind of server.
+// Syntax is the syntax of the URLs of one kind of server's locks.
 type Syntax struct {
-	Schemes []string
-	Form    string // an example for messages: "redis://HOST:PORT/DB?key=KEY"
-	Secret  string // the advice for a URL with a password: "set VARIABLE"
-	// Parameters are the names of all parameters, in the order of the canonical URL. One is "key".
+	Schemes []string // in lower case
+	Form    string   // an example for messages: "redis://HOST:PORT/DB?key=KEY"
+	Secret  string   // advice for a URL with a password: "set VARIABLE"
+	// Parameters are the names of all parameters, in the order of the canonical URL. "key" must be one of them.
 	Parameters []string
-	Empty      string // the parameter that can be empty
-	Literal    bool   // a plus sign in a parameter stands for itself, and a semicolon is allowed
+	Empty      string // name of the parameter that can be empty
+	Literal    bool   // in a parameter a plus sign means itself, and a semicolon is allowed
 }
 
 // URL is a parsed URL. Its strings are unescaped UTF-8 without control characters.
 type URL struct {
-	Scheme, User string
+	Scheme, User string // User can be empty
 	Host         string // a name in lower case or an address without brackets, or empty
 	Port         uint16 // 0 if the URL has none
 	Path         string // without its first slash
 	Parameters   map[string]string
 }
 
-// Parse parses a URL. It refuses a password, which every user could read in the list of processes,
-// and each parameter that it doesn't know. The error quotes no part of the URL.
+// Parse parses a URL. It refuses a password, because every user could read it in the list of processes. It also refuses
+// unknown parameters. The error quotes no part of the URL.
 func (s Syntax) Parse(raw string) (u URL, err error) {
 	if Bad(raw) {
 		return u, errors.New("it has control characters, or isn't UTF-8: percent-encode them")
@@ -47,7 +47,7 @@ func (s Syntax) Parse(raw string) (u URL, err error) {
 	parsed, err := url.Parse(raw)
 	_, after, absolute := strings.Cut(raw, "://")
 	authority := after[:strings.IndexAny(after+"/", "/?")]
-	// Two @ are refused: for some programs the user ends at the first, for others at the last.
+	// A URL with two @ is refused: for some programs the user ends at the first @, for others at the last.
 	if err != nil || !absolute || strings.Count(authority, "@") > 1 || !slices.Contains(s.Schemes, parsed.Scheme) {
 		return u, errors.New("it can't be parsed: write " + s.Form)
 	}
@@ -78,7 +78,7 @@ func (s Syntax) Parse(raw string) (u URL, err error) {
 	return u, err
 }
 
-// hostname is the ASCII characters that a host's name can have.
+// hostname has the ASCII characters that can be in a host's name.
 const hostname = "abcdefghijklmnopqrstuvwxyz0123456789.-_"
 
 // Bad reports whether s isn't UTF-8 or has control characters.
@@ -88,7 +88,7 @@ func (s Syntax) password() error {
 	return errors.New("it has a password, which other users can see in the list of processes: " + s.Secret)
 }
 
-// parameters parses a query. No parameter can occur twice, and key must occur.
+// parameters parses a query. It returns an error if a parameter occurs twice, or if key is missing.
 func (s Syntax) parameters(query string) (map[string]string, error) {
 	unescape := url.QueryUnescape
 	if s.Literal {
@@ -104,7 +104,7 @@ func (s Syntax) parameters(query string) (map[string]string, error) {
 			continue
 		case strings.Contains(name, "password") && !slices.Contains(s.Parameters, name):
 			return nil, s.password()
-		case !slices.Contains(s.Parameters, name): // not quoted, because it can be a part of a password
+		case !slices.Contains(s.Parameters, name): // the error doesn't quote the name, because it can be a part of a password
 			return nil, fmt.Errorf("it has a parameter that isn't one of %s", strings.Join(s.Parameters, ", "))
 		case err != nil || !s.Literal && strings.Contains(escaped, ";"):
 			return nil, errors.New("its parameters can't be parsed: percent-encode % and ; in them")
@@ -123,7 +123,7 @@ func (s Syntax) parameters(query string) (map[string]string, error) {
 	return all, nil
 }
 
-// String returns the canonical URL. Parse returns u for it.
+// String returns the canonical URL. If you parse it, the result is u.
 func (s Syntax) String(u URL) string {
 	var b strings.Builder
 	b.WriteString(u.Scheme + "://")

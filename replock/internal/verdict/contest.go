@@ -7,11 +7,11 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 )
 
-// Contender is an acquirer whose flag is stored, and whose look has found live locks.
+// Contender is an acquirer whose flag is stored, and whose look has found live locks of others.
 type Contender struct {
-	Shared  bool
+	Shared  bool          // it acquires a shared lock
 	Flag    string        // the key of its flag
-	Pointer bool          // its last look has shown lock.exclusive as its own
+	Pointer bool          // its last look showed that lock.exclusive is its own
 	Trip    time.Duration // the longest of its fastest round trips
 }
 
@@ -23,13 +23,13 @@ const (
 	Yield    Choice = iota // withdraw
 	Stay                   // look again: the others withdraw because of us
 	Again                  // look again: the others might withdraw for a reason of their own
-	StepDown               // take lock.exclusive down, and then look again, as Again does
+	StepDown               // delete lock.exclusive, and then look again, as Again does
 )
 
-// Decide is the whole rule for acquirers that come at once.
+// Decide is the whole rule for acquirers that come at the same time.
 //
-// Each acquirer puts its flag and then looks, so of any two at least one sees the other. If both withdrew, nobody
-// would have the lock. So of any two, one goes first:
+// Each acquirer puts its flag and then looks, so of any two at least one sees the other. If both withdrew, neither
+// would acquire the lock. So of any two, one goes first:
 //
 //  1. A shared acquirer goes before an exclusive one.
 //  2. Of two exclusive acquirers, the one that has lock.exclusive goes first.
@@ -38,11 +38,11 @@ const (
 // The contender's last look decides what it does:
 //
 //   - Stay, if it goes before all others, and each of them is still acquiring its lock. They see our flag and
-//     withdraw. How long that takes depends on their pace. So the bodies decide, and not the time.
+//     withdraw. How long that takes depends on their pace. So their bodies decide, and not the time.
 //   - Again, if it is exclusive, no other goes before it by rule 2 or 3, and each other lock is so young that its
 //     owner might be about to withdraw. It looks again up to maxConflicts times.
-//   - StepDown in place of Again, if one of the others is shared. While lock.exclusive is stored, clients that look
-//     at nothing else are excluded.
+//   - StepDown in place of Again, if one of the others is shared. While lock.exclusive is stored, it excludes
+//     clients that look only at lock.exclusive.
 //   - Yield, in all other cases.
 //
 // Safety doesn't rest on this rule, because Stay, Again and StepDown only lead to another look.
@@ -57,7 +57,7 @@ func (c Contender) Decide(f Findings, looks int, waited time.Duration, mayStay b
 	goesFirst := func(e *Entry) bool { // rules 2 and 3
 		return e.Kind == wire.KindExclusive || e.Kind == wire.KindIntent && !c.Pointer && wire.Place(e.Key) < wire.Place(c.Flag)
 	}
-	withdraws := func(e *Entry) bool { // because of us
+	withdraws := func(e *Entry) bool { // they withdraw because of our flag
 		age, known := e.Age(f.St, f.Now)
 		return e.Err == nil && e.Verdict == Live && e.Lease.State == wire.StateAcquiring && (!known || age <= undecided) &&
 			(c.Shared || e.Kind == wire.KindIntent && !goesFirst(e))
@@ -78,25 +78,23 @@ func (c Contender) Decide(f Findings, looks int, waited time.Duration, mayStay b
 }
 
 const (
-	// maxConflicts is how often an exclusive acquirer looks again at live locks that might be about
-	// to withdraw. Their acquirers need up to seven round trips: put a flag, claim, look, read a
-	// body, and delete.
+	// maxConflicts is how often an exclusive acquirer looks again at live locks whose owners might be about to withdraw
+	// them. These need up to seven round trips: put a flag, claim, look, read a body, and delete.
 	maxConflicts = 4
-	// Undecided is the age up to which a flag in the state acquiring can belong to an acquirer that
-	// has not decided yet, however busy its machine is. On a slow store it is undecidedTrips round
-	// trips more. A holder's flag has the state held after a second or two, or after half of its
-	// ttl if another program wrote it.
+	// Undecided is the age up to which a flag in the state acquiring can belong to an acquirer that has not decided
+	// yet, however busy its machine is. On a slow store, undecidedTrips round trips are added to it. A holder's flag
+	// has the state held after a second or two, or after half of its ttl if another program wrote it.
 	Undecided      = 40 * time.Second
 	undecidedTrips = 20
-	// Transient is the age up to which a flag can belong to an acquirer that is about to withdraw
-	// it. On a slow store it is withdrawTrips round trips more.
+	// Transient is the age up to which a flag can belong to an acquirer that is about to withdraw it. On a slow store,
+	// withdrawTrips round trips are added to it.
 	Transient     = 3 * time.Second
 	withdrawTrips = 6
 )
 
-// MayWithdraw reports whether an entry can belong to an acquirer that is about to withdraw it. A lock that is
-// resumed or checked after a pause waits as long as that is true of all conflicting locks: it was held, so it has no
-// place in Decide's order.
+// MayWithdraw reports whether an entry can belong to an acquirer that is about to withdraw it. A lock that is resumed,
+// or checked after a pause, has no place in Decide's order, because it was held. It waits while MayWithdraw is true of
+// all conflicting locks.
 func (c Contender) MayWithdraw(f Findings, e *Entry) bool {
 	if e.Err == nil && e.Lease.State == wire.StateHeld || e.IsTicket() {
 		return false

@@ -10,21 +10,21 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Entry is a lock object of another client.
+// Entry is a lock object of another client, with its parsed body and the verdict about it.
 type Entry struct {
 	store.Object
-	Kind    wire.Kind
-	Read    bool // raw, lease and err are known
-	Raw     []byte
-	Lease   wire.Decoded
-	Err     error
-	Carried bool          // not read: lease is the parsed body of an earlier version
-	Since   time.Duration // when this version was first seen
-	Changed bool          // another version was seen before
-	Listed  time.Duration // when a survey sent the request that showed it
+	Kind    wire.Kind     // by its key
+	Read    bool          // Raw, Lease and Err are set
+	Raw     []byte        // the stored body
+	Lease   wire.Decoded  // the parsed body
+	Err     error         // why the body couldn't be read or parsed
+	Carried bool          // not read: Lease is the parsed body of an earlier version
+	Since   time.Duration // Clock.Elapsed, when a listing first showed this version
+	Changed bool          // a listing showed another version before
+	Listed  time.Duration // Clock.Elapsed, when a survey sent the request that showed it
 
-	Verdict Verdict
-	Why     string
+	Verdict Verdict // set by Judge and PresumeLive
+	Why     string  // the reason of the verdict
 }
 
 // Shared reports whether the entry's lock is shared.
@@ -32,8 +32,8 @@ func (e *Entry) Shared() bool {
 	return e.Kind == wire.KindShared || errors.Is(e.Err, wire.ErrNotFolder) && strings.HasSuffix(e.Key, "lock.shared")
 }
 
-// Memory keeps entries from look to look: a body while its ETag is unchanged, and the time since
-// when the object is unchanged.
+// Memory keeps entries from look to look: a body while its ETag is unchanged, and the time since when the object is
+// unchanged.
 type Memory map[string]*Entry
 
 // See returns the entry of an object in a listing that was answered at the given time.
@@ -57,8 +57,8 @@ func (s Memory) See(o store.Object, k wire.Kind, answered time.Duration) *Entry 
 	return e
 }
 
-// Forget drops entries that a page shows to be gone, because a later object under the same key is
-// another lock. after is the last key of the previous page.
+// Forget drops entries whose objects are missing on a page, because a later object under the same key is another lock.
+// after is the last key of the previous page.
 func (s Memory) Forget(page store.Page, after string) {
 	listed := map[string]bool{}
 	for _, o := range page.Objects {
@@ -69,8 +69,7 @@ func (s Memory) Forget(page store.Page, after string) {
 	})
 }
 
-// carry keeps the parsed body of the previous version of a flag, because a refresh changes only its
-// times.
+// carry takes over the parsed body of the previous version of a flag, because a refresh changes only the times in it.
 func (e *Entry) carry(was *Entry) {
 	if e.Kind == wire.KindExclusive || was.Err != nil || !was.Read && !was.Carried {
 		return
@@ -98,8 +97,8 @@ func (e *Entry) Age(st StoreTime, now time.Duration) (time.Duration, bool) {
 	return st.When(now).Sub(e.ModTime), true
 }
 
-// An empty file with this suffix can be a temporary file that another program is still writing. It is
-// left alone for a day, which is more than the error of a clock.
+// An empty file with this suffix can be a temporary file that another program is still writing. No client removes it
+// for a day, which is more than the error of a clock.
 const (
 	temporary = ".tmp"
 	abandoned = 24 * time.Hour
@@ -114,24 +113,24 @@ func (e *Entry) Unfinished(st StoreTime, now time.Duration) bool {
 // Forget makes the next look read the body again.
 func (e *Entry) Forget() { e.Read, e.Carried = false, false }
 
-// PresumeLive makes an entry live because its body couldn't be read.
+// PresumeLive gives an entry the verdict Live, because its body couldn't be read.
 func (e *Entry) PresumeLive(why error) {
 	e.Forget()
 	e.Verdict, e.Why = Live, why.Error()
 }
 
-// Decode fills an entry from its body.
+// Decode parses a body into an entry.
 func (e *Entry) Decode(raw []byte) {
 	e.Read, e.Raw = true, raw
 	e.Lease, e.Err = wire.Decode(raw)
 }
 
-// ErrVanished is the error of an entry that was listed, and was missing or empty when its body was
-// read. It was probably deleted meanwhile, and another look shows that.
-var ErrVanished = errors.New("it is listed, and a read doesn't find it")
+// ErrVanished is the error of an entry that was listed, and was missing or empty when its body was read. It was
+// probably deleted meanwhile, and another look shows that.
+var ErrVanished = errors.New("it is listed, but was missing when it was read")
 
-// ErrUnread is the class of errors of a body that couldn't be fetched. A body that was fetched and
-// can't be parsed has another error.
+// ErrUnread is the class of the error if a body couldn't be fetched. A body that was fetched and can't be parsed has
+// another error.
 var ErrUnread = errors.New("the body couldn't be read")
 
 func (e *Entry) goesAfter(b *Entry) bool {
@@ -141,20 +140,19 @@ func (e *Entry) goesAfter(b *Entry) bool {
 	return e.Key > b.Key
 }
 
-// IsTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive
-// never is one.
+// IsTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive is never a ticket.
 func (e *Entry) IsTicket() bool {
 	return e.Err == nil && e.Lease.State == wire.StateWaiting && (e.Kind == wire.KindIntent || e.Kind == wire.KindShared)
 }
 
-// HasID reports whether an entry is known to belong to a client of this protocol. Only its owner writes a flag,
-// so an earlier version is enough.
+// HasID reports whether an entry is known to belong to a client of this protocol. The body of an earlier version is
+// enough, because only its owner writes a flag.
 func (e *Entry) HasID() bool {
 	return (e.Read || e.Carried) && e.Err == nil && e.Lease.ID != ""
 }
 
-// InPage returns the object that a page of a listing shows under a key, or nil. ok is false if the
-// key belongs on a later page.
+// InPage returns the object that a page of a listing shows under a key, or nil. The bool is false if the key belongs on
+// a later page.
 func InPage(page store.Page, key string) (*store.Object, bool) {
 	for i, o := range page.Objects {
 		if o.Key == key {

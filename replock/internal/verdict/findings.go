@@ -9,23 +9,22 @@ import (
 
 // Findings are the locks of others that a look has found.
 type Findings struct {
-	Live     []*Entry // conflicts, also unreadable ones
-	Doubtful []*Entry // conflicts until they have been watched
-	Stale    []*Entry // to be reaped before the lock is acquired
-	Vanished []*Entry // listed, and missing when their bodies were read
+	Live     []*Entry // they conflict; also unreadable ones
+	Doubtful []*Entry // they conflict until they have been watched
+	Stale    []*Entry // they must be reaped before the lock is acquired
+	Vanished []*Entry // they were listed, and missing when their bodies were read
 	Released []*Entry // empty flags
-	More     int      // the number of further likely conflicts, whose bodies weren't read
+	More     int      // number of further likely conflicts, whose bodies weren't read
 	Bodies   Bodies   // the size of the bodies above, in bytes
 	Unlisted bool     // our flag was missing in the listing
-	Ours     *Entry   // our pointer, if the answer to its put was lost
-	// Pointer is another client's lock.exclusive, or nil. If nothing conflicts, it is stale or
-	// released.
+	Ours     *Entry   // our lock.exclusive, if the answer to its put was lost
+	// Pointer is another client's lock.exclusive, or nil. If no lock conflicts, it is stale or released.
 	Pointer *Entry
-	St      StoreTime
-	Now     time.Duration
+	St      StoreTime     // the store's time, as far as it is known
+	Now     time.Duration // Clock.Elapsed, when the request for the last page was sent
 }
 
-// Add adds an entry that was judged.
+// Add adds an entry to the list for its verdict.
 func (f *Findings) Add(e *Entry) {
 	switch e.Verdict {
 	case Live, Unreadable:
@@ -48,15 +47,15 @@ const MaxBodies = 4 << 20
 // Bodies counts the bytes of bodies.
 type Bodies int
 
-// Add drops the body of an entry if all bodies so far exceed MaxBodies.
+// Add counts the body of an entry, and drops it if all bodies so far exceed MaxBodies.
 func (b *Bodies) Add(e *Entry) {
 	if *b += Bodies(len(e.Raw)); *b > MaxBodies {
 		e.Raw = nil
 	}
 }
 
-// Young reports whether an entry's age is unknown or under the default ttl. Such an entry is a
-// conflict, unless its body has a shorter ttl.
+// Young reports whether an entry's age is unknown or below the default ttl. Such an entry conflicts, unless its body
+// has a shorter ttl.
 func (f *Findings) Young(e *Entry) bool {
 	age, known := e.Age(f.St, f.Now)
 	return !known || age < wire.DefaultTTL
@@ -71,7 +70,7 @@ func (f Findings) Conflicts() map[string]*Entry {
 	return m
 }
 
-// Before returns the number of waiters before this one.
+// Before returns the number of waiters before this one in the queue.
 func (f Findings) Before() (n int) {
 	for _, e := range f.Live {
 		if e.IsTicket() {
@@ -81,10 +80,10 @@ func (f Findings) Before() (n int) {
 	return n
 }
 
-// Blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets,
-// or else the last lock. It returns lock.exclusive only if there is no flag, as with clients of the original
-// protocol. The blocker's body needn't be readable. gone has the keys that a read didn't find. If a listing
-// still shows such a key, the listing is right, and blocker chooses another one.
+// Blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets, or else the
+// last lock. It returns lock.exclusive only if there is no flag, as with clients of the original protocol. The
+// blocker's body needn't be readable. gone has the keys that a read didn't find. A listing that still shows such a key
+// counts more than the read, so Blocker chooses another lock.
 func (f Findings) Blocker(gone map[string]string) *Entry {
 	var b *Entry
 	for _, e := range f.Conflicts() {

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/replock/internal/wire"
 )
 
-// Verdict is the judgement of a lock by a process that doesn't own it: replock.Verdict says what each means.
+// Verdict is how a process that doesn't own a lock judges it: replock.Verdict explains each value.
 type Verdict int
 
 // The verdicts.
@@ -21,24 +21,24 @@ const (
 	Released
 )
 
-// Margin is added to a lease's end on the store's clock, because S3 truncates mod times to seconds,
-// and the clocks of a store's gateways differ a little.
+// Margin is added to a lease's end on the store's clock, because S3 truncates mod times to seconds, and the clocks of a
+// store's gateways differ a little.
 const Margin = 2 * time.Second
 
-// StoreTime is a lower bound of the store's clock. The zero value means unknown.
+// StoreTime is a lower bound of the store's clock. The zero value means that it is unknown.
 type StoreTime struct {
 	At      time.Time     // on the store's clock
-	Elapsed time.Duration // on our clock, at the same moment or later
+	Elapsed time.Duration // Clock.Elapsed, at the same moment or later
 }
 
-// When returns a lower bound of the store's clock at the given time on ours.
+// When returns a lower bound of the store's clock at the given time on our clock.
 func (s StoreTime) When(elapsed time.Duration) time.Time { return s.At.Add(elapsed - s.Elapsed) }
 
 // Known reports whether the store's time is known.
 func (s StoreTime) Known() bool { return !s.At.IsZero() }
 
-// Judge sets the verdict of an entry whose body was read: docs/evidence/protocol.md, "Live, stale, unreadable".
-// now is when the last request that showed it unchanged was sent. In doubt a lock is held.
+// Judge sets the verdict of an entry whose body was read: docs/evidence/protocol.md, "Live, stale, unreadable". now is
+// when we sent the last request that showed the entry unchanged. In doubt a lock is held.
 func (j Judge) Judge(e *Entry, st StoreTime, now time.Duration) {
 	e.Verdict, e.Why = j.verdict(e, st, now)
 }
@@ -52,8 +52,8 @@ func (j Judge) verdict(e *Entry, st StoreTime, now time.Duration) (Verdict, stri
 		return Unreadable, e.Err.Error()
 	}
 
-	// It was watched for a whole ttl of our own time. The holder sent its last refresh before we
-	// first saw it, so its deadline is over, and no later refresh was answered.
+	// We have watched it for a whole ttl of our own time. The holder sent its last refresh before we first saw it, so
+	// its deadline is over, and no later refresh was answered.
 	if now-e.Since >= ttl {
 		return Stale, ""
 	}
@@ -90,16 +90,16 @@ func (j Judge) verdict(e *Entry, st StoreTime, now time.Duration) (Verdict, stri
 	}
 }
 
-// oneClock reports whether an entry is dated by a single clock. On a local disk the wall clock stamps the mod
-// times, so a step of it moves both witnesses. A clock since boot that this process shares with the holder is a
-// second witness. So is a reboot of the holder's machine, if that is this one, because the holder hasn't
-// survived it. The disk can also be served to other machines, whose holders have survived it.
+// oneClock reports whether one clock has stamped both dates of an entry. On a local disk the wall clock stamps the mod
+// times, so a step of it changes both witnesses. If this process and the holder share a clock since boot, that clock is
+// a second witness. So is a reboot of the holder's machine, because the holder hasn't survived it. But the machine must
+// be this one: a disk can also be served to other machines, whose holders survive a reboot of this machine.
 func (j Judge) oneClock(e *Entry) bool {
 	shared := e.Lease.RefreshedBoot > 0 && j.Self.SameBoot(e.Lease.Process)
 	return j.MachineClock && !shared && !j.Self.Rebooted(e.Lease.Process)
 }
 
-// expired reports whether the second witness takes a lock for expired, and returns the name of the witness.
+// expired reports whether the second witness considers a lock expired, and returns the name of the witness.
 func (j Judge) expired(e *Entry, ttl, now time.Duration) (expired bool, clock string) {
 	if e.Err != nil {
 		return false, "its body, which is encrypted,"
@@ -115,16 +115,16 @@ func (j Judge) expired(e *Entry, ttl, now time.Duration) (expired bool, clock st
 // longDead is longer than any difference between two time zones: UTC-12 and UTC+14 are 26 h apart.
 const longDead = 27 * time.Hour
 
-// longDead reports whether an entry is older than longDead by the store's clock and by this machine's. Both
-// clocks are compared with the store's mod time, so they aren't independent. They count only for an age that no
-// wrong clock explains.
+// longDead reports whether an entry is older than longDead by the store's clock and by this machine's. Both clocks are
+// compared with the store's mod time, so they aren't independent witnesses. They count only for an age that no wrong
+// clock explains.
 func (j Judge) longDead(e *Entry, st StoreTime, now time.Duration) bool {
 	dead := e.ModTime.Add(longDead)
 	return st.When(now).After(dead) && j.Wall().After(dead)
 }
 
-// EndOf returns when all live locks of a look are stale if none is refreshed, on this process's clock. It
-// returns 0 if the body of one of them can't be read.
+// EndOf returns when all live locks of a look are stale if none is refreshed, by Clock.Elapsed. It returns 0 if the
+// body of one of them can't be read.
 func (j Judge) EndOf(f Findings) (end time.Duration) {
 	for _, e := range f.Live {
 		if e.Verdict != Live || e.Err != nil {
@@ -141,7 +141,7 @@ func (j Judge) EndOf(f Findings) (end time.Duration) {
 
 // Judge judges the locks of others by the clocks that it can compare.
 type Judge struct {
-	Self identity.Process
+	Self identity.Process // this process
 	// Wall returns the time of this machine's wall clock.
 	Wall func() time.Time
 	// StoreClock and MachineClock are those of store.Properties.

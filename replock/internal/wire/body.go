@@ -15,14 +15,14 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// MaxBody is the number of bytes that are read of a body, before and after decompression.
+// MaxBody is the number of bytes that we read of a body, before and after decompression.
 const MaxBody = 64 << 10
 
 // ForeignTTL is the ttl of locks that other clients of the wire format write. Their bodies have no ttl.
 const ForeignTTL = 60 * time.Second
 
-// Body is the JSON of a lock object. The first five fields are the wire format, which other clients
-// read and write. Those clients ignore the other fields.
+// Body is the JSON of a lock object. Its first five fields are the wire format, which other clients read and write.
+// They ignore the other fields.
 type Body struct {
 	Operation  string `json:"operation"`
 	Holder     string `json:"holder"`
@@ -30,13 +30,13 @@ type Body struct {
 	ExpiresAt  string `json:"expires_at"`
 	IsShared   bool   `json:"is_shared"`
 
-	ID string `json:"id,omitempty"`
-	// AcquiredID is the id with which a resumed lock was first acquired.
+	ID string `json:"id,omitempty"` // 128 random bits in hex
+	// AcquiredID is the id under which a resumed lock was first acquired.
 	AcquiredID  string  `json:"acquired_id,omitempty"`
 	TTLSeconds  float64 `json:"ttl_seconds,omitempty"`
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
-	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. It can't
-	// be set. Processes with the same boot id and time namespace can compare it.
+	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. That clock can't be set.
+	// Processes with the same boot id and time namespace can compare it.
 	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
 	Seq              uint64            `json:"seq,omitempty"`
 	State            State             `json:"state,omitempty"`
@@ -45,7 +45,7 @@ type Body struct {
 	Metadata         map[string]string `json:"metadata,omitempty"`
 }
 
-// State is the stage of a lock: replock.State says what each means.
+// State is the stage of a lock: replock.State explains each value.
 type State string
 
 // The states that this program writes.
@@ -76,16 +76,16 @@ var (
 	ErrLarge     = fmt.Errorf("damaged: larger than %d KiB", MaxBody>>10)
 )
 
-// Decoded is a body with its times parsed.
+// Decoded is a body with its times and its ttl parsed.
 type Decoded struct {
 	Body
 	Acquired, Refreshed, Expires time.Time
 	TTL                          time.Duration
 }
 
-// Decode parses a lock body as any client of the wire format writes it: JSON, plain or compressed
-// by zstd or gzip. It returns errReleased for an empty body, and ErrEncrypted for an encrypted one.
-// It reads at most MaxBody bytes, also of the decompressed body.
+// Decode parses a lock body as any client of the wire format writes it: JSON, plain or compressed by zstd or gzip. It
+// returns ErrEmptied for an empty body, and ErrEncrypted for an encrypted one. It reads at most MaxBody bytes, also of
+// the decompressed body.
 func Decode(raw []byte) (Decoded, error) {
 	plain, err := decompress(raw)
 	if err != nil {
@@ -125,7 +125,7 @@ func notJSON(plain []byte) error {
 	return errors.New("damaged: not JSON")
 }
 
-// maxText is the number of bytes to which bound cuts a text. We write only shorter ones.
+// maxText is the number of bytes to which bound cuts a text. The texts that we write are shorter.
 const maxText = 1 << 10
 
 // bound cuts the texts of other clients, because a survey keeps the bodies of many locks.
@@ -184,8 +184,7 @@ const (
 	MaxTTL     = 24 * time.Hour
 )
 
-// Limits that keep a body below MaxBody, which is all that a reader reads, even if JSON escapes
-// each byte as six.
+// Limits that keep a body below MaxBody, even if JSON escapes each byte as six. A reader reads no more than MaxBody.
 const (
 	MaxMetadata  = 4 << 10
 	MaxOperation = 256

@@ -6,7 +6,9 @@ import (
 )
 
 // Keys makes and recognizes the keys of a lock's objects: docs/evidence/protocol.md, What is stored.
-type Keys struct{ Prefix string }
+type Keys struct {
+	Prefix string // ends in a slash
+}
 
 // Kind is the meaning of a key under a lock's prefix.
 type Kind int
@@ -16,7 +18,7 @@ const (
 	KindExclusive             // lock.exclusive
 	KindIntent                // lock.intent/…
 	KindShared                // lock.shared/…
-	KindOdd                   // an object in place of one of these, or of their folders
+	KindOdd                   // an object in the place of lock.exclusive, or of a folder of flags
 )
 
 // All is the prefix of all flags and of lock.exclusive. In byte order lock.exclusive comes first,
@@ -30,7 +32,7 @@ func (k Keys) intents() string { return k.Prefix + "lock.intent/" }
 
 func (k Keys) shared() string { return k.Prefix + "lock.shared/" }
 
-// Fence returns a key that doesn't begin with all, because the fence object outlives the locks.
+// Fence returns a key that doesn't begin with All, because the fence object outlives the locks.
 func (k Keys) Fence() string { return k.Prefix + "lock-fence" }
 
 // SharedFlag returns the key of a new flag of a shared lock.
@@ -41,9 +43,9 @@ func (k Keys) SharedFlag(at time.Time, id string) string {
 // Intent returns the key of a new flag of an exclusive lock.
 func (k Keys) Intent(at time.Time, id string) string { return k.intents() + timestamp(at) + "-" + id }
 
-// Kind returns the meaning of a listed key. It never parses the names of shared flags, because
-// other clients choose other names. An intent's name has no further slash: a client whose policy
-// allows only shared locks, locks/*/lock.shared/*, can write locks/NAME/lock.intent/lock.shared/x.
+// Kind returns the meaning of a listed key. It never parses the names of shared flags, because other clients choose
+// other names. An intent's name has no slash: if a policy allows a client only shared locks, locks/*/lock.shared/*, the
+// client can write locks/NAME/lock.intent/lock.shared/x.
 func (k Keys) Kind(key string) Kind {
 	switch {
 	case key == k.Exclusive():
@@ -64,8 +66,8 @@ func (k Keys) Kind(key string) Kind {
 // Place returns the TIME-ID part of a flag's key, which orders the waiters.
 func Place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
-// Places of acquirers without a ticket. A resume comes before all waiters, because they wait for the lock
-// that it resumes. A shared acquirer comes last.
+// The places of acquirers without a ticket. A resume comes before all waiters, because they wait for the lock that it
+// resumes. A shared acquirer comes last.
 const (
 	FirstPlace = ""
 	LastPlace  = "~"

@@ -1,5 +1,5 @@
-// Package files is shared by the stores whose objects are files: store/dir and store/sftp. Both can be
-// used on one repository, so they must agree on names and on ETags.
+// Package files has the rules that store/dir and store/sftp share, whose objects are files. A repository can be used
+// through both, so they must agree on names and on ETags.
 package files
 
 import (
@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// CheckKey is store.CheckKey, and also refuses temporary names.
+// CheckKey is store.CheckKey, but also refuses temporary names.
 func CheckKey(key string) error {
 	if err := store.CheckKey(key); err != nil {
 		return err
@@ -27,8 +27,8 @@ func CheckKey(key string) error {
 	return nil
 }
 
-// Listable reports whether List can show a key. A file can have a name that isn't a valid key. The
-// key of a folder ends with a slash.
+// Listable reports whether List can show a key. A listed key can be invalid, because a file can have any name. The key
+// of a folder ends with a slash.
 func Listable(key string) bool {
 	for element := range strings.SplitSeq(strings.TrimSuffix(key, "/"), "/") {
 		if element == "" || element == "." || element == ".." || IsTemp(element) || strings.Contains(element, "\x00") {
@@ -54,31 +54,30 @@ const (
 // NewTemp returns a temporary name that no other process uses.
 func NewTemp() string { return tempPrefix + rand.Text() + tempSuffix }
 
-// IsTemp reports whether NewTemp can have returned the name.
+// IsTemp reports whether a name has the form of NewTemp's names.
 func IsTemp(name string) bool {
 	return strings.HasPrefix(name, tempPrefix) && strings.HasSuffix(name, tempSuffix)
 }
 
-// Abandoned is the age from which a temporary file belongs to no living process. It is long enough
-// for clocks that are hours apart.
+// Abandoned is the age from which a temporary file belongs to no living process. It allows for clocks that are hours
+// apart.
 const Abandoned = 24 * time.Hour
 
 // kept are directories that other programs make once, and then expect to exist.
 var kept = []string{"index", "index/lock.shared"}
 
-// Prunes reports whether to remove an empty directory: if this process has made it, or if it is only
-// for locks. The root stays, and so does a directory that other programs need.
+// Prunes reports whether to remove an empty directory: this process has made it, or it is only for locks. It returns
+// false for the root, and for a directory that other programs need.
 func Prunes(dir string, made bool) bool {
 	return dir != "" && !slices.Contains(kept, dir) && (made || strings.HasPrefix(dir, kept[0]+"/"))
 }
 
-// Wanted reports for a name in a directory whether a file of this name is wanted, and whether a
-// directory of this name is.
+// Wanted reports whether a listing wants a file of this name, and whether it wants a directory of this name.
 type Wanted func(name string) (file, folder bool)
 
-// Below returns the Wanted of a directory whose keys begin with at. It wants files whose keys have the
-// prefix, and directories below which keys can have it. It is called for each name in the directory, so
-// it doesn't build a key.
+// Below returns the Wanted of a directory whose keys begin with at. It wants files whose keys have the prefix, and
+// directories below which keys can have it. A listing calls it for each name in the directory, so it doesn't build a
+// key.
 func Below(prefix, at string) Wanted {
 	rest := strings.TrimPrefix(prefix, at)
 	if strings.HasPrefix(at, prefix) {
@@ -103,10 +102,10 @@ const MaxScans = 16
 // maxBodies bounds the bodies in a page, in bytes.
 const maxBodies = 8 << 20
 
-// Page is a page that is being made.
+// Page is a page of a listing that is being built.
 type Page struct {
 	store.Page
-	room int // left for bodies, in bytes
+	room int // how many bytes of bodies still fit
 }
 
 // NewPage returns an empty page.
@@ -121,12 +120,11 @@ func (p *Page) Show(obj store.Object, body []byte) {
 	}
 }
 
-// MaxHashed is the size of the largest body whose ETag is a hash, in bytes. The body of a lock has
-// about a hundredth of it.
+// MaxHashed is the largest body whose ETag is a hash, in bytes. The body of a lock has about a hundredth of that.
 const MaxHashed = 64 << 10
 
-// ETag returns a function of a body of at most MaxHashed bytes. The file's inode and times wouldn't
-// do: an inode's number is used again at once, and two versions can have the same mod time.
+// ETag returns a hash of a body, which has at most MaxHashed bytes. The file's inode and times aren't enough: a file
+// system uses an inode's number again at once, and two versions can have the same mod time.
 func ETag(body []byte) string {
 	sum := sha256.Sum256(body)
 	return hex.EncodeToString(sum[:16])

@@ -12,10 +12,10 @@ import (
 
 type answerKey struct{}
 
-// Answer has the answer to the one request that a store sends under a context.
+// Answer has the server's answer to the one request that a store sends under a context.
 type Answer struct {
 	own   func(*http.Request) bool
-	whole int64 // how many bytes of a success to read, or 0 to leave its body alone
+	whole int64 // number of bytes of a success to read before the client library does; 0 leaves its body alone
 	mu    sync.Mutex
 	facts facts
 }
@@ -32,25 +32,26 @@ type facts struct {
 	proxy   string
 }
 
-// ErrPageEnd is returned for a second request after a success: a client library asks for the next
+// ErrPageEnd is returned for a second request after a success. A client library sends one when it asks for the next
 // page of a listing by itself.
 var ErrPageEnd = errors.New("the page is at its end")
 
-// errRepeated is returned for a second request after a failure: a client library repeats it.
+// errRepeated is returned for a second request after a failure, because a client library must not repeat requests by
+// itself.
 var errRepeated = errors.New("the client's own retries are refused")
 
-// Watch returns a context for one request, and the Answer that notes its response. If own isn't nil,
-// requests for which it returns false are sent, and don't count.
+// Watch returns a context for one request, and the Answer that records its response. If own isn't nil, the transport
+// still sends requests for which own returns false, but doesn't record them.
 func Watch(ctx context.Context, own func(*http.Request) bool) (context.Context, *Answer) {
 	a := &Answer{own: own}
 	return context.WithValue(ctx, answerKey{}, a), a
 }
 
-// Whole makes the transport read the body of a success before the client library sees it: up to
-// limit bytes, and one more to show that the body is larger.
+// Whole makes the transport read the body of a success before the client library does: up to limit bytes, and one more
+// to show that the body is larger.
 func (a *Answer) Whole(limit int64) { a.whole = max(limit+1, limit) }
 
-// answerOf returns the Answer of a context of Watch, or else one that is never read.
+// answerOf returns the Answer of a context of Watch. For any other context it returns a new one, which is never read.
 func answerOf(ctx context.Context) *Answer {
 	if a, ok := ctx.Value(answerKey{}).(*Answer); ok {
 		return a
@@ -58,8 +59,8 @@ func answerOf(ctx context.Context) *Answer {
 	return new(Answer)
 }
 
-// claim admits one request. A write that a client repeats by itself could be applied after a later
-// write. traced is set if the transport reports the first byte of an answer.
+// claim returns an error unless this is the first request. If a client repeated a write by itself, the server could
+// apply it after a later write. traced is set if the transport reports the first byte of an answer.
 func (a *Answer) claim(traced bool) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -78,14 +79,14 @@ func (a *Answer) claim(traced bool) error {
 	}
 }
 
-// begin notes that an answer begins.
+// begin records that an answer has begun.
 func (a *Answer) begin() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.facts.begun = true
 }
 
-// fail notes why there is no answer, or only a part of it. The client libraries return errors of
+// fail records why there is no answer, or only a part of it. It is needed because the client libraries return errors of
 // their own instead.
 func (a *Answer) fail(err error) {
 	a.mu.Lock()
@@ -93,12 +94,12 @@ func (a *Answer) fail(err error) {
 	a.facts.err = err
 }
 
-// maxRefusal bounds the body of a refusal, in bytes.
+// maxRefusal is the number of bytes that we read of a refusal's body.
 const maxRefusal = 64 << 10
 
-// read notes an answer, with the body of a refusal, and of a success if Whole was called. The client
-// library can read the body again. If the body of a refusal breaks off, read doesn't note the
-// refusal, because its meaning depends on a code in the body.
+// read records an answer, with the body of a refusal, and of a success if Whole was called. The client library can read
+// the body again. If the body of a refusal breaks off, read doesn't record the refusal, because its meaning depends on
+// a code in the body.
 func (a *Answer) read(res *http.Response, proxy string) error {
 	limit, refused := a.whole, res.StatusCode >= 300
 	if refused {
@@ -122,7 +123,7 @@ func (a *Answer) read(res *http.Response, proxy string) error {
 	return err
 }
 
-// Reset forgets the answer, so that another request can be sent.
+// Reset forgets the answer, so that the store can send another request.
 func (a *Answer) Reset() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -135,14 +136,14 @@ func (a *Answer) now() facts {
 	return a.facts
 }
 
-// Begun reports whether an answer began, or might have begun. Only an *http.Transport is known to
-// report the first byte of an answer. A decorator might repeat a request, or hide its answer.
+// Begun reports whether an answer began, or might have begun. Only an *http.Transport is known to report the first byte
+// of an answer. A decorator of it might repeat a request, or hide its answer.
 func (a *Answer) Begun() bool {
 	f := a.now()
 	return f.begun || f.opaque
 }
 
-// Silence reports whether the request has failed without any answer. In doubt there was one.
+// Silence reports whether the request has failed without any answer. In doubt it returns false.
 func (a *Answer) Silence() bool {
 	f := a.now()
 	return !f.begun && !f.opaque && f.err != nil && NoAnswer(f.err)
@@ -154,11 +155,10 @@ func (a *Answer) Err() error { return a.now().err }
 // Body returns the body of a refusal, and of a success if Whole was called.
 func (a *Answer) Body() []byte { return a.now().body }
 
-// Endless reports whether neither a length nor chunks mark the end of the body, so that it might be
-// cut off.
+// Endless reports whether neither a length nor chunks mark the end of the body. Such a body might be cut off.
 func (a *Answer) Endless() bool { return a.now().endless }
 
-// Proxy returns the proxy that might have answered in the server's place, or "".
+// Proxy returns the proxy that might have answered instead of the server, or "".
 func (a *Answer) Proxy() string { return a.now().proxy }
 
 // Status returns the HTTP status, or 0 without an answer.
@@ -167,8 +167,8 @@ func (a *Answer) Status() int { return a.now().status }
 // Header returns a field of the response, or "".
 func (a *Answer) Header(name string) string { return a.now().header.Get(name) }
 
-// Date returns the server's clock when it answered, in whole seconds, or zero. The server's present
-// time is no earlier.
+// Date returns the server's clock when it answered, in whole seconds, or zero if the answer has no date. The server's
+// present time is no earlier.
 func (a *Answer) Date() time.Time {
 	date, err := http.ParseTime(a.Header("Date"))
 	if err != nil {

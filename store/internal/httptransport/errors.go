@@ -20,8 +20,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Down reports whether a status means that the server is down or overloaded, or that a gateway can't
-// reach it. It holds only for an answer without a code of the store's own.
+// Down reports whether a status means that the server is down or overloaded, or that a gateway can't reach it. That is
+// true only of an answer without one of the store's own error codes.
 func Down(status int) bool {
 	return slices.Contains([]int{http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout}, status)
 }
@@ -32,9 +32,9 @@ func Passing(status int) bool {
 	return status >= 500 || status == http.StatusRequestTimeout || status == http.StatusTooManyRequests
 }
 
-// NoAnswer reports whether a request without an answer has failed on the way to the server: there
-// was no connection, or it broke, or it took too long. It is false if the server has sent anything,
-// such as bytes that aren't HTTP or TLS.
+// NoAnswer reports whether a request without an answer has failed on the way to the server: it got no connection, the
+// connection broke, or the server took too long. It returns false if the server has sent anything, such as bytes that
+// aren't HTTP or TLS.
 func NoAnswer(err error) bool {
 	var (
 		dial    *net.OpError
@@ -55,20 +55,19 @@ func NoAnswer(err error) bool {
 	}, func(broken error) bool { return errors.Is(err, broken) })
 }
 
-// tlsAlert is in net/http's error if a server that needs TLS answers a request without it. Most
-// such servers answer with an alert, which is type 21 of version 3.
+// tlsAlert is in net/http's error if a server that needs TLS gets a request without it. Most such servers answer with
+// an alert, which is type 21 of version 3.
 const tlsAlert = `malformed HTTP response "\x15\x03`
 
-// malformed matches the error of net/http for an answer whose first byte, or status, no HTTP answer has. An answer that
-// begins as HTTP does can be cut off.
+// malformed matches net/http's error for an answer that can't be HTTP by its first byte or its status. An answer that
+// begins as HTTP does might only be cut off.
 var malformed = lazyregexp.New(`malformed HTTP ((response|version) "[^H"]|status code "[^0-9"])`)
 
-// tlsTimeout is the text of net/http's error if a server accepts a connection, and then is silent.
+// tlsTimeout is the text of net/http's error if a server accepts a connection, and then sends nothing.
 const tlsTimeout = "TLS handshake timeout"
 
-// Unanswered explains err, the error of a request without an answer. The server might have carried out the
-// request. plain and trust are what to do about a server without TLS, and about one whose certificate has
-// an unknown authority.
+// Unanswered explains err, the error of a request without an answer. The server might have carried out the request.
+// plain is the advice for a server without TLS, and trust for a server whose certificate has an unknown authority.
 func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 	var (
 		record      tls.RecordHeaderError
@@ -120,7 +119,7 @@ func (a *Answer) Unanswered(host, plain, trust string, err error) error {
 	return err
 }
 
-// Innermost returns the last of a chain of errors. The errors of the client libraries are long.
+// Innermost returns the last error of a chain. It is for messages, because the errors of the client libraries are long.
 func Innermost(err error) error {
 	for {
 		next := errors.Unwrap(err)
@@ -131,15 +130,14 @@ func Innermost(err error) error {
 	}
 }
 
-// ErrProxy is in the error of a request that didn't reach the server, because the proxy can't be
-// reached or refuses the connection. The error is also a [store.ErrConfig] if the proxy would refuse
-// the connection again.
+// ErrProxy is in the error of a request that didn't reach the server, because the proxy can't be reached or refuses the
+// connection. If the proxy would refuse the connection again, the error is also a [store.ErrConfig].
 var ErrProxy = errors.New("no way through the proxy")
 
 // errProxyDown is the ErrProxy of a proxy whose refusal might be temporary.
 var errProxyDown = fmt.Errorf("%w now", ErrProxy)
 
-// refusals makes a transport explain a proxy's refusal. net/http's error has only the text of the status.
+// refusals makes a transport explain why a proxy refused. net/http's error has only the text of the status.
 func refusals(t *http.Transport) {
 	program := t.OnProxyConnectResponse
 	t.OnProxyConnectResponse = func(ctx context.Context, proxy *url.URL, r *http.Request, res *http.Response) error {
@@ -160,7 +158,8 @@ func refusals(t *http.Transport) {
 	}
 }
 
-// dialled returns err, the error of a request. It names the proxy if the transport couldn't connect to it.
+// dialled returns err, the error of a request. If the transport couldn't connect to the proxy, the returned error names
+// the proxy.
 func dialled(t *http.Transport, r *http.Request, err error) error {
 	failed, ok := errors.AsType[*net.OpError](err)
 	if t == nil || !ok || failed.Op != "proxyconnect" {
@@ -169,8 +168,8 @@ func dialled(t *http.Transport, r *http.Request, err error) error {
 	return fault.New(ErrProxy, "the proxy %s: %w", proxyOf(t, r), failed.Err)
 }
 
-// forwarder returns the proxy that might answer a request in the server's place, because the request
-// has no TLS, or "".
+// forwarder returns the proxy that might answer a request instead of the server, or "". A proxy can do so only if the
+// request has no TLS.
 func forwarder(t *http.Transport, r *http.Request) string {
 	if t == nil || r.URL.Scheme != "http" {
 		return ""

@@ -10,8 +10,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Query reads a repository URL's parameters. It accepts those in known, each once and with a value.
-// An underscore counts as a hyphen, because rclone and others write path_style.
+// Query reads a repository URL's parameters. It accepts only the known ones, each once and with a value. An underscore
+// counts as a hyphen, because rclone and others write path_style.
 func Query(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
 	if err != nil {
@@ -36,8 +36,8 @@ func Query(u *url.URL, known ...string) (map[string]string, error) {
 
 var parameterName = lazyregexp.New(`^[A-Za-z][A-Za-z_-]{0,31}$`)
 
-// describeUnknown describes an unknown parameter. It shows the name only if that looks like a parameter's
-// name and has a value, because any other text might be a secret.
+// describeUnknown describes an unknown parameter. It shows the name only if it looks like a parameter's name and has a
+// value, because any other text might be a secret.
 func describeUnknown(name string, values []string) string {
 	if !parameterName.MatchString(name) || values[0] == "" {
 		return ", maybe a secret"

@@ -1,5 +1,5 @@
-// Package httptransport is the HTTP client of the backends that speak HTTP, made for few,
-// small and urgent requests.
+// Package httptransport is the HTTP client of the backends that use HTTP. It is made for few, small and urgent
+// requests.
 package httptransport
 
 import (
@@ -20,20 +20,20 @@ import (
 // Configure sets up a transport so that a connection that hangs delays only the request on it.
 func Configure(t *http.Transport) {
 	http1(t)
-	// A connection that was idle for long might be dead. Then each attempt to renew a lock would try
+	// A connection that was idle for long might be dead. If there were many, each attempt to renew a lock would try
 	// another dead one.
 	t.IdleConnTimeout = 10 * time.Second
-	t.MaxIdleConnsPerHost = 64 // as many requests as an acquirer has under way at once
+	t.MaxIdleConnsPerHost = 64 // the most requests that an acquirer has under way at once
 	t.DialContext = (&net.Dialer{Timeout: 5 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	t.TLSHandshakeTimeout = 5 * time.Second
 	t.ExpectContinueTimeout = 0
-	// Bodies are small. If an object itself is compressed, its body must stay as it is.
+	// Bodies are small, so compression saves nothing. If an object itself is compressed, its body must not be changed.
 	t.DisableCompression = true
 }
 
-// http1 makes the transport offer and speak only HTTP/1.1. With HTTP/2 all requests share a connection,
-// which can't be retired, and if it hangs, each later attempt hangs too. NextProtos keeps a cloned
-// transport from offering h2 in the TLS handshake.
+// http1 makes the transport offer and use only HTTP/1.1. With HTTP/2 all requests share one connection, which can't be
+// retired. If it hangs, each later attempt hangs too. NextProtos keeps a cloned transport from offering h2 in the TLS
+// handshake.
 func http1(t *http.Transport) {
 	t.ForceAttemptHTTP2 = false
 	t.TLSNextProto = map[string]func(string, *tls.Conn) http.RoundTripper{}
@@ -45,8 +45,8 @@ func http1(t *http.Transport) {
 	t.TLSClientConfig.NextProtos = []string{"http/1.1"}
 }
 
-// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport. If the
-// program has replaced that by another kind of transport, it has Go's own settings.
+// Bare returns a new transport, for one store. It has the settings of http.DefaultTransport. If the program has
+// replaced that by another type, it has Go's own settings.
 func Bare() *http.Transport {
 	t := &http.Transport{Proxy: http.ProxyFromEnvironment, MaxIdleConns: 100}
 	if set, ok := http.DefaultTransport.(*http.Transport); ok {
@@ -56,12 +56,12 @@ func Bare() *http.Transport {
 	return t
 }
 
-// Watched returns a transport that notes each response in the Answer of the request's context, and
-// sends one request for each Answer.
+// Watched returns a transport that records each response in the Answer of the request's context, and sends one request
+// for each Answer.
 //
-// If next is an *http.Transport, the new one has its settings, but connections of its own. They speak
-// HTTP/1.1, and resume TLS sessions. After a failure the transport drops its idle connections, which
-// might be dead too. After a failure on a kept connection it keeps no connection for a minute.
+// If next is an *http.Transport, the new transport has its settings, but its own connections. They use HTTP/1.1, and
+// resume TLS sessions. After a failure the transport drops its idle connections, which might be dead too. After a
+// failure on a reused connection, it reuses no connection for a minute.
 func Watched(next http.RoundTripper) http.RoundTripper {
 	w := &watched{next: next, fresh: next, elapsed: clock.System{}.Elapsed}
 	if t, ok := next.(*http.Transport); ok {
@@ -87,13 +87,13 @@ func IsWatched(t http.RoundTripper) bool {
 
 type watched struct {
 	next http.RoundTripper
-	own  *http.Transport // next, or nil if that is a decorator
-	// fresh is next, but opens a connection for each request. It is next itself if that is a decorator.
+	own  *http.Transport // next, or nil if next is a decorator
+	// fresh is next, but opens a connection for each request. If next is a decorator, fresh is next itself.
 	fresh http.RoundTripper
-	// retires is set if the connections of next are retirable.
+	// retires is set if the connections of next can be retired.
 	retires  bool
 	elapsed  func() time.Duration
-	trustsAt atomic.Int64 // no connection is kept until this elapsed time, in ns
+	trustsAt atomic.Int64 // until this elapsed time, in ns, no connection is reused
 }
 
 func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -128,13 +128,13 @@ func (w *watched) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, nil
 }
 
-// errSentTwice is returned instead of the answer to a write that a decorator of the transport has
-// repeated. That answer is only for the last attempt. The server might have applied another one, or
-// might apply it later. An *http.Transport repeats a write only if the server can't have seen it.
+// errSentTwice replaces the answer to a write that a decorator of the transport has repeated. The answer is only for
+// the last attempt. The server might have applied another attempt, or might apply it later. An *http.Transport repeats
+// a write only if the server can't have seen it.
 var errSentTwice = errors.New("the HTTP client has repeated the request, so it might have been applied twice")
 
-// send sends a request on a connection that isn't retired, and also returns the connection. After a
-// failure on a kept connection it uses only new connections for a while.
+// send sends a request on a connection that isn't retired, and returns the answer and the connection. After a failure
+// on a reused connection it uses only new connections for a while.
 func (w *watched) send(r *http.Request) (res *http.Response, on *retirable, err error) {
 	kept := false
 	var sent atomic.Int32
@@ -176,14 +176,14 @@ func (w *watched) send(r *http.Request) (res *http.Response, on *retirable, err 
 	}
 }
 
-// maxWhole is larger than any body of a lock, in bytes.
+// maxWhole is the largest body that is sent together with the header, in bytes. Any body of a lock is smaller.
 const maxWhole = 128 << 10
 
-// whole returns the request as it is sent. MinIO answers 412 to the header alone, and closes the
-// connection. Then the rest of the body would find the connection closed, and so would the next
-// request, which might have been applied. So whole hands a small body to the transport in memory,
-// because the transport sends that together with the header. No connection is used again after a
-// refused condition. If it can't be retired, it isn't used again after any condition.
+// whole returns the request as it must be sent. MinIO answers 412 to the header alone, and closes the connection. If
+// the body came later, it would find the connection closed. So would the next request on that connection, and then it
+// would be unknown whether that request was applied. So whole puts a small body into memory, because the transport then
+// sends it together with the header. No connection is reused after a refused condition. If a connection can't be
+// retired, it isn't reused after any condition.
 func whole(r *http.Request, retires bool) (*http.Request, error) {
 	if r.Body == nil || r.ContentLength <= 0 || r.ContentLength > maxWhole {
 		return r, nil
@@ -204,8 +204,9 @@ func conditional(r *http.Request) bool {
 	return r.Header.Get("If-Match") != "" || r.Header.Get("If-None-Match") != ""
 }
 
-// retirable is a connection that can be retired: the answer to a sent request still arrives, but nothing
-// more is sent. If the transport takes it for another request, that request can be sent again.
+// retirable is a connection that can be retired: the answer to a sent request still arrives, but nothing more is sent.
+// If the transport tries to reuse it, the write fails before it sends anything,
+// so that the new request can be sent again.
 type retirable struct {
 	net.Conn
 	retired atomic.Bool
@@ -220,7 +221,7 @@ func (c *retirable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// retiring makes the connections of a transport retirable. It returns false if the program makes them
+// retiring makes the connections of a transport retirable. It returns false if the program makes the connections
 // itself, with TLS or by a deprecated function.
 func retiring(t *http.Transport) bool {
 	//lint:ignore SA1019 programs can still set the deprecated ways
@@ -241,17 +242,16 @@ func retiring(t *http.Transport) bool {
 	return true
 }
 
-// retire must be called before the answer is read to the end, because then another request can take
-// the connection. c is nil if the connection can't be retired.
+// retire marks a connection so that nothing more is sent on it. It must be called before the answer is read to the end,
+// because then the transport can reuse the connection. c is nil if the connection can't be retired.
 func (c *retirable) retire() {
 	if c != nil {
 		c.retired.Store(true)
 	}
 }
 
-// distrustFor is how long no connection is kept after a failure on a kept one. Some servers close
-// each connection after milliseconds. Then each put would fail on the connection of the request
-// before it.
+// distrustFor is for how long no connection is reused after a failure on a reused one. Some servers close each
+// connection after milliseconds. Without the pause, each put would fail on the connection of the request before it.
 const distrustFor = time.Minute
 
 func (w *watched) distrust() { w.trustsAt.Store(int64(w.elapsed() + distrustFor)) }

@@ -17,14 +17,14 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// request is one request to the server, and its answer.
+// request is one request to the server, and then its answer.
 type request struct {
 	op, key     string
-	permission  string // needed for the request
+	permission  string // the permission that the request needs
 	conditional bool
 	ifMatch     bool
-	root        string // root element of a success, "" if a success has no document
-	limit       int64  // of the object to get, in bytes
+	root        string // name of the root element of a success, or "" if a success has no document
+	limit       int64  // of a get: the largest object to read, in bytes
 	answer      *httptransport.Answer
 }
 
@@ -36,12 +36,11 @@ func (r *request) deletes() bool { return r.op == "delete" && r.root == "" }
 
 func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r.key, Err: err} }
 
-// maxAnswer is larger than any list of 1000 objects, in bytes.
+// maxAnswer is the number of bytes that we read of an answer. Any list of 1000 objects is smaller.
 const maxAnswer = 16 << 20
 
-// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second
-// time, which is safe because a refused request did nothing. It returns the document of a success, or the
-// error for any other answer.
+// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second time. That is
+// safe, because a refused request did nothing. It returns the document of a success, or else an error.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
@@ -51,7 +50,7 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	r.answer = answer
 	err := store.CheckKey(r.key)
 	switch {
-	case r.op == "list": // its key is a prefix
+	case r.op == "list": // the key of a list is a prefix
 	case err != nil && r.op == "delete":
 		return document{}, r.failed(fmt.Errorf("%w: only the store's own tools can delete it, as: %s", err, s.place.deletion(r.key)))
 	case err != nil:
@@ -78,10 +77,9 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	return got, nil
 }
 
-// passing reports whether the same request might be accepted the next time. After a refusal of the
-// time in the signature, the library knows the server's time. MinIO refuses a put with AccessDenied while
-// the last other object below the same prefix is being deleted
-// (github.com/minio/minio/issues/12914).
+// passing reports whether the server might accept the same request the next time. If it refused the time in the
+// signature, the library now knows the server's time. MinIO refuses a put with AccessDenied while the last other object
+// below the same prefix is being deleted (github.com/minio/minio/issues/12914).
 func (r *request) passing() bool {
 	switch r.refusal().Code {
 	case "RequestTimeTooSkewed":
@@ -93,8 +91,8 @@ func (r *request) passing() bool {
 	}
 }
 
-// meaning returns the document of a success, or the error for any other answer. The client's error counts
-// only if there is no answer, or if the library can't read a success.
+// meaning returns the document of a success, or the error for any other answer. It uses the client library's error only
+// if there is no answer, or if the library can't read a success.
 func (s *Store) meaning(ctx context.Context, r *request, err error) (document, error) {
 	status := r.answer.Status()
 	switch {
@@ -122,15 +120,14 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 	return got, nil
 }
 
-// success returns the document of a success, or an error if the answer doesn't have the form of S3's
-// successes.
+// success returns the document of a success, or an error if the answer doesn't have the form of S3's successes.
 func (r *request) success() (got document, err error) {
 	status, body, want := r.answer.Status(), r.answer.Body(), http.StatusOK
 	if r.deletes() {
 		want = http.StatusNoContent
 	}
 	switch {
-	case r.deletes() && status == http.StatusOK: // a proxy that drops the deletion answers so
+	case r.deletes() && status == http.StatusOK: // a proxy that drops the deletion answers like this
 		return got, unfit("it answers a deletion with 200")
 	case status != want:
 		return got, fmt.Errorf("it answers %d, which isn't a success of S3's", status)
@@ -146,9 +143,9 @@ func (r *request) success() (got document, err error) {
 	return got, nil
 }
 
-// isPage reports whether an answer is the web page of another kind of server. An S3 server that fails
-// or is throttling can answer with a page too, because load balancers do. An object, an empty body or
-// a refusal of S3's is no page, because Swift and moto send text/html with every answer.
+// isPage reports whether an answer is the web page of another kind of server. If an S3 server fails or is throttling, a
+// page doesn't count, because load balancers send pages too. An object, an empty body or one of S3's refusals is no
+// page, because Swift and moto send text/html with every answer.
 func (r *request) isPage() bool {
 	return r.op != "get" && !httptransport.Passing(r.answer.Status()) && len(r.answer.Body()) > 0 &&
 		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && (r.answer.Status() < 300 || r.refusal().Code == "")
@@ -159,7 +156,7 @@ func unfit(why string) error {
 	return fault.New(store.ErrConfig, "the server there isn't an object store: %s", why)
 }
 
-// broken returns the error for a success whose content can't be used.
+// broken returns the error for a success whose content is unusable.
 func (s *Store) broken(r *request, why error) error {
 	switch {
 	case errors.Is(why, store.ErrConfig):
@@ -171,11 +168,11 @@ func (s *Store) broken(r *request, why error) error {
 	}
 }
 
-// refusal is the body of an error answer as the server sent it. The client libraries replace an empty
-// body by texts of their own.
+// refusal is the body of an error answer as the server sent it. The client libraries replace an empty body by their own
+// texts.
 type refusal struct{ Code, Message, Region string }
 
-// refusal parses the body of an error answer. It returns the zero refusal if the body isn't S3's.
+// refusal parses the body of an error answer. It returns the zero refusal if the body isn't in S3's form.
 func (r *request) refusal() refusal {
 	var said struct {
 		XMLName xml.Name `xml:"Error"`
@@ -187,7 +184,7 @@ func (r *request) refusal() refusal {
 	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
 }
 
-// speaker names the server, and a proxy that might have answered in its place.
+// speaker names the server, and a proxy that might have answered instead, for messages.
 func (s *Store) speaker(r *request) string {
 	if proxy := r.answer.Proxy(); proxy != "" {
 		return fmt.Sprintf("%s (through the proxy %s)", s.place.Host, proxy)
@@ -195,8 +192,8 @@ func (s *Store) speaker(r *request) string {
 	return s.place.Host
 }
 
-// refused returns the error for an error answer. If the server fails (5xx), its code doesn't explain the
-// request. But a code of S3's shows that the store itself was reached.
+// refused returns the error for an error answer. If the server fails (5xx), its code doesn't explain the request. But
+// one of S3's codes shows that the store itself was reached.
 func (s *Store) refused(r *request, status int, refusal refusal) error {
 	said := fmt.Sprintf("%s answers %d", s.speaker(r), status)
 	if refusal.Code != "" {
@@ -218,7 +215,7 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	return cmp.Or(s.byCode(r, refusal, said), s.byStatus(r, status, refusal, said), temporary)
 }
 
-// byCode returns the error for a refusal's code, or nil if the status decides.
+// byCode returns the error for a refusal's code. It returns nil if the status must decide.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	switch refusal.Code {
 	case "NoSuchBucket":
@@ -226,7 +223,7 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
 		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
-		if r.ifAbsent() { // a server or a proxy that drops the header makes the signature wrong
+		if r.ifAbsent() { // if a server or a proxy drops the header, the signature is wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
 		fallthrough
@@ -281,12 +278,12 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 	return nil
 }
 
-// unconditional are the statuses with which some servers refuse every request that has a condition.
-// byStatus treats 403 apart: a policy can refuse If-None-Match with it, but for If-Match it means a
-// missing permission.
+// unconditional are the statuses with which some servers refuse every request that has a condition. 403 isn't among
+// them, and byStatus handles it itself: a policy can refuse If-None-Match with it, but for If-Match it means a missing
+// permission.
 var unconditional = []int{304, 400, 405, 411, 422, 428}
 
-// full are the codes for a lack of space, or for a used up quota.
+// full are the error codes for a lack of space, or for a used up quota.
 var full = []string{
 	"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "XMinioBucketQuotaExceeded",
 	"QuotaExceeded", "QuotaExceededException", "InsufficientStorage",

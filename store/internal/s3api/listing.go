@@ -14,7 +14,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// document is the body of a success: a listing, versions, deletions, or a setting.
+// document is the parsed body of a success: a listing, versions, deletions, or a setting.
 type document struct {
 	XMLName                                                                           xml.Name
 	Name, EncodingType, IsTruncated, NextContinuationToken, Status, ObjectLockEnabled string
@@ -28,7 +28,7 @@ type entry struct {
 	Key, ETag, Size, LastModified, VersionId, IsLatest, DeleteMarkerVersionId string
 }
 
-// time returns when the object was written. Some servers write UTC without a zone.
+// time returns when the object was written. Some servers send UTC without a zone.
 func (e entry) time() (time.Time, error) {
 	if t, err := time.Parse(time.RFC3339, e.LastModified); err == nil {
 		return t, nil
@@ -36,15 +36,15 @@ func (e entry) time() (time.Time, error) {
 	return time.Parse("2006-01-02T15:04:05", e.LastModified)
 }
 
-// read parses a document, whose root must have this name. The client libraries take an empty body or
-// any other XML for an empty document.
+// read parses a document. Its root element must have this name. The client libraries would treat an empty body, or any
+// other XML, as an empty document.
 func read(root string, body []byte) (d document, err error) {
 	err = xml.Unmarshal(body, &d)
 	switch {
 	case d.XMLName.Local != root:
 		return d, unfit("it answers without a " + root)
 	case err == nil && root == "ListBucketResult" && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
-		return d, errors.New("the listing goes on after its end")
+		return d, errors.New("there is more data after the end of the listing")
 	case err != nil:
 		return d, fmt.Errorf("it is cut off, or isn't what S3 answers: %v", err)
 	}
@@ -56,7 +56,7 @@ func read(root string, body []byte) (d document, err error) {
 	return d, nil
 }
 
-// decoded returns a key or prefix of a document. minio-go has the server encode them.
+// decoded returns a key or prefix of a document without its URL encoding. minio-go asks the server to encode them.
 func (d document) decoded(key string) (string, error) {
 	if d.EncodingType != "url" {
 		return key, nil
@@ -64,12 +64,13 @@ func (d document) decoded(key string) (string, error) {
 	return url.QueryUnescape(key)
 }
 
-// named returns the entries with one of these names.
+// named returns the entries whose elements have one of these names.
 func (d document) named(names ...string) []entry {
 	return slices.DeleteFunc(d.Entries, func(e entry) bool { return !slices.Contains(names, e.XMLName.Local) })
 }
 
-// page returns the page of a listing. The listing must be complete, in order, and for this prefix.
+// page returns the page of a listing. It returns an error unless the listing is complete, in order, and for this
+// prefix.
 func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	goesOn, err := strconv.ParseBool(d.IsTruncated)
 	switch {
@@ -84,7 +85,7 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 		}
 	}
 	for _, e := range d.named("Contents") {
-		// The libraries take a missing size for 0, and an empty object is a released lock.
+		// The libraries treat a missing size as 0, and an empty object means a released lock.
 		size, err := strconv.ParseUint(e.Size, 10, 63)
 		if err != nil || e.LastModified == "" {
 			return page, unfit("its listing has objects without a size or a time")
@@ -105,7 +106,7 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	case !slices.IsSortedFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) }):
 		return page, fmt.Errorf("%w: it isn't in order", store.ErrListing)
 	case goesOn && d.NextContinuationToken == "":
-		return page, errors.New("a listing goes on, and the server doesn't say where")
+		return page, errors.New("a listing isn't complete, and the server sends no cursor for its next page")
 	case goesOn && s.place.KeyCursor && n == 0:
 		return page, fmt.Errorf("%w: a page is empty, although the listing goes on", store.ErrListing)
 	case goesOn && s.place.KeyCursor:
@@ -116,9 +117,9 @@ func (s *Store) page(d document, prefix string) (page store.Page, err error) {
 	return page, nil
 }
 
-// merged leaves one object for each key, because some servers list a key twice while it is
-// overwritten. The newer object counts. But an object with a body counts before an empty one,
-// because an empty one means that the lock was released.
+// merged keeps one object for each key, because some servers list a key twice while it is overwritten. The newer object
+// counts. But an object with a body counts more than an empty one, because an empty one means that the lock was
+// released.
 func merged(objects []store.Object) []store.Object {
 	out := objects[:0]
 	for _, o := range objects {

@@ -1,9 +1,9 @@
-// Package s3api implements store.Store for S3's protocol, on a client library that sends single
-// requests. The backends s3 and minio share it.
+// Package s3api implements store.Store for S3's protocol, on a client library that sends single requests. The backends
+// s3 and minio share it.
 //
-// The library only sends. This package reads the answers from the wire. A success that doesn't have the
-// form of S3's (a captive portal's page, a list for another prefix, half a list) is an error. If it were
-// taken for an empty listing, the lock would look free.
+// The library only sends. This package reads the answers itself, as they arrive. If a success doesn't have the form of
+// S3's successes (a captive portal's page, a list for another prefix, half a list), it is an error. If it were treated
+// as an empty listing, the lock would look free.
 package s3api
 
 import (
@@ -21,16 +21,17 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// Client is a client library for one bucket, reduced to single requests. It sends each request once.
-// If it repeated a conditional put that was applied but not answered, the second answer would look as
-// if another client had won. It passes the context on to a transport of [httptransport.Watched]. It
-// returns an error unless the answer is a success.
+// Client is a client library for one bucket, reduced to single requests. It sends each request once. If it repeated a
+// conditional put that was applied but not answered, the second answer would look as if another client had won. It
+// sends each request, with its context, through a transport of [httptransport.Watched]. It returns an error unless the
+// answer is a success.
 type Client interface {
-	// Signable returns an error if there are no credentials to sign with. Its class is
-	// [fault.CredentialsLater] if there might be some later. Store calls it before each request.
+	// Signable returns an error if there are no credentials to sign with. If there might be some later, the error is a
+	// [fault.CredentialsLater]. Store calls Signable before each request.
 	Signable(ctx context.Context) error
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
+	// Get returns the body of an object.
 	Get(ctx context.Context, key string) (io.ReadCloser, error)
 	// List asks for up to 1000 objects.
 	List(ctx context.Context, prefix, cursor string) error
@@ -39,35 +40,36 @@ type Client interface {
 	// DeleteAll deletes up to 1000 objects in one request, and asks for an answer that names the deleted
 	// ones. If the answer names none, DeleteAll can return the error of any object.
 	DeleteAll(ctx context.Context, keys []string) error
-	// Versions asks for up to 1000 versions of a key and of longer keys that begin with it.
+	// Versions asks for up to 1000 versions of key and of longer keys that begin with it.
 	Versions(ctx context.Context, key string) error
+	// Versioning asks whether the bucket keeps versions.
 	Versioning(ctx context.Context) error
+	// ObjectLock asks for the bucket's Object Lock setting.
 	ObjectLock(ctx context.Context) error
 }
 
 // Place is the location of a repository, with the known properties of its server.
 type Place struct {
-	// Name of the backend.
+	// Name is the backend's name.
 	Name   string
-	Bucket string
-	Prefix string // of all keys: "", or with a slash at its end
-	Host   string // for messages
-	// Endpoint is the server's URL, without credentials; "" is Amazon's.
+	Bucket string // name of the bucket
+	Prefix string // prefix of all keys: "", or with a slash at its end
+	Host   string // the server's host, for messages
+	// Endpoint is the server's URL, without credentials. "" means Amazon's server.
 	Endpoint string
-	// PlainHint is what to do about a server that speaks no TLS.
+	// PlainHint is the advice for a server that has no TLS.
 	PlainHint string
-	// Own reports whether a request on the transport is the store's own, because a provider of
-	// credentials can use the transport under the same context. If it is nil, all requests are.
+	// Own reports whether the store itself has sent a request. A provider of credentials can use the transport under
+	// the same context. If Own is nil, all requests are the store's.
 	Own func(*http.Request) bool
-	// Conditions is how far the conditions of puts can be relied on, and Deletions how far the
-	// conditions of deletions can. If Deletions is Unsupported, the client can't send a condition with a
-	// deletion.
+	// Conditions is how far we can rely on the conditions of puts, and Deletions on the conditions of deletions. If
+	// Deletions is Unsupported, the client can't send a condition with a deletion.
 	Conditions, Deletions store.Condition
-	// KeyCursor is set if the cursor of a listing is the last key, and not the server's token.
+	// KeyCursor is set if the cursor of a listing is the last key instead of the server's token.
 	KeyCursor bool
 }
 
-// Store is a store on a client library.
+// Store is a store that uses a client library of S3.
 type Store struct {
 	client Client
 	place  Place
@@ -100,8 +102,7 @@ func (s *Store) Properties() store.Properties {
 	}
 }
 
-// Put stores a body. If the bucket keeps versions, Put then removes the version that this store wrote
-// before.
+// Put stores a body. If the bucket keeps versions, Put then removes the version that this store wrote before it.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	r := &request{op: "put", key: key, permission: "s3:PutObject", conditional: opts.IfAbsent || opts.IfMatch != "", ifMatch: opts.IfMatch != ""}
 	covered := s.tidy.covered(key)
@@ -112,11 +113,11 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 		return store.Object{}, err
 	}
 	tag := etag(r.answer.Header("Etag"))
-	if tag == "" { // the put might have been applied, and must be tried again
+	if tag == "" { // the put might have been applied, and must be repeated
 		return store.Object{}, r.failed(fmt.Errorf("%s answers a put with %d and no ETag", s.place.Host, r.answer.Status()))
 	}
 	s.tidy.wrote(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
-	// The answer doesn't have the object's mod time. Its Date is when the server sent it.
+	// The answer doesn't have the object's mod time. Its Date is when the server sent the answer.
 	return store.Object{Key: key, ETag: tag, Size: int64(len(body)), Now: r.answer.Date()}, nil
 }
 
@@ -144,8 +145,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, nil
 }
 
-// List sends one request. For a prefix that no key can have it sends none, because some servers refuse
-// such a prefix.
+// List sends one request. If no key can have the prefix, it sends none, because some servers refuse such a prefix.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	if store.CheckKey(prefix+"x") != nil {
 		return store.Page{}, ctx.Err()
@@ -188,9 +188,8 @@ func (s *Store) remove(ctx context.Context, key, etag string) error {
 	return err
 }
 
-// DeleteAll deletes many objects in one request. It reports a key as deleted only if the answer names
-// it, because some servers skip keys and answer with success all the same. On a versioned bucket it
-// treats each key as Delete does.
+// DeleteAll deletes many objects in one request. It reports a key as deleted only if the answer names it, because some
+// servers skip keys and still answer with success. On a versioned bucket it treats each key as Delete does.
 func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted := make([]bool, len(keys))
 	index, covered := map[string]int{}, map[string][]string{}
@@ -223,9 +222,9 @@ func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	return deleted, nil
 }
 
-// batchFailed returns the error of a request to delete many objects. A server that lacks the request
-// can answer 400, 405, 411, 501, a page, or a success of another form. So unless the server fails or
-// is throttling, the error means that the caller must delete the objects one by one.
+// batchFailed returns the error of a request to delete many objects. A server without that request can answer 400, 405,
+// 411, 501, a page, or a success of another form. So unless the server fails or is throttling, the error means that the
+// caller must delete the objects one by one.
 func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error {
 	status := r.answer.Status()
 	if ctx.Err() != nil || status == 0 || httptransport.Passing(status) && status != http.StatusNotImplemented {
@@ -237,8 +236,8 @@ func (s *Store) batchFailed(ctx context.Context, r *request, failed error) error
 	return r.failed(fmt.Errorf("%w: %w", store.ErrBatchUnsupported, failed))
 }
 
-// inXML reports whether XML 1.0 can carry a key unchanged. XML has no control characters, and its
-// parsers replace line ends.
+// inXML reports whether XML 1.0 can carry a key unchanged. XML has no control characters, and its parsers replace line
+// ends.
 func inXML(key string) bool {
 	return !strings.ContainsFunc(key, func(r rune) bool { return r < 0x20 || r == 0xFFFE || r == 0xFFFF })
 }
@@ -272,7 +271,7 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 // Answered reports whether a request was refused, and then sent again.
 func (s *Store) Answered() bool { return s.heard.Load() }
 
-// deletion returns the command for a person to delete an object whose key is invalid.
+// deletion returns the command with which a person can delete an object whose key is invalid.
 func (p Place) deletion(key string) string {
 	command := "aws s3api delete-object"
 	if p.Endpoint != "" {

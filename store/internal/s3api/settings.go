@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// signable returns an error if there are no credentials. The error is temporary if an earlier request
-// was signed, or if only the service of credentials failed. Otherwise it is ErrConfig.
+// signable returns an error if there are no credentials. The error is temporary if an earlier request was signed, or if
+// only the service of credentials failed. Otherwise it is an ErrConfig.
 func (s *Store) signable(ctx context.Context) error {
 	err := s.client.Signable(ctx)
 	switch {
@@ -35,11 +35,11 @@ func (s *Store) signable(ctx context.Context) error {
 	}
 }
 
-// CredentialsLater returns a fault.CredentialsLater if the failure of a service of credentials might
-// be temporary, or nil. It is no store.ErrUnreachable, because it shows nothing about the store.
+// CredentialsLater returns a fault.CredentialsLater if a service of credentials has failed, and that might be
+// temporary. Otherwise it returns nil. The error is no store.ErrUnreachable, because it shows nothing about the store.
 //
-// status is the status of the service's answer, or 0. err is the error of the request, or of the
-// program that should print credentials. guessed is set if no setting names a service.
+// status is the status of the service's answer, or 0. err is the error of the request, or of the program that should
+// print credentials. guessed is set if no setting names a service.
 func CredentialsLater(status int, guessed bool, err error) error {
 	var dns *net.DNSError
 	var exit *exec.ExitError
@@ -53,7 +53,7 @@ func CredentialsLater(status int, guessed bool, err error) error {
 	case errors.Is(err, context.DeadlineExceeded):
 		why = "no answer from their service in time"
 	case errors.As(err, &exit):
-		if !slices.Contains([]int{126, 127}, exit.ExitCode()) { // with these a shell reports that there is no such program
+		if !slices.Contains([]int{126, 127}, exit.ExitCode()) { // a shell returns these codes if there is no such program
 			why = fmt.Sprintf("their program fails: %s", exit)
 		}
 	case errors.As(err, &dns), httptransport.NoAnswer(err):
@@ -65,8 +65,7 @@ func CredentialsLater(status int, guessed bool, err error) error {
 	return fmt.Errorf("%w: %s", fault.CredentialsLater, why)
 }
 
-// Options parses the options of every repository in a bucket: the prefix of keys, as in a URL's path,
-// and conditions=.
+// Options parses the options that s3 and minio URLs share: the path, which is the prefix of keys, and conditions=.
 func Options(path, conditions string, byDefault store.Condition) (prefix string, _ store.Condition, err error) {
 	if prefix = strings.Trim(path, "/"); prefix != "" {
 		if err := store.CheckKey(prefix); err != nil {
@@ -84,8 +83,8 @@ func Options(path, conditions string, byDefault store.Condition) (prefix string,
 
 var regionSyntax = lazyregexp.New(`^[A-Za-z0-9._-]{1,63}$`)
 
-// CheckRegion returns an error for a region that no host's name and no signature can have, or nil. An empty region is
-// the default.
+// CheckRegion returns an error for a region that neither a host's name nor a signature can contain, or nil. An empty
+// region is the default one.
 func CheckRegion(region string) error {
 	if region != "" && !regionSyntax.MatchString(region) {
 		return fmt.Errorf("the region %q has other characters than letters, digits, dots, hyphens and underscores", region)
@@ -93,7 +92,7 @@ func CheckRegion(region string) error {
 	return nil
 }
 
-// Bool parses a parameter that is true or false.
+// Bool parses a parameter that must be true or false.
 func Bool(name, value string, byDefault bool) (bool, error) {
 	switch value {
 	case "":

@@ -12,25 +12,25 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// tidy removes the versions that this store has written to a versioned bucket. Otherwise the bucket
-// would keep a version for every refresh of a lock. It removes each by its ID. So it touches no
-// version of another writer, and makes no deleted object visible. If a removal fails, the version
-// stays, invisible. If removals aren't permitted, tidy tries none again.
+// tidy removes the versions that this store has written to a versioned bucket. Otherwise the bucket would keep a
+// version for every refresh of a lock. It removes each by its ID, so it removes no version of another writer, and
+// restores no deleted object. If a removal fails, the version stays, and readers don't see it. If removals aren't
+// permitted, tidy stops trying.
 type tidy struct {
 	mu      sync.Mutex
-	own     map[string][]string // versions by key, the newest last
+	own     map[string][]string // versions by key, newest last
 	refused bool
 }
 
-// covered returns the versions of a key whose puts have been answered by now. A put that begins later
-// covers them. A put that begins earlier might not.
+// covered returns the versions of a key whose puts have been answered by now. A put that begins later covers them. A
+// put that has begun earlier might not.
 func (t *tidy) covered(key string) []string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return slices.Clone(t.own[key])
 }
 
-// wrote notes a new version, and removes the covered ones.
+// wrote records a new version, and removes the covered ones.
 func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered []string) {
 	if version == "" || version == "null" {
 		return
@@ -54,8 +54,8 @@ func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered
 	}
 }
 
-// deleted removes the covered versions after a deletion has put a marker on them. If the marker then
-// hides nothing, deleted removes the marker too.
+// deleted removes the covered versions after a deletion has put a delete marker over them. If the marker then hides
+// nothing, deleted removes the marker too.
 func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covered []string) {
 	t.mu.Lock()
 	t.own[key] = slices.DeleteFunc(t.own[key], func(own string) bool { return slices.Contains(covered, own) })
@@ -78,7 +78,7 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 	name := s.place.Prefix + key
 	listed, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Versions(ctx, name) })
 	if err != nil {
-		return // the marker stays; listing versions might not be permitted
+		return // the marker stays: listing versions might not be permitted
 	}
 	versions := slices.DeleteFunc(listed.named("Version", marked), func(v entry) bool { return v.Key != name })
 	if slices.ContainsFunc(versions, func(v entry) bool { _, err := v.time(); return err != nil }) {
@@ -91,11 +91,11 @@ func (t *tidy) deleted(ctx context.Context, s *Store, key, marker string, covere
 	}
 }
 
-// marked is the element of a delete marker.
+// marked is the name of a delete marker's element.
 const marked = "DeleteMarker"
 
-// newerFirst compares two versions of a key, because some servers list versions and markers apart. If
-// a version and a marker have the same age, the marker counts as the newer one, so that it stays.
+// newerFirst compares two versions of a key, because some servers list versions and markers separately. If a version
+// and a marker have the same age, the marker counts as the newer one, so that it stays.
 func newerFirst(a, b entry) int {
 	timeA, _ := a.time()
 	timeB, _ := b.time()
@@ -106,8 +106,8 @@ func newerFirst(a, b entry) int {
 // tidyTimeout bounds the removal of old versions.
 const tidyTimeout = 2 * time.Second
 
-// briefly bounds the removals to half of the time that is left, so that the request before them still
-// succeeds.
+// briefly returns a context for the removals that ends after tidyTimeout, or after half of the remaining time. So the
+// request before them still succeeds.
 func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	timeout := tidyTimeout
 	if end, ok := ctx.Deadline(); ok {
@@ -116,8 +116,8 @@ func briefly(ctx context.Context) (context.Context, context.CancelFunc) {
 	return context.WithTimeout(ctx, timeout)
 }
 
-// remove deletes a version for good, and reports whether it could. It notes whether the permission is
-// missing, or Object Lock keeps the version, to which MinIO answers InvalidRequest.
+// remove deletes a version for good, and reports whether it could. It records a refusal: the permission is missing, or
+// Object Lock keeps the version, to which MinIO answers InvalidRequest.
 func (t *tidy) remove(ctx context.Context, s *Store, key, version string) bool {
 	r := &request{op: "delete", key: key, permission: "s3:DeleteObjectVersion"}
 	_, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.Delete(ctx, s.place.Prefix+key, version, "") })

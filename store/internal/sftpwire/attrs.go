@@ -1,19 +1,19 @@
 package sftpwire
 
-// The flags of Attrs.
+// HasSize and the others are the flags of Attrs.
 const (
 	HasSize, HasOwner, HasPerm, HasTimes = 1, 2, 4, 8
 	hasExtended                          = 1 << 31
 )
 
-// The kinds of files; see Attrs.Kind.
+// KindDir and the others are the kinds of files that Attrs.Kind returns.
 const KindDir, KindRegular, KindLink = 0o040000, 0o100000, 0o120000
 
-// Attrs are the attributes of a file that the flags name. The others are zero.
+// Attrs are the attributes of a file. Flags names those that are set; the others are zero.
 type Attrs struct {
-	Flags        uint32
-	Size         uint64
-	UID, GID     uint32
+	Flags        uint32 // the attributes that are set: HasSize and others
+	Size         uint64 // in bytes
+	UID, GID     uint32 // the owner
 	Perm         uint32 // st_mode: the permissions, and in an answer the kind
 	Atime, Mtime uint32 // seconds since 1970
 }
@@ -23,11 +23,11 @@ func (a Attrs) Kind() uint32 { return a.Perm & 0o170000 }
 
 // Entry is a name in a directory, as the server sends it: "." and ".." too.
 type Entry struct {
-	Name  string
-	Attrs Attrs
+	Name  string // without the directory
+	Attrs Attrs  // as far as the server sends them
 }
 
-// Statvfs describes a file system, as statvfs(3) does.
+// Statvfs describes a file system. Its fields are those of statvfs(3).
 type Statvfs struct {
 	Bsize, Frsize, Blocks, Bfree, Bavail, Files, Ffree, Favail, Fsid, Flag, Namemax uint64
 }

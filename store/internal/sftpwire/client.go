@@ -13,11 +13,11 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Client is a client on one connection. Its methods can be called concurrently.
+// Client is an SFTP client on one connection. Its methods can be called concurrently.
 type Client struct {
 	rw         io.ReadWriteCloser
 	extensions map[string]string
-	out        chan []byte   // unbuffered: the writer has taken a flight, or nothing of it is sent
+	out        chan []byte   // packets of a flight, for the writer; unbuffered: until the writer takes a flight, nothing of it is sent
 	done       chan struct{} // closed at the end of the connection
 
 	mu      sync.Mutex
@@ -26,10 +26,10 @@ type Client struct {
 	pending map[uint32]pending // the requests without an answer, by id
 }
 
-// flight is the state of the requests of one Do.
+// flight is the state of the requests that one Do has sent.
 type flight struct {
 	unanswered int
-	answered   chan struct{} // closed when all are
+	answered   chan struct{} // closed when all requests are answered
 	abandoned  bool          // Do has returned without all answers
 }
 
@@ -38,11 +38,11 @@ type pending struct {
 	*flight
 }
 
-// New starts SFTP on a connection: it sends INIT and reads VERSION. It returns an [ErrText] for a
-// server that answers with text.
+// New starts SFTP on a connection: it sends INIT and reads VERSION. It returns an [ErrText] if the server answers with
+// text.
 //
-// The client closes the connection when it ends, and if New fails. Close can be called more than once,
-// and must end a Read or a Write that is under way.
+// The client closes the connection when it ends, and if New fails. Close can be called more than once, and must end a
+// Read or a Write that is under way.
 func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
 	c := &Client{rw: rw, out: make(chan []byte), done: make(chan struct{}), pending: map[uint32]pending{}}
 	stop := context.AfterFunc(ctx, func() { rw.Close() })
@@ -62,7 +62,7 @@ func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
 
 func (c *Client) start(in *bufio.Reader) error {
 	sent := make(chan error, 1)
-	go func() { // even if the write fails, read: a server that has ended can have sent a text that explains why
+	go func() { // read even if the write fails: a server that has ended might have sent a text that explains why
 		_, err := c.rw.Write([]byte{0, 0, 0, minPacket, typeInit, 0, 0, 0, version})
 		sent <- err
 	}()
@@ -87,7 +87,7 @@ func (c *Client) start(in *bufio.Reader) error {
 	return <-sent
 }
 
-// firstLine returns the first line that isn't blank, as far as it can be read.
+// firstLine returns the first line that isn't blank, or as much of it as can be read.
 func firstLine(in *bufio.Reader) (line string) {
 	for more := true; more && line == ""; {
 		raw, err := in.ReadSlice('\n')
@@ -96,13 +96,13 @@ func firstLine(in *bufio.Reader) (line string) {
 	return line
 }
 
-// Extension returns the version of an extension, and whether the server has it.
+// Extension returns the version of an extension. ok is false if the server doesn't have the extension.
 func (c *Client) Extension(name string) (version string, ok bool) {
 	version, ok = c.extensions[name]
 	return version, ok
 }
 
-// Done is closed when the connection has ended.
+// Done returns a channel that is closed when the connection has ended.
 func (c *Client) Done() <-chan struct{} { return c.done }
 
 // Err returns why the connection has ended, as an ErrLost, or nil if it is open.
@@ -125,15 +125,15 @@ func (c *Client) end(cause error) {
 	c.rw.Close()
 }
 
-// Do sends the requests in one write, in order, and waits until all are answered. If the server
-// refuses a request, that is no error of Do: see Answer.Err.
+// Do sends the requests in one write, in order, and waits until all are answered. If the server refuses a request, Do
+// still returns nil: see Answer.Err.
 //
-// If the context or the connection ends first, Do returns an error. Then a request might have an
-// answer, or might have been processed, or might be later. After an ErrUnsent nothing was sent.
+// If the context or the connection ends first, Do returns an error. Then a request might have an answer, or the server
+// might have processed it, or might process it later. After an ErrUnsent nothing was sent.
 //
-// Whatever Do returns, a handle that it got in a Close must not be used again, because the server can
-// give it to another file: if Do sends nothing, the client closes the handle later. After an error the
-// client also closes the handles that the requests opened, and removes them from the requests.
+// Whatever Do returns, the caller must not use a handle again that it has passed in a Close, because the server can
+// give the handle to another file. If Do sends nothing, the client closes the handle later. After an error the client
+// also closes the handles that the requests opened, and removes them from the requests.
 func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 	if len(reqs) == 0 {
 		return nil
@@ -165,7 +165,7 @@ func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 	return err
 }
 
-// pack numbers the requests, and returns their packets.
+// pack gives the requests their numbers, and returns their packets.
 func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -176,7 +176,7 @@ func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 		case r.err != nil:
 			err = r.err
 		case 4+n > maxSent:
-			err = fmt.Errorf("a packet of %d bytes, and %d are allowed", 4+n, maxSent)
+			err = fmt.Errorf("a packet of %d bytes: at most %d are allowed", 4+n, maxSent)
 		}
 		for c.last++; c.pending[c.last].Request != nil; c.last++ {
 		}
@@ -187,8 +187,8 @@ func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
 	return packets, err
 }
 
-// abandon ends the wait of a Do. The reader drops the answers that come later. abandon reports whether
-// all have come already.
+// abandon ends the wait of a Do. The reader then drops the answers that come later. abandon reports whether all answers
+// have already come.
 func (c *Client) abandon(f *flight, reqs []*Request, sent bool) (complete bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -209,8 +209,8 @@ func (c *Client) abandon(f *flight, reqs []*Request, sent bool) (complete bool) 
 	return false
 }
 
-// discard closes a handle, and doesn't wait: the server might not read until the reader has read its
-// answers.
+// discard closes a handle without waiting for the answer. It can't wait, because the server might not read until the
+// reader has read its answers.
 func (c *Client) discard(handle string) {
 	if handle != "" && c.err == nil {
 		go func() { _ = c.Do(context.Background(), Close(handle)) }()
@@ -248,7 +248,7 @@ func (c *Client) answer(kind byte, f *fields) error {
 	id := f.u32()
 	p, ok := c.pending[id]
 	if !ok {
-		return violation("an answer to request %d, which has none to come", id)
+		return violation("an answer to request %d, which isn't waiting for one", id)
 	}
 	a, err := p.answer(kind, f)
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// The types of requests and of answers.
+// The types of packets: requests and answers.
 const (
 	typeInit, typeOpen, typeClose, typeRead, typeWrite   = 1, 3, 4, 5, 6
 	typeLstat, typeFstat, typeSetstat, typeFsetstat      = 7, 8, 9, 10
@@ -27,7 +27,7 @@ const (
 	maxHandle = 256        // bytes
 )
 
-// readPacket reads a packet into buf, and enlarges that if need be. The body begins after the type.
+// readPacket reads a packet into buf, and enlarges buf if necessary. body begins after the type.
 func readPacket(in *bufio.Reader, buf *[]byte) (kind byte, body *fields, err error) {
 	head := make([]byte, 4)
 	if _, err := io.ReadFull(in, head); err != nil {
@@ -100,7 +100,7 @@ func (f *fields) attrs() (a Attrs) {
 
 func (f *fields) names() (entries []Entry) {
 	for n := f.u32(); n > 0 && !f.short; n-- {
-		name, _ := f.string(), f.string() // the second is a line as of ls -l
+		name, _ := f.string(), f.string() // the second string is a line as of ls -l
 		entries = append(entries, Entry{name, f.attrs()})
 	}
 	return entries

@@ -6,35 +6,35 @@ import (
 	"strings"
 )
 
-// MaxWrite bounds the bytes of a Write.
+// MaxWrite is the largest number of bytes of a Write.
 const MaxWrite = 32 * 1024
 
 // The flags of Open.
 const FlagRead, FlagWrite, FlagCreate, FlagTrunc, FlagExcl = 0x01, 0x02, 0x08, 0x10, 0x20
 
-// Request is a request, and then its answer. It can be sent again once Do has returned.
+// Request is a request. Do adds its answer. A Request can be sent again once Do has returned.
 type Request struct {
 	Answer
 
 	kind, wanted byte   // the types of the request and of its answer
 	body         []byte // the fields after the id
-	limit        uint32 // bytes of Data
+	limit        uint32 // of a Read: the most bytes of Data
 	err          error  // why it can't be sent
 }
 
-// Answer is the answer to a request. Only the fields that its kind of request has are set.
+// Answer is the answer to a request. Only the fields of its kind of request are set.
 type Answer struct {
-	Answered bool
-	Status   Status  // OK for an answer with another field
+	Answered bool    // the server has answered
+	Status   Status  // OK if the answer has another field
 	Handle   string  // of Open and Opendir
 	Data     []byte  // of Read; there can be less than was asked for
 	Attrs    Attrs   // of Lstat, Stat and Fstat
 	Names    []Entry // of Readdir; of Realpath exactly one
-	Statvfs  Statvfs
+	Statvfs  Statvfs // of Space
 }
 
-// Err returns nil if the request succeeded, an error with the Code if it failed, or another error if there is no
-// answer.
+// Err returns nil if the request succeeded. It returns an error with the Code if the request failed, and another error
+// if it has no answer.
 func (a *Answer) Err() error {
 	switch {
 	case !a.Answered:
@@ -64,15 +64,15 @@ func Read(handle string, offset uint64, n uint32) *Request {
 func Write(handle string, offset uint64, data []byte) *Request {
 	r := of(typeWrite, typeStatus).string(handle).u64(offset).string(string(data))
 	if len(data) > MaxWrite {
-		r.err = fmt.Errorf("a write of %d bytes, and %d are allowed", len(data), MaxWrite)
+		r.err = fmt.Errorf("a write of %d bytes: at most %d are allowed", len(data), MaxWrite)
 	}
 	return r
 }
 
-// Lstat doesn't follow a link.
+// Lstat reads the attributes of a file, or of a link itself.
 func Lstat(path string) *Request { return of(typeLstat, typeAttrs).path(path) }
 
-// Stat follows links.
+// Stat reads the attributes of a file. It follows links.
 func Stat(path string) *Request { return of(typeStat, typeAttrs).path(path) }
 
 // Fstat reads the attributes of an open file.
@@ -104,10 +104,10 @@ func Rmdir(path string) *Request { return of(typeRmdir, typeStatus).path(path) }
 // Realpath makes a path absolute.
 func Realpath(path string) *Request { return of(typeRealpath, typeName).path(path) }
 
-// Rename is the rename of version 3. It must fail if the new name exists.
+// Rename is the rename of version 3 of the protocol. The server must refuse it if the new name exists.
 func Rename(from, to string) *Request { return of(typeRename, typeStatus).path(from).path(to) }
 
-// The extensions that have a request here. A server without one answers OpUnsupported.
+// The extensions for which this package has a request. A server without an extension answers OpUnsupported.
 const (
 	ExtPosixRename = "posix-rename@openssh.com"
 	ExtHardlink    = "hardlink@openssh.com"
@@ -118,13 +118,13 @@ const (
 // PosixRename is rename(2): it replaces a file that has the new name.
 func PosixRename(from, to string) *Request { return ext(ExtPosixRename).path(from).path(to) }
 
-// Hardlink is link(2): it makes a second name for a file.
+// Hardlink is link(2): it gives a file a second name.
 func Hardlink(from, to string) *Request { return ext(ExtHardlink).path(from).path(to) }
 
-// Fsync is fsync(2).
+// Fsync is fsync(2): it makes an open file durable.
 func Fsync(handle string) *Request { return ext(ExtFsync).string(handle) }
 
-// Space describes the file system of a path: Answer.Statvfs.
+// Space asks for the file system of a path. The answer is in Answer.Statvfs.
 func Space(path string) *Request {
 	r := ext(ExtStatvfs).path(path)
 	r.wanted = typeExtendedReply

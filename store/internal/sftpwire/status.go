@@ -15,9 +15,8 @@ var (
 	// ErrProtocol is an ErrLost of a connection on which the server broke the protocol.
 	ErrProtocol = errors.New("the server's answer isn't sftp")
 
-	// ErrText is returned by New if the server answers with text: a message of the login shell, or of
-	// a command that isn't an SFTP server. The error has its first line that isn't blank, printable, cut
-	// at 200 bytes.
+	// ErrText is returned by New if the server answers with text: a message of the login shell, or of a command that
+	// isn't an SFTP server. The error has the first line that isn't blank. It is printable and cut at 200 bytes.
 	ErrText = errors.New("the server sent text instead of sftp")
 
 	errUnanswered = errors.New("sftp request not answered")
@@ -37,8 +36,7 @@ func violation(format string, args ...any) error {
 // Code is the code of a status. It is an error, so that errors.Is finds it in the errors of Answer.Err.
 type Code uint32
 
-// The codes of version 3, and two of later versions that ProFTPD sends too. Servers send Failure for
-// most causes.
+// The codes of version 3, and two of later versions that ProFTPD sends too. Servers use Failure for most causes.
 const (
 	OK, EOF, NoSuchFile, PermissionDenied, Failure          Code = 0, 1, 2, 3, 4
 	BadMessage, NoConnection, ConnectionLost, OpUnsupported Code = 5, 6, 7, 8
@@ -49,7 +47,7 @@ var codes = [...]string{"ok", "end of file", "no such file", "permission denied"
 	"bad message", "no connection", "connection lost", "operation unsupported",
 	"invalid handle", "no such path", "file already exists"}
 
-// Error returns the words of the protocol's draft for the code, or its number.
+// Error returns the name that the protocol's draft gives the code, or its number.
 func (c Code) Error() string {
 	if uint64(c) < uint64(len(codes)) {
 		return codes[c]
@@ -59,8 +57,8 @@ func (c Code) Error() string {
 
 // Status is the server's result of a request.
 type Status struct {
-	Code Code
-	Msg  string // the server's own words, printable, cut at 200 bytes
+	Code Code   // OK if the request succeeded
+	Msg  string // the server's own message, printable, cut at 200 bytes
 }
 
 // err returns an error in which errors.Is finds the code.
