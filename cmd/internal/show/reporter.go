@@ -225,7 +225,7 @@ func (r *Reporter) Print(text string) (int, error) {
 	return 0, err
 }
 
-// MaxListed is the number of lines that List prints.
+// MaxListed is the number of lines that Lines prints.
 const MaxListed = 10
 
 // Lines prints the first lines, and how many it leaves out.
