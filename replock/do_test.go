@@ -281,7 +281,7 @@ func TestContextEndsWithoutHolders(t *testing.T) {
 		m.hooks.Before(outage)
 		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
 		defer cancel()
-		k, err := m.TryExclusive(ctx, "prune", WithWait(time.Hour))
+		k, err := m.Exclusive(ctx, "prune", WithWait(time.Hour))
 		assert.That(t, k == nil && !errors.Is(err, ErrHeld) && errors.Is(err, context.DeadlineExceeded), "got %v", err)
 	})
 }

@@ -735,3 +735,38 @@ func TestWaitersPerHour(t *testing.T) {
 		})
 	}
 }
+
+// TestWaitIsTheRule: without an option an acquire waits until it has the lock, and a try doesn't wait, whatever its
+// options are.
+func TestWaitIsTheRule(t *testing.T) {
+	const held = 100 * time.Second
+	work := func(context.Context) error { return nil }
+	for name, acquire := range map[string]func(context.Context, *Locker) (*Lock, error){
+		"Shared":    func(ctx context.Context, l *Locker) (*Lock, error) { return l.Shared(ctx, "x") },
+		"Exclusive": func(ctx context.Context, l *Locker) (*Lock, error) { return l.Exclusive(ctx, "x") },
+		"Do":        func(ctx context.Context, l *Locker) (*Lock, error) { return nil, l.Do(ctx, Exclusive, "x", work) },
+		"forever":   func(ctx context.Context, l *Locker) (*Lock, error) { return l.Shared(ctx, "x", WithWait(Forever)) },
+	} {
+		do(t, func(t *testing.T, w *world) {
+			holder := w.machine().takes(t, Exclusive)
+			time.AfterFunc(held, func() { holder.Release(context.Background()) })
+			start := time.Now()
+			k, err := acquire(t.Context(), w.machine().Locker)
+			assert.OK(t, err)
+			assert.That(t, time.Since(start) >= held, "%s didn't wait", name)
+			if k != nil {
+				mustRelease(t, k)
+			}
+		})
+	}
+	for _, opts := range [][]AcquireOption{nil, {WithWait(held)}} {
+		holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, m *machine, _ *Lock) {
+			start := time.Now()
+			_, err := m.TryShared(t.Context(), "x", opts...)
+			isAll(t, err, ErrHeld)
+			_, err = w.machine().TryExclusive(t.Context(), "x", opts...)
+			isAll(t, err, ErrHeld)
+			took(t, start, 0, held/2)
+		})
+	}
+}

@@ -207,8 +207,9 @@ type suspect struct {
 // judgeForeign judges the suspects of a page. It returns a *LostError if one of them is held. vanished are the suspects
 // that a read didn't find.
 func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered time.Duration) (d doubt, vanished []suspect, err error) {
-	now := *k.now.Load()
-	for _, e := range k.suspects(ctx, page, answered) {
+	suspects := k.suspects(ctx, page, answered)
+	now := *k.now.Load() // after the reads: a refresh can have improved the bound meanwhile
+	for _, e := range suspects {
 		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
 		s := suspect{e, e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
 		switch {

@@ -134,15 +134,13 @@ func (o *Observer) end(ctx context.Context, e replock.Event, labels metric.Measu
 	defer o.mu.Unlock()
 	o.held.Record(ctx, e.Held.Seconds(), labels)
 	o.holding.Add(ctx, -1, labels)
-	span, ok := o.locks[e.ID]
-	if !ok { // the observer came after the lock
-		return
+	if span, ok := o.locks[e.ID]; ok {
+		delete(o.locks, e.ID)
+		if e.Err != nil {
+			span.SetStatus(codes.Error, text(e.Err))
+		}
+		span.End(trace.WithTimestamp(e.Time))
 	}
-	delete(o.locks, e.ID)
-	if e.Err != nil {
-		span.SetStatus(codes.Error, text(e.Err))
-	}
-	span.End(trace.WithTimestamp(e.Time))
 }
 
 // text returns an error's text, or "". The error can come from a store, and has no credentials:

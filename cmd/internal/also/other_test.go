@@ -359,7 +359,7 @@ func TestReleaseFails(t *testing.T) {
 		err = l.Release(t.Context())
 		assert.That(t, errors.Is(err, locking.ErrPermission) && l.Context().Err() != nil, "%v %v", err, l.Context().Err())
 		e := r.of(replock.EventReleaseFailed)
-		assert.That(t, len(e) == 1 && errors.Is(e[0].Err, locking.ErrPermission) && len(r.of(replock.EventReleased)) == 0, "%+v", r.kinds())
+		assert.That(t, len(e) == 1 && e[0].Ended && errors.Is(e[0].Err, locking.ErrPermission) && len(r.of(replock.EventReleased)) == 0, "%+v", r.kinds())
 	})
 }
 

@@ -64,7 +64,7 @@ func auditor(t *testing.T) (a *Auditor, path string) {
 }
 
 func of(kind replock.EventKind, place, name, id string) Event {
-	ended := kind == replock.EventLost || kind == replock.EventReleased
+	ended := kind == replock.EventLost || kind == replock.EventReleased || kind == replock.EventReleaseFailed
 	return Event{Place: place, Event: replock.Event{Kind: kind, Time: time.Unix(1e9, 0), Mode: replock.Exclusive, Name: name, ID: id, Key: "index/lock", Ended: ended}}
 }
 

@@ -202,6 +202,8 @@ func TestMetricsOfSeveral(t *testing.T) {
 		{replock.EventResumed, a, 0}, // the other isn't yet
 		{replock.EventResumed, b, 1},
 		{replock.EventReleased, b, 0},
+		{replock.EventResumed, b, 1},
+		{replock.EventReleaseFailed, b, 0},
 		{replock.EventReleased, a, 0},
 	} {
 		e := of(step.kind, step.place, "", "id")

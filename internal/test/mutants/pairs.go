@@ -7,6 +7,11 @@ import (
 
 // pairsMutants are bugs where two features of a lock meet.
 var pairsMutants = []mutant{
+	{"a failed release of another system's lock doesn't count as its end", "cmd/internal/also/lock.go",
+		"case replock.EventLost, replock.EventReleased, replock.EventReleaseFailed:", "case replock.EventLost, replock.EventReleased:", own("TestReleaseFails")},
+	{"an acquire doesn't wait unless an option says so", queues, "maxWait: Forever, ", "", own("TestWaitIsTheRule")},
+	{"a try waits if an option says so", "replock/lock.go", "return l.Shared(ctx, operation, append(slices.Clip(opts), WithWait(0))...)",
+		"return l.Shared(ctx, operation, append([]AcquireOption{WithWait(0)}, slices.Clip(opts)...)...)", own("TestWaitIsTheRule")},
 	{"each event of a lock's end counts as its end", holding, "return !t.reported.Swap(true)", "return true || t.reported.Swap(true)", test("./replock", "TestEndedOnce")},
 	{"a release doesn't count as a lock's end", terms, "case EventLost, EventReleased, EventReleaseFailed:", "case EventLost, EventReleaseFailed:", own("TestEndedOnce")},
 	{"a lock of another client that a holder can't read is no conflict", watches, "d.add(s.settled, e.Err)", "_ = s.settled", own("TestUnreadLockIsInDoubt")},
