@@ -45,7 +45,7 @@ func Environ(places []Place, ids []string, mode string, fence uint64, token stri
 	return env
 }
 
-// Unset returns the variables that describe a lock around this process, except for those that env replaces.
+// Unset returns the variables that describe a lock around this process, except for variables that env replaces.
 func Unset(env []string) (names []string) {
 	for _, name := range []string{"REPOLOCK_FENCE", "REPOLOCK_REPO", nameVariable} {
 		if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {

@@ -165,7 +165,8 @@ func (h *holder) say(format string, args ...any) {
 // maxFlush bounds the wait for slow sinks, and for a terminal that hangs.
 const maxFlush = time.Second
 
-// flush waits until the sinks have got all events so far, those of the lock first.
+// flush waits until the Locker has passed on all events so far, and then until the sinks have got them. It waits for
+// maxFlush at most.
 func (h *holder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()
