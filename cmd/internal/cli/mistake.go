@@ -65,7 +65,7 @@ func WrongFlag(flag, value, format string, args ...any) error {
 // Error is the text for the command line.
 func (e *FlagError) Error() string { return "--" + e.inFile() }
 
-// inFile is the text for the configuration file, where the flag is a key.
+// inFile is the text for the configuration file, in which the flag is a key.
 func (e *FlagError) inFile() string { return strings.TrimSpace(e.Flag+" "+e.Value) + ": " + e.Says }
 
 // ErrNoCommand is the error of a command line that has no command to run.
