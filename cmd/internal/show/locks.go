@@ -354,7 +354,7 @@ func shortIDs(all []string) func(id string) string {
 	const least = 8
 	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
 	return func(id string) string {
-		// Of sorted ids the neighbours of an id have the most in common with it.
+		// In the sorted list, an id shares its longest beginning with one of its neighbours.
 		at, _ := slices.BinarySearch(sorted, id)
 		n := least
 		for _, other := range sorted[max(at-1, 0):min(at+2, len(sorted))] {

@@ -110,8 +110,8 @@ func ColumnsOfRows(rows []string, limits map[string]Column) (columns []Column) {
 	return columns
 }
 
-// fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells
-// are cut to least, then columns are left out, and then cells are cut further.
+// fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells are
+// cut to Least, then columns are left out, and then cells are cut further.
 func fitted(columns []Column, width int) []int {
 	for turn := 0; ; turn++ {
 		widths, last := make([]int, len(columns)), true
