@@ -200,9 +200,9 @@ func (t *trial) faulty(ctx context.Context, clients *sync.WaitGroup, f Fault, re
 	return t.aftermath(ctx, f, holder, at, report)
 }
 
-// aftermath waits until the holder's child has ended, or has written beside another holder for
-// wentOnFor. After its end it waits until the next client has the lock. If the lock stays held, aftermath
-// returns the holder.
+// aftermath waits until the holder's child has ended. It also stops waiting if the child has gone on writing for
+// wentOnFor after another client acquired the lock. After the child's end it waits until the next client has the
+// lock. If the lock stays held, aftermath returns the holder.
 func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at time.Duration, report *FaultReport) (blocked *contender, err error) {
 	var met time.Duration
 	over, err := t.until(ctx, 4*t.Lease+t.enterIn(), func() bool {
