@@ -65,7 +65,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 	shown := map[name]bool{}
 	for _, b := range opts.Only {
 		for _, key := range b.Keys {
-			shown[name{key, b.identity()}] = true
+			shown[name{key, b.fingerprint()}] = true
 		}
 	}
 	if opts.Stale {
@@ -77,7 +77,7 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			continue
 		}
 		if len(shown) > 0 {
-			i.Keys = slices.DeleteFunc(i.Keys, func(key string) bool { return !shown[name{key, i.identity()}] })
+			i.Keys = slices.DeleteFunc(i.Keys, func(key string) bool { return !shown[name{key, i.fingerprint()}] })
 		}
 		if len(i.Keys) > 0 {
 			broken = append(broken, Broken{Info: i})

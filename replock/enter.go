@@ -262,7 +262,7 @@ const proofPause = 5 * time.Millisecond
 const (
 	firstIfAbsent = iota
 	secondIfAbsent
-	plain // without a condition
+	unconditional // without a condition
 	proofPuts
 )
 
@@ -296,10 +296,10 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 			case <-l.opts.Clock.After(proofPause):
 			}
 		}
-		if put == plain && last.put >= 0 {
+		if put == unconditional && last.put >= 0 {
 			break
 		}
-		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: put != plain})
+		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: put != unconditional})
 		unanswered++
 		go func() {
 			o, err := once(ctx, "put "+t.flag.key, send)(l.times.Timeout)
@@ -309,7 +309,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	for unanswered > 0 {
 		note(<-answers)
 	}
-	l.conditions.absent.learnFromTwo(errs[firstIfAbsent], errs[secondIfAbsent], last.put == plain)
+	l.conditions.absent.learnFromTwo(errs[firstIfAbsent], errs[secondIfAbsent], last.put == unconditional)
 	if last.put < 0 { // no put was applied
 		return l.putFlag(ctx, t)
 	}

@@ -41,17 +41,17 @@ type Info struct {
 	// ProcessGone reports that the holder was a process of this machine and boot that no longer exists.
 	ProcessGone bool
 
-	object store.Object
+	stored store.Object
 }
 
-// identity distinguishes a lock from a later one under the same key. It is the lock's id, or else its holder and the
+// fingerprint distinguishes a lock from a later one under the same key. It is the lock's id, or else its holder and the
 // time of its acquire, as other clients identify locks. For an unreadable lock it is the ETag.
-func (i Info) identity() string {
+func (i Info) fingerprint() string {
 	switch {
 	case i.ID != "":
 		return "id " + i.ID
 	case i.Verdict == Unreadable:
-		return "etag " + i.object.ETag
+		return "etag " + i.stored.ETag
 	default:
 		return "holder " + i.Holder + i.Acquired.String()
 	}

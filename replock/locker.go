@@ -112,7 +112,7 @@ func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration)
 		Acquired: e.Lease.Acquired, Expires: e.Lease.Refreshed.Add(e.Lease.TTL), TTL: e.Lease.TTL,
 		ModTime: e.ModTime, Verdict: Verdict(e.Verdict), Why: e.Why, Body: e.Raw,
 		ProcessGone: l.self.Gone(b.Process),
-		object:      e.Object,
+		stored:      e.Object,
 	}
 	if e.Shared() {
 		i.Mode = Shared
