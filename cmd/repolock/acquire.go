@@ -38,7 +38,7 @@ type acquireCmd struct {
 	Export bool       `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
 
-// order checks the flags, and returns the plan and the order for the keeper.
+// order checks the flags. It returns the plan, and the order to send to the keeper.
 func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	if err := c.check(); err != nil {
 		return p, o, err
@@ -83,7 +83,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	return p, o, err
 }
 
-// goesNowhere reports whether a file is the null device. Go opens it in place of a closed stdout.
+// goesNowhere reports whether a file is the null device. If stdout is closed, Go opens the null device in its place.
 func goesNowhere(f *os.File) bool {
 	info, err := f.Stat()
 	null, missing := os.Stat(os.DevNull)
@@ -113,7 +113,7 @@ func (c acquireCmd) run(r *show.Reporter, g global) (int, error) {
 	survey := newSurvey(r, g)
 	survey.Start(ctx)
 	k, err := daemon.Start([]string{"keeper"}, o, log)
-	if err != nil && !errors.Is(err, procgroup.ErrNoExecutable) { // with that error no keeper was started
+	if err != nil && !errors.Is(err, procgroup.ErrNoExecutable) { // ErrNoExecutable: no keeper was started
 		err = fmt.Errorf("%w: %w", fault.KeeperFailed, err)
 	}
 	if err != nil {
@@ -241,7 +241,7 @@ func (keeperCmd) run(*show.Reporter, global) (int, error) {
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {
 		k := session.Keeper{Request: p.request(log), Line: line, Token: o.Token, Owner: o.Owner, OnLost: o.OnLost}
-		// This reporter has no command, so that the description of an error doesn't add that no lock was taken.
+		// This reporter has no Command. With one, it would add to the description of an error that no lock was taken.
 		k.Describe = func(err error) json.RawMessage { return show.DescribeJSON(&show.Reporter{Options: log.Options}, err) }
 		err = k.Run()
 	}
@@ -251,7 +251,7 @@ func (keeperCmd) run(*show.Reporter, global) (int, error) {
 	return 0, nil
 }
 
-// stamped writes each line with the time before it.
+// stamped writes the current time before each line.
 type stamped struct{ to io.Writer }
 
 func (s stamped) Write(line []byte) (int, error) {
@@ -259,7 +259,7 @@ func (s stamped) Write(line []byte) (int, error) {
 	return len(line), err
 }
 
-// tokenCmd asks the keeper of a lock that acquire has acquired.
+// tokenCmd sends a request to the keeper of a lock that acquire has acquired.
 type tokenCmd struct {
 	Token string `arg:"" optional:"" env:"REPOLOCK_TOKEN" help:"The token that acquire printed. The default is REPOLOCK_TOKEN."`
 

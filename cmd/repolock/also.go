@@ -16,12 +16,12 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// alone reports whether the command line asks only for locks of --also, and not for a repository's.
+// alone reports whether all locks of the command come from --also.
 func (g global) alone(targets []also.Target) bool {
 	return g.Repo == "" && g.Unknown == nil && len(targets) > 0
 }
 
-// at returns g with the repository and the lock's name of a place.
+// at returns a copy of g for another place: its repository and the lock's name there.
 func (g global) at(p session.Place) global {
 	g.Repo, g.Name, g.Unknown, g.Listed = p.Repo, p.Name, nil, ""
 	return g
@@ -40,10 +40,11 @@ type placed struct {
 	listed string            // the repository's name in the configuration file, for status --all
 }
 
-// located is flags.located for this place.
+// located returns the hint with commands that name this place.
 func (p placed) located(hint string) string { return show.Flags(p.typed).Located(hint) }
 
-// advice is located for the error of a command. For a place of --also, it has the flags of the command line, too.
+// advice is like located, for the hint of an error. For a place of --also, the hint's commands have the other flags
+// of the command line, too.
 func (p placed) advice(r *show.Reporter, hint string) string {
 	if p.typed["repo"]+p.typed["name"]+p.typed["config"] != "" {
 		return p.located(hint)
@@ -62,9 +63,9 @@ func (u unopened) Break(context.Context, replock.BreakOptions) ([]replock.Broken
 	return nil, u.err
 }
 
-// systems opens the repository, if there is one, and the systems of --also. A system that can't be opened
-// returns its error when it is asked for locks, so that it hides no other system. err is
-// set only if the command line is wrong. closeAll closes the connections.
+// systems opens the repository, if there is one, and the systems of --also. A system that can't be opened returns its
+// error when it is asked for locks, so that the others are still asked. err is set only if the command line is wrong.
+// closeAll closes the connections.
 func (g global) systems(urls []string, purpose also.Purpose) (all []placed, closeAll func(), err error) {
 	var open []also.Lock
 	closeAll = func() {
@@ -142,9 +143,9 @@ func locksOf(all []found) []show.Lock {
 	return locks
 }
 
-// everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks
-// that f returned, the systems for which f returned no error, and the errors of the others. The advice of an
-// error names its own place.
+// everywhere calls f with each system. Meanwhile it shows does, which describes the work. It returns the locks that f
+// returned, the systems for which f returned no error, and the errors of the others. The advice of an error names the
+// place where the error occurred.
 func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]replock.Broken, error)) (list []found, answered []placed, err error) {
 	places := make([]session.Place, len(all))
 	for i, one := range all {
@@ -177,7 +178,7 @@ func everywhere(r *show.Reporter, does string, all []placed, f func(placed) ([]r
 	return list, answered, err
 }
 
-// label names the place of a lock of --also, or every place if there are several. Otherwise it is "".
+// label names a place in a list of locks. It returns "" for a repository if there is no other place.
 func label(all []placed, one placed) string {
 	switch {
 	case one.URL != "" || len(all) == 1:
@@ -189,7 +190,8 @@ func label(all []placed, one placed) string {
 	}
 }
 
-// title is label for people: the name in the configuration file, if there is one. With --verbose it is the URL.
+// title is label for people. If there are several places, it prefers a repository's name in the configuration file.
+// With --verbose it is always label.
 func title(r *show.Reporter, all []placed, one placed) string {
 	if one.listed != "" && len(all) > 1 && !r.Verbose && !r.JSON {
 		return one.listed
@@ -197,8 +199,8 @@ func title(r *show.Reporter, all []placed, one placed) string {
 	return label(all, one)
 }
 
-// looked names the places where locks were looked for, one a line: by their names in the configuration file, or with
-// verbose by their URLs.
+// looked lists the places that were searched for locks, one a line. It uses their names in the configuration file, or
+// with verbose their URLs.
 func looked(all []placed, verbose bool) (lines string) {
 	for _, one := range all {
 		where := one.Looked()
@@ -210,5 +212,5 @@ func looked(all []placed, verbose bool) (lines string) {
 	return lines
 }
 
-// isFleet reports whether a place is of tower-fleet, where a stale lock blocks unless --force-lock steals it.
+// isFleet reports whether a place is of tower-fleet. There even a stale lock blocks, unless --force-lock steals it.
 func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }

@@ -50,7 +50,8 @@ func (c breakCmd) run(r *show.Reporter, g global) (int, error) {
 	return c.breakIn(r, all, sinks)
 }
 
-// breakIn breaks the chosen locks of all systems. A system that fails hides no lock of another system.
+// breakIn breaks the chosen locks of all systems. If a system fails, it still breaks the locks of the others, except
+// with --id.
 func (c breakCmd) breakIn(r *show.Reporter, all []placed, sinks []events.Sink) (int, error) {
 	wanted := c.ID
 	c.ID = "" // Break compares whole ids, but --id can be abbreviated
@@ -87,7 +88,7 @@ func (c breakCmd) breakIn(r *show.Reporter, all []placed, sinks []events.Sink) (
 	}
 	done, _, failed := everywhere(r, "deleting the locks", all, func(p placed) ([]replock.Broken, error) {
 		shown := of(chosen, p)
-		if len(shown) == 0 { // Break would take nil for all locks
+		if len(shown) == 0 { // for Break, nil means all locks
 			return nil, nil
 		}
 		broken, err := p.Break(context.Background(), c.options(false, shown))
@@ -160,7 +161,8 @@ func (c breakCmd) one(r *show.Reporter, chosen []found, all []placed, failed err
 	return nil
 }
 
-// leave drops and prints the locks that only one clock calls stale: a person must judge them.
+// leave prints the doubtful locks, which are stale by one clock and live by another, and returns the others. A person
+// must judge a doubtful lock.
 func (breakCmd) leave(r *show.Reporter, chosen []found) []found {
 	return slices.DeleteFunc(chosen, func(b found) bool {
 		if b.Verdict != replock.Doubtful {
@@ -175,8 +177,8 @@ func (breakCmd) leave(r *show.Reporter, chosen []found) []found {
 	})
 }
 
-// spare prints the locks that --stale or --dead never deletes, and that don't look as if they were held: locks that
-// can't be read, and with --stale also locks of processes that are gone.
+// spare prints the locks that --stale or --dead leaves alone although they might not be held: locks that can't be
+// read and, with --stale, locks whose process is gone.
 func (c breakCmd) spare(r *show.Reporter, all []placed) {
 	_, _, _ = everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) {
 		locks, err := p.Status(context.Background())

@@ -109,7 +109,7 @@ repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/con
 	}},
 }
 
-// ofEnvironment is the detail of the commands that run another one.
+// ofEnvironment is a paragraph in the help of run, backup and the other commands that run a program.
 const ofEnvironment = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_REPO if there is a repository, REPOLOCK_MODE, REPOLOCK_ID, and REPOLOCK_FENCE if there is one.`
 
 // reader reads the command lines of repolock.

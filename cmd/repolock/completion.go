@@ -23,7 +23,7 @@ var scripts embed.FS
 func (c completionCmd) run(r *show.Reporter, _ global) (int, error) {
 	script, err := scripts.ReadFile("completion/repolock." + c.Shell)
 	if err != nil {
-		panic(err) // it is embedded
+		panic(err) // can't happen: the script is embedded
 	}
 	return r.Print(string(script))
 }
@@ -45,7 +45,7 @@ func (c completeCmd) run(r *show.Reporter, _ global) (int, error) {
 	return r.Print(lines)
 }
 
-// joined joins --flag=value, which bash splits into three words.
+// joined puts --flag=value together again, which bash splits into three words.
 func joined(words []string) (out []string) {
 	for i := 0; i < len(words); i++ {
 		if words[i] == "=" && len(out) > 0 && strings.HasPrefix(out[len(out)-1], "--") {

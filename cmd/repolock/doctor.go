@@ -26,7 +26,8 @@ type doctorCmd struct {
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 }
 
-// run examines the repository, if there is one, and then the systems of --also. It goes on after a failure.
+// run examines the repository, if there is one, and then the systems of --also. If one examination fails, it still
+// makes the others.
 func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
 	var gateways, urls []string
 	for _, raw := range c.Also {
@@ -93,7 +94,7 @@ func (c doctorCmd) repository(ctx context.Context, r *show.Reporter, g global) (
 	return exitCode(report), err
 }
 
-// other examines the system of a lock of --also.
+// other examines the system that keeps a lock of --also.
 func (c doctorCmd) other(ctx context.Context, r *show.Reporter, g global, t also.Target) (int, error) {
 	if t.Repository() {
 		return c.repository(ctx, r, g.at(t.Place))
@@ -148,8 +149,8 @@ func (c doctorCmd) print(r *show.Reporter, g global, report doctor.Report) error
 	return nil
 }
 
-// base returns the prefix below which doctor makes its scratch prefix. No element of it may be like "lock.shared",
-// because other programs would take the objects below for locks.
+// base returns the prefix below which doctor makes its scratch prefix. No element of it may look like "lock.shared",
+// because other programs would take the scratch objects for locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -200,13 +201,13 @@ type jsonReport struct {
 	SuggestedURL string `json:"suggested_url,omitempty"`
 }
 
-// printReport prints the report on a repository, or on the system of another lock if where and repo are "".
+// printReport prints the report on a repository. If where and repo are "", it prints the report on another system.
 func printReport(r *show.Reporter, report doctor.Report, where, repo string) error {
 	better, says := advice(report, repo)
 	return r.Result(jsonReport{where, report, better}, reportText(report, where, says, show.TerminalWidth(os.Stdout)))
 }
 
-// reportText is a report for people, in lines of at most width columns. A width of 0 is no bound.
+// reportText is a report for people, in lines of at most width columns. If width is 0, lines have any length.
 func reportText(report doctor.Report, where, says string, width int) string {
 	var b strings.Builder
 	if where != "" {
@@ -238,7 +239,7 @@ func reportText(report doctor.Report, where, says string, width int) string {
 	return b.String()
 }
 
-// checkTable has a line for each check, or more if the detail is long.
+// checkTable returns a line for each check, or several lines if the detail is long.
 func checkTable(checks []doctor.Check, width int) string {
 	columns := []show.Column{{Name: "CHECK"}, {Name: "RESULT"}, {Name: "DETAIL", Wrap: true}}
 	for _, c := range checks {
@@ -260,10 +261,12 @@ func latencyTable(latency []doctor.Latency) string {
 	return show.Aligned(rows...) + "\n"
 }
 
-// conditionsParameter is the parameter of a URL that is "kept" if the store keeps the conditions of puts.
+// conditionsParameter is a parameter of a repository's URL. Its value "kept" declares that the store honours
+// conditional puts.
 const conditionsParameter = "conditions"
 
-// advice advises for or against conditions=kept in the URL. better is the URL with it, if it is missing there.
+// advice advises for or against conditions=kept in the URL. better is the URL with this parameter if the advice is to
+// add it, else "".
 func advice(report doctor.Report, repo string) (better, says string) {
 	u, err := url.Parse(repo)
 	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
@@ -284,7 +287,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	}
 }
 
-// without removes a parameter from a query, and doesn't change how the others are written.
+// without removes a parameter from a query, and leaves the spelling of the others unchanged.
 func without(query, name string) string {
 	return strings.Join(slices.DeleteFunc(strings.Split(query, "&"), func(pair string) bool {
 		return strings.HasPrefix(pair, name+"=")

@@ -20,10 +20,10 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// global are the flags of all commands, and what opens their repository.
+// global has the flags of all commands, and opens the repository that they name.
 type global struct {
 	cli.Globals
-	observe func(replock.Event) // called with the events of a look at locks, unless nil
+	observe func(replock.Event) // gets the events of reading locks; nil: they are dropped
 }
 
 // shown returns the values that decide what is shown.
@@ -96,7 +96,7 @@ func spell(args []string) string {
 	return strings.Join(words, " ")
 }
 
-// onSignals calls ends with each signal that ends repolock, until stop is called.
+// onSignals calls ends with each signal that would end repolock, until stop is called.
 func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
 	signals, stop := procgroup.Signals()
 	go func() {
@@ -109,5 +109,5 @@ func onSignals(ends func(sig os.Signal, stop func())) (stop func()) {
 	return stop
 }
 
-// twoRepositories is the error of doctor and torture, whose argument is a repository.
+// twoRepositories is the error of doctor or torture if both --repo and the argument name a repository.
 var twoRepositories = fault.New(fault.Usage, "two repositories are given, by --repo and as an argument: leave out one")

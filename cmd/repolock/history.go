@@ -92,7 +92,7 @@ func writeFile(name string, write func(io.Writer) error) error {
 	return fault.Join(write(f), f.Close())
 }
 
-// limitsOfHistory let the table of a history fit 80 columns.
+// limitsOfHistory limits columns, so that the table of a history fits 80 columns.
 var limitsOfHistory = map[string]show.Column{
 	"LOCK": {Least: 12}, "WAITED": {Drop: 2}, "MODE": {Drop: 1}, "OPERATION": {Least: 10}, "WHO": {Least: 12}, "OUTCOME": {Least: 12},
 }

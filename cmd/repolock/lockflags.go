@@ -74,7 +74,8 @@ type plan struct {
 	places    []session.Place // of all locks, the repository's first
 }
 
-// plan returns the plan of a command line. It refuses flags that need --also or a repository if there is none.
+// plan returns the plan of a command line. It refuses a flag that needs --also or a repository if the command line
+// has none.
 func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, error) {
 	targets, err := also.Parse(f.Also)
 	p := plan{lockFlags: f, global: g, mode: mode, operation: operation, targets: targets, alone: g.alone(targets)}
@@ -183,8 +184,8 @@ func (p plan) sinks(r *show.Reporter) (sinks []events.Sink, _ error) {
 	return sinks, nil
 }
 
-// cantWrite returns the error of a file to be written, with the flag, the variable or the configuration file that
-// names it. The error reports that nothing was begun.
+// cantWrite returns the error for a file that can't be written, and reports that nothing was begun. The error names
+// the flag, the variable or the configuration file that has the file's path.
 func (g global) cantWrite(flag, path string, err error) error {
 	where, hint := "--"+flag, "correct the path, or leave out --"+flag
 	switch from := g.Sources[flag]; {
@@ -199,7 +200,7 @@ func (g global) cantWrite(flag, path string, err error) error {
 	return fault.Advise(fault.New(fault.Early, "%s: %w", where, unusable(err)), hint)
 }
 
-// unusable adds the class to an error of a file to be written.
+// unusable adds the class to the error of a file that can't be written.
 func unusable(err error) error {
 	switch {
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

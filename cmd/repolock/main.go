@@ -15,7 +15,7 @@ import (
 )
 
 func main() {
-	log.SetOutput(io.Discard) // net/http logs answers without a request
+	log.SetOutput(io.Discard) // net/http logs responses that answer no request
 	os.Exit(run(os.Args[1:], os.Stdout, os.Stderr))
 }
 
@@ -53,7 +53,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 	return code
 }
 
-// explain warns about a repository's name that is also a directory's, and about variables that have no effect.
+// explain warns if a repository's name is also a directory's, and if a variable has no effect.
 func explain(r *show.Reporter, in *cli.Parsed, args []string) {
 	if c, _ := reader.Called(args); c.Tag != "" { // it reads no settings
 		return

@@ -200,8 +200,8 @@ func TestAuditResumed(t *testing.T) {
 	o.tells("success; stopped for ")
 }
 
-// TestAuditPassed: a lock that another holder has had meanwhile is lost for good, in an outage and
-// when the clocks have parted.
+// TestAuditPassed: a lock that another holder has had meanwhile is lost for good, in an outage and after a step of
+// the wall clock.
 func TestAuditPassed(t *testing.T) {
 	t.Parallel()
 	t.Run("outage", func(t *testing.T) {
@@ -241,7 +241,7 @@ func TestNestedIsPaused(t *testing.T) {
 		"sh", "-c", "while [ ! -e end ]; do echo >>ticks; sleep 0.25; done")
 	until(t, "the command runs", o.ticks)
 	o.rename("repo", "away")
-	time.Sleep(11 * time.Second) // from now on others can be let in
+	time.Sleep(11 * time.Second) // from now on another holder can acquire the lock
 	assert.That(t, !o.ticks(), "it runs on without the outer lock")
 	o.rename("away", "repo")
 	until(t, "the command goes on", o.ticks)
@@ -311,8 +311,8 @@ func part(t *testing.T) *outage {
 	return o
 }
 
-// TestClocksPart: if the clocks part, as on a machine that its hypervisor paused, the command
-// is stopped, and continues once a look has found the lock.
+// TestClocksPart: after a step of the wall clock, as on a machine that its hypervisor paused, the command is stopped.
+// It continues once repolock has looked at the lock and found it.
 func TestClocksPart(t *testing.T) {
 	o := part(t)
 	assert.That(t, !o.ticks(), "it runs on before the lock was looked at")

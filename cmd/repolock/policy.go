@@ -10,14 +10,15 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// policyFlags are about a command whose lock can't be acquired. A scheduler runs the command again later.
+// policyFlags decide what happens to a command whose lock can't be acquired. They are for schedulers, which run the
+// command again later.
 type policyFlags struct {
 	IfHeld        string `brief:"What to do when the lock is held" config:"" enum:",fail,skip,wait" default:"" placeholder:"fail|skip|wait" help:"When the lock is held, after any --wait: fail (default) exits with 75; skip prints a line and exits with 0; wait waits for the time of --wait, or forever without --wait."`
 	IfUnreachable string `brief:"What to do when the store can't be reached" config:"" enum:",fail,run" default:"" placeholder:"fail|run" help:"When the store can't be reached (its name must be known): fail (default) exits with 69; run runs the command WITHOUT A LOCK, for a backup that you want at any price. Not with the exclusive lock."`
 	Hint          string `rare:"" brief:"--if-held and --if-unreachable in the words of a scheduler" enum:",require-global,prefer-global,node-local" default:"" placeholder:"HINT" help:"--if-held and --if-unreachable in the words of a scheduler: require-global is --if-held skip; prefer-global is --if-held skip and --if-unreachable run, and runs without a lock if no repository is given; node-local takes no lock."`
 }
 
-// settle replaces the hint by its meaning.
+// settle sets the other flags as --hint demands.
 func (f *policyFlags) settle(mode replock.Mode) error {
 	if f.Hint != "" && (f.IfHeld != "" || f.IfUnreachable != "") {
 		return errors.New("--hint can't be used together with --if-held or --if-unreachable")
@@ -34,8 +35,8 @@ func (f *policyFlags) settle(mode replock.Mode) error {
 	return nil
 }
 
-// needsNone reports whether the hint lets a command run without a lock: node-local does, and prefer-global if no
-// lock is given. why is the reason to show to the user, or "".
+// needsNone reports whether --hint lets a command run without a lock. node-local does; prefer-global does if no lock
+// is given. why is the reason to show to the user, or "".
 func (f policyFlags) needsNone(given bool) (none bool, why string) {
 	if !given && f.Hint == "prefer-global" {
 		return true, "no repository is given"
@@ -59,7 +60,7 @@ func (f policyFlags) without(r *show.Reporter, args []string, err error) (int, e
 	}
 }
 
-// policy returns the policy of settled flags.
+// policy returns the policy that the flags describe. settle must be called first.
 func (f policyFlags) policy() session.Policy {
 	return session.Policy{SkipHeld: f.IfHeld == "skip", RunUnreachable: f.IfUnreachable == "run"}
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// TestPolicy: a command is skipped if its lock is held, and runs without its lock if the store has
-// said nothing, if the policy says so; never one that needs the exclusive lock.
+// TestPolicy: if the policy allows it, a command is skipped when its lock is held, and runs without its lock when the
+// store has answered nothing. A command that needs the exclusive lock never runs without it.
 func TestPolicy(t *testing.T) {
 	held := session.NotAcquired(&replock.HeldError{}, true)
 	silent, answered := session.NotAcquired(store.ErrUnreachable, false), session.NotAcquired(store.ErrUnreachable, true)

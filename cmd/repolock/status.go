@@ -82,7 +82,7 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 		}
 	}
 	if old {
-		// A lock that is too old needs a person, and a store that doesn't answer might be back before the next look.
+		// A lock that is too old needs a person, but a store that doesn't answer might answer the next time.
 		err = fault.With(err, func(e *fault.Error) { e.Exit = fault.ExitAborted })
 		return fault.ExitAborted, err
 	}

@@ -372,7 +372,7 @@ func (q *quirky) shared() (token string) {
 	return q.acquire("--shared", "--ttl", "1h").Token
 }
 
-// prune starts a waiter, and returns when it waits. end waits until it has had the lock.
+// prune starts a prune that must wait for its lock, and returns when it waits. end waits until the prune has succeeded.
 func (q *quirky) prune() (end func()) {
 	q.t.Helper()
 	cmd := q.command("repolock", "prune", "--wait", "1h", "--", "true")

@@ -43,7 +43,7 @@ type screen struct {
 	shown string
 }
 
-// onScreen starts a repolock on a terminal, with these variables beside ours.
+// onScreen starts a repolock on a terminal, with these variables and ours.
 func onScreen(t *testing.T, rows, columns uint16, env []string, args ...string) *screen {
 	t.Helper()
 	cmd := exec.Command("repolock", args...)

@@ -121,7 +121,7 @@ func removeDirectory(repo, prefix string) {
 	_ = os.RemoveAll(dir)
 	for range strings.Count(prefix, "/") - 1 {
 		dir = filepath.Dir(dir)
-		_ = os.Remove(dir) // unless it contains something
+		_ = os.Remove(dir) // fails if the directory isn't empty
 	}
 }
 
@@ -154,8 +154,7 @@ func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return store.Keys(ctx, o.Store, prefix)
 }
 
-// tortureShow shows the progress of torture, and how it ends. On a store that can't be reached the end takes
-// a minute.
+// tortureShow shows the progress of torture, and how it ends. If the store can't be reached, the end takes a minute.
 type tortureShow struct {
 	*show.Reporter
 	start time.Duration
@@ -316,7 +315,7 @@ func (t *tortureResult) print(r *show.Reporter) error {
 	return r.Result(t, b.String())
 }
 
-// table returns the rows for aligned.
+// table returns the rows for show.Aligned.
 func (t *tortureResult) table() []string {
 	c := t.Counts
 	return []string{

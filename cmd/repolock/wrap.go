@@ -222,7 +222,8 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 	return c.without(r, args, session.NotAcquired(session.NewHeldError(held, at, c.HeldCode), true))
 }
 
-// blocking returns the locks of the first place whose locks conflict with the plan's, or nil, and the place.
+// blocking returns the first place with locks that conflict with the plan's, and these locks, or nil if there are
+// none.
 func (p plan) blocking() (*replock.HeldError, session.Place, error) {
 	all, closeAll, err := p.systems(p.Also, also.Look)
 	defer closeAll()

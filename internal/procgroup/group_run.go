@@ -279,9 +279,9 @@ func isPipe(f *os.File) bool {
 	return err == nil && info.Mode()&os.ModeNamedPipe != 0
 }
 
-// leftovers polls for the processes of the group that run on after its leader's end. For most a poll isn't needed:
-// we adopt orphans, and get SIGCHLD when they end. But if a process has left the group, and lives, its children in
-// the group are no orphans.
+// leftovers polls for the processes of the group that run on after its leader's end. Most need no poll: we adopt
+// orphans, and get SIGCHLD when they end. But if a process has left the group, and lives, its children in the group
+// are no orphans.
 type leftovers struct {
 	pause  time.Duration // until the next poll
 	total  time.Duration // of the pauses so far

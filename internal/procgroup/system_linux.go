@@ -64,8 +64,8 @@ func notifyStop() chan os.Signal {
 	return notify(unix.SIGTSTP)
 }
 
-// ignored reports whether a signal was ignored when we were started. os/signal knows this only for SIGHUP
-// and SIGINT. For others SigIgn shows it, but only before the first Notify.
+// ignored reports whether a signal was ignored when we were started. os/signal knows this only for SIGHUP and SIGINT.
+// For other signals SigIgn in /proc/self/status shows it, but only before the first Notify.
 func ignored(sig unix.Signal) bool {
 	if signal.Ignored(sig) {
 		return true

@@ -201,7 +201,7 @@ func (f *fake) other(key string) *other {
 
 func target(key string) Target { return Target{Place: session.Place{URL: "fake:" + key, Name: key}} }
 
-// tries acquires a key, and doesn't mind the events.
+// tries acquires a key, and ignores the events.
 func (f *fake) tries(ctx context.Context, key string, wait time.Duration) (*lease.Lease, error) {
 	return f.other(key).acquire(ctx, wait, (&record{}).observe)
 }

@@ -39,7 +39,8 @@ func (l Lock) Close() error {
 // maxInspect bounds an inspection.
 const maxInspect = 5 * time.Second
 
-// Inspect returns the holder of the lock as status shows it, or nil if the lock is free.
+// Inspect returns the holder of the lock as status shows it. It returns nil if the lock is free, or if the backend
+// can't look at it.
 func (l Lock) Inspect(ctx context.Context) (*replock.Info, error) {
 	ctx, cancel := context.WithTimeout(ctx, maxInspect)
 	defer cancel()
@@ -79,8 +80,8 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 	}
 	info := l.info(seen)
 	shown := opts.Only == nil || slices.ContainsFunc(opts.Only, func(b replock.Broken) bool {
-		// A lock with an id of its holder's own has its times in a file, so another time means that the lock was
-		// renewed. A server reports another time with each answer, so that time means nothing.
+		// If the holder chose the lock's id, the lock is a file, and another time means that it was renewed. A server
+		// reports another time with each answer, so that time means nothing.
 		renewed := seen.Request != "" && !b.ModTime.Equal(info.ModTime)
 		return b.ID == info.ID && b.Key() == info.Key() && !renewed
 	})
@@ -106,7 +107,7 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 // maxText bounds a text that another program wrote, as in replock.Info.
 const maxText = 1 << 10
 
-// info describes a lock as replock does. Its id is the holder's own, or else the revision.
+// info describes a lock as replock does. Its id is the one that the holder chose, or else the revision.
 func (l Lock) info(i *locking.Info) replock.Info {
 	now := clock.System{}.Now()
 	info := replock.Info{
@@ -130,7 +131,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	return info
 }
 
-// holder returns the holder's machine and process. The program comes first if the holder has no id of its own.
+// holder returns the holder's machine and process. If the holder chose no id, the text begins with the holder's name.
 func holder(i *locking.Info) string {
 	s := i.Holder
 	switch {

@@ -118,8 +118,8 @@ func TestNextHolder(t *testing.T) {
 	})
 }
 
-// TestFilesAreNotTimed: a lock of files is acquired, resumed and released however long that takes
-// beside the time that a server has to answer.
+// TestFilesAreNotTimed: a lock of files is acquired, resumed and released even if that takes longer than a server has
+// to answer.
 func TestFilesAreNotTimed(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		f.slow = lasts * 4 / 5 // as a machine that stands still while the file settles

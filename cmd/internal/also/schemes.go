@@ -107,9 +107,10 @@ func Prefixes() (all []string) {
 // Target is a lock that a URL names.
 type Target struct {
 	Place session.Place
-	// identity is the same for all URLs of one lock. It sorts by kind.
+	// identity is the same for all URLs of one lock. It begins with the index of the scheme, and Parse sorts by it.
 	identity string
-	// ttl is the default ttl of the kind's own specification. 0 means that it has none, and Request.TTL applies.
+	// ttl is the default of the system's own specification. 0 means that the specification has none, and that
+	// Request.TTL applies.
 	ttl time.Duration
 	// secret is the file with the password, if the URL or a variable names one.
 	secret string
@@ -165,7 +166,7 @@ type Request struct {
 // Purpose is the reason to open another system.
 type Purpose int
 
-// The purposes.
+// The values of Purpose.
 const (
 	Hold  Purpose = iota // acquire the lock
 	Look                 // inspect the lock
@@ -274,8 +275,8 @@ func parseTowerFleet(raw string) (Target, error) {
 	}, err
 }
 
-// observes reports whether the lock is only looked at, so that no directory is created. In a missing
-// directory there is no lock to break.
+// observes reports whether the directory must not be created, because the lock is only looked at. In a missing
+// directory there is no lock to break, so that Break only looks, too.
 func observes(dir string, p Purpose) bool {
 	_, err := os.Stat(dir)
 	return p == Look || p == Break && errors.Is(err, fs.ErrNotExist)

@@ -2,7 +2,7 @@
 //
 // A Set acquires all its locks or none. It tries them in a fixed order, whatever the order in which the user names
 // them. It holds no lock while it waits: it waits for the lock that was refused, and then tries the others. So two
-// sets never wait for each other, and neither do a set and another program.
+// sets never wait for each other, and a set and another program never do either.
 package also
 
 import (
@@ -114,8 +114,8 @@ func (s *Set) Acquire(ctx context.Context, observe func(events.Event)) (*lease.S
 	}
 }
 
-// settled waits for --settle, in which older work ends. Then it returns the set, unless one of its
-// locks was lost since its acquire.
+// settled holds the locks for the time of --settle, so that older work can end. Then it returns the set, unless one
+// of its locks was lost since its acquire.
 func (s *Set) settled(ctx context.Context, lock *lease.Set) (*lease.Set, error) {
 	waiting, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)

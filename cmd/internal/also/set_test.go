@@ -118,8 +118,8 @@ func TestNothingIsHeldDuringAWait(t *testing.T) {
 	}
 }
 
-// TestOppositeWishes: two sets with opposite orders, and a slow third program that takes the
-// locks one at a time, all come through, and never two hold a lock.
+// TestOppositeWishes: two sets with opposite orders, and a slow third program that takes the locks one at a time, all
+// acquire their locks. No lock ever has two holders.
 func TestOppositeWishes(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		ended := make(chan string)
@@ -428,8 +428,8 @@ func TestLossEndsAResume(t *testing.T) {
 	})
 }
 
-// TestSilentReleaseHoldsUpNoOther: the others are free soon, and none of them is lost
-// meanwhile.
+// TestSilentReleaseHoldsUpNoOther: if one system is silent at the release, the other locks are free soon, and none of
+// them is lost meanwhile.
 func TestSilentReleaseHoldsUpNoOther(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {
 		l, r := f.holds(t, "abcd")

@@ -1,5 +1,5 @@
-// Package answers counts the answers of a store. A session whose store was silent can run its command without
-// a lock (--if-unreachable).
+// Package answers counts a store's answers. If a store has answered nothing, a session can run its command without a
+// lock (--if-unreachable).
 package answers
 
 import (
@@ -10,9 +10,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// answerer is implemented by stores whose methods can send several requests, so that a method can fail without an
-// answer after an earlier request was answered. An answer by which a server or a gateway reports that it is down
-// doesn't count. The failure of a store that has answered isn't store.ErrUnreachable.
+// answerer is implemented by stores whose methods can send several requests. Such a method can fail without an answer
+// although the store has answered an earlier request. Then the error must not be store.ErrUnreachable. Answered
+// doesn't count an answer by which a server or a gateway reports that it is down.
 type answerer interface {
 	Answered() bool
 }
@@ -23,8 +23,8 @@ type surveyor interface {
 	HasOther(ctx context.Context, prefix string) (bool, error)
 }
 
-// Store is a decorator that counts a store's answers. Every result counts, also a refusal, except
-// store.ErrUnreachable and context.Canceled.
+// Store is a decorator that counts a store's answers. Every result counts, even a refusal, but neither
+// store.ErrUnreachable nor context.Canceled.
 type Store struct {
 	store.Store
 	n atomic.Int64
@@ -36,7 +36,7 @@ var (
 	_ store.Watcher            = (*Store)(nil)
 )
 
-// Of returns a store with no answers so far.
+// Of returns a Store around s, with no answers so far.
 func Of(s store.Store) *Store { return &Store{Store: s} }
 
 // Answered reports whether the store has answered any request, even one of several in a method.
@@ -65,7 +65,7 @@ func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store
 	return body, o, err
 }
 
-// Lines counts the store's answer.
+// List counts the store's answer.
 func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := s.Store.List(ctx, prefix, cursor)
 	s.note(err)

@@ -27,7 +27,7 @@ type Globals struct {
 	Typed   map[string]string `kong:"-"` // values of the global flags that the command line has
 }
 
-// IsDefault reports whether a flag has its default, and no other source has a value for it.
+// IsDefault reports whether a flag has its default because no source sets it.
 func (g Globals) IsDefault(flag string) bool {
 	from, ok := g.Sources[flag]
 	return ok && from == source{}

@@ -149,7 +149,7 @@ func SharedFlags(app *kong.Application) []*kong.Flag {
 // flagColumn is the column in which the descriptions of flags begin.
 const flagColumn = 29
 
-// described returns a flag and its help, in lines.
+// describedFlag returns a flag and its help, in lines.
 func describedFlag(f *kong.Flag, help string) string {
 	name := "  " + man.Names(f)
 	lines := text.Wrap(help, HelpWidth, strings.Repeat(" ", flagColumn))

@@ -22,7 +22,7 @@ import (
 	"github.com/repolock/repolock/internal/text"
 )
 
-// Mistaken returns the error of a command line that can't be parsed, in our words.
+// Mistaken rewords the parser's error about a command line.
 func (r *Reader) Mistaken(err error, args []string) error {
 	if ours, ok := errors.AsType[*fault.Error](err); ok {
 		return ours
@@ -62,9 +62,10 @@ func WrongFlag(flag, value, format string, args ...any) error {
 	return fault.As(fault.Usage, &FlagError{flag, value, fmt.Sprintf(format, args...)})
 }
 
+// Error is the text for the command line.
 func (e *FlagError) Error() string { return "--" + e.inFile() }
 
-// inFile is the text for the configuration file, where the flag is a key.
+// inFile is the text for the configuration file, in which the flag is a key.
 func (e *FlagError) inFile() string { return strings.TrimSpace(e.Flag+" "+e.Value) + ": " + e.Says }
 
 // ErrNoCommand is the error of a command line that has no command to run.

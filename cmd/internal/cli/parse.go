@@ -1,5 +1,6 @@
-// Package cli turns words, variables and the configuration file into values, or into a mistake in words. It runs no
-// command, opens no store and takes no lock: the program gives it the table of its commands, as a Reader.
+// Package cli turns words, variables and the configuration file into values, or into an error that explains the
+// mistake. It runs no command, opens no store and takes no lock. The program passes it the table of its commands, as
+// a Reader.
 package cli
 
 import (
@@ -80,7 +81,7 @@ func (r *Reader) Called(args []string) (found Entry, ok bool) {
 	return Entry{}, false
 }
 
-// Parsed is a command line that parse has read.
+// Parsed is a command line that Parse has read.
 type Parsed struct {
 	Globals
 	Selected *kong.Node // the command
@@ -88,7 +89,7 @@ type Parsed struct {
 	Notice   string     // about the repository, for people
 }
 
-// Parse reads a command line. With an error it returns the flags that it has read before.
+// Parse reads a command line. If it fails, it returns the flags that it has read so far.
 func (r *Reader) Parse(args []string, stdout, stderr io.Writer) (*Parsed, error) {
 	p, from := &Parsed{}, &settings{reader: r}
 	options := []kong.Option{kong.Writers(stdout, stderr), kong.Exit(func(int) { p.Helped = true }), kong.Resolvers(from)}

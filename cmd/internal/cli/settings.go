@@ -58,8 +58,8 @@ func (s *settings) Resolve(ctx *kong.Context, _ *kong.Path, flag *kong.Flag) (an
 	return value, nil
 }
 
-// Unheeded returns a warning about each variable that is named after a flag but that repolock doesn't read,
-// because a job must not run without its REPOLOCK_WAIT in silence. If all is set, a last line has the other
+// Unheeded returns a warning about each variable that is named after a flag, but that repolock doesn't read. Without
+// the warning, a job whose REPOLOCK_WAIT is ignored would run in silence. If all is set, a last line has the other
 // variables that begin with REPOLOCK_.
 func (r *Reader) Unheeded(environ []string, all bool) (says []string) {
 	var unknown, read []string
@@ -78,7 +78,7 @@ func (r *Reader) Unheeded(environ []string, all bool) (says []string) {
 			unknown = append(unknown, name)
 		}
 	}
-	if unknown == nil { // as nearly always: the flags of all commands take long to build
+	if unknown == nil { // the usual case; building the flags of all commands takes long
 		return nil
 	}
 	app := r.Model()
@@ -132,8 +132,8 @@ func variable(flag *kong.Flag) string {
 	return ""
 }
 
-// applies reports whether the file's value of a flag fits the command line: --hint replaces other flags,
-// --if-held wait implies --wait, a command that deletes needs its lock, and torture has locks of its own.
+// applies reports whether the file's value of a flag fits the command line. --hint replaces two flags. --if-held wait
+// implies --wait. A command that deletes must not run without its lock. torture uses locks of its own.
 func applies(ctx *kong.Context, flag *kong.Flag) bool {
 	command := ctx.Selected().Name
 	switch flag.Name {
@@ -326,8 +326,8 @@ var nameSyntax = lazyregexp.New(`^[A-Za-z0-9][A-Za-z0-9._-]*$`)
 // same name.
 func isName(word string) bool { return nameSyntax.MatchString(word) }
 
-// wanted returns the repository of the command line or the environment, and reports whether one of them has it. An
-// empty one counts, so that the file doesn't replace it.
+// wanted returns the repository of the command line or the environment. ok is true even if it is empty, so that the
+// file's repository doesn't replace it.
 func wanted(ctx *kong.Context) (word string, ok bool) {
 	for _, p := range ctx.Path {
 		if p.Positional != nil && p.Positional.Name == "url" {
@@ -337,8 +337,8 @@ func wanted(ctx *kong.Context) (word string, ok bool) {
 	return given(ctx, "repo")
 }
 
-// find finds the repository that a word names, and its values of flags. A name in the file means its repository
-// everywhere, also where a directory has the same name: two users who mean one repository must not lock two.
+// find finds the repository that a word names, and its values of flags. A name in the file means its repository even
+// if a directory has the same name. Otherwise two users who mean one repository could lock two.
 func (s *settings) find(word string, given bool) *repository {
 	file := s.file
 	if file == nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// duration parses a duration as time.ParseDuration does, and days before its other parts: 1d, 1d12h.
+// duration parses a duration as time.ParseDuration does, but it can begin with days: 1d, 1d12h.
 func duration(word string) (time.Duration, error) {
 	days, rest, found := strings.Cut(word, "d")
 	if n, err := strconv.ParseFloat(strings.TrimLeft(days, "+-"), 64); found && err == nil {
@@ -45,7 +45,7 @@ func (p *WaitTime) UnmarshalText(text []byte) error {
 // Moment is the value of --since or --until.
 type Moment time.Time
 
-// UnmarshalText parses a duration before now, a day, or a time. Without a zone they are in UTC.
+// UnmarshalText parses a duration before now, a day, or a time. A day or a time without a zone is in UTC.
 func (m *Moment) UnmarshalText(raw []byte) error {
 	word := strings.TrimSpace(string(raw))
 	for _, layout := range []string{time.RFC3339, time.DateTime + "Z07:00", time.DateTime, time.DateOnly} {

@@ -40,7 +40,7 @@ func resolution(all []reading) time.Duration {
 	return time.Second
 }
 
-// far is the largest difference of two clocks without a warning.
+// far is the largest difference of two clocks that causes no warning.
 const far = 2 * time.Second
 
 // clockOffset reports how far this machine's clock is ahead of the store's, from all listings, or else from mod

@@ -67,8 +67,8 @@ type condition struct {
 	name  string // of the check
 	good  string // the detail if the condition is kept
 	steps []step
-	// bad, if set, is the detail of an ignored condition. Then comes relied if the store is declared to keep the
-	// condition, or else instead.
+	// bad, if set, is the detail if the store ignores the condition. relied is added to it if the store is declared
+	// to keep the condition, and otherwise instead is added.
 	bad, relied, instead string
 }
 
@@ -79,7 +79,7 @@ type step struct {
 	want error
 	send operation
 	etag int    // the number of the put whose ETag the request names; 0 is an ETag that no object has
-	hint string // follows the detail if the request is refused against expectation
+	hint string // is added to the detail if the store wrongly refuses the request
 }
 
 type operation int
@@ -182,8 +182,8 @@ var (
 	}}
 )
 
-// walk takes the steps one after another, until an answer is wrong. It returns an error if the store's answer
-// shows nothing about the condition.
+// walk sends the requests of the steps one after another, until an answer is wrong. It returns an error if the
+// store's answer shows nothing about the condition.
 func (c condition) walk(ctx context.Context, x *exam, key string) (outcome, string, error) {
 	tags := []string{"00000000000000000000000000000000"}
 	for i, s := range c.steps {
@@ -286,8 +286,8 @@ const (
 // answers count the puts of a race. The store can have carried out a put without an answer.
 type answers struct{ won, unanswered atomic.Int32 }
 
-// race sends a racer's conditional put, and reports whether the store has refused it. Only then the racer
-// knows that it wrote nothing.
+// race sends a racer's conditional put, and reports whether the store has refused it. Only a refusal shows that the
+// racer wrote nothing.
 func (x *exam) race(ctx context.Context, key, body string, opts store.PutOptions, n *answers) (beaten bool, err error) {
 	switch err := x.putOnce(ctx, key, body, opts); {
 	case err == nil:

@@ -39,8 +39,8 @@ type Options struct {
 	Clock clock.Clock
 	// Progress, if not nil, gets the next step of the examination.
 	Progress func(what string)
-	// Failed, if not nil, gets the error of a request that is sent again, for left at most. It can be
-	// called concurrently.
+	// Failed, if not nil, is called when a request has failed and is sent again. left bounds the time of further
+	// tries. Failed can be called concurrently.
 	Failed func(err error, left time.Duration)
 }
 
@@ -62,28 +62,28 @@ func Run(ctx context.Context, s store.Store, opts Options) (Report, error) {
 	return x.report, err
 }
 
-// Both tries out two ways to one repository, such as two gateways: an object that is written
-// through either must be in the listings through the other. The report describes writes through
-// the first way, its Also writes through the second. opts.Others are more handles of the
-// first way.
+// Both tries out two stores that should show one repository, such as two gateways. Each must list at once the objects
+// that are written through the other. The report describes writes through s, and its Also describes writes through
+// also. opts.Others are more handles on s.
 func Both(ctx context.Context, s, also store.Store, opts Options) (Report, error) {
 	there, back := opts, opts
 	there.Others = append(slices.Clone(opts.Others), also)
 	back.Others = []store.Store{s}
 	report, err := Run(ctx, s, there)
-	if err != nil && !apart(report, err) {
+	if err != nil && !differentPlaces(report, err) {
 		return report, err
 	}
 	other, err := Run(ctx, also, back)
 	report.Also = &other
-	if apart(other, err) {
+	if differentPlaces(other, err) {
 		err = nil
 	}
 	return report, err
 }
 
-// apart reports whether an examination ended because the ways lead to two places. The report shows that already.
-func apart(r Report, err error) bool {
+// differentPlaces reports whether an examination ended because the two stores show different repositories. The report
+// has a failed check then.
+func differentPlaces(r Report, err error) bool {
 	c, _ := r.Check(ListAfterWrite)
 	return c.Result == Fail && errors.Is(err, store.ErrNotFound)
 }

@@ -44,7 +44,7 @@ type Report struct {
 	Left    []string `json:"left,omitempty"`
 	Plan    *Plan    `json:"plan,omitempty"` // only if the store is fit
 	Verdict Verdict  `json:"verdict"`
-	// Also is the report of Both on writes through the second way.
+	// Also is the report on writes through the second store of Both.
 	Also *Report `json:"also,omitempty"`
 }
 
@@ -225,7 +225,7 @@ func (x *exam) staleness(p store.Properties) string {
 	}
 }
 
-// Fitness returns the worse fitness of the store and of the second way to it.
+// Fitness returns the fitness of the store, or the worse one of two stores after Both.
 func (r *Report) Fitness() Fitness {
 	if r.Also == nil || r.Verdict.Fitness == Unfit || r.Also.Verdict.Fitness == Fit {
 		return r.Verdict.Fitness

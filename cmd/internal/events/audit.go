@@ -33,8 +33,8 @@ type lease struct {
 	id       string
 }
 
-// NewAuditor opens the audit log at path, for the lock called name in the repository repo, which has no
-// credentials. job is the user's name for the work, or "". say gets a warning if an event can't be written.
+// NewAuditor opens the audit log at path, for the lock called name in the repository repo. repo has no credentials.
+// job is the user's name for the work, or "". say gets a warning if an event can't be written.
 func NewAuditor(path, repo, name, job string, say func(format string, args ...any)) (*Auditor, error) {
 	log, err := audit.Open(path)
 	if err != nil {
@@ -47,6 +47,7 @@ func NewAuditor(path, repo, name, job string, say func(format string, args ...an
 	}, nil
 }
 
+// Handle appends the records of an event. Some events have no record.
 func (a *Auditor) Handle(e Event) {
 	if e.Record != nil {
 		a.report(a.log.Append(e.Record))
@@ -117,7 +118,7 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 	return []audit.Record{record}
 }
 
-// record returns the fields that the records of all events have.
+// record returns the fields that all records have, for an event.
 func (a *Auditor) record(e Event) audit.Record {
 	record := a.common
 	record.Event, record.Timestamp, record.RequestID, record.Operation = kinds[e.Kind].audit, e.Time, e.ID, e.Operation

@@ -42,7 +42,7 @@ const (
 	PasswordExposed replock.EventKind = "password_exposed"
 )
 
-// kind has the names of an event in the records, which leave out events without a name.
+// kind has the names of an event in the two records. A record leaves out an event whose name is "".
 type kind struct {
 	audit   string // in the audit log
 	counter string // in the metrics
@@ -86,8 +86,8 @@ type Event struct {
 	// Place is the lock's URL without credentials, or "" for the first repository. The lock's name there is
 	// Event.Name.
 	Place string
-	// Record is an event in the form of the system's own specification, for the audit log. An Event with a Record
-	// has no Kind. Recorded is set on an event that also comes as such a Record.
+	// Record is an event in the form of another system's specification, for the audit log. An Event with a Record has
+	// no Kind. Recorded is set on an event that is also sent as a Record.
 	Record   any
 	Recorded bool
 	TTL      time.Duration // of the lock; the session replaces 0 by its own

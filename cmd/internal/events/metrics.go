@@ -131,7 +131,7 @@ func (m *Metrics) count(e Event) bool {
 	return true
 }
 
-// all notes that the lock of an event is held, and reports whether all locks are.
+// all notes that the lock of an event is held. It reports whether all locks are held now.
 func (m *Metrics) all(e Event) bool {
 	m.held[e.Place] = true
 	return len(m.held) >= m.locks
@@ -158,7 +158,8 @@ type metricsFile struct {
 	patience time.Duration // bounds the wait for another writer
 }
 
-// patience is short, because a person can have stopped the other writer.
+// patience is how long we wait for another writer. It is short: a person can have stopped that process, and it must
+// not hang us.
 const patience = 250 * time.Millisecond
 
 // put replaces the series of these labels in the file, and keeps the series of other jobs. It replaces
@@ -189,7 +190,7 @@ func (m *metricsFile) put(labels string, values map[string]float64) error {
 	return os.Rename(tmp.Name(), file)
 }
 
-// maxMetrics exceeds the size of a file of maxJobs.
+// maxMetrics bounds the file that we read, in bytes. A file of maxJobs is smaller.
 const maxMetrics = 4 << 20
 
 // readMetrics returns the file's text. It returns nothing if there is no file, if the file belongs to another user
@@ -210,8 +211,9 @@ func readMetrics(file string) ([]byte, error) {
 	return text, err
 }
 
-// alone locks the directory against other writers until the returned function is called, by a flock. After
-// m.patience it goes on without the flock; then a change of the other writer can get lost.
+// alone locks the directory by a flock, so that no other process writes the file until the returned function is
+// called. If the flock isn't free within m.patience, alone returns without it. Then the change of the other writer
+// can get lost.
 func (m *metricsFile) alone(dir string) func() {
 	d, err := os.Open(dir)
 	if err != nil {

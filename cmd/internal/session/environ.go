@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// claims are the variables that describe the lock of a command.
+// claims are the variables that describe a command's lock to it.
 var claims = []string{"REPOLOCK_HELD", "REPOLOCK_MODE", "REPOLOCK_ID", "REPOLOCK_FENCE"}
 
 // Passwords are the variables with the passwords of locks. repolock hides them from the command.
@@ -45,7 +45,7 @@ func Environ(places []Place, ids []string, mode string, fence uint64, token stri
 	return env
 }
 
-// Unset returns the variables that describe a lock around this process, except for those that env replaces.
+// Unset returns the variables that describe a lock around this process, except for variables that env replaces.
 func Unset(env []string) (names []string) {
 	for _, name := range []string{"REPOLOCK_FENCE", "REPOLOCK_REPO", nameVariable} {
 		if !slices.ContainsFunc(env, func(v string) bool { return strings.HasPrefix(v, name+"=") }) {
@@ -130,7 +130,7 @@ func (p Place) anyOwn(holders []replock.Info) bool {
 	}
 	id := p.ID()
 	same := slices.ContainsFunc(all, func(o outerLock) bool { return o.place == id })
-	if p.other() { // it has only one holder
+	if p.other() { // another system's lock has only one holder
 		return same
 	}
 	return slices.ContainsFunc(holders, func(h replock.Info) bool {

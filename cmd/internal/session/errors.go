@@ -12,7 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Signalled returns the error of an acquire, or of a keeper, that a signal has ended. Its exit code is the shell's.
+// Signalled returns the error of an acquire, or of a keeper, that a signal has ended. Its exit code is the one that a
+// shell uses.
 func Signalled(sig os.Signal) error {
 	s := sig.(syscall.Signal)
 	says := s.String()
@@ -39,6 +40,7 @@ type HeldError struct {
 	ExitCode int // Request.HeldCode
 }
 
+// Error names the place of the lock, and describes its holders.
 func (e HeldError) Error() string {
 	if e.Place.other() {
 		return e.other()
@@ -46,7 +48,7 @@ func (e HeldError) Error() string {
 	return e.HeldError.Error() + "; " + e.Place.Looked()
 }
 
-// other is the text for a lock of another system. It has one holder, perhaps without a ttl.
+// other is the text for another system's lock. Such a lock has one holder, perhaps without a ttl.
 func (e HeldError) other() string {
 	says := e.Place.URL + " is held"
 	if e.Waited >= time.Second/2 {
@@ -77,6 +79,7 @@ func (e HeldError) other() string {
 	return says
 }
 
+// Unwrap returns the replock.HeldError.
 func (e HeldError) Unwrap() error { return e.HeldError }
 
 // NotAcquired adds to an error that the lock wasn't acquired, and the command not started. answered reports

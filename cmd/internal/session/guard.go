@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// breath bounds the time that a command under an outer lock runs on after the outer repolock has
-// stopped this process. Another holder can't get the outer lock sooner.
+// breath bounds how long a command under an outer lock runs on after the outer repolock has stopped this process. No
+// other holder can acquire the outer lock within that time.
 const breath = time.Second
 
 // allowance returns the time until which the command can run without another allowance.
@@ -74,8 +74,8 @@ func (s *session) suspended(over bool) {
 	s.flush() // before this process is stopped, too
 }
 
-// interruptedGroup reports that no guard watches the command, or that the lock must be looked at; if over, it
-// reports the end of that state. The command is stopped meanwhile, except with --on-lost warn.
+// interruptedGroup reports that no guard watches the command, or that repolock must look at the lock. If over is set,
+// it reports the end of that state. Meanwhile the command is stopped, except with --on-lost warn.
 func (s *session) interruptedGroup(why error, over bool) {
 	stopped := s.expiry() != procgroup.Nothing
 	switch unguarded := errors.Is(why, procgroup.ErrUnguarded); {
@@ -101,7 +101,7 @@ func (s *session) interruptedGroup(why error, over bool) {
 // maxPIDs bounds the processes that a warning names.
 const maxPIDs = 10
 
-// runsOn reports the processes of the command that can't be stopped, or killed.
+// runsOn reports the processes of the command that we couldn't stop or, if killed is set, couldn't kill.
 func (s *session) runsOn(pids []int, killed bool) {
 	s.note(events.CommandRunsOn, events.Event{PIDs: pids, Killed: killed})
 	what, who, they, which := "stopped", fmt.Sprintf("%d processes", len(pids)), "they run on", ""

@@ -1,7 +1,8 @@
-// Package session runs work under a set of locks, and stops it when one is lost: one command, or a script by its keeper.
-// It handles a lock that can't be acquired.
+// Package session runs work under a set of locks, and stops it when one is lost. The work is one command, or a script
+// whose lock a keeper holds. The package also handles a lock that can't be acquired.
 //
-// It holds any lease that a Locker acquires, takes values and not flags, and shows through a Console. Repository acquires the leases of package replock.
+// It works with any Locker, takes values and not flags, and shows events on a Console. Repository is the Locker for
+// the locks of package replock.
 package session
 
 import (
@@ -27,8 +28,8 @@ type Console interface {
 	Alert(name, text string)
 	// Event shows an event of the lock.
 	Event(replock.Event)
-	// BeginWait shows the work that we wait for, what it is about (or ""), and the events in it, if the wait lasts
-	// longer than a second.
+	// BeginWait begins to show the work that we wait for, if the wait lasts longer than a second. about is what the
+	// work is about, or "". Events are shown, too.
 	BeginWait(doing, about string)
 	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
 	Interrupted()
@@ -63,7 +64,7 @@ type Request struct {
 	Sinks func() ([]events.Sink, error)
 }
 
-// holder acquires a lock, holds it, and passes its events on.
+// holder acquires a lock, holds it, and passes its events on to the sinks and the Console.
 type holder struct {
 	Request
 	show   func(replock.Event)
@@ -133,7 +134,7 @@ func ByTurn(a, b replock.Info) int {
 	return turn(a) - turn(b)
 }
 
-// Waits reports whether a lock is the ticket of a waiter.
+// Waits reports whether an entry belongs to a client that waits for the lock, and not to a holder.
 func Waits(i replock.Info) bool {
 	return i.State == replock.StateWaiting && i.Verdict != replock.Unreadable
 }
@@ -149,8 +150,8 @@ func (h *holder) release() {
 	h.flush()
 }
 
-// waitingFor shows the work that we wait for until done is called. Neither function blocks, because a stopped
-// terminal must not delay a release.
+// waitingFor shows the work that we wait for, until done is called. Neither waitingFor nor done blocks, because a
+// stopped terminal must not delay a release.
 func (h *holder) waitingFor(doing string) (done func()) {
 	h.passed.Add(func() { h.Console.BeginWait(doing, "") })
 	return func() { h.passed.Add(h.Console.EndWait) }
@@ -164,7 +165,8 @@ func (h *holder) say(format string, args ...any) {
 // maxFlush bounds the wait for slow sinks, and for a terminal that hangs.
 const maxFlush = time.Second
 
-// flush waits until the sinks have got all events so far, those of the lock first.
+// flush waits until the Locker has passed on all events so far, and then until the sinks have got them. It waits for
+// maxFlush at most.
 func (h *holder) flush() {
 	ctx, cancel := context.WithTimeout(context.Background(), maxFlush)
 	defer cancel()

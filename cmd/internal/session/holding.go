@@ -28,11 +28,11 @@ type Holding struct {
 	LeftSeconds float64   `json:"left_seconds"`
 	// Deadline is HeldUntil on the keeper's clock since boot, which can't be set.
 	Deadline time.Duration `json:"deadline_boot_ns"`
-	// Unseen is the reason why check couldn't look into the repository, or "". The lock is held all the same.
+	// Unseen is why check couldn't read the repository, or "". The lock is held in both cases.
 	Unseen string `json:"unseen,omitempty"`
 }
 
-// Left returns LeftSeconds: the rest of the lease when the keeper answered.
+// Left returns LeftSeconds: the time that the lease had left when the keeper answered.
 func (h Holding) Left() time.Duration { return time.Duration(h.LeftSeconds * float64(time.Second)) }
 
 // Answer is the keeper's answer to check, renew and release. Fields are only ever added.

@@ -149,7 +149,7 @@ func (k *keeper) onLost(loss error) {
 	k.say("process %d was sent %s", k.Owner.PID, strings.ToUpper(k.OnLost))
 }
 
-// serve answers a request of the script. then is called after the answer.
+// serve answers a request of the script. The caller must call then after it has sent the answer.
 func (k *keeper) serve(ctx context.Context, do string) (answer any, then func()) {
 	switch do {
 	case "check":
@@ -178,8 +178,8 @@ func (k *keeper) end(success bool) {
 	k.ended.Do(func() { k.finish(events.Event{Success: success}) })
 }
 
-// check looks at the lock. err is nil if the lock is held. It is held even if the store can't be reached, as long
-// as the lease lasts; unseen is then the cause.
+// check looks at the lock. err is nil if the lock is held. If the store can't be reached, the lock is held as long as
+// its lease lasts, and unseen is the store's error.
 func (k *keeper) check(ctx context.Context) (unseen, err error) {
 	unseen = k.lock.Check(ctx)
 	return unseen, k.held()

@@ -72,8 +72,8 @@ func (s *session) sayLost(loss error, then string) {
 	s.Console.Say("%s", Words(loss, "; "+then))
 }
 
-// pause stops the command, and reports whether a resume makes sense. It does for processes that can't be stopped, too:
-// they need the lock all the more. runsOn reports them.
+// pause stops the command, and reports whether to resume the lock. If processes can't be stopped, it returns true as
+// well, because they need the lock all the more. runsOn reports them.
 func (s *session) pause() bool {
 	err := s.group.Pause()
 	return err == nil || errors.Is(err, os.ErrPermission)

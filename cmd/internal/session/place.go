@@ -110,7 +110,7 @@ func (p Place) Prefix() string {
 	return replock.DefaultPrefix + "locks/" + p.Name + "/"
 }
 
-// Looked names the place that was searched: a lock in a wrong place would seem to be free.
+// Looked names the place that was searched. In a wrong place, a lock would seem to be free.
 func (p Place) Looked() string {
 	if p.other() {
 		return "looked at " + p.Where()

@@ -24,10 +24,10 @@ func RunUnlocked(args []string) (int, error) {
 	return 0, fmt.Errorf("%s: %w: %w", args[0], procgroup.ErrNotExecutable, err)
 }
 
-// Interrupt ends this process by the signal of Ctrl-C or Ctrl-\. Otherwise a script, or a loop in the shell, would
-// go on to its next command: the shell looks whether its command died of SIGINT. With others, Interrupt also
-// signals the other processes of our job, because the terminal has signalled only the command. It returns if there
-// is no job at a terminal.
+// Interrupt ends this process by the signal of Ctrl-C or Ctrl-\. Otherwise a script, or a loop in the shell, would go
+// on to its next command, because the shell checks whether its command died of SIGINT. If others is set, Interrupt
+// also signals the other processes of our job, because the terminal has signalled only the command. It returns if
+// there is no job at a terminal.
 func Interrupt(sig syscall.Signal, others bool) {
 	if sig != syscall.SIGINT && sig != syscall.SIGQUIT || signal.Ignored(sig) || !procgroup.Foreground() {
 		return

@@ -106,7 +106,7 @@ func (s *stage) until(id string, deadline time.Duration, definite bool) *fakeLoc
 	return l
 }
 
-// late has the deadline of the lock over when it is resumed.
+// late makes a resume return a lock whose deadline is already over.
 func (s *stage) late(definite bool, again func() (*fakeLock, error)) {
 	resume := s.first.resume
 	s.first.resume = func() (*fakeLock, error) {

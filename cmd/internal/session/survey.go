@@ -15,8 +15,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Survey looks for other objects than locks in a repository, during the first acquire of this user there. A
-// repository that contains only locks might be the wrong one.
+// Survey looks in a repository for objects other than locks, when this user first acquires a lock there. A repository
+// that contains only locks might be the wrong one.
 type Survey struct {
 	where string
 	mark  string // file that marks the repository as surveyed
@@ -34,7 +34,7 @@ func NewSurvey(p Place, open func(context.Context) (store.Store, error), say fun
 	if err != nil || !filepath.IsAbs(cache) {
 		return nil
 	}
-	if _, err := os.Stat(filepath.Dir(cache)); err != nil { // HOME of a user of a service often doesn't exist
+	if _, err := os.Stat(filepath.Dir(cache)); err != nil { // a service's user often has no home directory
 		return nil
 	}
 	p.Name = ""
@@ -101,8 +101,8 @@ func (s *Survey) answered() bool {
 	return listing != nil && listing.Answered()
 }
 
-// Report shows the result as soon as it is known. Call it when the lock is held. wait waits for that, but not
-// longer than maxReport.
+// Report shows the result as soon as it is known. Call it when the lock is held. wait waits for the result, for
+// maxReport at most.
 func (s *Survey) Report() (wait func()) {
 	if s == nil {
 		return func() {}

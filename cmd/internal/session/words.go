@@ -15,9 +15,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Words returns an error and its consequence, for people: the cause first, the request last, without its key and
-// without the words of Go's packages. It counts errors that differ only in their keys as one, and has only the first
-// error of a full store. Error has the keys.
+// Words returns an error and its consequence, for people: the cause first, the request last. It leaves out keys,
+// which Error has, and the words of Go's packages. Errors that differ only in their keys count as one. Of a full
+// store, only the first error is left.
 func Words(err error, then string) string {
 	var all []explained
 	more := map[string]int{}
@@ -48,12 +48,12 @@ func Words(err error, then string) string {
 	return words + then + request
 }
 
-// explained is an error in words.
+// explained is an error, split into its cause and its request.
 type explained struct {
 	cause     string
 	request   string // that failed, or ""
 	opens     bool   // the request opens a repository, and names it
-	shortened bool   // the error's text has more than these: a key, for example
+	shortened bool   // the error's text has more than these two, such as a key
 }
 
 func explain(err error) explained {

@@ -75,8 +75,8 @@ func (f Flags) Located(hint string) string {
 	return located + note
 }
 
-// Command returns the beginning of a command line of repolock at the same place. A URL that can be secret isn't repeated:
-// URL stands for it.
+// Command returns the beginning of a command line of repolock at the same place. It writes the word URL instead of a
+// URL that can be secret.
 func (f Flags) Command(name string) string {
 	repo := f["repo"]
 	if f.note() != "" {
@@ -98,7 +98,7 @@ func (f Flags) Command(name string) string {
 	return words
 }
 
-// note explains URL in a command, or is "".
+// note explains the word URL in a command. It is "" if the command has no such word.
 func (f Flags) note() string {
 	if repo := f["repo"]; repo != session.Redact(repo) {
 		return " (URL is your --repo)"

@@ -106,6 +106,7 @@ func NewJSONError(r *Reporter, err error) JSONError {
 // DescribedError is an error that another process has described in JSON.
 type DescribedError struct{ JSONError }
 
+// Error returns the message of the process that described the error.
 func (e DescribedError) Error() string { return e.Message }
 
 // NewDescribedError returns the error that a keeper has described.
@@ -126,8 +127,8 @@ func DescribeJSON(r *Reporter, err error) json.RawMessage {
 	return raw
 }
 
-// addUndone puts the words of undone before the suggestion. If there is no suggestion, it adds it to the message,
-// and returns the added words.
+// addUndone puts the words of undone before the suggestion. If there is no suggestion, it adds them to the message,
+// and returns the added text.
 func (e *JSONError) addUndone(undone string) (added string) {
 	switch {
 	case undone == "":
@@ -148,8 +149,8 @@ func (e JSONError) Words(verbose bool) string {
 	return e.Message
 }
 
-// state returns the state of a lock in JSON. A lock that wasn't refreshed yet calls itself "acquiring", although it can
-// be held for a while already: no client can know which.
+// state returns the state of a lock in JSON. The state of a lock is "acquiring" until its first refresh. It can be
+// held before that, and no client can know whether it is.
 func state(i replock.Info) string {
 	if i.State == replock.StateAcquiring {
 		return "acquiring_or_held"

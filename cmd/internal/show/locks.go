@@ -302,9 +302,9 @@ func process(holder string) (host string, pid int) {
 	return holder, 0
 }
 
-// HeldFor returns how long ago a lock was acquired. If the lock has an expiry, heldFor compares two times that the
-// Holder wrote, and doesn't depend on this machine's clock. It reports false if the lock doesn't contain the time
-// of its acquire, or one in the future.
+// HeldFor returns how long ago a lock was acquired. If the lock has an expiry, HeldFor compares two times that the
+// holder wrote, and doesn't depend on this machine's clock. It reports false if the time of the acquire is missing or
+// in the future.
 func HeldFor(i replock.Info) (time.Duration, bool) {
 	if i.Acquired.IsZero() {
 		return 0, false
@@ -317,7 +317,7 @@ func HeldFor(i replock.Info) (time.Duration, bool) {
 	return held, held > 0 || ahead(i) == 0
 }
 
-// notable is the shortest time by which a lock that is dated in the future is said to be ahead.
+// notable is the least time by which a lock must be dated in the future to be reported as such.
 const notable = 10 * time.Second
 
 // ahead returns by how much a lock is dated in the future, or 0.
@@ -328,7 +328,7 @@ func ahead(i replock.Info) time.Duration {
 	return -i.Age
 }
 
-// clockOf names the clock by which a lock has its age.
+// clockOf names the clock that measures a lock's age.
 func clockOf(i replock.Info) string {
 	if i.StoreClock {
 		return "the store's clock"
@@ -354,7 +354,7 @@ func shortIDs(all []string) func(id string) string {
 	const least = 8
 	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
 	return func(id string) string {
-		// Of sorted ids the neighbours of an id have the most in common with it.
+		// In the sorted list, an id shares its longest beginning with one of its neighbours.
 		at, _ := slices.BinarySearch(sorted, id)
 		n := least
 		for _, other := range sorted[max(at-1, 0):min(at+2, len(sorted))] {

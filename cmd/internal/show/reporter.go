@@ -162,7 +162,7 @@ func (r *Reporter) printEvent(e replock.Event) {
 		}
 	case replock.EventRefreshFailed:
 		cause := r.cause(e.Err)
-		if errors.Is(e.Err, refresh.ErrTimeout) { // which names no server
+		if errors.Is(e.Err, refresh.ErrTimeout) { // ErrTimeout names no server
 			where := r.Place.Where()
 			if also.Known(e.Key) {
 				where = e.Key
@@ -225,10 +225,10 @@ func (r *Reporter) Print(text string) (int, error) {
 	return 0, err
 }
 
-// MaxListed is the number of lines that Lines prints.
+// MaxListed is the largest number of lines that Lines prints.
 const MaxListed = 10
 
-// Lines prints the first lines, and how many it leaves out.
+// Lines prints the first MaxListed lines, and the number of the remaining ones.
 func Lines(b *strings.Builder, indent string, lines []string) {
 	for i, line := range lines {
 		if i == MaxListed {
@@ -283,7 +283,7 @@ func (r *Reporter) draw(lines, live string) {
 // and keeps the erased text in its history.
 const Erase = "\r \x1b[J\r"
 
-// Retrying shows that a request failed, and is repeated for the time that is left.
+// Retrying shows that a request failed and is sent again. left bounds the time of further tries.
 func (r *Reporter) Retrying(err error, left time.Duration) {
 	r.Event(replock.Event{Kind: replock.EventRetrying, Err: err, Left: left})
 }

@@ -94,7 +94,8 @@ func Table(columns []Column, width int) string {
 // name of a column that is aligned at its right.
 func Aligned(rows ...string) string { return Table(ColumnsOfRows(rows, nil), unbounded) }
 
-// ColumnsOfRows returns the columns of such rows. limits has Least and Drop of some of them, by their names.
+// ColumnsOfRows returns the columns of rows as Aligned takes them. limits has Least and Drop of some columns, by
+// their names.
 func ColumnsOfRows(rows []string, limits map[string]Column) (columns []Column) {
 	for i, row := range rows {
 		for c, cell := range strings.Split(row, "\t") {
@@ -109,8 +110,8 @@ func ColumnsOfRows(rows []string, limits map[string]Column) (columns []Column) {
 	return columns
 }
 
-// fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells
-// are cut to least, then columns are left out, and then cells are cut further.
+// fitted returns the widths of the columns, and 0 for a column that is left out. If the table is too wide, cells are
+// cut to Least, then columns are left out, and then cells are cut further.
 func fitted(columns []Column, width int) []int {
 	for turn := 0; ; turn++ {
 		widths, last := make([]int, len(columns)), true

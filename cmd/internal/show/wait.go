@@ -13,9 +13,9 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// waitDisplay shows a wait, which begins after a second: on a terminal a live line, or whole lines if the
-// terminal can't erase one. Elsewhere it is a line when the holders change, when work on many stale locks begins,
-// or when patience is over without an answer.
+// waitDisplay shows a wait that lasts longer than a second. A terminal shows a live line, or whole lines if it can't
+// erase one. A pipe or a file gets a line when the holders change, when work on many stale locks begins, or when no
+// answer has come within Reporter.Patience.
 type waitDisplay struct {
 	mu    sync.Mutex
 	wait  wait
@@ -25,7 +25,7 @@ type waitDisplay struct {
 	said  []string      // the states of the wait that were printed in whole lines
 }
 
-// wait is a wait, and the last event in it.
+// wait is work that we wait for, and its last event.
 type wait struct {
 	doing       string        // the work of BeginWait
 	about       string        // what the work is about, or ""

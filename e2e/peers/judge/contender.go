@@ -32,13 +32,13 @@ type contender struct {
 	out    string        // the path of its output
 	ended  chan struct{} // closed when the wrapper has ended
 
-	// trial.mu guards these.
+	// trial.mu guards the fields below.
 	events  []judge.Event
 	pid     int           // of the child; 0 until it runs
-	in      time.Duration // the child's first entry
-	last    time.Duration // the child's last entry so far
+	in      time.Duration // the time of the child's first entry
+	last    time.Duration // the time of the child's last entry so far
 	start   uint64        // procstat.Stat.Start of the child
-	over    bool          // End is noted
+	over    bool          // events has the End
 	refused bool          // the wrapper ended by itself, and started no child
 }
 

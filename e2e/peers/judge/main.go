@@ -74,7 +74,7 @@ func names(faults []Fault) string {
 	return strings.Join(all, ", ")
 }
 
-// parse returns the flags of a command line, or what to print if it asks for help.
+// parse returns the flags of a command line, or the help text if the command line asks for it.
 func parse(args []string) (o options, help string, err error) {
 	var b strings.Builder
 	parser, err := kong.New(&o, kong.Name("judge"), kong.Description("Try the lock of another program: see docs/evidence/torture-others.md."),

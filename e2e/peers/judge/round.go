@@ -97,8 +97,8 @@ func (t *trial) faultReport(f Fault) *FaultReport {
 	return r
 }
 
-// mode returns the mode of the next client. Beside a shared holder it is exclusive: other shared clients
-// would not show whether the lock holds.
+// mode returns the mode of the next client. Beside a shared holder it is exclusive, because another shared client
+// would not test the lock.
 func (t *trial) mode(beside judge.Mode) judge.Mode {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -200,9 +200,9 @@ func (t *trial) faulty(ctx context.Context, clients *sync.WaitGroup, f Fault, re
 	return t.aftermath(ctx, f, holder, at, report)
 }
 
-// aftermath waits until the holder's child has ended, or has written beside another holder for
-// wentOnFor. After its end it waits until the next client has the lock. If the lock stays held, aftermath
-// returns the holder.
+// aftermath waits until the holder's child has ended. It also stops waiting if the child has gone on writing for
+// wentOnFor after another client acquired the lock. After the child's end it waits until the next client has the
+// lock. If the lock stays held, aftermath returns the holder.
 func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at time.Duration, report *FaultReport) (blocked *contender, err error) {
 	var met time.Duration
 	over, err := t.until(ctx, 4*t.Lease+t.enterIn(), func() bool {
@@ -290,7 +290,7 @@ func (t *trial) contend(ctx context.Context, client int, beside judge.Mode, f Fa
 	}
 }
 
-// entered returns the time of the first acquisition later than after by a client other than beside, or 0. mu is
+// entered returns when a client other than beside first acquired the lock later than after, or 0 if none has. mu is
 // held.
 func (t *trial) entered(beside *contender, after time.Duration) (first time.Duration) {
 	for _, c := range t.contenders {
@@ -301,7 +301,7 @@ func (t *trial) entered(beside *contender, after time.Duration) (first time.Dura
 	return first
 }
 
-// meets returns for how long the holder's child has written since another client acquired the lock. mu is
+// meets returns for how long the holder's child went on writing after another client had acquired the lock. mu is
 // held.
 func (t *trial) meets(holder *contender) time.Duration {
 	in := t.entered(holder, 0)

@@ -30,7 +30,7 @@ type trial struct {
 	written   *os.File // the log of all children
 	random    *rand.Rand
 	report    TrialReport
-	drawn     map[string]bool // faults and violations, joined, that a picture shows
+	drawn     map[string]bool // the fault and the violation of each picture, joined
 	library   string          // the path of libfaketime, once it is known
 	unshifted string          // why the wrapper doesn't see a wrong clock, once that is known
 
@@ -51,8 +51,8 @@ const program = "judge"
 // plain matches a path without characters that are special in a shell.
 var plain = regexp.MustCompile(`^[A-Za-z0-9_./,:@%+-]+$`)
 
-// Run tries the lock. The end of the context ends it, and is no error. The report of a trial that fails
-// has a verdict too, and a violation in it counts.
+// Run tries the lock. The end of the context ends the trial, and is no error. Even a failed trial's report has a
+// verdict, and a violation in it counts.
 func (t Trial) Run(ctx context.Context) (TrialReport, error) {
 	dir, err := os.MkdirTemp("", "repolock-judge-")
 	if err != nil {
