@@ -30,8 +30,8 @@ const (
 	maxAgain = 3
 	// firstAgain is the shortest pause before an acquirer looks again.
 	firstAgain = 100 * time.Millisecond
-	// maxClaimPause is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
-	maxClaimPause = 6
+	// maxDoublings is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
+	maxDoublings = 6
 )
 
 // step is what an acquirer does next.
@@ -122,7 +122,7 @@ func (a *decider) afterClaim() decision {
 	if a.try.claims == 1 {
 		return decision{step: lookAgain}
 	}
-	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxClaimPause)}
+	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxDoublings)}
 }
 
 // afterAttempt decides what follows an attempt that was withdrawn because of err. waits reports whether the acquirer is

@@ -31,7 +31,7 @@ type renewer struct {
 	probe []*verdict.Entry // test flags of putMissing that might still be stored
 }
 
-// begin sets the Locker and the attempt.
+// begin starts from the attempt that put the objects: its store time, and the date of its flag.
 func (r *renewer) begin(l *Locker, t *attempt) {
 	r.l, r.t = l, t
 	r.now.Store(&t.st)

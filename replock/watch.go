@@ -322,8 +322,8 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	return nil
 }
 
-// leaseEnd returns when the lease ends on the store's clock if no refresh follows. It counts from the refresh before
-// the last page, or from a later one that was applied in time. written is when the flag was written.
+// leaseEnd returns when the lease ends on the store's clock if no refresh follows. The ttl counts from the last refresh
+// before the last page, or from a later refresh that the store applied in time. written is the mod time of our flag.
 func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
 	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
 	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {

@@ -87,7 +87,7 @@ func Errorf(format string, args ...any) error {
 // Advise returns err with advice, or nil if err is nil.
 func Advise(err error, advice string) error { return With(err, func(e *Error) { e.Advice = advice }) }
 
-// While returns err with what repolock was doing, or nil if err is nil.
+// While returns err with the work that failed, "writing the lock", or nil if err is nil.
 func While(doing string, err error) error { return With(err, func(e *Error) { e.Doing = doing }) }
 
 // With wraps err in an Error, and calls set to fill in the other fields. It returns nil if err is nil.

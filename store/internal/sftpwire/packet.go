@@ -59,7 +59,7 @@ func (f *fields) take(n uint64) (taken []byte) {
 	return taken
 }
 
-// number reads n bytes.
+// number reads an unsigned integer of n bytes, the highest byte first.
 func (f *fields) number(n uint64) (v uint64) {
 	for _, b := range f.take(n) {
 		v = v<<8 | uint64(b)
