@@ -236,7 +236,7 @@ func (keeperCmd) run(*show.Reporter, global) (int, error) {
 		return 0, fault.New(fault.Usage, "only acquire can start a keeper: %w", err)
 	}
 	log := &show.Reporter{
-		Options: show.Options{Verbose: o.Global.Verb, Place: o.Global.place(), Flags: o.Global.Typed}, Command: "acquire", Stdout: io.Discard, Stderr: stamped{os.Stderr},
+		Options: show.Options{Verbose: o.Global.Verb, Place: o.Global.place(), Flags: o.Global.Typed}, Command: "acquire", Patience: patience, Stdout: io.Discard, Stderr: stamped{os.Stderr},
 	}
 	p, err := o.Flags.plan(o.Global, o.Mode, o.Operation)
 	if err == nil {

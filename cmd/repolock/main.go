@@ -42,6 +42,9 @@ func run(args []string, stdout, stderr io.Writer) int {
 		r.JSON = slices.Contains(cli.BeforeDashes(args), "--json") // parsing ended before the flag was set
 		return r.Fail(reader.Mistaken(err, args))
 	}
+	if in.Selected == nil { // the words name a hidden command only as the value of a flag
+		return r.Fail(fault.New(fault.Usage, "no command is given"))
+	}
 	explain(r, in, args)
 	code, err := in.Selected.Target.Interface().(command).run(r, g)
 	if err != nil {

@@ -174,7 +174,7 @@ func explain(path string, text []byte, err error) error {
 	}
 	line, column := decode.Position()
 	var all map[string]any
-	if toml.Unmarshal(text, &all) == nil { // only a value is wrong, and the message names a type of Go
+	if toml.Unmarshal(text, &all) == nil || strings.HasPrefix(says, "cannot ") { // the message names a type of Go
 		says = wanted(decode.Key(), all)
 	}
 	if key := strings.Join(decode.Key(), "."); key != "" {

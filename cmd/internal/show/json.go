@@ -89,7 +89,7 @@ func NewJSONError(r *Reporter, err error) JSONError {
 			if placed.Place == r.Place {
 				at = r.Flags
 			}
-			out.Summary = at.Located(refusal(placed))
+			out.Summary = refusal(placed, at.Located("{repolock status}"))
 			if h, ok := events.Stale(placed.Place.URL, held.Holders); ok {
 				out.Staleness, out.TTLSeconds = events.NewStaleness(h), int64(h.TTL.Seconds())
 			}

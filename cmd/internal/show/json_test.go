@@ -146,3 +146,10 @@ func TestNoMoreIsCountedThanIsKnown(t *testing.T) {
 		assert.That(t, strings.HasPrefix(s, c.begins) && strings.HasSuffix(s, c.ends), "%d named and %d more: %s", c.named, c.more, s)
 	}
 }
+
+// TestHoldersAreNotExpanded: the text of a holder can look like a command that advice expands, and stays as it is.
+func TestHoldersAreNotExpanded(t *testing.T) {
+	held := session.HeldError{HeldError: &replock.HeldError{Holders: slices.Repeat([]replock.Info{{Operation: "{repolock zz", Holder: "web1}"}}, maxHolders+1)}}
+	s := refusal(held, "repolock -r x status")
+	assert.That(t, strings.Contains(s, "{repolock zz on web1}") && strings.HasSuffix(s, "more: repolock -r x status"), "%s", s)
+}

@@ -155,8 +155,9 @@ func left(i replock.Info) string {
 }
 
 // refusal is the text of a HeldError for people: the lock, the number of its holders, and the first of them. Unlike
-// Error it has no keys. The command in it is written as in fault.Expand.
-func refusal(e session.HeldError) string {
+// Error it has no keys. status is the command that lists all. It is a finished text, because the words of holders must
+// not be expanded.
+func refusal(e session.HeldError, status string) string {
 	is, by := "locked", " by "
 	switch {
 	case e.More == 0 && onlyWaiters(e.Holders):
@@ -167,7 +168,7 @@ func refusal(e session.HeldError) string {
 	if e.Waited >= time.Second/2 {
 		is = "still " + is + " after " + text.Duration(e.Waited)
 	}
-	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0, "{repolock status}")
+	s := e.Place.Title() + " is " + is + by + holders(e.Holders, e.More, 0, status)
 	if e.Err != nil {
 		s += "; stopped waiting: " + text.Error(e.Err)
 	}
