@@ -14,7 +14,7 @@ var commandMutants = []mutant{
 	{"the lock of beads stays when repolock is killed", "cmd/repolock/wrap.go",
 		`if p.Stays {`, `if !p.Stays && p.URL == "" {`, own("TestLockOfKilledIsRemoved")},
 	{"what a full store has prevented goes unsaid", ofClasses,
-		`Exit: ExitFailed, Nothing: true, Advice: "a lock`, `Exit: ExitFailed, Advice: "a lock`, test(ofCommand, "TestSaysWhatWasNotDone")},
+		`Exit: ExitFailed, Nothing: true, Advice: "a lock`, `Exit: ExitFailed, Advice: "a lock`, test("./cmd/internal/show", "TestSaysWhatWasNotDone")},
 	{"held_by is a waiter although there is a holder", "cmd/internal/show/json.go",
 		"out.HeldBy = &out.Holders[0]", "out.HeldBy = &out.Holders[len(out.Holders)-1]", own("TestWaiterIsNoHolder")},
 	{"the status of a lock in JSON isn't that of the table", "cmd/internal/show/json.go",
