@@ -107,7 +107,7 @@ var engineMutants = []mutant{
 	{"an acquirer takes a lock.exclusive with its id for its own", look, "case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.ids[e.Lease.ID]:",
 		own("TestCopiedAcquirer")},
 	{"an acquirer withdraws the attempt of a copy that has lock.exclusive", look,
-		"case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id:", "case false:", own("TestCopiedAcquirer")},
+		"e.Lease.ID == t.id && !t.polls:", "false:", own("TestCopiedAcquirer")},
 	{"an attempt that a copy continues is withdrawn", withdraws, "if errors.Is(reason, errCopied) {", "if false {", own("TestCopiedAcquirer")},
 	{"an attempt that a copy continues ends the acquire", decides, "errors.Is(err, errCopied), ", "", own("TestCopiedAcquirer")},
 	{"the flag of an earlier attempt is own by its key", attempts, "return o.ETag != \"\" && ours", "return ours || true", own("TestEarlierAttemptOfACopy")},
