@@ -193,6 +193,16 @@ var engineMutants = []mutant{
 	{"an encrypted lock beside ours is no loss", watches,
 		`case e.Err == nil && e.Lease.ID != "":`, `case e.Err != nil || e.Lease.ID != "":`, scene("sealed", 524)},
 
+	// Bodies that a wrong clock has dated.
+	{"a date of a wrong clock is a witness", judge, "e.Err != nil || j.misdated(e, st, now)", "e.Err != nil", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is a little ahead is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed", own("TestVerdicts")},
+	{"a date in the past is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed.Add(longDead)", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is ahead of this machine's clock alone is no witness", judge, "wrong.After(st.When(now)) && ", "", own("TestVerdicts")},
+	{"a date that is ahead of the store's clock alone is no witness", judge, " && wrong.After(j.Wall())\n", "\n", own("TestVerdicts")},
+	{"the clock since boot is no witness if the wall clock was wrong", judge, "!j.sharesBoot(e) && wrong", "wrong", own("TestVerdicts")},
+
 	// Fences.
 	{"a fence is written whatever is stored by then", enters,
 		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false", seed(62)},
@@ -340,7 +350,7 @@ var engineMutants = []mutant{
 	{"a lock is stale at the end of its ttl, without the margin", judge,
 		"e.ModTime.Add(ttl+Margin)", "e.ModTime.Add(ttl)", own("TestVerdicts")},
 	{"the clock since boot is no witness on a local disk", judge,
-		"return j.MachineClock && !shared &&", "return j.MachineClock && (shared || !shared) &&", engine("TestLocalDiskAfterABoot")},
+		"return j.MachineClock && !j.sharesBoot(e) &&", "return j.MachineClock && (j.sharesBoot(e) || true) &&", engine("TestLocalDiskAfterABoot")},
 	{"one clock is enough for an encrypted lock that is long dead", judge,
 		"return st.When(now).After(dead) && j.Wall().After(dead)", "return st.When(now).After(dead) || j.Wall().After(dead)", engine("TestLongDeadEncrypted")},
 	{"a waiter doesn't look when the live conflicting locks can be stale", judge,
