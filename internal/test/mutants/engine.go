@@ -11,6 +11,7 @@ const (
 	withdraws = "replock/withdraw.go"
 	decides   = "replock/decide.go"
 	queues    = "replock/queue.go"
+	infos     = "replock/info.go"
 	judge     = "replock/internal/verdict/judge.go"
 	entries   = "replock/internal/verdict/entry.go"
 	findings  = "replock/internal/verdict/findings.go"
@@ -202,6 +203,16 @@ var engineMutants = []mutant{
 	{"a date that is ahead of this machine's clock alone is no witness", judge, "wrong.After(st.When(now)) && ", "", own("TestVerdicts")},
 	{"a date that is ahead of the store's clock alone is no witness", judge, " && wrong.After(j.Wall())\n", "\n", own("TestVerdicts")},
 	{"the clock since boot is no witness if the wall clock was wrong", judge, "!j.sharesBoot(e) && wrong", "wrong", own("TestVerdicts")},
+
+	// Breaks of a lock that is resumed meanwhile.
+	{"break-lock leaves a lock that is resumed meanwhile", breaks, "if len(removed) == 0 {", "if true {", engine("TestBreakWhileResumed")},
+	{"break-lock knows a resumed lock by its new id alone", infos, "return cmp.Or(i.AcquiredID, i.ID)", "return cmp.Or(i.ID, i.AcquiredID)", engine("TestBreakWhileResumed")},
+	{"break-lock leaves a lock that was resumed since it was shown", breaks, "removed[b.acquired()] = nil", "_ = b", engine("TestBreakWhileResumed")},
+	{"break-lock --stale breaks a lock that is resumed meanwhile", breaks, "case o.selects(i):", "case true:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock --stale keeps a resumed lock quiet", breaks, "case was != nil && was.ID != i.ID:", "case false:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock succeeds though it can't look for a resumed lock", breaks, "return broken, resumedPerhaps(err)", "return broken, nil", engine("TestBreakOfAResumedLockFails/no_listing")},
+	{"break-lock succeeds though it can't read a new lock", breaks, "if before[e.Key] == nil &&", "if before == nil &&", engine("TestBreakOfAResumedLockFails/no_read")},
+	{"break-lock stops after five looks without an error", breaks, "return broken, resumedPerhaps(unknown)", "return broken, nil", engine("TestBreakOfAResumedLockFails/vanishes")},
 
 	// Fences.
 	{"a fence is written whatever is stored by then", enters,
