@@ -277,7 +277,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 		o   store.Object
 		err error
 	}
-	t.flag.maybe = true
+	t.flag.maybe, t.flag.twice = true, true
 	var errs [proofPuts]error
 	last := answer{put: -1} // the applied put that was sent last
 	answers, unanswered := make(chan answer, proofPuts), 0

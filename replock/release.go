@@ -24,12 +24,14 @@ func (k *term) Free(ctx context.Context) error {
 // flag does. Whichever is deleted first, the other one still excludes all others.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
+	second := make(chan error, 1)
+	go func() { second <- k.dropSeconds(ctx, true) }()
 	if k.Lost() != nil {
-		return k.l.takeDownFlag(ctx, k.t)
+		return fault.Join(k.l.takeDownFlag(ctx, k.t), <-second)
 	}
 	flag := make(chan error, 1)
 	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
 	k.t.pointerSeen = time.Duration(k.objectsSeen.Load())
 	err := k.l.takeDownExclusive(ctx, k.t)
-	return fault.Join(err, <-flag)
+	return fault.Join(err, <-flag, <-second)
 }
