@@ -22,7 +22,7 @@ type object struct {
 	etag string
 	sent time.Duration // when the put of its present body was sent
 	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
-	// deleted. For a flag this is about its first version.
+	// deleted. For a flag: more than once, and not each send was answered.
 	twice   bool
 	put     bool // a put of it was answered, and we don't know that it is gone
 	maybe   bool // we sent a put of it, so it can be stored now or later

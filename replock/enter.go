@@ -277,13 +277,14 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 		o   store.Object
 		err error
 	}
-	t.flag.maybe, t.flag.twice = true, true
+	t.flag.maybe = true
 	var errs [proofPuts]error
 	last := answer{put: -1} // the applied put that was sent last
 	answers, unanswered := make(chan answer, proofPuts), 0
 	note := func(a answer) {
 		unanswered--
 		errs[a.put] = a.err
+		t.flag.twice = t.flag.twice || a.err != nil && !conditionRefused(a.err) // the store can apply it later
 		if a.err == nil && a.put > last.put {
 			last = a
 		}

@@ -113,11 +113,12 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own, so it is unknown when it was refreshed")
 	}
+	k.sighted(old.ETag, old.ModTime)
 	if k.l.store.Properties().StoreClock && k.flags.unbroken(old.ETag) {
 		return nil // whatever the clocks show
 	}
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
-		return k.broken(k.t.flag.key, "it expired by the store's clock, and a refresh that was stored late might have put it back")
+		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh might have put it back")
 	}
 	// The store stamped the new flag before we saw it. It might have done so after its put was answered, because it
 	// might have applied an earlier send since. The store truncates both mod times, and the margin allows for that.

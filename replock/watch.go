@@ -319,7 +319,7 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	}
 	var ended time.Time
 	if comparable {
-		ended = k.leaseEnd(last, t.written)
+		ended = k.leaseEnd(last, t)
 	}
 	if k.overdue(t.store, ended) {
 		// A flag that was written after the end might have been put back, unless a second flag proves the opposite.
@@ -336,10 +336,10 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 }
 
 // leaseEnd returns when the lease ends on the store's clock if no refresh follows. The ttl counts from the last refresh
-// before the last page, or from a later refresh that the store applied in time. written is the mod time of our flag.
-func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
+// before the last page, or from a later refresh that the store applied in time.
+func (k *term) leaseEnd(last pageTime, t lookTimes) time.Time {
 	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
-	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {
+	if later := t.written.Add(k.l.opts.TTL); (t.whole || t.written.Before(ended.Add(-verdict.Margin))) && later.After(ended) {
 		return later
 	}
 	return ended

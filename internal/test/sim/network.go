@@ -373,6 +373,7 @@ const (
 	Sealed  // other clients encrypt their bodies
 	Fenced  // exclusive locks take fencing tokens
 	Crowd   // many crashed holders have left flags, which are deleted by few requests
+	Stepped // the store's clock is set while a lock is held
 	kinds
 )
 
@@ -381,7 +382,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced", "crowd",
+	"sealed", "fenced", "crowd", "stepped",
 }
 
 func (k Kind) String() string { return kindNames[k] }
