@@ -221,8 +221,11 @@ func (w *world) adrift(h, other *holding) bool {
 // passed it: a put that was under way, or, if If-Match isn't kept and the store doesn't return its time, any
 // put whose look came before.
 func (w *world) straddle(p *process, r *request) {
-	lag := p.client.machine.lags()
-	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
+	lag, stepped := p.client.machine.lags(), w.start.Add(w.plan.storeJumpAt)
+	paused := !lag.over.IsZero() && (w.plan.timeless() || r.handed.Before(lag.over))
+	// Without If-Match, a step of the store's clock between a refresh's look and its put looks like a pause then.
+	split := w.plan.scene == Stepped && w.plan.store.IfMatch != memory.Kept && stepped.Before(time.Now()) && stepped.After(r.handed.Add(-w.plan.roundTrip()))
+	if !paused && !split {
 		return
 	}
 	for _, h := range w.active {
