@@ -84,8 +84,9 @@ type pointer struct {
 	Expires time.Time `json:"expires_at"`
 }
 
-// sighting is when the client sent its last request that saw an object, and the last listing that did.
-type sighting struct{ handed, listed time.Time }
+// sighting is when the client sent its last request that saw an object, and the last listing that did. wrote is when the
+// object had last been written when that listing saw it.
+type sighting struct{ handed, listed, wrote time.Time }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
@@ -109,9 +110,9 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		s := sighting{r.handed, w.seen[p.client.name+" "+r.key].listed}
-		if r.op == "list" {
-			s.listed = r.handed
+		s := w.seen[p.client.name+" "+r.key]
+		if s.handed = r.handed; r.op == "list" {
+			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
 		w.seen[p.client.name+" "+r.key] = s
 	case r.op == "put":
@@ -511,11 +512,11 @@ func (w *world) breaking(p *process, r *request) {
 }
 
 // stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key, just
-// before its delete. An expired one can be refreshed in between: the delete has no condition, and a holder
-// must have stopped by its expiry.
+// before its delete. An expired one can be refreshed in between, even several times if the delete arrives late: the
+// delete has no condition, and a holder must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
-	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
-	return listed.IsZero() || p.client != c || listed.Sub(p.writtenBefore(listed)) < foreignTTL-time.Second
+	s := w.seen[w.janitor.name+" "+key]
+	return s.listed.IsZero() || w.present[key].client != c || s.listed.Sub(s.wrote) < foreignTTL-time.Second
 }
 
 // overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock

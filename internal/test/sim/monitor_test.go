@@ -16,21 +16,20 @@ func TestWhatHadEndedAtTheLastLookMayBeBroken(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return look.Add(-d) }
 	other, holder := &client{name: "janitor"}, &client{name: "c1"}
 	for name, c := range map[string]struct {
-		present presence
-		unseen  bool
-		want    bool
+		wrote  time.Time // when the flag had last been written when it was listed
+		unseen bool
+		want   bool
 	}{
-		"ended, and not put again":  {present: presence{written: ago(70 * time.Second)}},
-		"ended, and put again":      {present: presence{written: ago(-time.Second), before: ago(70 * time.Second)}},
-		"live":                      {present: presence{written: ago(50 * time.Second)}, want: true},
-		"live, and put again":       {present: presence{written: ago(-time.Second), before: ago(30 * time.Second)}, want: true},
-		"put again before the look": {present: presence{written: ago(time.Second), before: ago(70 * time.Second)}, want: true},
-		"not looked at again":       {present: presence{written: ago(70 * time.Second)}, unseen: true, want: true},
+		"ended":               {wrote: ago(70 * time.Second)},
+		"live":                {wrote: ago(50 * time.Second), want: true},
+		"not stored":          {},
+		"not looked at again": {unseen: true, want: true},
 	} {
-		c.present.client = holder
+		// Its holder has written it twice since then.
+		present := presence{client: holder, since: ago(200 * time.Second), before: ago(-30 * time.Second), written: ago(-60 * time.Second)}
 		w := &world{janitor: other, monitor: monitor{
-			seen:    map[string]sighting{other.name + " " + key: {handed: look, listed: look}},
-			present: map[string]presence{key: c.present},
+			seen:    map[string]sighting{other.name + " " + key: {handed: look, listed: look, wrote: c.wrote}},
+			present: map[string]presence{key: present},
 		}}
 		if c.unseen {
 			w.seen = map[string]sighting{other.name + " " + key: {handed: look}}
