@@ -363,6 +363,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.say(c, "=== not granted: %v [%s]", err, s.name)
+	delete(w.paces, s.name)
 	w.tidied(c, s)
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++

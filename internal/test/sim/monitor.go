@@ -36,7 +36,8 @@ import (
 //   - kept: if nothing goes wrong, a lock that is certainly stale delays no acquirer;
 //   - tardy: if nothing goes wrong, a release takes no longer than its requests;
 //   - in vain: then no acquirer is refused for a lock whose holder had ended its work;
-//   - idle: then a waiter is granted its lock soon after the way is free;
+//   - idle: then a waiter pauses for no longer than the specification promises, and is granted its lock after one such
+//     pause once the way is free;
 //   - stalled: then a waiter waits in vain only if another client held a lock;
 //   - unreaped: a lock is granted only once each stale flag in its way is deleted;
 //   - unresumed: in a pair a lost lock is resumed, unless another one was granted or it was broken;
@@ -70,6 +71,7 @@ type monitor struct {
 	over      map[string]time.Time   // when a step no longer needed its lock
 	pointers  map[string]*pointer    // by their bodies
 	waiting   map[string]waiting     // by the names of the steps
+	paces     map[string]*pace       // of the steps that wait, by their names
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	counts    map[string]uint64 // the last fencing token that is stored, by its key
@@ -124,6 +126,9 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 		w.appears(p.client, r)
 	}
 	w.queued(p.client, r, err)
+	if err == nil {
+		w.follows(p.client, r, v)
+	}
 	w.checkQueue()
 	w.check()
 }
@@ -234,6 +239,7 @@ func (w *world) checkOne(h *holding) {
 func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.sends(r)
 	if r.step != nil && isExclusive(r.key) && (r.op != "put" || len(r.body) == 0) { // a refresh doesn't change what the step has seen
 		saw = w.turns[r.turn(p, r.key)]
 		delete(w.turns, r.turn(p, r.key))

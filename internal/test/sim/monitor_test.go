@@ -72,3 +72,28 @@ type identified struct {
 }
 
 func (i identified) ID() string { return i.id }
+
+// TestPauseOfAWaiter: the judge computes the longest pause of a waiter as docs/evidence/protocol.md does.
+func TestPauseOfAWaiter(t *testing.T) {
+	began := time.Now()
+	for _, c := range []struct {
+		before       int
+		waited, poll time.Duration
+		reads        float64
+		want         time.Duration
+	}{
+		{0, time.Second, leastPoll, 0, 375 * time.Millisecond},
+		{1, time.Second, leastPoll, 0, 1500 * time.Millisecond},
+		{1, 100 * time.Second, mostPoll, 0, 6 * time.Second},
+		{0, time.Hour, mostPoll, 0, 7500 * time.Millisecond},
+		{2, 10 * time.Second, leastPoll, 0, 3375 * time.Millisecond},
+		{5, time.Second, leastPoll, 0, 9 * time.Second},                    // the next poll: 4p + 5 s
+		{1, time.Hour, mostPoll, 0, 20 * time.Second},                      // the next poll: 2p (n + 1)
+		{0, 0, mostPoll, freeReads, 1375 * time.Millisecond},               // no read is left
+		{0, 10 * time.Second, mostPoll, freeReads, 375 * time.Millisecond}, // ten are left again
+	} {
+		k := pace{before: c.before, since: began, reads: began, poll: c.poll, spent: c.reads}
+		got := k.pause(&plan{}, began.Add(c.waited))
+		assert.That(t, got == c.want, "behind %d for %v: a pause lasts up to %v, want %v", c.before, c.waited, got, c.want)
+	}
+}

@@ -31,6 +31,8 @@ type request struct {
 	scope           string    // the prefix of the keys that a break-lock can remove
 	saw             *client   // the owner of the lock.exclusive that the answer before showed to the same step
 	shows           **client  // the owner that this one finds
+	pace            *pace     // of the step, if it waits
+	found           *found    // by a look of that step
 }
 
 func (r *request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -58,7 +60,7 @@ func (l *link) send(ctx context.Context, r *request, apply func() (any, error)) 
 }
 
 // sendSteps is send for a request that the store applies in several steps, by atStore.
-func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (any, error) {
+func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (v any, err error) {
 	if l.p.gone() {
 		return nil, errGone
 	}
@@ -72,6 +74,7 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	r.step, _ = ctx.Value(forStep{}).(*step)
 	r.shows = new(*client)
 	r.staleOnly, r.scope, r.saw = l.w.handed(l.p, r)
+	defer func() { l.w.rested(r, err) }()
 	if r.op == "put" {
 		r.after = l.w.lastLook(c, r.key)
 	}

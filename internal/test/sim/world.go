@@ -94,7 +94,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
+			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, paces: map[string]*pace{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
 		},
 		timeline: timeline{on: config.Trace, names: map[string]string{}, count: map[string]int{}},
 		machines: map[int]*machine{},
