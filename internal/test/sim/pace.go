@@ -119,6 +119,7 @@ type found struct {
 	keys    map[string]bool
 	tickets int
 	at      time.Time // when the last answer came
+	unsure  bool      // it has a lock that the waiter can take for live or stale
 }
 
 // meets returns what a waiter finds on a page. While a lock from before its place is stored, it reads no later one.
@@ -139,8 +140,10 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 		}
 		ticket := w.queue[o.Key].client != nil
 		switch {
-		case l.client == c && l.step == k.step.name, l.dead, l.client.stays(), ticket && f == late:
+		case l.client == c && l.step == k.step.name, l.dead, ticket && f == late:
 			continue
+		case l.client == nil, l.client.plan.foreign:
+			early.unsure, late.unsure = true, true
 		case ticket:
 			f.tickets++
 		}
@@ -182,16 +185,18 @@ func (f *found) after(earlier *found, later bool) *found {
 	if later && earlier != nil {
 		maps.Copy(f.keys, earlier.keys)
 		f.tickets += earlier.tickets
+		f.unsure = f.unsure || earlier.unsure
 	}
 	return f
 }
 
-// learns takes over what a look has found. If clocks are wrong, it is uncertain which locks the waiter has read.
+// learns takes over what a look has found. If clocks are wrong, or a lock can be stale, it is uncertain which locks the
+// waiter has read.
 func (k *pace) learns(p *plan) {
 	f := k.look
 	k.look, k.before = nil, f.tickets
 	switch same := maps.Equal(k.met, f.keys); {
-	case !p.undoubted():
+	case f.unsure, !p.undoubted():
 		k.since, k.poll = k.asked, mostPoll
 	case same:
 		k.poll = min(k.poll*5/4, mostPoll)
