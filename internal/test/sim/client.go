@@ -37,7 +37,7 @@ type client struct {
 
 func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
 	c := &client{w: w, number: number, name: name, plan: p, machine: m, count: map[string]int{}}
-	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift}
+	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift, steady: w.plan.steady()}
 	m.clients = append(m.clients, c)
 	return c
 }
@@ -46,8 +46,9 @@ func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *c
 func (c *client) nth(r *request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count[r.looks()]++
-	return c.count[r.looks()]
+	looks := r.looks()
+	c.count[looks]++
+	return c.count[looks]
 }
 
 // spared reports whether the client has had no fault for half a ttl, in a history with few

@@ -44,8 +44,17 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice  dice
-	shift time.Duration // of its time namespace
+	dice   dice
+	shift  time.Duration // of its time namespace
+	steady bool          // it is never stopped, so its timers need no care
+}
+
+// Stop stops the client.
+func (c *clientClock) Stop(d time.Duration) {
+	if c.steady {
+		panic("a client is stopped in a history without stops: see plan.steady")
+	}
+	c.Stops.Stop(d)
 }
 
 // Now is the machine's wall clock.
@@ -77,6 +86,9 @@ func (c *clientClock) awake(d dice) {
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
 	d += nanoseconds(dice) / 1000
+	if c.steady {
+		return time.After(d)
+	}
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -63,9 +64,9 @@ type monitor struct {
 	// break-lock removed them.
 	undone    map[string]bool
 	queue     map[string]ticket // by its key
-	seen      map[string]sighting
+	seen      map[sighted]sighting
 	present   map[string]presence
-	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
+	turns     map[turn]*client       // the holder of the lock.exclusive that the last answer about it has shown to a step
 	looks     map[string][]time.Time // when each answered look of a step was sent
 	grants    map[string]time.Time   // when the lock of an id was granted
 	over      map[string]time.Time   // when a step no longer needed its lock
@@ -90,6 +91,12 @@ type pointer struct {
 // object had last been written when that listing saw it.
 type sighting struct{ handed, listed, wrote time.Time }
 
+// sighted is a client and the key that it has asked for.
+type sighted struct {
+	client *client
+	key    string
+}
+
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
 	if w.timeline.on {
@@ -112,11 +119,11 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		s := w.seen[p.client.name+" "+r.key]
+		s := w.seen[sighted{p.client, r.key}]
 		if s.handed = r.handed; r.op == "list" {
 			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
-		w.seen[p.client.name+" "+r.key] = s
+		w.seen[sighted{p.client, r.key}] = s
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
@@ -248,9 +255,15 @@ func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, sa
 	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
 		return w.staleOnly, w.scope, saw
 	}
-	name := objectName(r.key, r.body)
+	name := ""
 	for _, h := range w.all {
-		if h.p != p || !slices.Contains(h.objects[:], name) {
+		if h.p != p {
+			continue
+		}
+		if name == "" {
+			name = objectName(r.key, r.body)
+		}
+		if !slices.Contains(h.objects[:], name) {
 			continue
 		}
 		if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace {
@@ -336,11 +349,14 @@ func objectName(key string, body []byte) string {
 	if !isExclusive(key) {
 		return key
 	}
-	var b struct {
-		ID string `json:"id"`
-	}
-	_ = json.Unmarshal(body, &b)
-	return key + "#" + b.ID
+	return key + "#" + idOf(body)
+}
+
+// idOf returns the id in a lock's body. An id has no character that JSON escapes.
+func idOf(body []byte) string {
+	_, rest, _ := bytes.Cut(body, []byte(`"id":"`))
+	id, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(id)
 }
 
 // keyOf is the key of an object.
@@ -521,7 +537,7 @@ func (w *world) breaking(p *process, r *request) {
 // before its delete. An expired one can be refreshed in between, even several times if the delete arrives late: the
 // delete has no condition, and a holder must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
-	s := w.seen[w.janitor.name+" "+key]
+	s := w.seen[sighted{w.janitor, key}]
 	return s.listed.IsZero() || w.present[key].client != c || s.listed.Sub(s.wrote) < foreignTTL-time.Second
 }
 
@@ -531,7 +547,7 @@ func (w *world) stoodWhenListed(c *client, key string) bool {
 // Or the machine of the break-lock was paused since then, which it can't notice.
 func (w *world) overslept(h *holding, r *request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
-	look, looked := w.seen[w.janitor.name+" "+r.key]
+	look, looked := w.seen[sighted{w.janitor, r.key}]
 	if looked && w.janitor.machine.lags().over.After(look.handed) {
 		return true
 	}
@@ -565,9 +581,9 @@ func (w *world) underWay(c *client, r *request, at time.Time) bool {
 func (w *world) lastLook(c *client, key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	look := w.seen[c.name+" "+key].handed
-	for _, lock := range w.locks() {
-		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
+	look := w.seen[sighted{c, key}].handed
+	for _, lock := range w.locks {
+		look = later(look, w.seen[sighted{c, prefix(lock) + "lock."}].handed)
 	}
 	return look
 }

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/repolock/repolock/store"
@@ -101,10 +102,10 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	l.w.trace(c, "%v", said{r, f})
 	answered := make(chan got, 1)
 	l.w.flying.Add(1)
-	go func() {
+	l.w.couriers.run(func() {
 		defer l.w.flying.Add(-1)
 		l.travel(f, answered, apply)
-	}()
+	})
 	return l.await(ctx, r, f, answered)
 }
 
@@ -177,6 +178,53 @@ func (l *link) strike(f *mishap) bool {
 		return false
 	}
 	return true
+}
+
+// couriers are goroutines that carry one request after another. A new goroutine for each would grow its stack each time.
+type couriers struct {
+	mu        sync.Mutex
+	idle      []chan func()
+	dismissed bool
+}
+
+// run calls f in another goroutine.
+func (c *couriers) run(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.idle) - 1; n >= 0 {
+		c.idle[n] <- f
+		c.idle = c.idle[:n]
+		return
+	}
+	next := make(chan func(), 1)
+	next <- f
+	go func() {
+		for f := range next {
+			f()
+			c.rest(next)
+		}
+	}()
+}
+
+func (c *couriers) rest(next chan func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dismissed {
+		close(next)
+		return
+	}
+	c.idle = append(c.idle, next)
+}
+
+// dismiss ends the goroutines once they are idle.
+func (c *couriers) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissed = true
+	for _, next := range c.idle {
+		close(next)
+	}
+	c.idle = nil
 }
 
 // travel is the way of a request to the store, and of the answer back.
