@@ -19,11 +19,13 @@ const (
 
 	// longestLook is the longest pause between two looks of an attempt, if round trips take no time.
 	longestLook = 600 * time.Millisecond
-	// inARow is how many requests a waiter sends one after another, at most, from when its way is free until it has
-	// its lock. It sends the last one before that, reads the blocker and polls, with a read each; it puts its flag and
-	// the pointer, looks with two further requests, deletes or empties what is stale, looks at the pointer and puts
-	// it, looks again, takes a fence by two requests and a third look, and deletes or empties its ticket.
-	inARow = 1 + 3 + 2 + 3 + 2 + 2 + 2 + 3 + 2
+	// These are how many requests a waiter sends one after another, at most, from when its way is free until it has its
+	// lock. It reads the blocker and polls; it puts its flag and looks; each look reads bodies once; it deletes or
+	// empties what is stale, and at last its ticket. An exclusive one also looks at the pointer, puts it, and looks
+	// again. A fence takes a get, a put and a look.
+	sharedInARow    = 1 + 2 + 1 + 2 + 2 + 2
+	exclusiveInARow = sharedInARow + 2 + 2
+	fenceInARow     = 3
 	// morePages is how many times as many requests it sends in a row if pages are small.
 	morePages = 3
 )
@@ -249,7 +251,13 @@ func (w *world) idle(h *holding) {
 	if rested > most+grace {
 		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free, and its waiter paused for %v, which promises %v", h, time.Since(free).Round(time.Millisecond), rested.Round(time.Millisecond), most.Round(time.Millisecond)))
 	}
-	limit := inARow
+	limit := sharedInARow
+	if h.step.mode == replock.Exclusive {
+		limit = exclusiveInARow
+	}
+	if h.step.fence {
+		limit += fenceInARow
+	}
 	if w.plan.store.PageSize < 1000 {
 		limit *= morePages
 	}
