@@ -50,9 +50,11 @@ type plan struct {
 	gateways time.Duration
 	// storeJump is by how much the store's clock jumps, and when.
 	storeJump, storeJumpAt time.Duration
-	clients                []clientPlan
-	leftovers              []leftover
-	breaks                 []breaking
+	// storeBackAt is when the store's clock is right again; 0: it stays wrong.
+	storeBackAt time.Duration
+	clients     []clientPlan
+	leftovers   []leftover
+	breaks      []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration
 	// scene is the subject of the history, mostly None.
@@ -206,6 +208,11 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 
 // freezing reports whether a hypervisor pauses machines.
 func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 || p.clone != nil }
+
+// unstopped reports whether no process and no machine is ever stopped.
+func (p *plan) unstopped() bool {
+	return p.rates[Pause] == 0 && p.rates[Suspend] == 0 && !p.freezing() && len(p.reboots) == 0
+}
 
 // timeless reports whether the store doesn't return the time of its clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
