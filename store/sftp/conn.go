@@ -90,6 +90,7 @@ type conn struct {
 	fileMode, dirMode uint32
 	clock             string       // handle of a file whose mod time shows the server's time, or ""
 	ticks             atomic.Int64 // number of bytes written into it
+	linkless          atomic.Bool  // the server has made no hard link, whatever it answered
 }
 
 // reason is a function that returns why a connection has ended, or nil if that is unknown.

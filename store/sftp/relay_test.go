@@ -25,9 +25,9 @@ import (
 
 // The types of packets.
 const (
-	typeVersion, typeOpen, typeClose, typeWrite, typeLstat, typeFstat, typeFsetstat = 2, 3, 4, 6, 7, 8, 10
-	typeOpendir, typeReaddir, typeRemove, typeMkdir, typeStat, typeStatus           = 11, 12, 13, 14, 17, 101
-	typeName, typeAttrs, typeExtended, typeExtendedReply                            = 104, 105, 200, 201
+	typeVersion, typeOpen, typeClose, typeWrite, typeLstat, typeFstat, typeFsetstat              = 2, 3, 4, 6, 7, 8, 10
+	typeOpendir, typeReaddir, typeRemove, typeMkdir, typeRmdir, typeStat, typeRename, typeStatus = 11, 12, 13, 14, 15, 17, 18, 101
+	typeName, typeAttrs, typeExtended, typeExtendedReply                                         = 104, 105, 200, 201
 )
 
 // request is a packet of the client.
