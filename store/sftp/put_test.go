@@ -220,12 +220,14 @@ func TestPretendedLink(t *testing.T) {
 	root := repository(t, 0o700)
 	r, links := &relay{}, 0
 	s := r.on(t, root)
+	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
 	r.answer = pretend(&links, extended(sftpwire.ExtHardlink))
 	for range 2 {
 		_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
 		assert.Is(t, err, store.ErrConditionUnsupported)
 		has(t, root, "index/")
 		assert.Equal(t, links, maxUnlinked+1)
+		assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
 	}
 	put(t, s, "index/k")
 	has(t, root, "index/", "index/k")
@@ -234,6 +236,7 @@ func TestPretendedLink(t *testing.T) {
 	r.answer = nil
 	_, err := s.Put(t.Context(), "index/new", nil, store.PutOptions{IfAbsent: true})
 	assert.OK(t, err) // another server might answer
+	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
 }
 
 // TestLinkIsDeletedAtOnce: a link that another process deletes at once is no sign of a server without links.
