@@ -411,6 +411,8 @@ var engineMutants = []mutant{
 		"a.late, a.failing = 0, 0\n", "a.failing = 0\n", own("TestTriesAreCounted")},
 	{"an outage counts from an earlier one that is over", decides,
 		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", own("TestWaitOutage")},
+	{"an acquirer puts a pointer that is never listed until its lease ends", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted < 0", own("TestOwnPointerMustBeListed")},
+	{"an acquirer whose pointer was removed once gives up", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted > 0", own("TestPointerIsRemovedOnce")},
 	{"an object that vanished is looked for without an end", decides,
 		"if a.try.vanished == maxAgain {", "if a.try.vanished > 100*maxAgain {", own("TestListingOutweighsA404")},
 	{"a shared acquirer waits for ever for an exclusive one that doesn't withdraw", contest,
