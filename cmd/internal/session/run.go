@@ -87,7 +87,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer s.release()
-	group, err := prepared.Start(s.environ(), s.allowance(breath), s.lock.Connections()...)
+	group, err := prepared.Start(s.environ(), func() procgroup.Allowance { return s.allowance(2 * breath) }, s.lock.Connections()...)
 	if err != nil {
 		s.finish(events.Event{}) // without success
 		return 0, err

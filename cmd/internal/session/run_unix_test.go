@@ -313,6 +313,33 @@ func TestAllowance(t *testing.T) {
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
+// slowConn is a connection that the guard gets only when the first allowance under an outer lock is over.
+type slowConn struct{ *os.File }
+
+func (c slowConn) SyscallConn() (syscall.RawConn, error) {
+	_ = clock.Sleep(context.Background(), clock.System{}, 2*breath+100*time.Millisecond)
+	return c.File.SyscallConn()
+}
+
+// TestSlowStart: under an outer lock a command starts although its start takes longer than an allowance lasts. It
+// doesn't start if its own lock is lost meanwhile.
+func TestSlowStart(t *testing.T) {
+	t.Setenv(outerVariable, "aa:elsewhere")
+	for _, held := range []bool{true, false} {
+		s := newStage(t, "pause", "echo > ran")
+		if !held {
+			s.first = s.until("first", clock.System{}.Elapsed()+2*breath, false)
+		}
+		null, err := os.Open(os.DevNull)
+		assert.OK(t, err)
+		defer null.Close()
+		s.first.connection = func() syscall.Conn { return slowConn{null} }
+		_, err = s.run()
+		_, ran := os.Stat("ran")
+		assert.That(t, (err == nil) == held && (ran == nil) == held && (held || errors.Is(err, procgroup.ErrExpired)), "held %t: %v, %v", held, err, ran)
+	}
+}
+
 // TestUnguardedIsSaid: the record and the message of a lost guard have the cause, and say whether the command is stopped.
 func TestUnguardedIsSaid(t *testing.T) {
 	why := fmt.Errorf("%w: no more processes", procgroup.ErrUnguarded)
