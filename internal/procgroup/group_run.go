@@ -207,6 +207,7 @@ func (g *Group) unstarted() error {
 // finish ends the guard and the backstop of an empty group.
 func (g *Group) finish() {
 	g.mu.Lock()
+	continued := g.reportContinued() // the guard's last answer can come too late
 	g.over = true
 	if g.guard != nil {
 		g.guard.end()
@@ -220,6 +221,7 @@ func (g *Group) finish() {
 	g.pageFile.Close()
 	g.wakeLocked()
 	g.mu.Unlock()
+	continued()
 }
 
 // keep duplicates connections for the guards, because their owner can close its own at any time.

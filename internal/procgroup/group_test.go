@@ -132,7 +132,7 @@ func TestSlowStart(t *testing.T) {
 			case 3:
 				close(third)
 			}
-			return Allowance{now.Elapsed + time.Second, now}
+			return Allowance{Until: now.Elapsed + time.Second, Seen: now}
 		})
 		assert.OK(t, err)
 		ends(t, g)

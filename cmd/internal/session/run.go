@@ -148,6 +148,7 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 		Trouble:     func(err error) { s.Console.Say("warning: %v", err) },
 		Interrupted: s.interruptedGroup,
 		Suspended:   s.suspended,
+		Continued:   s.continuedByOther,
 		RunsOn:      s.runsOn,
 	})
 }

@@ -367,6 +367,45 @@ func TestUnguardedIsSaid(t *testing.T) {
 	}
 }
 
+// TestContinuedByOtherIsSaid: a command that another process continues is stopped again, and killed if that happens too
+// often. The record and the message say so.
+func TestContinuedByOtherIsSaid(t *testing.T) {
+	for killed, says := range map[bool]string{
+		false: "another process has continued the stopped command (cpulimit, kill -CONT, a debugger): repolock has stopped it again, and kills it at the 4th time",
+		true:  "another process has continued the stopped command 4 times: repolock kills the command",
+	} {
+		s := newStage(t, "pause", "")
+		of := &session{Command: s.Command, holder: holder{Request: s.Request, lock: s.first.held()}}
+		var got events.Event
+		of.sinks = []events.Sink{sink(func(e events.Event) { got = e })}
+		of.continuedByOther(killed)
+		of.flush()
+		assert.That(t, got.Kind == events.ContinuedByOther && got.ID == "first" && got.Killed == killed, "%+v", got)
+		assert.Equal(t, s.said, []string{says})
+	}
+}
+
+// TestContinuedWhileResuming: another process continues the command again and again while its lock is resumed. The
+// command is killed, and the loss of the lock is the result.
+func TestContinuedWhileResuming(t *testing.T) {
+	s := newStage(t, "pause", "echo $$ > begun; exec sleep 30")
+	s.first.resume = func() (*fakeLock, error) {
+		for begin := time.Now(); states.Of(s.pid) != "" && states.Of(s.pid) != "Z"; {
+			_ = syscall.Kill(s.pid, syscall.SIGCONT)
+			assert.Need(t, time.Since(begin) < time.Minute, "it is never killed")
+		}
+		return nil, s.first.Lost().Err
+	}
+	go func() {
+		text, _ := os.ReadFile("begun")
+		_, _ = fmt.Sscan(string(text), &s.pid)
+		s.first.lose(false)
+	}()
+	_, err := s.run()
+	assert.Says(t, err, replock.ErrLost, "shared lock lost: it is gone (key first); repolock killed the command")
+	assert.Equal(t, strings.Join(s.events, ", "), "command_paused first, command_continued_by_other first, command_continued_by_other first, work_ended first")
+}
+
 // TestMayContinue: a command that is continued by hand goes on if the lease of its lock lasts.
 func TestMayContinue(t *testing.T) {
 	for _, c := range []struct {
