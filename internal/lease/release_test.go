@@ -22,7 +22,8 @@ func TestReleaseOfASet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		start, order := time.Now(), []string(nil)
 		with := terms(func(context.Context) error { return errDown })
-		with.Sent = -deadline + MaxDelay/2 // so it would be lost in a second
+		with.Clock.(*leapclock.Clock).Leap.Store(int64(time.Hour))
+		with.Sent = time.Hour - deadline + MaxDelay/2 // so it would be lost before its turn
 		first := &owner{Term: begun(with), name: "first", t: t}
 		slow, last := holds(t, "slow"), holds(t, "last")
 		failed := map[*owner]error{first: errors.New("one"), slow: errors.New("two")}
