@@ -78,6 +78,7 @@ func TestVerdicts(t *testing.T) {
 		"encrypted, watched for the default ttl": {store: 0, wall: 0, watched: wire.ForeignTTL, change: encrypted, want: Stale},
 
 		"a local disk":                          {of: "far", store: over, wall: over, judge: onDisk, want: Doubtful, why: "no other clock confirms that"},
+		"a local disk, no time of the store":    {of: "far", store: -1, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, within the ttl":          {of: "far", store: ttl, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, the clock since boot":    {of: "here", store: over, wall: over, change: boot, judge: onDisk, want: Stale},
 		"a local disk, from an earlier boot":    {of: "an earlier boot", store: over, wall: over, judge: onDisk, want: Stale},
