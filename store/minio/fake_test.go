@@ -59,7 +59,7 @@ func TestContractOfAFake(t *testing.T) {
 			bundle := filepath.Join(t.TempDir(), "ca.pem")
 			assert.OK(t, os.WriteFile(bundle, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 			t.Setenv("AWS_CA_BUNDLE", bundle)
-			address = strings.Replace(server.URL, "https", "minio", 1) + "/bucket/a/prefix"
+			address = strings.Replace(server.URL, "https", "minio", 1) + "/bucket/a/prefix?conditions=kept"
 			return open(t, address)
 		},
 		Reopen: func(t *testing.T, _ store.Store) store.Store { return open(t, address) },

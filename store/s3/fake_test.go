@@ -47,7 +47,7 @@ func TestContractOfAFake(t *testing.T) {
 		New: func(t *testing.T) store.Store {
 			server := httptest.NewServer(fakes3.NewAt("bucket", inSeconds))
 			t.Cleanup(server.Close)
-			address = "s3://bucket/a/prefix?endpoint=" + server.URL
+			address = "s3://bucket/a/prefix?conditions=kept&endpoint=" + server.URL
 			return open(t, address)
 		},
 		Reopen: func(t *testing.T, _ store.Store) store.Store { return open(t, address) },
