@@ -114,7 +114,8 @@ func (k *term) underSecond() bool {
 func (k *term) own() ownAttempts {
 	k.seconds.mu.Lock()
 	defer k.seconds.mu.Unlock()
-	all := ownAttempts{maps.Clone(k.t.ids), maps.Clone(k.t.keys)}
+	all := k.t.ownAttempts
+	all.ids, all.keys = maps.Clone(all.ids), maps.Clone(all.keys)
 	for _, s := range append(k.seconds.left, k.seconds.now) {
 		if s != nil {
 			all.ids[s.id], all.keys[s.flag.key] = true, true
@@ -164,8 +165,11 @@ func (k *term) prove(ctx context.Context, flag *object) error {
 	t := k.asAttempt()
 	t.flag, t.sent, t.raised, t.looks = s.flag, s.sent, s.raised, s.looks
 	err = k.lookUntil(ctx, t, func(ctx context.Context) error { return k.unchanged(ctx, flag) })
-	if errors.Is(err, errUnlisted) {
+	switch {
+	case errors.Is(err, errUnlisted):
 		err = k.broken(s.flag.key, "it was deleted, by break-lock or by hand")
+	case errors.Is(err, errCopied):
+		err = k.copied(s.flag.key)
 	}
 	k.seconds.mu.Lock()
 	defer k.seconds.mu.Unlock()
@@ -190,13 +194,16 @@ func (k *term) putSecond(ctx context.Context) (*second, error) {
 	k.seconds.mu.Lock()
 	k.seconds.now = s
 	k.seconds.mu.Unlock()
-	o, err := k.write(ctx, t.flag.key, t.body.Encode(), store.PutOptions{})
+	body := t.body.Encode()
+	t.bodies.note(bodyMark(t.flag.key, body), t.sent)
+	o, err := k.write(ctx, t.flag.key, body, store.PutOptions{})
 	if err != nil {
 		k.seconds.mu.Lock()
 		defer k.seconds.mu.Unlock()
 		k.seconds.now, k.seconds.left = nil, append(k.seconds.left, s)
 		return nil, err
 	}
+	t.bodies.note(etagMark(t.flag.key, o.ETag), t.sent)
 	k.l.raised(t, o)
 	s.etag, s.until = o.ETag, t.sent+secondStays
 	return s, nil

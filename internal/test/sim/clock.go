@@ -44,8 +44,9 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice  dice
-	shift time.Duration // of its time namespace
+	dice   dice
+	shift  time.Duration // of its time namespace
+	parted func() bool   // of a copy: see twins
 }
 
 // Now is the machine's wall clock.
@@ -76,6 +77,9 @@ func (c *clientClock) awake(d dice) {
 // set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
+	if c.parted != nil && c.parted() {
+		dice = dice.named("copy")
+	}
 	d += nanoseconds(dice) / 1000
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
@@ -122,6 +126,9 @@ func (w *world) freeze(m *machine, d, set time.Duration) {
 	m.mu.Unlock()
 	for _, c := range m.clients {
 		c.clock.Stop(d)
+		if t := c.twins; t != nil && c == t.first && !t.parted() {
+			w.freeze(t.copy.machine, d, set)
+		}
 	}
 	if set > 0 {
 		time.AfterFunc(d+set, func() {

@@ -191,6 +191,7 @@ func (w *world) trespass(p *process, r *request) (wrong string) {
 	o, ok := w.present[r.key]
 	switch {
 	case !ok || o.client == nil || o.client == p.client:
+	case p.client.wrote(o, r):
 	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
 		return fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name)
 	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):

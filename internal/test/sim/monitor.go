@@ -44,6 +44,8 @@ import (
 //     it;
 //   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
 //     larger than those of earlier locks; a resumed lock has that of its first;
+//   - cloned: of two copies of a machine, which hold one lock, one has lost it once it has looked
+//     after the other has written;
 //   - hang: every call returns;
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: a client that hasn't been stopped sends no refresh after the deadline;
@@ -54,10 +56,11 @@ import (
 //   - stuck, leftover: at the end, when all others are gone, one more acquirer gets in as
 //     soon as the last lock has expired, and leaves nothing.
 type monitor struct {
-	all    []*holding
-	active []*holding           // their contexts might be live
-	broken map[string]time.Time // when a break-lock removed an object
-	owner  map[string]*client   // the client that wrote an object
+	all       []*holding
+	active    []*holding           // their contexts might be live
+	following []*holding           // of a copy that has not parted yet
+	broken    map[string]time.Time // when a break-lock removed an object
+	owner     map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
@@ -150,7 +153,7 @@ func (w *world) check() {
 				continue
 			}
 			switch {
-			case w.wasBroken(h) || w.wasBroken(g):
+			case w.twinned(h, g), w.wasBroken(h) || w.wasBroken(g):
 			case w.adrift(h, g) || w.adrift(g, h):
 				first, second := h, g
 				if g.began.Before(h.began) {
@@ -367,6 +370,10 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
 	h.objects = [2]string{k.Key(), prefix(s.lock) + exclusive + "#" + k.ID()}
 	h.paused = p.client.machine.lags().over.After(asked)
+	if p.client.follows() {
+		w.following = append(w.following, h)
+		return h
+	}
 	for _, o := range h.objects {
 		// A lock that was broken while it was taken, and was put back before the
 		// look, isn't broken.
@@ -405,7 +412,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 func (w *world) passed(h *holding) {
 	origin := h.origin()
 	for _, g := range w.all {
-		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
+		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin || g.p.client.other() == h.p.client { // see twinned
 			continue
 		}
 		broken := w.wasBroken(g) || g.paused || h.paused
@@ -429,6 +436,9 @@ func (w *world) end(h *holding) {
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.p.client.follows() {
+		return
+	}
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
 	if (w.plan.survivable() || w.plan.judged() && !w.caused(h)) && w.config.Protocol == nil {

@@ -66,8 +66,9 @@ type plan struct {
 	local   bool // the store's clock is the first machine's
 	sealed  bool // other clients encrypt their bodies
 	// ill is the share of objects that a request to delete many doesn't delete as it should.
-	ill  float64
-	pair *Pair
+	ill   float64
+	pair  *Pair
+	clone *cloning
 	// stale: a mod time by a client's clock is the time when the request was sent, not when it was applied.
 	stale bool
 }
@@ -206,7 +207,7 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 }
 
 // freezing reports whether a hypervisor pauses machines.
-func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
+func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 || p.clone != nil }
 
 // timeless reports whether the store doesn't return the time of its clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
@@ -221,7 +222,7 @@ func (p *plan) undisturbed() bool {
 	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
 		return false
 	}
-	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
+	return p.clone == nil && p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
 }
 
 func (p *plan) drawStore(config *Config, d dice) {
