@@ -35,7 +35,7 @@ func TestStoreClockSteps(t *testing.T) {
 						time.AfterFunc(back, func() { w.skew.Add(int64(-time.Hour)) })
 					}
 					if look == DefaultLook && back == 0 {
-						time.Sleep(50 * time.Second) // a second flag might still be stored
+						time.Sleep(15 * time.Second) // a second flag might still be stored
 						w.leavesNothing(k)
 						k = a.takes(t, mode)
 					}
@@ -77,32 +77,34 @@ func TestStepBeforeALostAnswer(t *testing.T) {
 	})
 }
 
-// TestPassedUnderASecondFlag: an acquirer has found the flag of a paused machine stale, and deletes it, comes and goes
-// just when the machine refreshes it under a second flag. The machine sees the acquirer's flag before, and doesn't
-// refresh.
+// TestPassedUnderASecondFlag: an acquirer has found the flag of a paused machine stale, and would acquire without another
+// look. It deletes the flag, comes and goes just when the machine refreshes the flag under a second one. The machine
+// sees the acquirer's flag before, and doesn't refresh.
 func TestPassedUnderASecondFlag(t *testing.T) {
-	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
-		time.Sleep(14 * time.Second)
-		go a.stands(70*time.Second, true)
-		time.Sleep(60 * time.Second)
-		b := w.machine()
-		goes, gone := make(chan struct{}, 2), make(chan struct{})
-		b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { <-goes; return nil }))
-		go func() {
-			b.untilFree(t, Exclusive, 100*time.Millisecond)
-			close(gone)
-		}()
-		time.Sleep(9 * time.Second)
-		time.AfterFunc(3*time.Second, func() { goes <- struct{}{} })
-		a.hooks.Before(first("put", k.Key(), func(hookstore.Request) error {
-			goes <- struct{}{}
+	for holds, passes := range map[Mode]Mode{Exclusive: Shared, Shared: Exclusive} {
+		holding(t, memory.Options{IfMatch: memory.Lacked}, holds, func(t *testing.T, w *world, a *machine, k *Lock) {
+			time.Sleep(14 * time.Second)
+			go a.stands(70*time.Second, true)
+			time.Sleep(68 * time.Second)
+			b := w.machine()
+			goes, gone := make(chan struct{}, 2), make(chan struct{})
+			b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { <-goes; return nil }))
+			go func() {
+				b.untilFree(t, passes, 100*time.Millisecond)
+				close(gone)
+			}()
+			time.Sleep(time.Second)
+			time.AfterFunc(4*time.Second, func() { goes <- struct{}{} })
+			a.hooks.Before(first("put", k.Key(), func(hookstore.Request) error {
+				goes <- struct{}{}
+				<-gone
+				return nil
+			}))
+			endsForGood(t, k, DefaultLook)
+			k.Release(t.Context())
 			<-gone
-			return nil
-		}))
-		<-gone
-		time.Sleep(DefaultLook)
-		endsForGood(t, k, time.Second)
-	})
+		})
+	}
 }
 
 // TestNoResumeAfterASecondSend: the first put of a flag was sent twice, and the first send is applied after another
