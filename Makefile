@@ -146,13 +146,13 @@ sim: ## run 2,000 simulated histories, 200 of crowds, and 200 of steps
 
 .PHONY: histories
 histories: ## run 20,000 new simulated histories, 2,000 of crowds, and 2,000 of steps
-	@$(SEEDS) -seeds=20000 -from=$$(date +%s)00000
-	@$(SEEDS) -seeds=2000 -from=$$(date +%s)00000 -scene=crowd
-	@$(SEEDS) -seeds=2000 -from=$$(date +%s)00000 -scene=stepped
+	@$(SEEDS) -seeds=20000 -from=0
+	@$(SEEDS) -seeds=2000 -from=0 -scene=crowd
+	@$(SEEDS) -seeds=2000 -from=0 -scene=stepped
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped
-	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
+	@$(SEEDS) -seeds=0 -from=0 -every=10s
 
 # MUTANTS are flags: -name EXPRESSION, -matrix PACKAGE, -search HISTORIES.
 .PHONY: mutants

@@ -39,7 +39,7 @@ type client struct {
 
 func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
 	c := &client{w: w, number: number, name: name, plan: p, machine: m, count: map[string]int{}}
-	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift}
+	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift, unstopped: w.plan.unstopped()}
 	m.clients = append(m.clients, c)
 	return c
 }
@@ -48,8 +48,9 @@ func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *c
 func (c *client) nth(r *request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count[r.looks()]++
-	return c.count[r.looks()]
+	looks := r.looks()
+	c.count[looks]++
+	return c.count[looks]
 }
 
 // spared reports whether the client has had no fault for half a ttl, in a history with few
@@ -371,6 +372,7 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 		return
 	}
 	w.say(c, "=== not granted: %v [%s]", err, s.name)
+	delete(w.paces, s.name)
 	w.tidied(c, s)
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++

@@ -44,9 +44,18 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice   dice
-	shift  time.Duration // of its time namespace
-	parted func() bool   // of a copy: see twins
+	dice      dice
+	shift     time.Duration // of its time namespace
+	parted    func() bool   // of a copy: see twins
+	unstopped bool          // it is never stopped, so its timers need no care
+}
+
+// Stop stops the client.
+func (c *clientClock) Stop(d time.Duration) {
+	if c.unstopped {
+		panic("a client is stopped in a history without stops: see plan.unstopped")
+	}
+	c.Stops.Stop(d)
 }
 
 // Now is the machine's wall clock.
@@ -81,6 +90,9 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 		dice = dice.named("copy")
 	}
 	d += nanoseconds(dice) / 1000
+	if c.unstopped {
+		return time.After(d)
+	}
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 

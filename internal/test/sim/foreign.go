@@ -216,8 +216,11 @@ func (r *request) looksAt() (key string, ok bool) {
 
 // turn names the requests of one step to a lock.exclusive: each deletion relies on the answer to the one
 // before.
-func (r *request) turn(p *process, key string) string {
-	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
+func (r *request) turn(p *process, key string) turn { return turn{p.client, r.step.name, key} }
+
+type turn struct {
+	client    *client
+	step, key string
 }
 
 // answered tracks each request whose answer, an error or not, has reached its sender. Another request of the

@@ -209,6 +209,11 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 // freezing reports whether a hypervisor pauses machines.
 func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 || p.clone != nil }
 
+// unstopped reports whether no process and no machine is ever stopped.
+func (p *plan) unstopped() bool {
+	return p.rates[Pause] == 0 && p.rates[Suspend] == 0 && !p.freezing() && len(p.reboots) == 0
+}
+
 // timeless reports whether the store doesn't return the time of its clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
 

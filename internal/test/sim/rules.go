@@ -331,6 +331,7 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 	defer w.mu.Unlock()
 	if delete(w.waiting, s.name); begins {
 		w.waiting[s.name] = waiting{s, since}
+		w.paces[s.name] = &pace{step: s, asked: since, since: since, reads: since, poll: leastPoll}
 	}
 }
 
@@ -392,34 +393,6 @@ func (w *world) keptOutInVain(c *client, s step) {
 	limit := time.Now().Add(-w.plan.ending())
 	if w.config.Protocol == nil && len(w.plan.breaks) == 0 && !c.plan.foreign && w.plan.answering() && !w.plan.store.NoStoreClock && w.inTheWay(c, s, limit).Before(limit) {
 		w.violate("in vain", fmt.Sprintf("%s didn't get its %v lock [%s] because of locks that had ended %v before, or more", c.name, s.mode, s.name, w.plan.ending()))
-	}
-}
-
-// soon is the time within which a waiter that has just begun sees that the lock is free.
-const soon = time.Second
-
-// behind is how much longer a waiter takes to see that the lock is free if others were just granted theirs.
-// Behind n waiters its last pause between two reads was (n + 1)² times as long, and jittered.
-func (w *world) behind(free time.Time) time.Duration {
-	n := 1
-	for _, at := range w.grants {
-		if at.Before(free) && at.After(free.Add(-soon)) {
-			n++
-		}
-	}
-	return time.Duration(n*n-1) * 375 * time.Millisecond
-}
-
-// idle checks that a waiter is granted its lock soon after the lock is free. A waiter whose ticket was broken
-// needs longer.
-func (w *world) idle(h *holding) {
-	if w.config.Protocol != nil || h.foreign() || !h.step.queues || w.plan.store.Markers || len(w.plan.breaks) > 0 || !w.plan.answering() {
-		return
-	}
-	asked, now := h.asked, time.Now()
-	free := later(w.inTheWay(h.p.client, h.step, time.Time{}), asked)
-	if took, limit := now.Sub(free), soon+free.Sub(asked)/50+w.plan.ending()+w.behind(free); took > limit {
-		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free", h, took.Round(time.Millisecond)))
 	}
 }
 
