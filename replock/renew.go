@@ -76,8 +76,8 @@ func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 func (r *renewer) replace(ctx context.Context, o *object) error {
 	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
-		// The store might have applied an earlier refresh of ours although its answer was lost. Then the object has our
-		// id, and its ETag is the next condition.
+		// The store might have applied an earlier refresh of ours although its answer was lost. Then the object has a
+		// body that we sent, and its ETag is the next condition.
 		if err := r.ours(ctx, o); err != nil {
 			return err
 		}
@@ -130,7 +130,9 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 	b.Seq, b.State = r.seq.Add(1), wire.StateHeld
 	now, sent := *r.now.Load(), r.l.opts.Clock.Elapsed()
 	r.l.stamp(&b, now, sent)
-	put, err := r.write(ctx, o.key, b.Encode(), opts)
+	body := b.Encode()
+	r.t.bodies.note(bodyMark(o.key, body), sent)
+	put, err := r.write(ctx, o.key, body, opts)
 	if err == nil {
 		o.etag, o.sent = put.ETag, sent
 		if o.key == r.t.flag.key {
@@ -209,8 +211,8 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 }
 
-// ours reads an object that isn't as we last wrote it. If it has our id, it is a put of ours whose answer was lost.
-// Otherwise the lock was broken.
+// ours reads an object that isn't as we last wrote it. If we have sent that body, it is a put of ours whose answer was
+// lost, and was sent when we remember, whatever the body's fields say. Otherwise the lock was broken or copied.
 func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
@@ -221,17 +223,27 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	case err != nil:
 		return err
 	}
+	if sent, ours := r.t.bodies.find(bodyMark(o.key, c.raw)); ours {
+		o.etag, o.sent = c.object.ETag, sent
+		return nil
+	}
 	l, err := wire.Decode(c.raw)
 	switch {
 	case errors.Is(err, wire.ErrEmptied):
 		return r.broken(o.key, "it was emptied, by break-lock or by hand")
 	case err != nil:
 		return r.broken(o.key, "it was replaced by an object that isn't our lock")
-	case !r.t.ids[l.ID]:
-		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+	case r.t.ids[l.ID]:
+		return r.copied(o.key)
 	}
-	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
-	return nil
+	return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+}
+
+// copied returns the loss of a lock with whose id another process has written an object.
+func (r *renewer) copied(key string) *LostError {
+	lost := r.broken(key, "another process continues with this lock: was this machine cloned or restored?")
+	lost.Copied = true
+	return lost
 }
 
 // deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's clock, an acquirer

@@ -96,6 +96,11 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if old == nil || old.Size == 0 {
 		return k.broken(k.t.flag.key, "it expired, and was then removed by another acquirer or by break-lock")
 	}
+	if flag, _ := k.objects(); old.ETag == "" || old.ETag != flag.etag {
+		if err := k.ours(ctx, &flag); err != nil {
+			return err
+		}
+	}
 	fresh, err := k.l.find(ctx, t.flag.key)
 	if err != nil {
 		return err

@@ -168,6 +168,9 @@ func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.Live = slices.Concat(f.Live, f.Doubtful, f.Vanished)
 		if len(f.Live) > 0 && next.step == giveUp {
+			if i := slices.IndexFunc(f.Live, func(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }); i >= 0 {
+				return k.copied(f.Live[i].Key)
+			}
 			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
 			lost.Err = l.heldError(t, f)
 			return lost

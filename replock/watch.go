@@ -355,6 +355,8 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	switch err := k.lookAgain(ctx, t); { // our flag is live, so a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
 		return k.broken(t.flag.key, "this machine stood still, and another client deleted the lock")
+	case errors.Is(err, errCopied):
+		return k.copied(t.flag.key)
 	case err != nil:
 		return err
 	}

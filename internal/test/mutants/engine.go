@@ -5,6 +5,8 @@ const (
 	enters    = "replock/enter.go"
 	reaps     = "replock/reap.go"
 	renews    = "replock/renew.go"
+	sents     = "replock/sent.go"
+	lockers   = "replock/locker.go"
 	terms     = "replock/term.go"
 	releases  = "replock/release.go"
 	breaks    = "replock/break.go"
@@ -90,7 +92,38 @@ var engineMutants = []mutant{
 		"deadline := s.last + r.Deadline\n", "deadline := s.last + r.Deadline + 10*time.Second\n", seed(1)},
 	{"a refresh puts back a flag that was deleted", renews,
 		"case seen == nil:\n\t\treturn r.deleted(o.key)", "case seen == nil:\n\t\treturn nil", seed(120)},
-	{"a refresh doesn't look whose flag it is", renews, "case !r.t.ids[l.ID]:", "case false:", own("TestBroken|TestResumeAgainstAcquire")},
+	{"a refresh doesn't look whose flag it is", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || sent == 0 {",
+		own("TestBroken|TestResumeAgainstAcquire")},
+
+	// A cloned machine.
+	{"an object with the own id is own", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {",
+		own("TestCopiedHolder|TestBodiesDateNoLease")},
+	{"the date of a body with the own id dates the lease", renews, "bodyMark(o.key, c.raw)); ours {",
+		"bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {\n\t\tcopied, _ := wire.Decode(c.raw)\n\t\tsent = time.Duration(copied.RefreshedBoot)",
+		own("TestRestoredHolder|TestBodiesDateNoLease")},
+	{"resumed although a copy has refreshed the old flag", resume, "if err := k.ours(ctx, &flag); err != nil {", "if err := k.ours(ctx, &flag); err != nil && false {",
+		own("TestCopiedResume")},
+	{"an acquirer's flag is own whoever has written it", look, "case err != nil || !t.wrote(t.flag.key, c.raw):", "case err != nil:", own("TestCopiedAcquirer")},
+	{"an acquirer takes a lock.exclusive with its id for its own", look, "case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.ids[e.Lease.ID]:",
+		own("TestCopiedAcquirer")},
+	{"an acquirer withdraws the attempt of a copy that has lock.exclusive", look,
+		"case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id:", "case false:", own("TestCopiedAcquirer")},
+	{"an attempt that a copy continues is withdrawn", withdraws, "if errors.Is(reason, errCopied) {", "if false {", own("TestCopiedAcquirer")},
+	{"an attempt that a copy continues ends the acquire", decides, "errors.Is(err, errCopied), ", "", own("TestCopiedAcquirer")},
+	{"the flag of an earlier attempt is own by its key", attempts, "return o.ETag != \"\" && ours", "return ours || true", own("TestEarlierAttemptOfACopy")},
+	{"a release takes a lock.exclusive with the own id for its own", withdraws, "t.wrote(t.pointer.key, raw), nil", "t.wrote(t.pointer.key, raw) || t.copied(t.pointer.key, raw), nil",
+		own("TestCopiedRelease")},
+	{"the release of a lost lock deletes a flag that a copy has refreshed", releases, "case k.t.copied(k.t.flag.key, c.raw):", "case len(c.raw) < 0:", own("TestCopiedResume")},
+	{"the release of a lock that a copy continues deletes its flag", releases, "ok && lost.Copied {", "ok && lost.Copied && !ok {", own("TestBodiesDateNoLease")},
+	{"two copies take one fence", enters, "return bytes.Equal(raw, c.raw) })", "return bytes.Equal(raw, c.raw) }) || last.ID == id", own("TestCopiesCountFences")},
+	{"equal random numbers make equal ids", lockers, "mixed := fmt.Appendf(b[:], \"%d %d\", l.opts.Clock.Now().UnixNano(), l.opts.Clock.Elapsed())", "mixed := fmt.Appendf(b[:], \"\")",
+		own("TestIdsDifferWithEqualRandomness")},
+	{"a body has no nonce", attempts, "int64(sent), l.nonce()", "int64(sent), \"\"", own("TestNonces")},
+	{"the first puts of a flag and of lock.exclusive have one nonce", enters, "body.Nonce = l.nonce()", "_ = l.nonce", own("TestNonces")},
+	{"each body that was ever sent is remembered", sents, "len(s.order) == maxSent", "false", own("TestSentBodiesAreBounded")},
+	{"a body is dated from when it was sent last", sents, "if _, ok := s.at[m]; ok {", "if _, ok := s.at[m]; ok && false {", own("TestSentBodiesAreBounded")},
+	{"a body counts as sent under each key", sents, "func bodyMark(key string, body []byte) mark { return markOf(\"body\", key, string(body)) }",
+		"func bodyMark(_ string, body []byte) mark { return markOf(\"body\", \"\", string(body)) }", own("TestSentBodiesAreBounded")},
 	{"a condition is relied on because the store claims it", proofs,
 		"c.match.state.Store(int32(p.IfMatch))\n\tc.absent.state.Store(int32(p.IfAbsent))",
 		"c.match.state.Store(int32(2 * min(p.IfMatch, store.Claimed)))\n\tc.absent.state.Store(int32(2 * min(p.IfAbsent, store.Claimed)))", seed(2)},
@@ -197,7 +230,7 @@ var engineMutants = []mutant{
 	{"a fence is written whatever is stored by then", enters,
 		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false", seed(62)},
 	{"a fence is the number before once more", enters, "Fence: last.Fence + 1,", "Fence: max(last.Fence, 1),", seed(62)},
-	{"another lock's number is taken for the own one", enters, "if last.ID == id {", `if last.ID != "" {`, seed(62)},
+	{"another lock's number is taken for the own one", enters, "return bytes.Equal(raw, c.raw) })", "return true }) || last.ID != \"\"", seed(62)},
 	{"a resumed lock has no fence", resume, "t.place, t.fence = wire.FirstPlace, k.t.fence", "t.place = wire.FirstPlace", own("TestFenceGrows")},
 	{"a fence is taken after the last look", enters,
 		"\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\tdefault:", "\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\t\treturn f, nil\n\t\t\tdefault:", own("TestFenceOfAPausedAcquirer")},
@@ -215,7 +248,7 @@ var engineMutants = []mutant{
 	{"the name of a lock is ignored", options,
 		"o.Prefix = DefaultPrefix + \"locks/\" + o.Name + \"/\"", "o.Prefix = DefaultPrefix", scene("several", 1)},
 	{"two locks of one process don't conflict", look,
-		"case t.wrote(e):", "case t.wrote(e) || e.Err == nil && e.Lease.HostID == l.self.HostID && e.Lease.PID == l.self.PID:", scene("several", 1)},
+		"case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.wrote(e.Key, e.Raw) || e.Err == nil && e.Lease.HostID == l.self.HostID && e.Lease.PID == l.self.PID:", scene("several", 1)},
 	{"on a local disk the wall clock confirms itself", judge, "if known && j.oneClock(e) {", "if false {", seed(958)},
 	{"the times since boot of two time namespaces are compared", boots,
 		"p.BootID == q.BootID && p.TimeNamespace != \"\" && p.TimeNamespace == q.TimeNamespace", "p.BootID == q.BootID", seed(1287)},

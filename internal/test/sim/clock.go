@@ -47,12 +47,13 @@ type clientClock struct {
 	dice   dice
 	shift  time.Duration // of its time namespace
 	steady bool          // it is never stopped, so its timers need no care
+	parted func() bool   // of a copy: see twins
 }
 
 // Stop stops the client.
 func (c *clientClock) Stop(d time.Duration) {
 	if c.steady {
-		panic("a client is stopped in a history without stops: see plan.steady")
+		panic("a client is stopped in a history without stops: see plan.unstopped")
 	}
 	c.Stops.Stop(d)
 }
@@ -85,6 +86,9 @@ func (c *clientClock) awake(d dice) {
 // set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
+	if c.parted != nil && c.parted() {
+		dice = dice.named("copy")
+	}
 	d += nanoseconds(dice) / 1000
 	if c.steady {
 		return time.After(d)
@@ -134,6 +138,9 @@ func (w *world) freeze(m *machine, d, set time.Duration) {
 	m.mu.Unlock()
 	for _, c := range m.clients {
 		c.clock.Stop(d)
+		if t := c.twins; t != nil && c == t.first && !t.parted() {
+			w.freeze(t.copy.machine, d, set)
+		}
 	}
 	if set > 0 {
 		time.AfterFunc(d+set, func() {

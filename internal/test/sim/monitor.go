@@ -46,6 +46,8 @@ import (
 //     it;
 //   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
 //     larger than those of earlier locks; a resumed lock has that of its first;
+//   - cloned: of two copies of a machine, which hold one lock, one has lost it once it has looked
+//     after the other has written;
 //   - hang: every call returns;
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: a client that hasn't been stopped sends no refresh after the deadline;
@@ -56,10 +58,11 @@ import (
 //   - stuck, leftover: at the end, when all others are gone, one more acquirer gets in as
 //     soon as the last lock has expired, and leaves nothing.
 type monitor struct {
-	all    []*holding
-	active []*holding           // their contexts might be live
-	broken map[string]time.Time // when a break-lock removed an object
-	owner  map[string]*client   // the client that wrote an object
+	all       []*holding
+	active    []*holding           // their contexts might be live
+	following []*holding           // of a copy that has not parted yet
+	broken    map[string]time.Time // when a break-lock removed an object
+	owner     map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
@@ -91,11 +94,8 @@ type pointer struct {
 // object had last been written when that listing saw it.
 type sighting struct{ handed, listed, wrote time.Time }
 
-// sighted is a client and the key that it has asked for.
-type sighted struct {
-	client *client
-	key    string
-}
+// sighted is the name of a client and the key that it has asked for.
+type sighted struct{ client, key string }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
@@ -119,11 +119,11 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		s := w.seen[sighted{p.client, r.key}]
+		s := w.seen[sighted{p.client.name, r.key}]
 		if s.handed = r.handed; r.op == "list" {
 			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
-		w.seen[sighted{p.client, r.key}] = s
+		w.seen[sighted{p.client.name, r.key}] = s
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
@@ -163,7 +163,7 @@ func (w *world) check() {
 				continue
 			}
 			switch {
-			case w.wasBroken(h) || w.wasBroken(g):
+			case w.twinned(h, g), w.wasBroken(h) || w.wasBroken(g):
 			case w.adrift(h, g) || w.adrift(g, h):
 				first, second := h, g
 				if g.began.Before(h.began) {
@@ -390,6 +390,10 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
 	h.objects = [2]string{k.Key(), prefix(s.lock) + exclusive + "#" + k.ID()}
 	h.paused = p.client.machine.lags().over.After(asked)
+	if p.client.follows() {
+		w.following = append(w.following, h)
+		return h
+	}
 	for _, o := range h.objects {
 		// A lock that was broken while it was taken, and was put back before the
 		// look, isn't broken.
@@ -428,7 +432,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 func (w *world) passed(h *holding) {
 	origin := h.origin()
 	for _, g := range w.all {
-		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
+		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin || g.p.client.other() == h.p.client { // see twinned
 			continue
 		}
 		broken := w.wasBroken(g) || g.paused || h.paused
@@ -452,6 +456,9 @@ func (w *world) end(h *holding) {
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.p.client.follows() {
+		return
+	}
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
 	if (w.plan.survivable() || w.plan.pair != nil && !w.caused(h)) && w.config.Protocol == nil {
@@ -537,7 +544,7 @@ func (w *world) breaking(p *process, r *request) {
 // before its delete. An expired one can be refreshed in between, even several times if the delete arrives late: the
 // delete has no condition, and a holder must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
-	s := w.seen[sighted{w.janitor, key}]
+	s := w.seen[sighted{w.janitor.name, key}]
 	return s.listed.IsZero() || w.present[key].client != c || s.listed.Sub(s.wrote) < foreignTTL-time.Second
 }
 
@@ -547,7 +554,7 @@ func (w *world) stoodWhenListed(c *client, key string) bool {
 // Or the machine of the break-lock was paused since then, which it can't notice.
 func (w *world) overslept(h *holding, r *request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
-	look, looked := w.seen[sighted{w.janitor, r.key}]
+	look, looked := w.seen[sighted{w.janitor.name, r.key}]
 	if looked && w.janitor.machine.lags().over.After(look.handed) {
 		return true
 	}
@@ -581,9 +588,9 @@ func (w *world) underWay(c *client, r *request, at time.Time) bool {
 func (w *world) lastLook(c *client, key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	look := w.seen[sighted{c, key}].handed
+	look := w.seen[sighted{c.name, key}].handed
 	for _, lock := range w.locks {
-		look = later(look, w.seen[sighted{c, prefix(lock) + "lock."}].handed)
+		look = later(look, w.seen[sighted{c.name, prefix(lock) + "lock."}].handed)
 	}
 	return look
 }

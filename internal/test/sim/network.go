@@ -82,7 +82,18 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
-	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks())
+	d := c.diverge(l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks()))
+	if c.follows() {
+		return c.follow(r.looks(), n, d)
+	}
+	v, err = l.sendOne(ctx, r, d, apply)
+	c.publish(r.looks(), n, v, err)
+	return v, err
+}
+
+// sendOne is sendSteps for a request that has been counted.
+func (l *link) sendOne(ctx context.Context, r *request, d dice, apply func(*mishap) (any, error)) (any, error) {
+	c := l.p.client
 	time.Sleep(nanoseconds(d.of(24)) / 10) // goroutines that send at one time send one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
@@ -278,8 +289,12 @@ func (l *link) atStore(r *request, f *mishap, apply func() (any, error)) (any, e
 	defer w.mu.Unlock()
 	w.sender, w.sent, w.stamp = l.p.client, f.dice, r.wall
 	w.breaking(l.p, r)
+	turn := w.turnover(l.p.client, r)
 	wrong := w.trespass(l.p, r)
 	v, err := apply()
+	if err == nil {
+		turn()
+	}
 	if wrong != "" && err == nil {
 		w.violate("trespass", wrong)
 	}
@@ -423,6 +438,7 @@ const (
 	Unclock // no clock of the store shows whether a lock was passed
 	Sealed  // other clients encrypt their bodies
 	Fenced  // exclusive locks take fencing tokens
+	Clone   // a machine is cloned while it runs
 	Crowd   // many crashed holders have left flags, which are deleted by few requests
 	kinds
 )
@@ -432,7 +448,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced", "crowd",
+	"sealed", "fenced", "clone", "crowd",
 }
 
 func (k Kind) String() string { return kindNames[k] }

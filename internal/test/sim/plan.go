@@ -64,8 +64,9 @@ type plan struct {
 	local   bool // the store's clock is the first machine's
 	sealed  bool // other clients encrypt their bodies
 	// ill is the share of objects that a request to delete many doesn't delete as it should.
-	ill  float64
-	pair *Pair
+	ill   float64
+	pair  *Pair
+	clone *cloning
 	// stale: a mod time by a client's clock is the time when the request was sent, not when it was applied.
 	stale bool
 }
@@ -204,10 +205,10 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 }
 
 // freezing reports whether a hypervisor pauses machines.
-func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
+func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 || p.clone != nil }
 
-// steady reports whether no process and no machine is ever stopped.
-func (p *plan) steady() bool {
+// unstopped reports whether no process and no machine is ever stopped.
+func (p *plan) unstopped() bool {
 	return p.rates[Pause] == 0 && p.rates[Suspend] == 0 && !p.freezing() && len(p.reboots) == 0
 }
 
@@ -224,7 +225,7 @@ func (p *plan) undisturbed() bool {
 	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
 		return false
 	}
-	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
+	return p.clone == nil && p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
 }
 
 func (p *plan) drawStore(config *Config, d dice) {

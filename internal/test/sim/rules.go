@@ -177,15 +177,18 @@ func (w *world) overtaken(h *holding, asked time.Time) {
 const unqueued = 40 * time.Second
 
 // answering reports whether the store answers all requests as it should, and no machine stands still.
-func (p *plan) answering() bool {
-	return p.rates == [kinds]float64{} && p.slow.then == 0 && !p.freezing() && len(p.reboots) == 0 &&
+func (p *plan) answering() bool { return p.steady() && !p.freezing() }
+
+// steady reports whether the store answers all requests as it should.
+func (p *plan) steady() bool {
+	return p.rates == [kinds]float64{} && p.slow.then == 0 && len(p.reboots) == 0 &&
 		!p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.brink.to > 0 })
 }
 
 // blindFor is how long a holder can go on after its lock was broken: until its next look, if that is
 // answered, or until the lease ends.
 func (p *plan) blindFor(c *client) time.Duration {
-	if p.answering() {
+	if p.answering() || p.clone != nil && p.steady() {
 		return lookInterval + tick + 2*p.roundTrip()
 	}
 	return c.plan.ttl + tick
@@ -249,7 +252,7 @@ func (w *world) caused(h *holding) bool {
 			return true
 		}
 	}
-	return w.wasBroken(h) || w.besideOthers(h) || h.p.client.plan.outage.to > 0
+	return h.p.client.twins != nil || w.wasBroken(h) || w.besideOthers(h) || h.p.client.plan.outage.to > 0
 }
 
 // meets reports whether an object at a key can be in the step's way.
@@ -435,7 +438,7 @@ func (w *world) fenced(h *holding) {
 		w.violate("fence", fmt.Sprintf("%v has the number %d of a store that keeps no conditions", h, n))
 	}
 	key := prefix(h.step.lock) + "lock-fence"
-	if w.fences[key+"#"+h.lock.ID()] != n {
+	if w.fences[key+"#"+h.lock.ID()] != n && h.p.client.other() == nil {
 		w.violate("fence", fmt.Sprintf("%v has the number %d, which isn't stored as its own", h, n))
 	}
 	for _, g := range w.all {
@@ -445,6 +448,9 @@ func (w *world) fenced(h *holding) {
 		}
 		// One that is granted late, because its machine was paused or it was broken, has the
 		// number from before.
+		if h.p.client.other() == g.p.client && g.p.client != nil {
+			continue // a copy has the same number if it was taken before they parted
+		}
 		late := !h.asked.After(g.began) && (h.paused || g.paused || w.wasBroken(h) || w.wasBroken(g))
 		if m == n || !late {
 			w.violate("fence", fmt.Sprintf("%v has the number %d, and the earlier %v has %d", h, n, g, m))

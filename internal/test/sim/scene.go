@@ -34,6 +34,7 @@ var scenes = []struct {
 	{Unclock, .02, .8, (*plan).stageUnclock},
 	{Sealed, .03, .5, (*plan).stageSealed},
 	{Fenced, .03, .3, (*plan).stageFenced},
+	{Clone, .03, .5, (*plan).stageClone},
 	{Crowd, 0, .6, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
 }
 

@@ -40,7 +40,10 @@ func (w *world) say(c *client, format string, args ...any) {
 	}
 	name := ""
 	if c != nil {
-		name = c.name
+		if c.follows() {
+			return
+		}
+		name = cmp.Or(c.title, c.name)
 	}
 	for i, a := range args {
 		switch a := a.(type) {

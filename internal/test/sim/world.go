@@ -162,7 +162,7 @@ func (w *world) run() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30*ttl + time.Minute):
+	case <-time.After(30*ttl + time.Minute + w.plan.lasts()):
 		end()
 		select {
 		case <-done:
@@ -209,7 +209,12 @@ func (w *world) play() {
 		if p.skew != 0 {
 			w.fired(Skew)
 		}
-		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine]).run)
+		c := w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine])
+		parts = append(parts, c.run)
+		if n == 0 && w.plan.clone != nil {
+			copied := w.clone(c)
+			parts = append(parts, copied.run, func() { copied.twins.parts(w) })
+		}
 	}
 	if len(w.plan.freezes) > 0 {
 		parts = append(parts, w.hypervisor)
