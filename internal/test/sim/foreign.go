@@ -92,6 +92,9 @@ type presence struct {
 // appears tracks which objects exist.
 func (w *world) appears(c *client, r *request) {
 	now := time.Now()
+	if c.twins != nil && r.handed.Before(c.twins.part) {
+		now = r.handed // both copies have sent it: see wrote
+	}
 	if c.plan.foreign { // it overwrites and removes leftovers
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
 	}
