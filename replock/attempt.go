@@ -22,7 +22,7 @@ type object struct {
 	etag string
 	sent time.Duration // when the put of its present body was sent
 	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
-	// deleted.
+	// deleted. For a flag: more than once, and not each send was answered.
 	twice   bool
 	put     bool // a put of it was answered, and we don't know that it is gone
 	maybe   bool // we sent a put of it, so it can be stored now or later
@@ -354,8 +354,14 @@ func (p *progress) add(n int) {
 }
 
 func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
+	var sends atomic.Int32
+	send := l.send(t, t.flag.key, t.body.Encode(), store.PutOptions{})
 	t.flag.maybe = true
-	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, t.body.Encode(), store.PutOptions{}))
+	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	t.flag.twice = t.flag.twice || sends.Load() > 1
 	if err != nil {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false

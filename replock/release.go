@@ -26,14 +26,16 @@ func (k *term) Free(ctx context.Context) error {
 // flag does. Whichever is deleted first, the other one still excludes all others.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
+	second := make(chan error, 1)
+	go func() { second <- k.dropSeconds(ctx, true) }()
 	if k.Lost() != nil {
-		return k.releaseLost(ctx)
+		return fault.Join(k.releaseLost(ctx), <-second)
 	}
 	flag := make(chan error, 1)
 	go func() { flag <- k.l.takeDownFlag(ctx, k.t) }()
 	k.t.pointerSeen = time.Duration(k.objectsSeen.Load())
 	err := k.l.takeDownExclusive(ctx, k.t)
-	return fault.Join(err, <-flag)
+	return fault.Join(err, <-flag, <-second)
 }
 
 // releaseLost deletes the flag of a lost lock, unless another process continues with it. That process can have refreshed

@@ -13,6 +13,7 @@ const (
 	withdraws = "replock/withdraw.go"
 	decides   = "replock/decide.go"
 	queues    = "replock/queue.go"
+	infos     = "replock/info.go"
 	judge     = "replock/internal/verdict/judge.go"
 	entries   = "replock/internal/verdict/entry.go"
 	findings  = "replock/internal/verdict/findings.go"
@@ -226,6 +227,26 @@ var engineMutants = []mutant{
 	{"an encrypted lock beside ours is no loss", watches,
 		`case e.Err == nil && e.Lease.ID != "":`, `case e.Err != nil || e.Lease.ID != "":`, scene("sealed", 524)},
 
+	// Bodies that a wrong clock has dated.
+	{"a date of a wrong clock is a witness", judge, "e.Err != nil || j.misdated(e, st, now)", "e.Err != nil", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is a little ahead is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed", own("TestVerdicts")},
+	{"a date in the past is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed.Add(longDead)", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is ahead of this machine's clock alone is no witness", judge, "wrong.After(st.When(now)) && ", "", own("TestVerdicts")},
+	{"a date that is ahead of the store's clock alone is no witness", judge, " && wrong.After(j.Wall())\n", "\n", own("TestVerdicts")},
+	{"the clock since boot is no witness if the wall clock was wrong", judge, "!j.sharesBoot(e) && wrong", "wrong", own("TestVerdicts")},
+
+	// Breaks of a lock that is resumed meanwhile.
+	{"break-lock leaves a lock that is resumed meanwhile", breaks, "if len(removed) == 0 {", "if true {", engine("TestBreakWhileResumed")},
+	{"break-lock knows a resumed lock by its new id alone", infos, "return cmp.Or(i.AcquiredID, i.ID)", "return cmp.Or(i.ID, i.AcquiredID)", engine("TestBreakWhileResumed")},
+	{"break-lock leaves a lock that was resumed since it was shown", breaks, "removed[b.acquired()] = nil", "_ = b", engine("TestBreakWhileResumed")},
+	{"break-lock --stale breaks a lock that is resumed meanwhile", breaks, "case o.selects(i):", "case true:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock --stale keeps a resumed lock quiet", breaks, "case was != nil && was.ID != i.ID:", "case false:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock succeeds though it can't look for a resumed lock", breaks, "return broken, resumedPerhaps(err)", "return broken, nil", engine("TestBreakOfAResumedLockFails/no_listing")},
+	{"break-lock succeeds though it can't read a new lock", breaks, "if before[e.Key] == nil &&", "if before == nil &&", engine("TestBreakOfAResumedLockFails/no_read")},
+	{"break-lock stops after five looks without an error", breaks, "return broken, resumedPerhaps(unknown)", "return broken, nil", engine("TestBreakOfAResumedLockFails/vanishes")},
+
 	// Fences.
 	{"a fence is written whatever is stored by then", enters,
 		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false", seed(62)},
@@ -373,7 +394,7 @@ var engineMutants = []mutant{
 	{"a lock is stale at the end of its ttl, without the margin", judge,
 		"e.ModTime.Add(ttl+Margin)", "e.ModTime.Add(ttl)", own("TestVerdicts")},
 	{"the clock since boot is no witness on a local disk", judge,
-		"return j.MachineClock && !shared &&", "return j.MachineClock && (shared || !shared) &&", engine("TestLocalDiskAfterABoot")},
+		"return j.MachineClock && !j.sharesBoot(e) &&", "return j.MachineClock && (j.sharesBoot(e) || true) &&", engine("TestLocalDiskAfterABoot")},
 	{"one clock is enough for an encrypted lock that is long dead", judge,
 		"return st.When(now).After(dead) && j.Wall().After(dead)", "return st.When(now).After(dead) || j.Wall().After(dead)", engine("TestLongDeadEncrypted")},
 	{"a waiter doesn't look when the live conflicting locks can be stale", judge,

@@ -39,7 +39,7 @@ type client struct {
 
 func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
 	c := &client{w: w, number: number, name: name, plan: p, machine: m, count: map[string]int{}}
-	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift, steady: w.plan.unstopped()}
+	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift, unstopped: w.plan.unstopped()}
 	m.clients = append(m.clients, c)
 	return c
 }

@@ -44,15 +44,15 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice   dice
-	shift  time.Duration // of its time namespace
-	steady bool          // it is never stopped, so its timers need no care
-	parted func() bool   // of a copy: see twins
+	dice      dice
+	shift     time.Duration // of its time namespace
+	parted    func() bool   // of a copy: see twins
+	unstopped bool          // it is never stopped, so its timers need no care
 }
 
 // Stop stops the client.
 func (c *clientClock) Stop(d time.Duration) {
-	if c.steady {
+	if c.unstopped {
 		panic("a client is stopped in a history without stops: see plan.unstopped")
 	}
 	c.Stops.Stop(d)
@@ -90,7 +90,7 @@ func (c *clientClock) After(d time.Duration) <-chan time.Time {
 		dice = dice.named("copy")
 	}
 	d += nanoseconds(dice) / 1000
-	if c.steady {
+	if c.unstopped {
 		return time.After(d)
 	}
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
@@ -233,8 +233,11 @@ func (w *world) adrift(h, other *holding) bool {
 // passed it: a put that was under way, or, if If-Match isn't kept and the store doesn't return its time, any
 // put whose look came before.
 func (w *world) straddle(p *process, r *request) {
-	lag := p.client.machine.lags()
-	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
+	lag, stepped := p.client.machine.lags(), w.start.Add(w.plan.storeJumpAt)
+	paused := !lag.over.IsZero() && (w.plan.timeless() || r.handed.Before(lag.over))
+	// Without If-Match, a step of the store's clock between a refresh's look and its put looks like a pause then.
+	split := w.plan.scene == Stepped && w.plan.store.IfMatch != memory.Kept && stepped.Before(time.Now()) && stepped.After(r.handed.Add(-w.plan.roundTrip()))
+	if !paused && !split {
 		return
 	}
 	for _, h := range w.active {

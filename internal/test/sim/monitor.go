@@ -461,7 +461,7 @@ func (w *world) lost(h *holding) {
 	}
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
-	if (w.plan.survivable() || w.plan.pair != nil && !w.caused(h)) && w.config.Protocol == nil {
+	if (w.plan.survivable() || w.plan.judged() && !w.caused(h)) && w.config.Protocol == nil {
 		w.violate("lost", fmt.Sprintf("%v was lost although next to nothing had gone wrong", h))
 	}
 }

@@ -440,6 +440,7 @@ const (
 	Fenced  // exclusive locks take fencing tokens
 	Clone   // a machine is cloned while it runs
 	Crowd   // many crashed holders have left flags, which are deleted by few requests
+	Stepped // the store's clock is set while a lock is held
 	kinds
 )
 
@@ -448,7 +449,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced", "clone", "crowd",
+	"sealed", "fenced", "clone", "crowd", "stepped",
 }
 
 func (k Kind) String() string { return kindNames[k] }

@@ -50,9 +50,11 @@ type plan struct {
 	gateways time.Duration
 	// storeJump is by how much the store's clock jumps, and when.
 	storeJump, storeJumpAt time.Duration
-	clients                []clientPlan
-	leftovers              []leftover
-	breaks                 []breaking
+	// storeBackAt is when the store's clock is right again; 0: it stays wrong.
+	storeBackAt time.Duration
+	clients     []clientPlan
+	leftovers   []leftover
+	breaks      []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration
 	// scene is the subject of the history, mostly None.

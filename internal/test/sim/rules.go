@@ -252,8 +252,11 @@ func (w *world) caused(h *holding) bool {
 			return true
 		}
 	}
-	return h.p.client.twins != nil || w.wasBroken(h) || w.besideOthers(h) || h.p.client.plan.outage.to > 0
+	return h.p.client.twins != nil || w.wasBroken(h) || w.besideOthers(h) || w.plan.scene == Stepped && h.straddled || h.p.client.plan.outage.covers(time.Since(w.start)) || w.plan.scene != Stepped && h.p.client.plan.outage.to > 0
 }
+
+// judged reports whether each loss and each resume that fails must have a cause.
+func (p *plan) judged() bool { return p.pair != nil || p.scene == Stepped }
 
 // meets reports whether an object at a key can be in the step's way.
 func (s step) meets(key string) bool {
@@ -333,11 +336,16 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 }
 
 // unresumed checks a lock that couldn't be resumed: another client has passed or broken it, or a late refresh
-// has put its flag back, so that its holder can't know (rule 30).
+// has put its flag back, so that its holder can't know (rule 30). If only the store's clock was set, no refresh is late.
 func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || strings.Contains(err.Error(), "late refresh") {
+	late := strings.Contains(err.Error(), "late refresh")
+	switch {
+	case w.plan.scene == Stepped && (!late || h.straddled): // another client was faster
+		return
+	case w.plan.scene == Stepped:
+	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late:
 		return
 	}
 	for _, g := range w.all {

@@ -138,7 +138,7 @@ func (w *world) storeTime() time.Time {
 	case w.plan.store.NoStoreClock && w.sender != nil:
 		return w.sender.machine.wall()
 	}
-	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
+	if at := time.Since(w.start); w.plan.storeJump != 0 && at >= w.plan.storeJumpAt && (w.plan.storeBackAt == 0 || at < w.plan.storeBackAt) {
 		now = now.Add(w.plan.storeJump)
 	}
 	if w.plan.gateways > 0 {
