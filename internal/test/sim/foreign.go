@@ -93,6 +93,9 @@ type presence struct {
 // appears tracks which objects exist.
 func (w *world) appears(c *client, r *request) {
 	now := time.Now()
+	if c.twins != nil && r.handed.Before(c.twins.part) {
+		now = r.handed // both copies have sent it: see wrote
+	}
 	if c.plan.foreign { // it overwrites and removes leftovers
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
 	}
@@ -218,12 +221,9 @@ func (r *request) looksAt() (key string, ok bool) {
 
 // turn names the requests of one step to a lock.exclusive: each deletion relies on the answer to the one
 // before.
-func (r *request) turn(p *process, key string) turn { return turn{p.client, r.step.name, key} }
+func (r *request) turn(p *process, key string) turn { return turn{p.client.name, r.step.name, key} }
 
-type turn struct {
-	client    *client
-	step, key string
-}
+type turn struct{ client, step, key string }
 
 // answered tracks each request whose answer, an error or not, has reached its sender. Another request of the
 // step can be under way: a holder's first look, while the ticket is deleted.
