@@ -63,7 +63,8 @@ func TestProtocolRaceFinds(t *testing.T) {
 		"own is what this process wrote": {[]string{
 			`if key == self.flag or`, `if key == self.flag or b"(pid %d)" % os.getpid() in getattr(found, "body", b"") or`}, 300},
 		"it looks before it puts its flag": {[]string{
-			`self.store.put(self.flag, first)  # (2)`, `self.look(); self.store.put(self.flag, first); return Lock(self)`,
+			`self.store.put(self.flag, self.new_body(self.flag, "acquiring"))  # (2)`,
+			`self.look(); self.store.put(self.flag, self.new_body(self.flag, "acquiring")); return Lock(self)`,
 			`if self.flag not in listed or`, `if self.flag in listed and`}, 300},
 		"an exclusive one ignores shared ones": {[]string{
 			`key == self.flag or self.mode == SHARED and`, `key == self.flag or`}, 300},
