@@ -184,9 +184,9 @@ func (r *race) take(turns []turn) []*replock.Lock {
 	var wg sync.WaitGroup
 	for n, turn := range turns {
 		wg.Go(func() {
-			acquire := r.ours.Shared
+			acquire := r.ours.TryShared
 			if turn.Mode == "exclusive" {
-				acquire = r.ours.Exclusive
+				acquire = r.ours.TryExclusive
 			}
 			<-clock.System{}.After(turn.At - clock.System{}.Elapsed())
 			k, err := acquire(r.t.Context(), "race")
