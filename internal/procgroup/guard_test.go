@@ -150,7 +150,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 	eventually(t, "the guard", func() bool { guard = guardOf(os.Getpid()); return guard != 0 })
 	_ = unix.Kill(guard, unix.SIGKILL)
 	eventually(t, "its end", func() bool { return !exists(guard) })
-	g, err := p.Start(os.Environ(), Allow(elapsed()+time.Minute))
+	g, err := p.Start(os.Environ(), always(Allow(elapsed()+time.Minute)))
 	assert.OK(t, err)
 	now := guardPid(g)
 	assert.That(t, now != 0 && now != guard, "its guard is %d", now)

@@ -67,6 +67,7 @@ type fakeLock struct {
 	release    func() // with each Release
 	finished   string // the result of the work
 	resume     func() (*fakeLock, error)
+	connection func() syscall.Conn // or nil
 }
 
 // newLock returns a lock that is held for an hour.
@@ -103,7 +104,7 @@ func (l *fakeLock) lose(definite bool) {
 
 func (l *fakeLock) About() lease.About {
 	return lease.About{
-		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
+		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Connection: l.connection, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
 	}
 }
 func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }

@@ -10,6 +10,9 @@ const (
 var e2eMutants = []mutant{
 	{"a signal that ends a command doesn't end the acquire", supervises,
 		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", own("TestNotAcquired")},
+	{"a slow start under an outer lock gets no second allowance", supervises,
+		"func() procgroup.Allowance { return s.allowance(2 * breath) }",
+		"func(a procgroup.Allowance) func() procgroup.Allowance { return func() procgroup.Allowance { return a } }(s.allowance(2 * breath))", own("TestSlowStart")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"code, err := s.result(group.Status())", "code, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
 	{"a command is killed although --on-lost says pause", afterLoss,

@@ -126,6 +126,10 @@ var processMutants = []mutant{
 	// The start.
 	{"a command begins although its guard ends at its start", groupRuns,
 		`if err := g.awaitAnswer(nil); err == os.ErrProcessDone {`, `if err := error(nil); err == os.ErrProcessDone {`, own("TestDiesAtItsStart")},
+	{"a command whose guard answers late doesn't start", groupRuns,
+		`if _, err := g.extend(b.allow); err != nil {`, `if _, err := g.extend(b.allow); err != nil || late != nil {`, own("TestSlowStart")},
+	{"a command whose starter is slow doesn't start", "internal/procgroup/prepare.go",
+		`a, err := p.g.extend(allow)`, `a, err := p.g.allowance, check(p.g.allowance, p.g.cmd.Expiry, p.g.clocks())`, own("TestSlowStart")},
 	{"a starter that ends at its start is the command", starts,
 		"return errStarter\n", "return nil\n", own("TestDiesAtItsStart")},
 
