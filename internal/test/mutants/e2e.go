@@ -13,6 +13,8 @@ var e2eMutants = []mutant{
 	{"a slow start under an outer lock gets no second allowance", supervises,
 		"func() procgroup.Allowance { return s.allowance(2 * breath) }",
 		"func(a procgroup.Allowance) func() procgroup.Allowance { return func() procgroup.Allowance { return a } }(s.allowance(2 * breath))", own("TestSlowStart")},
+	{"it isn't said that another process continues the command", supervises,
+		"		Continued:   s.continuedByOther,\n", "", own("TestContinuedWhileResuming")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"code, err := s.result(group.Status())", "code, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
 	{"a command is killed although --on-lost says pause", afterLoss,
