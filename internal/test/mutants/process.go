@@ -173,7 +173,7 @@ var processMutants = []mutant{
 	{"the leader can be continued for ever", "internal/procgroup/continued.go",
 		`	if g.others.seen > guard.MostContinued {`, `	if g.others.seen < 0 {`, own("TestLeaderContinued")},
 	{"our own SIGCONT to the leader counts", "internal/procgroup/continued.go",
-		`g.stopContinued(!own)`, `g.stopContinued(true)`, own("TestLeaderContinued")},
+		`g.stopContinued(!own)`, `g.stopContinued(own || !own)`, own("TestLeaderContinued")},
 	{"the guard doesn't hear of a pause", groups, `	g.page.Pause(true)
 `, ``, own("TestContinuedBesideUs")},
 	{"a group that goes on stays paused for the guard", groups, `	g.page.Pause(false)
@@ -186,8 +186,7 @@ var processMutants = []mutant{
 	{"without a guard nothing looks whether another process continues the group", follows,
 		`g.stopContinued(!began && g.members.Continued(g.pgid, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
 	{"a kill by the guard goes unsaid if the group ends first", groupRuns,
-		`	continued()
-}`, `}`, own("TestKilledByTheGuard")},
+		`continued := g.reportContinued()`, `continued := func() {}`, own("TestKilledByTheGuard")},
 
 	// The group.
 	{"an answer of the guard continues what the terminal has stopped", groups,
@@ -236,6 +235,18 @@ var processMutants = []mutant{
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},
 	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
 		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
+
+	// The second of two, and the time to give up.
+	{"the search for a guard goes on where the search before ended", follows,
+		`			r = replacement{}
+`, ``, own("TestSecondGuardIsLost")},
+	{"a second loss of the guard goes unsaid", follows, `	began := g.unguarded == nil && !g.over`, `	began := g.unguarded == nil && !g.over && g.awaited < 3`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried at once again and again", follows, `min(2*r.pause, lastPause)`, `min(r.pause, lastPause)`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried ever more seldom", follows, `min(2*r.pause, lastPause)`, `2*r.pause`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried ten times as late", follows, `firstPause = 50 * time.Millisecond`, `firstPause = 500 * time.Millisecond`, own("TestSecondGuardIsLost")},
+	{"a silent guard has ten times as long", follows, `answerTimeout = 10 * time.Second`, `answerTimeout = 100 * time.Second`, own("TestGivesUpOnASilentGuard")},
+	{"a process may take ten times as long to stop", runsOn, `stopTime = 2 * time.Second`, `stopTime = 20 * time.Second`, own("TestReminders")},
+	{"a wait without alarms polls ten times as seldom", "internal/clock/clock.go", `Tick = 500 * time.Millisecond`, `Tick = 5 * time.Second`, own("TestSleep")},
 
 	// The kernel's clocks and timers.
 	{"the clock since boot doesn't count suspend", "internal/clock/elapsed_linux.go",
