@@ -23,7 +23,7 @@ func TestURLs(t *testing.T) {
 		u, err := url.Parse(raw)
 		assert.OK(t, err)
 		got, err := parse(u)
-		assert.That(t, err == nil && got.root == root && got.command[0] == "ssh", "%s: %q, %v", raw, got, err)
+		assert.That(t, err == nil && got.root == root && got.command[0] == "ssh", "%s: %+v, %v", raw, got, err)
 	}
 	for _, c := range []struct {
 		u    *url.URL
