@@ -9,6 +9,8 @@ const (
 	lockers   = "replock/locker.go"
 	terms     = "replock/term.go"
 	releases  = "replock/release.go"
+	seconds   = "replock/second.go"
+	lineages  = "replock/lineage.go"
 	breaks    = "replock/break.go"
 	withdraws = "replock/withdraw.go"
 	decides   = "replock/decide.go"
@@ -98,7 +100,7 @@ var engineMutants = []mutant{
 
 	// A cloned machine.
 	{"an object with the own id is own", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {",
-		own("TestCopiedHolder|TestBodiesDateNoLease")},
+		scene("clone", 18)},
 	{"the date of a body with the own id dates the lease", renews, "bodyMark(o.key, c.raw)); ours {",
 		"bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {\n\t\tcopied, _ := wire.Decode(c.raw)\n\t\tsent = time.Duration(copied.RefreshedBoot)",
 		own("TestRestoredHolder|TestBodiesDateNoLease")},
@@ -108,7 +110,7 @@ var engineMutants = []mutant{
 	{"an acquirer takes a lock.exclusive with its id for its own", look, "case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.ids[e.Lease.ID]:",
 		own("TestCopiedAcquirer")},
 	{"an acquirer withdraws the attempt of a copy that has lock.exclusive", look,
-		"case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id:", "case false:", own("TestCopiedAcquirer")},
+		"e.Lease.ID == t.id && !t.polls:", "false:", own("TestCopiedAcquirer")},
 	{"an attempt that a copy continues is withdrawn", withdraws, "if errors.Is(reason, errCopied) {", "if false {", own("TestCopiedAcquirer")},
 	{"an attempt that a copy continues ends the acquire", decides, "errors.Is(err, errCopied), ", "", own("TestCopiedAcquirer")},
 	{"the flag of an earlier attempt is own by its key", attempts, "return o.ETag != \"\" && ours", "return ours || true", own("TestEarlierAttemptOfACopy")},
@@ -146,14 +148,27 @@ var engineMutants = []mutant{
 	{"a holder never looks at its lock", holding, "go t.Watch(watching)", "_ = watching", seed(261)},
 	{"a holder looks at its lock each ten minutes", watches, "return sent + k.l.opts.Look -", "return sent + 10*time.Minute -", seed(261)},
 	{"a machine that stood still only looks whether its lock is there", watches,
-		"if !paused && !t.sent", "if t.answered >= 0 || !paused && !t.sent", scene("frozen", 498)},
+		"if !paused && !late && !t.sent", "if t.answered >= 0 || !paused && !late && !t.sent", scene("frozen", 498)},
 	{"a machine that stood still doesn't look for others", watches,
 		"switch err := k.lookAgain(ctx, t); {", "switch err := ctx.Err(); {", own("TestPassedByOneWhoHoldsIsLostAtOnce")},
 
-	{"a machine that stood still beyond its lease refreshes without If-Match", watches,
-		"lost := k.overdue(t.store, ended); lost != nil", "lost := k.overdue(t.store, ended); lost != nil && t.store.IsZero()", own("TestPausedBeyondTheLease")},
+	{"a refresh doesn't look whether the lease has ended on the store's clock", renews,
+		"r.aged(page, o, seen.ModTime) &&", "r.aged(page, o, seen.ModTime) && seen.Size == 0 &&", engine("TestStoreClockSteps")},
+	{"a second flag proves that no client has acquired, without a look", seconds,
+		"err = k.lookUntil(ctx, t, func(ctx context.Context) error { return k.unchanged(ctx, flag) })", "err = k.unchanged(ctx, flag)", engine("TestPassedUnderASecondFlag")},
+	{"a flag that might have been put back is refreshed under a second one", seconds, "if !k.flags.unbroken(seen.ETag) {", "if false {", engine("TestRefreshedWithinTheLease")},
+	{"a second flag that was deleted is a proof", seconds, "seen == nil || seen.Size == 0 || seen.ETag != s.etag", "seen != nil && seen.ETag != s.etag", engine("TestPausedBeyondTheLease")},
+	{"a second flag stays as long as the lock", seconds, "case k.l.opts.Clock.Elapsed() < s.until:", "case true:", engine("TestPausedBeyondTheLease")},
+	{"a second flag is deleted at once", seconds, "case k.l.opts.Clock.Elapsed() < s.until:", "case false:", engine("TestPausedBeyondTheLease")},
+	{"a release leaves the second flag", releases, "second <- k.dropSeconds(ctx, true)", "second <- nil", engine("TestStoreClockSteps")},
+	{"after a step of the store's clock no refresh dates the flag", renews, "case r.flags.unbroken(etag) || ", "case ", engine("TestStoreClockSteps")},
+	{"a resume asks the clocks about a flag that was stored without a gap", resume, "StoreClock && k.flags.unbroken(old.ETag) {", "StoreClock && false {", engine("TestStoreClockSteps")},
+	{"a flag that is dated late is no sign of a pause", watches, "late := ofStore &&", "late := false &&", engine("TestStoreClockSteps")},
+	{"a reassured lock can't be resumed after a step of the store's clock", watches, "k.flags.trust(t.flag.etag) //", "//", engine("TestStoreClockSteps")},
+	{"a flag whose first put was sent twice was stored without a gap", renews, "if !t.flag.twice {", "if true {", engine("TestNoResumeAfterASecondSend")},
+	{"a flag was stored without a gap if the version before might just have been stale", lineages, "int64(ttl-verdict.Margin)", "int64(ttl)", engine("TestRefreshedWithinTheLease")},
 	{"a refresh after a pause counts however late it comes", watches,
-		"lost := k.overdue(t.first.store, ended); lost != nil", "lost := k.overdue(t.first.store, ended); lost != nil && ended.IsZero()", own("TestRefreshedBeyondTheLease")},
+		"if k.overdue(t.first.store, ended) &&", "if k.overdue(t.first.store, ended) && ended.IsZero() &&", own("TestRefreshedBeyondTheLease")},
 
 	{"a machine that stood still continues beside the acquirer that deleted its flag", look,
 		"err == nil && (own == nil || own.Size == 0)", "err == nil && own != nil && own.Size == 0", own("TestPassedWhileRefreshed")},
@@ -305,7 +320,7 @@ var engineMutants = []mutant{
 	{"an old flag can have been reaped only after one and a half ttls", renews,
 		"mod.UnixNano()-last > int64(r.l.opts.TTL)", "mod.UnixNano()-last > int64(r.l.opts.TTL*3/2)", own("TestFlagIsDatedInTime")},
 	{"a refresh that was applied after the flag could be reaped dates the flag", renews,
-		"if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {", "if !mod.IsZero() {", own("TestFlagIsDatedInTime")},
+		"if r.dated.Load() != 0 && r.reapable(mod) {", "if false {", own("TestFlagIsDatedInTime")},
 	{"a look counts as seen although the clocks have parted", terms,
 		"if !r.SteppedSince(k.Seen()) {", "if r.Elapsed >= 0 {", own("TestSeenOnceReassured")},
 	{"the standing still of a holder's machine is noticed only at twenty times the margin", watches,
@@ -334,11 +349,11 @@ var engineMutants = []mutant{
 	{"a refresh in time doesn't prolong the lease on the store's clock", watches,
 		"return later\n", "_ = later\n", own("TestRefreshedWithinTheLease")},
 	{"a flag written after the lease's end prolongs the lease", watches,
-		"written.Before(ended.Add(-verdict.Margin)) && later.After(ended)", "later.After(ended)", own("TestPausedBetweenLookAndPut")},
+		"(t.whole || t.written.Before(ended.Add(-verdict.Margin))) && later.After(ended)", "later.After(ended)", own("TestPausedBetweenLookAndPut")},
 	{"a flag written within the margin of the lease's end prolongs the lease", watches,
-		"written.Before(ended.Add(-verdict.Margin)) && later.After(ended)", "written.Before(ended) && later.After(ended)", own("TestRefreshedWithinTheLease")},
+		"t.written.Before(ended.Add(-verdict.Margin))", "t.written.Before(ended)", own("TestRefreshedWithinTheLease")},
 	{"a lock that was overdue is resumed although its flag was written afterwards", watches,
-		"lost.Definite = t.written.After(ended)", "lost.Definite = false", own("TestPausedBetweenLookAndPut")},
+		"if t.written.After(ended) && !k.underSecond() {", "if false {", own("TestPausedBetweenLookAndPut")},
 	{"a page is never remembered", watches,
 		"k.saw(t.sent)\n\t\tk.others.note(now)", "k.saw(t.sent)\n\t\tk.others.note(pageTime{})", own("TestShortPauseIsNoLoss")},
 	{"a holder that was reassured isn't seen", watches, "k.Saw(began)\n\treturn nil", "_ = began\n\treturn nil", own("TestSeenOnceReassured")},
