@@ -29,7 +29,7 @@ type Store struct {
 
 	// Tests replace these.
 	now  func() time.Time // returns this machine's time, by which the kernel stamps the files of a local file system
-	move func(d *directory, from, to string) error
+	move func(step func(from, to string) error, from, to string) error
 	scan func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error)
 }
 
@@ -64,7 +64,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	case !info.IsDir():
 		return nil, fault.New(store.ErrNotFound, "not a directory")
 	}
-	s := &Store{path: path, opened: info, now: time.Now, move: (*directory).Rename, scan: scan}
+	s := &Store{path: path, opened: info, now: time.Now, move: move, scan: scan}
 	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others
 	s.fileMode, s.dirMode = 0o600|shared&0o066, 0o700|shared|info.Mode()&fs.ModeSetgid
 

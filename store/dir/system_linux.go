@@ -110,3 +110,7 @@ func flockPID(locks string, dev, ino uint64) int {
 func renameExclusive(fd int, from, to string) error {
 	return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
 }
+
+func renameExchange(fd int, a, b string) error {
+	return unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE)
+}

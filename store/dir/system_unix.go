@@ -87,6 +87,11 @@ func renameNoReplace(d *directory, from, to string) error {
 	return taken(d, to, err)
 }
 
+// Exchange makes two files of the directory change places.
+func (d *directory) Exchange(a, b string) error {
+	return withFd(d, func(fd int) error { return cant("write into", d.path, renameExchange(fd, a, b)) })
+}
+
 // withFd runs a system call on the descriptor of a directory. It is for calls that os.Root doesn't have.
 func withFd(d *directory, call func(fd int) error) error {
 	self, err := d.Open(".")
