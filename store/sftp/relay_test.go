@@ -51,6 +51,8 @@ type relay struct {
 	edit    func(packet []byte) []byte   // changes a packet of the server
 	ended   atomic.Pointer[func() error] // ends the newest connection
 
+	numbered bool // the handles are those of OpenSSH's server
+
 	mu   sync.Mutex
 	kind map[byte]int // the requests so far
 }
@@ -77,6 +79,11 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 	r.dials.Add(1)
 	client, theirs := net.Pipe()
 	ours, served := net.Pipe()
+	if r.numbered {
+		var theirs, to net.Conn = served, nil
+		to, served = net.Pipe()
+		go (&numbered{given: map[string]string{}}).serve(theirs, to)
+	}
 	server, err := pkgsftp.NewServer(served)
 	if err != nil {
 		return nil, err
