@@ -22,6 +22,7 @@ import (
 type numbered struct {
 	given map[string]string // the server's handles, by ours
 	free  []uint32
+	seen  func(req request, answer []byte) // called for each answer
 }
 
 // withHandle are the requests whose first field is a handle.
@@ -37,8 +38,9 @@ func (n *numbered) serve(client, server net.Conn) {
 			return
 		}
 		kind, ours := p[4], ""
+		req := request{kind: kind, body: string(p[9:])}
 		if slices.Contains(withHandle, kind) {
-			ours = request{kind: kind, body: string(p[9:])}.path()
+			ours = req.path()
 			rest := string(p[9+4+len(ours):])
 			p = reply(kind, binary.BigEndian.Uint32(p[5:]), field(n.given[ours])+rest)
 		}
@@ -55,6 +57,9 @@ func (n *numbered) serve(client, server net.Conn) {
 		if kind == typeClose && n.given[ours] != "" {
 			delete(n.given, ours)
 			n.free = append(n.free, binary.BigEndian.Uint32([]byte(ours)))
+		}
+		if n.seen != nil {
+			n.seen(req, a)
 		}
 		if _, err := client.Write(a); err != nil {
 			return
@@ -86,7 +91,8 @@ func TestQuickScans(t *testing.T) {
 		{[]string{"index/lock.intent/a", "index/lock.shared/a"}, 600, 11},
 	} {
 		synctest.Test(t, func(t *testing.T) {
-			r := &relay{numbered: true}
+			scans := &numbered{given: map[string]string{}}
+			r := &relay{numbered: scans}
 			s := r.on(t, repository(t, 0o700))
 			put(t, s, c.flags...)
 			for i := range c.more {
@@ -94,18 +100,14 @@ func TestQuickScans(t *testing.T) {
 			}
 			synctest.Wait()
 			last, opened, scanned := "", int32(0), map[string]int{}
-			r.answer = func(req request) []byte {
-				if req.kind == typeOpendir {
+			scans.seen = func(req request, answer []byte) {
+				switch {
+				case req.kind == typeOpendir:
 					last, opened = filepath.Base(req.path()), r.flights.Load()
-				}
-				return nil
-			}
-			r.edit = func(p []byte) []byte {
-				if p[4] == typeStatus && binary.BigEndian.Uint32(p[9:]) == uint32(sftpwire.EOF) && opened == r.flights.Load() {
+				case req.kind == typeReaddir && answer[4] == typeStatus && binary.BigEndian.Uint32(answer[9:]) == uint32(sftpwire.EOF) && opened == r.flights.Load():
 					scanned[last]++
-					opened = 0
+					opened = 0 // the next reads show the end, too
 				}
-				return p
 			}
 			before := r.flights.Load()
 			p, err := s.List(t.Context(), "index/lock.", "")
@@ -123,7 +125,7 @@ func TestQuickScans(t *testing.T) {
 // TestMisreadListing: a listing fails if a read with a wrong handle was answered, because that read can have taken names
 // from a scan. The next one guesses no more.
 func TestMisreadListing(t *testing.T) {
-	r := &relay{numbered: true}
+	r := &relay{numbered: &numbered{given: map[string]string{}}}
 	s := r.on(t, repository(t, 0o700))
 	put(t, s, "index/lock.exclusive", "index/lock.shared/a")
 	r.edit = func(p []byte) []byte {

@@ -51,7 +51,7 @@ type relay struct {
 	edit    func(packet []byte) []byte   // changes a packet of the server
 	ended   atomic.Pointer[func() error] // ends the newest connection
 
-	numbered bool // the handles are those of OpenSSH's server
+	numbered *numbered // gives handles as OpenSSH's server does, unless it is nil
 
 	mu   sync.Mutex
 	kind map[byte]int // the requests so far
@@ -79,10 +79,10 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 	r.dials.Add(1)
 	client, theirs := net.Pipe()
 	ours, served := net.Pipe()
-	if r.numbered {
+	if r.numbered != nil {
 		var theirs, to net.Conn = served, nil
 		to, served = net.Pipe()
-		go (&numbered{given: map[string]string{}}).serve(theirs, to)
+		go r.numbered.serve(theirs, to)
 	}
 	server, err := pkgsftp.NewServer(served)
 	if err != nil {
