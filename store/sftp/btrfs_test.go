@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -14,26 +13,15 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/btrfs"
 	"github.com/repolock/repolock/internal/test/sshd"
 	"github.com/repolock/repolock/internal/test/tcpproxy"
 )
 
-// onBtrfs returns an empty directory on a btrfs of its own, in a file.
-func onBtrfs(t *testing.T) string {
-	t.Helper()
-	image, mount := filepath.Join(t.TempDir(), "image"), t.TempDir()
-	assert.OK(t, os.WriteFile(image, nil, 0o600))
-	assert.OK(t, os.Truncate(image, 128<<20))
-	assert.Output(t, exec.Command("mkfs.btrfs", "-q", image))
-	assert.Output(t, exec.Command("mount", "-o", "loop", image, mount))
-	t.Cleanup(func() { assert.Output(t, exec.Command("umount", "-l", mount)) }) // sftp-server might still end
-	return mount
-}
-
 // TestReplacedOnBtrfs: an open directory of btrfs shows no file that was replaced after it was opened. Over a network
 // of 25 ms a round trip, through OpenSSH's server, a listing shows a flag that is replaced every 20 ms.
 func TestReplacedOnBtrfs(t *testing.T) {
-	root := onBtrfs(t)
+	root := btrfs.Mount(t)
 	server := sshd.Start(t)
 	proxy := tcpproxy.New(t, server.Address())
 	proxy.Lag(25 * time.Millisecond / 2)

@@ -63,6 +63,17 @@ var storeMutants = []mutant{
 		`case absent(err):
 		return store.ErrPrecondition`, `case absent(err):
 		return nil`, own("TestContract/if_match_writes_nothing_where_there_is_nothing")},
+	{"on btrfs a scan counts during which the folder was changed", "store/dir/quiet.go",
+		`if again.Equal(changed) {`, `if again.Equal(changed) || len(names) >= 0 {`, own("TestQuietNames")},
+	{"on btrfs a scan begins in the tick of the last change", "store/dir/quiet.go",
+		`if sameTick(changed, now) {`, `if sameTick(changed, now) && d == nil {`, own("TestQuietNames")},
+	{"a file system that rounds times of change to seconds is taken to have all of them", "store/dir/quiet.go",
+		`changed.Nanosecond() == 0 && age > 0`, `changed.Nanosecond() == 0 && age > time.Hour`, own("TestQuietNames")},
+	{"on btrfs the folder's time can be set back", "store/dir/system_linux.go", `st.Ctim.Unix()`, `st.Mtim.Unix()`, own("TestReplacedOnBtrfs", "programs")},
+	{"two scans of btrfs that agree are enough", "store/dir/dir.go",
+		`s.hides = s.local && !showsNew(self)`, `s.hides = s.local && self == nil`, own("TestReplacedOnBtrfs", "programs")},
+	{"overlayfs shows what its file system hides", "store/dir/system_linux.go",
+		"unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:", "unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.OVERLAYFS_SUPER_MAGIC:", own("TestReplacedOnBtrfs", "programs")},
 	{"a conditional deletion looks only before it moves the file", "store/dir/delete.go",
 		`if err := s.matches(ctx, d, temp, ifMatch); err != nil {`, `if err := s.matches(ctx, d, temp, ""); err != nil {`, own("TestBesideOneWithoutFlock")},
 	{"a conditional deletion moves another's file away", "store/dir/delete.go",
