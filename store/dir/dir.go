@@ -31,6 +31,7 @@ type Store struct {
 	// Tests replace these.
 	now  func() time.Time // returns this machine's time, by which the kernel stamps the files of a local file system
 	move func(step func(from, to string) error, from, to string) error
+	sync func(f *os.File) error
 	scan func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error)
 	// stamps returns when a directory was last changed, and the present time of the clock that stamps a change.
 	stamps func(d *directory) (changed, now time.Time, err error)
@@ -67,7 +68,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	case !info.IsDir():
 		return nil, fault.New(store.ErrNotFound, "not a directory")
 	}
-	s := &Store{path: path, opened: info, now: time.Now, move: move, scan: scan, stamps: stamps}
+	s := &Store{path: path, opened: info, now: time.Now, move: move, sync: (*os.File).Sync, scan: scan, stamps: stamps}
 	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others
 	s.fileMode, s.dirMode = 0o600|shared&0o066, 0o700|shared|info.Mode()&fs.ModeSetgid
 

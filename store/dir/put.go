@@ -92,7 +92,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 		return obj, err
 	}
 	if w.durable {
-		if err := syncUp(w.root, w.dir); err != nil {
+		if err := w.syncUp(w.root, w.dir); err != nil {
 			return obj, err
 		}
 	}
@@ -113,7 +113,7 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
 	if err == nil && w.durable {
-		err = f.Sync()
+		err = w.sync(f)
 	}
 	info, err1 := f.Stat()
 	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
@@ -121,9 +121,9 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 
 // syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process
 // might have made these directories without syncing them yet.
-func syncUp(root *directory, dir string) error {
+func (s *Store) syncUp(root *directory, dir string) error {
 	for {
-		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
+		if err := s.syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
 			return err
 		}
 		dir, _ = files.Split(dir)

@@ -102,13 +102,13 @@ func withFd(d *directory, call func(fd int) error) error {
 	return call(int(self.Fd()))
 }
 
-func syncDir(root *directory, dir string) error {
+func (s *Store) syncDir(root *directory, dir string) error {
 	f, err := root.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+	if err := s.sync(f); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
 		return cant("write into", filepath.Join(root.path, dir), err)
 	}
 	return nil // this file system can't sync a directory (some FUSE, SMB)

@@ -67,4 +67,4 @@ func renameNoReplace(*directory, string, string) error { return store.ErrConditi
 func (d *directory) Exchange(string, string) error { return windows.ERROR_NOT_SUPPORTED }
 
 // syncDir does nothing, because Windows can't flush a directory.
-func syncDir(*directory, string) error { return nil }
+func (*Store) syncDir(*directory, string) error { return nil }
