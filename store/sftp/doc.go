@@ -10,8 +10,8 @@
 //
 // # Guarantees
 //
-// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), and renames it
-// (posix-rename@openssh.com). For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
+// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), renames it
+// (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
 // nothing. A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete
 // after a day removes it.
 //
