@@ -87,6 +87,7 @@ var storeMutants = []mutant{
 		"!errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP)", "err == nil", own("TestFlushFails")},
 	{"a file system without a flush of folders takes no durable put", "store/dir/system_unix.go",
 		"!errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP)", "err != nil", own("TestFlushFails")},
+	{"a crash of the machine sets a fence back", "replock/enter.go", "IfAbsent: true, Durable: true}", "IfAbsent: true}", test("./replock", "TestFenceOutlastsACrash")},
 	{"a put through SFTP doesn't flush its file", "store/sftp/object.go", "reqs = append(reqs, sftpwire.Fsync(handle))", "_ = sftpwire.Fsync(handle)", own("TestFlushes")},
 	{"a put through SFTP flushes no folder", "store/sftp/object.go",
 		"append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))", "append(reqs, sftpwire.Close(folder))", own("TestFlushes")},
