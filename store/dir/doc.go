@@ -34,6 +34,12 @@
 // can't be opened because it is missing. If a file system shows the files of other machines late
 // whatever we do (rclone, davfs2), Open returns store.ErrConfig.
 //
+// On btrfs and overlayfs, and on local file systems that we haven't tried, only a read counts during
+// which the directory wasn't changed: an open directory of btrfs shows no file that was replaced
+// after it was opened. On Linux before 6.13 such a read waits for the end of the kernel's tick in
+// which the directory was changed, 10 ms at most. On a network file system that hides such names
+// (FUSE above btrfs doesn't), List can miss an object that is overwritten in each of its two reads.
+//
 // # Flock
 //
 // A rename, a link and a removal are single steps of the system, and need no flock. A conditional

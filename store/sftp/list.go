@@ -57,8 +57,8 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 }
 
 // guesses are directories that most listings of locks find. A listing opens them at the same time as the directory
-// above them.
-var guesses = []string{"lock.intent", "lock.shared"}
+// above them. The one that is seldom missing comes first, because the handles after a missing one are guessed wrong.
+var guesses = []string{"lock.shared", "lock.intent"}
 
 // listing is one List under way. It sends its requests in flights: each answer can add requests to the next flight. So
 // it scans directories one below another, and reads the files in them, in four round trips, if it has guessed their
