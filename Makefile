@@ -145,12 +145,12 @@ sim: ## run 2,000 simulated histories, and 200 of crowds
 
 .PHONY: histories
 histories: ## run 20,000 new simulated histories, and 2,000 of crowds
-	@$(SEEDS) -seeds=20000 -from=$$(date +%s)00000
-	@$(SEEDS) -seeds=2000 -from=$$(date +%s)00000 -scene=crowd
+	@$(SEEDS) -seeds=20000 -from=0
+	@$(SEEDS) -seeds=2000 -from=0 -scene=crowd
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped
-	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
+	@$(SEEDS) -seeds=0 -from=0 -every=10s
 
 # MUTANTS are flags: -name EXPRESSION, -matrix PACKAGE, -search HISTORIES.
 .PHONY: mutants

@@ -132,7 +132,7 @@ func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 		a.late, a.failing = 0, 0
 		return decision{step: queueUp}
-	case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), t.flag.maybe && a.l.opts.Clock.Elapsed() >= t.deadline:
+	case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), errors.Is(err, errCopied), t.flag.maybe && a.l.opts.Clock.Elapsed() >= t.deadline:
 		a.late++
 		if a.late == maxTries || a.late == maxSlow && errors.Is(err, ErrSlow) {
 			return decision{step: giveUp, err: fault.While(fmt.Sprintf("acquiring the %s lock", t.mode), err)}

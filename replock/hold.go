@@ -16,6 +16,7 @@ import (
 func (l *Locker) hold(t *attempt) *term {
 	k := &term{others: newOthers(t)}
 	k.begin(l, t)
+	k.proven = k.underSecond
 	k.Term = lease.New(lease.Terms{
 		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Jitter: l.earlier,
 		Attempt: k.refresh, Watch: k.watch, Failed: k.failed, Extended: func() { k.tell(EventRefreshed, nil) },
@@ -53,7 +54,7 @@ func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 		o.renewed = o.renewed && !anew
 		whole = whole && !o.renewed
 	}
-	errs := k.renewAll(ctx, all)
+	errs := k.renewProven(ctx, all)
 	for _, err := range errs {
 		if lost, ok := errors.AsType[*LostError](err); ok {
 			return refresh.Renewal{}, refresh.Stop(lost)

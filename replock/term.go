@@ -20,6 +20,7 @@ type term struct {
 	renewer                  // each refresh changes its objects
 	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
 	others      others
+	seconds     seconds
 }
 
 // loss returns the *LostError of a lock whose refreshes have ended.
@@ -147,7 +148,7 @@ func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 func (k *term) asAttempt() *attempt {
 	flag, pointer := k.objects()
 	return &attempt{
-		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.own(),
 		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
 	}
 }
@@ -155,6 +156,11 @@ func (k *term) asAttempt() *attempt {
 // lookAgain looks as an acquirer does, and repeats that as afterReturn decides. Each look must show our own flag,
 // because an acquirer that has deleted it can take the lock at any moment.
 func (k *term) lookAgain(ctx context.Context, t *attempt) error {
+	return k.lookUntil(ctx, t, func(context.Context) error { return nil })
+}
+
+// lookUntil is lookAgain. It calls check after each look, before it uses the look.
+func (k *term) lookUntil(ctx context.Context, t *attempt, check func(context.Context) error) error {
 	l := k.l
 	s := verdict.Memory{}
 	var first time.Duration
@@ -168,11 +174,17 @@ func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.Live = slices.Concat(f.Live, f.Doubtful, f.Vanished)
 		if len(f.Live) > 0 && next.step == giveUp {
+			if i := slices.IndexFunc(f.Live, func(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }); i >= 0 {
+				return k.copied(f.Live[i].Key)
+			}
 			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
 		if err := l.stillListed(ctx, t); err != nil {
+			return err
+		}
+		if err := check(ctx); err != nil {
 			return err
 		}
 		if l.opts.Clock.Elapsed() >= t.deadline {

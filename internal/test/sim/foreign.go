@@ -191,6 +191,7 @@ func (w *world) trespass(p *process, r *request) (wrong string) {
 	o, ok := w.present[r.key]
 	switch {
 	case !ok || o.client == nil || o.client == p.client:
+	case p.client.wrote(o, r):
 	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
 		return fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name)
 	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):
@@ -215,8 +216,11 @@ func (r *request) looksAt() (key string, ok bool) {
 
 // turn names the requests of one step to a lock.exclusive: each deletion relies on the answer to the one
 // before.
-func (r *request) turn(p *process, key string) string {
-	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
+func (r *request) turn(p *process, key string) turn { return turn{p.client, r.step.name, key} }
+
+type turn struct {
+	client    *client
+	step, key string
 }
 
 // answered tracks each request whose answer, an error or not, has reached its sender. Another request of the
