@@ -11,9 +11,9 @@
 // # Guarantees
 //
 // Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), renames it
-// (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
-// nothing. A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete
-// after a day removes it.
+// (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For
+// IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or nothing. A connection that breaks
+// can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete after a day removes it.
 //
 // If the connection breaks after the rename was sent, the server might still process it. It processes the requests of a
 // connection in order, so no later request overtakes it on the same connection, but one on another connection can.
