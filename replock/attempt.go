@@ -23,10 +23,12 @@ type object struct {
 	sent time.Duration // when the put of its present body was sent
 	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
 	// deleted. For a flag: more than once, and not each send was answered.
-	twice   bool
-	put     bool // a put of it was answered, and we don't know that it is gone
-	maybe   bool // we sent a put of it, so it can be stored now or later
-	renewed bool // the present refresh has replaced it already
+	twice bool
+	put   bool // a put of it was answered, and we don't know that it is gone
+	maybe bool // we sent a put of it, so it can be stored now or later
+	// answered: a put of lock.exclusive was answered, and no look has found the lock free since.
+	answered bool
+	renewed  bool // the present refresh has replaced it already
 }
 
 // attempt is one run of the protocol with one flag, from the flag's first put until the lock is held or the flag is
@@ -153,7 +155,8 @@ func (t *attempt) copied(key string, body []byte) bool {
 
 // claimed records that the stored lock.exclusive is ours, with this ETag.
 func (t *attempt) claimed(etag string) {
-	t.pointer.put, t.pointer.maybe, t.pointer.etag, t.pointer.sent = true, true, etag, t.sent
+	t.pointer.put, t.pointer.maybe, t.pointer.answered = true, true, true
+	t.pointer.etag, t.pointer.sent = etag, t.sent
 }
 
 // found records our lock.exclusive, if a look has shown it.

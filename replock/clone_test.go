@@ -28,7 +28,7 @@ func (w *world) copied(a *machine, k *Lock) func() *Lock {
 		mode: held.t.mode, operation: held.t.operation, id: held.t.id, body: held.t.body, place: held.t.place,
 		ownAttempts: held.t.ownAttempts.copy(), trips: new(trips), flag: flag, pointer: pointer, sent: held.sent(), deadline: held.end(), parent: context.Background(),
 	}
-	t.seen, t.page, t.st, t.dated = held.Seen(), held.others.last, *held.now.Load(), held.t.dated
+	t.seen, t.page, t.st, t.dated = held.Seen(), held.t.page, held.t.st, held.t.dated
 	seq := held.seq.Load()
 	taken := time.Now()
 	return func() *Lock {

@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
@@ -72,20 +71,4 @@ func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 		}
 	}
 	return renewed, err
-}
-
-// renewAll renews the objects that were not renewed yet.
-func (k *term) renewAll(ctx context.Context, all []*object) []error {
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, o := range all {
-		if !o.renewed {
-			wg.Go(func() {
-				errs[i] = k.renew(ctx, o, i == 0)
-				o.renewed = errs[i] == nil
-			})
-		}
-	}
-	wg.Wait()
-	return errs
 }

@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/serial"
@@ -137,7 +138,7 @@ func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration)
 	if age, ok := e.Age(st, now); ok {
 		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
 	} else if !e.Lease.Refreshed.IsZero() {
-		i.Age = l.opts.Clock.Now().Sub(e.Lease.Refreshed)
+		i.Age = clock.Between(e.Lease.Refreshed, l.opts.Clock.Now())
 		i.Left = i.TTL - i.Age
 	}
 	return i

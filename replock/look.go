@@ -221,7 +221,7 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 			f.Pointer = e // written by an earlier attempt: this one must claim it again
 		}
 		return nil
-	case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id:
+	case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id && !t.polls:
 		return fmt.Errorf("%w (%s)", errCopied, e.Key)
 	}
 	l.judges().Judge(e, f.St, f.Now)

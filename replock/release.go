@@ -20,12 +20,18 @@ func (k *term) Free(ctx context.Context) error {
 	return nil
 }
 
-// release deletes our objects: docs/evidence/protocol.md, Release. If the lock is lost, it deletes only the flag.
+// release deletes our objects: docs/evidence/protocol.md, Release. If the lock is lost, it deletes only the flag. If it
+// is lost to a copy of this process, it deletes nothing, because the objects are the copy's, too.
 //
 // Both can be deleted at once. Until lock.exclusive is deleted, it is live and ours, and excludes all others as the
 // flag does. Whichever is deleted first, the other one still excludes all others.
 func (k *term) release(ctx context.Context) error {
 	defer func() { k.l.sweep(ctx, k.probes()) }()
+	if lost := k.Lost(); lost != nil {
+		if lost, ok := errors.AsType[*LostError](lost.Err); ok && lost.Copied {
+			return nil
+		}
+	}
 	second := make(chan error, 1)
 	go func() { second <- k.dropSeconds(ctx, true) }()
 	if k.Lost() != nil {
@@ -41,9 +47,6 @@ func (k *term) release(ctx context.Context) error {
 // releaseLost deletes the flag of a lost lock, unless another process continues with it. That process can have refreshed
 // the flag since our last look, so it comes after another one.
 func (k *term) releaseLost(ctx context.Context) error {
-	if lost, ok := errors.AsType[*LostError](k.Lost().Err); ok && lost.Copied {
-		return nil
-	}
 	seen, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil || seen == nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -141,6 +142,27 @@ func (k *term) saw(r clock.Reading) {
 
 // sent returns when the last refresh that was answered in time was sent.
 func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
+
+// underSecond reports whether a second flag shows that no client has acquired. Then a refresh can do no harm.
+func (k *term) underSecond() bool {
+	k.seconds.mu.Lock()
+	defer k.seconds.mu.Unlock()
+	return k.seconds.now != nil && k.seconds.now.proven
+}
+
+// own returns the keys and ids of our attempts and second flags.
+func (k *term) own() ownAttempts {
+	k.seconds.mu.Lock()
+	defer k.seconds.mu.Unlock()
+	all := k.t.ownAttempts
+	all.ids, all.keys = maps.Clone(all.ids), maps.Clone(all.keys)
+	for _, s := range append(k.seconds.left, k.seconds.now) {
+		if s != nil {
+			all.ids[s.id], all.keys[s.flag.key] = true, true
+		}
+	}
+	return all
+}
 
 // asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer does.
 // It has the objects as they are stored now, and the end of the lease as its deadline. The caller puts nothing with it,

@@ -213,8 +213,8 @@ func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered
 	suspects := k.suspects(ctx, page, answered)
 	now := *k.now.Load() // after the reads: a refresh can have improved the bound meanwhile
 	for _, e := range suspects {
-		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
-		s := suspect{e, e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
+		age, _ := e.Age(now, sent) // rounding of mod times can add up to margin
+		s := suspect{e, e.Changed || age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
 		switch {
 		case errors.Is(e.Err, verdict.ErrVanished):
 			e.Read = false // the next look reads it again

@@ -330,7 +330,10 @@ func TestPausedBeyondTheLease(t *testing.T) {
 				assert.That(t, len(all) > 0 && all[0] != k.Key() && all[0] != pointer, "stepped %t: refreshed first: %v", stepped, all)
 				if passed == "" {
 					lives(t, k)
-					time.Sleep(2 * secondStays)
+					n := len(w.keys())
+					time.Sleep(secondStays + DefaultLook)
+					lives(t, k)
+					assert.That(t, n == len(w.keys())+1 && len(w.keys()) == int(k.Mode()), "stored: %d, then %v", n, w.keys())
 					w.leavesNothing(k)
 					return
 				}

@@ -173,7 +173,7 @@ func (w *world) turnover(c *client, r *request) func() {
 		switch {
 		case r.op != "put" || len(r.body) == 0:
 			w.broken[objectName(r.key, raw)] = now
-		case was.client == c.other() || was.written.Before(t.part):
+		case was.client == c.other() || was.handed.Before(t.part):
 			t.turned = now
 			if t.replaced.IsZero() {
 				t.replaced = now
@@ -205,12 +205,6 @@ func (w *world) twinned(h, g *holding) bool {
 		w.violate("cloned", fmt.Sprintf("%v and %v replace each other's objects for %v", h, g, ago.Round(time.Millisecond)))
 	}
 	return true
-}
-
-// wrote reports whether a look before a request can have shown an object of the other twin as both had written it before
-// they parted.
-func (c *client) wrote(o presence, r *request) bool {
-	return c.other() != nil && o.client == c.other() && o.writtenBefore(r.handed.Add(-c.plan.ttl/4)).Before(c.twins.part)
 }
 
 // stageClone: the first client's machine is cloned while it holds a lock, waits for it, acquires it or resumes it. The

@@ -94,11 +94,8 @@ type pointer struct {
 // object had last been written when that listing saw it.
 type sighting struct{ handed, listed, wrote time.Time }
 
-// sighted is a client and the key that it has asked for.
-type sighted struct {
-	client *client
-	key    string
-}
+// sighted is the name of a client and the key that it has asked for.
+type sighted struct{ client, key string }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
@@ -122,11 +119,11 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		s := w.seen[sighted{p.client, r.key}]
+		s := w.seen[sighted{p.client.name, r.key}]
 		if s.handed = r.handed; r.op == "list" {
 			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
-		w.seen[sighted{p.client, r.key}] = s
+		w.seen[sighted{p.client.name, r.key}] = s
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
@@ -547,7 +544,7 @@ func (w *world) breaking(p *process, r *request) {
 // before its delete. An expired one can be refreshed in between, even several times if the delete arrives late: the
 // delete has no condition, and a holder must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
-	s := w.seen[sighted{w.janitor, key}]
+	s := w.seen[sighted{w.janitor.name, key}]
 	return s.listed.IsZero() || w.present[key].client != c || s.listed.Sub(s.wrote) < foreignTTL-time.Second
 }
 
@@ -557,7 +554,7 @@ func (w *world) stoodWhenListed(c *client, key string) bool {
 // Or the machine of the break-lock was paused since then, which it can't notice.
 func (w *world) overslept(h *holding, r *request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
-	look, looked := w.seen[sighted{w.janitor, r.key}]
+	look, looked := w.seen[sighted{w.janitor.name, r.key}]
 	if looked && w.janitor.machine.lags().over.After(look.handed) {
 		return true
 	}
@@ -591,9 +588,9 @@ func (w *world) underWay(c *client, r *request, at time.Time) bool {
 func (w *world) lastLook(c *client, key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	look := w.seen[sighted{c, key}].handed
+	look := w.seen[sighted{c.name, key}].handed
 	for _, lock := range w.locks {
-		look = later(look, w.seen[sighted{c, prefix(lock) + "lock."}].handed)
+		look = later(look, w.seen[sighted{c.name, prefix(lock) + "lock."}].handed)
 	}
 	return look
 }

@@ -28,11 +28,11 @@ func TestWhatHadEndedAtTheLastLookMayBeBroken(t *testing.T) {
 		// Its holder has written it twice since then.
 		present := presence{client: holder, since: ago(200 * time.Second), before: ago(-30 * time.Second), written: ago(-60 * time.Second)}
 		w := &world{janitor: other, monitor: monitor{
-			seen:    map[sighted]sighting{{other, key}: {handed: look, listed: look, wrote: c.wrote}},
+			seen:    map[sighted]sighting{{other.name, key}: {handed: look, listed: look, wrote: c.wrote}},
 			present: map[string]presence{key: present},
 		}}
 		if c.unseen {
-			w.seen = map[sighted]sighting{{other, key}: {handed: look}}
+			w.seen = map[sighted]sighting{{other.name, key}: {handed: look}}
 		}
 		got := w.stoodWhenListed(holder, key)
 		assert.That(t, got == c.want, "%s: stoodWhenListed is %v", name, got)

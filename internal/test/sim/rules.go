@@ -342,7 +342,7 @@ func (w *world) unresumed(h *holding, err error) {
 	defer w.mu.Unlock()
 	late := strings.Contains(err.Error(), "late refresh")
 	switch {
-	case w.plan.scene == Stepped && (!late || h.straddled): // another client was faster
+	case w.plan.scene == Stepped && (!late || h.straddled || w.plan.untold(h.p.client)): // or another client was faster
 		return
 	case w.plan.scene == Stepped:
 	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late:
@@ -354,6 +354,12 @@ func (w *world) unresumed(h *holding, err error) {
 		}
 	}
 	w.violate("unresumed", fmt.Sprintf("%v wasn't resumed, and no other lock was granted meanwhile: %v", h, err))
+}
+
+// untold reports whether the client was cut off before a look can have shown the step of the store's clock. A store that
+// returns no time shows the step by the mod time of the first refresh after it.
+func (p *plan) untold(c *client) bool {
+	return p.timeless() && c.plan.outage.from < p.storeJumpAt+c.plan.ttl/2+lookInterval+3*time.Second
 }
 
 // inTheWay returns when the last object that conflicts with a step was deleted, or now if one exists. Objects

@@ -73,7 +73,7 @@ func (j Judge) verdict(e *Entry, st StoreTime, now time.Duration) (Verdict, stri
 		return Doubtful, "this machine's clock says that it has expired, and no other clock confirms that"
 	}
 	expired, clock := j.expired(e, ttl, now)
-	if known && (e.Err != nil || j.misdated(e, st, now)) {
+	if e.Err != nil || j.misdated(e, st, now) {
 		expired = j.longDead(e, st, now)
 	}
 	switch {
@@ -143,7 +143,7 @@ func (j Judge) EndOf(f Findings) (end time.Duration) {
 			return 0
 		}
 		at := e.Since + e.TTL()
-		if age, known := e.Age(f.St, f.Now); known && !e.Changed && j.StoreClock {
+		if age, _ := e.Age(f.St, f.Now); !e.Changed && j.StoreClock {
 			at = min(at, f.Now+e.TTL()+Margin-age+time.Millisecond)
 		}
 		end = max(end, at)

@@ -90,6 +90,7 @@ func TestVerdicts(t *testing.T) {
 		"the same, and its holder is an hour ahead": {store: longDead + 30*time.Second, wall: longDead + 30*time.Second, change: ahead(longDead + time.Hour), want: Doubtful, why: "this machine's clock"},
 		"the same, and its holder is a day ahead":   {store: 1000 * longDead, wall: 1000 * longDead, change: ahead(1000*longDead + 24*time.Hour), want: Doubtful, why: "this machine's clock"},
 		"a local disk":                          {of: "far", store: over, wall: over, judge: onDisk, want: Doubtful, why: "no other clock confirms that"},
+		"a local disk, no time of the store":    {of: "far", store: -1, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, within the ttl":          {of: "far", store: ttl, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, the clock since boot":    {of: "here", store: over, wall: over, change: boot, judge: onDisk, want: Stale},
 		"a local disk, from an earlier boot":    {of: "an earlier boot", store: over, wall: over, judge: onDisk, want: Stale},
