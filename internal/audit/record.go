@@ -46,6 +46,10 @@ const (
 	GuardLost     = "guard_lost"
 	GuardReplaced = "guard_replaced"
 
+	// ContinuedByOther: another process has continued the stopped command. Action is CommandStopped if it was stopped
+	// again, or CommandKilled if that happened too often.
+	ContinuedByOther = "command_continued_by_other"
+
 	// RunsOn: the processes PIDs of the command still run although repolock has stopped or killed them. Reason is
 	// NotStopped or NotKilled.
 	RunsOn = "command_runs_on"
@@ -59,6 +63,7 @@ const (
 	NotStopped     = "not_stopped"
 	NotKilled      = "not_killed"
 	CommandStopped = "command_stopped"
+	CommandKilled  = "command_killed"
 )
 
 // Record is one event.

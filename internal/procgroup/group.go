@@ -47,6 +47,8 @@ type Group struct {
 	refused      bool                    // the last signal failed: we may not signal any process of the group
 	seeking      bool                    // findRunaways is active
 	over         bool                    // the group is empty: send no signal, because another group can get its id
+	others       continuations
+	members      guard.Members
 
 	guard     *guardClient // nil while there is no guard
 	unguarded error        // ErrUnguarded after unguardedGrace without a guard, else nil
@@ -81,6 +83,8 @@ func (g *Group) Pause() error {
 	defer g.mu.Unlock()
 	g.paused = true
 	err := g.signalLocked(unix.SIGSTOP)
+	g.page.Pause(true)
+	g.ring() // the guard keeps the group stopped from now on
 	g.seekRunaways()
 	if err == nil {
 		g.tty.takeBack(g.pgid)
@@ -94,6 +98,7 @@ func (g *Group) Pause() error {
 func (g *Group) Unpause() error {
 	g.mu.Lock()
 	g.paused, g.due = false, true
+	g.page.Pause(false)
 	g.mu.Unlock()
 	if err := g.awaitAnswer(time.After(answerTimeout)); err != nil {
 		return err
@@ -119,6 +124,8 @@ func (g *Group) continueLocked() error {
 	if !g.ended && !g.pipeline {
 		g.tty.lend(g.pgid)
 	}
+	g.page.Continue()
+	g.others.own = true
 	err := g.signalLocked(unix.SIGCONT)
 	if err != nil && err != unix.EPERM { // EPERM: we couldn't have stopped its processes either
 		return err
@@ -129,7 +136,7 @@ func (g *Group) continueLocked() error {
 		_ = g.signalLocked(unix.SIGSTOP)
 		return err
 	}
-	g.due = false
+	g.due, g.others.seen, g.others.reported = false, 0, 0
 	return nil
 }
 

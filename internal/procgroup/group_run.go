@@ -48,7 +48,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	beforeBegin()
 	unguarded = g.attach(guard, unguarded, pid, b)
 	go func() {
-		err := g.begin(gate, path, b.env, unguarded)
+		err := g.begin(gate, path, b, unguarded)
 		if err != nil {
 			_ = g.Kill() // if the guard has stopped the starter, it doesn't end by itself
 		}
@@ -85,7 +85,7 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 func (g *Group) attach(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.pgid, g.allowance = pgid, b.allowance
+	g.pgid, g.allowance = pgid, b.first
 	g.page.Watch(pgid, g.cmd.Expiry)
 	if !g.pipeline {
 		g.tty.lend(pgid)
@@ -162,24 +162,28 @@ var beforeBegin = func() {}
 
 // begin starts the command once the guard has answered. A guard that has answered follows the allowance even if we
 // are killed. err is why there is no guard, if there is none.
-func (g *Group) begin(gate gate, path string, env []string, err error) error {
+func (g *Group) begin(gate gate, path string, b startRequest, err error) error {
 	defer gate.close()
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrUnguarded, err)
 	}
-	if err := g.awaitAnswer(nil); err == os.ErrProcessDone {
-		return g.unstarted()
-	} else if err != nil {
-		return err
+	for late := error(ErrExpired); late != nil; {
+		if err := g.awaitAnswer(nil); err == os.ErrProcessDone {
+			return g.unstarted()
+		} else if err != nil {
+			return err
+		}
+		g.mu.Lock()
+		late = g.mayRun()
+		g.begun = late == nil
+		g.mu.Unlock()
+		if late != nil { // on a busy machine an answer can take longer than an allowance lasts
+			if _, err := g.extend(b.allow); err != nil {
+				return late
+			}
+		}
 	}
-	g.mu.Lock()
-	late := g.mayRun()
-	g.begun = late == nil
-	g.mu.Unlock()
-	if late != nil {
-		return late
-	}
-	gate.open(path, g.cmd.Args, env)
+	gate.open(path, g.cmd.Args, b.env)
 	switch err := gate.executed(); err {
 	case nil:
 		return nil
@@ -203,6 +207,7 @@ func (g *Group) unstarted() error {
 // finish ends the guard and the backstop of an empty group.
 func (g *Group) finish() {
 	g.mu.Lock()
+	continued := g.reportContinued() // the guard's last answer can come too late
 	g.over = true
 	if g.guard != nil {
 		g.guard.end()
@@ -216,6 +221,7 @@ func (g *Group) finish() {
 	g.pageFile.Close()
 	g.wakeLocked()
 	g.mu.Unlock()
+	continued()
 }
 
 // keep duplicates connections for the guards, because their owner can close its own at any time.

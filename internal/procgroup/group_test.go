@@ -11,6 +11,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"time"
@@ -19,6 +21,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/assert"
@@ -64,7 +67,7 @@ func TestStartErrors(t *testing.T) {
 	parted := Allow(elapsed() + time.Minute)
 	parted.Seen.Wall += 3 * time.Second
 	for want, a := range map[error]Allowance{ErrExpired: Allow(elapsed()), ErrClockStepped: parted} {
-		assert.Is(t, assert.Err(prepared(t, "true").Start(os.Environ(), a)), want)
+		assert.Is(t, assert.Err(prepared(t, "true").Start(os.Environ(), always(a))), want)
 	}
 	defer func(real func() string) { guardProgram = real }(guardProgram)
 	guardProgram = func() string { return noProgram }
@@ -100,6 +103,64 @@ func TestDiesAtItsStart(t *testing.T) {
 		_, err = os.Stat(ran)
 		assert.Is(t, err, os.ErrNotExist, "%s: the command has run", name)
 	}
+}
+
+// TestSlowStart: the start of a command takes longer than an allowance lasts. The command runs if a new allowance
+// holds, whether the guard's answer is late or the starter.
+func TestSlowStart(t *testing.T) {
+	t.Run("the guard's answer", func(t *testing.T) {
+		p := prepared(t, "true")
+		var late, asked atomic.Int64
+		clocks := p.g.clocks
+		p.g.clocks = func() clock.Reading {
+			now := clocks()
+			now.Elapsed += time.Duration(late.Load())
+			now.Wall += time.Duration(late.Load())
+			return now
+		}
+		third := make(chan struct{})
+		g, err := p.Start(os.Environ(), func() Allowance {
+			now := p.g.clocks()
+			switch asked.Add(1) {
+			case 1: // its guard is late
+				late.Add(int64(2 * time.Second))
+			case 2: // the other of the two that ask
+				select {
+				case <-third:
+				case <-p.g.done:
+				}
+			case 3:
+				close(third)
+			}
+			return Allowance{Until: now.Elapsed + time.Second, Seen: now}
+		})
+		assert.OK(t, err)
+		ends(t, g)
+		assert.Equal(t, g.Status(), Status{})
+		assert.OK(t, g.Close())
+	})
+	t.Run("the starter", func(t *testing.T) {
+		exe, err := os.Executable()
+		assert.OK(t, err)
+		defer func(real func() string) { guardProgram = real }(guardProgram)
+		gate, program := fifo(t), filepath.Join(t.TempDir(), "program")
+		script := fmt.Sprintf("#!/bin/sh\ncase $1 in %s) ;; *) read x <%q;; esac\nexec %q \"$@\"\n", guard.Argument, gate, exe)
+		assert.OK(t, os.WriteFile(program, []byte(script), 0o700))
+		guardProgram = func() string { return program }
+		asked := 0
+		var mu sync.Mutex
+		g, err := prepared(t, "true").Start(os.Environ(), func() Allowance {
+			mu.Lock()
+			defer mu.Unlock()
+			if asked++; asked == 5 {
+				go func() { _ = os.WriteFile(gate, []byte("go\n"), 0o600) }()
+			}
+			return Allow(elapsed() + time.Second)
+		})
+		assert.OK(t, err)
+		ends(t, g)
+		assert.OK(t, g.Close())
+	})
 }
 
 // TestNoPage: the command doesn't run without a page for its guard. Without a file in memory the page is in the
@@ -169,7 +230,7 @@ func TestPrepare(t *testing.T) {
 	info, err := out.Stat()
 	assert.That(t, err == nil && info.Size() == 0, "it has run before it was started (%v)", err)
 	env := []string{"NONE=", "TWO=a\nb = c", "LONG=" + strings.Repeat("x", 100_000)} // more than a pipe holds
-	g, err := p.Start(env, Allow(elapsed()+time.Minute))
+	g, err := p.Start(env, always(Allow(elapsed()+time.Minute)))
 	assert.OK(t, err)
 	ends(t, g)
 	got, err := os.ReadFile(out.Name())

@@ -56,7 +56,7 @@ func CommandError(name string, err error) error {
 
 // Start starts the command in this environment. It fails as Prepare does. Nothing keeps the connections
 // open if our process ends.
-func (p *Prepared) Start(env []string, _ Allowance, _ ...syscall.Conn) (*Group, error) {
+func (p *Prepared) Start(env []string, _ func() Allowance, _ ...syscall.Conn) (*Group, error) {
 	c := p.cmd
 	c.Env = env
 	if err := c.Start(); err != nil {

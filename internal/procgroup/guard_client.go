@@ -151,10 +151,15 @@ func (g *Group) nextGuard(r *replacement) *guardClient {
 		now := time.Now()
 		*r = replacement{now, now, firstPause, errSilent}
 	}
+	wait, anew := firstPause, time.Time{}
 	for {
 		now := time.Now()
 		if now.Sub(r.since) >= unguardedGrace {
-			g.stopUnguarded(r.err)
+			wait = guard.HoldInterval
+			g.stopUnguarded(r.err, !now.Before(anew))
+			if !now.Before(anew) {
+				anew = now.Add(guard.StopInterval)
+			}
 		}
 		if !now.Before(r.next) {
 			p, err := g.startNextGuard()
@@ -165,7 +170,7 @@ func (g *Group) nextGuard(r *replacement) *guardClient {
 			}
 		}
 		select {
-		case <-time.After(firstPause):
+		case <-time.After(wait):
 		case <-g.done:
 			return nil
 		}
@@ -196,18 +201,20 @@ func (g *Group) attachLocked(p *guardClient) {
 // stopUnguarded stops a group that has had no guard for too long: if our process were stopped now, nothing
 // would stop the group in time. nextGuard calls it repeatedly, because another process can continue the
 // group.
-func (g *Group) stopUnguarded(why error) {
+func (g *Group) stopUnguarded(why error, anew bool) {
 	g.mu.Lock()
 	began := g.unguarded == nil && !g.over
 	g.unguarded = fmt.Errorf("%w: %w", ErrUnguarded, why)
 	if g.cmd.Expiry != Nothing {
 		g.due = true
-		_ = g.signalLocked(unix.SIGSTOP)
+		g.stopContinued(!began && g.members.Continued(g.pgid, anew))
 		g.seekRunaways()
 	}
 	g.wakeLocked()
 	why = g.unguarded
+	continued := g.reportContinued()
 	g.mu.Unlock()
+	continued()
 	if began {
 		g.reportInterrupted(why, false)
 	}
@@ -233,7 +240,9 @@ func (g *Group) answered() {
 	}
 	began, over := !wasStepped && g.clockStepped, wasStepped && g.mayRun() == nil
 	g.wakeLocked()
+	continued := g.reportContinued()
 	g.mu.Unlock()
+	continued()
 	if guardedAgain {
 		g.reportInterrupted(ErrUnguarded, true)
 	}

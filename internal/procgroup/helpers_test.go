@@ -203,6 +203,7 @@ func run(t *testing.T, expiry Expiry, wrapper ...string) *live {
 		Args: slices.Concat(wrapper, l.k.args()), Expiry: expiry,
 		Waiting:     func(n int) { l.say("waiting %d", n) },
 		Interrupted: func(why error, over bool) { l.say("interrupted %v %t", why, over) },
+		Continued:   func(killed bool) { l.say("continued by another, killed %t", killed) },
 	}, time.Minute)
 	assert.OK(t, err)
 	t.Cleanup(func() { _ = g.Close() })

@@ -34,13 +34,6 @@ func (g *Group) stoppedBy(sig unix.Signal, continued chan os.Signal) {
 	g.suspend(continued)
 }
 
-// continuedByOthers handles a SIGCONT from another process to the leader.
-func (g *Group) continuedByOthers() {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.unsuspendLocked()
-}
-
 // unsuspendLocked ends a stop by the terminal, if there is one.
 func (g *Group) unsuspendLocked() {
 	if g.stopped && g.cmd.Suspended != nil {

@@ -23,9 +23,10 @@ type Prepared struct {
 
 // startRequest holds the arguments of Start.
 type startRequest struct {
-	env       []string
-	allowance Allowance
-	keep      []syscall.Conn
+	env   []string
+	first Allowance
+	allow func() Allowance // returns the next one
+	keep  []syscall.Conn
 }
 
 // Prepare starts the starter and the guard of a command in the background, which takes some milliseconds. It fails
@@ -50,36 +51,52 @@ func newGroup(cmd Command) *Group {
 	return g
 }
 
-// Start starts the command in this environment, with its first allowance: see Group.Allow. The guard keeps
-// the connections open until the group has ended, even if our process is killed. Start fails with
-// ErrNotExecutable, with ErrExpired or ErrClockStepped if the allowance doesn't hold, and with ErrUnguarded if
+// Start starts the command in this environment. allow returns its allowance: see Group.Allow. Start calls allow
+// again and again until the command runs, because a busy machine can take longer for that than an allowance lasts.
+// The guard keeps the connections open until the group has ended, even if our process is killed. Start fails with
+// ErrNotExecutable, with ErrExpired or ErrClockStepped if a new allowance doesn't hold, and with ErrUnguarded if
 // there is no guard. If Start fails, the command has not run.
-func (p *Prepared) Start(env []string, a Allowance, keep ...syscall.Conn) (*Group, error) {
-	p.begin <- startRequest{env, a, keep}
-	if err := p.await(a); err != nil {
+func (p *Prepared) Start(env []string, allow func() Allowance, keep ...syscall.Conn) (*Group, error) {
+	p.begin <- startRequest{env, allow(), allow, keep}
+	if err := p.await(allow); err != nil {
 		_ = p.g.Close()
 		return nil, err
 	}
 	return p.g, nil
 }
 
-// await returns when the command runs or can't run. It also returns when the allowance no longer holds, because
-// the guard then stops the starter, perhaps before it has executed the command.
-func (p *Prepared) await(a Allowance) error {
+// await returns when the command runs or can't run. Meanwhile it extends the allowance, because the guard stops the
+// starter at its end, perhaps before the starter has executed the command. It fails when a new allowance doesn't hold.
+func (p *Prepared) await(allow func() Allowance) error {
 	for wait := time.Duration(0); ; {
 		select {
 		case err := <-p.started:
 			return err
 		case <-time.After(wait):
 		}
-		now := guard.ReadClocks()
-		if err := check(a, p.g.cmd.Expiry, now); err != nil {
+		a, err := p.g.extend(allow)
+		if err != nil {
 			return err
 		}
 		if wait = clock.Tick; p.g.cmd.Expiry != Nothing {
-			wait = min(wait, a.Until-now.Elapsed)
+			wait = min(wait, (a.Until-p.g.clocks().Elapsed)/2)
 		}
 	}
+}
+
+// extend lets the group run for a new allowance. It fails if the new allowance doesn't hold.
+func (g *Group) extend(allow func() Allowance) (Allowance, error) {
+	a := allow()
+	if err := check(a, g.cmd.Expiry, g.clocks()); err != nil {
+		return a, err
+	}
+	g.mu.Lock()
+	due := g.pgid != 0 && a != g.allowance // without a pgid, attach hasn't begun
+	g.mu.Unlock()
+	if due {
+		g.Allow(a)
+	}
+	return a, nil
 }
 
 // Close ends the starter and the guard. The command is not started.

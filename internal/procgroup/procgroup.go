@@ -63,6 +63,11 @@ type Command struct {
 	// because of ErrUnguarded.
 	Interrupted func(why error, over bool)
 
+	// Continued is called when another process has continued the group, which may not run (Pause, ErrExpired,
+	// ErrClockStepped, ErrUnguarded). The group is stopped again at once. Continued is called again, with killed set,
+	// when we have killed the group, because that has happened more than three times.
+	Continued func(killed bool)
+
 	// RunsOn is called with the processes of the group that still run after the group was stopped or
 	// killed, such as processes of other users. It is called again, at growing intervals, while they run.
 	// pids is empty on systems that don't list them.

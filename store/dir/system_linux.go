@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/store/internal/files"
 )
 
 // late has the file systems that show other machines' files too late to hold locks, each with the text of the error.
@@ -18,8 +20,13 @@ var late = map[string]string{
 }
 
 // mountType returns the type of a file's file system, or the program that serves it. It returns "" if neither is known.
+// A file system above a mount of rclone (bindfs) has the type rclone, too.
 func mountType(f *os.File) string {
 	var st unix.Stat_t
+	var fs unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &fs) == nil && unix.Fstat(int(f.Fd()), &st) == nil && files.OfRclone(fs.Files, uint64(fs.Frsize), uint64(st.Size)) {
+		return "rclone"
+	}
 	table, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil || unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""

@@ -12,8 +12,12 @@
 //
 // Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), and renames it
 // (posix-rename@openssh.com). For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
-// nothing. A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete
-// after a day removes it.
+// nothing. Some servers answer with success, and do nothing. So Put and Delete also look, in the same flight: after a
+// rename the temporary file is gone, after a link the new name is there, after a removal the name is gone. A server whose
+// links aren't there counts as one without hard links.
+//
+// A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete after a day
+// removes it.
 //
 // If the connection breaks after the rename was sent, the server might still process it. It processes the requests of a
 // connection in order, so no later request overtakes it on the same connection, but one on another connection can.
@@ -38,6 +42,7 @@
 // hashes of the bodies, as store/dir's.
 //
 // List also shows links, pipes and other special files, because they might be locks; Get refuses them. A link in place
-// of a directory is refused, except on servers whose LSTAT follows links (ProFTPD). pkg/sftp's server also removes
-// empty directories in place of files.
+// of a directory is refused or listed, and List reads nothing below it, except on servers whose LSTAT follows links
+// (ProFTPD). A List that finds more than 65,536 names fails. pkg/sftp's server also removes empty directories in place of
+// files.
 package sftp

@@ -68,6 +68,7 @@ type listing struct {
 	waiting []func()           // functions that add the step that opens a file or a directory
 	folders map[string]*folder // by folder.at
 	handles map[string]bool    // the open handles
+	names   int                // number of names in all folders so far
 	page    files.Page
 }
 
@@ -229,13 +230,18 @@ func (l *listing) begin(f *folder) {
 	})
 }
 
-// opendir opens a directory, unless it is missing. It also looks inside, because OpenSSH's server shows a directory as
-// empty if we can read but not enter it.
+// opendir opens a directory, unless it is missing, or is a link. It also looks inside, because OpenSSH's server shows a
+// directory as empty if we can read but not enter it.
 func (l *listing) opendir(f *folder, then func(handle string)) {
-	enter := sftpwire.Lstat(l.path(f.at + "."))
+	key := strings.TrimSuffix(f.at, "/")
+	look, enter := sftpwire.Lstat(l.path(key)), sftpwire.Lstat(l.path(f.at+"."))
+	l.add(look, nil)
 	l.add(enter, nil)
-	l.add(sftpwire.Opendir(l.path(strings.TrimSuffix(f.at, "/"))), func(r *sftpwire.Request) error {
+	l.add(sftpwire.Opendir(l.path(key)), func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
+		case err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindLink:
+			f.absent = true
+			l.close(r.Handle, nil)
 		case err == nil && errors.Is(enter.Err(), sftpwire.PermissionDenied):
 			return fmt.Errorf("entering the directory %q: %w", l.path(f.at), enter.Err())
 		case err == nil:
@@ -330,6 +336,7 @@ func (l *listing) vanished(f *folder, name string) error {
 		return fmt.Errorf("%w: the server lists %q, but can't open it because it is missing", store.ErrListing, l.path(f.at+name))
 	}
 	delete(f.found, name)
+	l.names--
 	if f.complete {
 		f.complete = false
 		l.begin(f)
@@ -338,6 +345,9 @@ func (l *listing) vanished(f *folder, name string) error {
 	}
 	return nil
 }
+
+// maxNames bounds the names of a listing. A folder with more was put in the place of a folder of locks.
+var maxNames = 1 << 16
 
 // checkName returns ErrListing for a name that no file can have, because such a listing isn't reliable.
 func (c *conn) checkName(at, name string) error {
@@ -371,6 +381,9 @@ func (l *listing) collect(f *folder, names []sftpwire.Entry) error {
 			continue
 		}
 		f.found[e.Name] = true
+		if l.names++; l.names > maxNames {
+			return fmt.Errorf("%w: more than %d names are below %q, too many for locks", store.ErrIrregular, maxNames, l.path(strings.TrimSuffix(f.at, "/")))
+		}
 		l.found(f, e, file)
 	}
 	return nil

@@ -106,6 +106,11 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 		if e.Stopped {
 			record.Action = audit.CommandStopped
 		}
+	case ContinuedByOther:
+		record.Action = audit.CommandStopped
+		if e.Killed {
+			record.Action = audit.CommandKilled
+		}
 	case CommandRunsOn:
 		record.PIDs, record.Reason = e.PIDs, audit.NotStopped
 		if e.Killed {

@@ -32,6 +32,8 @@ const (
 	CommandSuspended replock.EventKind = "command_suspended"
 	// CommandContinued: the command goes on after CommandSuspended.
 	CommandContinued replock.EventKind = "command_continued"
+	// ContinuedByOther: another process continued the stopped command. It was stopped again, or Killed.
+	ContinuedByOther replock.EventKind = "command_continued_by_other"
 	// NotAcquired: the lock wasn't acquired, whatever the reason.
 	NotAcquired replock.EventKind = "not_acquired"
 	// LockBroken: break-lock has deleted the lock in Holders for Reason, or failed with Err.
@@ -74,6 +76,7 @@ var kinds = map[replock.EventKind]kind{
 	CommandRunsOn:              {audit: audit.RunsOn},
 	CommandSuspended:           {audit: audit.Suspended},
 	CommandContinued:           {audit: audit.Continued},
+	ContinuedByOther:           {audit: audit.ContinuedByOther},
 	NotAcquired:                {}, // the audit log has EventBlocked
 	LockBroken:                 {audit: audit.Broken},
 	DirectoryCreated:           {}, // a warning to the user

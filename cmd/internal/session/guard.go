@@ -9,6 +9,7 @@ import (
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/procgroup"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 )
@@ -96,6 +97,16 @@ func (s *session) interruptedGroup(why error, over bool) {
 		s.note(events.ClocksParted, events.Event{})
 		s.Console.Say("%v: the command is stopped until repolock has looked at the lock", why)
 	}
+}
+
+// continuedByOther reports that another process has continued the command, which may not run.
+func (s *session) continuedByOther(killed bool) {
+	s.note(events.ContinuedByOther, events.Event{Killed: killed})
+	if killed {
+		s.Console.Say("another process has continued the stopped command %d times: repolock kills the command", guard.MostContinued+1)
+		return
+	}
+	s.Console.Say("another process has continued the stopped command (cpulimit, kill -CONT, a debugger): repolock has stopped it again, and kills it at the %dth time", guard.MostContinued+1)
 }
 
 // maxPIDs bounds the processes that a warning names.

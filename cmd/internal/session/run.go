@@ -87,7 +87,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer s.release()
-	group, err := prepared.Start(s.environ(), s.allowance(breath), s.lock.Connections()...)
+	group, err := prepared.Start(s.environ(), func() procgroup.Allowance { return s.allowance(2 * breath) }, s.lock.Connections()...)
 	if err != nil {
 		s.finish(events.Event{}) // without success
 		return 0, err
@@ -148,6 +148,7 @@ func (s *session) prepare() (*procgroup.Prepared, error) {
 		Trouble:     func(err error) { s.Console.Say("warning: %v", err) },
 		Interrupted: s.interruptedGroup,
 		Suspended:   s.suspended,
+		Continued:   s.continuedByOther,
 		RunsOn:      s.runsOn,
 	})
 }

@@ -313,6 +313,33 @@ func TestAllowance(t *testing.T) {
 	assert.That(t, a.Until == 5, "beyond the own deadline: %v", a.Until)
 }
 
+// slowConn is a connection that the guard gets only when the first allowance under an outer lock is over.
+type slowConn struct{ *os.File }
+
+func (c slowConn) SyscallConn() (syscall.RawConn, error) {
+	_ = clock.Sleep(context.Background(), clock.System{}, 2*breath+100*time.Millisecond)
+	return c.File.SyscallConn()
+}
+
+// TestSlowStart: under an outer lock a command starts although its start takes longer than an allowance lasts. It
+// doesn't start if its own lock is lost meanwhile.
+func TestSlowStart(t *testing.T) {
+	t.Setenv(outerVariable, "aa:elsewhere")
+	for _, held := range []bool{true, false} {
+		s := newStage(t, "pause", "echo > ran")
+		if !held {
+			s.first = s.until("first", clock.System{}.Elapsed()+2*breath, false)
+		}
+		null, err := os.Open(os.DevNull)
+		assert.OK(t, err)
+		defer null.Close()
+		s.first.connection = func() syscall.Conn { return slowConn{null} }
+		_, err = s.run()
+		_, ran := os.Stat("ran")
+		assert.That(t, (err == nil) == held && (ran == nil) == held && (held || errors.Is(err, procgroup.ErrExpired)), "held %t: %v, %v", held, err, ran)
+	}
+}
+
 // TestUnguardedIsSaid: the record and the message of a lost guard have the cause, and say whether the command is stopped.
 func TestUnguardedIsSaid(t *testing.T) {
 	why := fmt.Errorf("%w: no more processes", procgroup.ErrUnguarded)
@@ -337,6 +364,88 @@ func TestUnguardedIsSaid(t *testing.T) {
 		of.flush()
 		assert.That(t, got.Kind == c.kind && got.ID == "first" && got.Stopped == c.stopped && (got.Err == why) == !c.over, "%+v: %+v", c, got)
 		assert.Equal(t, s.said, []string{c.says}, "%+v", c)
+	}
+}
+
+// TestContinuedByOtherIsSaid: a command that another process continues is stopped again, and killed if that happens too
+// often. The record and the message say so.
+func TestContinuedByOtherIsSaid(t *testing.T) {
+	for killed, says := range map[bool]string{
+		false: "another process has continued the stopped command (cpulimit, kill -CONT, a debugger): repolock has stopped it again, and kills it at the 4th time",
+		true:  "another process has continued the stopped command 4 times: repolock kills the command",
+	} {
+		s := newStage(t, "pause", "")
+		of := &session{Command: s.Command, holder: holder{Request: s.Request, lock: s.first.held()}}
+		var got events.Event
+		of.sinks = []events.Sink{sink(func(e events.Event) { got = e })}
+		of.continuedByOther(killed)
+		of.flush()
+		assert.That(t, got.Kind == events.ContinuedByOther && got.ID == "first" && got.Killed == killed, "%+v", got)
+		assert.Equal(t, s.said, []string{says})
+	}
+}
+
+// TestContinuedWhileResuming: another process continues the command again and again while its lock is resumed. The
+// command is killed, and the loss of the lock is the result.
+func TestContinuedWhileResuming(t *testing.T) {
+	s := newStage(t, "pause", "echo $$ > begun; exec sleep 30")
+	s.first.resume = func() (*fakeLock, error) {
+		for begin := time.Now(); states.Of(s.pid) != "" && states.Of(s.pid) != "Z"; {
+			_ = syscall.Kill(s.pid, syscall.SIGCONT)
+			assert.Need(t, time.Since(begin) < time.Minute, "it is never killed")
+		}
+		return nil, s.first.Lost().Err
+	}
+	go func() {
+		text, _ := os.ReadFile("begun")
+		_, _ = fmt.Sscan(string(text), &s.pid)
+		s.first.lose(false)
+	}()
+	_, err := s.run()
+	assert.Says(t, err, replock.ErrLost, "shared lock lost: it is gone (key first); repolock killed the command")
+	assert.Equal(t, strings.Join(s.events, ", "), "command_paused first, command_continued_by_other first, command_continued_by_other first, work_ended first")
+}
+
+// TestGivesUp: a resume whose store hangs ends with Ctrl-C, and after ResumeFor. So does the resume of a lock that was
+// lost a second time. The command, which is stopped, is killed.
+func TestGivesUp(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		for _, resumeFor := range []time.Duration{time.Hour, 50 * time.Millisecond} {
+			s := newStage(t, "pause", "echo $$ > begun; exec sleep 30")
+			s.ResumeFor = resumeFor
+			lost := time.Now()
+			hangs := func(ctx context.Context) {
+				deadline, ok := ctx.Deadline()
+				left := deadline.Sub(lost)
+				assert.That(t, ok && left >= resumeFor && left <= resumeFor+time.Minute, "it has %v", left)
+				if resumeFor == time.Hour {
+					_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+				}
+			}
+			if s.first.hangs = hangs; second && resumeFor == time.Hour {
+				s.first.hangs = nil
+				s.late(false, nil)
+				resume := s.first.resume
+				s.first.resume = func() (*fakeLock, error) {
+					next, err := resume()
+					next.hangs = hangs
+					return next, err
+				}
+			}
+			go func() {
+				text, _ := os.ReadFile("begun")
+				_, _ = fmt.Sscan(string(text), &s.pid)
+				lost = time.Now()
+				s.first.lose(false)
+			}()
+			_, err := s.run()
+			assert.Says(t, err, replock.ErrLost, "repolock killed the command")
+			why := "the lock could not be resumed: interrupted"
+			if resumeFor != time.Hour {
+				why = "the lock could not be resumed: "
+			}
+			assert.That(t, strings.Contains(strings.Join(s.said, "\n"), why), "%q", s.said)
+		}
 	}
 }
 

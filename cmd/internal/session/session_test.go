@@ -67,6 +67,8 @@ type fakeLock struct {
 	release    func() // with each Release
 	finished   string // the result of the work
 	resume     func() (*fakeLock, error)
+	connection func() syscall.Conn   // or nil
+	hangs      func(context.Context) // a resume that hangs until its context ends, or nil
 }
 
 // newLock returns a lock that is held for an hour.
@@ -103,13 +105,18 @@ func (l *fakeLock) lose(definite bool) {
 
 func (l *fakeLock) About() lease.About {
 	return lease.About{
-		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
+		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Connection: l.connection, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
 	}
 }
 func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }
 func (l *fakeLock) Free(context.Context) error  { l.release(); return l.releaseErr }
 func (l *fakeLock) Resumed()                    {}
-func (l *fakeLock) Reacquire(context.Context) (lease.Owner, error) {
+func (l *fakeLock) Reacquire(ctx context.Context) (lease.Owner, error) {
+	if l.hangs != nil {
+		l.hangs(ctx)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	next, err := l.resume()
 	if err != nil {
 		return nil, err
@@ -288,7 +295,7 @@ func TestRedact(t *testing.T) {
 		"s3://bucket/p?region=r": "s3://bucket/p?region=r", "s3://key:hunter2@bucket/p?region=r#hunter2": "s3://bucket/p",
 		"gopher://h/x?token=hunter2": "gopher://h/x", "s3://bucket/%zz": "", "/srv/a#b": "/srv/a#b",
 		"sftp://me@host:22//srv/a": "sftp://me@host:22//srv/a", "sftp://me:hunter2@host/a": "sftp://host/a",
-		"sftp://me@host/a?command=sshpass%20-phunter2%20ssh": "sftp://me@host/a?command=...",
+		"sftp://me@host/a?command=sshpass%20-phunter2%20ssh": "sftp://me@host/a?command=...", "sftp://me@host/a?listings=fresh": "sftp://me@host/a?listings=fresh",
 	} {
 		assert.Equal(t, Redact(url), want, url)
 	}

@@ -16,6 +16,11 @@ const (
 	Nothing               // the group runs on; the guard still kills it when our process has ended
 )
 
+// MostContinued is how often another process can continue a stopped group before we kill it. A person can do that by
+// mistake, and a debugger that ends does it once. A program that does it again and again (cpulimit) doesn't cease,
+// and each time the group runs for a moment.
+const MostContinued = 3
+
 // Allowance is the time until which a group may run, and a reading of both clocks. Neither clock counts a
 // pause of the machine by its hypervisor. Only a step of the wall clock after the pause shows it. After a
 // step, Until doesn't count until the lock is looked at again.

@@ -27,6 +27,11 @@ const (
 	// StopInterval is the time after which the guard stops a stopped group once more, because another process
 	// can continue it.
 	StopInterval = 200 * time.Millisecond
+	// HoldInterval is the time after which the guard looks again whether another process has continued a stopped
+	// group. The kernel reports that only to the parent of each process.
+	HoldInterval = 10 * time.Millisecond
+	// AlarmInterval is the HoldInterval after such a look has found one, for the next StopInterval.
+	AlarmInterval = time.Millisecond
 )
 
 // Name is the guard's name, and its first argument. It doesn't contain "repolock", so that pkill, killall
@@ -80,6 +85,7 @@ func Main() {
 	if kept > 0 || aftermath != nil {
 		w.ended = ended
 	}
+	w.runs = new(Members).Continued
 	_ = syscall.SetNonblock(0, true) // a read that blocks would keep our only thread for Go code
 	w.watch(os.NewFile(0, "rings"))
 	if w.pgid() != 0 {
@@ -169,7 +175,19 @@ type watcher struct {
 	answers  io.Writer
 	clock    clock.Clock
 	kill     func(pid int, sig syscall.Signal) error
-	ended    func(pgid int) bool // nil if no file is kept
+	ended    func(pgid int) bool            // nil if no file is kept
+	runs     func(pgid int, anew bool) bool // reports whether a process that was sent SIGSTOP runs; anew: also a new one
+
+	held held
+}
+
+// held is the state of a group that may not run.
+type held struct {
+	is       bool
+	version  uint32        // of the allowance, at the last SIGSTOP
+	sigconts uint32        // of the page, at the last SIGSTOP
+	stopped  time.Duration // the time of the last SIGSTOP
+	alarm    time.Duration // the time until which the guard looks each AlarmInterval
 }
 
 // pgid returns the group to signal, or 0 if it has no allowance yet.
@@ -225,21 +243,62 @@ func (w *watcher) look(rung bool) (wait time.Duration) {
 }
 
 // enforce does what an allowance demands at a time. It returns the time until the next look, and whether it has
-// stopped the group.
+// something to report: it has stopped the group, or another process has continued it.
 func (w *watcher) enforce(a Allowance, now clock.Reading) (wait time.Duration, stopped bool) {
 	expiry := Expiry(w.page.expiry.Load())
 	left := a.Until - now.Elapsed
-	switch why := a.Check(expiry, now); {
-	case w.pgid() == 0 || expiry == Nothing:
+	why, paused := a.Check(expiry, now), w.page.paused.Load() != 0
+	if why == ErrExpired {
+		left = StopInterval
+	}
+	switch {
+	case w.pgid() == 0 || expiry == Nothing && !paused:
+		w.release()
 		return LookInterval, false
-	case why == nil:
+	case why == nil && !paused:
+		w.release()
 		return min(LookInterval, left), false
 	case why == ErrExpired && expiry == Kill:
 		w.signal(syscall.SIGKILL)
 		return StopInterval, false
-	case why == ErrExpired:
-		left = StopInterval
 	}
-	w.page.Stop(func() { w.signal(syscall.SIGSTOP) })
-	return min(StopInterval, left), true
+	wait, stopped = w.hold(now.Elapsed)
+	if expiry != Nothing {
+		wait = min(wait, left)
+	}
+	return wait, stopped
+}
+
+// release notes that the group may run.
+func (w *watcher) release() {
+	if w.held.is && w.page.Continued() <= MostContinued {
+		w.page.continued.Store(0)
+	}
+	w.held = held{}
+}
+
+// hold keeps the group stopped. It kills a group that another process continues more often than MostContinued. It
+// returns the time until the next look, and whether the group was stopped.
+func (w *watcher) hold(now time.Duration) (wait time.Duration, stopped bool) {
+	h, version, sigconts := &w.held, w.page.Version(), w.page.SIGCONTs()
+	due := !h.is || h.version != version || now-h.stopped >= StopInterval
+	continued := h.is && w.runs(w.pgid(), due)
+	if continued && h.sigconts == sigconts {
+		h.alarm = now + StopInterval
+		w.page.continued.Add(1)
+		w.reported = version - 1
+	}
+	if w.page.Continued() > MostContinued {
+		w.signal(syscall.SIGKILL)
+		return StopInterval, true
+	}
+	if due || continued {
+		w.page.Stop(func() { w.signal(syscall.SIGSTOP) })
+		*h = held{true, version, sigconts, now, h.alarm}
+		stopped = true
+	}
+	if now < h.alarm {
+		return AlarmInterval, stopped
+	}
+	return HoldInterval, stopped
 }

@@ -21,6 +21,9 @@ import (
 //	followed       the guard: the version that it enforces
 //	stopsBegun     the guard: the stops of the group that have begun
 //	stopsDone      the guard: the stops whose signal was sent; after a guard's death repolock corrects it
+//	paused         repolock: 1 while the group must be stopped whatever its allowance is
+//	sigconts       repolock: its own SIGCONTs
+//	continued      the guard: how often another process has continued the stopped group, since it may not run
 //
 // All words are atomic, and Go's atomic operations have one order that both processes see. Either process can be
 // stopped or killed between any two of them. So the order of the writes matters:
@@ -38,12 +41,17 @@ import (
 // stopsDone before it sends SIGCONT. If stopsDone is higher later, the group might be stopped, and repolock
 // continues it when it may run. So a stop that is under way at the SIGCONT isn't missed.
 //
+// Continued. While the group may not run, the guard looks for processes that another process has continued. A SIGCONT
+// that repolock sends when the guard has just begun to stop the group changes sigconts before, so it doesn't count.
+//
 // A guard that dies with stopsBegun above stopsDone might have sent the signal, or not. When repolock has reaped it,
 // it sets stopsDone to stopsBegun. So repolock continues the group rather than leave it stopped for ever.
 type Page struct {
 	pgid, expiry          atomic.Int32
 	version, followed     atomic.Uint32
 	stopsBegun, stopsDone atomic.Uint32
+	paused                atomic.Uint32
+	sigconts, continued   atomic.Uint32
 	slots                 [2][3]atomic.Int64 // Until, Seen.Wall and Seen.Elapsed of an Allowance
 }
 
@@ -75,6 +83,26 @@ func (p *Page) Allow(a Allowance) {
 	}
 	p.version.Store(v)
 }
+
+// Pause sets whether the group must be stopped whatever its allowance is. After Pause(false) the next Allow must be
+// followed before the group is continued.
+func (p *Page) Pause(on bool) {
+	var v uint32
+	if on {
+		v = 1
+	}
+	p.paused.Store(v)
+}
+
+// Continue notes that repolock is going to send SIGCONT.
+func (p *Page) Continue() { p.sigconts.Add(1) }
+
+// SIGCONTs returns how often Continue was called. The guard calls it, too.
+func (p *Page) SIGCONTs() uint32 { return p.sigconts.Load() }
+
+// Continued returns how often another process has continued the group since it may not run. If that is more than
+// MostContinued, the guard has killed the group.
+func (p *Page) Continued() int { return int(p.continued.Load()) }
 
 // Follows reports whether the guard follows this version or a later one. If so, it sends no signal because of an
 // earlier one.

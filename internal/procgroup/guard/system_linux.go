@@ -37,17 +37,93 @@ func ended(pgid int) bool {
 	return true
 }
 
+// Members finds the processes of a group that run although they were sent SIGSTOP.
+type Members struct{ pids []int }
+
+// Continued reports whether another process has continued a process of the group, or traces it. anew makes it look
+// for new members, which takes some microseconds for each process of the machine: a stopped group starts none.
+func (m *Members) Continued(pgid int, anew bool) bool {
+	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+		return false
+	}
+	if anew || m.pids == nil {
+		m.pids = m.pids[:0]
+		entries, _ := os.ReadDir("/proc")
+		for _, e := range entries {
+			if pid, err := strconv.Atoi(e.Name()); err == nil {
+				m.pids = append(m.pids, pid)
+			}
+		}
+	}
+	own := m.pids[:0]
+	runs := false
+	for _, pid := range m.pids {
+		if group, err := syscall.Getpgid(pid); err == nil && group == pgid {
+			own = append(own, pid)
+			runs = runs || syscall.Kill(pid, 0) == nil && goesOn("/proc/"+strconv.Itoa(pid))
+		}
+	}
+	m.pids = own
+	return runs
+}
+
+// goesOn reports whether a process was sent SIGSTOP, and runs. The signal stays pending until a thread takes it. That
+// thread is stopped from then on, and the others are stopped as soon as they run. SIGCONT ends both. So the process
+// goes on if the signal isn't pending, and no thread is stopped later. A process that is ending takes no signal.
+func goesOn(process string) bool {
+	status, err := os.ReadFile(process + "/status")
+	if err != nil || pending(status)&(1<<(syscall.SIGSTOP-1)|1<<(syscall.SIGKILL-1)) != 0 {
+		return false
+	}
+	threads, _ := os.ReadDir(process + "/task")
+	runs := false
+	for _, t := range threads {
+		text, err := os.ReadFile(process + "/task/" + t.Name() + "/stat")
+		if err != nil {
+			continue
+		}
+		const state, flags, exiting = 0, 6, 4 // fields 3 and 9, and PF_EXITING
+		switch f := fields(text); f[state] {
+		case "T", "t":
+			return false
+		case "Z", "X":
+		default:
+			n, _ := strconv.Atoi(f[flags])
+			runs = runs || n&exiting == 0
+		}
+	}
+	return runs
+}
+
+// pending returns the signals that are pending for a process or for its first thread: proc_pid_status(5).
+func pending(status []byte) (set uint64) {
+	for _, line := range lines(string(status)) {
+		for _, name := range []string{"SigPnd:\t", "ShdPnd:\t"} {
+			if len(line) > len(name) && line[:len(name)] == name {
+				n, _ := strconv.ParseUint(line[len(name):], 16, 64)
+				set |= n
+			}
+		}
+	}
+	return set
+}
+
 // zombie reports whether a process has ended: proc_pid_stat(5). If only its first thread has ended, it still runs.
 // The guard can't use package procstat, which is initialised too late for it.
 func zombie(stat []byte) bool {
 	const state, threads = 0, 17 // fields 3 and 20
+	f := fields(stat)
+	return (f[state] == "Z" || f[state] == "X") && (f[threads] == "0" || f[threads] == "1")
+}
+
+// fields returns the fields from the third to the twentieth: proc_pid_stat(5).
+func fields(stat []byte) (f [18]string) {
 	// The name of the program, in parentheses before these fields, can itself contain spaces and
 	// parentheses.
 	begin := len(stat)
 	for begin > 0 && stat[begin-1] != ')' {
 		begin--
 	}
-	var f [threads + 1]string
 	n := -1 // a space is before each field
 	for _, c := range stat[begin:] {
 		if c == ' ' {
@@ -56,7 +132,7 @@ func zombie(stat []byte) bool {
 			f[n] += string(rune(c))
 		}
 	}
-	return (f[state] == "Z" || f[state] == "X") && (f[threads] == "0" || f[threads] == "1")
+	return f
 }
 
 // nameProcess names our first thread, whose name ps(1) shows: proc_pid_comm(5). prctl(2) names the current thread,

@@ -7,6 +7,12 @@ import "golang.org/x/sys/unix"
 // ended reports whether a group is empty.
 func ended(pgid int) bool { return unix.Kill(-pgid, 0) == unix.ESRCH }
 
+// Members finds no process: these systems don't list them.
+type Members struct{}
+
+// Continued returns false.
+func (*Members) Continued(int, bool) bool { return false }
+
 func nameProcess(string) {}
 
 // inherited reports whether a file lacks close-on-exec. Files that we have opened have it.

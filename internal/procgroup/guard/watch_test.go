@@ -5,6 +5,8 @@ package guard
 import (
 	"fmt"
 	"io"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -31,6 +33,7 @@ type fakeGuard struct {
 	runs    atomic.Bool // a process of the group still runs after the kill
 	looked  hook        // when the guard has read the page, and reads its clocks
 	stops   hook        // at a stop
+	running bool        // another process has continued the group since the last stop
 }
 
 // hook is a function that the guard calls, or nil.
@@ -68,11 +71,12 @@ func watchedGroup(t *testing.T, pgid int, e Expiry, run func(f *fakeGuard)) {
 		ended := func(pgid int) bool { return pgid == 77 && !f.runs.Load() }
 		go func() {
 			defer close(f.done)
-			w := watcher{page: &f.page, answers: f.answers, clock: f, ended: ended, kill: func(pid int, sig syscall.Signal) error {
+			w := watcher{page: &f.page, answers: f.answers, clock: f, ended: ended, runs: f.isRunning, kill: func(pid int, sig syscall.Signal) error {
 				f.mu.Lock()
 				defer f.mu.Unlock()
 				f.signals = append(f.signals, fmt.Sprintf("%v %d %v", time.Since(f.start)+time.Duration(f.sleep.Load()), pid, sig))
 				if sig == syscall.SIGSTOP {
+					f.running = false
 					f.stops.call()
 				}
 				return nil
@@ -84,6 +88,19 @@ func watchedGroup(t *testing.T, pgid int, e Expiry, run func(f *fakeGuard)) {
 		w.Close()
 		<-f.done
 	})
+}
+
+func (f *fakeGuard) isRunning(int, bool) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.running
+}
+
+// cont continues the group as another process can.
+func (f *fakeGuard) cont() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running = true
 }
 
 // epoch is the wall clock when a fake guard starts.
@@ -163,6 +180,72 @@ func TestWatchStops(t *testing.T) {
 		f.answered(0)
 		f.rings.Close()
 		f.after(0, "4.9s -77 killed")
+	})
+}
+
+// TestWatchContinued: a stopped group that another process continues is stopped again at once, and killed at the fourth
+// time. The guard reports each time. It counts anew when the group was allowed to run.
+func TestWatchContinued(t *testing.T) {
+	for what, stop := range map[string]func(f *fakeGuard){
+		"its allowance is over": func(f *fakeGuard) { f.allow(0) },
+		"its clocks have parted": func(f *fakeGuard) {
+			f.allow(time.Hour)
+			f.step.Store(int64(-time.Hour))
+		},
+		"it is paused": func(f *fakeGuard) {
+			f.page.Pause(true)
+			f.allow(time.Hour)
+		},
+	} {
+		for _, e := range []Expiry{Stop, Kill, Nothing} {
+			if what != "it is paused" && e == Nothing || what == "its allowance is over" && e == Kill {
+				continue
+			}
+			watched(t, e, func(f *fakeGuard) {
+				stop(f)
+				f.ring()
+				f.after(0, "0s -77 stopped (signal)")
+				continued := func(d time.Duration, want string) {
+					f.cont()
+					f.after(d, want)
+					f.answered(1)
+				}
+				continued(HoldInterval, "10ms -77 stopped (signal)")
+				continued(AlarmInterval, "11ms -77 stopped (signal)")
+				f.after(300*time.Millisecond, "211ms -77 stopped (signal)")
+				f.answered(0)
+				continued(HoldInterval, "321ms -77 stopped (signal)")
+				assert.Equal(t, f.page.Continued(), 3, what)
+				continued(AlarmInterval, "322ms -77 killed")
+				assert.Equal(t, f.page.Continued(), 4, what)
+			})
+		}
+	}
+	watched(t, Stop, func(f *fakeGuard) {
+		for range 3 {
+			f.page.Pause(true)
+			f.allow(time.Hour)
+			f.ring()
+			for range 3 {
+				f.cont()
+				time.Sleep(HoldInterval)
+				f.answered(1)
+			}
+			f.page.Pause(false)
+			f.allow(time.Hour)
+			f.ring()
+			time.Sleep(time.Minute + clock.Tick/2)
+			assert.That(t, !slices.ContainsFunc(f.signals, func(s string) bool { return strings.HasSuffix(s, "killed") }), "%q", f.signals)
+		}
+		f.signals = nil
+	})
+	watched(t, Stop, func(f *fakeGuard) { // our own SIGCONT comes just after the stop
+		f.allow(0)
+		f.stops.Store(new(f.page.Continue))
+		f.ring()
+		f.running = true
+		f.after(HoldInterval, "0s -77 stopped (signal)", "10ms -77 stopped (signal)")
+		assert.Equal(t, f.page.Continued(), 0)
 	})
 }
 

@@ -10,6 +10,13 @@ const (
 var e2eMutants = []mutant{
 	{"a signal that ends a command doesn't end the acquire", supervises,
 		"[]os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT}", "[]os.Signal{os.Interrupt, syscall.SIGHUP, syscall.SIGQUIT}", own("TestNotAcquired")},
+	{"a slow start under an outer lock gets no second allowance", supervises,
+		"func() procgroup.Allowance { return s.allowance(2 * breath) }",
+		"func(a procgroup.Allowance) func() procgroup.Allowance { return func() procgroup.Allowance { return a } }(s.allowance(2 * breath))", own("TestSlowStart")},
+	{"Ctrl-C doesn't end a resume whose store hangs", afterLoss, "		cancel()\n		<-resumed\n", "		<-resumed\n", own("TestGivesUp")},
+	{"a resume has ten times its time", afterLoss, "context.WithTimeout(context.Background(), s.ResumeFor)", "context.WithTimeout(context.Background(), 10*s.ResumeFor)", own("TestGivesUp")},
+	{"it isn't said that another process continues the command", supervises,
+		"		Continued:   s.continuedByOther,\n", "", own("TestContinuedWhileResuming")},
 	{"a command that is killed for its lock gives its own exit code", supervises,
 		"code, err := s.result(group.Status())", "code, err := group.Status().ExitCode(), error(nil)", test("./e2e", "TestOnDirectory/broken_backup")},
 	{"a command is killed although --on-lost says pause", afterLoss,

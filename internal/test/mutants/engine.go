@@ -5,12 +5,17 @@ const (
 	enters    = "replock/enter.go"
 	reaps     = "replock/reap.go"
 	renews    = "replock/renew.go"
+	sents     = "replock/sent.go"
+	lockers   = "replock/locker.go"
 	terms     = "replock/term.go"
 	releases  = "replock/release.go"
+	seconds   = "replock/second.go"
+	lineages  = "replock/lineage.go"
 	breaks    = "replock/break.go"
 	withdraws = "replock/withdraw.go"
 	decides   = "replock/decide.go"
 	queues    = "replock/queue.go"
+	infos     = "replock/info.go"
 	judge     = "replock/internal/verdict/judge.go"
 	entries   = "replock/internal/verdict/entry.go"
 	findings  = "replock/internal/verdict/findings.go"
@@ -90,7 +95,38 @@ var engineMutants = []mutant{
 		"deadline := s.last + r.Deadline\n", "deadline := s.last + r.Deadline + 10*time.Second\n", seed(1)},
 	{"a refresh puts back a flag that was deleted", renews,
 		"case seen == nil:\n\t\treturn r.deleted(o.key)", "case seen == nil:\n\t\treturn nil", seed(120)},
-	{"a refresh doesn't look whose flag it is", renews, "case !r.t.ids[l.ID]:", "case false:", own("TestBroken|TestResumeAgainstAcquire")},
+	{"a refresh doesn't look whose flag it is", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || sent == 0 {",
+		own("TestBroken|TestResumeAgainstAcquire")},
+
+	// A cloned machine.
+	{"an object with the own id is own", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {",
+		scene("clone", 18)},
+	{"the date of a body with the own id dates the lease", renews, "bodyMark(o.key, c.raw)); ours {",
+		"bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {\n\t\tcopied, _ := wire.Decode(c.raw)\n\t\tsent = time.Duration(copied.RefreshedBoot)",
+		own("TestRestoredHolder|TestBodiesDateNoLease")},
+	{"resumed although a copy has refreshed the old flag", resume, "if err := k.ours(ctx, &flag); err != nil {", "if err := k.ours(ctx, &flag); err != nil && false {",
+		own("TestCopiedResume")},
+	{"an acquirer's flag is own whoever has written it", look, "case err != nil || !t.wrote(t.flag.key, c.raw):", "case err != nil:", own("TestCopiedAcquirer")},
+	{"an acquirer takes a lock.exclusive with its id for its own", look, "case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.ids[e.Lease.ID]:",
+		own("TestCopiedAcquirer")},
+	{"an acquirer withdraws the attempt of a copy that has lock.exclusive", look,
+		"e.Lease.ID == t.id && !t.polls:", "false:", own("TestCopiedAcquirer")},
+	{"an attempt that a copy continues is withdrawn", withdraws, "if errors.Is(reason, errCopied) {", "if false {", own("TestCopiedAcquirer")},
+	{"an attempt that a copy continues ends the acquire", decides, "errors.Is(err, errCopied), ", "", own("TestCopiedAcquirer")},
+	{"the flag of an earlier attempt is own by its key", attempts, "return o.ETag != \"\" && ours", "return ours || true", own("TestEarlierAttemptOfACopy")},
+	{"a release takes a lock.exclusive with the own id for its own", withdraws, "t.wrote(t.pointer.key, raw), nil", "t.wrote(t.pointer.key, raw) || t.copied(t.pointer.key, raw), nil",
+		own("TestCopiedRelease")},
+	{"the release of a lost lock deletes a flag that a copy has refreshed", releases, "case k.t.copied(k.t.flag.key, c.raw):", "case len(c.raw) < 0:", own("TestCopiedResume")},
+	{"the release of a lock that a copy continues deletes its flag", releases, "ok && lost.Copied {", "ok && lost.Copied && !ok {", own("TestBodiesDateNoLease")},
+	{"two copies take one fence", enters, "return bytes.Equal(raw, c.raw) })", "return bytes.Equal(raw, c.raw) }) || last.ID == id", own("TestCopiesCountFences")},
+	{"equal random numbers make equal ids", lockers, "mixed := fmt.Appendf(b[:], \"%d %d\", l.opts.Clock.Now().UnixNano(), l.opts.Clock.Elapsed())", "mixed := fmt.Appendf(b[:], \"\")",
+		own("TestIdsDifferWithEqualRandomness")},
+	{"a body has no nonce", attempts, "int64(sent), l.nonce()", "int64(sent), \"\"", own("TestNonces")},
+	{"the first puts of a flag and of lock.exclusive have one nonce", enters, "body.Nonce = l.nonce()", "_ = l.nonce", own("TestNonces")},
+	{"each body that was ever sent is remembered", sents, "len(s.order) == maxSent", "false", own("TestSentBodiesAreBounded")},
+	{"a body is dated from when it was sent last", sents, "if _, ok := s.at[m]; ok {", "if _, ok := s.at[m]; ok && false {", own("TestSentBodiesAreBounded")},
+	{"a body counts as sent under each key", sents, "func bodyMark(key string, body []byte) mark { return markOf(\"body\", key, string(body)) }",
+		"func bodyMark(_ string, body []byte) mark { return markOf(\"body\", \"\", string(body)) }", own("TestSentBodiesAreBounded")},
 	{"a condition is relied on because the store claims it", proofs,
 		"c.match.state.Store(int32(p.IfMatch))\n\tc.absent.state.Store(int32(p.IfAbsent))",
 		"c.match.state.Store(int32(2 * min(p.IfMatch, store.Claimed)))\n\tc.absent.state.Store(int32(2 * min(p.IfAbsent, store.Claimed)))", seed(2)},
@@ -112,14 +148,27 @@ var engineMutants = []mutant{
 	{"a holder never looks at its lock", holding, "go t.Watch(watching)", "_ = watching", seed(261)},
 	{"a holder looks at its lock each ten minutes", watches, "return sent + k.l.opts.Look -", "return sent + 10*time.Minute -", seed(261)},
 	{"a machine that stood still only looks whether its lock is there", watches,
-		"if !paused && !t.sent", "if t.answered >= 0 || !paused && !t.sent", scene("frozen", 498)},
+		"if !paused && !late && !t.sent", "if t.answered >= 0 || !paused && !late && !t.sent", scene("frozen", 498)},
 	{"a machine that stood still doesn't look for others", watches,
 		"switch err := k.lookAgain(ctx, t); {", "switch err := ctx.Err(); {", own("TestPassedByOneWhoHoldsIsLostAtOnce")},
 
-	{"a machine that stood still beyond its lease refreshes without If-Match", watches,
-		"lost := k.overdue(t.store, ended); lost != nil", "lost := k.overdue(t.store, ended); lost != nil && t.store.IsZero()", own("TestPausedBeyondTheLease")},
+	{"a refresh doesn't look whether the lease has ended on the store's clock", renews,
+		"r.aged(page, o, seen.ModTime) &&", "r.aged(page, o, seen.ModTime) && seen.Size == 0 &&", engine("TestStoreClockSteps")},
+	{"a second flag proves that no client has acquired, without a look", seconds,
+		"err = k.lookUntil(ctx, t, func(ctx context.Context) error { return k.unchanged(ctx, flag) })", "err = k.unchanged(ctx, flag)", engine("TestPassedUnderASecondFlag")},
+	{"a flag that might have been put back is refreshed under a second one", seconds, "if !k.flags.unbroken(seen.ETag) {", "if false {", engine("TestRefreshedWithinTheLease")},
+	{"a second flag that was deleted is a proof", seconds, "seen == nil || seen.Size == 0 || seen.ETag != s.etag", "seen != nil && seen.ETag != s.etag", engine("TestPausedBeyondTheLease")},
+	{"a second flag stays as long as the lock", seconds, "case k.l.opts.Clock.Elapsed() < s.until:", "case true:", engine("TestPausedBeyondTheLease")},
+	{"a second flag is deleted at once", seconds, "case k.l.opts.Clock.Elapsed() < s.until:", "case false:", engine("TestPausedBeyondTheLease")},
+	{"a release leaves the second flag", releases, "second <- k.dropSeconds(ctx, true)", "second <- nil", engine("TestStoreClockSteps")},
+	{"after a step of the store's clock no refresh dates the flag", renews, "case r.flags.unbroken(etag) || ", "case ", engine("TestStoreClockSteps")},
+	{"a resume asks the clocks about a flag that was stored without a gap", resume, "StoreClock && k.flags.unbroken(old.ETag) {", "StoreClock && false {", engine("TestStoreClockSteps")},
+	{"a flag that is dated late is no sign of a pause", watches, "late := ofStore &&", "late := false &&", engine("TestStoreClockSteps")},
+	{"a reassured lock can't be resumed after a step of the store's clock", watches, "k.flags.trust(t.flag.etag) //", "//", engine("TestStoreClockSteps")},
+	{"a flag whose first put was sent twice was stored without a gap", renews, "if !t.flag.twice {", "if true {", engine("TestNoResumeAfterASecondSend")},
+	{"a flag was stored without a gap if the version before might just have been stale", lineages, "int64(ttl-verdict.Margin)", "int64(ttl)", engine("TestRefreshedWithinTheLease")},
 	{"a refresh after a pause counts however late it comes", watches,
-		"lost := k.overdue(t.first.store, ended); lost != nil", "lost := k.overdue(t.first.store, ended); lost != nil && ended.IsZero()", own("TestRefreshedBeyondTheLease")},
+		"if k.overdue(t.first.store, ended) &&", "if k.overdue(t.first.store, ended) && ended.IsZero() &&", own("TestRefreshedBeyondTheLease")},
 
 	{"a machine that stood still continues beside the acquirer that deleted its flag", look,
 		"err == nil && (own == nil || own.Size == 0)", "err == nil && own != nil && own.Size == 0", own("TestPassedWhileRefreshed")},
@@ -193,11 +242,31 @@ var engineMutants = []mutant{
 	{"an encrypted lock beside ours is no loss", watches,
 		`case e.Err == nil && e.Lease.ID != "":`, `case e.Err != nil || e.Lease.ID != "":`, scene("sealed", 524)},
 
+	// Bodies that a wrong clock has dated.
+	{"a date of a wrong clock is a witness", judge, "e.Err != nil || j.misdated(e, st, now)", "e.Err != nil", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is a little ahead is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed", own("TestVerdicts")},
+	{"a date in the past is no witness", judge,
+		"wrong := e.Lease.Refreshed.Add(-longDead)", "wrong := e.Lease.Refreshed.Add(longDead)", engine("TestCrashedHolderOfAWrongClock")},
+	{"a date that is ahead of this machine's clock alone is no witness", judge, "wrong.After(st.When(now)) && ", "", own("TestVerdicts")},
+	{"a date that is ahead of the store's clock alone is no witness", judge, " && wrong.After(j.Wall())\n", "\n", own("TestVerdicts")},
+	{"the clock since boot is no witness if the wall clock was wrong", judge, "!j.sharesBoot(e) && wrong", "wrong", own("TestVerdicts")},
+
+	// Breaks of a lock that is resumed meanwhile.
+	{"break-lock leaves a lock that is resumed meanwhile", breaks, "if len(removed) == 0 {", "if true {", engine("TestBreakWhileResumed")},
+	{"break-lock knows a resumed lock by its new id alone", infos, "return cmp.Or(i.AcquiredID, i.ID)", "return cmp.Or(i.ID, i.AcquiredID)", engine("TestBreakWhileResumed")},
+	{"break-lock leaves a lock that was resumed since it was shown", breaks, "removed[b.acquired()] = nil", "_ = b", engine("TestBreakWhileResumed")},
+	{"break-lock --stale breaks a lock that is resumed meanwhile", breaks, "case o.selects(i):", "case true:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock --stale keeps a resumed lock quiet", breaks, "case was != nil && was.ID != i.ID:", "case false:", engine("TestStaleSparesAResumedLock")},
+	{"break-lock succeeds though it can't look for a resumed lock", breaks, "return broken, resumedPerhaps(err)", "return broken, nil", engine("TestBreakOfAResumedLockFails/no_listing")},
+	{"break-lock succeeds though it can't read a new lock", breaks, "if before[e.Key] == nil &&", "if before == nil &&", engine("TestBreakOfAResumedLockFails/no_read")},
+	{"break-lock stops after five looks without an error", breaks, "return broken, resumedPerhaps(unknown)", "return broken, nil", engine("TestBreakOfAResumedLockFails/vanishes")},
+
 	// Fences.
 	{"a fence is written whatever is stored by then", enters,
 		"opts.IfAbsent, opts.IfMatch = false, c.object.ETag", "opts.IfAbsent = false", seed(62)},
 	{"a fence is the number before once more", enters, "Fence: last.Fence + 1,", "Fence: max(last.Fence, 1),", seed(62)},
-	{"another lock's number is taken for the own one", enters, "if last.ID == id {", `if last.ID != "" {`, seed(62)},
+	{"another lock's number is taken for the own one", enters, "return bytes.Equal(raw, c.raw) })", "return true }) || last.ID != \"\"", seed(62)},
 	{"a resumed lock has no fence", resume, "t.place, t.fence = wire.FirstPlace, k.t.fence", "t.place = wire.FirstPlace", own("TestFenceGrows")},
 	{"a fence is taken after the last look", enters,
 		"\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\tdefault:", "\t\t\t\t\treturn f, err\n\t\t\t\t}\n\t\t\t\treturn f, nil\n\t\t\tdefault:", own("TestFenceOfAPausedAcquirer")},
@@ -215,7 +284,7 @@ var engineMutants = []mutant{
 	{"the name of a lock is ignored", options,
 		"o.Prefix = DefaultPrefix + \"locks/\" + o.Name + \"/\"", "o.Prefix = DefaultPrefix", scene("several", 1)},
 	{"two locks of one process don't conflict", look,
-		"case t.wrote(e):", "case t.wrote(e) || e.Err == nil && e.Lease.HostID == l.self.HostID && e.Lease.PID == l.self.PID:", scene("several", 1)},
+		"case e.Err == nil && t.wrote(e.Key, e.Raw):", "case e.Err == nil && t.wrote(e.Key, e.Raw) || e.Err == nil && e.Lease.HostID == l.self.HostID && e.Lease.PID == l.self.PID:", scene("several", 1)},
 	{"on a local disk the wall clock confirms itself", judge, "if known && j.oneClock(e) {", "if false {", seed(958)},
 	{"the times since boot of two time namespaces are compared", boots,
 		"p.BootID == q.BootID && p.TimeNamespace != \"\" && p.TimeNamespace == q.TimeNamespace", "p.BootID == q.BootID", seed(1287)},
@@ -251,7 +320,7 @@ var engineMutants = []mutant{
 	{"an old flag can have been reaped only after one and a half ttls", renews,
 		"mod.UnixNano()-last > int64(r.l.opts.TTL)", "mod.UnixNano()-last > int64(r.l.opts.TTL*3/2)", own("TestFlagIsDatedInTime")},
 	{"a refresh that was applied after the flag could be reaped dates the flag", renews,
-		"if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {", "if !mod.IsZero() {", own("TestFlagIsDatedInTime")},
+		"if r.dated.Load() != 0 && r.reapable(mod) {", "if false {", own("TestFlagIsDatedInTime")},
 	{"a look counts as seen although the clocks have parted", terms,
 		"if !r.SteppedSince(k.Seen()) {", "if r.Elapsed >= 0 {", own("TestSeenOnceReassured")},
 	{"the standing still of a holder's machine is noticed only at twenty times the margin", watches,
@@ -280,11 +349,11 @@ var engineMutants = []mutant{
 	{"a refresh in time doesn't prolong the lease on the store's clock", watches,
 		"return later\n", "_ = later\n", own("TestRefreshedWithinTheLease")},
 	{"a flag written after the lease's end prolongs the lease", watches,
-		"written.Before(ended.Add(-verdict.Margin)) && later.After(ended)", "later.After(ended)", own("TestPausedBetweenLookAndPut")},
+		"(t.whole || t.written.Before(ended.Add(-verdict.Margin))) && later.After(ended)", "later.After(ended)", own("TestPausedBetweenLookAndPut")},
 	{"a flag written within the margin of the lease's end prolongs the lease", watches,
-		"written.Before(ended.Add(-verdict.Margin)) && later.After(ended)", "written.Before(ended) && later.After(ended)", own("TestRefreshedWithinTheLease")},
+		"t.written.Before(ended.Add(-verdict.Margin))", "t.written.Before(ended)", own("TestRefreshedWithinTheLease")},
 	{"a lock that was overdue is resumed although its flag was written afterwards", watches,
-		"lost.Definite = t.written.After(ended)", "lost.Definite = false", own("TestPausedBetweenLookAndPut")},
+		"if t.written.After(ended) && !k.underSecond() {", "if false {", own("TestPausedBetweenLookAndPut")},
 	{"a page is never remembered", watches,
 		"k.saw(t.sent)\n\t\tk.others.note(now)", "k.saw(t.sent)\n\t\tk.others.note(pageTime{})", own("TestShortPauseIsNoLoss")},
 	{"a holder that was reassured isn't seen", watches, "k.Saw(began)\n\treturn nil", "_ = began\n\treturn nil", own("TestSeenOnceReassured")},
@@ -340,7 +409,7 @@ var engineMutants = []mutant{
 	{"a lock is stale at the end of its ttl, without the margin", judge,
 		"e.ModTime.Add(ttl+Margin)", "e.ModTime.Add(ttl)", own("TestVerdicts")},
 	{"the clock since boot is no witness on a local disk", judge,
-		"return j.MachineClock && !shared &&", "return j.MachineClock && (shared || !shared) &&", engine("TestLocalDiskAfterABoot")},
+		"return j.MachineClock && !j.sharesBoot(e) &&", "return j.MachineClock && (j.sharesBoot(e) || true) &&", engine("TestLocalDiskAfterABoot")},
 	{"one clock is enough for an encrypted lock that is long dead", judge,
 		"return st.When(now).After(dead) && j.Wall().After(dead)", "return st.When(now).After(dead) || j.Wall().After(dead)", engine("TestLongDeadEncrypted")},
 	{"a waiter doesn't look when the live conflicting locks can be stale", judge,
@@ -357,6 +426,8 @@ var engineMutants = []mutant{
 		"a.late, a.failing = 0, 0\n", "a.failing = 0\n", own("TestTriesAreCounted")},
 	{"an outage counts from an earlier one that is over", decides,
 		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", own("TestWaitOutage")},
+	{"an acquirer puts a pointer that is never listed until its lease ends", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted < 0", own("TestOwnPointerMustBeListed")},
+	{"an acquirer whose pointer was removed once gives up", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted > 0", own("TestPointerIsRemovedOnce")},
 	{"an object that vanished is looked for without an end", decides,
 		"if a.try.vanished == maxAgain {", "if a.try.vanished > 100*maxAgain {", own("TestListingOutweighsA404")},
 	{"a shared acquirer waits for ever for an exclusive one that doesn't withdraw", contest,
@@ -379,6 +450,10 @@ var engineMutants = []mutant{
 		"blocking[key] == nil || blocking[key].ETag != etag", "blocking[key] == nil", own("TestHandOverOfWhatCannotBeRead")},
 	{"a waiter reads no blocker that it doesn't understand", findings,
 		"gone[e.Key]; !gone &&", "gone[e.Key]; e.Err == nil && !gone &&", engine("TestHandOverOfWhatCannotBeRead")},
+	{"a waiter pauses for twice the promised time", queues, "return q.l.jitter(q.l.pace.after(", "return 2 * q.l.jitter(q.l.pace.after(", seed(24)},
+	{"a waiter behind others reads with the cube of their number", queues, "* time.Duration(n*n)", "* time.Duration(n*n*n)", seed(616)},
+	{"a waiter's pauses grow with its whole wait", queues, "pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()", "pause = firstPoll", seed(24)},
+	{"a waiter that finds the blocker gone pauses once more", queues, "q.isGone(ctx, b, end-c.Elapsed()) {\n", "q.isGone(ctx, b, end-c.Elapsed()) {\n\t\t\t_ = clock.Sleep(ctx, c, 400*time.Millisecond)\n", seed(616)},
 	{"a waiter behind others polls as often as the first", queues, "time.Duration(1+f.Before()), 2*d+lastPoll", "1, 2*d+lastPoll", own("TestWaitersPerHour")},
 	{"the slowest answer measures the store", attempts,
 		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", own("TestLateAcquireStartsAgain")},
