@@ -372,8 +372,6 @@ const maxKey = 1024
 func CheckKey(key string) error {
 	bad := func(why string) error { return fmt.Errorf("%w: %s", ErrInvalidKey, why) }
 	switch {
-	case key == "":
-		return bad("empty")
 	case len(key) > maxKey:
 		return bad("longer than 1024 bytes")
 	case !utf8.ValidString(key):
