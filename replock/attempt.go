@@ -23,10 +23,11 @@ type object struct {
 	sent time.Duration // when the put of its present body was sent
 	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
 	// deleted. For a flag: more than once, and not each send was answered.
-	twice    bool
-	answered bool // of lock.exclusive: a put of it was answered, and no look has found the lock free since
-	put      bool // a put of it was answered, and we don't know that it is gone
-	maybe    bool // we sent a put of it, so it can be stored now or later
+	twice bool
+	put   bool // a put of it was answered, and we don't know that it is gone
+	maybe bool // we sent a put of it, so it can be stored now or later
+	// answered: a put of lock.exclusive was answered, and no look has found the lock free since.
+	answered bool
 	renewed  bool // the present refresh has replaced it already
 }
 

@@ -14,6 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/cmd/internal/show"
 	"github.com/repolock/repolock/internal/daemon"
@@ -22,6 +24,7 @@ import (
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/procgroup/starter"
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/fdinfo"
 	"github.com/repolock/repolock/internal/test/states"
 	"github.com/repolock/repolock/internal/test/timens"
 	"github.com/repolock/repolock/locking"
@@ -111,6 +114,29 @@ func TestTimeNamespaces(t *testing.T) {
 	run("renew", h.Token)
 	run("release", h.Token)
 	d.free()
+}
+
+// TestTimers: repolock and its guard wait for timers that count suspend, and for steps of the wall clock.
+func TestTimers(t *testing.T) {
+	o := newOutage(t)
+	o.prune("60s", "true")
+	guard := 0
+	until(t, "there is a guard", func() bool { guard = o.guard(); return guard != 0 })
+	o.pid() // the command runs
+	for _, pid := range []int{o.cmd.Process.Pid, guard} {
+		until(t, "a timer of each kind, and no other", func() bool {
+			boot, wall, timers := 0, 0, fdinfo.Timers(t, pid)
+			for _, timer := range timers {
+				switch {
+				case timer.Clock == unix.CLOCK_BOOTTIME:
+					boot++
+				case timer.Clock == unix.CLOCK_REALTIME && timer.Flags == unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET:
+					wall++
+				}
+			}
+			return boot > 0 && boot == wall && boot+wall == len(timers)
+		})
+	}
 }
 
 // TestLockOfKilledIsRemoved: if repolock is killed, its guard removes the lock of beads when it has ended the

@@ -2,6 +2,7 @@ package clock
 
 import (
 	"errors"
+	"io"
 	"os"
 	"sync"
 	"syscall"
@@ -40,7 +41,7 @@ func newAlarm() *alarm {
 		return nil
 	}
 	for _, f := range []*os.File{a.timer, a.steps} {
-		a.readers.Go(func() { a.read(f) })
+		a.readers.Go(func() { a.readFrom(f) })
 	}
 	return a
 }
@@ -50,7 +51,8 @@ func (a *alarm) set(d time.Duration) bool {
 	return setTimer(a.fd, 0, syscall.NsecToTimespec(int64(max(d, 1))))
 }
 
-func (a *alarm) read(timer *os.File) {
+// readFrom wakes the Watch when a timer expires or is cancelled, until the timer is closed.
+func (a *alarm) readFrom(timer io.Reader) {
 	for {
 		if _, err := timer.Read(make([]byte, 8)); err != nil && !errors.Is(err, syscall.ECANCELED) {
 			return

@@ -173,6 +173,68 @@ func TestUnguardedIsStopped(t *testing.T) {
 	}
 }
 
+// TestSecondGuardIsLost: the guard is lost twice. Each time others are tried at once, and then after pauses that double
+// from 50 ms to 5 s. The group runs on for a second, and the interruption is reported.
+func TestSecondGuardIsLost(t *testing.T) {
+	inBubble(t, Stop, func(p *puppet) {
+		for range 2 {
+			p.guards(noProgram)
+			if old := guardPid(p.Group); old == 0 {
+				p.loseGuard()
+			} else {
+				_ = unix.Kill(old, unix.SIGKILL)
+				eventually(t, "the guard's end", func() bool { return guardPid(p.Group) != old })
+				synctest.Wait()
+			}
+			lost := time.Now()
+			var tries []time.Duration
+			p.mu.Lock()
+			before := guardProgram
+			guardProgram = func() string {
+				tries = append(tries, time.Since(lost).Round(10*time.Millisecond))
+				return noProgram
+			}
+			p.mu.Unlock()
+			p.want(t, "interrupted "+ErrUnguarded.Error()+": start the guard "+noProgram+": no such file or directory false")
+			d := time.Since(lost).Round(10 * time.Millisecond)
+			assert.That(t, d >= unguardedGrace && d <= unguardedGrace+firstPause, "it was stopped after %v", d)
+			time.Sleep(30*time.Second - d)
+			p.mu.Lock()
+			guardProgram = before
+			p.mu.Unlock()
+			var pauses []time.Duration
+			last := time.Duration(0)
+			for _, at := range tries {
+				if at != last { // an error has the program, too
+					pauses, last = append(pauses, at-last), at
+				}
+			}
+			want := []time.Duration{50, 100, 200, 400, 800, 1600, 3200, 5000, 5000, 5000, 5000}
+			assert.Need(t, len(pauses) >= len(want)-1, "it is tried after %v", pauses)
+			for i, pause := range pauses[:len(want)-1] {
+				want := want[i] * time.Millisecond
+				assert.That(t, pause >= want && pause <= want+firstPause, "it is tried after %v", pauses)
+			}
+			p.guards(p.good)
+			p.want(t, "interrupted "+ErrUnguarded.Error()+" true")
+			p.is(false)
+		}
+	})
+}
+
+// TestGivesUpOnASilentGuard: Unpause fails after 10 s without an answer, each time.
+func TestGivesUpOnASilentGuard(t *testing.T) {
+	inBubble(t, Stop, func(p *puppet) {
+		for range 2 {
+			assert.OK(t, p.Pause())
+			p.page.Follow(p.page.Version())
+			began := time.Now()
+			assert.Is(t, p.Unpause(), ErrUnguarded)
+			assert.Equal(t, time.Since(began), 10*time.Second)
+		}
+	})
+}
+
 // TestDue: an answer of a guard continues a group that may run, if the guard or we had stopped it. It doesn't
 // continue a group that another process has stopped.
 func TestDue(t *testing.T) {

@@ -128,3 +128,50 @@ func TestContinuedUnguarded(t *testing.T) {
 		eventually(t, "its end", func() bool { return !exists(p.pgid) })
 	})
 }
+
+// TestLeaderContinued: the kernel reports each SIGCONT to the leader. The group is stopped at once, without the guard,
+// and killed at the fourth time. Our own SIGCONT, whose report can come after the next stop, doesn't count, and a
+// resume begins the count anew.
+func TestLeaderContinued(t *testing.T) {
+	inBubble(t, Stop, func(p *puppet) {
+		p.cmd.Continued = func(killed bool) { p.say("continued by another, killed %t", killed) }
+		others := func(n int) {
+			for range n {
+				_ = unix.Kill(-p.pgid, unix.SIGCONT)
+				p.continuedByOthers()
+				p.stops()
+			}
+		}
+		for range 2 {
+			assert.OK(t, p.Pause())
+			p.stops()
+			others(guard.MostContinued)
+			p.want(t, "continued by another, killed false")
+			p.page.Follow(p.page.Version() + 1)
+			sigconts := p.page.SIGCONTs()
+			assert.OK(t, p.Unpause())
+			assert.Equal(t, p.page.SIGCONTs(), sigconts+1)
+			p.is(false)
+			assert.OK(t, p.Pause())
+			p.continuedByOthers() // of our own SIGCONT
+			assert.Equal(t, p.others.seen, 0)
+		}
+		others(guard.MostContinued)
+		p.want(t, "continued by another, killed false")
+		_ = unix.Kill(-p.pgid, unix.SIGCONT)
+		p.continuedByOthers()
+		p.want(t, "continued by another, killed true")
+		eventually(t, "its end", func() bool { return !exists(p.pgid) })
+		assert.Equal(t, len(p.events), 0)
+	})
+}
+
+// TestKilledByTheGuard: the group ends before the guard can report that it has killed the group.
+func TestKilledByTheGuard(t *testing.T) {
+	inBubble(t, Stop, func(p *puppet) {
+		p.cmd.Continued = func(killed bool) { p.say("continued by another, killed %t", killed) }
+		p.others.seen = guard.MostContinued + 1 // as the guard's count on the page
+		p.finish()
+		p.want(t, "continued by another, killed true")
+	})
+}

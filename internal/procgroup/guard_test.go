@@ -21,6 +21,7 @@ import (
 
 	"github.com/repolock/repolock/internal/procgroup/guard"
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/fdinfo"
 	"github.com/repolock/repolock/internal/test/states"
 )
 
@@ -198,6 +199,24 @@ func TestGuardIsAlone(t *testing.T) {
 		_ = unix.Kill(guard, sig)
 	}
 	answers()
+}
+
+// TestGuardsTimers: the guard waits for the kernel's alarm: a timer that counts suspend, and a timer that is cancelled
+// when the wall clock is set. A guard that was started anew does, too.
+func TestGuardsTimers(t *testing.T) {
+	l := run(t, Stop)
+	for range 2 {
+		assert.OK(t, l.Unpause()) // it is up
+		eventually(t, "its timers", func() bool {
+			boot, wall := false, false
+			for _, timer := range fdinfo.Timers(t, guardPid(l.Group)) {
+				boot = boot || timer.Clock == unix.CLOCK_BOOTTIME && timer.Left > 0 && timer.Left <= guard.LookInterval
+				wall = wall || timer.Clock == unix.CLOCK_REALTIME && timer.Flags == unix.TFD_TIMER_ABSTIME|unix.TFD_TIMER_CANCEL_ON_SET
+			}
+			return boot && wall
+		})
+		l.loseGuard(t)
+	}
 }
 
 // TestKeptConnection: if we are killed, a lock's connection ends after the last process of the group. A guard

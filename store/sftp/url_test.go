@@ -23,7 +23,7 @@ func TestURLs(t *testing.T) {
 		u, err := url.Parse(raw)
 		assert.OK(t, err)
 		got, err := parse(u)
-		assert.That(t, err == nil && got.root == root && got.command[0] == "ssh", "%s: %q, %v", raw, got, err)
+		assert.That(t, err == nil && got.root == root && got.command[0] == "ssh", "%s: %+v, %v", raw, got, err)
 	}
 	for _, c := range []struct {
 		u    *url.URL
@@ -41,9 +41,9 @@ func TestURLs(t *testing.T) {
 		{&url.URL{Host: "h"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/~/a"}, "the server knows no ~"},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "other=1"}, "its one option is command="},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=a&command=b"}, "its one option is command="},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=+"}, "its one option is command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "other=1"}, "its options are command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=a&command=b"}, "its options are command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=+"}, "its options are command="},
 	} {
 		_, err := parse(c.u)
 		assert.That(t, errors.Is(err, store.ErrURL) && strings.Contains(err.Error(), c.want), "%q: %v", c.u, err)

@@ -406,6 +406,49 @@ func TestContinuedWhileResuming(t *testing.T) {
 	assert.Equal(t, strings.Join(s.events, ", "), "command_paused first, command_continued_by_other first, command_continued_by_other first, work_ended first")
 }
 
+// TestGivesUp: a resume whose store hangs ends with Ctrl-C, and after ResumeFor. So does the resume of a lock that was
+// lost a second time. The command, which is stopped, is killed.
+func TestGivesUp(t *testing.T) {
+	for _, second := range []bool{false, true} {
+		for _, resumeFor := range []time.Duration{time.Hour, 50 * time.Millisecond} {
+			s := newStage(t, "pause", "echo $$ > begun; exec sleep 30")
+			s.ResumeFor = resumeFor
+			lost := time.Now()
+			hangs := func(ctx context.Context) {
+				deadline, ok := ctx.Deadline()
+				left := deadline.Sub(lost)
+				assert.That(t, ok && left >= resumeFor && left <= resumeFor+time.Minute, "it has %v", left)
+				if resumeFor == time.Hour {
+					_ = syscall.Kill(os.Getpid(), syscall.SIGINT)
+				}
+			}
+			if s.first.hangs = hangs; second && resumeFor == time.Hour {
+				s.first.hangs = nil
+				s.late(false, nil)
+				resume := s.first.resume
+				s.first.resume = func() (*fakeLock, error) {
+					next, err := resume()
+					next.hangs = hangs
+					return next, err
+				}
+			}
+			go func() {
+				text, _ := os.ReadFile("begun")
+				_, _ = fmt.Sscan(string(text), &s.pid)
+				lost = time.Now()
+				s.first.lose(false)
+			}()
+			_, err := s.run()
+			assert.Says(t, err, replock.ErrLost, "repolock killed the command")
+			why := "the lock could not be resumed: interrupted"
+			if resumeFor != time.Hour {
+				why = "the lock could not be resumed: "
+			}
+			assert.That(t, strings.Contains(strings.Join(s.said, "\n"), why), "%q", s.said)
+		}
+	}
+}
+
 // TestMayContinue: a command that is continued by hand goes on if the lease of its lock lasts.
 func TestMayContinue(t *testing.T) {
 	for _, c := range []struct {

@@ -67,7 +67,8 @@ type fakeLock struct {
 	release    func() // with each Release
 	finished   string // the result of the work
 	resume     func() (*fakeLock, error)
-	connection func() syscall.Conn // or nil
+	connection func() syscall.Conn   // or nil
+	hangs      func(context.Context) // a resume that hangs until its context ends, or nil
 }
 
 // newLock returns a lock that is held for an hour.
@@ -110,7 +111,12 @@ func (l *fakeLock) About() lease.About {
 func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }
 func (l *fakeLock) Free(context.Context) error  { l.release(); return l.releaseErr }
 func (l *fakeLock) Resumed()                    {}
-func (l *fakeLock) Reacquire(context.Context) (lease.Owner, error) {
+func (l *fakeLock) Reacquire(ctx context.Context) (lease.Owner, error) {
+	if l.hangs != nil {
+		l.hangs(ctx)
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	next, err := l.resume()
 	if err != nil {
 		return nil, err

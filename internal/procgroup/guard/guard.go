@@ -280,7 +280,7 @@ func (w *watcher) release() {
 // hold keeps the group stopped. It kills a group that another process continues more often than MostContinued. It
 // returns the time until the next look, and whether the group was stopped.
 func (w *watcher) hold(now time.Duration) (wait time.Duration, stopped bool) {
-	h, version, sigconts := &w.held, w.page.Version(), w.page.sigconts.Load()
+	h, version, sigconts := &w.held, w.page.Version(), w.page.SIGCONTs()
 	due := !h.is || h.version != version || now-h.stopped >= StopInterval
 	continued := h.is && w.runs(w.pgid(), due)
 	if continued && h.sigconts == sigconts {

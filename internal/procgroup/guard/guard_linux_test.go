@@ -1,6 +1,7 @@
 package guard
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"sync"
@@ -51,6 +52,37 @@ func TestEnded(t *testing.T) {
 	is("is a zombie", true)
 	_ = c.Wait()
 	is("is gone", true)
+}
+
+// TestGoesOn: a process goes on if it was sent SIGSTOP, and neither is the signal pending nor is any of its threads
+// stopped.
+func TestGoesOn(t *testing.T) {
+	const rest = " (sh) %s 1 7 7 0 -1 %d 1 2 3 4 5 6 7 8 20 0 2 0 99"
+	for _, c := range []struct {
+		name, pending string
+		threads       []string
+		flags         int
+		want          bool
+	}{
+		{"it runs", "0000000000000000", []string{"R", "S"}, 4194304, true},
+		{"it waits for a disk", "0000000000000000", []string{"D"}, 4194304, true},
+		{"SIGSTOP is pending", "0000000000040000", []string{"D"}, 4194304, false},
+		{"SIGKILL is pending", "0000000000000100", []string{"S"}, 4194304, false},
+		{"another signal is pending", "0000000000000001", []string{"S"}, 4194304, true},
+		{"one thread is stopped, the first will be", "0000000000000000", []string{"R", "T"}, 4194304, false},
+		{"it is traced", "0000000000000000", []string{"t"}, 4194304, false},
+		{"it is a zombie", "0000000000000000", []string{"Z"}, 4194304, false},
+		{"it ends", "0000000000000000", []string{"R"}, 4194304 | 4, false},
+	} {
+		dir := t.TempDir()
+		assert.OK(t, os.WriteFile(dir+"/status", []byte("Name:\tsh\nSigPnd:\t0000000000000000\nShdPnd:\t"+c.pending+"\nSigBlk:\t0\n"), 0o600))
+		for i, state := range c.threads {
+			task := fmt.Sprintf("%s/task/%d", dir, i)
+			assert.OK(t, os.MkdirAll(task, 0o700))
+			assert.OK(t, os.WriteFile(task+"/stat", fmt.Appendf(nil, "7"+rest, state, c.flags), 0o600))
+		}
+		assert.Equal(t, goesOn(dir), c.want, c.name)
+	}
 }
 
 // TestAwaitEnd: awaitEnd waits for a zombie, but only for 10 s.

@@ -97,6 +97,9 @@ func (p *Page) Pause(on bool) {
 // Continue notes that repolock is going to send SIGCONT.
 func (p *Page) Continue() { p.sigconts.Add(1) }
 
+// SIGCONTs returns how often Continue was called. The guard calls it, too.
+func (p *Page) SIGCONTs() uint32 { return p.sigconts.Load() }
+
 // Continued returns how often another process has continued the group since it may not run. If that is more than
 // MostContinued, the guard has killed the group.
 func (p *Page) Continued() int { return int(p.continued.Load()) }

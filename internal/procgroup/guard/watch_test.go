@@ -234,7 +234,7 @@ func TestWatchContinued(t *testing.T) {
 			f.page.Pause(false)
 			f.allow(time.Hour)
 			f.ring()
-			time.Sleep(time.Minute + time.Second)
+			time.Sleep(time.Minute + clock.Tick/2)
 			assert.That(t, !slices.ContainsFunc(f.signals, func(s string) bool { return strings.HasSuffix(s, "killed") }), "%q", f.signals)
 		}
 		f.signals = nil

@@ -11,6 +11,7 @@ const (
 	sweeps    = "internal/procgroup/sweep_linux.go"
 	shell     = "internal/procgroup/backstop.go"
 	starts    = "internal/procgroup/starter.go"
+	alarms    = "internal/clock/alarm_linux.go"
 )
 
 // processMutants are bugs of the processes under a lock, and of torture's judge.
@@ -27,7 +28,40 @@ var processMutants = []mutant{
 	{"the guard kills a group when its clocks part", guards,
 		`case why == ErrExpired && expiry == Kill:`, `case expiry == Kill:`, own("TestWatchKills")},
 	{"the guard stops a group once, and another process continues it", guards,
-		`return min(StopInterval, left), true`, `return left + time.Hour, true`, own("TestWatchStops")},
+		` || now-h.stopped >= StopInterval`, ``, own("TestWatchStops")},
+	{"what another process continues runs on until the next stop", guards,
+		`	if due || continued {`, `	if due {`, own("TestWatchContinued")},
+	{"the guard looks at a stopped group five times a second", guards,
+		`	return HoldInterval, stopped
+`, `	return StopInterval, stopped
+`, own("TestWatchContinued")},
+	{"a group that was just continued is looked at as seldom as any other", guards,
+		`	if now < h.alarm {`, `	if now < 0 {`, own("TestWatchContinued")},
+	{"a group can be continued for ever", guards,
+		`	if w.page.Continued() > MostContinued {`, `	if w.page.Continued() < 0 {`, own("TestWatchContinued")},
+	{"a group is killed when it is continued once", guards,
+		`	if w.page.Continued() > MostContinued {`, `	if w.page.Continued() > 0 {`, own("TestWatchContinued")},
+	{"the continuations before the group went on count later", guards,
+		`		w.page.continued.Store(0)
+`, ``, own("TestWatchContinued")},
+	{"our own SIGCONT counts as another process's", guards,
+		`	if continued && h.sigconts == sigconts {`, `	if continued {`, own("TestWatchContinued")},
+	{"the guard doesn't say that another process has continued the group", guards,
+		`		w.reported = version - 1
+`, ``, own("TestWatchContinued")},
+	{"the guard doesn't hold a group that is paused", guards,
+		`	case why == nil && !paused:`, `	case why == nil:`, own("TestWatchContinued")},
+	{"the guard doesn't hold a paused group whose allowance ends in nothing", guards,
+		`expiry == Nothing && !paused:`, `expiry == Nothing:`, own("TestWatchContinued")},
+	{"a stop that is pending counts as one that another process has ended", "internal/procgroup/guard/system_linux.go",
+		`pending(status)&(1<<(syscall.SIGSTOP-1)|1<<(syscall.SIGKILL-1)) != 0`, `pending(status) == 1<<63`, own("TestGoesOn")},
+	{"a process of which one thread is stopped already goes on", "internal/procgroup/guard/system_linux.go",
+		`		case "T", "t":
+			return false
+`, `		case "T", "t":
+`, own("TestGoesOn")},
+	{"the guard misses a child that was continued", "internal/procgroup/guard/system_linux.go",
+		`err == nil && group == pgid {`, `err == nil && group == pgid && pid == pgid {`, test("./internal/procgroup", "TestContinuedBesideUs")},
 	{"the guard wakes half a second after the end of an allowance", guards,
 		`return min(LookInterval, left), false`, `return LookInterval, false`, own("TestWatchKills")},
 	{"the guard looks at the page only at the end of an allowance, as if it were stopped", guards,
@@ -90,7 +124,7 @@ var processMutants = []mutant{
 		g.ring()`, own("TestUnpauseTooLate")},
 	{"a group that was stopped without a guard stays stopped", follows,
 		`		g.due = true
-		_ = g.signalLocked(unix.SIGSTOP)`, `		_ = g.signalLocked(unix.SIGSTOP)`, own("TestUnguardedIsStopped")},
+		g.stopContinued(`, `		g.stopContinued(`, own("TestUnguardedIsStopped")},
 	{"a group without a guard is stopped whatever its expiry is", follows,
 		`	if g.cmd.Expiry != Nothing {`, `	if g.cmd.Expiry != Kill {`, own("TestUnguardedIsStopped")},
 	{"a group runs on for five seconds without a guard", follows,
@@ -132,6 +166,27 @@ var processMutants = []mutant{
 		`a, err := p.g.extend(allow)`, `a, err := p.g.allowance, check(p.g.allowance, p.g.cmd.Expiry, p.g.clocks())`, own("TestSlowStart")},
 	{"a starter that ends at its start is the command", starts,
 		"return errStarter\n", "return nil\n", own("TestDiesAtItsStart")},
+
+	// A group that another process continues.
+	{"we ignore that the leader was continued", "internal/procgroup/continued.go",
+		`	if !g.killed && g.mustNotRun() {`, `	if g.killed && g.mustNotRun() {`, own("TestLeaderContinued")},
+	{"the leader can be continued for ever", "internal/procgroup/continued.go",
+		`	if g.others.seen > guard.MostContinued {`, `	if g.others.seen < 0 {`, own("TestLeaderContinued")},
+	{"our own SIGCONT to the leader counts", "internal/procgroup/continued.go",
+		`g.stopContinued(!own)`, `g.stopContinued(own || !own)`, own("TestLeaderContinued")},
+	{"the guard doesn't hear of a pause", groups, `	g.page.Pause(true)
+`, ``, own("TestContinuedBesideUs")},
+	{"a group that goes on stays paused for the guard", groups, `	g.page.Pause(false)
+`, ``, own("TestContinuedSeldom")},
+	{"we don't note our own SIGCONT for the guard", groups, `	g.page.Continue()
+`, ``, own("TestLeaderContinued")},
+	{"the continuations of an earlier pause count", groups, `	g.due, g.others.seen, g.others.reported = false, 0, 0
+`, `	g.due = false
+`, own("TestLeaderContinued")},
+	{"without a guard nothing looks whether another process continues the group", follows,
+		`g.stopContinued(!began && g.members.Continued(g.pgid, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
+	{"a kill by the guard goes unsaid if the group ends first", groupRuns,
+		`continued := g.reportContinued()`, `continued := func() {}`, own("TestKilledByTheGuard")},
 
 	// The group.
 	{"an answer of the guard continues what the terminal has stopped", groups,
@@ -180,6 +235,35 @@ var processMutants = []mutant{
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},
 	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
 		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
+
+	// The second of two, and the time to give up.
+	{"the search for a guard goes on where the search before ended", follows,
+		`			r = replacement{}
+`, ``, own("TestSecondGuardIsLost")},
+	{"a second loss of the guard goes unsaid", follows, `	began := g.unguarded == nil && !g.over`, `	began := g.unguarded == nil && !g.over && g.awaited < 3`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried at once again and again", follows, `min(2*r.pause, lastPause)`, `min(r.pause, lastPause)`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried ever more seldom", follows, `min(2*r.pause, lastPause)`, `2*r.pause`, own("TestSecondGuardIsLost")},
+	{"the next guard is tried ten times as late", follows, `firstPause = 50 * time.Millisecond`, `firstPause = 500 * time.Millisecond`, own("TestSecondGuardIsLost")},
+	{"a silent guard has ten times as long", follows, `answerTimeout = 10 * time.Second`, `answerTimeout = 100 * time.Second`, own("TestGivesUpOnASilentGuard")},
+	{"a process may take ten times as long to stop", runsOn, `stopTime = 2 * time.Second`, `stopTime = 20 * time.Second`, own("TestReminders")},
+	{"a wait without alarms polls ten times as seldom", "internal/clock/clock.go", `Tick = 500 * time.Millisecond`, `Tick = 5 * time.Second`, own("TestSleep")},
+
+	// The kernel's clocks and timers.
+	{"the clock since boot doesn't count suspend", "internal/clock/elapsed_linux.go",
+		`syscall.SYS_CLOCK_GETTIME, boottime`, `syscall.SYS_CLOCK_GETTIME, 1`, own("TestElapsedIsSinceBoot")},
+	{"a timer doesn't count suspend", alarms, `newTimer(boottime)`, `newTimer(1)`, own("TestAlarmsTimers")},
+	{"a timer wakes the machine from a suspend", alarms, `newTimer(boottime)`, `newTimer(9)`, own("TestAlarmsTimers")},
+	{"the time of a wake-up is taken for one since boot", alarms, `setTimer(a.fd, 0,`, `setTimer(a.fd, absolute,`, own("TestAlarmsTimers")},
+	{"the kernel doesn't report that the wall clock was set", alarms, `absolute|cancelOnSet, never`, `absolute, never`, own("TestAlarmsTimers")},
+	{"a timer that no clock cancels", alarms, `newTimer(realtime)`, `newTimer(boottime)`, own("TestAlarmsTimers")},
+	{"a timer that was cancelled once is read no more", alarms,
+		`err != nil && !errors.Is(err, syscall.ECANCELED)`, `err != nil`, own("TestAlarmIsCancelled")},
+	{"a wait polls although the kernel has alarms", "internal/clock/watch.go",
+		`ok && !InBubble(time.Now())`, `ok && InBubble(time.Now())`, own("TestWatchHasAnAlarm")},
+	{"the guard polls its clocks", guards,
+		`watch := clock.NewWatch(w.clock)`, `watch := clock.NewWatch(struct{ clock.Clock }{w.clock})`, test("./internal/procgroup", "TestGuardsTimers")},
+	{"repolock polls its clocks while the command runs", "internal/clock/watch.go",
+		`w.alarm = newAlarm()`, `w.alarm = nil`, test("./cmd/repolock", "TestTimers")},
 
 	// The judge of torture.
 	{"the judge misses a critical section within another", "internal/judge/verdict.go",
