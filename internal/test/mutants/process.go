@@ -184,7 +184,7 @@ var processMutants = []mutant{
 `, `	g.due = false
 `, own("TestLeaderContinued")},
 	{"without a guard nothing looks whether another process continues the group", follows,
-		`g.stopContinued(!began && g.members.Continued(g.pgid, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
+		`g.stopContinued(!began && g.members.Continued(g.pgid, 0, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
 	{"a kill by the guard goes unsaid if the group ends first", groupRuns,
 		`continued := g.reportContinued()`, `continued := func() {}`, own("TestKilledByTheGuard")},
 
@@ -235,6 +235,13 @@ var processMutants = []mutant{
 		`if len(all) != total || nargs >= total {`, `if nargs >= total || len(all) == 0 {`, test("./internal/procgroup", "TestMessage")},
 	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
 		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
+
+	// A group that would be orphaned.
+	{"nothing prevents that the kernel continues a stopped group when we are killed", guards,
+		`	w.runs, w.anchor = new(Members).Continued, new(anchor)`, `	w.runs = new(Members).Continued`, test("./internal/procgroup", "TestKilledWhilePaused")},
+	{"the guard has a session of its own", follows,
+		`return &syscall.SysProcAttr{Setpgid: true} }`, `return &syscall.SysProcAttr{Setsid: true} }`, own("TestKilledWhilePaused")},
+	{"the anchor keeps an empty group alive", sweeps, ` || pid == anchor {`, ` {`, own("TestAnchorKeepsNothingAlive")},
 
 	// The second of two, and the time to give up.
 	{"the search for a guard goes on where the search before ended", follows,
