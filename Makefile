@@ -139,18 +139,20 @@ spec: ## check every state of the protocol's model with Spin
 SEEDS = cd internal/test/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
 
 .PHONY: sim
-sim: ## run 2,000 simulated histories, and 200 of crowds
+sim: ## run 2,000 simulated histories, 200 of crowds, and 200 of steps
 	@$(SEEDS) -seeds=2000
 	@$(SEEDS) -seeds=200 -scene=crowd
+	@$(SEEDS) -seeds=200 -scene=stepped
 
 .PHONY: histories
-histories: ## run 20,000 new simulated histories, and 2,000 of crowds
-	@$(SEEDS) -seeds=20000 -from=$$(date +%s)00000
-	@$(SEEDS) -seeds=2000 -from=$$(date +%s)00000 -scene=crowd
+histories: ## run 20,000 new simulated histories, 2,000 of crowds, and 2,000 of steps
+	@$(SEEDS) -seeds=20000 -from=0
+	@$(SEEDS) -seeds=2000 -from=0 -scene=crowd
+	@$(SEEDS) -seeds=2000 -from=0 -scene=stepped
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped
-	@$(SEEDS) -seeds=0 -from=$$(date +%s)000 -every=10s
+	@$(SEEDS) -seeds=0 -from=0 -every=10s
 
 # MUTANTS are flags: -name EXPRESSION, -matrix PACKAGE, -search HISTORIES.
 .PHONY: mutants

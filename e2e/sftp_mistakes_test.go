@@ -186,6 +186,13 @@ var sftpMistakes = []struct {
 	{"the server's SFTP program is missing", func(m *mistakes) { m.server("Subsystem sftp /nowhere/sftp-server") }},
 	{"command= is missing", func(m *mistakes) { m.repo += "?command=sssh+host+-s+sftp" }},
 	{"command= fails", func(m *mistakes) { m.repo += "?command=false" }},
+	{"the server is rclone's", func(m *mistakes) { m.repo += "?command=rclone+serve+sftp+--stdio+/" }},
+	{"the server has mounted rclone", func(m *mistakes) {
+		m.mkdir("mounted")
+		assert.Output(m.t, exec.Command("rclone", "mount", "--daemon", ":local:"+m.path("repo"), m.path("mounted")))
+		m.t.Cleanup(func() { _ = exec.Command("umount", "--lazy", m.path("mounted")).Run() })
+		m.repo = m.sshd.URL(m.path("mounted"))
+	}},
 	{"an option with a typo", func(m *mistakes) { m.repo += "?comand=ssh" }},
 	{"a password in the URL", func(m *mistakes) { m.repo = "sftp://root:secret@127.0.0.1/repo" }},
 	{"restic's form", func(m *mistakes) { m.repo = "sftp:root@127.0.0.1:/srv/repo" }},

@@ -22,11 +22,13 @@ type object struct {
 	etag string
 	sent time.Duration // when the put of its present body was sent
 	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
-	// deleted.
-	twice   bool
-	put     bool // a put of it was answered, and we don't know that it is gone
-	maybe   bool // we sent a put of it, so it can be stored now or later
-	renewed bool // the present refresh has replaced it already
+	// deleted. For a flag: more than once, and not each send was answered.
+	twice bool
+	put   bool // a put of it was answered, and we don't know that it is gone
+	maybe bool // we sent a put of it, so it can be stored now or later
+	// answered: a put of lock.exclusive was answered, and no look has found the lock free since.
+	answered bool
+	renewed  bool // the present refresh has replaced it already
 }
 
 // attempt is one run of the protocol with one flag, from the flag's first put until the lock is held or the flag is
@@ -82,11 +84,17 @@ func (s *looks) stamped(mod time.Time, seen time.Duration) {
 	s.st = s.dated
 }
 
-// ownAttempts has the ids and the flags' keys of all our attempts for one lock, also of those whose flags aren't
-// stored.
-type ownAttempts struct{ ids, keys map[string]bool }
+// ownAttempts is what all our attempts for one lock have in common: their ids, their flags' keys, and the bodies that
+// we have sent.
+type ownAttempts struct {
+	ids, keys map[string]bool // also of attempts whose flags aren't stored
+	ticket    string          // the ticket's key, or empty
+	bodies    *sentBodies
+}
 
-func nothingYet() ownAttempts { return ownAttempts{map[string]bool{}, map[string]bool{}} }
+func nothingYet() ownAttempts {
+	return ownAttempts{ids: map[string]bool{}, keys: map[string]bool{}, bodies: &sentBodies{at: map[mark]time.Duration{}}}
+}
 
 func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attempt, error) {
 	id, err := l.newID()
@@ -99,7 +107,7 @@ func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attemp
 	if mode == Shared {
 		key, place = l.keys.SharedFlag(now, id), wire.LastPlace
 	}
-	m = ownAttempts{maps.Clone(m.ids), maps.Clone(m.keys)} // other goroutines can still read the old maps
+	m.ids, m.keys = maps.Clone(m.ids), maps.Clone(m.keys) // other goroutines can still read the old maps
 	m.ids[id], m.keys[key] = true, true
 	return &attempt{
 		mode: mode, operation: operation, id: id,
@@ -116,21 +124,39 @@ func (l *Locker) newAttempt(mode Mode, operation string, m ownAttempts) (*attemp
 	}, nil
 }
 
-// owns reports whether a listed object is ours. Our flags are ours by their keys. Other clients write lock.exclusive
-// too, so it is ours if it has the ETag of our put.
+// owns reports whether a listed object needs no read, because it is ours. proveFlag judges our present flag. The flags
+// of earlier attempts and lock.exclusive are ours if they have the ETag of a put of ours. Otherwise sort reads them. Our
+// ticket is ours by its key: copies of this process share it, because it locks nothing.
 func (t *attempt) owns(o store.Object) bool {
-	if o.Key == t.pointer.key {
+	switch {
+	case o.Key == t.pointer.key:
 		return t.pointer.put && o.ETag != "" && o.ETag == t.pointer.etag
+	case o.Key == t.flag.key || o.Key == t.ticket:
+		return true
+	case t.keys[o.Key]:
+		_, ours := t.bodies.find(etagMark(o.Key, o.ETag))
+		return o.ETag != "" && ours
+	default:
+		return false
 	}
-	return t.keys[o.Key]
 }
 
-// wrote reports whether an entry has the id of one of our attempts.
-func (t *attempt) wrote(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }
+// wrote reports whether this process has sent the body that was read under a key.
+func (t *attempt) wrote(key string, body []byte) bool {
+	_, ours := t.bodies.find(bodyMark(key, body))
+	return ours
+}
+
+// copied reports whether a body has one of our ids, although this process hasn't sent it.
+func (t *attempt) copied(key string, body []byte) bool {
+	l, err := wire.Decode(body)
+	return err == nil && t.ids[l.ID] && !t.wrote(key, body)
+}
 
 // claimed records that the stored lock.exclusive is ours, with this ETag.
 func (t *attempt) claimed(etag string) {
-	t.pointer.put, t.pointer.maybe, t.pointer.etag, t.pointer.sent = true, true, etag, t.sent
+	t.pointer.put, t.pointer.maybe, t.pointer.answered = true, true, true
+	t.pointer.etag, t.pointer.sent = etag, t.sent
 }
 
 // found records our lock.exclusive, if a look has shown it.
@@ -161,7 +187,7 @@ func (t *attempt) late() error {
 func (l *Locker) stamp(b *wire.Body, st verdict.StoreTime, sent time.Duration) {
 	now := l.opts.Clock.Now().UTC()
 	lasts := max(l.opts.TTL, l.times.Deadline+wire.ForeignTTL)
-	b.RefreshedAt, b.RefreshedBoot = now.Format(wire.WireTime), int64(sent)
+	b.RefreshedAt, b.RefreshedBoot, b.Nonce = now.Format(wire.WireTime), int64(sent), l.nonce()
 	b.ExpiresAt = now.Add(l.behind(st) + lasts).Format(wire.WireTime)
 	if b.State == wire.StateWaiting && b.IsShared {
 		b.ExpiresAt = time.Unix(0, 0).UTC().Format(wire.WireTime) // clients of the original protocol take it for expired
@@ -224,9 +250,9 @@ func (u *underway) close(c clock.Clock, most time.Duration) {
 	}
 }
 
-// send returns a function that puts the attempt's body, for repeat and once. When ctx ends, the put continues until its
+// send returns a function that puts a body of the attempt, for repeat and once. When ctx ends, the put continues until its
 // timeout, because a cancelled request can still be applied, at an unknown time.
-func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(context.Context) (store.Object, error) {
+func (l *Locker) send(t *attempt, key string, body []byte, opts store.PutOptions) func(context.Context) (store.Object, error) {
 	return func(ctx context.Context) (store.Object, error) {
 		if !t.underway.begin() {
 			return store.Object{}, context.Canceled
@@ -238,8 +264,10 @@ func (l *Locker) send(t *attempt, key string, opts store.PutOptions) func(contex
 			defer cancel()
 		}
 		began := l.opts.Clock.Elapsed()
-		o, err := l.store.Put(ctx, key, t.body.Encode(), opts)
+		t.bodies.note(bodyMark(key, body), t.sent)
+		o, err := l.store.Put(ctx, key, body, opts)
 		if err == nil {
+			t.bodies.note(etagMark(key, o.ETag), t.sent)
 			t.trips.put.note(l.opts.Clock.Elapsed() - began)
 		}
 		return o, err
@@ -329,8 +357,14 @@ func (p *progress) add(n int) {
 }
 
 func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
+	var sends atomic.Int32
+	send := l.send(t, t.flag.key, t.body.Encode(), store.PutOptions{})
 	t.flag.maybe = true
-	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, l.send(t, t.flag.key, store.PutOptions{}))
+	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	t.flag.twice = t.flag.twice || sends.Load() > 1
 	if err != nil {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false

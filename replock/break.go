@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -46,13 +47,16 @@ type Broken struct {
 }
 
 // Break removes locks in an emergency, whatever their age and holder. A live holder notices that at its next look, and
-// stops then. Break costs a Status and one delete per object, and with Stale one more list per object. If listings
-// don't have the store's time, Stale also costs a put, a list and a delete.
+// stops then. A holder that is just resuming its lock can have a new id by then: Break removes that lock, too. With
+// Stale or Dead the resumed lock stays, and is the error of the removed one. Break costs a Status and one delete per
+// object, one more list for each page, and with Stale one more list per object. If listings don't have the store's
+// time, Stale also costs a put, a list and a delete.
 //
 // Break returns every lock that it removed or tried to remove. The error joins the failures, each of which names its
 // key. If no lock is selected, Break returns no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
-	entries, st, err := l.survey(ctx)
+	seen := verdict.Memory{}
+	entries, st, err := l.survey(ctx, seen)
 	if err != nil {
 		return nil, err
 	}
@@ -61,38 +65,126 @@ func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error)
 			return nil, err
 		}
 	}
+	if opts.Stale {
+		entries = slices.DeleteFunc(entries, func(e *verdict.Entry) bool { return errors.Is(e.Err, wire.ErrEmptied) && e.Unfinished(st, e.Listed) })
+	}
+	broken := opts.choose(l.surveyed(entries, st))
+	if opts.DryRun {
+		return broken, nil
+	}
+	broken = l.breakAll(ctx, broken, opts.Stale, entries)
+	broken, err = l.breakResumed(ctx, opts, broken, seen)
+	errs := []error{err}
+	for _, b := range broken {
+		errs = append(errs, b.Err)
+	}
+	return broken, fault.Join(errs...)
+}
+
+// choose returns the locks that the options select, with the keys that Only has.
+func (o BreakOptions) choose(infos []Info) (chosen []Broken) {
 	type name struct{ key, lock string }
 	shown := map[name]bool{}
-	for _, b := range opts.Only {
+	for _, b := range o.Only {
 		for _, key := range b.Keys {
 			shown[name{key, b.fingerprint()}] = true
 		}
 	}
-	if opts.Stale {
-		entries = slices.DeleteFunc(entries, func(e *verdict.Entry) bool { return errors.Is(e.Err, wire.ErrEmptied) && e.Unfinished(st, e.Listed) })
-	}
-	var broken []Broken
-	for _, i := range l.surveyed(entries, st) {
-		if !opts.selects(i) {
+	for _, i := range infos {
+		if !o.selects(i) {
 			continue
 		}
 		if len(shown) > 0 {
 			i.Keys = slices.DeleteFunc(i.Keys, func(key string) bool { return !shown[name{key, i.fingerprint()}] })
 		}
 		if len(i.Keys) > 0 {
-			broken = append(broken, Broken{Info: i})
+			chosen = append(chosen, Broken{Info: i})
 		}
 	}
-	if opts.DryRun {
-		return broken, nil
+	return chosen
+}
+
+// breakAll removes the objects of the chosen locks. It returns the locks of which it removed an object, or tried to.
+func (l *Locker) breakAll(ctx context.Context, chosen []Broken, stale bool, listed []*verdict.Entry) []Broken {
+	each(chosen, func(i int, _ Broken) { l.breakLock(ctx, &chosen[i], stale, listed) })
+	return slices.DeleteFunc(chosen, func(b Broken) bool { return len(b.Keys) == 0 })
+}
+
+// maxResumed is how often Break looks for a holder that has resumed its lock. A holder whose resumed lock is broken
+// can't resume it again, so the second look finds nothing.
+const maxResumed = 5
+
+// breakResumed removes the locks that are the same ones as those that Break has removed or was to remove, under a new
+// id: their holders have resumed them meanwhile. It looks until a listing shows none.
+//
+// A resume puts its new flag, and then looks for the old one. If the new flag's put was answered before this listing
+// began, the listing shows it. Otherwise the resume looks for the old flag after the deletion was answered, and fails.
+func (l *Locker) breakResumed(ctx context.Context, opts BreakOptions, broken []Broken, seen verdict.Memory) ([]Broken, error) {
+	before := maps.Clone(seen)
+	var unknown error
+	for range maxResumed {
+		removed := opts.removed(broken)
+		if len(removed) == 0 {
+			return broken, nil
+		}
+		entries, st, err := l.survey(ctx, seen)
+		if err != nil {
+			return broken, resumedPerhaps(err)
+		}
+		again := opts.resumed(broken, removed, l.surveyed(entries, st))
+		unknown = nil
+		for _, e := range entries {
+			if before[e.Key] == nil && (errors.Is(e.Err, verdict.ErrVanished) || errors.Is(e.Err, verdict.ErrUnread)) {
+				unknown = fault.Errorf("%s: %w", e.Key, e.Err)
+				e.Forget()
+			}
+		}
+		if len(again) == 0 && unknown == nil {
+			return broken, nil
+		}
+		broken = append(broken, l.breakAll(ctx, again, opts.Stale, entries)...)
 	}
-	each(broken, func(i int, _ Broken) { l.breakLock(ctx, &broken[i], opts.Stale, entries) })
-	broken = slices.DeleteFunc(broken, func(b Broken) bool { return len(b.Keys) == 0 })
-	var errs []error
-	for _, b := range broken {
-		errs = append(errs, b.Err)
+	return broken, resumedPerhaps(unknown)
+}
+
+func resumedPerhaps(err error) error {
+	return fault.Join(errors.New("a holder might just have resumed a deleted lock: look at the locks, and repeat break-lock"), err)
+}
+
+// resumed returns the locks to remove of those that are listed now. If the options don't select a resumed lock, because
+// it is live, that is the error of the removed one.
+func (o BreakOptions) resumed(broken []Broken, removed map[string]*Broken, listed []Info) (again []Broken) {
+	o.ID = "" // a resume changes it
+	failed := func(i Info) bool {
+		return slices.ContainsFunc(broken, func(b Broken) bool { return b.ID == i.ID && b.Err != nil })
 	}
-	return broken, fault.Join(errs...)
+	for _, i := range listed {
+		was, same := removed[i.acquired()]
+		switch {
+		case !same || failed(i):
+		case o.selects(i):
+			again = append(again, Broken{Info: i})
+		case was != nil && was.ID != i.ID:
+			was.Err = fault.Errorf("its holder has just resumed it, and still holds it: %s", i)
+		}
+	}
+	return again
+}
+
+// removed returns the locks that were removed, and nil for those of Only that weren't found, by the ids with which they
+// were first acquired.
+func (o BreakOptions) removed(broken []Broken) map[string]*Broken {
+	removed := map[string]*Broken{}
+	for _, b := range o.Only {
+		removed[b.acquired()] = nil
+	}
+	for i := range broken {
+		if broken[i].Err == nil {
+			removed[broken[i].acquired()] = &broken[i]
+		}
+	}
+	delete(removed, "")
+	return removed
 }
 
 // breakLock removes the objects of a lock. With stale set it leaves an object that was written or deleted since it was

@@ -32,6 +32,9 @@ const (
 	firstAgain = 100 * time.Millisecond
 	// maxDoublings is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
 	maxDoublings = 6
+	// maxUnlisted is how often an attempt accepts that the store has answered its put of lock.exclusive, and the next look
+	// doesn't list it. Another client can have removed it, but not each time.
+	maxUnlisted = 3
 )
 
 // step is what an acquirer does next.
@@ -63,6 +66,7 @@ type decider struct {
 
 type lookCounts struct {
 	claims    int           // puts of lock.exclusive
+	unlisted  int           // looks that should have listed our lock.exclusive and didn't
 	vanished  int           // looks in which a listed object was missing when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first look that found a live lock was sent
@@ -87,8 +91,22 @@ func (a *decider) afterLook(t *attempt, f verdict.Findings, err error) decision 
 	case len(f.Doubtful) > 0:
 		return decision{step: giveUp, err: errDoubt}
 	default:
-		return decision{step: goOn}
+		return a.afterFree(t)
 	}
+}
+
+// afterFree decides what follows a look that found no conflict. Our lock.exclusive must be in the look if a put of it was
+// answered before.
+func (a *decider) afterFree(t *attempt) decision {
+	missing := t.pointer.answered && !t.listed.pointer
+	t.pointer.answered = false
+	if missing {
+		a.try.unlisted++
+	}
+	if a.try.unlisted == maxUnlisted {
+		return decision{step: giveUp, err: fault.While("looking for other locks", fmt.Errorf("%w: %q", errUnlisted, t.pointer.key))}
+	}
+	return decision{step: goOn}
 }
 
 // afterConflict decides whether this acquirer yields to the live locks that conflict, or looks again until
@@ -132,7 +150,7 @@ func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	case errors.Is(err, ErrHeld), errors.Is(err, errDoubt):
 		a.late, a.failing = 0, 0
 		return decision{step: queueUp}
-	case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), t.flag.maybe && a.l.opts.Clock.Elapsed() >= t.deadline:
+	case errors.Is(err, errLate), errors.Is(err, ErrSlow), errors.Is(err, errUnlisted), errors.Is(err, errCopied), t.flag.maybe && a.l.opts.Clock.Elapsed() >= t.deadline:
 		a.late++
 		if a.late == maxTries || a.late == maxSlow && errors.Is(err, ErrSlow) {
 			return decision{step: giveUp, err: fault.While(fmt.Sprintf("acquiring the %s lock", t.mode), err)}

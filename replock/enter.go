@@ -1,10 +1,12 @@
 package replock
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -182,7 +184,9 @@ func (l *Locker) overwrite(ctx context.Context, t *attempt) error {
 // applied at any time.
 func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOptions) (o store.Object, again bool, err error) {
 	var sends atomic.Int32
-	send := l.send(t, t.pointer.key, opts)
+	body := t.body
+	body.Nonce = l.nonce() // the flag's put can be one that a copy of this process has sent, too
+	send := l.send(t, t.pointer.key, body.Encode(), opts)
 	o, err = repeat(ctx, l, l.times.Timeout, "put "+t.pointer.key, func(ctx context.Context) (store.Object, error) {
 		sends.Add(1)
 		return send(ctx)
@@ -195,7 +199,8 @@ func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOpt
 // fenceBody is the JSON of the fence object.
 type fenceBody struct {
 	Fence uint64 `json:"fence"`
-	ID    string `json:"id"` // the id of the lock that took the number
+	ID    string `json:"id"`    // the id of the lock that took the number
+	Nonce string `json:"nonce"` // 64 random bits in hex, new for each put
 }
 
 // nextFence adds one to the number in the fence object, and returns the result. An acquirer calls it after its flag and
@@ -209,6 +214,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	}
 	key := l.keys.Fence()
 	var refused error
+	var sent [][]byte // a body with this id that isn't among them is a copy's of this process
 	for range maxTries {
 		opts := store.PutOptions{IfAbsent: true, Durable: true}
 		var last fenceBody
@@ -221,12 +227,12 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 			if err := json.Unmarshal(c.raw, &last); err != nil || last.Fence == 0 {
 				return 0, fmt.Errorf("%w: %s has no fencing token: write one into it that is larger than all before", ErrNoFencingToken, key)
 			}
-			if last.ID == id {
+			if slices.ContainsFunc(sent, func(raw []byte) bool { return bytes.Equal(raw, c.raw) }) {
 				return last.Fence, nil // our put was applied, and its answer was lost
 			}
 			opts.IfAbsent, opts.IfMatch = false, c.object.ETag
 		}
-		next := fenceBody{Fence: last.Fence + 1, ID: id}
+		next := fenceBody{Fence: last.Fence + 1, ID: id, Nonce: l.nonce()}
 		if next.Fence == 0 {
 			return 0, fmt.Errorf("%w: %s has the largest number already", ErrNoFencingToken, key)
 		}
@@ -234,6 +240,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		if err != nil {
 			return 0, err
 		}
+		sent = append(sent, raw)
 		if _, err = l.put(ctx, key, raw, opts); err == nil {
 			return next.Fence, nil
 		}
@@ -281,9 +288,11 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	var errs [proofPuts]error
 	last := answer{put: -1} // the applied put that was sent last
 	answers, unanswered := make(chan answer, proofPuts), 0
+	body := t.body.Encode()
 	note := func(a answer) {
 		unanswered--
 		errs[a.put] = a.err
+		t.flag.twice = t.flag.twice || a.err != nil && !conditionRefused(a.err) // the store can apply it later
 		if a.err == nil && a.put > last.put {
 			last = a
 		}
@@ -299,7 +308,7 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 		if put == unconditional && last.put >= 0 {
 			break
 		}
-		send := l.send(t, t.flag.key, store.PutOptions{IfAbsent: put != unconditional})
+		send := l.send(t, t.flag.key, body, store.PutOptions{IfAbsent: put != unconditional})
 		unanswered++
 		go func() {
 			o, err := once(ctx, "put "+t.flag.key, send)(l.times.Timeout)

@@ -84,6 +84,9 @@ type LostError struct {
 	// Definite means that the lock can't be resumed: it was broken, or another holder has taken it,
 	// or might have.
 	Definite bool
+	// Copied means that the objects belong to another process, which has continued with this lock because this machine
+	// was cloned or restored while it ran. Release leaves them to that process.
+	Copied bool
 	// Err is the store's last error, or nil.
 	Err error
 }
@@ -114,6 +117,10 @@ var errDoubt = errors.New("perhaps stale")
 // errUnlisted is returned when a listing had to show our flag and didn't. Either the lock was broken while we acquired
 // it, or the store breaks the promise that safety rests on: a List shows every earlier Put.
 var errUnlisted = unsure(errors.New("the store didn't list a lock that was just put"))
+
+// errCopied is returned when an object of our attempt has a body that we never sent: a copy of this process continues
+// with the attempt.
+var errCopied = unsure(errors.New("another process continues with this attempt: was this machine cloned or restored?"))
 
 // errLate is returned when the look that would have granted the lock was answered after the lease's deadline.
 var errLate = unsure(errors.New("the store is too slow: acquiring the lock took longer than its lease"))

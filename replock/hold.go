@@ -3,7 +3,6 @@ package replock
 import (
 	"context"
 	"errors"
-	"sync"
 
 	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
@@ -16,6 +15,7 @@ import (
 func (l *Locker) hold(t *attempt) *term {
 	k := &term{others: newOthers(t)}
 	k.begin(l, t)
+	k.proven = k.underSecond
 	k.Term = lease.New(lease.Terms{
 		Schedule: l.times, Clock: l.opts.Clock, Sent: t.sent, Seen: t.seen, Parent: t.parent, Drain: k.timeout(), Jitter: l.earlier,
 		Attempt: k.refresh, Watch: k.watch, Failed: k.failed, Extended: func() { k.tell(EventRefreshed, nil) },
@@ -53,7 +53,7 @@ func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 		o.renewed = o.renewed && !anew
 		whole = whole && !o.renewed
 	}
-	errs := k.renewAll(ctx, all)
+	errs := k.renewProven(ctx, all)
 	for _, err := range errs {
 		if lost, ok := errors.AsType[*LostError](err); ok {
 			return refresh.Renewal{}, refresh.Stop(lost)
@@ -71,20 +71,4 @@ func (k *term) refresh(ctx context.Context, anew bool) (refresh.Renewal, error) 
 		}
 	}
 	return renewed, err
-}
-
-// renewAll renews the objects that were not renewed yet.
-func (k *term) renewAll(ctx context.Context, all []*object) []error {
-	errs := make([]error, len(all))
-	var wg sync.WaitGroup
-	for i, o := range all {
-		if !o.renewed {
-			wg.Go(func() {
-				errs[i] = k.renew(ctx, o, i == 0)
-				o.renewed = errs[i] == nil
-			})
-		}
-	}
-	wg.Wait()
-	return errs
 }

@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"cmp"
 	"fmt"
 	"time"
 
@@ -56,6 +57,10 @@ func (i Info) fingerprint() string {
 		return "holder " + i.Holder + i.Acquired.String()
 	}
 }
+
+// acquired returns the id with which the lock was first acquired, which stays when it is resumed. It is empty if the
+// lock has no id.
+func (i Info) acquired() string { return cmp.Or(i.AcquiredID, i.ID) }
 
 // Key returns the first of Keys.
 func (i Info) Key() string { return i.Keys[0] }

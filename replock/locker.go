@@ -3,6 +3,7 @@ package replock
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
@@ -13,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/identity"
 	"github.com/repolock/repolock/internal/refresh"
 	"github.com/repolock/repolock/internal/serial"
@@ -69,13 +71,26 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	return l, nil
 }
 
-// newID returns 128 random bits in hex.
+// newID returns 128 random bits in hex. The clocks are mixed in, because two copies of a machine can continue with the
+// same random numbers.
 func (l *Locker) newID() (string, error) {
 	var b [16]byte
 	if err := l.random(b[:]); err != nil {
 		return "", fmt.Errorf("no randomness for a lock's id: %w", err)
 	}
-	return hex.EncodeToString(b[:]), nil
+	mixed := fmt.Appendf(b[:], "%d %d", l.opts.Clock.Now().UnixNano(), l.opts.Clock.Elapsed())
+	id := sha256.Sum256(mixed)
+	return hex.EncodeToString(id[:16]), nil
+}
+
+// nonce returns 64 random bits in hex, for one put. It returns an empty text if there is no randomness: then the times
+// in the body distinguish it.
+func (l *Locker) nonce() string {
+	var b [8]byte
+	if err := l.random(b[:]); err != nil {
+		return ""
+	}
+	return hex.EncodeToString(b[:])
 }
 
 // jitter returns a random time from d/2 to 3d/2, so that competing clients don't act at the same time.
@@ -123,7 +138,7 @@ func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration)
 	if age, ok := e.Age(st, now); ok {
 		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
 	} else if !e.Lease.Refreshed.IsZero() {
-		i.Age = l.opts.Clock.Now().Sub(e.Lease.Refreshed)
+		i.Age = clock.Between(e.Lease.Refreshed, l.opts.Clock.Now())
 		i.Left = i.TTL - i.Age
 	}
 	return i

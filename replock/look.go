@@ -37,6 +37,11 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		}
 		t.page = pageTime{store: page.Now, sent: sent, refreshed: t.sent, objects: len(page.Objects)}
 		t.learn(page, cursor != "", answered)
+		if seen, _ := verdict.InPage(page, t.flag.key); seen != nil {
+			if err := l.proveFlag(ctx, t, *seen); err != nil {
+				return f, err
+			}
+		}
 		s.Forget(page, last)
 		if n := len(page.Objects); n > 0 {
 			last = page.Objects[n-1].Key
@@ -70,6 +75,26 @@ func (t *attempt) listedAsPromised(page store.Page) error {
 		return nil
 	}
 	return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+}
+
+// proveFlag returns nil if our listed flag has a body that we sent. It reads the flag only if the flag doesn't have the
+// ETag of our put. It returns errCopied if a copy of this process has written the flag. A ticket needs no proof, because
+// it locks nothing.
+func (l *Locker) proveFlag(ctx context.Context, t *attempt, seen store.Object) error {
+	if t.polls || !t.flag.put || seen.Size == 0 || seen.ETag != "" && seen.ETag == t.flag.etag {
+		return nil
+	}
+	c, err := l.get(ctx, t.flag.key)
+	switch {
+	case errors.Is(err, store.ErrNotFound), err == nil && len(c.raw) == 0:
+		return fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+	case err != nil && !errors.Is(err, store.ErrTooLarge):
+		return err
+	case err != nil || !t.wrote(t.flag.key, c.raw):
+		return fmt.Errorf("%w (%s)", errCopied, t.flag.key)
+	}
+	t.flag.etag = c.object.ETag
+	return nil
 }
 
 // learn takes the store's time from a page. The best source is the mod time of our own flag, because the store stamped
@@ -189,13 +214,15 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 		e.PresumeLive(e.Err)
 		f.Live = append(f.Live, e)
 		return nil
-	case t.wrote(e):
+	case e.Err == nil && t.wrote(e.Key, e.Raw):
 		if e.Kind == wire.KindExclusive && e.Lease.ID == t.id {
 			f.Ours, t.listed.pointer, t.listed.another = e, true, false
 		} else if e.Kind == wire.KindExclusive {
 			f.Pointer = e // written by an earlier attempt: this one must claim it again
 		}
 		return nil
+	case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id && !t.polls:
+		return fmt.Errorf("%w (%s)", errCopied, e.Key)
 	}
 	l.judges().Judge(e, f.St, f.Now)
 	f.Bodies.Add(e)
@@ -314,6 +341,9 @@ func (l *Locker) stillListed(ctx context.Context, t *attempt) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && (own == nil || own.Size == 0) {
 		err = fmt.Errorf("%w: %q", errUnlisted, t.flag.key)
+	}
+	if err == nil {
+		err = l.proveFlag(ctx, t, *own)
 	}
 	return err
 }

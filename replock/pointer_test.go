@@ -350,3 +350,33 @@ func TestClaimedDeleteNeedsALook(t *testing.T) {
 		w.has(pointer, another)
 	})
 }
+
+// TestOwnPointerMustBeListed: if puts of lock.exclusive are answered, and no listing shows one, the acquire ends soon, and
+// the error names the object. Until then its intent refuses others.
+func TestOwnPointerMustBeListed(t *testing.T) {
+	stores.each(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		m.hooks.After(answered("put", pointer, func(hookstore.Request) { w.delete(pointer) }))
+		start := time.Now()
+		assert.Says(t, m.fails(t, Exclusive, ErrUnsure, WithWait(time.Hour)), ErrUnsure, `didn't list a lock that was just put: "index/lock.exclusive"`)
+		took(t, start, 0, 5*time.Second)
+		w.stores()
+		w.machine().takes(t, Shared)
+	})
+}
+
+// TestPointerIsRemovedOnce: an acquirer whose lock.exclusive was removed puts it again, beside the same flag.
+func TestPointerIsRemovedOnce(t *testing.T) {
+	stores.each(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		var n atomic.Int32
+		m.hooks.After(answered("put", pointer, func(hookstore.Request) {
+			if n.Add(1) < maxUnlisted {
+				w.delete(pointer)
+			}
+		}))
+		m.hooks.Before(on("delete", "lock.intent", func(r hookstore.Request) { t.Errorf("deleted %s", r.Key) }))
+		m.takes(t, Exclusive)
+		assert.That(t, n.Load() >= maxUnlisted, "%d puts", n.Load())
+	})
+}

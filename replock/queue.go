@@ -137,7 +137,8 @@ func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 		}
 		ticket.body.State, ticket.polls, ticket.st = wire.StateWaiting, true, t.st
 		ticket.body.AcquiredAt, ticket.place = t.body.AcquiredAt, wire.Place(ticket.flag.key)
-		q.ticket = ticket
+		ticket.ticket = ticket.flag.key
+		q.ticket, q.own.ticket = ticket, ticket.flag.key
 	}
 	if q.ticket.flag.put && q.l.opts.Clock.Elapsed() < q.refreshAt() {
 		return q.ticket, nil

@@ -25,7 +25,9 @@ type renewer struct {
 	t           *attempt                          // the attempt that put the objects
 	now         atomic.Pointer[verdict.StoreTime] // the best lower bound of the store's clock
 	seq         atomic.Uint64                     // Body.Seq of the last put
-	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds; 0 if unknown; only date sets it
+	dated       atomic.Int64                      // mod time of the flag in Unix nanoseconds; 0 if unknown; only date and sighted set it
+	flags       lineage                           // the versions of the flag
+	proven      func() bool                       // whether a refresh can follow a look that shows the object as aged; nil: it can
 
 	mu    sync.Mutex       // guards probe and, until the refresher has ended, the objects of a held lock's attempt
 	probe []*verdict.Entry // test flags of putMissing that might still be stored
@@ -35,15 +37,33 @@ type renewer struct {
 func (r *renewer) begin(l *Locker, t *attempt) {
 	r.l, r.t = l, t
 	r.now.Store(&t.st)
-	r.date(t.dated.At)
+	if !t.flag.twice {
+		r.flags.answered = t.flag.etag
+	}
+	r.sighted(t.flag.etag, t.dated.At)
+}
+
+// sighted records the mod time of the flag's version with this ETag.
+func (r *renewer) sighted(etag string, mod time.Time) {
+	switch {
+	case mod.IsZero():
+	case r.flags.unbroken(etag) || r.flags.inTime(etag, mod, r.l.opts.TTL): // even if the store's clock was set since
+		r.dated.Store(mod.UnixNano())
+		r.flags.seen(etag, mod)
+	case r.date(mod):
+		r.flags.seen(etag, mod)
+	}
 }
 
 // date records a mod time of the flag, unless the version before was stale by that time. In that case another acquirer
-// might have removed the flag as stale, and a refresh that was applied late might have put it back.
-func (r *renewer) date(mod time.Time) {
-	if !mod.IsZero() && (r.dated.Load() == 0 || !r.reapable(mod)) {
-		r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
+// might have removed the flag as stale, and a refresh that was applied late might have put it back. It reports whether
+// it has recorded the time, or knows a later one.
+func (r *renewer) date(mod time.Time) bool {
+	if r.dated.Load() != 0 && r.reapable(mod) {
+		return false
 	}
+	r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
+	return true
 }
 
 // reapable reports whether others might have judged the flag stale before it got this mod time. It compares times of
@@ -76,8 +96,8 @@ func (r *renewer) renew(ctx context.Context, o *object, unique bool) error {
 func (r *renewer) replace(ctx context.Context, o *object) error {
 	err := r.put(ctx, o, store.PutOptions{IfMatch: o.etag})
 	if errors.Is(err, store.ErrPrecondition) {
-		// The store might have applied an earlier refresh of ours although its answer was lost. Then the object has our
-		// id, and its ETag is the next condition.
+		// The store might have applied an earlier refresh of ours although its answer was lost. Then the object has a
+		// body that we sent, and its ETag is the next condition.
 		if err := r.ours(ctx, o); err != nil {
 			return err
 		}
@@ -94,10 +114,18 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 // deleted, whatever the condition (minio/minio#21526), and would restore a broken lock.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
 	began := r.l.opts.Clock.Elapsed()
-	if err := r.confirm(ctx, o); err != nil {
+	page, err := r.listed(ctx, o.key)
+	if err != nil {
+		return err
+	}
+	seen, _ := verdict.InPage(page, o.key)
+	if err := r.confirmSeen(ctx, o, seen); err != nil {
 		return err
 	}
 	match := &r.l.conditions.match
+	if !match.holds() && r.proven != nil && r.aged(page, o, seen.ModTime) && !r.proven() {
+		return errAged
+	}
 	proves := unique && match.open() && o.etag != "" && r.refuses(ctx, o)
 	// If this process was stopped since the look, its put could restore an object that was broken meanwhile.
 	if took := r.l.opts.Clock.Elapsed() - began; took > max(r.l.times.Failure, 3*r.t.trips.slowest()+time.Second) {
@@ -107,7 +135,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	if (match.holds() || proves) && o.etag != "" {
 		opts = store.PutOptions{IfMatch: o.etag}
 	}
-	err := r.put(ctx, o, opts)
+	err = r.put(ctx, o, opts)
 	if proves {
 		match.learnFrom(err, true)
 	}
@@ -130,11 +158,18 @@ func (r *renewer) put(ctx context.Context, o *object, opts store.PutOptions) err
 	b.Seq, b.State = r.seq.Add(1), wire.StateHeld
 	now, sent := *r.now.Load(), r.l.opts.Clock.Elapsed()
 	r.l.stamp(&b, now, sent)
-	put, err := r.write(ctx, o.key, b.Encode(), opts)
+	body := b.Encode()
+	r.t.bodies.note(bodyMark(o.key, body), sent)
+	put, err := r.write(ctx, o.key, body, opts)
 	if err == nil {
 		o.etag, o.sent = put.ETag, sent
 		if o.key == r.t.flag.key {
-			r.date(put.ModTime)
+			replaced := ""
+			if r.l.conditions.match.holds() {
+				replaced = opts.IfMatch
+			}
+			r.flags.stored(put.ETag, replaced, r.dated.Load())
+			r.sighted(put.ETag, put.ModTime)
 			if now.Known() { // the store applied the put after this time, even if the answer has none
 				r.date(now.When(sent))
 			}
@@ -181,10 +216,24 @@ func (r *renewer) confirm(ctx context.Context, o *object) error {
 
 // find returns one of our objects as a listing shows it, or nil.
 func (r *renewer) find(ctx context.Context, key string) (*store.Object, error) {
-	page, err := ask(ctx, r, "list "+key, func(ctx context.Context) (store.Page, error) { return r.l.listed(ctx, key) })
-	r.learn(verdict.StoreTime{At: page.Now, Elapsed: r.l.opts.Clock.Elapsed()})
+	page, err := r.listed(ctx, key)
 	seen, _ := verdict.InPage(page, key)
 	return seen, err
+}
+
+// listed returns the page of a listing that shows one of our objects, if it is stored.
+func (r *renewer) listed(ctx context.Context, key string) (store.Page, error) {
+	page, err := ask(ctx, r, "list "+key, func(ctx context.Context) (store.Page, error) { return r.l.listed(ctx, key) })
+	r.learn(verdict.StoreTime{At: page.Now, Elapsed: r.l.opts.Clock.Elapsed()})
+	return page, err
+}
+
+// aged reports whether an object is so old on a page, by the store's clock, that others might judge it stale, although
+// by our clock it is not.
+func (r *renewer) aged(page store.Page, o *object, mod time.Time) bool {
+	age := page.Now.Sub(mod)
+	return !page.Now.IsZero() && !mod.IsZero() && r.l.store.Properties().StoreClock &&
+		age >= r.l.opts.TTL-verdict.Margin && age > r.l.opts.Clock.Elapsed()-o.sent+verdict.Margin
 }
 
 // learn records a reading of the store's clock if it is a better lower bound than the present one.
@@ -197,7 +246,7 @@ func (r *renewer) learn(now verdict.StoreTime) {
 // confirmSeen returns nil if the object is ours. seen is the object as a listing has shown it.
 func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object) error {
 	if seen != nil && seen.Key == r.t.flag.key {
-		r.date(seen.ModTime)
+		r.sighted(seen.ETag, seen.ModTime)
 	}
 	switch {
 	case seen == nil:
@@ -209,8 +258,8 @@ func (r *renewer) confirmSeen(ctx context.Context, o *object, seen *store.Object
 	}
 }
 
-// ours reads an object that isn't as we last wrote it. If it has our id, it is a put of ours whose answer was lost.
-// Otherwise the lock was broken.
+// ours reads an object that isn't as we last wrote it. If we have sent that body, it is a put of ours whose answer was
+// lost, and was sent when we remember, whatever the body's fields say. Otherwise the lock was broken or copied.
 func (r *renewer) ours(ctx context.Context, o *object) error {
 	c, err := ask(ctx, r, "get "+o.key, r.l.fetch(o.key))
 	switch {
@@ -221,17 +270,27 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 	case err != nil:
 		return err
 	}
+	if sent, ours := r.t.bodies.find(bodyMark(o.key, c.raw)); ours {
+		o.etag, o.sent = c.object.ETag, sent
+		return nil
+	}
 	l, err := wire.Decode(c.raw)
 	switch {
 	case errors.Is(err, wire.ErrEmptied):
 		return r.broken(o.key, "it was emptied, by break-lock or by hand")
 	case err != nil:
 		return r.broken(o.key, "it was replaced by an object that isn't our lock")
-	case !r.t.ids[l.ID]:
-		return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+	case r.t.ids[l.ID]:
+		return r.copied(o.key)
 	}
-	o.etag, o.sent = c.object.ETag, time.Duration(l.RefreshedBoot)
-	return nil
+	return r.broken(o.key, fmt.Sprintf("it was replaced by %s, operation %s", text.Or(l.Holder, "unknown"), text.Or(l.Operation, "unknown")))
+}
+
+// copied returns the loss of a lock with whose id another process has written an object.
+func (r *renewer) copied(key string) *LostError {
+	lost := r.broken(key, "another process continues with this lock: was this machine cloned or restored?")
+	lost.Copied = true
+	return lost
 }
 
 // deleted returns the loss of a lock whose object is gone. If the lease had ended on the store's clock, an acquirer
@@ -239,7 +298,7 @@ func (r *renewer) ours(ctx context.Context, o *object) error {
 func (r *renewer) deleted(key string) *LostError {
 	now := r.now.Load()
 	if now.Known() && r.dated.Load() != 0 && r.reapable(now.When(r.l.opts.Clock.Elapsed())) {
-		return r.broken(key, "this machine stood still until the lease had ended, and another client deleted the lock")
+		return r.broken(key, stoodStillOr+"another client deleted the lock")
 	}
 	return r.broken(key, "it was deleted, by break-lock or by hand")
 }

@@ -23,7 +23,7 @@ const (
 // Reacquire implements lease.Owner: it returns the term that follows a lost one.
 func (k *term) Reacquire(ctx context.Context) (lease.Owner, error) {
 	// Objects that earlier attempts of this resume have put are ours, also if they couldn't be deleted.
-	all := k.t.ownAttempts
+	all := k.own()
 	for pause := firstResumePause; ; pause = min(2*pause, lastResumePause) {
 		next, err := k.resume(ctx, &all)
 		if err == nil {
@@ -76,6 +76,9 @@ func (k *term) resume(ctx context.Context, all *ownAttempts) (*term, error) {
 	if err := l.takeDownFlag(ctx, k.t); err != nil {
 		l.opts.Logger.Warn("the flag of a resumed lock is left to expire", "key", k.t.flag.key, "err", err)
 	}
+	if err := k.dropSeconds(ctx, true); err != nil {
+		l.opts.Logger.Warn("a second flag of a resumed lock is left to expire", "err", err)
+	}
 	if l.opts.Clock.Elapsed() >= t.deadline {
 		return giveUp(k.broken(k.t.flag.key, "resuming it took longer than its lease"))
 	}
@@ -96,6 +99,11 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if old == nil || old.Size == 0 {
 		return k.broken(k.t.flag.key, "it expired, and was then removed by another acquirer or by break-lock")
 	}
+	if flag, _ := k.objects(); old.ETag == "" || old.ETag != flag.etag {
+		if err := k.ours(ctx, &flag); err != nil {
+			return err
+		}
+	}
 	fresh, err := k.l.find(ctx, t.flag.key)
 	if err != nil {
 		return err
@@ -110,8 +118,12 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if !k.l.store.Properties().StoreClock && old.ETag != k.t.flag.etag {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own, so it is unknown when it was refreshed")
 	}
+	k.sighted(old.ETag, old.ModTime)
+	if k.l.store.Properties().StoreClock && k.flags.unbroken(old.ETag) {
+		return nil // whatever the clocks show
+	}
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
-		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh put it back")
+		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh might have put it back")
 	}
 	// The store stamped the new flag before we saw it. It might have done so after its put was answered, because it
 	// might have applied an earlier send since. The store truncates both mod times, and the margin allows for that.

@@ -3,11 +3,13 @@ package replock
 import (
 	"context"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
@@ -200,6 +202,92 @@ func TestBreakTouchesOnlyShownLocks(t *testing.T) {
 		other := w.machine().takes(t, Exclusive)
 		m.breaks(t, BreakOptions{Only: []Broken{{Info: shown}}}, 0)
 		w.lasts(other)
+	})
+}
+
+// TestBreakWhileResumed: a lock is broken while its holder resumes it, the requests of both taking different times. If
+// Break reports that it has deleted the lock, the holder has lost it, whichever came first. Break --stale leaves a
+// resumed lock alone, and reports its old flag as deleted only with an error.
+func TestBreakWhileResumed(t *testing.T) {
+	choices := map[string]func(t *testing.T, b *machine, k *Lock) BreakOptions{
+		"all": func(*testing.T, *machine, *Lock) BreakOptions { return BreakOptions{} },
+		"id":  func(_ *testing.T, _ *machine, k *Lock) BreakOptions { return BreakOptions{ID: k.ID()} },
+		"shown": func(t *testing.T, b *machine, k *Lock) BreakOptions {
+			return BreakOptions{ID: k.ID(), Only: []Broken{{Info: b.only(t)}}}
+		},
+		"stale": func(*testing.T, *machine, *Lock) BreakOptions { return BreakOptions{Stale: true} },
+	}
+	for name, choice := range choices {
+		for head := -1500 * time.Millisecond; head <= 1500*time.Millisecond; head += rounds.Fewer(30*time.Millisecond, 90*time.Millisecond) {
+			kinds{"kept": {}, "lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
+				a, k := w.holder(t, mode)
+				beside := w.machine(func(o *Options) { o.Name = "other" }).takes(t, mode)
+				b := w.machine()
+				a.lose(t, k)
+				time.Sleep(10 * time.Second)
+				opts := choice(t, b, k)
+				a.hooks.Before(slow("", "", 130*time.Millisecond))
+				b.hooks.Before(slow("", "", 170*time.Millisecond))
+				resumed := make(chan error)
+				time.AfterFunc(max(-head, 0), func() { resumed <- k.Resume(context.Background()) })
+				time.Sleep(max(head, 0))
+				broken, err := b.Break(t.Context(), opts)
+				held := <-resumed == nil
+				a.hooks.Before(nil)
+				time.Sleep(DefaultLook)
+				held = held && alive(k)
+				lives(t, beside)
+				if opts.Stale || name == "id" && len(broken) == 0 { // it had another id already
+					assert.That(t, !held || err != nil || len(broken) == 0, "%s, head start %v: deleted %v, and the holder lives on", name, head, broken)
+					return
+				}
+				assert.That(t, err == nil && !held, "%s, head start %v: %v, held: %t", name, head, err, held)
+				if !alive(k) {
+					mustNotResume(t, k)
+				}
+			})
+		}
+	}
+}
+
+// TestBreakOfAResumedLockFails: Break returns an error if it can't find out whether a holder has just resumed the lock,
+// or can't remove the resumed lock.
+func TestBreakOfAResumedLockFails(t *testing.T) {
+	for name, hook := range map[string]func(k *Lock, old string) hookstore.Before{
+		"no listing": func(*Lock, string) hookstore.Before { return fails("list", allLocks, store.ErrPermission) },
+		"no read":    func(k *Lock, _ string) hookstore.Before { return fails("get", k.Key(), store.ErrPermission) },
+		"vanishes":   func(k *Lock, _ string) hookstore.Before { return fails("get", k.Key(), store.ErrNotFound) },
+		"no delete": func(k *Lock, _ string) hookstore.Before {
+			return inTurn(fails("delete", k.Key(), store.ErrPermission), fails("put", k.Key(), store.ErrPermission))
+		},
+	} {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
+			a, k := w.holder(t, Shared)
+			b, old := w.machine(), k.Key()
+			a.outlives(t, k)
+			b.hooks.Before(first("delete", old, func(hookstore.Request) error {
+				mustResume(t, k)
+				b.hooks.Before(hook(k, old))
+				return nil
+			}))
+			_, err := b.Break(t.Context(), BreakOptions{})
+			assert.That(t, err != nil, "success, and the lock is held: %t", alive(k))
+		})
+	}
+}
+
+// TestStaleSparesAResumedLock: break-lock --stale deletes the old flag just after its holder has resumed the lock. The
+// resumed lock stays, and is an error.
+func TestStaleSparesAResumedLock(t *testing.T) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+		a.outlives(t, k)
+		time.Sleep(10 * time.Second)
+		b := w.machine()
+		b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { mustResume(t, k); return nil }))
+		broken, err := b.Break(t.Context(), BreakOptions{Stale: true})
+		assert.That(t, len(broken) == 1 && err != nil && strings.Contains(err.Error(), "its holder has just resumed it"), "%v: %v", broken, err)
+		time.Sleep(DefaultLook)
+		lives(t, k)
 	})
 }
 

@@ -15,7 +15,7 @@ import (
 // have it: see Info.StoreClock. It returns an error if the locks can't be listed. A lock that can't be read is an Info
 // with the verdict Unreadable.
 func (l *Locker) Status(ctx context.Context) ([]Info, error) {
-	entries, st, err := l.survey(ctx)
+	entries, st, err := l.survey(ctx, verdict.Memory{})
 	if err != nil {
 		return nil, err
 	}
@@ -44,12 +44,11 @@ func (l *Locker) surveyed(entries []*verdict.Entry, st verdict.StoreTime) []Info
 	return merge(infos)
 }
 
-// survey lists and reads every lock object, page by page.
-func (l *Locker) survey(ctx context.Context) ([]*verdict.Entry, verdict.StoreTime, error) {
+// survey lists every lock object, page by page, and reads those that s doesn't know.
+func (l *Locker) survey(ctx context.Context, s verdict.Memory) ([]*verdict.Entry, verdict.StoreTime, error) {
 	var st verdict.StoreTime
 	var entries []*verdict.Entry
 	var kept verdict.Bodies
-	s := verdict.Memory{}
 	for cursor := ""; ; {
 		sent := l.opts.Clock.Elapsed()
 		page, err := l.list(ctx, l.keys.All(), cursor)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -20,6 +21,7 @@ type term struct {
 	renewer                  // each refresh changes its objects
 	objectsSeen atomic.Int64 // when the last look that showed our objects was sent: see looks.pointerSeen
 	others      others
+	seconds     seconds
 }
 
 // loss returns the *LostError of a lock whose refreshes have ended.
@@ -141,13 +143,34 @@ func (k *term) saw(r clock.Reading) {
 // sent returns when the last refresh that was answered in time was sent.
 func (k *term) sent() time.Duration { return k.end() - k.l.times.Deadline }
 
+// underSecond reports whether a second flag shows that no client has acquired. Then a refresh can do no harm.
+func (k *term) underSecond() bool {
+	k.seconds.mu.Lock()
+	defer k.seconds.mu.Unlock()
+	return k.seconds.now != nil && k.seconds.now.proven
+}
+
+// own returns the keys and ids of our attempts and second flags.
+func (k *term) own() ownAttempts {
+	k.seconds.mu.Lock()
+	defer k.seconds.mu.Unlock()
+	all := k.t.ownAttempts
+	all.ids, all.keys = maps.Clone(all.ids), maps.Clone(all.keys)
+	for _, s := range append(k.seconds.left, k.seconds.now) {
+		if s != nil {
+			all.ids[s.id], all.keys[s.flag.key] = true, true
+		}
+	}
+	return all
+}
+
 // asAttempt returns the lock as an attempt to acquire it, for looks that judge the locks of others as an acquirer does.
 // It has the objects as they are stored now, and the end of the lease as its deadline. The caller puts nothing with it,
 // so it has no body and no record of puts.
 func (k *term) asAttempt() *attempt {
 	flag, pointer := k.objects()
 	return &attempt{
-		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.t.ownAttempts,
+		mode: k.t.mode, operation: k.t.operation, id: k.t.id, ownAttempts: k.own(),
 		flag: flag, pointer: pointer, trips: k.t.trips, deadline: k.end(),
 	}
 }
@@ -155,6 +178,11 @@ func (k *term) asAttempt() *attempt {
 // lookAgain looks as an acquirer does, and repeats that as afterReturn decides. Each look must show our own flag,
 // because an acquirer that has deleted it can take the lock at any moment.
 func (k *term) lookAgain(ctx context.Context, t *attempt) error {
+	return k.lookUntil(ctx, t, func(context.Context) error { return nil })
+}
+
+// lookUntil is lookAgain. It calls check after each look, before it uses the look.
+func (k *term) lookUntil(ctx context.Context, t *attempt, check func(context.Context) error) error {
 	l := k.l
 	s := verdict.Memory{}
 	var first time.Duration
@@ -168,11 +196,17 @@ func (k *term) lookAgain(ctx context.Context, t *attempt) error {
 		next := l.afterReturn(t, f, n, l.opts.Clock.Elapsed()-first)
 		f.Live = slices.Concat(f.Live, f.Doubtful, f.Vanished)
 		if len(f.Live) > 0 && next.step == giveUp {
+			if i := slices.IndexFunc(f.Live, func(e *verdict.Entry) bool { return e.Err == nil && t.ids[e.Lease.ID] }); i >= 0 {
+				return k.copied(f.Live[i].Key)
+			}
 			lost := k.broken(k.t.flag.key, "it expired, and another lock conflicts")
 			lost.Err = l.heldError(t, f)
 			return lost
 		}
 		if err := l.stillListed(ctx, t); err != nil {
+			return err
+		}
+		if err := check(ctx); err != nil {
 			return err
 		}
 		if l.opts.Clock.Elapsed() >= t.deadline {

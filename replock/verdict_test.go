@@ -157,6 +157,35 @@ func TestWrongClocks(t *testing.T) {
 	}
 }
 
+// TestCrashedHolderOfAWrongClock: a holder whose clock was days ahead crashes, and its ttl is too long to be watched.
+// It blocks a job that doesn't wait for little longer than a day. A live lock isn't taken for long dead when the clock
+// of a store that had booted in 1970 is set right, also if its holder's clock is an hour ahead.
+func TestCrashedHolderOfAWrongClock(t *testing.T) {
+	long := func(o *Options) { o.TTL = 15 * time.Minute }
+	threeKinds.each(t, func(t *testing.T, w *world) {
+		a, b := w.machine(long), w.machine(long)
+		a.clock.setSkew(100 * time.Hour)
+		a.takes(t, Shared)
+		a.hooks.Before(outage)
+		for range 26 {
+			b.refused(t, Exclusive)
+			time.Sleep(time.Hour)
+		}
+		time.Sleep(2 * time.Hour)
+		b.takes(t, Exclusive)
+	})
+	eachOf(t, []time.Duration{0, time.Hour}, func(t *testing.T, w *world, ahead time.Duration) {
+		a, b := w.machine(long), w.machine(long)
+		a.clock.setSkew(ahead)
+		w.skew.Store(int64(-time.Since(time.Unix(0, 0))))
+		k := a.takes(t, Exclusive)
+		time.Sleep(time.Minute)
+		w.skew.Store(0)
+		b.refused(t, Exclusive)
+		lives(t, k)
+	})
+}
+
 // onThisBoot is the body of a lock of this boot.
 func onThisBoot(change func(*wire.Body)) func(a *machine) []byte {
 	return func(a *machine) []byte {

@@ -118,7 +118,7 @@ func (k *term) look(ctx context.Context) error {
 			return err
 		}
 		if o == &flag && seen != nil {
-			times.written = seen.ModTime
+			times.written, times.whole = seen.ModTime, k.flags.unbroken(seen.ETag)
 		}
 	}
 	k.objectsSeen.Store(int64(began.Elapsed))
@@ -131,6 +131,9 @@ func (k *term) look(ctx context.Context) error {
 	k.others.memory.Forget(page, "")
 	if err := k.stoodStill(ctx, times); err != nil {
 		return err // the next look fails again
+	}
+	if err := k.dropSeconds(ctx, false); err != nil && err != errNotYet {
+		k.l.opts.Logger.Warn("a second flag of a held lock isn't deleted yet", "err", err)
 	}
 	return k.foreign(ctx, page, began.Elapsed, answered)
 }
@@ -210,8 +213,8 @@ func (k *term) judgeForeign(ctx context.Context, page store.Page, sent, answered
 	suspects := k.suspects(ctx, page, answered)
 	now := *k.now.Load() // after the reads: a refresh can have improved the bound meanwhile
 	for _, e := range suspects {
-		age, known := e.Age(now, sent) // rounding of mod times can add up to margin
-		s := suspect{e, e.Changed || known && age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
+		age, _ := e.Age(now, sent) // rounding of mod times can add up to margin
+		s := suspect{e, e.Changed || age > verdict.Transient+verdict.Margin || answered-e.Since >= verdict.Transient}
 		switch {
 		case errors.Is(e.Err, verdict.ErrVanished):
 			e.Read = false // the next look reads it again
@@ -292,28 +295,38 @@ type lookTimes struct {
 	answered time.Duration // Clock.Elapsed, after the answer came
 	store    time.Time     // the store's clock, when it made the page; zero if the page doesn't have it
 	written  time.Time     // by the store's clock: the mod time of our flag
+	whole    bool          // our flag was stored without a gap until then
 }
 
 // stoodStill refreshes the lock at once if this machine stood still, because then other clients might have judged the
-// lock stale. Two facts show that the machine stood still. Between two pages, the store's clock has advanced by more
-// than ours. Or our wall clock was stepped since the last look that showed the lock.
+// lock stale. Three facts can show that. Between two pages, the store's clock has advanced by more than ours. Our wall
+// clock was stepped since the last look that showed the lock. Or the store has dated our flag over a ttl after the
+// version before. A step of the store's clock looks the same.
 func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
+	if proved := k.seconds.page.Swap(nil); proved != nil {
+		k.others.note(*proved)
+	}
 	last := k.others.last
-	comparable := !t.store.IsZero() && !last.store.IsZero() && k.l.store.Properties().StoreClock
+	ofStore := k.l.store.Properties().StoreClock
+	comparable := !t.store.IsZero() && !last.store.IsZero() && ofStore
 	paused := comparable && last.ahead(t.store, t.answered) > verdict.Margin
+	late := ofStore && !t.whole && !t.written.IsZero() && k.reapable(t.written)
 	now := pageTime{store: t.store, sent: t.sent.Elapsed, refreshed: k.sent()}
-	if !paused && !t.sent.SteppedSince(k.Seen()) {
+	if !paused && !late && !t.sent.SteppedSince(k.Seen()) {
 		k.saw(t.sent)
 		k.others.note(now)
 		return nil
 	}
 	var ended time.Time
 	if comparable {
-		ended = k.leaseEnd(last, t.written)
+		ended = k.leaseEnd(last, t)
 	}
-	if lost := k.overdue(t.store, ended); lost != nil {
-		lost.Definite = t.written.After(ended) // if the refresh came in time, the lock can be resumed unless it was reaped
-		return lost
+	if k.overdue(t.store, ended) {
+		// A flag that was written after the end might have been put back, unless a second flag proves the opposite.
+		if t.written.After(ended) && !k.underSecond() {
+			return k.overdueLoss()
+		}
+		k.seconds.wanted.Store(true)
 	}
 	if err := k.reassure(ctx, ended); err != nil {
 		return err
@@ -323,23 +336,24 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 }
 
 // leaseEnd returns when the lease ends on the store's clock if no refresh follows. The ttl counts from the last refresh
-// before the last page, or from a later refresh that the store applied in time. written is the mod time of our flag.
-func (k *term) leaseEnd(last pageTime, written time.Time) time.Time {
+// before the last page, or from a later refresh that the store applied in time.
+func (k *term) leaseEnd(last pageTime, t lookTimes) time.Time {
 	ended := last.store.Add(last.refreshed - last.sent + k.l.opts.TTL)
-	if later := written.Add(k.l.opts.TTL); written.Before(ended.Add(-verdict.Margin)) && later.After(ended) {
+	if later := t.written.Add(k.l.opts.TTL); (t.whole || t.written.Before(ended.Add(-verdict.Margin))) && later.After(ended) {
 		return later
 	}
 	return ended
 }
 
-// overdue returns a *LostError if the lease had ended on the store's clock, unless If-Match is relied on. Without
-// If-Match, a refresh can put our flag back just after another holder has deleted it. If that holder has released its
-// lock since, no later look shows that it held one. A refresh with If-Match puts nothing back.
-func (k *term) overdue(now, ended time.Time) *LostError {
-	if now.IsZero() || ended.IsZero() || now.Before(ended.Add(-verdict.Margin)) || k.l.conditions.match.holds() {
-		return nil
-	}
-	return k.broken(k.t.flag.key, "this machine stood still, and the lease had ended before it was refreshed")
+// overdue reports whether the lease had ended on the store's clock, unless If-Match is relied on. Without If-Match, a
+// refresh can put our flag back just after another holder has deleted it. If that holder has released its lock since,
+// no later look shows that it held one. A refresh with If-Match puts nothing back.
+func (k *term) overdue(now, ended time.Time) bool {
+	return !now.IsZero() && !ended.IsZero() && !now.Before(ended.Add(-verdict.Margin)) && !k.l.conditions.match.holds()
+}
+
+func (k *term) overdueLoss() *LostError {
+	return k.broken(k.t.flag.key, stoodStillOr+"another client might have held the lock before its refresh was stored")
 }
 
 // reassure returns nil if the lock is held although this machine might have stood still. It first refreshes the lock,
@@ -354,17 +368,20 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 	t := k.asAttempt()
 	switch err := k.lookAgain(ctx, t); { // our flag is live, so a later acquirer withdraws
 	case errors.Is(err, errUnlisted):
-		return k.broken(t.flag.key, "this machine stood still, and another client deleted the lock")
+		return k.broken(t.flag.key, stoodStillOr+"another client deleted the lock")
+	case errors.Is(err, errCopied):
+		return k.copied(t.flag.key)
 	case err != nil:
 		return err
 	}
-	if lost := k.overdue(t.first.store, ended); lost != nil {
-		return lost
+	if k.overdue(t.first.store, ended) && k.seconds.page.Load() == nil {
+		return k.overdueLoss()
 	}
 	// Another acquirer might have acquired and released its lock before our look reached the page of our flag.
 	if err := k.confirm(ctx, &t.flag); err != nil {
 		return err
 	}
+	k.flags.trust(t.flag.etag) // it is refreshed, and no other client holds a lock
 	k.Saw(began)
 	return nil
 }

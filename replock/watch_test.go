@@ -305,23 +305,45 @@ func TestVanishedIsNoConflict(t *testing.T) {
 	})
 }
 
-// TestPausedBeyondTheLease: on a store that reports its time, a machine that stood still beyond its lease
-// puts nothing back without If-Match: an acquirer that is about to pass could delete the flag between the
-// look and the put of the refresh, and be gone before the next look. The lock is lost, and is resumed if
-// no other holder has passed.
+// TestPausedBeyondTheLease: on a store that reports its time, a machine that stood still beyond its lease puts nothing
+// back without If-Match: an acquirer that is about to pass could delete the flag between the look and the put of the
+// refresh, and be gone before the next look. The machine puts a second flag first. It keeps the lock if no other holder
+// has passed, and loses it for good if one deletes the flag meanwhile, or the second one.
 func TestPausedBeyondTheLease(t *testing.T) {
 	for _, stepped := range yesNo {
-		bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
-			time.Sleep(14 * time.Second)
-			a.stands(70*time.Second, stepped)
-			a.hooks.Count()
-			ends(t, k, DefaultLook)
-			a.sent(t, between{"put": {0, 0}})
-			lost := whyLost(k)
-			assert.Says(t, lost, ErrLost, "this machine stood still")
-			assert.That(t, lost != nil && !lost.Definite, "stepped %t: lost: %v", stepped, lost)
-			mustResume(t, k)
-		})
+		for _, passed := range []string{"", "first", "second"} {
+			bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
+				time.Sleep(14 * time.Second)
+				a.stands(70*time.Second, stepped)
+				var puts notes[string]
+				a.hooks.Before(on("put", "", func(r hookstore.Request) {
+					puts.add(r.Key)
+					if passed == "first" {
+						w.delete(k.Key())
+					}
+					if all := puts.got(); passed == "second" && r.Key == k.Key() {
+						w.delete(all[0])
+					}
+				}))
+				time.Sleep(DefaultLook)
+				all := puts.got()
+				assert.That(t, len(all) > 0 && all[0] != k.Key() && all[0] != pointer, "stepped %t: refreshed first: %v", stepped, all)
+				if passed == "" {
+					lives(t, k)
+					n := len(w.keys())
+					time.Sleep(secondStays + DefaultLook)
+					lives(t, k)
+					assert.That(t, n == len(w.keys())+1 && len(w.keys()) == int(k.Mode()), "stored: %d, then %v", n, w.keys())
+					w.leavesNothing(k)
+					return
+				}
+				assert.That(t, passed == "second" || len(all) == 1, "stepped %t: put %v", stepped, all)
+				endsForGood(t, k, time.Second)
+				mustRelease(t, k)
+				keys := w.keys()
+				assert.That(t, len(keys) == 0 || len(keys) == 1 && keys[0] == pointer, "stored: %v", keys)
+			})
+		}
 	}
 }
 

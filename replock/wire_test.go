@@ -162,6 +162,20 @@ func TestStrangeBodies(t *testing.T) {
 	}
 }
 
+// TestFarDates: a lock that is dated in a far year, by a wrong clock or by hand, counts as dated in that direction.
+// The store's pages have no time, so this machine's clock alone measures the lock.
+func TestFarDates(t *testing.T) {
+	for at, past := range map[string]bool{"9999-12-31T23:59:59Z": false, "0000-01-01T00:00:00Z": true, "9999-12-31T23:59:59-01:00": false, "0000-01-01T00:00:00+01:00": true} {
+		sub(t, at, memory.Options{NoTime: true}, func(t *testing.T, w *world) {
+			w.put("index/lock.shared/x", fmt.Appendf(nil, `{"operation":"b","holder":"h","expires_at":%q,"is_shared":true}`, at))
+			infos, err := w.machine().Status(t.Context())
+			assert.OK(t, err)
+			i := infos[0]
+			assert.That(t, i.Age > 0 == past && i.Left < 0 == past && (i.Verdict == Doubtful) == past, "%v: age %v, %v left", i, i.Age, i.Left)
+		})
+	}
+}
+
 // TestExampleBody: the body in docs/evidence/protocol.md has the form of ours, under the key that is there.
 func TestExampleBody(t *testing.T) {
 	page, err := docblocks.Read("../docs/evidence/protocol.md")

@@ -17,6 +17,9 @@ func (l *Locker) withdraw(ctx context.Context, t *attempt, reason error) {
 	hasty := !errors.Is(reason, ErrHeld) && !errors.Is(reason, errDoubt) && !errors.Is(reason, errLate)
 	left := t.flag.put || t.pointer.put // an object is known to be stored
 	t.flag.put = false
+	if errors.Is(reason, errCopied) {
+		return // the objects are the copy's, too
+	}
 	if err := l.takeDown(context.WithoutCancel(ctx), t, hasty); err != nil && left {
 		e := t.event(EventReleaseFailed)
 		e.Err = err
@@ -56,8 +59,8 @@ func (l *Locker) takeDownFlag(ctx context.Context, t *attempt) error {
 	return l.remove(ctx, t.flag.key)
 }
 
-// takeDownExclusive deletes lock.exclusive, or empties it if the store refuses deletes. A look that shows our id comes
-// before each request. Any other body is another client's lock.
+// takeDownExclusive deletes lock.exclusive, or empties it if the store refuses deletes. A look that shows a body of
+// ours comes before each request. Any other body is another client's lock.
 func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 	if !t.pointer.maybe {
 		return nil
@@ -80,7 +83,7 @@ func (l *Locker) takeDownExclusive(ctx context.Context, t *attempt) error {
 // endOurs ends lock.exclusive if it is ours, in the surest way that the store has:
 //
 //  1. with the ETag of our put, if the backend itself keeps that condition: no look is needed;
-//  2. else after a look that shows our id, with the ETag that it shows, if the server is known to keep the condition;
+//  2. else after a look that shows a body of ours, with the ETag that it shows, if the server is known to keep the condition;
 //  3. else, or if the server refuses the condition, after a look and without one.
 func (l *Locker) endOurs(ctx context.Context, t *attempt, by ending) error {
 	key := t.pointer.key
@@ -124,7 +127,7 @@ func (l *Locker) seeOurs(ctx context.Context, t *attempt) (etag string, ours boo
 	return l.lookOurs(ctx, t)
 }
 
-// lookOurs reports whether lock.exclusive has our id, and returns its ETag. It returns an error if the lease has ended
+// lookOurs reports whether lock.exclusive has a body that we sent, and returns its ETag. It returns an error if the lease has ended
 // meanwhile, because then another client might have acquired the lock.
 func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bool, err error) {
 	raw, o, err := l.store.Get(ctx, t.pointer.key, wire.MaxBody)
@@ -138,8 +141,7 @@ func (l *Locker) lookOurs(ctx context.Context, t *attempt) (etag string, ours bo
 	case l.opts.Clock.Elapsed() >= t.deadline:
 		return "", false, context.DeadlineExceeded
 	}
-	lease, err := wire.Decode(raw)
-	return o.ETag, err == nil && t.ids[lease.ID], nil
+	return o.ETag, t.wrote(t.pointer.key, raw), nil
 }
 
 // stepDown deletes lock.exclusive while shared locks conflict, because it excludes other clients as long as it is

@@ -18,7 +18,9 @@
  *            machine.
  *   DIVIDED  another client deletes the flag after a refresh has looked at it and before
  *            the put of that refresh is applied, or is certain never to be.
- * BREAK is no assumption: break-lock deletes the objects of a live lock.
+ * BREAK is no assumption: break-lock deletes the objects of a live lock. CLONED is none
+ * either: the machine is cloned, and a copy of the holder refreshes the lock in place of
+ * the successor. OWN_BY_ID: the holder takes the copy's bodies for its own.
  *
  * The store heeds If-Match; or CREATES: it heeds it, but creates an object that is
  * absent; or IGNORES: it heeds no condition. The engine puts with If-Match; or LOOKS: it
@@ -46,6 +48,11 @@
 #define OTHERS 3
 byte stored[2];
 #define gone(o) (stored[o] == NONE || stored[o] == OTHERS)
+#ifdef OWN_BY_ID
+#define COPIED UNKNOWN
+#else
+#define COPIED OTHERS
+#endif
 
 /* A put that is applied later: it has no condition; or names the version that the holder
  * knows; or one that the holder knew, which is never stored again. */
@@ -100,6 +107,13 @@ bit looking;
 #define takes(o, c) (c == PLAIN || c == NAMES_KNOWN && stored[o] == KNOWN)
 #endif
 
+/* A put that replaces what the copy has written ends the copy's lock at its next look. */
+#ifdef CLONED
+#define outlives(o) passed = (stored[o] == OTHERS -> 0 : passed)
+#else
+#define outlives(o) skip
+#endif
+
 /* learn: the holder knows what is stored now. */
 inline learn(o) {
 	stored[o] = KNOWN;
@@ -116,7 +130,11 @@ inline learn(o) {
 
 /* An answer confirms the lock: a look's does, and that of a refresh by which the lease
  * counts from a later time, which takes both objects. */
+#ifdef CLONED
+#define confirm(after) assert(!(after && passed))
+#else
 #define confirm(after) assert(!after)
+#endif
 #ifdef SHARED
 #define datedAfter dated[FLAG]
 #else
@@ -145,6 +163,7 @@ again:	atomic { begun[o] = 0; after = passed };
 	:: atomic { takes(o, condition) ->
 		dated[o] = after;
 		confirm(datedAfter);
+		outlives(o);
 		learn(o);
 		age[o] = ageOf(o, begun[o]);
 		sent[o] = begun[o];
@@ -250,6 +269,21 @@ proctype Break() provided (live) {
 }
 #endif
 
+#ifdef CLONED
+#define copies(o) atomic { stored[o] != NONE -> stored[o] = COPIED; age[o] = 0; passed = 1 }
+/* Copy is the holder on the copy of its machine. The holder has never sent its bodies. */
+proctype Copy() provided (live) {
+#ifdef SHARED
+	copies(FLAG)
+#else
+	if
+	:: copies(FLAG); copies(POINTER)
+	:: copies(POINTER); copies(FLAG)
+	fi
+#endif
+}
+#endif
+
 inline older(a, most) { a = (a < most -> a + 1 : a) }
 inline realTick() {
 	older(age[FLAG], TTL); older(age[POINTER], TTL);
@@ -290,7 +324,7 @@ proctype Time() provided (live) {
 #ifndef STEADY
 	:: atomic { late[FLAG] ->
 		if
-		:: takes(FLAG, late[FLAG]) -> stored[FLAG] = UNKNOWN; age[FLAG] = 0
+		:: takes(FLAG, late[FLAG]) -> outlives(FLAG); stored[FLAG] = UNKNOWN; age[FLAG] = 0
 		:: else
 		fi;
 		late[FLAG] = 0 }
@@ -315,7 +349,12 @@ init {
 #ifndef NO_LOOK
 		run Watch();
 #endif
-		run Successor(); run Time();
+#ifdef CLONED
+		run Copy();
+#else
+		run Successor();
+#endif
+		run Time();
 #ifndef BESIDE
 		run Act();
 #endif

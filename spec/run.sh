@@ -104,6 +104,11 @@ check paused-if-match-creates safe hold.pml -DPAUSED -DBESIDE -DSHARED -DLOOKS -
 check paused-exclusive safe hold.pml -DPAUSED -DBESIDE -DDIVIDED -DDEADLINE=2 -DTTL=3
 check paused-until-the-next-look safe hold.pml -DPAUSED -DBESIDE -DDIVIDED -DSTEADY
 
+# A machine is cloned: of its two holders one stops at its next look.
+check cloned safe hold.pml -DCLONED -DBESIDE -DDIVIDED
+check cloned-no-condition-is-heeded safe hold.pml -DCLONED -DBESIDE -DDIVIDED -DSHARED -DLOOKS -DIGNORES
+check cloned-until-the-next-look safe hold.pml -DCLONED -DBESIDE -DDIVIDED -DSTEADY
+
 # lock.exclusive, which only exclusive acquirers overwrite, and only its owner deletes.
 check pointer-beside-the-original safe pointer.pml
 check pointer-of-a-resumed-holder safe pointer.pml -DRESUMES
@@ -143,6 +148,8 @@ check broken-if-match-alone-is-ignored unsafe hold.pml -DBREAK -DBESIDE -DSHARED
 check paused-and-looks-change-nothing unsafe hold.pml -DPAUSED -DBESIDE -DDIVIDED -DBLIND
 check paused-without-a-look unsafe hold.pml -DPAUSED -DBESIDE -DDIVIDED -DSTEADY -DNO_LOOK
 check paused-if-match-alone-creates unsafe hold.pml -DPAUSED -DBESIDE -DSHARED -DCREATES
+check cloned-own-by-id unsafe hold.pml -DCLONED -DBESIDE -DDIVIDED -DOWN_BY_ID
+check cloned-without-a-look unsafe hold.pml -DCLONED -DBESIDE -DDIVIDED -DSTEADY -DNO_LOOK
 check pointer-deleted-by-a-shared-acquirer unsafe pointer.pml -DSHARED_DELETES
 check pointer-as-the-proof-of-a-resume unsafe pointer.pml -DRESUMES -DBY_THE_POINTER
 check pointer-passed-and-intent-left unsafe pointer.pml -DRESUMES -DNO_REAP

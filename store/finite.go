@@ -47,8 +47,6 @@ func (f finite) List(ctx context.Context, prefix, cursor string) (Page, error) {
 	switch {
 	case page.Next == "":
 		return page, nil
-	case page.Next == at.cursor:
-		return bad("the next page has the same cursor as this page")
 	case next.empty > maxEmpty:
 		return bad("%d pages in a row are empty, and there are more", next.empty)
 	}

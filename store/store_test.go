@@ -131,3 +131,18 @@ func TestEveryLoopIsFinite(t *testing.T) {
 	})
 	assert.That(t, err == nil && found >= 2, "%d found: %v", found, err)
 }
+
+// plain is a store that implements nothing but store.Store.
+type plain struct{ store.Store }
+
+// TestUnsupported: what a store doesn't implement is reported as unsupported, and nothing is done.
+func TestUnsupported(t *testing.T) {
+	s := plain{memory.New(memory.Options{})}
+	assert.OK(t, assert.Err(s.Put(t.Context(), "k", nil, store.PutOptions{})))
+	assert.Is(t, assert.Err(store.Watch(t.Context(), s, "")), errors.ErrUnsupported)
+	assert.That(t, store.DeleteIfMatch(t.Context(), s, "k", "e") != nil, "deleted")
+	_, err := store.DeleteAll(t.Context(), s, []string{"k"})
+	assert.Is(t, err, store.ErrBatchUnsupported)
+	keys, err := store.Keys(t.Context(), s, "")
+	assert.That(t, err == nil && len(keys) == 1, "%q, %v", keys, err)
+}

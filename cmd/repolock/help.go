@@ -88,9 +88,11 @@ Options follow a question mark, with & between them:
           conditions=  if-match=unquoted
   minio:  alias= (of mc)  tls=false  region=  conditions=
   b2:     endpoint=
+  sftp:   command=  listings=fresh
 
 conditions=kept saves round trips on a server that is known to keep conditional
-puts; repolock doctor says whether it does.
+puts; repolock doctor says whether it does. listings=fresh is for an rclone
+serve sftp without its cache: docs/sftp.md.
 
 Credentials are never part of a URL. They are read from:
 

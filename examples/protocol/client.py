@@ -40,6 +40,10 @@ class Unsure(Exception):
     """The attempt took longer than its lease, or its flag is gone. It has acquired nothing."""
 
 
+class Copied(Unsure):
+    """Another process continues with this attempt: the machine was cloned or restored while it ran (11)."""
+
+
 class Lost(Exception):
     """The lock isn't held any more."""
 
@@ -258,6 +262,7 @@ class Attempt:
         self.flag = client.prefix + folder + stamp + "-" + self.id
         self.pointer = client.prefix + "lock.exclusive"
         self.sent = self.deadline = None
+        self.bodies = set()  # that were sent, with their keys
 
     def body(self, state):
         ttl, now = self.client.ttl, time.time()
@@ -268,10 +273,17 @@ class Attempt:
             "expires_at": rfc3339(now + max(ttl, ttl * 55 / 60 + 60)),  # (13)
             "is_shared": self.mode == SHARED,
             "id": self.id,
+            "nonce": secrets.token_hex(8),  # (1)
             "ttl_seconds": ttl,
             "refreshed_at": rfc3339(now),
             "state": state,
         }).encode()
+
+    def new_body(self, key, state):
+        """A body that is sent under a key, and makes that object own from now on (9)."""
+        body = self.body(state)
+        self.bodies.add((key, body))
+        return body
 
     def lasts_from(self, sent):
         """The lease, from the send of a put (8)."""
@@ -280,24 +292,30 @@ class Attempt:
     def enter(self):
         try:
             self.lasts_from(elapsed())
-            first = self.body("acquiring")  # of the pointer as well
-            self.store.put(self.flag, first)  # (2)
+            self.store.put(self.flag, self.new_body(self.flag, "acquiring"))  # (2)
             pointer = self.look()
             if self.mode == EXCLUSIVE:  # (7)
-                self.claim(pointer, first)
-                if not self.is_own(self.look()):
+                self.claim(pointer, self.new_body(self.pointer, "acquiring"))
+                if not self.is_own(self.pointer, self.look()):
                     raise Held("another client has taken or deleted %s" % self.pointer)
             if elapsed() >= self.deadline:  # (8)
                 raise Unsure("it took longer than its lease")
             return Lock(self)
+        except Copied:
+            raise  # the objects are the other process's (11)
         except BaseException:
             with contextlib.suppress(OSError):  # objects that can't be deleted expire
                 self.leave()  # (12)
             raise
 
-    def is_own(self, found):
-        """Whether an object has this attempt's id."""
-        return found is not None and (understood(found.body) or {}).get("id") == self.id
+    def is_own(self, key, found):
+        """Whether this process has sent an object's body. Its fields prove nothing (9)."""
+        return found is not None and (key, found.body) in self.bodies
+
+    def is_copied(self, key, found):
+        """Whether an object has this attempt's id, and isn't own (11)."""
+        own_id = found is not None and (understood(found.body) or {}).get("id") == self.id
+        return own_id and not self.is_own(key, found)
 
     def look(self):
         """Deletes the stale flags, and returns the pointer as it was listed, if no live lock conflicts."""
@@ -315,6 +333,9 @@ class Attempt:
                     held = key
         if self.flag not in listed or isinstance(listed[self.flag], OSError):  # (3)
             raise Unsure("the own flag isn't listed")
+        for key in (self.flag, self.pointer):
+            if isinstance(listed.get(key), Found) and self.is_copied(key, listed[key]):
+                raise Copied("another process continues with %s: was this machine cloned or restored?" % key)
         if held:  # (4)
             raise Held("%s is held" % held)
         for key in stale:
@@ -328,7 +349,7 @@ class Attempt:
             return False
         if isinstance(found, OSError):
             return True
-        return found.body != b"" and not (key == self.pointer and self.is_own(found))
+        return found.body != b"" and not (key == self.pointer and self.is_own(key, found))
 
     def is_stale(self, key, found, began, answered):
         """Unchanged for a whole ttl, from the answer of the first look to the send of the last (5)."""
@@ -349,10 +370,14 @@ class Attempt:
 
     def leave(self):
         """Deletes the pointer, if that is still the own one and the lease lasts (11), and the flag (10)."""
-        own = lambda current: elapsed() < self.deadline and current is not None and self.is_own(Found(current, None))
+        own = lambda current: elapsed() < self.deadline and current is not None and self.is_own(self.pointer, Found(current, None))
         if self.mode == EXCLUSIVE:
             self.store.delete(self.pointer, own)
-        self.store.delete(self.flag)
+        self.delete_flag()
+
+    def delete_flag(self):
+        """Deletes the flag, unless a copy of this process has refreshed it (11)."""
+        self.store.delete(self.flag, lambda current: current is None or not self.is_copied(self.flag, Found(current, None)))
 
 
 class Lock:
@@ -361,7 +386,7 @@ class Lock:
 
     def __init__(self, attempt):
         self.attempt, self.on_lost = attempt, lambda: None
-        self.mutex, self.ending, self.lost = threading.Lock(), threading.Event(), None
+        self.mutex, self.ending, self.lost, self.copied = threading.Lock(), threading.Event(), None, False
         self.refreshes = threading.Thread(target=self.refresher, daemon=True)
         self.refreshes.start()
         threading.Thread(target=self.warden, daemon=True).start()
@@ -393,13 +418,20 @@ class Lock:
         """Replaces each object, if it is still the own one, before the deadline (8, 9)."""
         a, sent = self.attempt, elapsed()
 
-        def own(current):
-            if current is None or not a.is_own(Found(current, None)):
-                raise Lost("it was broken")
-            return elapsed() < a.deadline
+        def put(key):
+            def own(current):
+                found = None if current is None else Found(current, None)
+                if a.is_copied(key, found):
+                    self.copied = True
+                    raise Lost("another process continues with it: was this machine cloned or restored?")
+                if not a.is_own(key, found):
+                    raise Lost("it was broken")
+                return elapsed() < a.deadline
+
+            return a.store.put(key, a.new_body(key, "held"), own)
 
         for key in [a.flag] + [a.pointer] * (a.mode == EXCLUSIVE):
-            if not a.store.put(key, a.body("held"), own):
+            if not put(key):
                 return
         if elapsed() < a.deadline:
             a.lasts_from(sent)
@@ -410,7 +442,8 @@ class Lock:
             self.ending.set()
         self.refreshes.join()  # its puts under way
         if self.lost:
-            self.attempt.store.delete(self.attempt.flag)
+            if not self.copied:
+                self.attempt.delete_flag()
             raise self.lost
         self.attempt.leave()
 

@@ -126,3 +126,14 @@ func TestSleep(t *testing.T) {
 		assert.Is(t, Sleep(ctx, c, time.Hour), context.DeadlineExceeded)
 	})
 }
+
+// TestBetween: a time that another program has written can be any year, and a sum of the result and a ttl doesn't overflow.
+func TestBetween(t *testing.T) {
+	now := time.Date(2026, 3, 7, 9, 0, 0, 0, time.UTC)
+	for at, want := range map[time.Time]time.Duration{
+		now: 0, now.Add(-time.Hour): time.Hour, now.Add(time.Hour): -time.Hour,
+		time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC): -century, {}: century, time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC): century,
+	} {
+		assert.Equal(t, Between(at, now), want, "from %v", at)
+	}
+}

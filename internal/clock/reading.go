@@ -34,3 +34,12 @@ func (r Reading) SteppedSince(earlier Reading) bool {
 	limit := minStep + max(r.Elapsed-earlier.Elapsed, 0)/maxSlew
 	return step > limit || step < -limit
 }
+
+// century bounds Between.
+const century = 100 * 365 * 24 * time.Hour
+
+// Between returns the time from one time to another one, or a century if it is longer. So a sum of it and a ttl doesn't
+// overflow, whatever times another program has written.
+func Between(from, to time.Time) time.Duration {
+	return min(max(to.Sub(from), -century), century)
+}

@@ -56,6 +56,8 @@ func TestNotify(t *testing.T) {
 		assert.That(t, reported() && !reported(), "two renewals are one report")
 		b.Owner().term().Saw(clock.Reading{})
 		assert.That(t, reported(), "a look isn't reported")
+		b.Owner().term().extended(time.Hour)
+		assert.That(t, reported() && b.Deadline() == time.Hour, "a deadline isn't reported")
 		assert.OK(t, s.Release(t.Context()))
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/audit"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lockfile"
 	"github.com/repolock/repolock/internal/text"
@@ -91,7 +92,7 @@ func (b *Backend) own(ctx context.Context, h locking.Handle, state *holding, f f
 			return lost(h, fmt.Sprintf("%s now belongs to %s on %s", path, now.record.RequestID, text.Or(now.record.HostID, "an unknown host")))
 		}
 		counted := h.TTL() - (b.opts.Clock.Elapsed() - state.renewed)
-		return f(now, min(counted, now.record.ttl()+time.Second-b.opts.Clock.Now().Sub(now.record.beat)))
+		return f(now, min(counted, now.record.ttl()+time.Second-clock.Between(now.record.beat, b.opts.Clock.Now())))
 	})
 }
 

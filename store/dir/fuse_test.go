@@ -108,8 +108,8 @@ func TestDavfs(t *testing.T) {
 	assert.Says(t, err, store.ErrConfig, "a mount of davfs2 shows other machines an empty file")
 }
 
-// TestRcloneMount: a mount of rclone is refused, because it shows other machines' files minutes late. Its
-// EIO for a hard link means that it doesn't support the condition of a put.
+// TestRcloneMount: a mount of rclone is refused, also through bindfs, because it shows other machines' files minutes late.
+// Its EIO for a hard link means that it doesn't support the condition of a put.
 func TestRcloneMount(t *testing.T) {
 	refused := late
 	late = nil
@@ -117,8 +117,10 @@ func TestRcloneMount(t *testing.T) {
 	late = refused
 	assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", []byte("1"), store.PutOptions{IfAbsent: true})), store.ErrConditionUnsupported)
 	assert.OK(t, assert.Err(s.Put(t.Context(), "index/a", []byte("2"), store.PutOptions{})))
-	_, err := Open(t.Context(), s.path)
-	assert.Says(t, err, store.ErrConfig, "rclone shows the locks of other machines minutes late")
+	for _, path := range []string{s.path, filepath.Join(s.path, "index"), mountedAt(t, "bindfs", s.path), mountedAt(t, "bindfs", filepath.Join(s.path, "index"))} {
+		_, err := Open(t.Context(), path)
+		assert.Says(t, err, store.ErrConfig, "rclone shows the locks of other machines minutes late")
+	}
 }
 
 // TestReplacedOnFUSE: on bindfs and ntfs-3g a file that is being replaced can't be opened for a moment.

@@ -40,7 +40,7 @@ func TestCheck(t *testing.T) {
 		"/srv/repo", "file:///srv/repo", "s3://bucket/prefix?region=eu-central-1&profile=backup", "minio://host:9000/bucket/prefix?tls=false",
 		"b2://bucket/prefix", "minio://host:65535/bucket/p", "s3://bucket/p?endpoint=host:65535", "b2://bucket/p?endpoint=https://host:65535",
 		"b2://bucket", "b2://bucket/", "b2://bucket/a%20prefix/", "b2://bucket?endpoint=https://host:1/",
-		"sftp://host/path", "sftp://user@host:2222//srv/a", "sftp://host/.", "sftp://host//", "sftp://[::1]/a", "sftp://host/a?command=ssh%20-J%20jump%20host%20-s%20sftp",
+		"sftp://host/path", "sftp://user@host:2222//srv/a", "sftp://host/.", "sftp://host//", "sftp://[::1]/a", "sftp://host/a?command=ssh%20-J%20jump%20host%20-s%20sftp", "sftp://host/a?listings=fresh",
 		"b2://bucket?endpoint=http://127.0.0.1:1", "b2://bucket?endpoint=http://[::1]:1", "b2://bucket?endpoint=http://localhost:1",
 	} {
 		assert.Is(t, open.Check(raw), nil, "%q", raw)
@@ -51,7 +51,7 @@ func TestCheck(t *testing.T) {
 		"minio://127.0.0.1:99999/bucket/p", "minio://host:/bucket/p", "s3://bucket/p?endpoint=http://host:0", "s3://bucket/p?endpoint=[::1]:65536",
 		"b2://bucket/p?endpoint=https://host:0", "s3://name--usw2-az1--x-s3/prefix", "b2://bucket?key=topsecret", "b2://bucket?topsecret", "b2://bucket?endpoint=https://k:topsecret@host",
 		"sftp://user:topsecret@host/a", "sftp://host", "sftp://host/", "sftp://-oProxyCommand=x/a", "sftp://-l@host/a", "sftp://host/~/a", "sftp://host/a?x=topsecret",
-		"sftp://host/a?command=", "sftp://host/a?command=a&command=b", "sftp://us%20er@host/a", "sftp://host/a%00b", "sftp://host:0/a", "sftp://host:99999/a",
+		"sftp://host/a?command=", "sftp://host/a?listings=cached", "sftp://host/a?command=a&command=b", "sftp://us%20er@host/a", "sftp://host/a%00b", "sftp://host:0/a", "sftp://host:99999/a",
 		"b2://bucket:1/prefix", "b2://buc.ket/prefix", "b2://bucket/a//b", "b2://bucket/../b", "b2://bucket/a%00b", "b2://bucket/a%0Ab",
 		"b2://bucket/" + strings.Repeat("x", 251), "s3://bucket?region=eu%20central", "minio://host/bucket?region=eu%20central", "b2://bucket?region=x", "b2://bucket?a=%zz", "b2://bucket?endpoint=", "b2://bucket?endpoint=host",
 		"b2://bucket?endpoint=ftp://host", "b2://bucket?endpoint=http://host", "b2://bucket?endpoint=http://127.0.0.1.example.co", "b2://bucket?endpoint=https://host/path",

@@ -29,21 +29,24 @@ type dialing struct {
 	cancel context.CancelFunc
 }
 
+// ready reports whether the attempt is over.
+func (d *dialing) ready() bool {
+	select {
+	case <-d.over:
+		return true
+	default:
+		return false
+	}
+}
+
 // connecting returns the present connection attempt, or begins another one. It doesn't return a connection that has
 // ended or couldn't be opened. All requests that come meanwhile share the new connection. The attempt has its own
 // timeout, because a handshake can take longer than a request.
 func (s *Store) connecting() *dialing {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if d := s.dialed; d != nil {
-		select {
-		case <-d.over:
-			if d.err == nil && d.conn.Err() == nil {
-				return d
-			}
-		default:
-			return d
-		}
+	if d := s.dialed; d != nil && (!d.ready() || d.err == nil && d.conn.Err() == nil) {
+		return d
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), dialTimeout)
 	d := &dialing{over: make(chan struct{}), cancel: cancel}
@@ -87,9 +90,12 @@ type conn struct {
 	why  reason
 	root string // path of the repository, without a slash at its end; "" for "/"
 
+	server string // the program on the server, if it might show other machines' files late; else ""
+
 	fileMode, dirMode uint32
 	clock             string       // handle of a file whose mod time shows the server's time, or ""
 	ticks             atomic.Int64 // number of bytes written into it
+	linkless          atomic.Bool  // the server has made no hard link, whatever it answered
 }
 
 // reason is a function that returns why a connection has ended, or nil if that is unknown.
@@ -121,18 +127,28 @@ func (p *pipe) silent() bool {
 //
 // If start fails after the server has begun SFTP, it returns the closed conn with the error, because the server was
 // reached.
-func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) (*conn, error) {
-	p := &pipe{ReadWriteCloser: rw}
+func start(ctx context.Context, rw io.ReadWriteCloser, t target, why reason) (*conn, error) {
+	p, root := &pipe{ReadWriteCloser: rw}, t.root
 	client, err := sftpwire.New(ctx, p)
 	c := &conn{Client: client, pipe: p, why: why, root: strings.TrimSuffix(root, "/")}
 	if err != nil {
 		return nil, c.ended(ctx, err)
 	}
 	temp := c.temp("")
-	look, clock := sftpwire.Stat(root), sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
-	err = c.do(ctx, look, clock, sftpwire.Remove(temp))
+	look, space := sftpwire.Stat(root), sftpwire.Space(root)
+	clock := sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
+	err = c.do(ctx, look, space, clock, sftpwire.Remove(temp))
 	if err == nil {
 		err = c.exists(look)
+	}
+	if err == nil {
+		err = c.late(look, space, t.fresh)
+	}
+	c.clock = clock.Handle
+	if c.server != "" && c.clock != "" {
+		// rclone writes an open file back, although its name was removed
+		err = cmp.Or(err, c.do(ctx, sftpwire.Close(c.clock), sftpwire.Remove(temp)))
+		c.clock = ""
 	}
 	if err != nil {
 		client.Close()
@@ -143,7 +159,6 @@ func start(ctx context.Context, rw io.ReadWriteCloser, root string, why reason) 
 	}
 	shared := look.Attrs.Perm & 0o077 // the permissions of the group and of others
 	c.fileMode, c.dirMode = 0o600|shared&0o066, 0o700|shared|look.Attrs.Perm&0o2000
-	c.clock = clock.Handle
 	return c, nil
 }
 

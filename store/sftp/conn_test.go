@@ -19,7 +19,7 @@ import (
 func TestBanner(t *testing.T) {
 	ours, theirs := net.Pipe()
 	go func() { _, _ = io.WriteString(theirs, "Welcome to backup1\n"); theirs.Close() }()
-	_, err := start(t.Context(), ours, "/", func(context.Context) error { return nil })
+	_, err := start(t.Context(), ours, target{root: "/"}, func(context.Context) error { return nil })
 	assert.Says(t, err, store.ErrConfig, "Welcome to backup1")
 	assert.That(t, !errors.Is(err, store.ErrUnreachable), "%v", err)
 }
@@ -178,5 +178,6 @@ func TestBegunAndLost(t *testing.T) {
 		err := s.Delete(t.Context(), "k")
 		assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)
 		assert.That(t, s.Answered(), "a server has answered")
+		synctest.Wait() // the server still makes and removes the file of its clock
 	})
 }

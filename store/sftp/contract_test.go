@@ -26,7 +26,7 @@ var inGo server = func(ctx context.Context, root string) (*conn, error) {
 		return nil, err
 	}
 	go func() { _ = s.Serve(); theirs.Close() }()
-	return start(ctx, ours, root, func(context.Context) error { return nil })
+	return start(ctx, ours, target{root: root}, func(context.Context) error { return nil })
 }
 
 // on returns a store on a server of its own process.

@@ -104,10 +104,68 @@ func TestLinkedDirectory(t *testing.T) {
 
 	assert.OK(t, os.Remove(filepath.Join(root, "index")))
 	put(t, s, "index/lock.exclusive")
-	assert.OK(t, os.Symlink("../elsewhere", filepath.Join(root, "index/lock.shared"))) // a guess
-	p, err := s.List(t.Context(), "index/lock.", "")
+	guess := filepath.Join(root, "index/lock.shared")
+	assert.OK(t, os.Symlink("../elsewhere", guess))
+	follows := func(r request) []byte { // the server's LSTAT follows links
+		if r.kind == typeLstat && r.path() == guess {
+			return reply(typeAttrs, r.id, perm(sftpwire.KindDir|0o700))
+		}
+		return nil
+	}
+	for _, answer := range []func(request) []byte{nil, follows} {
+		p, err := (&relay{answer: answer}).on(t, root).List(t.Context(), "index/lock.", "")
+		assert.OK(t, err)
+		assert.Equal(t, keys(p), []string{"index/lock.exclusive", "index/lock.shared"})
+	}
+}
+
+// TestLinkedTree: a listing reads nothing below a link in place of a guessed directory, however much is there. The link
+// is listed, and a Delete removes it.
+func TestLinkedTree(t *testing.T) {
+	for _, name := range guesses {
+		root, tree := repository(t, 0o700), t.TempDir()
+		assert.OK(t, os.MkdirAll(filepath.Join(tree, "below"), 0o700))
+		for i := range 10 {
+			assert.OK(t, os.WriteFile(filepath.Join(tree, fmt.Sprint("below/", i)), nil, 0o600))
+			assert.OK(t, os.WriteFile(filepath.Join(tree, fmt.Sprint(i)), nil, 0o600))
+		}
+		r := &relay{}
+		s := r.on(t, root)
+		put(t, s, "index/lock.exclusive")
+		link := filepath.Join(root, "index", name)
+		assert.OK(t, os.Symlink(tree, link))
+		opens, reads := r.seen(typeOpen), 0
+		r.answer = func(req request) []byte {
+			if req.kind == typeOpendir && strings.HasPrefix(req.path(), link+"/") {
+				reads++
+			}
+			return nil
+		}
+		p, err := s.List(t.Context(), "index/lock.", "")
+		assert.OK(t, err)
+		assert.Equal(t, keys(p), []string{"index/lock.exclusive", "index/" + name})
+		assert.Equal(t, r.seen(typeOpen)-opens, 1, "opened files")
+		assert.Equal(t, reads, 0, "opened directories")
+		assert.OK(t, s.Delete(t.Context(), "index/"+name))
+		has(t, root, "index/", "index/lock.exclusive")
+	}
+}
+
+// TestTooManyNames: a listing fails once it has found more names than locks can have, in one directory or in many.
+func TestTooManyNames(t *testing.T) {
+	names := maxNames
+	defer func() { maxNames = names }()
+	maxNames = 10
+	root := repository(t, 0o700)
+	s := inGo.on(t, root)
+	for i := range maxNames - 1 {
+		put(t, s, fmt.Sprint("index/lock.shared/", i))
+	}
+	_, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
-	assert.Equal(t, keys(p), []string{"index/lock.exclusive", "index/lock.shared"})
+	put(t, s, "index/lock.shared/x/y")
+	_, err = s.List(t.Context(), "index/lock.", "")
+	assert.Says(t, err, store.ErrIrregular, "more than 10 names are below")
 }
 
 // TestRootIsGone: each request finds out that the repository's directory is gone, and makes no other.

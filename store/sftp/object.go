@@ -172,9 +172,9 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 	if invalid != nil && !files.Listable(key) {
 		return failed("delete", key, invalid)
 	}
-	c, answers, err := s.remove(ctx, []string{key})
+	c, errs, err := s.remove(ctx, []string{key})
 	if err == nil {
-		err = c.unremoved(ctx, key, answers[0].Err())
+		err = c.unremoved(ctx, key, errs[0])
 		if errors.Is(err, sftpwire.NoSuchFile) {
 			err = invalid
 		}
@@ -186,30 +186,44 @@ func (s *Store) Delete(ctx context.Context, key string) error {
 func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	deleted := make([]bool, len(keys))
 	valid := slices.DeleteFunc(slices.Clone(keys), func(key string) bool { return files.CheckKey(key) != nil })
-	_, answers, err := s.remove(ctx, valid)
+	_, errs, err := s.remove(ctx, valid)
 	if err != nil {
 		return deleted, failed("delete", strings.Join(keys[:min(1, len(keys))], ""), err)
 	}
-	for i, r := range answers {
-		deleted[slices.Index(keys, valid[i])] = r.Err() == nil || errors.Is(r.Err(), sftpwire.NoSuchFile)
+	for i, err := range errs {
+		deleted[slices.Index(keys, valid[i])] = err == nil || errors.Is(err, sftpwire.NoSuchFile)
 	}
 	return deleted, nil
 }
 
-// remove removes files, and empty directories whose keys end with a slash, in one flight.
-func (s *Store) remove(ctx context.Context, keys []string) (c *conn, answers []*sftpwire.Request, err error) {
+// remove removes files, and empty directories whose keys end with a slash, in one flight. It returns the error of each.
+//
+// A removal that was answered with success has failed if the name is still there. Another process might have put the
+// object again, so this error isn't final, and a caller must look before it repeats the deletion of an object that
+// others write.
+func (s *Store) remove(ctx context.Context, keys []string) (c *conn, errs []error, err error) {
 	if c, err = s.connected(ctx); err != nil {
 		return nil, nil, err
 	}
+	var reqs []*sftpwire.Request
 	for _, key := range keys {
-		answers = append(answers, c.removal(key))
+		reqs = append(reqs, c.removal(key), sftpwire.Lstat(c.path(strings.TrimSuffix(key, "/"))))
 	}
 	root := sftpwire.Stat(c.path("."))
-	if err = c.do(ctx, slices.Concat(answers, s.tidy(c, keys), []*sftpwire.Request{root})...); err == nil {
+	if err = c.do(ctx, slices.Concat(reqs, s.tidy(c, keys), []*sftpwire.Request{root})...); err == nil {
 		err = c.exists(root)
 	}
-	return c, answers, err
+	for pair := range slices.Chunk(reqs, 2) {
+		err := pair[0].Err()
+		if err == nil && pair[1].Err() == nil {
+			err = errStill
+		}
+		errs = append(errs, err)
+	}
+	return c, errs, err
 }
+
+var errStill = errors.New("the server reports that it has removed the file, but it is still there")
 
 // removal returns the request that removes the file or the empty directory of a key.
 func (c *conn) removal(key string) *sftpwire.Request {
@@ -222,7 +236,7 @@ func (c *conn) removal(key string) *sftpwire.Request {
 // unremoved explains err, the error of the removal of a key. It returns NoSuchFile for a directory, because a directory
 // is no object.
 func (c *conn) unremoved(ctx context.Context, key string, err error) error {
-	if err == nil || errors.Is(err, sftpwire.NoSuchFile) {
+	if err == nil || errors.Is(err, sftpwire.NoSuchFile) || errors.Is(err, errStill) {
 		return err
 	}
 	look := sftpwire.Lstat(c.path(key))
@@ -283,7 +297,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	switch {
 	case err != nil:
 		return obj, err
-	case opts.IfMatch != "", opts.IfAbsent && !c.has(sftpwire.ExtHardlink):
+	case opts.IfMatch != "", opts.IfAbsent && (!c.has(sftpwire.ExtHardlink) || c.linkless.Load()):
 		return obj, store.ErrConditionUnsent
 	case !c.has(sftpwire.ExtPosixRename):
 		return obj, fault.New(store.ErrConfig, "the server has no %s: it is read-only, or can't replace a lock in one step", sftpwire.ExtPosixRename)
@@ -305,8 +319,8 @@ type write struct {
 	key, dir string
 	body     []byte
 	ifAbsent bool
-	folder   string // handle of dir, or ""
-	unlinked int    // how often the move has failed although the name was free
+	folders  []string // handles of dir and of the directories above it, to flush them
+	unlinked int      // how often the move has failed although the name was free
 }
 
 // try sends three flights: they create the temporary file, fill it, and move it. The move can't be in one flight with
@@ -334,10 +348,10 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // ended, it doesn't wait.
 func (w *write) discard(ctx context.Context, temp string) {
 	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
-	if w.folder != "" {
-		reqs = append(reqs, sftpwire.Close(w.folder))
-		w.folder = ""
+	for _, folder := range w.folders {
+		reqs = append(reqs, sftpwire.Close(folder))
 	}
+	w.folders = nil
 	if ctx.Err() != nil {
 		w.later(reqs...)
 	} else {
@@ -400,17 +414,21 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 		return err
 	}
 	for i, dir := range dirs {
-		if err := reqs[4*i].Err(); err != nil && !errors.Is(err, sftpwire.NoSuchFile) {
-			return w.explain(ctx, w.path(dir), err)
-		}
-		if reqs[4*i+2].Err() == nil {
+		made, moved, left := reqs[4*i].Err(), reqs[4*i+2].Err(), reqs[4*i+3].Err() == nil
+		switch {
+		case made != nil && !errors.Is(made, sftpwire.NoSuchFile):
+			return w.explain(ctx, w.path(dir), made)
+		case made == nil && errors.Is(moved, sftpwire.NoSuchFile), moved == nil && left:
+			return fault.New(store.ErrConfig, "the server reports that it has made the directory %q, but it hasn't", w.path(dir))
+		case moved == nil:
 			w.made.Store(dir, nil)
 		}
 	}
 	return nil
 }
 
-// fill writes the temporary file, and opens its directory, so that move can make the new name durable.
+// fill writes the temporary file, and opens its directory and those above it, so that move can make the new name durable.
+// Another process might have made these directories without flushing them yet.
 func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.Attrs, err error) {
 	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.fileMode})}
 	offset := uint64(0)
@@ -419,19 +437,25 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		offset += uint64(len(part))
 	}
 	// Some servers process an Fstat before the writes, but none processes a request before an earlier Close.
-	stat, dir := sftpwire.Lstat(temp), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
+	stat := sftpwire.Lstat(temp)
 	if w.has(sftpwire.ExtFsync) {
 		reqs = append(reqs, sftpwire.Fsync(handle))
 	}
 	reqs = append(reqs, sftpwire.Close(handle), stat)
-	all := reqs
+	var dirs []*sftpwire.Request
 	if w.has(sftpwire.ExtFsync) {
-		all = append(all, dir)
+		for _, dir := range slices.Backward(append([]string{"."}, ancestors(w.dir)...)) {
+			dirs = append(dirs, sftpwire.Open(w.path(dir), sftpwire.FlagRead, 0))
+		}
 	}
-	if err := w.do(ctx, all...); err != nil {
+	if err := w.do(ctx, slices.Concat(reqs, dirs)...); err != nil {
 		return attrs, err
 	}
-	w.folder = dir.Handle
+	for _, dir := range dirs {
+		if dir.Handle != "" { // a directory might be readable by others only
+			w.folders = append(w.folders, dir.Handle)
+		}
+	}
 	for _, r := range reqs[1:] { // skip the first answer: a server can refuse the mode
 		if err := r.Err(); err != nil {
 			return attrs, w.explain(ctx, temp, err)
@@ -452,22 +476,30 @@ func (c *conn) release(handle string) {
 
 // move renames the temporary file to the name of the key. It is the one atomic step of a Put. With IfAbsent it makes a
 // link, which replaces nothing.
+//
+// Some servers answer with success, and do nothing (rclone 1.60: a link). So move also looks: after a rename the
+// temporary name is gone, and after a link the new name is there.
 func (w *write) move(ctx context.Context, temp string) error {
 	to := w.path(w.key)
-	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to)}
+	reqs := []*sftpwire.Request{sftpwire.PosixRename(temp, to), sftpwire.Lstat(temp)}
 	if w.ifAbsent {
-		reqs = []*sftpwire.Request{sftpwire.Hardlink(temp, to), sftpwire.Remove(temp)}
+		reqs = []*sftpwire.Request{sftpwire.Hardlink(temp, to), sftpwire.Lstat(to), sftpwire.Remove(temp)}
 	}
-	move := reqs[0]
-	if w.folder != "" {
-		reqs = append(reqs, sftpwire.Fsync(w.folder), sftpwire.Close(w.folder))
-		w.folder = ""
+	move, look := reqs[0], reqs[1]
+	for _, folder := range w.folders { // some file systems can't flush a directory, so a failure doesn't count
+		reqs = append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))
 	}
+	w.folders = nil
 	if err := w.do(ctx, reqs...); err != nil {
 		return err
 	}
-	if err := move.Err(); err != nil {
+	switch err := move.Err(); {
+	case err != nil:
 		return w.unmoved(ctx, to, err)
+	case w.ifAbsent && errors.Is(look.Err(), sftpwire.NoSuchFile):
+		return w.unmoved(ctx, to, sftpwire.Failure)
+	case !w.ifAbsent && look.Err() == nil:
+		return fault.New(store.ErrConfig, "the server reports that it has renamed %q, but it hasn't", temp)
 	}
 	return nil
 }
@@ -490,6 +522,7 @@ func (w *write) unmoved(ctx context.Context, to string, err error) error {
 		w.unlinked++ // another object might have had the name, and is deleted by now: try again
 		return sftpwire.NoSuchFile
 	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile) && !errors.Is(err, sftpwire.BadMessage):
+		w.linkless.Store(true)
 		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)
 	}
 	return w.explain(ctx, to, err)

@@ -198,3 +198,110 @@ func TestLinkRefused(t *testing.T) {
 		}
 	}
 }
+
+// pretend answers each request for which is returns true with success, and counts it. The server doesn't get it.
+func pretend(n *int, is func(request) bool) func(request) []byte {
+	return func(req request) []byte {
+		if !is(req) {
+			return nil
+		}
+		*n++
+		return status(req.id, sftpwire.OK)
+	}
+}
+
+func extended(extension string) func(request) bool {
+	return func(req request) bool { return req.kind == typeExtended && req.path() == extension }
+}
+
+// TestPretendedLink: a server that answers a link with success, and makes none, has no links. The connection remembers
+// that.
+func TestPretendedLink(t *testing.T) {
+	root := repository(t, 0o700)
+	r, links := &relay{}, 0
+	s := r.on(t, root)
+	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
+	r.answer = pretend(&links, extended(sftpwire.ExtHardlink))
+	for range 2 {
+		_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
+		assert.Is(t, err, store.ErrConditionUnsupported)
+		has(t, root, "index/")
+		assert.Equal(t, links, maxUnlinked+1)
+		assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
+	}
+	put(t, s, "index/k")
+	has(t, root, "index/", "index/k")
+	assert.OK(t, (*r.ended.Load())())
+	<-s.dialed.conn.Done()
+	r.answer = nil
+	_, err := s.Put(t.Context(), "index/new", nil, store.PutOptions{IfAbsent: true})
+	assert.OK(t, err) // another server might answer
+	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
+}
+
+// TestLinkIsDeletedAtOnce: a link that another process deletes at once is no sign of a server without links.
+func TestLinkIsDeletedAtOnce(t *testing.T) {
+	root := repository(t, 0o700)
+	r, links := &relay{}, 0
+	s := r.on(t, root)
+	once := pretend(&links, extended(sftpwire.ExtHardlink))
+	r.answer = func(req request) []byte {
+		if links == 0 {
+			return once(req)
+		}
+		return nil
+	}
+	_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
+	assert.OK(t, err)
+	assert.Equal(t, links, 1)
+	has(t, root, "index/", "index/k")
+}
+
+// TestPretendedRename: a Put fails if the server answers the rename with success, and doesn't rename.
+func TestPretendedRename(t *testing.T) {
+	root := repository(t, 0o700)
+	r, renames := &relay{}, 0
+	s := r.on(t, root)
+	put(t, s, "index/k")
+	r.answer = pretend(&renames, extended(sftpwire.ExtPosixRename))
+	_, err := s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
+	assert.Says(t, err, store.ErrConfig, "reports that it has renamed")
+	assert.Equal(t, renames, 1)
+	has(t, root, "index/", "index/k")
+}
+
+// TestPretendedDirectory: a Put fails if the server answers with success, and makes no directory.
+func TestPretendedDirectory(t *testing.T) {
+	root := repository(t, 0o700)
+	r, made := &relay{}, 0
+	s := r.on(t, root)
+	r.answer = pretend(&made, func(req request) bool { return req.kind == typeMkdir })
+	_, err := s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
+	assert.Says(t, err, store.ErrConfig, "reports that it has made the directory")
+	assert.Equal(t, made, 1)
+	has(t, root)
+	r.answer = pretend(&made, func(req request) bool { return req.kind == typeRename })
+	_, err = s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
+	assert.Says(t, err, store.ErrConfig, "reports that it has made the directory")
+	assert.Equal(t, made, 2)
+	has(t, root)
+}
+
+// TestPretendedDeletion: a deletion fails if the server answers with success, and removes nothing.
+func TestPretendedDeletion(t *testing.T) {
+	root := repository(t, 0o700)
+	r, removals := &relay{}, 0
+	s := r.on(t, root)
+	put(t, s, "index/lock.intent/a", "index/lock.intent/b")
+	r.answer = pretend(&removals, func(req request) bool { return req.kind == typeRemove && strings.HasSuffix(req.path(), "/a") })
+	assert.Says(t, s.Delete(t.Context(), "index/lock.intent/a"), errStill, "reports that it has removed")
+	deleted, err := s.DeleteAll(t.Context(), []string{"index/lock.intent/a", "index/lock.intent/b"})
+	assert.OK(t, err)
+	assert.Equal(t, deleted, []bool{false, true})
+	assert.Equal(t, removals, 2)
+	has(t, root, "index/", "index/lock.intent/", "index/lock.intent/a")
+
+	assert.OK(t, os.Mkdir(filepath.Join(root, "index/lock.dir"), 0o700))
+	r.answer = pretend(&removals, func(req request) bool { return req.kind == typeRmdir })
+	assert.Is(t, s.Delete(t.Context(), "index/lock.dir/"), errStill)
+}

@@ -25,9 +25,9 @@ import (
 
 // The types of packets.
 const (
-	typeVersion, typeOpen, typeClose, typeWrite, typeLstat, typeFstat, typeFsetstat = 2, 3, 4, 6, 7, 8, 10
-	typeOpendir, typeReaddir, typeRemove, typeMkdir, typeStat, typeStatus           = 11, 12, 13, 14, 17, 101
-	typeName, typeAttrs, typeExtended, typeExtendedReply                            = 104, 105, 200, 201
+	typeVersion, typeOpen, typeClose, typeWrite, typeLstat, typeFstat, typeFsetstat              = 2, 3, 4, 6, 7, 8, 10
+	typeOpendir, typeReaddir, typeRemove, typeMkdir, typeRmdir, typeStat, typeRename, typeStatus = 11, 12, 13, 14, 15, 17, 18, 101
+	typeName, typeAttrs, typeExtended, typeExtendedReply                                         = 104, 105, 200, 201
 )
 
 // request is a packet of the client.
@@ -49,7 +49,10 @@ type relay struct {
 	flights atomic.Int32                 // writes of the client, without those that only close a handle
 	answer  func(request) []byte         // a packet in place of the server's answer, none if it is empty, nil for the server's own
 	edit    func(packet []byte) []byte   // changes a packet of the server
+	fresh   bool                         // the URL has listings=fresh
 	ended   atomic.Pointer[func() error] // ends the newest connection
+
+	numbered *numbered // gives handles as OpenSSH's server does, unless it is nil
 
 	mu   sync.Mutex
 	kind map[byte]int // the requests so far
@@ -77,6 +80,11 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 	r.dials.Add(1)
 	client, theirs := net.Pipe()
 	ours, served := net.Pipe()
+	if r.numbered != nil {
+		var theirs, to net.Conn = served, nil
+		to, served = net.Pipe()
+		go r.numbered.serve(theirs, to)
+	}
 	server, err := pkgsftp.NewServer(served)
 	if err != nil {
 		return nil, err
@@ -127,7 +135,7 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 			send(p)
 		}
 	}()
-	return start(ctx, counted{client, &r.flights}, root, func(context.Context) error { return nil })
+	return start(ctx, counted{client, &r.flights}, target{root: root, fresh: r.fresh}, func(context.Context) error { return nil })
 }
 
 func readPacket(in *bufio.Reader) ([]byte, error) {

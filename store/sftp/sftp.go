@@ -33,6 +33,7 @@ type Store struct {
 var (
 	_ store.Store        = (*Store)(nil)
 	_ store.BatchDeleter = (*Store)(nil)
+	_ store.Describer    = (*Store)(nil)
 )
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil.
@@ -75,6 +76,7 @@ func (s *Store) Close() error {
 type target struct {
 	command []string // a command that speaks SFTP on its stdin and stdout
 	root    string   // the repository's path on the server
+	fresh   bool     // the user vouches for the server's listings: see late.go
 }
 
 // parse parses a URL. A path is relative to the directory in which the server starts, which is the
@@ -104,22 +106,32 @@ func parse(u *url.URL) (target, error) {
 	case strings.HasPrefix(root, "~"):
 		return bad("the server knows no ~: a path after one slash is relative to the home directory")
 	}
-	command := options["command"]
-	for name := range options {
-		if name != "command" || len(command) != 1 || strings.TrimSpace(command[0]) == "" {
-			return bad("its one option is command=, once and with a value")
-		}
-	}
 	t := target{command: sshTo(host, user, u.Port()), root: root}
-	if len(command) == 1 {
-		t.command = []string{"sh", "-c", "exec " + command[0]}
+	for name, values := range options {
+		switch value := strings.TrimSpace(values[0]); {
+		case name == "command" && len(values) == 1 && value != "":
+			t.command = []string{"sh", "-c", "exec " + values[0]}
+		case name == "listings" && len(values) == 1 && value == "fresh":
+			t.fresh = true
+		default:
+			return bad("its options are command= with a value, and listings=fresh, each once")
+		}
 	}
 	return t, nil
 }
 
 // Properties waits until the first connection is open or has failed, because only the server shows whether it can keep
-// If-None-Match.
-func (s *Store) Properties() store.Properties { return s.declared() }
+// If-None-Match. Once a link has failed, If-None-Match is unsupported for as long as the connection lasts.
+func (s *Store) Properties() store.Properties {
+	p := s.declared()
+	s.mu.Lock()
+	d := s.dialed
+	s.mu.Unlock()
+	if d.ready() && d.conn != nil && d.conn.linkless.Load() {
+		p.IfAbsent = store.Unsupported
+	}
+	return p
+}
 
 func (s *Store) declare() store.Properties {
 	p := store.Properties{Name: "sftp", IfAbsent: store.Claimed, StoreClock: true}

@@ -48,7 +48,7 @@ func connect(ctx context.Context, t target) (*conn, error) {
 	case err != nil:
 		return nil, fault.New(store.ErrConfig, "%s can't be started: %w", t.command[0], err)
 	}
-	c, err := start(ctx, p, t.root, p.why)
+	c, err := start(ctx, p, t, p.why)
 	if c != nil {
 		p.words.forget() // forget the words of the login
 	}

@@ -116,7 +116,7 @@ func (l Lock) info(i *locking.Info) replock.Info {
 		Acquired: i.Acquired, ModTime: i.Renewed, TTL: i.TTL, Verdict: replock.Live, Why: i.Unreadable,
 	}
 	if !i.Renewed.IsZero() {
-		info.Age = now.Sub(i.Renewed)
+		info.Age = clock.Between(i.Renewed, now)
 	}
 	if i.TTL > 0 {
 		info.Left = i.TTL - info.Age

@@ -123,9 +123,9 @@ func Seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds
 
 // Instant returns t in UTC, or nil if JSON has no form for it.
 func Instant(t time.Time) *time.Time {
+	t = t.UTC() // before the year is read: the offset of a time can end another year than UTC's
 	if y := t.Year(); t.IsZero() || y < 0 || y > 9999 {
 		return nil
 	}
-	t = t.UTC()
 	return &t
 }

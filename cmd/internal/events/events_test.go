@@ -141,3 +141,26 @@ func TestForeignRecords(t *testing.T) {
 	err := json.Unmarshal([]byte(raw[1]), &lost)
 	assert.That(t, err == nil && lost.Held != nil && *lost.Held <= 3600, "held for %v, %v", lost.Held, err)
 }
+
+// TestInstant: JSON has a form only for years of four digits in UTC, whatever year a time's own offset shows.
+func TestInstant(t *testing.T) {
+	for written, want := range map[string]string{
+		"2026-03-07T11:00:00+02:00": "2026-03-07T09:00:00Z",
+		"9999-12-31T23:59:59Z":      "9999-12-31T23:59:59Z",
+		"0000-01-01T00:00:00Z":      "0000-01-01T00:00:00Z",
+		"9999-12-31T23:59:59-01:00": "",
+		"0000-01-01T00:00:00+01:00": "",
+		"0001-01-01T00:00:00Z":      "",
+	} {
+		at, err := time.Parse(time.RFC3339, written)
+		assert.OK(t, err)
+		got := ""
+		if i := Instant(at); i != nil {
+			raw, err := i.MarshalText()
+			assert.OK(t, err)
+			got = string(raw)
+		}
+		assert.Equal(t, got, want, "%s", written)
+	}
+	assert.That(t, Instant(time.Date(10000, 1, 1, 0, 0, 0, 0, time.FixedZone("", 3600))) != nil, "the last hour of year 9999")
+}

@@ -132,7 +132,7 @@ func Redact(repo string) string {
 	if err != nil || location.URL == nil {
 		u.RawQuery, u.User = "", nil
 	}
-	if location.Scheme == "sftp" && u.RawQuery != "" {
+	if location.Scheme == "sftp" && u.RawQuery != "" && u.RawQuery != "listings=fresh" {
 		u.RawQuery = "command=..." // it can have a password
 	}
 	u.Fragment = ""

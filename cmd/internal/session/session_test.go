@@ -295,7 +295,7 @@ func TestRedact(t *testing.T) {
 		"s3://bucket/p?region=r": "s3://bucket/p?region=r", "s3://key:hunter2@bucket/p?region=r#hunter2": "s3://bucket/p",
 		"gopher://h/x?token=hunter2": "gopher://h/x", "s3://bucket/%zz": "", "/srv/a#b": "/srv/a#b",
 		"sftp://me@host:22//srv/a": "sftp://me@host:22//srv/a", "sftp://me:hunter2@host/a": "sftp://host/a",
-		"sftp://me@host/a?command=sshpass%20-phunter2%20ssh": "sftp://me@host/a?command=...",
+		"sftp://me@host/a?command=sshpass%20-phunter2%20ssh": "sftp://me@host/a?command=...", "sftp://me@host/a?listings=fresh": "sftp://me@host/a?listings=fresh",
 	} {
 		assert.Equal(t, Redact(url), want, url)
 	}

@@ -311,10 +311,10 @@ func HeldFor(i replock.Info) (time.Duration, bool) {
 		return 0, false
 	}
 	if i.Expires.IsZero() || i.TTL <= 0 {
-		return max(clock.System{}.Now().Sub(i.Acquired), 0), true
+		return max(clock.Between(i.Acquired, clock.System{}.Now()), 0), true
 	}
 	refreshed := i.Expires.Add(-i.TTL)
-	held := max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)
+	held := max(clock.Between(i.Acquired, refreshed), 0) + max(i.Age, 0)
 	return held, held > 0 || ahead(i) == 0
 }
 

@@ -36,3 +36,27 @@ func TestWideCharacters(t *testing.T) {
 	}
 	assert.Equal(t, Cut("備份主機", 6), "備份…", "cut to")
 }
+
+// TestHeldFor: the time that a lock is held counts from the holder's own dates, and isn't negative, whatever year is in
+// them.
+func TestHeldFor(t *testing.T) {
+	now := time.Now()
+	far := time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC)
+	for name, c := range map[string]struct {
+		info     replock.Info
+		min, max time.Duration
+		known    bool
+	}{
+		"no date":              {replock.Info{}, 0, 0, false},
+		"no expiry":            {replock.Info{Acquired: now.Add(-time.Hour)}, time.Hour, time.Hour + time.Minute, true},
+		"no expiry, far ahead": {replock.Info{Acquired: far}, 0, 0, true},
+		"refreshed":            {replock.Info{Acquired: now.Add(-time.Hour), Expires: now, TTL: time.Minute, Age: time.Second}, 59*time.Minute + time.Second, 59*time.Minute + time.Second, true},
+		"acquired long ago":    {replock.Info{Acquired: time.Time{}.Add(1), Expires: now, TTL: time.Minute, Age: time.Hour}, 24 * time.Hour, 1 << 62, true},
+		"acquired in future":   {replock.Info{Acquired: far, Expires: now, TTL: time.Minute, Age: time.Hour}, time.Hour, time.Hour, true},
+		"all dates in future":  {replock.Info{Acquired: far, Expires: far, TTL: time.Minute, Age: -time.Hour}, 0, 0, false},
+		"acquired now":         {replock.Info{Acquired: now, Expires: now.Add(time.Minute), TTL: time.Minute}, 0, 0, true},
+	} {
+		held, known := HeldFor(c.info)
+		assert.That(t, known == c.known && held >= c.min && held <= c.max, "%s: held for %v, known: %v", name, held, known)
+	}
+}

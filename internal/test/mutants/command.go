@@ -72,7 +72,7 @@ var commandMutants = []mutant{
 	{"a refusal by waiters alone names no one", "cmd/internal/show/locks.go",
 		"session.Waits); n > 0", "session.Waits); n >= 0", own("TestWaiterIsNoHolder")},
 	{"the time for which a lock is held ends at its last refresh", "cmd/internal/show/locks.go",
-		"max(refreshed.Sub(i.Acquired), 0) + max(i.Age, 0)", "max(refreshed.Sub(i.Acquired), 0)", test(ofCommand, "TestScreens")},
+		"max(clock.Between(i.Acquired, refreshed), 0) + max(i.Age, 0)", "max(clock.Between(i.Acquired, refreshed), 0)", test(ofCommand, "TestScreens")},
 	{"the dry run of a prune says that a shared lock isn't in its way", "cmd/repolock/wrap.go",
 		"p.mode == replock.Shared && i.Mode == replock.Shared", "i.Mode == replock.Shared", own("TestScripts/dryrun")},
 	{"a dry run in JSON says that a held lock is free", "cmd/repolock/wrap.go",

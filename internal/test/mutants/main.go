@@ -67,7 +67,7 @@ func (f finder) String() string {
 
 // all returns every mutant. Its number is its index and 1.
 func all() []mutant {
-	list := slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, contractMutants, processMutants, roomsMutants, commandMutants, e2eMutants)
+	list := slices.Concat(engineMutants, pairsMutants, storeMutants, lockingMutants, contractMutants, processMutants, roomsMutants, commandMutants, e2eMutants, kindsMutants)
 	for i := range list {
 		list[i].by.pkg = cmp.Or(list[i].by.pkg, "./"+path.Dir(list[i].file))
 	}

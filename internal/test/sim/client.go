@@ -33,11 +33,13 @@ type client struct {
 	ailing  int       // requests under way that go wrong
 	trouble time.Time // when the last one of them was over
 	edge    edge
+	title   string // of a copy, in the timeline
+	twins   *twins
 }
 
 func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *client {
 	c := &client{w: w, number: number, name: name, plan: p, machine: m, count: map[string]int{}}
-	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift}
+	c.clock = &clientClock{machine: m, dice: w.plan.dice.named("clock").of(uint64(number)), shift: p.shift, unstopped: w.plan.unstopped()}
 	m.clients = append(m.clients, c)
 	return c
 }
@@ -46,8 +48,9 @@ func (w *world) newClient(number int, name string, p *clientPlan, m *machine) *c
 func (c *client) nth(r *request) int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.count[r.looks()]++
-	return c.count[r.looks()]
+	looks := r.looks()
+	c.count[looks]++
+	return c.count[looks]
 }
 
 // spared reports whether the client has had no fault for half a ttl, in a history with few
@@ -275,11 +278,11 @@ func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began ti
 		defer c.w.waits(*s, began, false)
 	}
 	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, flags("with a fence", s.fence, fmt.Sprintf("and waits up to %v for it", wait), wait > 0), s.name)
-	k, err = locker.Lock(ctx, s.mode, s.name, wait)
+	k, err = locker.Lock(ctx, s.mode, s.operation(), wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
 		began = time.Now()
-		k, err = locker.Lock(ctx, s.mode, s.name, 0)
+		k, err = locker.Lock(ctx, s.mode, s.operation(), 0)
 	}
 	return k, began, err
 }
@@ -324,7 +327,7 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 		look func(context.Context) error
 		text string
 	}{{s.check, h.lock.Refresh, "checks"}, {s.confirm, h.lock.Check, "confirms"}} {
-		time.Sleep(nanoseconds(w.plan.dice.named(s.name).named(look.text)) / 10) // and not when anything else is sent
+		time.Sleep(nanoseconds(w.plan.dice.named(s.operation()).named(look.text)) / 10) // and not when anything else is sent
 		if look.due && h.lock.Context().Err() == nil {
 			asked := time.Now()
 			err := look.look(ctx)
@@ -341,6 +344,9 @@ func (c *client) lastLooks(ctx context.Context, h *holding) {
 func (w *world) released(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.p.client.follows() {
+		return
+	}
 	w.say(h.p.client, "=== has released: %v", err)
 	w.tidied(h.p.client, h.step)
 	w.prompt(h)
@@ -362,7 +368,11 @@ func (c *client) notResumed(ctx context.Context, h *holding, next Held, released
 func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if c.follows() {
+		return
+	}
 	w.say(c, "=== not granted: %v [%s]", err, s.name)
+	delete(w.paces, s.name)
 	w.tidied(c, s)
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++

@@ -44,8 +44,18 @@ func (m *machine) wall() time.Time {
 type clientClock struct {
 	*machine
 	stoppedclock.Stops
-	dice  dice
-	shift time.Duration // of its time namespace
+	dice      dice
+	shift     time.Duration // of its time namespace
+	parted    func() bool   // of a copy: see twins
+	unstopped bool          // it is never stopped, so its timers need no care
+}
+
+// Stop stops the client.
+func (c *clientClock) Stop(d time.Duration) {
+	if c.unstopped {
+		panic("a client is stopped in a history without stops: see plan.unstopped")
+	}
+	c.Stops.Stop(d)
 }
 
 // Now is the machine's wall clock.
@@ -76,7 +86,13 @@ func (c *clientClock) awake(d dice) {
 // set.
 func (c *clientClock) After(d time.Duration) <-chan time.Time {
 	dice := c.dice.of(uint64(time.Now().UnixNano()), waiter(), uint64(d))
+	if c.parted != nil && c.parted() {
+		dice = dice.named("copy")
+	}
 	d += nanoseconds(dice) / 1000
+	if c.unstopped {
+		return time.After(d)
+	}
 	return c.Stops.After(d, func(left time.Duration) time.Duration { return nanoseconds(dice.of(uint64(left))) })
 }
 
@@ -122,6 +138,9 @@ func (w *world) freeze(m *machine, d, set time.Duration) {
 	m.mu.Unlock()
 	for _, c := range m.clients {
 		c.clock.Stop(d)
+		if t := c.twins; t != nil && c == t.first && !t.parted() {
+			w.freeze(t.copy.machine, d, set)
+		}
 	}
 	if set > 0 {
 		time.AfterFunc(d+set, func() {
@@ -214,8 +233,11 @@ func (w *world) adrift(h, other *holding) bool {
 // passed it: a put that was under way, or, if If-Match isn't kept and the store doesn't return its time, any
 // put whose look came before.
 func (w *world) straddle(p *process, r *request) {
-	lag := p.client.machine.lags()
-	if lag.over.IsZero() || !w.plan.timeless() && !r.handed.Before(lag.over) {
+	lag, stepped := p.client.machine.lags(), w.start.Add(w.plan.storeJumpAt)
+	paused := !lag.over.IsZero() && (w.plan.timeless() || r.handed.Before(lag.over))
+	// Without If-Match, a step of the store's clock between a refresh's look and its put looks like a pause then.
+	split := w.plan.scene == Stepped && w.plan.store.IfMatch != memory.Kept && stepped.Before(time.Now()) && stepped.After(r.handed.Add(-w.plan.roundTrip()))
+	if !paused && !split {
 		return
 	}
 	for _, h := range w.active {

@@ -86,12 +86,16 @@ type presence struct {
 	before         time.Time // when it was written before that
 	// first has the time of each of its bodies. A foreign client's body that is put again,
 	// late, is the same version for a watcher.
-	first map[string]time.Time
+	first  map[string]time.Time
+	handed time.Time // when the last put was sent
 }
 
 // appears tracks which objects exist.
 func (w *world) appears(c *client, r *request) {
 	now := time.Now()
+	if c.twins != nil && r.handed.Before(c.twins.part) {
+		now = r.handed // both copies have sent it: see wrote
+	}
 	if c.plan.foreign { // it overwrites and removes leftovers
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == r.key })
 	}
@@ -104,9 +108,10 @@ func (w *world) appears(c *client, r *request) {
 			p.first[string(r.body)] = now
 		}
 		p.before, p.written = p.written, p.first[string(r.body)]
+		p.handed = r.handed
 		w.present[r.key] = p
 	default:
-		w.present[r.key] = presence{client: c, since: now, written: now, first: map[string]time.Time{string(r.body): now}}
+		w.present[r.key] = presence{client: c, since: now, written: now, handed: r.handed, first: map[string]time.Time{string(r.body): now}}
 	}
 }
 
@@ -191,6 +196,7 @@ func (w *world) trespass(p *process, r *request) (wrong string) {
 	o, ok := w.present[r.key]
 	switch {
 	case !ok || o.client == nil || o.client == p.client:
+	case o.client == p.client.other(): // both can have sent it before they parted, or one of them again
 	case r.step.mode == replock.Shared && o.client.plan.foreign && time.Since(o.written) < foreignTTL-time.Second:
 		return fmt.Sprintf("%s deletes the live lock.exclusive of %s for a shared lock", p.client.name, o.client.name)
 	case r.step.mode == replock.Exclusive && r.saw != p.client && o.since.Before(r.handed):
@@ -215,9 +221,9 @@ func (r *request) looksAt() (key string, ok bool) {
 
 // turn names the requests of one step to a lock.exclusive: each deletion relies on the answer to the one
 // before.
-func (r *request) turn(p *process, key string) string {
-	return fmt.Sprintf("%s %s %s", p.client.name, r.step.name, key)
-}
+func (r *request) turn(p *process, key string) turn { return turn{p.client.name, r.step.name, key} }
+
+type turn struct{ client, step, key string }
 
 // answered tracks each request whose answer, an error or not, has reached its sender. Another request of the
 // step can be under way: a holder's first look, while the ticket is deleted.

@@ -1,6 +1,7 @@
 package sim
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -36,7 +37,8 @@ import (
 //   - kept: if nothing goes wrong, a lock that is certainly stale delays no acquirer;
 //   - tardy: if nothing goes wrong, a release takes no longer than its requests;
 //   - in vain: then no acquirer is refused for a lock whose holder had ended its work;
-//   - idle: then a waiter is granted its lock soon after the way is free;
+//   - idle: then a waiter pauses for no longer than the specification promises, and is granted its lock after one such
+//     pause once the way is free;
 //   - stalled: then a waiter waits in vain only if another client held a lock;
 //   - unreaped: a lock is granted only once each stale flag in its way is deleted;
 //   - unresumed: in a pair a lost lock is resumed, unless another one was granted or it was broken;
@@ -44,6 +46,8 @@ import (
 //     it;
 //   - fence: the stored numbers grow; an exclusive lock has one that is stored as its own, and
 //     larger than those of earlier locks; a resumed lock has that of its first;
+//   - cloned: of two copies of a machine, which hold one lock, one has lost it once it has looked
+//     after the other has written;
 //   - hang: every call returns;
 //   - undead: a lock that is released while it is being resumed isn't resumed;
 //   - belated: a client that hasn't been stopped sends no refresh after the deadline;
@@ -54,22 +58,24 @@ import (
 //   - stuck, leftover: at the end, when all others are gone, one more acquirer gets in as
 //     soon as the last lock has expired, and leaves nothing.
 type monitor struct {
-	all    []*holding
-	active []*holding           // their contexts might be live
-	broken map[string]time.Time // when a break-lock removed an object
-	owner  map[string]*client   // the client that wrote an object
+	all       []*holding
+	active    []*holding           // their contexts might be live
+	following []*holding           // of a copy that has not parted yet
+	broken    map[string]time.Time // when a break-lock removed an object
+	owner     map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
 	undone    map[string]bool
 	queue     map[string]ticket // by its key
-	seen      map[string]sighting
+	seen      map[sighted]sighting
 	present   map[string]presence
-	turns     map[string]*client     // the holder of the lock.exclusive that the last answer about it has shown to a step
+	turns     map[turn]*client       // the holder of the lock.exclusive that the last answer about it has shown to a step
 	looks     map[string][]time.Time // when each answered look of a step was sent
 	grants    map[string]time.Time   // when the lock of an id was granted
 	over      map[string]time.Time   // when a step no longer needed its lock
 	pointers  map[string]*pointer    // by their bodies
 	waiting   map[string]waiting     // by the names of the steps
+	paces     map[string]*pace       // of the steps that wait, by their names
 	ghosts    []ghost
 	lives     map[string][]life // by its key
 	counts    map[string]uint64 // the last fencing token that is stored, by its key
@@ -84,8 +90,12 @@ type pointer struct {
 	Expires time.Time `json:"expires_at"`
 }
 
-// sighting is when the client sent its last request that saw an object, and the last listing that did.
-type sighting struct{ handed, listed time.Time }
+// sighting is when the client sent its last request that saw an object, and the last listing that did. wrote is when the
+// object had last been written when that listing saw it.
+type sighting struct{ handed, listed, wrote time.Time }
+
+// sighted is the name of a client and the key that it has asked for.
+type sighted struct{ client, key string }
 
 // applied tracks each request that was applied.
 func (w *world) applied(p *process, r *request, v any, err error) {
@@ -109,11 +119,11 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	switch {
 	case err != nil:
 	case r.op == "list" || r.op == "get":
-		s := sighting{r.handed, w.seen[p.client.name+" "+r.key].listed}
-		if r.op == "list" {
-			s.listed = r.handed
+		s := w.seen[sighted{p.client.name, r.key}]
+		if s.handed = r.handed; r.op == "list" {
+			s.listed, s.wrote = r.handed, w.present[r.key].written
 		}
-		w.seen[p.client.name+" "+r.key] = s
+		w.seen[sighted{p.client.name, r.key}] = s
 	case r.op == "put":
 		w.undo(p.client, r)
 		w.straddle(p, r)
@@ -123,6 +133,9 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 		w.appears(p.client, r)
 	}
 	w.queued(p.client, r, err)
+	if err == nil {
+		w.follows(p.client, r, v)
+	}
 	w.checkQueue()
 	w.check()
 }
@@ -150,7 +163,7 @@ func (w *world) check() {
 				continue
 			}
 			switch {
-			case w.wasBroken(h) || w.wasBroken(g):
+			case w.twinned(h, g), w.wasBroken(h) || w.wasBroken(g):
 			case w.adrift(h, g) || w.adrift(g, h):
 				first, second := h, g
 				if g.began.Before(h.began) {
@@ -233,6 +246,7 @@ func (w *world) checkOne(h *holding) {
 func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, saw *client) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.sends(r)
 	if r.step != nil && isExclusive(r.key) && (r.op != "put" || len(r.body) == 0) { // a refresh doesn't change what the step has seen
 		saw = w.turns[r.turn(p, r.key)]
 		delete(w.turns, r.turn(p, r.key))
@@ -241,9 +255,15 @@ func (w *world) handed(p *process, r *request) (staleOnly bool, scope string, sa
 	if r.op != "put" || len(r.body) == 0 || c.plan.foreign || !c.clock.Woke(tick+grace) {
 		return w.staleOnly, w.scope, saw
 	}
-	name := objectName(r.key, r.body)
+	name := ""
 	for _, h := range w.all {
-		if h.p != p || !slices.Contains(h.objects[:], name) {
+		if h.p != p {
+			continue
+		}
+		if name == "" {
+			name = objectName(r.key, r.body)
+		}
+		if !slices.Contains(h.objects[:], name) {
 			continue
 		}
 		if over := c.clock.Elapsed() - h.lock.Deadline(); over > grace {
@@ -329,11 +349,14 @@ func objectName(key string, body []byte) string {
 	if !isExclusive(key) {
 		return key
 	}
-	var b struct {
-		ID string `json:"id"`
-	}
-	_ = json.Unmarshal(body, &b)
-	return key + "#" + b.ID
+	return key + "#" + idOf(body)
+}
+
+// idOf returns the id in a lock's body. An id has no character that JSON escapes.
+func idOf(body []byte) string {
+	_, rest, _ := bytes.Cut(body, []byte(`"id":"`))
+	id, _, _ := bytes.Cut(rest, []byte(`"`))
+	return string(id)
 }
 
 // keyOf is the key of an object.
@@ -367,6 +390,10 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 	h := &holding{p: p, step: s, lock: k, first: from, asked: asked, began: time.Now()}
 	h.objects = [2]string{k.Key(), prefix(s.lock) + exclusive + "#" + k.ID()}
 	h.paused = p.client.machine.lags().over.After(asked)
+	if p.client.follows() {
+		w.following = append(w.following, h)
+		return h
+	}
 	for _, o := range h.objects {
 		// A lock that was broken while it was taken, and was put back before the
 		// look, isn't broken.
@@ -405,7 +432,7 @@ func (w *world) begin(p *process, s step, k Held, from *holding, asked time.Time
 func (w *world) passed(h *holding) {
 	origin := h.origin()
 	for _, g := range w.all {
-		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin {
+		if !g.conflicts(h) || g.foreign() || g.began.Before(origin.began) || g.origin() == origin || g.p.client.other() == h.p.client { // see twinned
 			continue
 		}
 		broken := w.wasBroken(g) || g.paused || h.paused
@@ -429,9 +456,12 @@ func (w *world) end(h *holding) {
 func (w *world) lost(h *holding) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if h.p.client.follows() {
+		return
+	}
 	w.result.Lost++
 	w.say(h.p.client, "=== has lost its lock")
-	if (w.plan.survivable() || w.plan.pair != nil && !w.caused(h)) && w.config.Protocol == nil {
+	if (w.plan.survivable() || w.plan.judged() && !w.caused(h)) && w.config.Protocol == nil {
 		w.violate("lost", fmt.Sprintf("%v was lost although next to nothing had gone wrong", h))
 	}
 }
@@ -511,11 +541,11 @@ func (w *world) breaking(p *process, r *request) {
 }
 
 // stoodWhenListed reports whether the foreign lock at a key was live when the break-lock listed that key, just
-// before its delete. An expired one can be refreshed in between: the delete has no condition, and a holder
-// must have stopped by its expiry.
+// before its delete. An expired one can be refreshed in between, even several times if the delete arrives late: the
+// delete has no condition, and a holder must have stopped by its expiry.
 func (w *world) stoodWhenListed(c *client, key string) bool {
-	listed, p := w.seen[w.janitor.name+" "+key].listed, w.present[key]
-	return listed.IsZero() || p.client != c || listed.Sub(p.writtenBefore(listed)) < foreignTTL-time.Second
+	s := w.seen[sighted{w.janitor.name, key}]
+	return s.listed.IsZero() || w.present[key].client != c || s.listed.Sub(s.wrote) < foreignTTL-time.Second
 }
 
 // overslept reports whether a pause by the hypervisor can make a flag stale that a break-lock
@@ -524,7 +554,7 @@ func (w *world) stoodWhenListed(c *client, key string) bool {
 // Or the machine of the break-lock was paused since then, which it can't notice.
 func (w *world) overslept(h *holding, r *request) bool {
 	lag, written := h.p.client.machine.lags(), w.present[r.key].written
-	look, looked := w.seen[w.janitor.name+" "+r.key]
+	look, looked := w.seen[sighted{w.janitor.name, r.key}]
 	if looked && w.janitor.machine.lags().over.After(look.handed) {
 		return true
 	}
@@ -558,9 +588,9 @@ func (w *world) underWay(c *client, r *request, at time.Time) bool {
 func (w *world) lastLook(c *client, key string) time.Time {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	look := w.seen[c.name+" "+key].handed
-	for _, lock := range w.locks() {
-		look = later(look, w.seen[c.name+" "+prefix(lock)+"lock."].handed)
+	look := w.seen[sighted{c.name, key}].handed
+	for _, lock := range w.locks {
+		look = later(look, w.seen[sighted{c.name, prefix(lock) + "lock."}].handed)
 	}
 	return look
 }

@@ -16,24 +16,23 @@ func TestWhatHadEndedAtTheLastLookMayBeBroken(t *testing.T) {
 	ago := func(d time.Duration) time.Time { return look.Add(-d) }
 	other, holder := &client{name: "janitor"}, &client{name: "c1"}
 	for name, c := range map[string]struct {
-		present presence
-		unseen  bool
-		want    bool
+		wrote  time.Time // when the flag had last been written when it was listed
+		unseen bool
+		want   bool
 	}{
-		"ended, and not put again":  {present: presence{written: ago(70 * time.Second)}},
-		"ended, and put again":      {present: presence{written: ago(-time.Second), before: ago(70 * time.Second)}},
-		"live":                      {present: presence{written: ago(50 * time.Second)}, want: true},
-		"live, and put again":       {present: presence{written: ago(-time.Second), before: ago(30 * time.Second)}, want: true},
-		"put again before the look": {present: presence{written: ago(time.Second), before: ago(70 * time.Second)}, want: true},
-		"not looked at again":       {present: presence{written: ago(70 * time.Second)}, unseen: true, want: true},
+		"ended":               {wrote: ago(70 * time.Second)},
+		"live":                {wrote: ago(50 * time.Second), want: true},
+		"not stored":          {},
+		"not looked at again": {unseen: true, want: true},
 	} {
-		c.present.client = holder
+		// Its holder has written it twice since then.
+		present := presence{client: holder, since: ago(200 * time.Second), before: ago(-30 * time.Second), written: ago(-60 * time.Second)}
 		w := &world{janitor: other, monitor: monitor{
-			seen:    map[string]sighting{other.name + " " + key: {handed: look, listed: look}},
-			present: map[string]presence{key: c.present},
+			seen:    map[sighted]sighting{{other.name, key}: {handed: look, listed: look, wrote: c.wrote}},
+			present: map[string]presence{key: present},
 		}}
 		if c.unseen {
-			w.seen = map[string]sighting{other.name + " " + key: {handed: look}}
+			w.seen = map[sighted]sighting{{other.name, key}: {handed: look}}
 		}
 		got := w.stoodWhenListed(holder, key)
 		assert.That(t, got == c.want, "%s: stoodWhenListed is %v", name, got)
@@ -73,3 +72,28 @@ type identified struct {
 }
 
 func (i identified) ID() string { return i.id }
+
+// TestPauseOfAWaiter: the judge computes the longest pause of a waiter as docs/evidence/protocol.md does.
+func TestPauseOfAWaiter(t *testing.T) {
+	began := time.Now()
+	for _, c := range []struct {
+		before       int
+		waited, poll time.Duration
+		reads        float64
+		want         time.Duration
+	}{
+		{0, time.Second, leastPoll, 0, 375 * time.Millisecond},
+		{1, time.Second, leastPoll, 0, 1500 * time.Millisecond},
+		{1, 100 * time.Second, mostPoll, 0, 6 * time.Second},
+		{0, time.Hour, mostPoll, 0, 7500 * time.Millisecond},
+		{2, 10 * time.Second, leastPoll, 0, 3375 * time.Millisecond},
+		{5, time.Second, leastPoll, 0, 9 * time.Second},                    // the next poll: 4p + 5 s
+		{1, time.Hour, mostPoll, 0, 20 * time.Second},                      // the next poll: 2p (n + 1)
+		{0, 0, mostPoll, freeReads, 1375 * time.Millisecond},               // no read is left
+		{0, 10 * time.Second, mostPoll, freeReads, 375 * time.Millisecond}, // ten are left again
+	} {
+		k := pace{before: c.before, since: began, reads: began, poll: c.poll, spent: c.reads}
+		got := k.pause(&plan{}, began.Add(c.waited))
+		assert.That(t, got == c.want, "behind %d for %v: a pause lasts up to %v, want %v", c.before, c.waited, got, c.want)
+	}
+}

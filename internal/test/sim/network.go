@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/repolock/repolock/store"
@@ -31,6 +32,8 @@ type request struct {
 	scope           string    // the prefix of the keys that a break-lock can remove
 	saw             *client   // the owner of the lock.exclusive that the answer before showed to the same step
 	shows           **client  // the owner that this one finds
+	pace            *pace     // of the step, if it waits
+	found           *found    // by a look of that step
 }
 
 func (r *request) conditional() bool { return r.opts.IfAbsent || r.opts.IfMatch != "" }
@@ -58,7 +61,7 @@ func (l *link) send(ctx context.Context, r *request, apply func() (any, error)) 
 }
 
 // sendSteps is send for a request that the store applies in several steps, by atStore.
-func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (any, error) {
+func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (any, error)) (v any, err error) {
 	if l.p.gone() {
 		return nil, errGone
 	}
@@ -72,13 +75,25 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	r.step, _ = ctx.Value(forStep{}).(*step)
 	r.shows = new(*client)
 	r.staleOnly, r.scope, r.saw = l.w.handed(l.p, r)
+	defer func() { l.w.rested(r, err) }()
 	if r.op == "put" {
 		r.after = l.w.lastLook(c, r.key)
 	}
 	l.w.flying.Add(1)
 	defer l.w.flying.Add(-1)
 	n := c.nth(r)
-	d := l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks())
+	d := c.diverge(l.w.plan.dice.named("request").of(uint64(c.number), uint64(n)).named(r.looks()))
+	if c.follows() {
+		return c.follow(r.looks(), n, d)
+	}
+	v, err = l.sendOne(ctx, r, d, apply)
+	c.publish(r.looks(), n, v, err)
+	return v, err
+}
+
+// sendOne is sendSteps for a request that has been counted.
+func (l *link) sendOne(ctx context.Context, r *request, d dice, apply func(*mishap) (any, error)) (any, error) {
+	c := l.p.client
 	time.Sleep(nanoseconds(d.of(24)) / 10) // goroutines that send at one time send one after another
 	c.clock.awake(d.of(20))
 	if l.p.gone() {
@@ -98,10 +113,10 @@ func (l *link) sendSteps(ctx context.Context, r *request, apply func(*mishap) (a
 	l.w.trace(c, "%v", said{r, f})
 	answered := make(chan got, 1)
 	l.w.flying.Add(1)
-	go func() {
+	l.w.couriers.run(func() {
 		defer l.w.flying.Add(-1)
 		l.travel(f, answered, apply)
-	}()
+	})
 	return l.await(ctx, r, f, answered)
 }
 
@@ -176,6 +191,53 @@ func (l *link) strike(f *mishap) bool {
 	return true
 }
 
+// couriers are goroutines that carry one request after another. A new goroutine for each would grow its stack each time.
+type couriers struct {
+	mu        sync.Mutex
+	idle      []chan func()
+	dismissed bool
+}
+
+// run calls f in another goroutine.
+func (c *couriers) run(f func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if n := len(c.idle) - 1; n >= 0 {
+		c.idle[n] <- f
+		c.idle = c.idle[:n]
+		return
+	}
+	next := make(chan func(), 1)
+	next <- f
+	go func() {
+		for f := range next {
+			f()
+			c.rest(next)
+		}
+	}()
+}
+
+func (c *couriers) rest(next chan func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.dismissed {
+		close(next)
+		return
+	}
+	c.idle = append(c.idle, next)
+}
+
+// dismiss ends the goroutines once they are idle.
+func (c *couriers) dismiss() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.dismissed = true
+	for _, next := range c.idle {
+		close(next)
+	}
+	c.idle = nil
+}
+
 // travel is the way of a request to the store, and of the answer back.
 func (l *link) travel(f *mishap, answered chan<- got, apply func(*mishap) (any, error)) {
 	time.Sleep(f.there)
@@ -227,8 +289,12 @@ func (l *link) atStore(r *request, f *mishap, apply func() (any, error)) (any, e
 	defer w.mu.Unlock()
 	w.sender, w.sent, w.stamp = l.p.client, f.dice, r.wall
 	w.breaking(l.p, r)
+	turn := w.turnover(l.p.client, r)
 	wrong := w.trespass(l.p, r)
 	v, err := apply()
+	if err == nil {
+		turn()
+	}
 	if wrong != "" && err == nil {
 		w.violate("trespass", wrong)
 	}
@@ -372,7 +438,9 @@ const (
 	Unclock // no clock of the store shows whether a lock was passed
 	Sealed  // other clients encrypt their bodies
 	Fenced  // exclusive locks take fencing tokens
+	Clone   // a machine is cloned while it runs
 	Crowd   // many crashed holders have left flags, which are deleted by few requests
+	Stepped // the store's clock is set while a lock is held
 	kinds
 )
 
@@ -381,7 +449,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced", "crowd",
+	"sealed", "fenced", "clone", "crowd", "stepped",
 }
 
 func (k Kind) String() string { return kindNames[k] }

@@ -128,6 +128,12 @@ func stoodStill(long time.Duration) func(*plan) {
 	}
 }
 
+func cloned(later time.Duration) func(*plan) {
+	return func(p *plan) {
+		p.clone = &cloning{at: p.holder().wait + p.holder().hold/2, later: later}
+	}
+}
+
 // Features are all of them.
 var Features = []Feature{
 	{"a slow store", func(p *plan) { p.slow.rtt = 300 * time.Millisecond }},
@@ -141,6 +147,7 @@ var Features = []Feature{
 	{"pages of two", func(p *plan) { p.store.PageSize = 2 }},
 	{"times to the second", func(p *plan) { p.store.Precision = time.Second }},
 	{"no time in listings", func(p *plan) { p.store.NoTime = true }},
+	{"a clock of the store that is set forward", func(p *plan) { p.storeJump, p.storeJumpAt = time.Hour, p.holder().hold/3 }},
 	{"no clock of the store", func(p *plan) { p.store.NoStoreClock = true }},
 
 	{"its holder ends soon", func(p *plan) { p.holder().hold = 700 * time.Millisecond }},
@@ -158,6 +165,8 @@ var Features = []Feature{
 	}},
 	{"its machine stood still", stoodStill(5 * time.Second)},
 	{"its machine stood still for longer than its lease", stoodStill(pairTTL * 3 / 2)},
+	{"its machine is cloned", cloned(0)},
+	{"its machine is cloned, and restored later", cloned(pairTTL * 3 / 2)},
 	{"its holder has several", func(p *plan) {
 		for i, name := range []string{"other", "third"} {
 			s := *p.holder()

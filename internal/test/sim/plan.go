@@ -50,9 +50,11 @@ type plan struct {
 	gateways time.Duration
 	// storeJump is by how much the store's clock jumps, and when.
 	storeJump, storeJumpAt time.Duration
-	clients                []clientPlan
-	leftovers              []leftover
-	breaks                 []breaking
+	// storeBackAt is when the store's clock is right again; 0: it stays wrong.
+	storeBackAt time.Duration
+	clients     []clientPlan
+	leftovers   []leftover
+	breaks      []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration
 	// scene is the subject of the history, mostly None.
@@ -64,8 +66,9 @@ type plan struct {
 	local   bool // the store's clock is the first machine's
 	sealed  bool // other clients encrypt their bodies
 	// ill is the share of objects that a request to delete many doesn't delete as it should.
-	ill  float64
-	pair *Pair
+	ill   float64
+	pair  *Pair
+	clone *cloning
 	// stale: a mod time by a client's clock is the time when the request was sent, not when it was applied.
 	stale bool
 }
@@ -204,7 +207,12 @@ func (p *plan) has(such func(*clientPlan) bool) bool {
 }
 
 // freezing reports whether a hypervisor pauses machines.
-func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 }
+func (p *plan) freezing() bool { return p.rates[Freeze] > 0 || len(p.freezes) > 0 || p.clone != nil }
+
+// unstopped reports whether no process and no machine is ever stopped.
+func (p *plan) unstopped() bool {
+	return p.rates[Pause] == 0 && p.rates[Suspend] == 0 && !p.freezing() && len(p.reboots) == 0
+}
 
 // timeless reports whether the store doesn't return the time of its clock.
 func (p *plan) timeless() bool { return p.store.NoTime || p.store.NoStoreClock }
@@ -219,7 +227,7 @@ func (p *plan) undisturbed() bool {
 	if p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.noDelete || c.skew != 0 }) {
 		return false
 	}
-	return p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
+	return p.clone == nil && p.rates == [kinds]float64{} && len(p.breaks) == 0 && len(p.reboots) == 0 && p.storeJump == 0 && len(p.freezes) == 0 && p.slow.then == 0
 }
 
 func (p *plan) drawStore(config *Config, d dice) {

@@ -177,15 +177,18 @@ func (w *world) overtaken(h *holding, asked time.Time) {
 const unqueued = 40 * time.Second
 
 // answering reports whether the store answers all requests as it should, and no machine stands still.
-func (p *plan) answering() bool {
-	return p.rates == [kinds]float64{} && p.slow.then == 0 && !p.freezing() && len(p.reboots) == 0 &&
+func (p *plan) answering() bool { return p.steady() && !p.freezing() }
+
+// steady reports whether the store answers all requests as it should.
+func (p *plan) steady() bool {
+	return p.rates == [kinds]float64{} && p.slow.then == 0 && len(p.reboots) == 0 &&
 		!p.has(func(c *clientPlan) bool { return c.outage.to > 0 || c.brink.to > 0 })
 }
 
 // blindFor is how long a holder can go on after its lock was broken: until its next look, if that is
 // answered, or until the lease ends.
 func (p *plan) blindFor(c *client) time.Duration {
-	if p.answering() {
+	if p.answering() || p.clone != nil && p.steady() {
 		return lookInterval + tick + 2*p.roundTrip()
 	}
 	return c.plan.ttl + tick
@@ -249,8 +252,11 @@ func (w *world) caused(h *holding) bool {
 			return true
 		}
 	}
-	return w.wasBroken(h) || w.besideOthers(h) || h.p.client.plan.outage.to > 0
+	return h.p.client.twins != nil || w.wasBroken(h) || w.besideOthers(h) || w.plan.scene == Stepped && h.straddled || h.p.client.plan.outage.covers(time.Since(w.start)) || w.plan.scene != Stepped && h.p.client.plan.outage.to > 0
 }
+
+// judged reports whether each loss and each resume that fails must have a cause.
+func (p *plan) judged() bool { return p.pair != nil || p.scene == Stepped }
 
 // meets reports whether an object at a key can be in the step's way.
 func (s step) meets(key string) bool {
@@ -325,15 +331,21 @@ func (w *world) waits(s step, since time.Time, begins bool) {
 	defer w.mu.Unlock()
 	if delete(w.waiting, s.name); begins {
 		w.waiting[s.name] = waiting{s, since}
+		w.paces[s.name] = &pace{step: s, asked: since, since: since, reads: since, poll: leastPoll}
 	}
 }
 
 // unresumed checks a lock that couldn't be resumed: another client has passed or broken it, or a late refresh
-// has put its flag back, so that its holder can't know (rule 30).
+// has put its flag back, so that its holder can't know (rule 30). If only the store's clock was set, no refresh is late.
 func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	if w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || strings.Contains(err.Error(), "late refresh") {
+	late := strings.Contains(err.Error(), "late refresh")
+	switch {
+	case w.plan.scene == Stepped && (!late || h.straddled || w.plan.untold(h.p.client)): // or another client was faster
+		return
+	case w.plan.scene == Stepped:
+	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late:
 		return
 	}
 	for _, g := range w.all {
@@ -342,6 +354,12 @@ func (w *world) unresumed(h *holding, err error) {
 		}
 	}
 	w.violate("unresumed", fmt.Sprintf("%v wasn't resumed, and no other lock was granted meanwhile: %v", h, err))
+}
+
+// untold reports whether the client was cut off before a look can have shown the step of the store's clock. A store that
+// returns no time shows the step by the mod time of the first refresh after it.
+func (p *plan) untold(c *client) bool {
+	return p.timeless() && c.plan.outage.from < p.storeJumpAt+c.plan.ttl/2+lookInterval+3*time.Second
 }
 
 // inTheWay returns when the last object that conflicts with a step was deleted, or now if one exists. Objects
@@ -375,34 +393,6 @@ func (w *world) keptOutInVain(c *client, s step) {
 	limit := time.Now().Add(-w.plan.ending())
 	if w.config.Protocol == nil && len(w.plan.breaks) == 0 && !c.plan.foreign && w.plan.answering() && !w.plan.store.NoStoreClock && w.inTheWay(c, s, limit).Before(limit) {
 		w.violate("in vain", fmt.Sprintf("%s didn't get its %v lock [%s] because of locks that had ended %v before, or more", c.name, s.mode, s.name, w.plan.ending()))
-	}
-}
-
-// soon is the time within which a waiter that has just begun sees that the lock is free.
-const soon = time.Second
-
-// behind is how much longer a waiter takes to see that the lock is free if others were just granted theirs.
-// Behind n waiters its last pause between two reads was (n + 1)² times as long, and jittered.
-func (w *world) behind(free time.Time) time.Duration {
-	n := 1
-	for _, at := range w.grants {
-		if at.Before(free) && at.After(free.Add(-soon)) {
-			n++
-		}
-	}
-	return time.Duration(n*n-1) * 375 * time.Millisecond
-}
-
-// idle checks that a waiter is granted its lock soon after the lock is free. A waiter whose ticket was broken
-// needs longer.
-func (w *world) idle(h *holding) {
-	if w.config.Protocol != nil || h.foreign() || !h.step.queues || w.plan.store.Markers || len(w.plan.breaks) > 0 || !w.plan.answering() {
-		return
-	}
-	asked, now := h.asked, time.Now()
-	free := later(w.inTheWay(h.p.client, h.step, time.Time{}), asked)
-	if took, limit := now.Sub(free), soon+free.Sub(asked)/50+w.plan.ending()+w.behind(free); took > limit {
-		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free", h, took.Round(time.Millisecond)))
 	}
 }
 
@@ -462,7 +452,7 @@ func (w *world) fenced(h *holding) {
 		w.violate("fence", fmt.Sprintf("%v has the number %d of a store that keeps no conditions", h, n))
 	}
 	key := prefix(h.step.lock) + "lock-fence"
-	if w.fences[key+"#"+h.lock.ID()] != n {
+	if w.fences[key+"#"+h.lock.ID()] != n && h.p.client.other() == nil {
 		w.violate("fence", fmt.Sprintf("%v has the number %d, which isn't stored as its own", h, n))
 	}
 	for _, g := range w.all {
@@ -472,6 +462,9 @@ func (w *world) fenced(h *holding) {
 		}
 		// One that is granted late, because its machine was paused or it was broken, has the
 		// number from before.
+		if h.p.client.other() == g.p.client && g.p.client != nil {
+			continue // a copy has the same number if it was taken before they parted
+		}
 		late := !h.asked.After(g.began) && (h.paused || g.paused || w.wasBroken(h) || w.wasBroken(g))
 		if m == n || !late {
 			w.violate("fence", fmt.Sprintf("%v has the number %d, and the earlier %v has %d", h, n, g, m))

@@ -34,7 +34,9 @@ var scenes = []struct {
 	{Unclock, .02, .8, (*plan).stageUnclock},
 	{Sealed, .03, .5, (*plan).stageSealed},
 	{Fenced, .03, .3, (*plan).stageFenced},
+	{Clone, .03, .5, (*plan).stageClone},
 	{Crowd, 0, .6, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
+	{Stepped, 0, 1, (*plan).stageStepped},
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.
@@ -121,6 +123,38 @@ func (p *plan) stageFrozen(config *Config, d dice) {
 	}
 	p.cast(config, ttl, s...)
 	p.freezes = []planned{f}
+}
+
+// stageStepped: the store's clock is set forward by more than the ttl while the first client holds its lock, and perhaps
+// back. Later an outage costs it the lock, in most histories, and it resumes. Others want the lock.
+func (p *plan) stageStepped(config *Config, d dice) {
+	ttl := pick(d.of(1), 10*time.Second, 30*time.Second, time.Minute)
+	p.latency = min(p.latency, ttl/100)
+	p.store.NoStoreClock = false
+	s := make([]step, 2+d.of(2).below(2))
+	for n := range s {
+		d := d.of(3, uint64(n))
+		s[n] = drawStep("", ttl, d)
+		s[n].quits, s[n].fence = false, false
+		if n == 0 {
+			s[n].wait, s[n].hold, s[n].queues, s[n].resume = 0, 8*ttl, false, true
+			continue
+		}
+		s[n].wait, s[n].hold = d.of(20).between(0, 3*ttl), d.of(21).within(ttl)
+		s[n].queues = d.of(22).chance(.4)
+	}
+	p.cast(config, ttl, s...)
+	if config.has(StoreJump) {
+		p.storeJump = pick(d.of(4), ttl+d.of(5).between(0, ttl/2), 2*ttl, time.Hour, 30*time.Hour)
+		p.storeJumpAt = d.of(6).between(0, 4*ttl)
+		if d.of(7).chance(.4) {
+			p.storeBackAt = p.storeJumpAt + d.of(8).within(2*ttl)
+		}
+	}
+	if config.has(Outage) && d.of(9).chance(.7) {
+		from := p.storeJumpAt + d.of(10).between(ttl, 3*ttl)
+		p.clients[0].outage = span{from, from + d.of(11).between(ttl, 2*ttl)}
+	}
 }
 
 // stageCreates: a store that makes an object where If-Match finds none, as MinIO did until

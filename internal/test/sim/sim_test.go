@@ -5,6 +5,7 @@ import (
 	"flag"
 	"fmt"
 	"math"
+	"math/rand/v2"
 	"os"
 	"runtime"
 	"runtime/debug"
@@ -23,7 +24,7 @@ var (
 	seedFlag    = flag.Uint64("seed", 0, "run this history alone, and print it")
 	withoutFlag = flag.String("without", "", "what to leave out of it: see Config.Without")
 	seedsFlag   = flag.Uint64("seeds", 400, "how many histories to run; 0: until stopped")
-	fromFlag    = flag.Uint64("from", 1, "the first one")
+	fromFlag    = flag.Uint64("from", 1, "the first one; 0: a random one")
 	briefFlag   = flag.Bool("brief", false, "say no more of a violation than its seed and kind")
 	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
 	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
@@ -57,17 +58,21 @@ func TestSeeds(t *testing.T) {
 		said    = time.Now()
 		workers = runtime.GOMAXPROCS(0)
 	)
-	last := uint64(math.MaxUint64)
-	if seeds := rounds.Fewer(*seedsFlag, *seedsFlag/4); seeds > 0 {
-		last = *fromFlag + seeds - 1
+	from, last := *fromFlag, uint64(math.MaxUint64)
+	if from == 0 {
+		from = 1 + rand.Uint64N(1<<48)
 	}
-	next.Store(*fromFlag)
+	if seeds := rounds.Fewer(*seedsFlag, *seedsFlag/4); seeds > 0 {
+		last = from + seeds - 1
+	}
+	next.Store(from)
+	say := func() { fmt.Printf("from seed %d: %v\n", from, total.String()) }
 	over := func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		if now := time.Now(); *everyFlag > 0 && now.Sub(said) >= *everyFlag {
 			said = now
-			fmt.Println(total.String())
+			say()
 		}
 		return len(failed) > 0
 	}
@@ -102,7 +107,7 @@ func TestSeeds(t *testing.T) {
 		assert.That(t, r.Violation != nil, "seed %d: %v, and not when it was run again", config.Seed, seen)
 		t.Errorf("seed %d\n%s\n%v\nagain: %s", config.Seed, r.Timeline, r.Violation, again(config))
 	}
-	fmt.Println(total.String())
+	say()
 }
 
 // again is the command that repeats a history.

@@ -40,7 +40,10 @@ func (w *world) say(c *client, format string, args ...any) {
 	}
 	name := ""
 	if c != nil {
-		name = c.name
+		if c.follows() {
+			return
+		}
+		name = cmp.Or(c.title, c.name)
 	}
 	for i, a := range args {
 		switch a := a.(type) {
@@ -175,7 +178,8 @@ func (w *world) describe() {
 	conditions := []string{"kept", "claimed and kept", "claimed and ignored", "refused"}
 	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
 		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock, "has the machine's clock", w.plan.local,
-			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0))
+			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0,
+			fmt.Sprintf("and back at %v", w.plan.storeBackAt), w.plan.storeBackAt != 0))
 	for n, c := range w.plan.clients {
 		if len(c.steps) > 0 {
 			w.say(nil, "c%d: ttl %v, on machine %d%s", n+1, c.ttl, c.machine+1, flags(

@@ -41,6 +41,8 @@ type world struct {
 	janitor  *client
 	calm     atomic.Bool  // faults have ended
 	flying   atomic.Int64 // requests under way
+	couriers couriers
+	locks    []string // their names
 
 	mu      sync.Mutex
 	sender  *client // of the request that is being applied
@@ -84,6 +86,7 @@ func Run(t *testing.T, config Config) Result {
 		w.mu.Unlock()
 		w.bury()
 		time.Sleep(time.Hour) // until the stopped clients have ended
+		w.couriers.dismiss()
 	})
 	return r
 }
@@ -94,7 +97,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[string]sighting{}, present: map[string]presence{}, turns: map[string]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
+			seen: map[sighted]sighting{}, present: map[string]presence{}, turns: map[turn]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, paces: map[string]*pace{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
 		},
 		timeline: timeline{on: config.Trace, names: map[string]string{}, count: map[string]int{}},
 		machines: map[int]*machine{},
@@ -102,7 +105,7 @@ func newWorld(config Config, r *Result) *world {
 	if w.protocol == nil {
 		w.protocol = engine{}
 	}
-	w.plan.store.Now = w.storeTime
+	w.plan.store.Now, w.locks = w.storeTime, w.plan.locks()
 	for k, is := range map[Kind]bool{
 		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
 		Poor:         w.plan.store.Precision > 0 || w.plan.timeless(),
@@ -135,7 +138,7 @@ func (w *world) storeTime() time.Time {
 	case w.plan.store.NoStoreClock && w.sender != nil:
 		return w.sender.machine.wall()
 	}
-	if w.plan.storeJump != 0 && time.Since(w.start) >= w.plan.storeJumpAt {
+	if at := time.Since(w.start); w.plan.storeJump != 0 && at >= w.plan.storeJumpAt && (w.plan.storeBackAt == 0 || at < w.plan.storeBackAt) {
 		now = now.Add(w.plan.storeJump)
 	}
 	if w.plan.gateways > 0 {
@@ -159,7 +162,7 @@ func (w *world) run() {
 	}()
 	select {
 	case <-done:
-	case <-time.After(30*ttl + time.Minute):
+	case <-time.After(30*ttl + time.Minute + w.plan.lasts()):
 		end()
 		select {
 		case <-done:
@@ -174,7 +177,7 @@ func (w *world) run() {
 	w.calm.Store(true)
 	w.progress()
 	w.emptied()
-	for _, lock := range w.locks() {
+	for _, lock := range w.locks {
 		if w.config.Protocol == nil && !w.violated() {
 			w.enterAlone(lock)
 		}
@@ -206,7 +209,12 @@ func (w *world) play() {
 		if p.skew != 0 {
 			w.fired(Skew)
 		}
-		parts = append(parts, w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine]).run)
+		c := w.newClient(n, fmt.Sprintf("c%d", n+1), p, w.machines[p.machine])
+		parts = append(parts, c.run)
+		if n == 0 && w.plan.clone != nil {
+			copied := w.clone(c)
+			parts = append(parts, copied.run, func() { copied.twins.parts(w) })
+		}
 	}
 	if len(w.plan.freezes) > 0 {
 		parts = append(parts, w.hypervisor)
@@ -299,9 +307,9 @@ func (w *world) tickets() []string {
 }
 
 // locks returns the names of all locks.
-func (w *world) locks() []string {
+func (p *plan) locks() []string {
 	names := []string{""}
-	for _, c := range w.plan.clients {
+	for _, c := range p.clients {
 		for _, s := range c.steps {
 			if !slices.Contains(names, s.lock) {
 				names = append(names, s.lock)

@@ -58,8 +58,8 @@ func (c Contender) Decide(f Findings, looks int, waited time.Duration, mayStay b
 		return e.Kind == wire.KindExclusive || e.Kind == wire.KindIntent && !c.Pointer && wire.Place(e.Key) < wire.Place(c.Flag)
 	}
 	withdraws := func(e *Entry) bool { // they withdraw because of our flag
-		age, known := e.Age(f.St, f.Now)
-		return e.Err == nil && e.Verdict == Live && e.Lease.State == wire.StateAcquiring && (!known || age <= undecided) &&
+		age, _ := e.Age(f.St, f.Now)
+		return e.Err == nil && e.Verdict == Live && e.Lease.State == wire.StateAcquiring && age <= undecided &&
 			(c.Shared || e.Kind == wire.KindIntent && !goesFirst(e))
 	}
 	mightWithdraw := func(e *Entry) bool {
@@ -99,8 +99,8 @@ func (c Contender) MayWithdraw(f Findings, e *Entry) bool {
 	if e.Err == nil && e.Lease.State == wire.StateHeld || e.IsTicket() {
 		return false
 	}
-	age, ok := e.Age(f.St, f.Now)
-	return !ok || age <= c.Transience()
+	age, _ := e.Age(f.St, f.Now)
+	return age <= c.Transience()
 }
 
 // Transience is Transient for this contender's store.

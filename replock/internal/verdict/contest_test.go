@@ -30,6 +30,8 @@ func TestDecide(t *testing.T) {
 	}
 	unreadable := lock("index/lock.intent/3", wire.KindIntent, "", 0)
 	unreadable.Verdict, unreadable.Err = Unreadable, wire.ErrLarge
+	unread := laterFor(0) // with the body of its earlier version
+	unread.Err, unread.Carried = ErrUnread, true
 	undated := laterFor(0)
 	undated.ModTime = time.Time{}
 	const isShared, isExclusive, hasPointer = "shared", "exclusive", "exclusive with lock.exclusive"
@@ -50,6 +52,8 @@ func TestDecide(t *testing.T) {
 		{who: isShared, live: of(pointer), waited: undecided - 1, want: Stay},
 		{who: isShared, live: of(pointer), waited: undecided, want: Yield},
 		{who: isShared, live: of(pointer), late: true, want: Yield},
+		{who: isShared, live: of(later), waited: undecided, want: Yield},
+		{who: isShared, live: of(unread), want: Yield},
 		{who: isShared, live: of(pointer), more: 1, want: Yield},
 		{who: isShared, live: of(laterFor(undecided)), want: Stay},
 		{who: isShared, live: of(laterFor(undecided + 1)), want: Yield},
@@ -63,6 +67,7 @@ func TestDecide(t *testing.T) {
 		{who: isExclusive, live: of(shared(young + 1)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(shared(0)), looks: 1, more: 1, want: Yield},
 		{who: hasPointer, live: of(later, shared(0)), looks: 1, want: StepDown},
+		{who: isExclusive, live: of(lock("index/lock.shared/1", wire.KindShared, wire.StateAcquiring, 0)), looks: 1, want: StepDown},
 		{who: isExclusive, live: of(later, earlier, shared(0)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(held), looks: 1, want: Yield},
 
@@ -95,8 +100,10 @@ func TestMayWithdraw(t *testing.T) {
 		e.Lease.State = wire.StateAcquiring
 	}
 	undated.ModTime, ticket.ModTime, ticket.Lease.State = time.Time{}, time.Time{}, wire.StateWaiting
+	unread := lockOf(far) // with the body of its earlier version
+	unread.Err, unread.ModTime = ErrUnread, time.Time{}
 	sealed := &Entry{Err: wire.ErrEncrypted, Kind: wire.KindShared}
-	for e, want := range map[*Entry]bool{old: false, undated: true, ticket: false, sealed: true} {
+	for e, want := range map[*Entry]bool{old: false, undated: true, ticket: false, sealed: true, unread: true} {
 		assert.Equal(t, Contender{}.MayWithdraw(f, e), want)
 	}
 }

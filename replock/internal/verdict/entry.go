@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
@@ -89,12 +90,13 @@ func (e *Entry) TTL() time.Duration {
 	return e.Lease.TTL
 }
 
-// Age returns the age of an entry by the store's clock, and false if it is unknown.
+// Age returns the age of an entry by the store's clock, or 0 and false if it is unknown. So a lock of unknown age counts
+// as young.
 func (e *Entry) Age(st StoreTime, now time.Duration) (time.Duration, bool) {
 	if !st.Known() || e.ModTime.IsZero() {
 		return 0, false
 	}
-	return st.When(now).Sub(e.ModTime), true
+	return clock.Between(e.ModTime, st.When(now)), true
 }
 
 // An empty file with this suffix can be a temporary file that another program is still writing. No client removes it
@@ -106,8 +108,8 @@ const (
 
 // Unfinished reports whether an entry can be a file that another program is still writing.
 func (e *Entry) Unfinished(st StoreTime, now time.Duration) bool {
-	age, ok := e.Age(st, now)
-	return strings.HasSuffix(e.Key, temporary) && (!ok || age <= abandoned)
+	age, _ := e.Age(st, now)
+	return strings.HasSuffix(e.Key, temporary) && age <= abandoned
 }
 
 // Forget makes the next look read the body again.

@@ -57,8 +57,8 @@ func (b *Bodies) Add(e *Entry) {
 // Young reports whether an entry's age is unknown or below the default ttl. Such an entry conflicts, unless its body
 // has a shorter ttl.
 func (f *Findings) Young(e *Entry) bool {
-	age, known := e.Age(f.St, f.Now)
-	return !known || age < wire.DefaultTTL
+	age, _ := e.Age(f.St, f.Now)
+	return age < wire.DefaultTTL
 }
 
 // Conflicts returns the live and doubtful locks by key.

@@ -73,7 +73,7 @@ func (j Judge) verdict(e *Entry, st StoreTime, now time.Duration) (Verdict, stri
 		return Doubtful, "this machine's clock says that it has expired, and no other clock confirms that"
 	}
 	expired, clock := j.expired(e, ttl, now)
-	if known && e.Err != nil {
+	if e.Err != nil || j.misdated(e, st, now) {
 		expired = j.longDead(e, st, now)
 	}
 	switch {
@@ -95,8 +95,12 @@ func (j Judge) verdict(e *Entry, st StoreTime, now time.Duration) (Verdict, stri
 // a second witness. So is a reboot of the holder's machine, because the holder hasn't survived it. But the machine must
 // be this one: a disk can also be served to other machines, whose holders survive a reboot of this machine.
 func (j Judge) oneClock(e *Entry) bool {
-	shared := e.Lease.RefreshedBoot > 0 && j.Self.SameBoot(e.Lease.Process)
-	return j.MachineClock && !shared && !j.Self.Rebooted(e.Lease.Process)
+	return j.MachineClock && !j.sharesBoot(e) && !j.Self.Rebooted(e.Lease.Process)
+}
+
+// sharesBoot reports whether this process and the holder of an entry share a clock since boot, which can't be set.
+func (j Judge) sharesBoot(e *Entry) bool {
+	return e.Lease.RefreshedBoot > 0 && j.Self.SameBoot(e.Lease.Process)
 }
 
 // expired reports whether the second witness considers a lock expired, and returns the name of the witness.
@@ -104,8 +108,7 @@ func (j Judge) expired(e *Entry, ttl, now time.Duration) (expired bool, clock st
 	if e.Err != nil {
 		return false, "its body, which is encrypted,"
 	}
-	if sinceBoot := time.Duration(e.Lease.RefreshedBoot); sinceBoot > 0 && j.Self.SameBoot(e.Lease.Process) {
-		// Both processes share the clock since boot, and it can't be set.
+	if sinceBoot := time.Duration(e.Lease.RefreshedBoot); j.sharesBoot(e) {
 		return now-sinceBoot > ttl, "the time since boot"
 	}
 	wall := j.Wall()
@@ -123,6 +126,15 @@ func (j Judge) longDead(e *Entry, st StoreTime, now time.Duration) bool {
 	return st.When(now).After(dead) && j.Wall().After(dead)
 }
 
+// misdated reports whether the wall clock that dated a body was certainly wrong, so that the body's date is no witness:
+// the date is later than the store's time and this machine's by more than longDead. A date in the past must stay a
+// witness. If a store that had booted in 1970 was set right, only that date shows that a live lock isn't long dead. It
+// must also stay one if it is a little ahead, because a holder's clock often is.
+func (j Judge) misdated(e *Entry, st StoreTime, now time.Duration) bool {
+	wrong := e.Lease.Refreshed.Add(-longDead)
+	return !j.sharesBoot(e) && wrong.After(st.When(now)) && wrong.After(j.Wall())
+}
+
 // EndOf returns when all live locks of a look are stale if none is refreshed, by Clock.Elapsed. It returns 0 if the
 // body of one of them can't be read.
 func (j Judge) EndOf(f Findings) (end time.Duration) {
@@ -131,7 +143,7 @@ func (j Judge) EndOf(f Findings) (end time.Duration) {
 			return 0
 		}
 		at := e.Since + e.TTL()
-		if age, known := e.Age(f.St, f.Now); known && !e.Changed && j.StoreClock {
+		if age, _ := e.Age(f.St, f.Now); !e.Changed && j.StoreClock {
 			at = min(at, f.Now+e.TTL()+Margin-age+time.Millisecond)
 		}
 		end = max(end, at)

@@ -77,7 +77,20 @@ func TestVerdicts(t *testing.T) {
 		"encrypted, no time of the store":        {store: -1, wall: over, change: encrypted, want: Doubtful, why: "its body is encrypted, and the store has no clock of its own"},
 		"encrypted, watched for the default ttl": {store: 0, wall: 0, watched: wire.ForeignTTL, change: encrypted, want: Stale},
 
+		"dated far ahead, long dead":                {store: longDead + 1, wall: longDead + 1, change: ahead(2*longDead + 2), want: Stale},
+		"dated far ahead, not long dead":            {store: longDead, wall: longDead + 1, change: ahead(3 * longDead), want: Doubtful, why: "this machine's clock"},
+		"dated far ahead, long dead by the store's": {store: longDead + 1, wall: longDead, change: ahead(3 * longDead), want: Doubtful, why: "this machine's clock"},
+		"dated ahead, as no time zone explains":     {store: longDead + 1, wall: longDead + 1, change: ahead(2*longDead + 1), want: Doubtful, why: "this machine's clock"},
+		"dated far ahead of this machine's clock":   {store: 3 * longDead, wall: longDead + 1, change: ahead(3 * longDead), want: Doubtful, why: "this machine's clock"},
+		"dated far ahead of the store's clock":      {store: longDead + 1, wall: 2 * longDead, change: ahead(2*longDead + 2), want: Doubtful, why: "this machine's clock"},
+		"dated far ahead, of the same boot":         {of: "here", store: longDead + 1, wall: longDead + 1, change: bootAhead, want: Doubtful, why: "the time since boot doesn't"},
+		"dated far ahead, no time of the store":     {store: -1, wall: longDead + 1, change: ahead(3 * longDead), want: Live},
+		"dated far ahead, on a local disk":          {of: "far", store: longDead + 1, wall: longDead + 1, change: ahead(3 * longDead), judge: onDisk, want: Doubtful, why: "no other clock"},
+		"live, and the store was set right since":   {store: longDead + 30*time.Second, wall: longDead + 30*time.Second, change: ahead(longDead), want: Doubtful, why: "this machine's clock"},
+		"the same, and its holder is an hour ahead": {store: longDead + 30*time.Second, wall: longDead + 30*time.Second, change: ahead(longDead + time.Hour), want: Doubtful, why: "this machine's clock"},
+		"the same, and its holder is a day ahead":   {store: 1000 * longDead, wall: 1000 * longDead, change: ahead(1000*longDead + 24*time.Hour), want: Doubtful, why: "this machine's clock"},
 		"a local disk":                          {of: "far", store: over, wall: over, judge: onDisk, want: Doubtful, why: "no other clock confirms that"},
+		"a local disk, no time of the store":    {of: "far", store: -1, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, within the ttl":          {of: "far", store: ttl, wall: ttl, judge: onDisk, want: Live},
 		"a local disk, the clock since boot":    {of: "here", store: over, wall: over, change: boot, judge: onDisk, want: Stale},
 		"a local disk, from an earlier boot":    {of: "an earlier boot", store: over, wall: over, judge: onDisk, want: Stale},
@@ -101,6 +114,16 @@ func TestVerdicts(t *testing.T) {
 		j.Judge(e, st, now)
 		assert.That(t, e.Verdict == c.want && strings.Contains(e.Why, c.why) && (c.why != "") == (e.Why != ""), "%s: verdict %d, %q", name, e.Verdict, e.Why)
 	}
+}
+
+// ahead dates the body later than its mod time.
+func ahead(by time.Duration) func(*Entry) {
+	return func(e *Entry) { e.Lease.Refreshed = wrote.Add(by) }
+}
+
+func bootAhead(e *Entry) {
+	ahead(3 * longDead)(e)
+	e.Lease.RefreshedBoot = int64(seen)
 }
 
 func onDisk(j *Judge) { j.MachineClock = true }

@@ -37,8 +37,10 @@ type Body struct {
 	RefreshedAt string  `json:"refreshed_at,omitempty"`
 	// RefreshedBoot is the clock since boot, in nanoseconds, when this body was written. That clock can't be set.
 	// Processes with the same boot id and time namespace can compare it.
-	RefreshedBoot    int64             `json:"refreshed_boot_ns,omitempty"`
-	Seq              uint64            `json:"seq,omitempty"`
+	RefreshedBoot int64  `json:"refreshed_boot_ns,omitempty"`
+	Seq           uint64 `json:"seq,omitempty"`
+	// Nonce is 64 random bits in hex, new for each put. So two copies of one process never write the same body.
+	Nonce            string            `json:"nonce,omitempty"`
 	State            State             `json:"state,omitempty"`
 	identity.Process                   // TimeNamespace is also the namespace of RefreshedBoot
 	Version          string            `json:"version,omitempty"`
@@ -131,7 +133,7 @@ const maxText = 1 << 10
 // bound cuts the texts of other clients, because a survey keeps the bodies of many locks.
 func (b *Body) bound() {
 	for _, s := range []*string{
-		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt,
+		&b.Operation, &b.Holder, &b.AcquiredAt, &b.ExpiresAt, &b.ID, &b.AcquiredID, &b.RefreshedAt, &b.Nonce,
 		&b.HostID, &b.BootID, &b.PIDNamespace, &b.TimeNamespace, &b.User, &b.Version,
 	} {
 		*s = text.Cut(*s, maxText)

@@ -88,6 +88,18 @@ func TestDecode(t *testing.T) {
 		"gzip":              {string(gzipped), ForeignTTL, nine, ""},
 		"ours":              {plain + `,"ttl_seconds":90,"refreshed_at":"2026-03-07T09:00:10Z"}`, 90 * time.Second, nine.Add(10 * time.Second), ""},
 		"a short ttl":       {plain + `,"ttl_seconds":1}`, MinTTL, nine.Add(time.Minute - MinTTL), ""},
+		"no ttl":            {plain + `,"ttl_seconds":0}`, ForeignTTL, nine, ""},
+		"nearly no ttl":     {plain + `,"ttl_seconds":5e-324}`, MinTTL, nine.Add(time.Minute - MinTTL), ""},
+		"the shortest ttl":  {plain + `,"ttl_seconds":10.5}`, 10500 * time.Millisecond, nine.Add(time.Minute - 10500*time.Millisecond), ""},
+		"a day and more":    {plain + `,"ttl_seconds":86401}`, MaxTTL, nine.Add(time.Minute - MaxTTL), ""},
+		"beyond any number": {plain + `,"ttl_seconds":1e999}`, 0, time.Time{}, "not a lock's fields"},
+		"not a number":      {plain + `,"ttl_seconds":NaN}`, 0, time.Time{}, "damaged: not JSON"},
+		"a huge boot time":  {plain + `,"refreshed_boot_ns":9223372036854775808}`, 0, time.Time{}, "not a lock's fields"},
+		"a huge pid":        {plain + `,"pid":99999999999999999999}`, 0, time.Time{}, "not a lock's fields"},
+		"a negative seq":    {plain + `,"seq":-1}`, 0, time.Time{}, "not a lock's fields"},
+		"year 10000":        {strings.Replace(plain, "2026-03-07T11", "10000-03-07T11", 1) + "}", 0, time.Time{}, "no valid expires_at"},
+		"year 0":            {plain + `,"refreshed_at":"0000-01-01T00:00:00+01:00"}`, ForeignTTL, time.Date(-1, 12, 31, 23, 0, 0, 0, time.UTC), ""},
+		"year 9999":         {plain + `,"refreshed_at":"9999-12-31T23:59:59-01:00"}`, ForeignTTL, time.Date(10000, 1, 1, 0, 59, 59, 0, time.UTC), ""},
 		"a long ttl":        {plain + `,"ttl_seconds":1e300}`, MaxTTL, nine.Add(time.Minute - MaxTTL), ""},
 		"a negative ttl":    {plain + `,"ttl_seconds":-1}`, 0, time.Time{}, "no valid ttl_seconds"},
 		"no expires_at":     {`{"operation":"b"}`, 0, time.Time{}, "no valid expires_at"},
@@ -121,6 +133,34 @@ func TestDecodeIsBounded(t *testing.T) {
 		strings.Repeat("h", 2*maxText), strings.Repeat("s", 2*maxText), strings.Repeat("v", MaxMetadata)))
 	assert.That(t, err == nil && len(l.Holder) <= maxText+len("…") && len(l.State) <= maxText+len("…") && l.Metadata == nil,
 		"%v: holder of %d bytes, state of %d, metadata of %d", err, len(l.Holder), len(l.State), BytesIn(l.Metadata))
+}
+
+// TestBoundsOfABody: the largest body and the largest metadata that are accepted, and the smallest that aren't.
+func TestBoundsOfABody(t *testing.T) {
+	const plain = `{"expires_at":"2026-03-07T09:00:00Z"`
+	for _, over := range []int{0, 1} {
+		raw := plain + strings.Repeat(" ", MaxBody+over-len(plain)-1) + "}"
+		zstded, gzipped := compressed(raw)
+		for _, body := range [][]byte{zstded, gzipped} {
+			_, err := Decode(body)
+			assert.That(t, errors.Is(err, ErrLarge) == (over > 0) && (over > 0 || err == nil), "%d bytes: %v", len(raw), err)
+		}
+		l, err := Decode(fmt.Appendf(nil, `%s,"metadata":{"k":%q}}`, plain, strings.Repeat("v", MaxMetadata-1+over)))
+		assert.That(t, err == nil && (l.Metadata == nil) == (over > 0), "%v: %d bytes of metadata", err, BytesIn(l.Metadata))
+	}
+}
+
+// TestTimestamp: a year without four digits is clamped, and no other.
+func TestTimestamp(t *testing.T) {
+	for at, want := range map[time.Time]string{
+		nine: "20260307T090000.000000000Z",
+		time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC):                   "99991231T000000.000000000Z",
+		time.Date(9999, 12, 31, 23, 0, 0, 0, time.FixedZone("", -7200)): "99991231T235959.999999999Z",
+		time.Date(0, 6, 1, 0, 0, 0, 0, time.UTC):                        "00000601T000000.000000000Z",
+		time.Date(0, 1, 1, 0, 0, 0, 0, time.FixedZone("", 7200)):        "00000101T000000.000000000Z",
+	} {
+		assert.Equal(t, timestamp(at), want, "%v", at)
+	}
 }
 
 func FuzzDecode(f *testing.F) {

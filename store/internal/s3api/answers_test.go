@@ -88,6 +88,27 @@ func TestAnswers(t *testing.T) {
 		{"a body that is cut off", cut, []string{"get", "list"}, repeat, ""},
 		{"an object without a length", raw("HTTP/1.0 200 OK\r\nETag: \"e\"\r\nLast-Modified: Thu, 01 Jan 2026 00:00:07 GMT\r\n\r\n"), []string{"get"}, repeat, "length"},
 	}
+	quiet := func(w http.ResponseWriter, r *http.Request) { // an answer without a date
+		w.Header()["Date"] = nil
+		say(403, "RequestTimeTooSkewed")(w, r)
+	}
+	answers = append(answers,
+		answer{"the clock, and no date", quiet, all, store.ErrConfig, "far from the server's"},
+		answer{"unauthorized", say(401, "Odd"), all, store.ErrPermission, "401 Odd"},
+		answer{"a proxy's password", say(407, ""), []string{"list", "get", "delete"}, store.ErrConfig, "the proxy wants a user"},
+		answer{"full", say(507, "Odd"), all, store.ErrFull, "507"},
+		answer{"not implemented, unasked", say(501, "NotImplemented"), []string{"list", "get", "delete", "put"}, store.ErrConfig, "501"},
+		answer{"invalid argument, unasked", say(400, "InvalidArgument"), []string{"list", "get", "delete", "put"}, repeat, "InvalidArgument"},
+		answer{"a reason", xmlError(400, "<Code>Odd</Code><Message>for a reason</Message>"), []string{"list", "get", "delete", "put"}, repeat, "for a reason"},
+		answer{"a gateway without its server", text(502, ""), all, store.ErrUnreachable, "502"},
+		answer{"a gateway that waits for its server", page(504), all, store.ErrUnreachable, "504"},
+	)
+	for _, code := range []string{"QuotaExceeded", "QuotaExceededException", "XMinioStorageFull", "XMinioBucketQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage"} {
+		answers = append(answers, answer{"full", say(400, code), []string{"put", "put if absent"}, store.ErrFull, code})
+	}
+	for _, status := range []int{301, 302, 307, 308} {
+		answers = append(answers, answer{"elsewhere", say(status, ""), []string{"list", "get"}, store.ErrConfig, "another region"})
+	}
 	for _, code := range []string{"NoSuchBucket", "NoSuchKey", "ExpiredToken", "InvalidRequest"} {
 		answers = append(answers, answer{"a failing server", say(500, code), all, repeat, "500"}, answer{"an overloaded server", say(503, code), all, repeat, "503"})
 	}

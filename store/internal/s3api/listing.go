@@ -39,12 +39,13 @@ func (e entry) time() (time.Time, error) {
 // read parses a document. Its root element must have this name. The client libraries would treat an empty body, or any
 // other XML, as an empty document.
 func read(root string, body []byte) (d document, err error) {
-	err = xml.Unmarshal(body, &d)
+	decoder := xml.NewDecoder(bytes.NewReader(body))
+	err = decoder.Decode(&d)
 	switch {
 	case d.XMLName.Local != root:
 		return d, unfit("it answers without a " + root)
-	case err == nil && root == "ListBucketResult" && !bytes.HasSuffix(bytes.TrimSpace(body), []byte("</ListBucketResult>")):
-		return d, errors.New("there is more data after the end of the listing")
+	case err == nil && len(bytes.TrimSpace(body[decoder.InputOffset():])) > 0: // the decoder ignores it, and it can list locks
+		return d, fmt.Errorf("there is more data after the end of the %s", root)
 	case err != nil:
 		return d, fmt.Errorf("it is cut off, or isn't what S3 answers: %v", err)
 	}

@@ -52,6 +52,9 @@ func TestListings(t *testing.T) {
 		"no time":             without("<LastModified>2026-01-01T00:00:00.000Z</LastModified>", ""),
 		"no word of its end":  without("<IsTruncated>false</IsTruncated>", ""),
 		"an empty word of it": without("<IsTruncated>false</IsTruncated>", "<IsTruncated/>"),
+		"text after its end":  listing + "x",
+		"a listing after it":  listing + "\n" + listing,
+		"an error after it":   listing + "<Error><Code>InternalError</Code></Error>",
 		"no order":            without(entry, entry+strings.Replace(entry, "index/k<", "index/j<", 1)),
 	}
 	for i := 0; i < len(listing)-1; i += 7 {
@@ -64,6 +67,16 @@ func TestListings(t *testing.T) {
 		assert.OK(t, err)
 		assert.That(t, len(p.Objects) == 1 && p.Objects[0].Key == "index/k" && p.Objects[0].ETag == "e", "%+v", p)
 		assert.Equal(t, p.Now.Format(http.TimeFormat), date)
+		for _, body := range []string{listing + "\n", listing + "\r\n  "} {
+			server.set(list(body))
+			assert.OK(t, assert.Err(s.List(t.Context(), "index/", "")))
+		}
+		server.set(list(without("index/k<", "index/k+%41<")))
+		p, err = s.List(t.Context(), "index/", "")
+		assert.That(t, err == nil && len(p.Objects) == 1 && p.Objects[0].Key == "index/k+%41", "a key that isn't encoded: %+v, %v", p, err)
+		server.set(list(strings.Replace(without("index/k<", "index/k%2B%2541<"), "<KeyCount>", "<EncodingType>url</EncodingType><KeyCount>", 1)))
+		p, err = s.List(t.Context(), "index/", "")
+		assert.That(t, err == nil && len(p.Objects) == 1 && p.Objects[0].Key == "index/k+%41", "an encoded key: %+v, %v", p, err)
 		for name, body := range bad {
 			server.set(list(body))
 			p, err := s.List(t.Context(), "index/", "")

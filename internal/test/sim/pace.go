@@ -1,0 +1,272 @@
+package sim
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"path"
+	"time"
+
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// The pace of a waiter: docs/evidence/protocol.md, Wait. The tests of replock have the engine's own numbers.
+const (
+	leastRead, mostRead = 250 * time.Millisecond, 5 * time.Second
+	leastPoll, mostPoll = time.Second, 5 * time.Second
+	freeReads           = 150
+
+	// longestLook is the longest pause between two looks of an attempt, if round trips take no time.
+	longestLook = 600 * time.Millisecond
+	// These are how many requests a waiter sends one after another, at most, from when its way is free until it has its
+	// lock. It reads the blocker and polls; it puts its flag and looks; each look reads bodies once; it deletes or
+	// empties what is stale, and at last its ticket. An exclusive one also looks at the pointer, puts it, and looks
+	// again. A fence takes a get, a put and a look.
+	sharedInARow    = 1 + 2 + 1 + 2 + 2 + 2
+	exclusiveInARow = sharedInARow + 2 + 2
+	fenceInARow     = 3
+	// morePages is how many times as many requests it sends in a row if pages are small.
+	morePages = 3
+)
+
+// pace is what the judge knows of a step that waits for its lock. From that it computes how long the step can pause
+// between two requests.
+type pace struct {
+	step    step
+	asked   time.Time
+	ticket  string          // its key
+	flag    string          // of the attempt that is under way, or ""
+	under   int             // requests under way
+	excused bool            // the last answer was a failure, after which the engine pauses before it tries again
+	look    *found          // its last look, until it pauses
+	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
+	before  int             // the waiters before it that this look has shown
+	since   time.Time       // when these keys were other ones
+	poll    time.Duration   // the pause before its next poll, without jitter
+	spent   float64         // of freeReads
+	reads   time.Time       // when spent was updated
+	rests   []rest          // the last one can last
+	tries   []rest          // the attempts that were withdrawn
+	sends   []time.Time     // of requests, when no other one of the step was under way
+}
+
+// rest is a time without a request under way.
+type rest struct {
+	from, to time.Time
+	most     time.Duration // that is promised
+}
+
+func (r rest) took() time.Duration { return r.to.Sub(r.from) }
+
+// sends tracks a request that a waiter sends. It checks that the waiter has paused for no longer than is promised.
+func (w *world) sends(r *request) {
+	if r.step == nil || w.paces[r.step.name] == nil {
+		return
+	}
+	k := w.paces[r.step.name]
+	r.pace = k
+	if k.under++; k.under > 1 {
+		return
+	}
+	now := time.Now()
+	if n := len(k.rests) - 1; n >= 0 {
+		k.ends(&k.rests[n], now, w.plan)
+		if last := k.rests[n]; last.took() > last.most+grace && w.paced() {
+			w.violate("idle", fmt.Sprintf("a waiter [%s] paused for %v, and promises %v: %d wait before it", k.step.name, last.took().Round(time.Millisecond), last.most.Round(time.Millisecond), k.before))
+		}
+	}
+	k.sends = append(k.sends, now)
+	if r.op == "get" {
+		k.spent = max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1
+		k.reads = now
+	}
+}
+
+// ends ends a pause. Requests that follow one another at once belong to one look.
+func (k *pace) ends(r *rest, now time.Time, p *plan) {
+	r.to = now
+	if r.took() > time.Millisecond && k.look != nil {
+		k.learns(p)
+	}
+	r.most = k.pause(p, r.from)
+}
+
+// paced reports whether the waiters' pace is certain: no request fails, and no ticket is broken.
+func (w *world) paced() bool {
+	return w.config.Protocol == nil && !w.plan.store.Markers && len(w.plan.breaks) == 0 && w.plan.answering() && w.ctx.Err() == nil
+}
+
+// follows tracks a waiter's look, or its put or deletion of a flag, when the store applies it.
+func (w *world) follows(c *client, r *request, v any) {
+	k := r.pace
+	switch {
+	case k == nil || isExclusive(r.key):
+	case r.op == "list" && r.key == prefix(k.step.lock)+"lock.":
+		r.found = w.meets(c, k, v.(store.Page))
+	case r.op == "put" && w.queue[r.key].client == c:
+		k.ticket = r.key
+	case r.op == "put" && len(r.body) > 0:
+		if k.flag != r.key {
+			k.flag, k.tries = r.key, append(k.tries, rest{from: time.Now()})
+		}
+	case r.writes() && r.key == k.flag: // withdrawn: the waiter counts from here
+		k.flag, k.since, k.poll, k.met = "", time.Now(), leastPoll, nil
+		k.tries[len(k.tries)-1].to = k.since
+	}
+}
+
+// found is what a waiter's look finds: the conflicting keys, and how many of them are tickets.
+type found struct {
+	keys    map[string]bool
+	tickets int
+	at      time.Time // when the last answer came
+	unsure  bool      // it has a lock that the waiter can take for live or stale
+}
+
+// meets returns what a waiter finds on a page. While a lock from before its place is stored, it reads no later one.
+func (w *world) meets(c *client, k *pace, page store.Page) *found {
+	place := path.Base(k.ticket)
+	if k.ticket == "" && k.step.mode == replock.Exclusive {
+		place = path.Base(k.flag)
+	}
+	early, late := &found{keys: map[string]bool{}}, &found{keys: map[string]bool{}}
+	for _, o := range page.Objects {
+		lives := w.lives[o.Key]
+		if !k.step.meets(o.Key) || o.Size == 0 || len(lives) == 0 {
+			continue
+		}
+		l, f := lives[len(lives)-1], early
+		if place != "." && path.Base(o.Key) > place {
+			f = late
+		}
+		ticket := w.queue[o.Key].client != nil
+		switch {
+		case l.client == c && l.step == k.step.name, l.dead, ticket && f == late:
+			continue
+		case l.client == nil, l.client.plan.foreign:
+			early.unsure, late.unsure = true, true
+		case ticket:
+			f.tickets++
+		}
+		f.keys[o.Key] = true
+	}
+	if len(early.keys) > 0 {
+		return early
+	}
+	return late
+}
+
+// rested notes that a waiter's request has ended. If none is under way, the waiter pauses.
+func (w *world) rested(r *request, err error) {
+	k := r.pace
+	if k == nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	now := time.Now()
+	switch {
+	case r.found != nil && err == nil:
+		k.look = r.found.after(k.look, r.cursor != "")
+	case k.look != nil && errors.Is(err, store.ErrNotFound): // deleted since the listing
+		delete(k.look.keys, r.key)
+	}
+	if k.look != nil && !r.writes() {
+		k.look.at = now
+	}
+	_, answer := errors.AsType[*store.Error](err)
+	k.excused = err != nil && !answer
+	if k.under--; k.under == 0 {
+		k.rests = append(k.rests, rest{from: now})
+	}
+}
+
+// after adds the earlier pages of a look to a later one.
+func (f *found) after(earlier *found, later bool) *found {
+	if later && earlier != nil {
+		maps.Copy(f.keys, earlier.keys)
+		f.tickets += earlier.tickets
+		f.unsure = f.unsure || earlier.unsure
+	}
+	return f
+}
+
+// learns takes over what a look has found. If clocks are wrong, or a lock can be stale, it is uncertain which locks the
+// waiter has read.
+func (k *pace) learns(p *plan) {
+	f := k.look
+	k.look, k.before = nil, f.tickets
+	switch same := maps.Equal(k.met, f.keys); {
+	case f.unsure, !p.undoubted():
+		k.since, k.poll = k.asked, mostPoll
+	case same:
+		k.poll = min(k.poll*5/4, mostPoll)
+	case k.met == nil: // since it was withdrawn
+		k.poll = leastPoll
+	default:
+		k.since, k.poll = f.at, leastPoll
+	}
+	k.met = f.keys
+}
+
+// pause returns how long a waiter pauses now, at most.
+func (k *pace) pause(p *plan, now time.Time) time.Duration {
+	n := time.Duration(1 + k.before)
+	read := min(max(now.Sub(k.since)/100, leastRead), mostRead) * 3 / 2 * n * n
+	over := max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1 - freeReads
+	read += time.Duration(max(over, 0) * float64(time.Second))
+	most := min(read, 2*k.poll*n, 4*k.poll+mostPoll)
+	switch {
+	case k.excused:
+		return time.Hour
+	case k.flag != "": // an attempt looks again
+		return max(longestLook, (200*time.Millisecond+p.roundTrip())*3/2)
+	default:
+		return most
+	}
+}
+
+// idle checks that a waiter has its lock soon after its way is free: after one pause and the requests of a read, a
+// poll and an attempt. An attempt that was under way then can end too late, and another one follows.
+func (w *world) idle(h *holding) {
+	k := w.paces[h.step.name]
+	delete(w.paces, h.step.name)
+	if k == nil || h.foreign() || !w.paced() {
+		return
+	}
+	free := later(w.inTheWay(h.p.client, h.step, time.Time{}), k.asked)
+	rested, most, sent := time.Duration(0), time.Duration(0), 0
+	for _, r := range k.rests {
+		if r.to.After(free) {
+			rested += r.to.Sub(later(r.from, free))
+			most = max(most, r.most)
+		}
+	}
+	for _, at := range k.sends {
+		if at.After(free) {
+			sent++
+		}
+	}
+	if rested > most+grace {
+		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free, and its waiter paused for %v, which promises %v", h, time.Since(free).Round(time.Millisecond), rested.Round(time.Millisecond), most.Round(time.Millisecond)))
+	}
+	limit := sharedInARow
+	if h.step.mode == replock.Exclusive {
+		limit = exclusiveInARow
+	}
+	if h.step.fence {
+		limit += fenceInARow
+	}
+	if w.plan.store.PageSize < 1000 {
+		limit *= morePages
+	}
+	for _, t := range k.tries {
+		if !t.from.After(free) && t.to.After(free) {
+			limit *= 2
+		}
+	}
+	if sent > limit {
+		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free, after %d requests, one after another", h, time.Since(free).Round(time.Millisecond), sent))
+	}
+}

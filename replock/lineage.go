@@ -1,0 +1,102 @@
+package replock
+
+import (
+	"cmp"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/repolock/repolock/replock/internal/verdict"
+)
+
+// lineage is what we know of the versions of a lock's flag. Each version has another ETag.
+type lineage struct {
+	mu sync.Mutex
+	// answered is the ETag of the last version that one answered put has stored, and that no other send can store.
+	answered string
+	// whole is the ETag of a version up to which the flag was stored without a gap, so no client has reaped it.
+	whole string
+	// mod and before are the mod times of the last version and of the flag before it, in Unix nanoseconds; 0 if unknown.
+	mod, before int64
+}
+
+// unbroken reports whether the flag was stored without a gap until its version with this ETag. If a listing shows that
+// version, the flag was also stored until then: nothing puts back a version that was deleted.
+func (v *lineage) unbroken(etag string) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return etag != "" && etag == v.whole
+}
+
+// stored records the answer to a put that was sent once. replaced is the ETag of the version that the store replaced,
+// if a condition proves that. before is the flag's last known mod time, if that of the version before is unknown.
+func (v *lineage) stored(etag, replaced string, before int64) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	v.answered, v.before, v.mod = etag, cmp.Or(v.mod, before), 0
+	if replaced != "" && replaced == v.whole {
+		v.whole = etag
+	}
+}
+
+// seen records the mod time of the last version.
+func (v *lineage) seen(etag string, mod time.Time) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if etag == v.answered {
+		v.mod = mod.UnixNano()
+	}
+}
+
+// inTime reports whether the last version was stored before any other client can have judged the version before it
+// stale, however the store rounds its times. Then the flag was stored without a gap.
+func (v *lineage) inTime(etag string, mod time.Time, ttl time.Duration) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if etag == "" || etag != v.answered || v.before != 0 && mod.UnixNano()-v.before > int64(ttl-verdict.Margin) {
+		return false
+	}
+	v.whole = etag
+	return true
+}
+
+// trust records that the flag was stored without a gap until this version, if it was sent once.
+func (v *lineage) trust(etag string) {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if etag == v.answered {
+		v.whole = etag
+	}
+}
+
+// second is a second flag of a held lock: docs/evidence/protocol.md, "A second flag". If the lease has ended on the
+// store's clock, but not on ours, either this machine stood still or the store's clock was set forward. In the first
+// case another client might be about to delete our flag, and a refresh might put it back. No clock can distinguish the
+// two. So we put a second flag, under a new key. No other client can acquire while it is stored, except one that has
+// looked before. Our next look shows that client's flag, or the client has deleted our old flag, or it has withdrawn.
+type second struct {
+	*attempt
+	etag   string
+	proven bool          // since the look after its put, nothing but this flag decides whether others have acquired
+	until  time.Duration // when it can be deleted
+}
+
+// secondStays is how long a second flag stays. Another client can have sent a delete of our old flag that the store
+// applies late. A client gives up a request after 19 s at most.
+const secondStays = 30 * time.Second
+
+// seconds are the second flags of a held lock.
+type seconds struct {
+	wanted atomic.Bool              // the next refresh must put a second flag first
+	page   atomic.Pointer[pageTime] // the page that has shown the second flag after the last refresh under it
+	mu     sync.Mutex               // guards the following
+	now    *second                  // under which the flag is being refreshed, or nil
+	left   []*second                // to be deleted
+}
+
+// errAged is returned instead of a put if the lease has ended on the store's clock.
+var errAged = errors.New("by the store's clock the lease had ended before the refresh")
+
+// stoodStillOr begins the reasons of losses that the store's clock shows.
+const stoodStillOr = "by the store's clock the lease had ended: this machine stood still, or the store's clock was set forward; "

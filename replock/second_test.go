@@ -1,0 +1,129 @@
+package replock
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/store/memory"
+)
+
+// stepped are stores whose clock a test sets: with and without If-Match, with a time on each page and without.
+var stepped = kinds{
+	"kept": {}, "claimed": claiming, "lacked": lacking, "ignored": ignoring, "second": {Precision: time.Second, NoTime: true},
+	"lacked, of seconds": {IfMatch: memory.Lacked, Precision: time.Second}, "paged": {IfMatch: memory.Lacked, PageSize: 1},
+	"lacked, no time": {IfAbsent: memory.Lacked, IfMatch: memory.Lacked, NoTime: true},
+}
+
+// TestStoreClockSteps: the store's clock is set forward by more than the ttl, and perhaps back. A holder whose refreshes
+// are answered keeps its lock, and resumes it after a later outage, also if the last answer is lost, or if the clock is
+// set in that outage. Nothing is left after its release.
+func TestStoreClockSteps(t *testing.T) {
+	for _, after := range rounds.Fewer(
+		[]time.Duration{500 * time.Millisecond, 7 * time.Second, 25500 * time.Millisecond, 29 * time.Second, 55 * time.Second},
+		[]time.Duration{7 * time.Second, 29 * time.Second}) {
+		for _, back := range []time.Duration{0, 3 * time.Second, 4 * time.Minute} {
+			for _, look := range []time.Duration{DefaultLook, DefaultTTL} {
+				stepped.modes(t, func(t *testing.T, w *world, mode Mode) {
+					a, k := w.holder(t, mode, func(o *Options) { o.Look = look })
+					time.Sleep(after)
+					w.skew.Add(int64(time.Hour))
+					if back > 0 {
+						time.AfterFunc(back, func() { w.skew.Add(int64(-time.Hour)) })
+					}
+					if look == DefaultLook && back == 0 {
+						time.Sleep(15 * time.Second) // a second flag might still be stored
+						w.leavesNothing(k)
+						k = a.takes(t, mode)
+					}
+					time.Sleep(10 * time.Minute)
+					lives(t, k)
+					a.outlives(t, k)
+					mustResume(t, k)
+					time.Sleep(5 * time.Minute)
+					a.lose(t, k)
+					w.skew.Add(int64(-2 * time.Hour))
+					a.hooks.Before(nil)
+					mustResume(t, k)
+					w.leavesNothing(k)
+				})
+			}
+		}
+	}
+}
+
+// TestStepBeforeALostAnswer: after a step of the store's clock a refresh is applied and not answered. The lock is
+// resumed, because that refresh came in time after the one before.
+func TestStepBeforeALostAnswer(t *testing.T) {
+	kinds{"kept": {}, "lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
+		a, k := w.holder(t, mode)
+		time.Sleep(7 * time.Second)
+		w.skew.Add(int64(time.Hour))
+		time.Sleep(70 * time.Second)
+		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && r.Key == k.Key() {
+				a.hooks.Before(outage)
+				return errOutage
+			}
+			return err
+		})
+		<-k.Context().Done()
+		a.hooks.After(nil)
+		a.hooks.Before(nil)
+		mustResume(t, k)
+	})
+}
+
+// TestPassedUnderASecondFlag: an acquirer has found the flag of a paused machine stale, and would acquire without another
+// look. It deletes the flag, comes and goes just when the machine refreshes the flag under a second one. The machine
+// sees the acquirer's flag before, and doesn't refresh.
+func TestPassedUnderASecondFlag(t *testing.T) {
+	for holds, passes := range map[Mode]Mode{Exclusive: Shared, Shared: Exclusive} {
+		holding(t, memory.Options{IfMatch: memory.Lacked}, holds, func(t *testing.T, w *world, a *machine, k *Lock) {
+			time.Sleep(14 * time.Second)
+			go a.stands(70*time.Second, true)
+			time.Sleep(68 * time.Second)
+			b := w.machine()
+			goes, gone := make(chan struct{}, 2), make(chan struct{})
+			b.hooks.Before(first("delete", k.Key(), func(hookstore.Request) error { <-goes; return nil }))
+			go func() {
+				b.untilFree(t, passes, 100*time.Millisecond)
+				close(gone)
+			}()
+			time.Sleep(time.Second)
+			time.AfterFunc(4*time.Second, func() { goes <- struct{}{} })
+			a.hooks.Before(first("put", k.Key(), func(hookstore.Request) error {
+				goes <- struct{}{}
+				<-gone
+				return nil
+			}))
+			endsForGood(t, k, DefaultLook)
+			k.Release(t.Context())
+			<-gone
+		})
+	}
+}
+
+// TestNoResumeAfterASecondSend: the first put of a flag was sent twice, and the first send is applied after another
+// holder has come and gone. The flag is as it was, and was not stored all the time.
+func TestNoResumeAfterASecondSend(t *testing.T) {
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		a := w.machine()
+		late := make(chan struct{})
+		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+			time.AfterFunc(70*time.Second, func() { w.put(r.Key, r.Body); close(late) })
+			return errOutage
+		}))
+		k := a.takes(t, Shared)
+		a.hooks.Before(outage)
+		time.Sleep(63 * time.Second)
+		w.machine().takes(t, Exclusive).Release(t.Context())
+		<-late
+		a.hooks.Before(nil)
+		assert.That(t, !alive(k), "held without a refresh")
+		mustNotResume(t, k)
+	})
+}

@@ -1,0 +1,64 @@
+package sftp
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// TestUndeleted: a file counts as deleted only if the server says so, or a look shows that it is gone. An acquirer that
+// has reaped a stale lock goes on without another look.
+func TestUndeleted(t *testing.T) {
+	for _, code := range []sftpwire.Code{sftpwire.Failure, sftpwire.PermissionDenied, sftpwire.OpUnsupported, sftpwire.BadMessage} {
+		root := repository(t, 0o700)
+		r := &relay{}
+		s := r.on(t, root)
+		put(t, s, "index/lock.shared/a", "index/lock.shared/b")
+		r.answer = refuse(code, typeRemove)
+		err := s.Delete(t.Context(), "index/lock.shared/a")
+		assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "%v: deleted: %v", code, err)
+		deleted, err := store.DeleteAll(t.Context(), s, []string{"index/lock.shared/a", "index/lock.shared/b"})
+		assert.That(t, err == nil && slices.Equal(deleted, []bool{false, false}), "%v: deleted: %v, %v", code, deleted, err)
+		has(t, root, "index/", "index/lock.shared/", "index/lock.shared/a", "index/lock.shared/b")
+
+		r.answer = refuse(code, typeRemove, typeLstat) // nor does the look show anything
+		assert.That(t, s.Delete(t.Context(), "index/lock.shared/a") != nil, "%v: deleted without a look", code)
+
+		r.answer = refuse(code, typeRemove)
+		assert.OK(t, os.Remove(filepath.Join(root, "index/lock.shared/a")))
+		assert.OK(t, s.Delete(t.Context(), "index/lock.shared/a"))
+		deleted, err = store.DeleteAll(t.Context(), s, []string{"index/lock.shared/a"})
+		assert.That(t, err == nil && slices.Equal(deleted, []bool{false}), "the answer counts alone: %v, %v", deleted, err)
+	}
+}
+
+// TestUnmoved: a put whose move is refused has written nothing, whatever the look after it shows.
+func TestUnmoved(t *testing.T) {
+	root := repository(t, 0o700)
+	r := &relay{}
+	s := r.on(t, root)
+	put(t, s, "k")
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		moves := 0
+		r.answer = func(req request) []byte {
+			switch {
+			case req.kind == typeExtended && (req.path() == sftpwire.ExtPosixRename || req.path() == sftpwire.ExtHardlink):
+				moves++
+				return status(req.id, sftpwire.Failure)
+			case req.kind == typeLstat && moves > 0:
+				return status(req.id, sftpwire.Failure)
+			}
+			return nil
+		}
+		_, err := s.Put(t.Context(), "other", []byte("new"), opts)
+		assert.That(t, err != nil && moves > 0, "%+v: written: %v", opts, err)
+		r.answer = nil
+		has(t, root, "k")
+	}
+}

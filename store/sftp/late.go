@@ -1,0 +1,45 @@
+package sftp
+
+import (
+	"context"
+	"errors"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
+	"github.com/repolock/repolock/store/internal/sftpwire"
+)
+
+// late returns store.ErrConfig if the server shows the files of other machines too late to hold locks. look and space
+// are a Stat and a Space of the root. With fresh set, late accepts a server whose listings the user vouches for.
+//
+// rclone has no version or extension of its own in SFTP, because it uses a library of other servers too. But it has three
+// signs: it shows no owner of a file, a directory has no size, and the server names the extension statvfs, and doesn't
+// have it. If an rclone is mounted on the server, its answer to statvfs shows that.
+func (c *conn) late(look, space *sftpwire.Request, fresh bool) error {
+	a, unsupported := look.Attrs, errors.Is(space.Err(), sftpwire.OpUnsupported)
+	where, advice := "the server looks like rclone serve sftp",
+		"use the URL of the storage itself (s3:, b2:, minio:), or run the server with --dir-cache-time 0s, without --vfs-cache-mode, and add listings=fresh to the URL"
+	switch {
+	case space.Err() == nil && files.OfRclone(space.Statvfs.Files, space.Statvfs.Frsize, a.Size):
+		where, advice = "the directory on the server is in a mount of rclone",
+			"keep the locks in a directory of the server's own disk, or use the URL of the storage itself (s3:, b2:, minio:)"
+		fresh = false
+	case a.Flags&sftpwire.HasOwner != 0 || a.Size != 0 || !unsupported || !c.has(sftpwire.ExtStatvfs):
+		return nil
+	}
+	c.server = "rclone, or a server like it: listings=fresh in the URL vouches for its listings"
+	if fresh {
+		return nil
+	}
+	return fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
+}
+
+// Describe returns the name of a server that might show the files of other machines late.
+func (s *Store) Describe(ctx context.Context) (d store.Description, err error) {
+	c, err := s.connected(ctx)
+	if err == nil {
+		d.Server = c.server
+	}
+	return d, failed("describe", "", err)
+}
