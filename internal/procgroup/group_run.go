@@ -56,7 +56,7 @@ func (g *Group) run(path string, begin <-chan startRequest, started chan<- error
 	}()
 
 	g.backstop.start(pid)
-	l := leader{pid: pid}
+	l := leader{pid: pid, page: g.page}
 	g.supervise(&l, signals)
 	// Reap the leader last. While it is a zombie, the kernel gives its id to no other group, which we
 	// would then signal.
@@ -105,7 +105,7 @@ func (g *Group) attach(guard *guardClient, err error, pgid int, b startRequest) 
 
 // supervise handles changes of the group and signals to us. It returns when the group is empty.
 func (g *Group) supervise(l *leader, signals jobSignals) {
-	left := leftovers{report: g.cmd.Waiting, count: func() int { return members(l.pid) }}
+	left := leftovers{report: g.cmd.Waiting, count: func() int { return members(l) }}
 	for {
 		switch sig := l.poll(); sig {
 		case 0:

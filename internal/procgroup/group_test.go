@@ -358,7 +358,7 @@ func TestUnpauseTooLate(t *testing.T) {
 // TestThreadsComeAndGo: the command isn't killed when other threads end, but when we end.
 func TestThreadsComeAndGo(t *testing.T) {
 	k := newTicker(t)
-	p := start(t, self("parent", "-churn", "200ms", "--"), k.args())
+	p := start(t, self("parent", "-apart", "-churn", "200ms", "--"), k.args())
 	p.want("churned")
 	k.runs()
 	// While the guard is stopped, only that signal ends the command.

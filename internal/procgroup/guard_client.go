@@ -64,7 +64,7 @@ func (g *Group) startGuard() (*guardClient, error) {
 		Dir:   "/", // so that the guard keeps no file system busy
 		Env:   env,
 		Files: append([]uintptr{theirs.in.Fd(), null.Fd(), null.Fd(), theirs.out.Fd(), g.backstop.kept.Fd(), g.pageFile.Fd()}, g.kept...),
-		Sys:   &syscall.SysProcAttr{Setsid: true},
+		Sys:   guardAttr(),
 	})
 	if err != nil {
 		ours.close()
@@ -72,6 +72,10 @@ func (g *Group) startGuard() (*guardClient, error) {
 	}
 	return &guardClient{pid, ours}, nil
 }
+
+// guardAttr gives the guard a group of its own, so that neither Ctrl-C nor the end of the terminal is for it. It stays
+// in our session: see guard.anchor. guardAttr is a variable for tests.
+var guardAttr = func() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // end kills and reaps the guard. After end, the guard sends no signal. It must not be called twice.
 func (p *guardClient) end() {
@@ -207,7 +211,7 @@ func (g *Group) stopUnguarded(why error, anew bool) {
 	g.unguarded = fmt.Errorf("%w: %w", ErrUnguarded, why)
 	if g.cmd.Expiry != Nothing {
 		g.due = true
-		g.stopContinued(!began && g.members.Continued(g.pgid, anew))
+		g.stopContinued(!began && g.members.Continued(g.pgid, 0, anew))
 		g.seekRunaways()
 	}
 	g.wakeLocked()

@@ -159,7 +159,7 @@ func TestGuardDiesBeforeTheStart(t *testing.T) {
 	assert.OK(t, g.Close())
 }
 
-// TestGuardIsAlone: the guard keeps no inherited file open, has a session of its own, and ignores signals.
+// TestGuardIsAlone: the guard keeps no inherited file open, has a group of its own, and ignores signals.
 func TestGuardIsAlone(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "inherited")
 	fd, err := unix.Open(path, unix.O_CREAT|unix.O_WRONLY, 0o600) // and no O_CLOEXEC
@@ -188,8 +188,8 @@ func TestGuardIsAlone(t *testing.T) {
 	if !slices.Contains(command, path) || slices.ContainsFunc(command, of) || slices.Contains(its, path) || len(its) == 0 {
 		t.Errorf("the command has %q, the guard %q", command, its)
 	}
-	if sid, err := unix.Getsid(guard); err != nil || sid != guard {
-		t.Errorf("its session is %d (%v)", sid, err)
+	if pgid, err := unix.Getpgid(guard); err != nil || pgid != guard {
+		t.Errorf("its group is %d (%v)", pgid, err)
 	}
 	for name, want := range map[string]string{"fd/1": os.DevNull, "fd/2": os.DevNull, "cwd": "/"} {
 		got, err := os.Readlink(fmt.Sprintf("/proc/%d/%s", guard, name))
@@ -228,7 +228,7 @@ func TestKeptConnection(t *testing.T) {
 		assert.OK(t, err)
 		defer server.Close()
 		k := newTicker(t)
-		p := start(t, self("parent", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
+		p := start(t, self("parent", "-apart", "-keep", path, "--", "sh", "-c", `"$@" & wait`, "sh"), k.args())
 		conn, err := server.Accept()
 		assert.OK(t, err)
 		defer conn.Close()

@@ -69,7 +69,7 @@ func (g *Group) suspend(continued chan os.Signal) {
 
 	restore := defaultStop()
 	defer restore()
-	owned.Lock() // no guard may be started now: it would be in our group until it has its own session
+	owned.Lock() // no guard may be started now: it would be in our group until it has its own
 	_ = unix.Kill(0, unix.SIGTSTP)
 	owned.Unlock()
 	// Another thread might handle the signal a moment later, so wait. After the wait, our handler of SIGTSTP

@@ -4,6 +4,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 // leader is the first process of a group. After its end it stays a zombie until reap. Until then the kernel gives
@@ -13,6 +15,15 @@ type leader struct {
 	ended  bool
 	reaped bool
 	status Status
+	page   *guard.Page // or nil
+}
+
+// anchor returns the guard's process in the group, or 0. It doesn't keep the group alive.
+func (l *leader) anchor() int {
+	if l.page == nil {
+		return 0
+	}
+	return l.page.Anchor()
 }
 
 // poll returns the signal that stopped or continued the leader since the last poll, or 0.

@@ -39,7 +39,11 @@ func parentMain(args []string) {
 	usr := f.Bool("usr", false, "SIGUSR1 pauses, SIGUSR2 unpauses")
 	keep := f.String("keep", "", "the socket of a connection that the guard keeps")
 	halt := f.Bool("halt", false, "stop ourselves while we start the command")
+	apart := f.Bool("apart", false, "guards have sessions of their own, so that the kernel doesn't continue a stopped one when we end")
 	_ = f.Parse(args)
+	if *apart {
+		guardAttr = func() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setsid: true} }
+	}
 
 	out := os.Stdout
 	say := func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) }

@@ -28,10 +28,10 @@ func sweep(l *leader) int {
 	if n, sure := sweepChildren(l.pid); sure {
 		return n
 	}
-	n, ok := sweepOnce(l.pid)
+	n, ok := sweepOnce(l.pid, l.anchor())
 	if ok && n == 0 {
 		// After the list was read, a process could have started another and ended.
-		n, ok = sweepOnce(l.pid)
+		n, ok = sweepOnce(l.pid, l.anchor())
 	}
 	if ok || !l.ended {
 		return n
@@ -159,16 +159,16 @@ func pidsIn(lists []string) (pids []int) {
 	return pids
 }
 
-// members returns the number of processes of a group that run, or 0 if it is unknown.
-func members(pgid int) int {
-	n, _ := sweepOnce(pgid)
+// members returns the number of processes of the leader's group that run, or 0 if it is unknown.
+func members(l *leader) int {
+	n, _ := sweepOnce(l.pid, l.anchor())
 	return n
 }
 
 // listed is a hook for tests. It runs after the list of processes was read, and before their states are.
 var listed = func() {}
 
-func sweepOnce(pgid int) (members int, ok bool) {
+func sweepOnce(pgid, anchor int) (members int, ok bool) {
 	if !ownProc() {
 		return 0, false
 	}
@@ -179,7 +179,7 @@ func sweepOnce(pgid int) (members int, ok bool) {
 	listed()
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid == os.Getpid() || pid == anchor {
 			continue
 		}
 		group, err := unix.Getpgid(pid)

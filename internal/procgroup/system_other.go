@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/child"
+	"github.com/repolock/repolock/internal/procgroup/guard"
 )
 
 var guardProgram = func() string {
@@ -54,6 +55,7 @@ type leader struct {
 	pid    int
 	ended  bool
 	status Status
+	page   *guard.Page
 }
 
 // poll returns the signal that stopped or continued the leader since the last poll, or 0.
@@ -84,7 +86,7 @@ func (l *leader) reap() Status {
 }
 
 // members returns 0: these systems don't list the processes of a group.
-func members(int) int { return 0 }
+func members(*leader) int { return 0 }
 
 // sweep returns 0 if the group is empty and -1 if it isn't.
 func sweep(l *leader) int {

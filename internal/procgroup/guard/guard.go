@@ -45,7 +45,14 @@ const argument = "__lock-guard"
 // another one, and calls Main in its TestMain: with the original argument, init runs the guard before TestMain.
 var Argument = argument
 
+// anchorArgument makes our own program an anchor.
+const anchorArgument = "__lock-anchor"
+
 func init() {
+	if len(os.Args) == 2 && os.Args[1] == anchorArgument {
+		_, _ = syscall.Read(0, make([]byte, 1))
+		os.Exit(0)
+	}
 	if len(os.Args) == 2 && os.Args[1] == argument {
 		// Not in this goroutine: init binds it to the first thread, and each wake-up would change the thread.
 		go Main()
@@ -68,7 +75,7 @@ const first = 6
 // Main runs the guard. Each byte on the standard input is a ring: it asks for a look at the page, and an answer on
 // file descriptor 3. Descriptor 4 is the pipe to the backstop, and 5 the page. Main never returns.
 func Main() {
-	// The guard must end only when repolock's process has ended. It has a session of its own, so a terminal sends it
+	// The guard must end only when repolock's process has ended. It has a group of its own, so a terminal sends it
 	// no signal. But pidof finds it by our executable, so it ignores signals.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGTSTP, syscall.SIGTTIN,
 		syscall.SIGTTOU, syscall.SIGPIPE, syscall.SIGUSR1, syscall.SIGUSR2)
@@ -85,7 +92,7 @@ func Main() {
 	if kept > 0 || aftermath != nil {
 		w.ended = ended
 	}
-	w.runs = new(Members).Continued
+	w.runs, w.anchor = new(Members).Continued, new(anchor)
 	_ = syscall.SetNonblock(0, true) // a read that blocks would keep our only thread for Go code
 	w.watch(os.NewFile(0, "rings"))
 	if w.pgid() != 0 {
@@ -175,10 +182,14 @@ type watcher struct {
 	answers  io.Writer
 	clock    clock.Clock
 	kill     func(pid int, sig syscall.Signal) error
-	ended    func(pgid int) bool            // nil if no file is kept
-	runs     func(pgid int, anew bool) bool // reports whether a process that was sent SIGSTOP runs; anew: also a new one
+	ended    func(pgid int) bool                    // nil if no file is kept
+	runs     func(pgid, except int, anew bool) bool // reports whether a process that was sent SIGSTOP runs; anew: also a new one
 
-	held held
+	held   held
+	anchor interface { // nil for tests
+		hold(pgid int) (pid int)
+		release()
+	}
 }
 
 // held is the state of a group that may not run.
@@ -274,6 +285,10 @@ func (w *watcher) release() {
 	if w.held.is && w.page.Continued() <= MostContinued {
 		w.page.continued.Store(0)
 	}
+	if w.held.is && w.anchor != nil {
+		w.anchor.release()
+		w.page.anchor.Store(0)
+	}
 	w.held = held{}
 }
 
@@ -282,7 +297,7 @@ func (w *watcher) release() {
 func (w *watcher) hold(now time.Duration) (wait time.Duration, stopped bool) {
 	h, version, sigconts := &w.held, w.page.Version(), w.page.SIGCONTs()
 	due := !h.is || h.version != version || now-h.stopped >= StopInterval
-	continued := h.is && w.runs(w.pgid(), due)
+	continued := h.is && w.runs(w.pgid(), w.page.Anchor(), due)
 	if continued && h.sigconts == sigconts {
 		h.alarm = now + StopInterval
 		w.page.continued.Add(1)
@@ -296,6 +311,9 @@ func (w *watcher) hold(now time.Duration) (wait time.Duration, stopped bool) {
 		w.page.Stop(func() { w.signal(syscall.SIGSTOP) })
 		*h = held{true, version, sigconts, now, h.alarm}
 		stopped = true
+		if w.anchor != nil {
+			w.page.anchor.Store(int32(w.anchor.hold(w.pgid())))
+		}
 	}
 	if now < h.alarm {
 		return AlarmInterval, stopped

@@ -23,6 +23,7 @@ import (
 //	stopsDone      the guard: the stops whose signal was sent; after a guard's death repolock corrects it
 //	paused         repolock: 1 while the group must be stopped whatever its allowance is
 //	sigconts       repolock: its own SIGCONTs
+//	anchor         the guard: the pid of its own process in the stopped group, or 0
 //	continued      the guard: how often another process has continued the stopped group, since it may not run
 //
 // All words are atomic, and Go's atomic operations have one order that both processes see. Either process can be
@@ -52,6 +53,7 @@ type Page struct {
 	stopsBegun, stopsDone atomic.Uint32
 	paused                atomic.Uint32
 	sigconts, continued   atomic.Uint32
+	anchor                atomic.Int32
 	slots                 [2][3]atomic.Int64 // Until, Seen.Wall and Seen.Elapsed of an Allowance
 }
 
@@ -103,6 +105,9 @@ func (p *Page) SIGCONTs() uint32 { return p.sigconts.Load() }
 // Continued returns how often another process has continued the group since it may not run. If that is more than
 // MostContinued, the guard has killed the group.
 func (p *Page) Continued() int { return int(p.continued.Load()) }
+
+// Anchor returns the pid of the guard's process in the stopped group, or 0.
+func (p *Page) Anchor() int { return int(p.anchor.Load()) }
 
 // Follows reports whether the guard follows this version or a later one. If so, it sends no signal because of an
 // earlier one.

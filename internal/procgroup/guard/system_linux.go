@@ -40,9 +40,9 @@ func ended(pgid int) bool {
 // Members finds the processes of a group that run although they were sent SIGSTOP.
 type Members struct{ pids []int }
 
-// Continued reports whether another process has continued a process of the group, or traces it. anew makes it look
+// Continued reports whether another process has continued a process of the group but except, or traces it. anew makes it look
 // for new members, which takes some microseconds for each process of the machine: a stopped group starts none.
-func (m *Members) Continued(pgid int, anew bool) bool {
+func (m *Members) Continued(pgid, except int, anew bool) bool {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false
 	}
@@ -60,7 +60,7 @@ func (m *Members) Continued(pgid int, anew bool) bool {
 	for _, pid := range m.pids {
 		if group, err := syscall.Getpgid(pid); err == nil && group == pgid {
 			own = append(own, pid)
-			runs = runs || syscall.Kill(pid, 0) == nil && goesOn("/proc/"+strconv.Itoa(pid))
+			runs = runs || pid != except && syscall.Kill(pid, 0) == nil && goesOn("/proc/"+strconv.Itoa(pid))
 		}
 	}
 	m.pids = own

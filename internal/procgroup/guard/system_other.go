@@ -11,7 +11,13 @@ func ended(pgid int) bool { return unix.Kill(-pgid, 0) == unix.ESRCH }
 type Members struct{}
 
 // Continued returns false.
-func (*Members) Continued(int, bool) bool { return false }
+func (*Members) Continued(int, int, bool) bool { return false }
+
+// anchor does nothing: these systems don't show which processes of the group are ours.
+type anchor struct{}
+
+func (*anchor) hold(int) int { return 0 }
+func (*anchor) release()     {}
 
 func nameProcess(string) {}
 

@@ -90,7 +90,7 @@ func watchedGroup(t *testing.T, pgid int, e Expiry, run func(f *fakeGuard)) {
 	})
 }
 
-func (f *fakeGuard) isRunning(int, bool) bool {
+func (f *fakeGuard) isRunning(int, int, bool) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.running

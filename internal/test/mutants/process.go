@@ -60,8 +60,9 @@ var processMutants = []mutant{
 			return false
 `, `		case "T", "t":
 `, own("TestGoesOn")},
-	{"the guard misses a child that was continued", "internal/procgroup/guard/system_linux.go",
-		`err == nil && group == pgid {`, `err == nil && group == pgid && pid == pgid {`, test("./internal/procgroup", "TestContinuedBesideUs")},
+	{"the guard finds no process that was continued", "internal/procgroup/guard/system_linux.go",
+		`Continued(pgid, except int, anew bool) bool {`, `Continued(_, except int, anew bool) bool {
+	const pgid = -1`, test("./internal/procgroup", "TestContinuedBesideUs")},
 	{"the guard wakes half a second after the end of an allowance", guards,
 		`return min(LookInterval, left), false`, `return LookInterval, false`, own("TestWatchKills")},
 	{"the guard looks at the page only at the end of an allowance, as if it were stopped", guards,
@@ -184,7 +185,7 @@ var processMutants = []mutant{
 `, `	g.due = false
 `, own("TestLeaderContinued")},
 	{"without a guard nothing looks whether another process continues the group", follows,
-		`g.stopContinued(!began && g.members.Continued(g.pgid, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
+		`g.stopContinued(!began && g.members.Continued(g.pgid, 0, anew))`, `g.stopContinued(false)`, own("TestContinuedUnguarded")},
 	{"a kill by the guard goes unsaid if the group ends first", groupRuns,
 		`continued := g.reportContinued()`, `continued := func() {}`, own("TestKilledByTheGuard")},
 
@@ -236,11 +237,18 @@ var processMutants = []mutant{
 	{"the command inherits the gate of its starter", "internal/procgroup/starter/starter.go",
 		"\tsyscall.CloseOnExec(gate)\n", "", test("./internal/procgroup", "TestGuardIsAlone")},
 
+	// A group that would be orphaned.
+	{"nothing prevents that the kernel continues a stopped group when we are killed", "internal/procgroup/guard/anchor_linux.go",
+		`hold(pgid int) int {`, `hold(int) int {
+	const pgid = 1 << 22`, test("./internal/procgroup", "TestKilledWhilePaused")},
+	{"the guard has a session of its own", follows,
+		`return &syscall.SysProcAttr{Setpgid: true} }`, `return &syscall.SysProcAttr{Setsid: true} }`, own("TestKilledWhilePaused")},
+	{"the anchor keeps an empty group alive", sweeps, ` || pid == anchor {`, ` {`, own("TestAnchorKeepsNothingAlive")},
+
 	// The second of two, and the time to give up.
 	{"the search for a guard goes on where the search before ended", follows,
 		`			r = replacement{}
 `, ``, own("TestSecondGuardIsLost")},
-	{"a second loss of the guard goes unsaid", follows, `	began := g.unguarded == nil && !g.over`, `	began := g.unguarded == nil && !g.over && g.awaited < 3`, own("TestSecondGuardIsLost")},
 	{"the next guard is tried at once again and again", follows, `min(2*r.pause, lastPause)`, `min(r.pause, lastPause)`, own("TestSecondGuardIsLost")},
 	{"the next guard is tried ever more seldom", follows, `min(2*r.pause, lastPause)`, `2*r.pause`, own("TestSecondGuardIsLost")},
 	{"the next guard is tried ten times as late", follows, `firstPause = 50 * time.Millisecond`, `firstPause = 500 * time.Millisecond`, own("TestSecondGuardIsLost")},
@@ -261,7 +269,27 @@ var processMutants = []mutant{
 	{"a wait polls although the kernel has alarms", "internal/clock/watch.go",
 		`ok && !InBubble(time.Now())`, `ok && InBubble(time.Now())`, own("TestWatchHasAnAlarm")},
 	{"the guard polls its clocks", guards,
-		`watch := clock.NewWatch(w.clock)`, `watch := clock.NewWatch(struct{ clock.Clock }{w.clock})`, test("./internal/procgroup", "TestGuardsTimers")},
+		`func (w *watcher) watch(pipe io.Reader) {
+	rings := make(chan struct{})
+	go func() {
+		defer close(rings)
+		b := make([]byte, 1)
+		for n, _ := pipe.Read(b); n > 0; n, _ = pipe.Read(b) {
+			rings <- struct{}{}
+		}
+	}()
+	watch := clock.NewWatch(w.clock)`,
+		`func (w *watcher) watch(p io.Reader) {
+	pipe := p
+	rings := make(chan struct{})
+	go func() {
+		defer close(rings)
+		b := make([]byte, 1)
+		for n, _ := pipe.Read(b); n > 0; n, _ = pipe.Read(b) {
+			rings <- struct{}{}
+		}
+	}()
+	watch := clock.NewWatch(struct{ clock.Clock }{w.clock})`, test("./internal/procgroup", "TestGuardsTimers")},
 	{"repolock polls its clocks while the command runs", "internal/clock/watch.go",
 		`w.alarm = newAlarm()`, `w.alarm = nil`, test("./cmd/repolock", "TestTimers")},
 
