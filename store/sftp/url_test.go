@@ -41,9 +41,9 @@ func TestURLs(t *testing.T) {
 		{&url.URL{Host: "h"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/~/a"}, "the server knows no ~"},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "other=1"}, "command="},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=a&command=b"}, "command="},
-		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=+"}, "command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "other=1"}, "its options are command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=a&command=b"}, "its options are command="},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=+"}, "its options are command="},
 	} {
 		_, err := parse(c.u)
 		assert.That(t, errors.Is(err, store.ErrURL) && strings.Contains(err.Error(), c.want), "%q: %v", c.u, err)

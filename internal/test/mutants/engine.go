@@ -100,7 +100,7 @@ var engineMutants = []mutant{
 
 	// A cloned machine.
 	{"an object with the own id is own", renews, "bodyMark(o.key, c.raw)); ours {", "bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {",
-		scene("clone", 18)},
+		own("TestCopiedHolder|TestBodiesDateNoLease")},
 	{"the date of a body with the own id dates the lease", renews, "bodyMark(o.key, c.raw)); ours {",
 		"bodyMark(o.key, c.raw)); ours || r.t.copied(o.key, c.raw) {\n\t\tcopied, _ := wire.Decode(c.raw)\n\t\tsent = time.Duration(copied.RefreshedBoot)",
 		own("TestRestoredHolder|TestBodiesDateNoLease")},

@@ -39,8 +39,8 @@ var kindsMutants = []mutant{
 	{"a failed look at the old flag ends a resume for good", resume, "	old, err := k.l.find(ctx, k.t.flag.key)\n	if err != nil {", "	old, err := k.l.find(ctx, k.t.flag.key)\n	if ctx.Err() != nil {", own("TestResumeNeedsItsLooks")},
 	{"an acquirer puts though it couldn't find out whether the repository exists", enters, "if err := l.exists(ctx); err != nil {", "if err := l.exists(ctx); ctx.Err() != nil {", own("TestFirstPutNeedsItsLook")},
 	{"a read that fails is the end of the blocker", queues, "gone := errors.Is(err, store.ErrNotFound)", "gone := err != nil", own("TestWaiterNeedsItsRead")},
-	{"over SFTP a general failure counts as deleted", "store/sftp/object.go", "	isDir := look.Attrs.Kind() == sftpwire.KindDir\n	switch folder", "	isDir := look.Attrs.Kind() == sftpwire.KindDir\n	if errors.Is(err, sftpwire.Failure) {\n		return nil\n	}\n	switch folder", own("TestUndeleted")},
-	{"over SFTP the deletion of many counts a general failure as deleted", "store/sftp/object.go", "deleted[slices.Index(keys, valid[i])] = err == nil || ", "deleted[slices.Index(keys, valid[i])] = err == nil || errors.Is(err, sftpwire.Failure) || ", own("TestUndeleted")},
+	{"over SFTP a general failure counts as deleted", "store/sftp/object.go", "errors.Is(err, sftpwire.NoSuchFile) || errors.Is(err, errStill) {\n\t\treturn err\n\t}\n", "errors.Is(err, sftpwire.NoSuchFile) || errors.Is(err, errStill) {\n\t\treturn err\n\t}\n\tif errors.Is(err, sftpwire.Failure) {\n\t\treturn nil\n\t}\n", own("TestUndeleted")},
+	{"over SFTP the deletion of many counts a general failure as deleted", "store/sftp/object.go", "= err == nil || errors.Is(err, sftpwire.NoSuchFile)", "= err == nil || errors.Is(err, sftpwire.NoSuchFile) || errors.Is(err, sftpwire.Failure)", own("TestUndeleted")},
 	{"over SFTP a failed look shows that a file is gone", "store/sftp/object.go", "errors.Is(c.absent(ctx, key, look.Err()), sftpwire.NoSuchFile)", "look.Err() != nil", own("TestUndeleted")},
 
 	// Bounds that only another client's data reaches.
