@@ -115,3 +115,14 @@ func TestInfoOfALock(t *testing.T) {
 		assert.That(t, got.Holder == c.holder && got.ID == c.id && sign(got.Age) == c.age && sign(got.Left) == c.left, "%s: %+v", name, got)
 	}
 }
+
+// TestTTLOfATarget: a system's own default ttl counts only if the user has chosen none.
+func TestTTLOfATarget(t *testing.T) {
+	for _, c := range []struct {
+		own    time.Duration
+		chosen bool
+		want   time.Duration
+	}{{0, true, time.Minute}, {0, false, time.Minute}, {time.Hour, true, time.Hour}, {time.Hour, false, time.Minute}} {
+		assert.Equal(t, Target{ttl: c.own}.TTL(Request{TTL: time.Minute, DefaultTTL: c.chosen}), c.want, "%+v", c)
+	}
+}
