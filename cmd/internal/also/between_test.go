@@ -1,9 +1,11 @@
 package also
 
 import (
+	"context"
 	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
@@ -114,6 +116,35 @@ func TestInfoOfALock(t *testing.T) {
 		sign := func(d time.Duration) int { return min(max(int(d/time.Second), -1), 1) }
 		assert.That(t, got.Holder == c.holder && got.ID == c.id && sign(got.Age) == c.age && sign(got.Left) == c.left, "%s: %+v", name, got)
 	}
+}
+
+// hanging is a backend whose looks hang until they are given up.
+type hanging struct{ locking.Backend }
+
+func (hanging) Inspect(ctx context.Context, _ string) (*locking.Info, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLooksEnd: a look at a system that hangs is given up.
+func TestLooksEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Lock{Backend: hanging{}, Target: target("k")}
+		for _, c := range []struct {
+			what  string
+			look  func() error
+			limit time.Duration
+		}{
+			{"inspect", func() error { return assert.Err(l.Inspect(t.Context())) }, 5 * time.Second},
+			{"status", func() error { return assert.Err(l.Status(t.Context())) }, 5 * time.Second},
+			{"break", func() error { return assert.Err(l.Break(t.Context(), replock.BreakOptions{})) }, 5 * time.Second},
+			{"examine", func() error { return assert.Err(l.Examine(t.Context())) }, 30 * time.Second},
+		} {
+			start := time.Now()
+			assert.Is(t, c.look(), context.DeadlineExceeded, c.what)
+			assert.Equal(t, time.Since(start), c.limit, c.what)
+		}
+	})
 }
 
 // TestTTLOfATarget: a system's own default ttl counts only if the user has chosen none.
