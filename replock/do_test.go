@@ -352,6 +352,29 @@ func (c hookedClock) Elapsed() time.Duration {
 	return c.Clock.Elapsed()
 }
 
+// TestFenceOutlastsACrash: each put of the fence is durable, because a crash of the machine must not set its number back.
+// No other put is: the holders end with their machine.
+func TestFenceOutlastsACrash(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		fences := 0
+		a.hooks.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" {
+				fence := strings.HasSuffix(r.Key, "lock-fence")
+				assert.Equal(t, r.Opts.Durable, fence, r.Key)
+				if fence {
+					fences++
+				}
+			}
+			return nil
+		})
+		for range 2 {
+			mustRelease(t, a.takes(t, Exclusive, WithFencingToken()))
+		}
+		assert.Equal(t, fences, 2, "puts of the fence")
+	})
+}
+
 // TestFenceGrows: each later holder has a larger number, also after a lost answer and a late put of an earlier holder. A
 // resumed lock keeps its number, and a shared one has none. Without a number in the object the acquire fails.
 func TestFenceGrows(t *testing.T) {

@@ -32,7 +32,9 @@ import (
 //
 // The lock's safety depends on one guarantee: if a List starts after the answer to a Put, in any
 // process, it MUST show that object until the object is deleted. If an object is overwritten
-// while a List runs, the List MUST show its old or its new form.
+// while a List runs, the List MUST show its old or its new form. A backend can rely on it that an
+// object isn't overwritten twice while a List runs, and MUST then say so. The refreshes of a lock
+// that are due are at least 4.5 s apart, but a caller can refresh a lock at any time.
 //
 // The backend checks keys: each method but List MUST return [ErrInvalidKey] for a key that
 // CheckKey refuses, and send nothing. List accepts any prefix, because a prefix is no key.

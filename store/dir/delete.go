@@ -75,10 +75,30 @@ func (s *Store) remove(ctx context.Context, root, d *directory, name, ifMatch st
 	if info.IsDir() {
 		return errFolder
 	}
+	if ifMatch == "" {
+		return d.Remove(name)
+	}
 	if err := s.matches(ctx, d, name, ifMatch); err != nil {
 		return err
 	}
-	return d.Remove(name)
+	return s.removeMatching(ctx, d, name, ifMatch)
+}
+
+// removeMatching removes a file that has this ETag. It moves the file away first, and compares it again. If a program
+// that takes no flock (an SFTP server) has replaced the file meanwhile, it gives that program's file its name back.
+func (s *Store) removeMatching(ctx context.Context, d *directory, name, ifMatch string) error {
+	temp := files.NewTemp()
+	if err := s.move(d.Rename, name, temp); err != nil {
+		return err
+	}
+	if err := s.matches(ctx, d, temp, ifMatch); err != nil {
+		if lerr := link(d, temp, name); lerr != nil && !errors.Is(lerr, store.ErrPrecondition) {
+			return lerr
+		}
+		_ = d.Remove(temp) // if another file has the name by now
+		return err
+	}
+	return d.Remove(temp)
 }
 
 // prune removes the empty directories that files.Prunes selects, from dir upwards, and then old temporary files.

@@ -24,13 +24,17 @@ type Store struct {
 
 	local bool // the file system is known to be this machine's own
 	flock bool // its directories can be locked
+	hides bool // an open directory might show no name that came after it was opened: see quietNames
 
 	fileMode, dirMode fs.FileMode
 
 	// Tests replace these.
 	now  func() time.Time // returns this machine's time, by which the kernel stamps the files of a local file system
-	move func(d *directory, from, to string) error
+	move func(step func(from, to string) error, from, to string) error
+	sync func(f *os.File) error
 	scan func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error)
+	// stamps returns when a directory was last changed, and the present time of the clock that stamps a change.
+	stamps func(d *directory) (changed, now time.Time, err error)
 }
 
 var _ store.Store = (*Store)(nil)
@@ -64,7 +68,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	case !info.IsDir():
 		return nil, fault.New(store.ErrNotFound, "not a directory")
 	}
-	s := &Store{path: path, opened: info, now: time.Now, move: (*directory).Rename, scan: scan}
+	s := &Store{path: path, opened: info, now: time.Now, move: move, sync: (*os.File).Sync, scan: scan, stamps: stamps}
 	shared := info.Mode().Perm() & 0o077 // the permissions of the group and of others
 	s.fileMode, s.dirMode = 0o600|shared&0o066, 0o700|shared|info.Mode()&fs.ModeSetgid
 
@@ -84,6 +88,7 @@ func open(ctx context.Context, path string) (*Store, error) {
 	}
 	s.local = isLocal(self)
 	s.flock = canLock(self)
+	s.hides = s.local && !showsNew(self)
 	return s, nil
 }
 

@@ -57,6 +57,9 @@ func (d *directory) Rename(from, to string) error {
 	return cant("write into", d.path, d.root.Rename(from, to))
 }
 
+// move renames or exchanges two files.
+func move(step func(from, to string) error, from, to string) error { return step(from, to) }
+
 // Link gives a file a second name.
 func (d *directory) Link(from, to string) error {
 	return cant("write into", d.path, d.root.Link(from, to))

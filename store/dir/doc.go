@@ -34,6 +34,12 @@
 // can't be opened because it is missing. If a file system shows the files of other machines late
 // whatever we do (rclone, davfs2), Open returns store.ErrConfig.
 //
+// On btrfs and overlayfs, and on local file systems that we haven't tried, only a read counts during
+// which the directory wasn't changed: an open directory of btrfs shows no file that was replaced
+// after it was opened. On Linux before 6.13 such a read waits for the end of the kernel's tick in
+// which the directory was changed, 10 ms at most. On a network file system that hides such names
+// (FUSE above btrfs doesn't), List can miss an object that is overwritten in each of its two reads.
+//
 // # Flock
 //
 // A rename, a link and a removal are single steps of the system, and need no flock. A conditional
@@ -62,7 +68,13 @@
 //
 // flock binds only the programs on one machine that use this package. It binds neither another
 // program that writes the same files, nor another machine on a network file system. Therefore
-// IfMatch is only claimed there. It is unsupported if a directory can't be locked (NFS, Windows).
+// IfMatch is only claimed on a network file system. Beside another program, such as an SFTP server,
+// a Put with IfMatch exchanges its file with the present one. That fails if the file was deleted,
+// so a deleted object stays deleted. A file that the other program puts between the comparison and
+// the exchange stays, but is missing under its name for a moment: readers see our file instead.
+// A deletion with a condition moves the file away, and compares it again. A file system that can't
+// exchange files (ZFS before 2.2, FreeBSD's, most of FUSE) renames instead. There an object that
+// another program deletes after the comparison comes back. It is unsupported if a directory can't be locked (NFS, Windows).
 // If another program takes the flock of the directory, as flock(1) does, every Put and Delete of
 // an existing file waits until its context ends. The error then names that program, on Linux with
 // its pid. List and Get take no flock.

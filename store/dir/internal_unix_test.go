@@ -34,15 +34,15 @@ func stored(t *testing.T) (*Store, store.Object) {
 	return s, obj
 }
 
-// renames returns another store in the same directory, which calls before ahead of each rename.
+// renames returns another store in the same directory, which calls before ahead of each rename and exchange.
 func renames(t *testing.T, s *Store, before func()) *Store {
 	t.Helper()
 	other, err := Open(t.Context(), s.path)
 	assert.OK(t, err)
 	other.local = s.local
-	other.move = func(d *directory, from, to string) error {
+	other.move = func(step func(from, to string) error, from, to string) error {
 		before()
-		return d.Rename(from, to)
+		return step(from, to)
 	}
 	return other
 }

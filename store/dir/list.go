@@ -158,6 +158,9 @@ func (s *Store) find(ctx context.Context, d *directory, name string, look func()
 // two scans in a row find the same names, and returns the names of all scans. It misses an existing name only if the
 // file was replaced during each scan, and the refreshes of a lock are seconds apart.
 func (s *Store) names(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
+	if s.hides {
+		return s.quietNames(ctx, d, wanted)
+	}
 	if !s.local {
 		d.reread()
 	}

@@ -63,6 +63,7 @@ type write struct {
 	body      []byte
 	opts      store.PutOptions
 	durable   bool
+	etag      string // of the body in its temporary file
 }
 
 func (w *write) try(ctx context.Context) (obj store.Object, err error) {
@@ -86,15 +87,16 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	if err := ctx.Err(); err != nil {
 		return obj, err // the disk might have been slow
 	}
+	w.etag = etag(w.body, info)
 	if err := w.commit(ctx, d, temp); err != nil {
 		return obj, err
 	}
 	if w.durable {
-		if err := syncUp(w.root, w.dir); err != nil {
+		if err := w.syncUp(w.root, w.dir); err != nil {
 			return obj, err
 		}
 	}
-	return store.Object{Key: w.key, ETag: etag(w.body, info), Size: info.Size(), ModTime: info.ModTime()}, nil
+	return store.Object{Key: w.key, ETag: w.etag, Size: info.Size(), ModTime: info.ModTime()}, nil
 }
 
 // fill writes the body to a new file, and returns the file's attributes. A later rename or link doesn't change the
@@ -111,7 +113,7 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
 	if err == nil && w.durable {
-		err = f.Sync()
+		err = w.sync(f)
 	}
 	info, err1 := f.Stat()
 	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
@@ -119,9 +121,9 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 
 // syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process
 // might have made these directories without syncing them yet.
-func syncUp(root *directory, dir string) error {
+func (s *Store) syncUp(root *directory, dir string) error {
 	for {
-		if err := syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
+		if err := s.syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {
 			return err
 		}
 		dir, _ = files.Split(dir)
@@ -148,10 +150,48 @@ func (w *write) commit(ctx context.Context, d *directory, temp string) error {
 	if err := w.matches(ctx, d, w.name, w.opts.IfMatch); err != nil {
 		return err
 	}
-	if err := w.move(d, temp, w.name); err != nil {
+	if w.opts.IfMatch != "" {
+		return w.exchange(ctx, d, temp)
+	}
+	return w.rename(d, temp)
+}
+
+func (w *write) rename(d *directory, temp string) error {
+	if err := w.move(d.Rename, temp, w.name); err != nil {
 		return replaced(d, w.name, err)
 	}
 	return nil
+}
+
+// exchange makes a temporary file and the file of the name change places. Unlike a rename, that fails if the name is
+// gone. So a program that takes no flock (an SFTP server) can delete the file at any time, and it stays deleted.
+//
+// If such a program has replaced the file since its comparison, exchange puts that program's file back, and returns
+// ErrPrecondition. If the file system can't exchange files, exchange renames.
+func (w *write) exchange(ctx context.Context, d *directory, temp string) error {
+	goes, comes := w.opts.IfMatch, w.etag // the ETags of the file that must lose the name, and of the one that gets it
+	for n := range maxTries {
+		switch err := w.move(d.Exchange, temp, w.name); {
+		case errors.Is(err, fs.ErrNotExist):
+			return store.ErrPrecondition
+		case n == 0 && isOneOf(err, noLinks):
+			return w.rename(d, temp)
+		case err != nil:
+			return err
+		}
+		_, gone, err := w.inspect(ctx, d, temp, files.MaxHashed)
+		switch {
+		case gone.ETag == goes && n > 0:
+			return store.ErrPrecondition
+		case gone.ETag == goes, errors.Is(err, fs.ErrNotExist): // some file systems ignore the flag, and have renamed it
+			_ = d.Remove(temp) // if this fails, a later Delete removes it
+			return nil
+		case gone.ETag == "" && !errors.Is(err, errFolder):
+			return err
+		}
+		goes, comes = comes, gone.ETag
+	}
+	return store.ErrPrecondition
 }
 
 // creates reports whether the name is free, so that a Put without a condition can link its file. A link needs no flock.

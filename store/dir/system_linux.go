@@ -1,10 +1,13 @@
 package dir
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -70,6 +73,36 @@ func isLocal(f *os.File) bool {
 	return false
 }
 
+// showsNew reports whether the file system is known to show names in a directory that is open already. btrfs doesn't,
+// and neither does overlayfs on btrfs.
+func showsNew(f *os.File) bool {
+	var st unix.Statfs_t
+	if unix.Fstatfs(int(f.Fd()), &st) != nil {
+		return false
+	}
+	switch uint32(st.Type) {
+	case unix.EXT4_SUPER_MAGIC, unix.XFS_SUPER_MAGIC, unix.TMPFS_MAGIC, unix.RAMFS_MAGIC:
+		return true
+	}
+	return false
+}
+
+func stamps(d *directory) (changed, now time.Time, err error) {
+	info, err := d.Lstat(".")
+	if err != nil {
+		return changed, now, err
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	if !ok {
+		return changed, now, errors.ErrUnsupported
+	}
+	var coarse unix.Timespec // read it after the time of change, which it must be later than
+	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &coarse); err != nil {
+		return changed, now, err
+	}
+	return time.Unix(st.Ctim.Unix()), time.Unix(coarse.Unix()), nil
+}
+
 // flockHolder describes the holder of a directory's flock. Only Linux shows it. proc_locks(5) has only the locks of our
 // pid namespace. On some file systems (btrfs) it shows another device number than stat(2).
 func flockHolder(self *os.File) string {
@@ -116,4 +149,8 @@ func flockPID(locks string, dev, ino uint64) int {
 
 func renameExclusive(fd int, from, to string) error {
 	return unix.Renameat2(fd, from, fd, to, unix.RENAME_NOREPLACE)
+}
+
+func renameExchange(fd int, a, b string) error {
+	return unix.Renameat2(fd, a, fd, b, unix.RENAME_EXCHANGE)
 }

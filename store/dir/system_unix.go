@@ -87,6 +87,11 @@ func renameNoReplace(d *directory, from, to string) error {
 	return taken(d, to, err)
 }
 
+// Exchange makes two files of the directory change places.
+func (d *directory) Exchange(a, b string) error {
+	return withFd(d, func(fd int) error { return cant("write into", d.path, renameExchange(fd, a, b)) })
+}
+
 // withFd runs a system call on the descriptor of a directory. It is for calls that os.Root doesn't have.
 func withFd(d *directory, call func(fd int) error) error {
 	self, err := d.Open(".")
@@ -97,13 +102,13 @@ func withFd(d *directory, call func(fd int) error) error {
 	return call(int(self.Fd()))
 }
 
-func syncDir(root *directory, dir string) error {
+func (s *Store) syncDir(root *directory, dir string) error {
 	f, err := root.Open(dir)
 	if err != nil {
 		return err
 	}
 	defer f.Close()
-	if err := f.Sync(); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
+	if err := s.sync(f); !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOTSUP) {
 		return cant("write into", filepath.Join(root.path, dir), err)
 	}
 	return nil // this file system can't sync a directory (some FUSE, SMB)

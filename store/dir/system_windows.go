@@ -63,5 +63,8 @@ func rmdir(*directory, string) error {
 // renameNoReplace fails, because Windows has no rename that refuses to replace a file.
 func renameNoReplace(*directory, string, string) error { return store.ErrConditionUnsupported }
 
+// Exchange fails, because Windows can't exchange two files.
+func (d *directory) Exchange(string, string) error { return windows.ERROR_NOT_SUPPORTED }
+
 // syncDir does nothing, because Windows can't flush a directory.
-func syncDir(*directory, string) error { return nil }
+func (*Store) syncDir(*directory, string) error { return nil }

@@ -10,9 +10,9 @@
 //
 // # Guarantees
 //
-// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), and renames it
-// (posix-rename@openssh.com). For IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or
-// nothing. Some servers answer with success, and do nothing. So Put and Delete also look, in the same flight: after a
+// Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), renames it
+// (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For
+// IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or nothing. Some servers answer with success, and do nothing. So Put and Delete also look, in the same flight: after a
 // rename the temporary file is gone, after a link the new name is there, after a removal the name is gone. A server whose
 // links aren't there counts as one without hard links.
 //
@@ -31,10 +31,21 @@
 // # Cost
 //
 // A request here is a flight: packets that are sent together, and cost one round trip. Put is three flights, and two
-// more if it makes directories. List is four: it scans each directory at least twice, as store/dir does, and reads each
-// file under the prefix. More levels of directories than a lock has can add flights, and so can each further 128 files.
+// more if it makes directories. List is three on OpenSSH's server if lock.shared exists, and four otherwise: it scans each
+// directory at least twice, as store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so can each further 128 files.
 // Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that the server refuses to
 // remove. Opening a connection takes about thirteen round trips.
+//
+// # Files that are replaced
+//
+// On btrfs a directory that is open shows no file that was replaced after it was opened. So a scan that opens a
+// directory in one flight and reads it in the next misses a file that is replaced in between. If the server's handles
+// show that it is OpenSSH's, a listing guesses the next handle, and sends both requests in one flight. Two such quick
+// scans must agree. The server has both requests when it begins with the first, so a listing misses a file only if it
+// is replaced between the two, in both scans.
+//
+// On another server two scans of three flights must agree. There, on btrfs, a listing misses an object that is
+// overwritten twice within it. The refreshes of a lock that are due are 4.5 s apart or more.
 //
 // # Caveats
 //

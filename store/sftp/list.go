@@ -43,18 +43,22 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 			}
 		}
 	}
+	misread := l.Misread()
 	for len(l.steps)+len(l.waiting) > 0 {
 		if err := l.fly(); err != nil {
 			return store.Page{}, err
 		}
+	}
+	if l.Misread() != misread {
+		return store.Page{}, fmt.Errorf("%w: the server's handles aren't those of OpenSSH, so another listing has read names of this one", store.ErrListing)
 	}
 	l.finish()
 	return l.page.Page, ctx.Err()
 }
 
 // guesses are directories that most listings of locks find. A listing opens them at the same time as the directory
-// above them.
-var guesses = []string{"lock.intent", "lock.shared"}
+// above them. The one that is seldom missing comes first, because the handles after a missing one are guessed wrong.
+var guesses = []string{"lock.shared", "lock.intent"}
 
 // listing is one List under way. It sends its requests in flights: each answer can add requests to the next flight. So
 // it scans directories one below another, and reads the files in them, in four round trips, if it has guessed their
@@ -203,6 +207,9 @@ type folder struct {
 	scan     []string        // wanted names in the present scan so far
 	last     []string        // wanted names in the previous scan
 	scans    int             // number of finished scans
+	misses   int             // how often the handle wasn't the guessed one
+	quick    bool            // the present scan is a quick one
+	counted  bool            // the last scan counted
 	absent   bool            // the last attempt to open it found no directory
 	unsure   bool            // since the last scan ended, a name that the scans have found couldn't be opened
 	found    map[string]bool // the names of all scans
@@ -222,22 +229,56 @@ func (l *listing) folder(at string) {
 	l.waiting = append(l.waiting, func() { l.begin(f) })
 }
 
-// begin begins a scan of a directory.
+// begin begins a scan of a directory. If the client can guess the handle, the scan is quick: it reads the directory in
+// the flight that opens it. So the server opens and reads it in one go.
+//
+// On btrfs a directory that is open shows no name that came after it was opened, not even that of a file that is
+// replaced. If a scan is slow, as it is in two flights, a file that is replaced meanwhile is missing.
 func (l *listing) begin(f *folder) {
-	l.opendir(f, func(handle string) {
-		f.handle = handle
-		l.readdir(f)
+	f.handle = ""
+	open := l.opendir(f, func(handle string) { f.handle = handle })
+	var reads []*sftpwire.Request
+	for n := 0; n < f.ahead && l.Guesses() && f.misses < maxMisses; n++ {
+		reads = append(reads, sftpwire.ReaddirOf(open))
+		l.add(reads[n], nil)
+	}
+	l.add(nil, func(*sftpwire.Request) error {
+		switch {
+		case f.handle == "":
+			return nil
+		case len(reads) == 0:
+			l.readdir(f)
+			return nil
+		case !reads[0].Answered:
+			f.misses++
+			l.close(f.handle, nil)
+			l.begin(f)
+			return nil
+		}
+		ended, err := l.collectAll(f, reads)
+		if f.quick = ended; !ended {
+			f.ahead = further(f.ahead)
+		}
+		if err == nil {
+			l.scanned(f, ended)
+		}
+		return err
 	})
 }
 
+// maxMisses is how often a listing guesses again. A guess is wrong after an open of the same flight has failed, or one
+// of another listing under way.
+const maxMisses = 4
+
 // opendir opens a directory, unless it is missing, or is a link. It also looks inside, because OpenSSH's server shows a
 // directory as empty if we can read but not enter it.
-func (l *listing) opendir(f *folder, then func(handle string)) {
+func (l *listing) opendir(f *folder, then func(handle string)) *sftpwire.Request {
 	key := strings.TrimSuffix(f.at, "/")
 	look, enter := sftpwire.Lstat(l.path(key)), sftpwire.Lstat(l.path(f.at+"."))
 	l.add(look, nil)
 	l.add(enter, nil)
-	l.add(sftpwire.Opendir(l.path(key)), func(r *sftpwire.Request) error {
+	open := sftpwire.Opendir(l.path(key))
+	l.add(open, func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
 		case err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindLink:
 			f.absent = true
@@ -255,6 +296,7 @@ func (l *listing) opendir(f *folder, then func(handle string)) {
 		}
 		return nil
 	})
+	return open
 }
 
 // notFolder makes the listing fail with err, unless another kind of file is in the place of the directory. Some servers
@@ -276,35 +318,48 @@ const firstAhead = 2
 
 func further(ahead int) int { return min(4*ahead, 256) }
 
-// readdir continues a scan. The first scan also opens the directory for the second one, to save a flight. If the first
-// scan doesn't end in this flight, that was too early, and the next flight opens the directory again.
+// readdir continues a scan. If the handle can't be guessed, the first scan also opens the directory for the second one,
+// to save a flight. If the first scan doesn't end in this flight, that was too early, and the next flight opens the
+// directory again.
 func (l *listing) readdir(f *folder) {
-	ended := false
-	for range f.ahead {
-		l.add(sftpwire.Readdir(f.handle), func(r *sftpwire.Request) error {
-			switch err := r.Err(); {
-			case errors.Is(err, sftpwire.EOF):
-				ended = true
-			case err != nil:
-				return fmt.Errorf("listing the directory %q: %w", l.path(f.at), err)
-			}
-			return l.collect(f, r.Names)
-		})
+	reads := make([]*sftpwire.Request, f.ahead)
+	for i := range reads {
+		reads[i] = sftpwire.Readdir(f.handle)
+		l.add(reads[i], nil)
 	}
 	f.ahead = further(f.ahead)
 	f.next = ""
-	if f.scans == 0 && !f.absent {
+	if f.scans == 0 && !f.absent && !l.Guesses() {
 		l.opendir(f, func(handle string) { f.next = handle })
 	}
 	l.add(nil, func(*sftpwire.Request) error {
-		l.scanned(f, ended)
-		return nil
+		ended, err := l.collectAll(f, reads)
+		if err == nil {
+			l.scanned(f, ended)
+		}
+		return err
 	})
 }
 
+// collectAll adds the names of Readdirs to a scan, and reports whether the scan has ended.
+func (l *listing) collectAll(f *folder, reads []*sftpwire.Request) (ended bool, err error) {
+	for _, r := range reads {
+		switch err := r.Err(); {
+		case errors.Is(err, sftpwire.EOF):
+			ended = true
+		case err != nil:
+			return false, fmt.Errorf("listing the directory %q: %w", l.path(f.at), err)
+		}
+		if err := l.collect(f, r.Names); err != nil {
+			return false, err
+		}
+	}
+	return ended, nil
+}
+
 // scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found the same
-// names: see store/dir. If the directory was absent when readdir opened it for the second scan, the first scan doesn't
-// count.
+// names: see store/dir. On a server whose handles can be guessed both must be quick. If the directory was absent when
+// readdir opened it for the second scan, the first scan doesn't count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next, nil)
@@ -315,9 +370,9 @@ func (l *listing) scanned(f *folder, ended bool) {
 	if !f.absent {
 		f.scans++
 	}
-	scan := files.Set(f.scan)
-	f.complete = f.scans > 1 && !f.unsure && slices.Equal(scan, f.last) || f.scans >= files.MaxScans
-	f.last, f.scan, f.absent, f.unsure = scan, nil, false, false
+	scan, counts := files.Set(f.scan), f.quick || !l.Guesses()
+	f.complete = f.scans > 1 && f.counted && counts && !f.unsure && slices.Equal(scan, f.last) || f.scans >= files.MaxScans
+	f.last, f.scan, f.absent, f.unsure, f.quick, f.counted = scan, nil, false, false, false, counts
 	f.handle = f.next
 	switch {
 	case f.complete:

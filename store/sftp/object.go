@@ -319,8 +319,8 @@ type write struct {
 	key, dir string
 	body     []byte
 	ifAbsent bool
-	folder   string // handle of dir, or ""
-	unlinked int    // how often the move has failed although the name was free
+	folders  []string // handles of dir and of the directories above it, to flush them
+	unlinked int      // how often the move has failed although the name was free
 }
 
 // try sends three flights: they create the temporary file, fill it, and move it. The move can't be in one flight with
@@ -348,10 +348,10 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // ended, it doesn't wait.
 func (w *write) discard(ctx context.Context, temp string) {
 	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
-	if w.folder != "" {
-		reqs = append(reqs, sftpwire.Close(w.folder))
-		w.folder = ""
+	for _, folder := range w.folders {
+		reqs = append(reqs, sftpwire.Close(folder))
 	}
+	w.folders = nil
 	if ctx.Err() != nil {
 		w.later(reqs...)
 	} else {
@@ -427,7 +427,8 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 	return nil
 }
 
-// fill writes the temporary file, and opens its directory, so that move can make the new name durable.
+// fill writes the temporary file, and opens its directory and those above it, so that move can make the new name durable.
+// Another process might have made these directories without flushing them yet.
 func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.Attrs, err error) {
 	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.fileMode})}
 	offset := uint64(0)
@@ -436,19 +437,25 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		offset += uint64(len(part))
 	}
 	// Some servers process an Fstat before the writes, but none processes a request before an earlier Close.
-	stat, dir := sftpwire.Lstat(temp), sftpwire.Open(w.path(w.dir), sftpwire.FlagRead, 0)
+	stat := sftpwire.Lstat(temp)
 	if w.has(sftpwire.ExtFsync) {
 		reqs = append(reqs, sftpwire.Fsync(handle))
 	}
 	reqs = append(reqs, sftpwire.Close(handle), stat)
-	all := reqs
+	var dirs []*sftpwire.Request
 	if w.has(sftpwire.ExtFsync) {
-		all = append(all, dir)
+		for _, dir := range slices.Backward(append([]string{"."}, ancestors(w.dir)...)) {
+			dirs = append(dirs, sftpwire.Open(w.path(dir), sftpwire.FlagRead, 0))
+		}
 	}
-	if err := w.do(ctx, all...); err != nil {
+	if err := w.do(ctx, slices.Concat(reqs, dirs)...); err != nil {
 		return attrs, err
 	}
-	w.folder = dir.Handle
+	for _, dir := range dirs {
+		if dir.Handle != "" { // a directory might be readable by others only
+			w.folders = append(w.folders, dir.Handle)
+		}
+	}
 	for _, r := range reqs[1:] { // skip the first answer: a server can refuse the mode
 		if err := r.Err(); err != nil {
 			return attrs, w.explain(ctx, temp, err)
@@ -479,10 +486,10 @@ func (w *write) move(ctx context.Context, temp string) error {
 		reqs = []*sftpwire.Request{sftpwire.Hardlink(temp, to), sftpwire.Lstat(to), sftpwire.Remove(temp)}
 	}
 	move, look := reqs[0], reqs[1]
-	if w.folder != "" {
-		reqs = append(reqs, sftpwire.Fsync(w.folder), sftpwire.Close(w.folder))
-		w.folder = ""
+	for _, folder := range w.folders { // some file systems can't flush a directory, so a failure doesn't count
+		reqs = append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))
 	}
+	w.folders = nil
 	if err := w.do(ctx, reqs...); err != nil {
 		return err
 	}

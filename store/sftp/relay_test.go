@@ -52,6 +52,8 @@ type relay struct {
 	fresh   bool                         // the URL has listings=fresh
 	ended   atomic.Pointer[func() error] // ends the newest connection
 
+	numbered *numbered // gives handles as OpenSSH's server does, unless it is nil
+
 	mu   sync.Mutex
 	kind map[byte]int // the requests so far
 }
@@ -78,6 +80,11 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 	r.dials.Add(1)
 	client, theirs := net.Pipe()
 	ours, served := net.Pipe()
+	if r.numbered != nil {
+		var theirs, to net.Conn = served, nil
+		to, served = net.Pipe()
+		go r.numbered.serve(theirs, to)
+	}
 	server, err := pkgsftp.NewServer(served)
 	if err != nil {
 		return nil, err

@@ -19,11 +19,14 @@ type Client struct {
 	extensions map[string]string
 	out        chan []byte   // packets of a flight, for the writer; unbuffered: until the writer takes a flight, nothing of it is sent
 	done       chan struct{} // closed at the end of the connection
+	turn       chan struct{} // has room for the one flight that has its numbers and isn't sent; so flights are sent in the order of their numbers
 
 	mu      sync.Mutex
 	err     error // why the connection has ended
 	last    uint32
 	pending map[uint32]pending // the requests without an answer, by id
+	handles handles
+	misread int // see Misread
 }
 
 // flight is the state of the requests that one Do has sent.
@@ -44,7 +47,7 @@ type pending struct {
 // The client closes the connection when it ends, and if New fails. Close can be called more than once, and must end a
 // Read or a Write that is under way.
 func New(ctx context.Context, rw io.ReadWriteCloser) (*Client, error) {
-	c := &Client{rw: rw, out: make(chan []byte), done: make(chan struct{}), pending: map[uint32]pending{}}
+	c := &Client{rw: rw, out: make(chan []byte), done: make(chan struct{}), turn: make(chan struct{}, 1), pending: map[uint32]pending{}}
 	stop := context.AfterFunc(ctx, func() { rw.Close() })
 	in := bufio.NewReader(rw)
 	err := c.start(in)
@@ -139,15 +142,13 @@ func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 		return nil
 	}
 	f := &flight{unanswered: len(reqs), answered: make(chan struct{})}
-	packets, err := c.pack(f, reqs)
 	out := c.out // nil once the writer has the packets
-	if err == nil {
-		err = ctx.Err()
-	}
+	packets, err := c.pack(ctx, f, reqs)
 	for err == nil {
 		select {
 		case out <- packets:
 			out = nil
+			<-c.turn
 		case <-f.answered:
 			return nil
 		case <-ctx.Done():
@@ -160,19 +161,42 @@ func (c *Client) Do(ctx context.Context, reqs ...*Request) error {
 		return nil
 	}
 	if out != nil {
+		if packets != nil {
+			<-c.turn
+		}
 		return fmt.Errorf("%w: %w", ErrUnsent, err)
 	}
 	return err
 }
 
-// pack gives the requests their numbers, and returns their packets.
-func (c *Client) pack(f *flight, reqs []*Request) (packets []byte, err error) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
+// pack waits for its turn, gives the requests their numbers, and returns their packets. Without packets it isn't the
+// turn of this flight. With packets and an error the flight can't be sent.
+func (c *Client) pack(ctx context.Context, f *flight, reqs []*Request) (packets []byte, err error) {
 	for _, r := range reqs {
 		r.Answer = Answer{}
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	select {
+	case c.turn <- struct{}{}:
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-c.done:
+		return nil, c.Err()
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.guess(reqs)
+	packets = []byte{}
+	for _, r := range reqs {
 		n := minPacket + len(r.body)
 		switch {
+		case r.of != nil && len(r.body) == 0:
+			if f.unanswered--; f.unanswered == 0 {
+				close(f.answered)
+			}
+			continue
 		case r.err != nil:
 			err = r.err
 		case 4+n > maxSent:
@@ -255,11 +279,14 @@ func (c *Client) answer(kind byte, f *fields) error {
 		return err
 	}
 	delete(c.pending, id)
+	c.handles.answered(p.Request, a)
 	if p.abandoned {
 		c.discard(a.Handle)
 		return nil
 	}
-	p.Request.Answer = a
+	if c.checked(p.Request, a) {
+		p.Request.Answer = a
+	}
 	if p.unanswered--; p.unanswered == 0 {
 		close(p.answered)
 	}

@@ -16,10 +16,11 @@ const FlagRead, FlagWrite, FlagCreate, FlagTrunc, FlagExcl = 0x01, 0x02, 0x08, 0
 type Request struct {
 	Answer
 
-	kind, wanted byte   // the types of the request and of its answer
-	body         []byte // the fields after the id
-	limit        uint32 // of a Read: the most bytes of Data
-	err          error  // why it can't be sent
+	kind, wanted byte     // the types of the request and of its answer
+	body         []byte   // the fields after the id
+	limit        uint32   // of a Read: the most bytes of Data
+	err          error    // why it can't be sent
+	of           *Request // of a ReaddirOf: the Opendir
 }
 
 // Answer is the answer to a request. Only the fields of its kind of request are set.
