@@ -3,11 +3,13 @@ package also
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -156,4 +158,20 @@ func TestTTLOfATarget(t *testing.T) {
 	}{{0, true, time.Minute}, {0, false, time.Minute}, {time.Hour, true, time.Hour}, {time.Hour, false, time.Minute}} {
 		assert.Equal(t, Target{ttl: c.own}.TTL(Request{TTL: time.Minute, DefaultTTL: c.chosen}), c.want, "%+v", c)
 	}
+}
+
+// TestMembers: a set has the repository first, and then the targets, each as its kind.
+func TestMembers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	targets, err := Parse([]string{"repo:./other#photos", "redis://h?key=k"})
+	assert.OK(t, err)
+	made := 0
+	r := Request{TTL: time.Minute, Look: time.Minute, Repository: func(session.Place) *session.Repository { made++; return &session.Repository{} }}
+	s := NewSet(&session.Repository{}, targets, r)
+	var kinds []string
+	for _, m := range s.members {
+		kinds = append(kinds, fmt.Sprintf("%T %s", m, m.place().Name))
+	}
+	assert.Equal(t, kinds, []string{"*also.repository ", "*also.repository photos", "*also.other " + targets[1].Place.Name})
+	assert.That(t, made == 1 && len(NewSet(nil, targets, r).members) == 2, "%d repositories", made)
 }
