@@ -276,11 +276,21 @@ func TestNotReleased(t *testing.T) {
 	}
 }
 
+// TestLossIsToldOnce: a lock that was lost before its release, which finds that too, is one loss.
+func TestLossIsToldOnce(t *testing.T) {
+	in(t, func(t *testing.T, b *backend) {
+		b.renew = func(context.Context) error { return locking.ErrLost }
+		b.release = func(context.Context) error { return locking.ErrLost }
+		_, err := b.guard(t, runs(time.Minute))
+		assert.That(t, errors.Is(err, locking.ErrLost) && strings.Count(err.Error(), "lock lost") == 1, "%v", err)
+	})
+}
+
 // TestGuardTTL: a ttl that isn't positive is an error, and f doesn't run.
 func TestGuardTTL(t *testing.T) {
 	for _, ttl := range []time.Duration{0, -1} {
 		ran, err := locking.Guard(t.Context(), newBackend(), locking.RequireGlobal, "k", ttl, runs(0))
-		assert.That(t, !ran && err != nil, "ttl %v: %v, %v", ttl, ran, err)
+		assert.That(t, !ran && err != nil && strings.Contains(err.Error(), "the ttl must be positive"), "ttl %v: %v, %v", ttl, ran, err)
 	}
 }
 

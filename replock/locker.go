@@ -135,8 +135,9 @@ func (l *Locker) info(e *verdict.Entry, st verdict.StoreTime, now time.Duration)
 	if i.TTL == 0 {
 		i.TTL = wire.ForeignTTL
 	}
-	if age, ok := e.Age(st, now); ok {
-		i.Age, i.Left, i.StoreClock = age, i.TTL-age, true
+	if _, ok := e.Age(st, now); ok {
+		i.Age, i.StoreClock = clock.Between(e.ModTime, st.When(now)), true
+		i.Left = i.TTL - i.Age
 	} else if !e.Lease.Refreshed.IsZero() {
 		i.Age = clock.Between(e.Lease.Refreshed, l.opts.Clock.Now())
 		i.Left = i.TTL - i.Age

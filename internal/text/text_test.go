@@ -25,6 +25,9 @@ func TestEscapes(t *testing.T) {
 		{"Line of a long text", Line("a" + long), "a" + long[:198] + "…"},
 		{"Cut", Cut("éé", 3), "é…"},
 		{"Cut of a short text", Cut("éé", 4), "éé"},
+		{"Word", Word("s3://a-b/c_d.e,f:1%2=@+"), "s3://a-b/c_d.e,f:1%2=@+"},
+		{"Word of a space", Word("a b"), `'a b'`},
+		{"Word of nothing", Word(""), `''`},
 		{"ShellWord", ShellWord("it's"), `'it'\''s'`},
 		{"ShellWord of control characters", ShellWord("a\x1b'é"), `$'a\x1b\x27\xc3\xa9'`},
 	} {

@@ -1,11 +1,15 @@
 package also
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/locking"
 	"github.com/repolock/repolock/replock"
@@ -114,4 +118,60 @@ func TestInfoOfALock(t *testing.T) {
 		sign := func(d time.Duration) int { return min(max(int(d/time.Second), -1), 1) }
 		assert.That(t, got.Holder == c.holder && got.ID == c.id && sign(got.Age) == c.age && sign(got.Left) == c.left, "%s: %+v", name, got)
 	}
+}
+
+// hanging is a backend whose looks hang until they are given up.
+type hanging struct{ locking.Backend }
+
+func (hanging) Inspect(ctx context.Context, _ string) (*locking.Info, error) {
+	<-ctx.Done()
+	return nil, ctx.Err()
+}
+
+// TestLooksEnd: a look at a system that hangs is given up.
+func TestLooksEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		l := Lock{Backend: hanging{}, Target: target("k")}
+		for _, c := range []struct {
+			what  string
+			look  func() error
+			limit time.Duration
+		}{
+			{"inspect", func() error { return assert.Err(l.Inspect(t.Context())) }, 5 * time.Second},
+			{"status", func() error { return assert.Err(l.Status(t.Context())) }, 5 * time.Second},
+			{"break", func() error { return assert.Err(l.Break(t.Context(), replock.BreakOptions{})) }, 5 * time.Second},
+			{"examine", func() error { return assert.Err(l.Examine(t.Context())) }, 30 * time.Second},
+		} {
+			start := time.Now()
+			assert.Is(t, c.look(), context.DeadlineExceeded, c.what)
+			assert.Equal(t, time.Since(start), c.limit, c.what)
+		}
+	})
+}
+
+// TestTTLOfATarget: a system's own default ttl counts only if the user has chosen none.
+func TestTTLOfATarget(t *testing.T) {
+	for _, c := range []struct {
+		own    time.Duration
+		chosen bool
+		want   time.Duration
+	}{{0, true, time.Minute}, {0, false, time.Minute}, {time.Hour, true, time.Hour}, {time.Hour, false, time.Minute}} {
+		assert.Equal(t, Target{ttl: c.own}.TTL(Request{TTL: time.Minute, DefaultTTL: c.chosen}), c.want, "%+v", c)
+	}
+}
+
+// TestMembers: a set has the repository first, and then the targets, each as its kind.
+func TestMembers(t *testing.T) {
+	t.Chdir(t.TempDir())
+	targets, err := Parse([]string{"repo:./other#photos", "redis://h?key=k"})
+	assert.OK(t, err)
+	made := 0
+	r := Request{TTL: time.Minute, Look: time.Minute, Repository: func(session.Place) *session.Repository { made++; return &session.Repository{} }}
+	s := NewSet(&session.Repository{}, targets, r)
+	var kinds []string
+	for _, m := range s.members {
+		kinds = append(kinds, fmt.Sprintf("%T %s", m, m.place().Name))
+	}
+	assert.Equal(t, kinds, []string{"*also.repository ", "*also.repository photos", "*also.other " + targets[1].Place.Name})
+	assert.That(t, made == 1 && len(NewSet(nil, targets, r).members) == 2, "%d repositories", made)
 }

@@ -385,6 +385,30 @@ func TestContinuedByOtherIsSaid(t *testing.T) {
 	}
 }
 
+// TestRunsOnIsSaid: a warning tells what couldn't be done to which processes, and names at most maxPIDs of them.
+func TestRunsOnIsSaid(t *testing.T) {
+	many := slices.Repeat([]int{7}, maxPIDs+1)
+	for _, c := range []struct {
+		pids   []int
+		killed bool
+		says   string
+	}{
+		{nil, false, "processes of the command can't be stopped; they run on"},
+		{[]int{7}, false, "1 process of the command can't be stopped: pid 7; it runs on"},
+		{[]int{7, 8}, true, "2 processes of the command can't be killed: pid 7, 8; they run on"},
+		{many, true, "11 processes of the command can't be killed: pid 7" + strings.Repeat(", 7", maxPIDs-1) + ", …; they run on"},
+	} {
+		s := newStage(t, "pause", "")
+		of := &session{Command: s.Command, holder: holder{Request: s.Request, lock: s.first.held()}}
+		var got events.Event
+		of.sinks = []events.Sink{sink(func(e events.Event) { got = e })}
+		of.runsOn(c.pids, c.killed)
+		of.flush()
+		assert.That(t, got.Kind == events.CommandRunsOn && got.Killed == c.killed && slices.Equal(got.PIDs, c.pids), "%+v", got)
+		assert.Equal(t, s.said, []string{c.says})
+	}
+}
+
 // TestContinuedWhileResuming: another process continues the command again and again while its lock is resumed. The
 // command is killed, and the loss of the lock is the result.
 func TestContinuedWhileResuming(t *testing.T) {

@@ -75,4 +75,13 @@ var kindsMutants = []mutant{
 	{"after a step of the wall clock a lease is renewed only when that is due", holding, "if clock.Read(t.Clock).SteppedSince(t.Seen()) {", "if clock.Read(t.Clock).Elapsed < 0 {", own("TestStep")},
 	{"a new deadline isn't reported", holding, "	t.deadline.Store(int64(deadline))\n	t.changed()\n", "	t.deadline.Store(int64(deadline))\n", own("TestNotify")},
 	{"a lost lock has time left", holding, "if t.lost.Load() != nil || t.releasing.Load() {", "if t.releasing.Load() {", own("TestTimes")},
+	{"a look at another system's lock hangs for ten times as long", "cmd/internal/also/lock.go", "const maxInspect = 5 * time.Second", "const maxInspect = 50 * time.Second", own("TestLooksEnd")},
+	{"doctor's look at another system hangs for ten times as long", "cmd/internal/also/examine.go", "const maxExamine = 30 * time.Second", "const maxExamine = 300 * time.Second", own("TestLooksEnd")},
+	{"a failed look at another system's lock lets break-lock go on", "cmd/internal/also/lock.go", "	if seen == nil || err != nil {\n		return nil, err\n	}\n	info := l.info(seen)\n	shown", "	if seen == nil {\n		return nil, err\n	}\n	info := l.info(seen)\n	shown", own("TestActsNeedTheirLook")},
+	{"a lost lock of another system whose release fails is released", "cmd/internal/also/lock.go", "case lost != nil && errors.Is(err, locking.ErrLost):", "case lost != nil:", own("TestReleaseOfALostLock")},
+	{"a lost lock of another system is reported as released", "cmd/internal/also/lock.go", "	case lost == nil:\n		l.tell(replock.EventReleased, 0, nil)", "	default:\n		l.tell(replock.EventReleased, 0, nil)", own("TestReleaseOfALostLock")},
+	{"a client library's repetition of a failed request is sent", "store/internal/httptransport/answer.go", "case f.status == 0 || f.status >= 300:\n		return errRepeated", "case f.status == 0 || f.status >= 300:\n		return nil", own("TestClaim")},
+	{"a refusal whose body breaks off is one", "store/internal/httptransport/answer.go", "if refused && err != nil {", "if refused && err != nil && len(body) == 0 {", own("TestRead")},
+	{"a write that was sent twice has an answer", "store/internal/httptransport/transport.go", "r.Method != http.MethodGet && sent.Load() > 1:", "r.Method != http.MethodGet && sent.Load() > 2:", own("TestRepeatedByADecorator")},
+	{"a beads lock that was replaced is removed", "locking/beads/file.go", "if now != nil && now.Err == nil && os.SameFile(now.Info, f.Info) && bytes.Equal(now.Body, f.Body) {", "if now != nil && now.Err == nil && bytes.Equal(now.Body, f.Body) {", own("TestRemoveNeedsTheSameFile")},
 }

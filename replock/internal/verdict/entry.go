@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store"
 )
@@ -96,7 +95,7 @@ func (e *Entry) Age(st StoreTime, now time.Duration) (time.Duration, bool) {
 	if !st.Known() || e.ModTime.IsZero() {
 		return 0, false
 	}
-	return clock.Between(e.ModTime, st.When(now)), true
+	return st.When(now).Sub(e.ModTime), true
 }
 
 // An empty file with this suffix can be a temporary file that another program is still writing. No client removes it
