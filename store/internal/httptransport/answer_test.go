@@ -44,7 +44,8 @@ func TestClaim(t *testing.T) {
 		a.Reset()
 		assert.OK(t, a.claim(true))
 	}
-	assert.That(t, answerOf(t.Context()).now().sent == false && answerOf(t.Context()) != answerOf(t.Context()), "a context without an Answer has one")
+	one, another := answerOf(t.Context()), answerOf(t.Context())
+	assert.That(t, !one.now().sent && one != another, "a context without an Answer has one")
 }
 
 // torn is a body that breaks off.
