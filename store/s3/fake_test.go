@@ -139,7 +139,7 @@ func TestNewChecksItsOptions(t *testing.T) {
 		"Amazon":         {awss3.Options{Region: "r"}, store.Kept},
 		"another server": {awss3.Options{Region: "r", BaseEndpoint: aws.String("http://h")}, store.Claimed},
 		//lint:ignore SA1019 programs can still set the deprecated resolver
-		"a resolver":     {awss3.Options{Region: "r", EndpointResolver: awss3.EndpointResolverFromURL("http://h")}, store.Claimed},
+		"a resolver": {awss3.Options{Region: "r", EndpointResolver: awss3.EndpointResolverFromURL("http://h")}, store.Claimed},
 	} {
 		s, err := s3.New(awss3.New(c.client), "bucket", s3.Options{})
 		assert.That(t, err == nil && s.Properties().IfAbsent == c.want, "%s: %v", name, err)
