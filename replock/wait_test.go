@@ -770,3 +770,19 @@ func TestWaitIsTheRule(t *testing.T) {
 		})
 	}
 }
+
+// TestAttemptEndsForItsTicket: an attempt of a waiter stops looking again when its ticket must be refreshed, and at the
+// latest a request before its lease ends.
+func TestAttemptEndsForItsTicket(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		a := w.machine()
+		now := a.clock.Elapsed()
+		q := a.newQueue(t.Context(), Exclusive, "x", nil)
+		for sent, want := range map[time.Duration]time.Duration{
+			now - 20*time.Second: now + 10*time.Second, now + time.Hour: now + a.times.Deadline - a.times.Timeout,
+		} {
+			q.ticket = &attempt{sent: sent}
+			equal(t, "until", q.decidesBy(&attempt{deadline: now + a.times.Deadline}), want)
+		}
+	})
+}

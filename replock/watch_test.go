@@ -377,16 +377,38 @@ func TestRefreshedWithinTheLease(t *testing.T) {
 			time.Sleep(DefaultLook)
 			err := k.Check(t.Context())
 			assert.That(t, (err == nil) == kept, "paused for %v: %v", pause, err)
+			assert.That(t, !kept || len(w.keys()) == 1, "paused for %v: a second flag in %q", pause, w.keys())
 		})
 	}
 }
 
-// TestShortPauseIsNoLoss: a machine that stood still for a moment keeps its lock, also without If-Match.
+// TestShortPauseIsNoLoss: a machine that stood still for a moment keeps its lock, also without If-Match. It needs no
+// second flag for that, because its lease hasn't ended.
 func TestShortPauseIsNoLoss(t *testing.T) {
 	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
 		time.Sleep(5 * time.Minute)
+		before := len(w.keys())
 		a.stands(5*time.Second, true)
 		time.Sleep(DefaultLook)
+		lives(t, k)
+		equal(t, "objects", len(w.keys()), before)
+	})
+}
+
+// TestPausesDontAddUp: two pauses, of which each is shorter than the error of a store's clock, aren't taken for a longer
+// one.
+func TestPausesDontAddUp(t *testing.T) {
+	bothHolders(t, lacking, func(t *testing.T, w *world, a *machine, k *Lock) {
+		before := a.saw(EventRefreshed)
+		for a.saw(EventRefreshed) == before {
+			time.Sleep(time.Second)
+		}
+		before = a.saw(EventRefreshed)
+		for range 2 {
+			a.stands(3*verdict.Margin/4, true)
+			time.Sleep(DefaultLook + time.Second)
+		}
+		equal(t, "refreshes", a.saw(EventRefreshed), before)
 		lives(t, k)
 	})
 }

@@ -106,4 +106,8 @@ func TestMayWithdraw(t *testing.T) {
 	for e, want := range map[*Entry]bool{old: false, undated: true, ticket: false, sealed: true, unread: true} {
 		assert.Equal(t, Contender{}.MayWithdraw(f, e), want)
 	}
+	f.St.At = old.ModTime.Add(Transient + time.Second)
+	for trip, want := range map[time.Duration]bool{time.Millisecond: false, time.Second: true} { // a slow store delays a withdrawal
+		assert.Equal(t, Contender{Trip: trip}.MayWithdraw(f, old), want)
+	}
 }
