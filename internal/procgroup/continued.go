@@ -60,10 +60,10 @@ func (g *Group) reportContinued() func() {
 	default:
 		return func() {}
 	}
-	killed := g.others.reported == 2
+	now := g.others.reported
 	return func() {
-		if g.cmd.Continued != nil {
-			g.cmd.Continued(killed)
+		for ; was < now && g.cmd.Continued != nil; was++ { // both, even if all of it came at once
+			g.cmd.Continued(was == 1)
 		}
 	}
 }
