@@ -174,6 +174,7 @@ func TestKilledByTheGuard(t *testing.T) {
 		p.cmd.Continued = func(killed bool) { p.say("continued by another, killed %t", killed) }
 		p.others.seen = guard.MostContinued + 1 // as the guard's count on the page
 		p.finish()
+		p.want(t, "continued by another, killed false")
 		p.want(t, "continued by another, killed true")
 	})
 }
