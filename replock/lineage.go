@@ -23,10 +23,18 @@ type lineage struct {
 
 // unbroken reports whether the flag was stored without a gap until its version with this ETag. If a listing shows that
 // version, the flag was also stored until then: nothing puts back a version that was deleted.
-func (v *lineage) unbroken(etag string) bool {
+func (v *lineage) unbroken(etag string, mod time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	return etag != "" && etag == v.whole
+	// If a put was applied twice, the second time has another mod time.
+	return etag != "" && etag == v.whole && (v.mod == 0 || v.mod == mod.UnixNano())
+}
+
+// dated reports whether the last version is known to have this mod time.
+func (v *lineage) dated(mod time.Time) bool {
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	return v.mod != 0 && v.mod == mod.UnixNano()
 }
 
 // stored records the answer to a put that was sent once. replaced is the ETag of the version that the store replaced,

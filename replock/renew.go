@@ -47,7 +47,7 @@ func (r *renewer) begin(l *Locker, t *attempt) {
 func (r *renewer) sighted(etag string, mod time.Time) {
 	switch {
 	case mod.IsZero():
-	case r.flags.unbroken(etag) || r.flags.inTime(etag, mod, r.l.opts.TTL): // even if the store's clock was set since
+	case r.flags.unbroken(etag, mod) || r.flags.inTime(etag, mod, r.l.opts.TTL): // even if the store's clock was set since
 		r.dated.Store(mod.UnixNano())
 		r.flags.seen(etag, mod)
 	case r.date(mod):

@@ -124,7 +124,7 @@ func (k *term) unchanged(ctx context.Context, flag *object) error {
 	if err := k.confirmSeen(ctx, flag, seen); err != nil {
 		return err
 	}
-	if !k.flags.unbroken(seen.ETag) {
+	if !k.flags.unbroken(seen.ETag, seen.ModTime) {
 		lost := k.broken(flag.key, stoodStillOr+"and it is unknown whether another client deleted the lock before its last refresh was stored")
 		lost.Definite = false
 		return lost

@@ -118,7 +118,7 @@ func (k *term) look(ctx context.Context) error {
 			return err
 		}
 		if o == &flag && seen != nil {
-			times.written, times.whole = seen.ModTime, k.flags.unbroken(seen.ETag)
+			times.written, times.whole = seen.ModTime, k.flags.unbroken(seen.ETag, seen.ModTime)
 		}
 	}
 	k.objectsSeen.Store(int64(began.Elapsed))
