@@ -274,6 +274,18 @@ func (l *Locker) send(t *attempt, key string, body []byte, opts store.PutOptions
 	}
 }
 
+// sendRepeatedly puts a body of the attempt, as repeat does. again reports that it sent the put more than once: then an
+// earlier send can be applied at any time.
+func (l *Locker) sendRepeatedly(ctx context.Context, t *attempt, key string, body wire.Body, opts store.PutOptions) (o store.Object, again bool, err error) {
+	var sends atomic.Int32
+	send := l.send(t, key, body.Encode(), opts)
+	o, err = repeat(ctx, l, l.times.Timeout, "put "+key, func(ctx context.Context) (store.Object, error) {
+		sends.Add(1)
+		return send(ctx)
+	})
+	return o, sends.Load() > 1, err
+}
+
 // trips are the durations of the fastest put and the fastest list of an acquire. A single slow request shows nothing.
 type trips struct{ put, list trip }
 
@@ -357,14 +369,9 @@ func (p *progress) add(n int) {
 }
 
 func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
-	var sends atomic.Int32
-	send := l.send(t, t.flag.key, t.body.Encode(), store.PutOptions{})
 	t.flag.maybe = true
-	o, err := repeat(ctx, l, l.times.Timeout, "put "+t.flag.key, func(ctx context.Context) (store.Object, error) {
-		sends.Add(1)
-		return send(ctx)
-	})
-	t.flag.twice = t.flag.twice || sends.Load() > 1
+	o, again, err := l.sendRepeatedly(ctx, t, t.flag.key, t.body, store.PutOptions{})
+	t.flag.twice = t.flag.twice || again
 	if err != nil {
 		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
 			t.flag.maybe = false

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
@@ -183,15 +182,9 @@ func (l *Locker) overwrite(ctx context.Context, t *attempt) error {
 // putExclusive puts lock.exclusive. again reports that it sent the put more than once: then an earlier send can be
 // applied at any time.
 func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOptions) (o store.Object, again bool, err error) {
-	var sends atomic.Int32
 	body := t.body
 	body.Nonce = l.nonce() // the flag's put can be one that a copy of this process has sent, too
-	send := l.send(t, t.pointer.key, body.Encode(), opts)
-	o, err = repeat(ctx, l, l.times.Timeout, "put "+t.pointer.key, func(ctx context.Context) (store.Object, error) {
-		sends.Add(1)
-		return send(ctx)
-	})
-	again = sends.Load() > 1
+	o, again, err = l.sendRepeatedly(ctx, t, t.pointer.key, body, opts)
 	t.pointer.twice = t.pointer.twice || again
 	return o, again, err
 }
