@@ -30,13 +30,6 @@ func (v *lineage) unbroken(etag string, mod time.Time) bool {
 	return etag != "" && etag == v.whole && (v.mod == 0 || v.mod == mod.UnixNano())
 }
 
-// dated reports whether the last version is known to have this mod time.
-func (v *lineage) dated(mod time.Time) bool {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	return v.mod != 0 && v.mod == mod.UnixNano()
-}
-
 // stored records the answer to a put that was sent once. replaced is the ETag of the version that the store replaced,
 // if a condition proves that. before is the flag's last known mod time, if that of the version before is unknown.
 func (v *lineage) stored(etag, replaced string, before int64) {

@@ -119,7 +119,7 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 		return k.broken(k.t.flag.key, "it expired, and the store has no clock of its own, so it is unknown when it was refreshed")
 	}
 	k.sighted(old.ETag, old.ModTime)
-	if k.l.store.Properties().StoreClock && k.flags.unbroken(old.ETag, old.ModTime) && k.flags.dated(old.ModTime) {
+	if k.l.store.Properties().StoreClock && k.flags.unbroken(old.ETag, old.ModTime) {
 		return nil // whatever the clocks show
 	}
 	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
