@@ -268,3 +268,25 @@ func TestGuardIsEarly(t *testing.T) {
 	}
 	assert.That(t, ours >= 10, "initialised were %d packages of ours", ours)
 }
+
+// TestTooManyWords: the kernel accepts a line, and refuses its command, whose environment has variables of repolock.
+// repolock doesn't advise chmod.
+func TestTooManyWords(t *testing.T) {
+	t.Setenv("REPOLOCK_REPO", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
+	says := func(size int) string { // the kernel accepts a quarter of the stack's limit
+		words := []string{"-c", `ulimit -s 800 && exec "$@"`, "sh", "repolock", "backup", "--", "true", strings.Repeat("x", 100_000), strings.Repeat("x", size)}
+		out, _ := exec.Command("sh", words...).CombinedOutput()
+		return string(out)
+	}
+	accepted, refused := 0, 110_000
+	for refused-accepted > 1 {
+		if half := (accepted + refused) / 2; strings.Contains(says(half), "sh: ") {
+			refused = half
+		} else {
+			accepted = half
+		}
+	}
+	got := says(accepted)
+	assert.That(t, strings.Contains(got, "argument list too long\n") && strings.Contains(got, "xargs -n"), "%d bytes: %s", accepted, got)
+}
