@@ -192,7 +192,7 @@ const (
 	maxMessage = 300
 )
 
-var expecting = lazyregexp.New(`expecting '([A-Za-z0-9._-]{1,63})'`)
+var expecting = lazyregexp.New(`expecting ['"]?([A-Za-z0-9._-]{1,63})`)
 
 // expected returns the region that a message alone names, as "the region 'us-east-1' is wrong; expecting 'eu-west-1'",
 // or "".

@@ -83,6 +83,7 @@ func TestAnswers(t *testing.T) {
 		{"a page that asks for patience", page(429), all, repeat, "429"},
 		{"a region in the body alone, as MinIO's", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-1</Region>"), all, store.ErrConfig, "region=eu-west-1"},
 		{"a region in the message alone, as versitygw's", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; the region 'us-east-1' is wrong; expecting 'eu-west-1'</Message>"), all, store.ErrConfig, "region=eu-west-1"},
+		{"a region in the message alone, in other quotes", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>the region &quot;us-east-1&quot; is wrong; expecting &quot;eu-west-1&quot;</Message>"), []string{"list"}, store.ErrConfig, "region=eu-west-1"},
 		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"list", "get", "put", "delete"}, store.ErrPermission, "with an explicit deny in a resource-based policy)"},
 		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"put"}, store.ErrPermission, `s3:PutObject on bucket "bucket", and sse= or acl= in the URL if its policy demands them (host:9000 answers 403 AccessDenied: User: arn:aws:iam::`},
 		{"a key of KMS", xmlError(400, "<Code>KMS.NotFoundException</Code><Message>Invalid keyId</Message>"), puts, store.ErrConfig, "sse-key="},
