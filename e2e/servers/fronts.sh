@@ -150,7 +150,7 @@ row() {
 	doctor=$(jq -rs 'last | .verdict.fitness // .error // "failed"' "$tmp/doctor.out" "$tmp/doctor.json" 2>&1) || doctor=failed
 	acquired=$(jq -rs 'last | .acquisitions // 0' "$tmp/torture.json" 2>&1) || acquired=0
 	overlaps=$(jq -rs 'last | .violations // [] | length' "$tmp/torture.json" 2>&1) || overlaps=unknown
-	printf '%-12s %-10s %-30s %-8s %12s %8s\n' "$today" "$1" "$3, versitygw $version" "$doctor" "$acquired" "$overlaps"
+	printf '%-12s %-10s %-30s %-8s %12s %8s\n' "$today" "$1" "$3+versitygw-$version" "$doctor" "$acquired" "$overlaps"
 	if [ "$doctor" != fit ] || [ "$acquired" = 0 ] || [ "$overlaps" != 0 ]; then
 		cat "$tmp/doctor.json" "$tmp/torture.log" >&2
 		bad=1

@@ -171,7 +171,7 @@ func (s *Store) broken(r *request, why error) error {
 
 // refusal is the body of an error answer as the server sent it. The client libraries replace an empty body by their own
 // texts.
-type refusal struct{ Code, Message, Region string }
+type refusal struct{ Code, Message, Region, Endpoint string }
 
 // refusal parses the body of an error answer. It returns the zero refusal if the body isn't in S3's form.
 func (r *request) refusal() refusal {
@@ -182,7 +182,7 @@ func (r *request) refusal() refusal {
 	if xml.Unmarshal(r.answer.Body(), &said) != nil {
 		return refusal{}
 	}
-	return refusal{text.Cut(text.Line(said.Code), maxCode), text.Ends(said.Message, maxMessage), cmp.Or(text.Line(said.Region), expected(said.Message))}
+	return refusal{text.Cut(text.Line(said.Code), maxCode), text.Ends(said.Message, maxMessage), cmp.Or(text.Line(said.Region), expected(said.Message)), text.Line(said.Endpoint)}
 }
 
 // maxCode and maxMessage are the lengths in bytes of a refusal's code and message in our messages. Amazon's message about
@@ -328,7 +328,11 @@ func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
 	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
-	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
+	at := "at another endpoint"
+	if refusal.Endpoint != "" {
+		at = "at the endpoint " + refusal.Endpoint
+	}
+	return fmt.Errorf("%w: bucket %q is in another region, or %s (%s)", store.ErrConfig, s.place.Bucket, at, said)
 }
 
 // offset describes how far this machine's clock is from the server's.

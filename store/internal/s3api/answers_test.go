@@ -87,6 +87,7 @@ func TestAnswers(t *testing.T) {
 		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"list", "get", "put", "delete"}, store.ErrPermission, "with an explicit deny in a resource-based policy)"},
 		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"put"}, store.ErrPermission, `s3:PutObject on bucket "bucket", and sse= or acl= in the URL if its policy demands them (host:9000 answers 403 AccessDenied: User: arn:aws:iam::`},
 		{"a key of KMS", xmlError(400, "<Code>KMS.NotFoundException</Code><Message>Invalid keyId</Message>"), puts, store.ErrConfig, "sse-key="},
+		{"an endpoint", xmlError(301, "<Code>PermanentRedirect</Code><Message>m</Message><Endpoint>s3.eu-west-1.example.com</Endpoint>"), []string{"list", "put"}, store.ErrConfig, "at the endpoint s3.eu-west-1.example.com ("},
 		{"no ACLs", xmlError(400, "<Code>AccessControlListNotSupported</Code><Message>The bucket does not allow ACLs</Message>"), puts, store.ErrConfig, "leave acl= out of the URL"},
 		{"no KMS, as MinIO's", xmlError(501, "<Code>NotImplemented</Code><Message>Server side encryption specified but KMS is not configured</Message>"), []string{"put"}, store.ErrConfig, "KMS is not configured"},
 		{"a TLS alert", raw("\x15\x03\x01\x00\x02\x02\x46"), []string{"list", "get", "delete"}, store.ErrConfig, "wants TLS"},
