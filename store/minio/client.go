@@ -17,6 +17,7 @@ import (
 type client struct {
 	api    *minio.Client
 	bucket string
+	chain  *chain // where Open finds the credentials, or nil
 }
 
 var _ s3api.Client = (*client)(nil)

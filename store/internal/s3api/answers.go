@@ -39,8 +39,9 @@ func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r
 // maxAnswer is the number of bytes that we read of an answer. Any list of 1000 objects is smaller.
 const maxAnswer = 16 << 20
 
-// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second time. That is
-// safe, because a refused request did nothing. It returns the document of a success, or else an error.
+// do sends a request. If the server refuses it for a reason that might be temporary, or for credentials that were
+// replaced meanwhile, do sends it a second time. That is safe, because a refused request did nothing. It returns the
+// document of a success, or else an error.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
@@ -58,11 +59,12 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	case r.op == "put" && r.conditional && s.place.Conditions == store.Unsupported:
 		return document{}, r.failed(store.ErrConditionUnsent)
 	}
-	if err := s.signable(watched); err != nil {
+	used, err := s.signable(watched)
+	if err != nil {
 		return document{}, r.failed(err)
 	}
 	err = send(watched)
-	if err != nil && r.passing() {
+	if err != nil && (s.renewed(watched, r, used) || r.passing()) {
 		s.heard.Store(true)
 		answer.Reset()
 		err = send(watched)
@@ -217,17 +219,19 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 
 // byCode returns the error for a refusal's code. It returns nil if the status must decide.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
+	switch {
+	case slices.Contains(expired, refusal.Code):
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
+	case slices.Contains(unknown, refusal.Code):
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	}
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
-	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
-		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
 		if r.ifAbsent() { // if a server or a proxy drops the header, the signature is wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
-		fallthrough
-	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, so the server refuses its signatures: set the clock",

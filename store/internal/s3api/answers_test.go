@@ -330,7 +330,7 @@ type unsigned struct {
 	err error
 }
 
-func (u *unsigned) Signable(context.Context) error { return u.err }
+func (u *unsigned) Signable(context.Context) (s3api.Keys, error) { return s3api.Keys{}, u.err }
 
 func (u *unsigned) List(context.Context, string, string) error { return nil }
 

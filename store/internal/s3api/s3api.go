@@ -26,9 +26,13 @@ import (
 // sends each request, with its context, through a transport of [httptransport.Watched]. It returns an error unless the
 // answer is a success.
 type Client interface {
-	// Signable returns an error if there are no credentials to sign with. If there might be some later, the error is a
-	// [fault.CredentialsLater]. Store calls Signable before each request.
-	Signable(ctx context.Context) error
+	// Signable returns the keys that sign the next request, or an error if there are none. If there might be some
+	// later, the error is a [fault.CredentialsLater]. Store calls Signable before each request.
+	Signable(ctx context.Context) (Keys, error)
+	// Renew is Signable after a refusal: it looks for credentials anew, because another process might have written
+	// new ones into a file. Unless the server has refused the credentials themselves, Renew asks no service and starts
+	// no program.
+	Renew(ctx context.Context, refused bool) (Keys, error)
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
 	// Get returns the body of an object.
@@ -47,6 +51,9 @@ type Client interface {
 	// ObjectLock asks for the bucket's Object Lock setting.
 	ObjectLock(ctx context.Context) error
 }
+
+// Keys are the credentials that sign a request. They are secret.
+type Keys struct{ ID, Secret, Token string }
 
 // Place is the location of a repository, with the known properties of its server.
 type Place struct {
@@ -77,6 +84,8 @@ type Store struct {
 	now    func() time.Time
 	signed atomic.Bool // an earlier request had credentials
 	heard  atomic.Bool // a request was refused, and then sent again
+	// renewing has room for the one request that renews the credentials.
+	renewing chan struct{}
 
 	unbatched atomic.Bool // the server can't delete many objects in one request
 }
@@ -90,7 +99,7 @@ var (
 
 // New returns a store. It makes no request.
 func New(c Client, p Place) *Store {
-	return &Store{client: c, place: p, tidy: tidy{own: make(map[string][]string)}, now: clock.System{}.Now}
+	return &Store{client: c, place: p, tidy: tidy{own: make(map[string][]string)}, now: clock.System{}.Now, renewing: make(chan struct{}, 1)}
 }
 
 // Properties returns the known properties of the server.
