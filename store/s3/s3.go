@@ -25,9 +25,12 @@
 //
 // Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
 // see [New]. The store sends a request a second time only after a refusal: if the server refused the time in the
-// signature, because the SDK has then learnt the server's time; for credentials that were replaced; or if the server refused a put as not permitted, which
-// MinIO does while another object is being deleted. A success must have the form of S3's: a web page, an empty body or
-// a cut listing is an error.
+// signature, because the SDK has then learnt the server's time; if it refused credentials that were replaced; or if it
+// refused a put as not permitted, which MinIO does while another object is being deleted. After a deletion that is
+// answered with 200, or with 404 and no code, one listing shows whether the object is gone.
+//
+// A success must have the form of S3's: a web page, an empty body or a cut listing is an error. A success whose body is
+// one of S3's errors is a temporary failure.
 //
 // # Versions
 //

@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -191,10 +192,26 @@ func (s *Store) remove(ctx context.Context, key, etag string) error {
 	switch {
 	case err != nil && r.answer.Status() == 404 && r.refusal().Code == "NoSuchKey":
 		return nil
+	case err != nil && r.odd() && s.gone(ctx, key):
+		return nil
 	case err == nil && r.answer.Header("X-Amz-Delete-Marker") == "true":
 		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	}
 	return err
+}
+
+// odd reports whether the answer to a deletion leaves open whether the object is gone. Supabase answers 200, as does a
+// proxy that drops the deletion. Some servers answer 404 without a code if there is no object.
+func (r *request) odd() bool {
+	status := r.answer.Status()
+	return (status == http.StatusOK || status == http.StatusNotFound) && r.refusal().Code == ""
+}
+
+// gone reports whether a listing shows that there is no object. It is one request.
+func (s *Store) gone(ctx context.Context, key string) bool {
+	page, err := s.List(ctx, key, "")
+	shown := func(o store.Object) bool { return o.Key == key } // the first one, if any
+	return err == nil && !slices.ContainsFunc(page.Objects, shown) && (len(page.Objects) > 0 || page.Next == "")
 }
 
 // DeleteAll deletes many objects in one request. It reports a key as deleted only if the answer names it, because some
