@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/replock/internal/verdict"
+	"github.com/repolock/repolock/store"
 )
 
 // lineage is what we know of the versions of a lock's flag. Each version has another ETag.
@@ -21,12 +22,13 @@ type lineage struct {
 	mod, before int64
 }
 
-// unbroken reports whether the flag was stored without a gap until its version with this ETag. If a listing shows that
-// version, the flag was also stored until then: nothing puts back a version that was deleted.
+// unbroken reports whether the flag was stored without a gap until a listing showed its version with this ETag and mod
+// time. If the store has applied the put of that version twice, the flag might have been deleted between, and has another
+// mod time since. So only a version whose put the store can't apply twice, because of its condition, is whole before its
+// mod time is known.
 func (v *lineage) unbroken(etag string, mod time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	// If a put was applied twice, the second time has another mod time.
 	return etag != "" && etag == v.whole && (v.mod == 0 || v.mod == mod.UnixNano())
 }
 
@@ -62,12 +64,12 @@ func (v *lineage) inTime(etag string, mod time.Time, ttl time.Duration) bool {
 	return true
 }
 
-// trust records that the flag was stored without a gap until this version, if it was sent once.
-func (v *lineage) trust(etag string) {
+// trust records that the flag was stored without a gap until this version was listed, if it was sent once.
+func (v *lineage) trust(seen *store.Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if etag == v.answered {
-		v.whole = etag
+	if seen.ETag == v.answered {
+		v.whole, v.mod = seen.ETag, seen.ModTime.UnixNano()
 	}
 }
 

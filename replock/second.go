@@ -137,6 +137,13 @@ func (k *term) proved(ctx context.Context, flag *object) error {
 	k.seconds.mu.Lock()
 	s := k.seconds.now
 	k.seconds.mu.Unlock()
+	refreshed, err := k.find(ctx, flag.key) // before the look that shows the second flag
+	if err != nil {
+		return err
+	}
+	if err := k.confirmSeen(ctx, flag, refreshed); err != nil {
+		return err
+	}
 	sent := k.l.opts.Clock.Elapsed()
 	page, err := k.listed(ctx, s.flag.key)
 	if err != nil {
@@ -145,7 +152,7 @@ func (k *term) proved(ctx context.Context, flag *object) error {
 	if seen, _ := verdict.InPage(page, s.flag.key); seen == nil || seen.Size == 0 || seen.ETag != s.etag {
 		return k.broken(s.flag.key, "it was deleted, by break-lock or by hand")
 	}
-	k.flags.trust(flag.etag)
+	k.flags.trust(refreshed)
 	if !page.Now.IsZero() {
 		k.seconds.page.Store(&pageTime{store: page.Now, sent: sent, refreshed: flag.sent})
 	}

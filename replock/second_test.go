@@ -14,6 +14,7 @@ import (
 // stepped are stores whose clock a test sets: with and without If-Match, with a time on each page and without.
 var stepped = kinds{
 	"kept": {}, "claimed": claiming, "lacked": lacking, "ignored": ignoring, "second": {Precision: time.Second, NoTime: true},
+	"kept, as on S3": {UntimedPuts: true, Precision: time.Second}, "lacked, untimed": {IfMatch: memory.Lacked, UntimedPuts: true},
 	"lacked, of seconds": {IfMatch: memory.Lacked, Precision: time.Second}, "paged": {IfMatch: memory.Lacked, PageSize: 1},
 	"lacked, no time": {IfAbsent: memory.Lacked, IfMatch: memory.Lacked, NoTime: true},
 }
@@ -58,23 +59,25 @@ func TestStoreClockSteps(t *testing.T) {
 // TestStepBeforeALostAnswer: after a step of the store's clock a refresh is applied and not answered. The lock is
 // resumed, because that refresh came in time after the one before.
 func TestStepBeforeALostAnswer(t *testing.T) {
-	kinds{"kept": {}, "lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
-		a, k := w.holder(t, mode)
-		time.Sleep(7 * time.Second)
-		w.skew.Add(int64(time.Hour))
-		time.Sleep(70 * time.Second)
-		a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
-			if r.Op == "put" && r.Key == k.Key() {
-				a.hooks.Before(outage)
-				return errOutage
-			}
-			return err
+	for after, look := range map[time.Duration]time.Duration{35 * time.Second: DefaultTTL, 70 * time.Second: DefaultLook} {
+		kinds{"kept": {}, "lacked": lacking}.modes(t, func(t *testing.T, w *world, mode Mode) {
+			a, k := w.holder(t, mode, func(o *Options) { o.Look = look })
+			time.Sleep(7 * time.Second)
+			w.skew.Add(int64(time.Hour))
+			time.Sleep(after)
+			a.hooks.After(func(ctx context.Context, r hookstore.Request, err error) error {
+				if r.Op == "put" && r.Key == k.Key() {
+					a.hooks.Before(outage)
+					return errOutage
+				}
+				return err
+			})
+			<-k.Context().Done()
+			a.hooks.After(nil)
+			a.hooks.Before(nil)
+			mustResume(t, k)
 		})
-		<-k.Context().Done()
-		a.hooks.After(nil)
-		a.hooks.Before(nil)
-		mustResume(t, k)
-	})
+	}
 }
 
 // TestPassedUnderASecondFlag: an acquirer has found the flag of a paused machine stale, and would acquire without another
@@ -126,4 +129,40 @@ func TestNoResumeAfterASecondSend(t *testing.T) {
 		assert.That(t, !alive(k), "held without a refresh")
 		mustNotResume(t, k)
 	})
+}
+
+// refreshedUnderASecondFlag runs f in an outage that begins after a refresh under a second flag, when no look of the
+// holder's own has shown the refresh. No answer to a put tells its time. f gets the put of that refresh. After the outage
+// it calls then.
+func refreshedUnderASecondFlag(t *testing.T, f func(t *testing.T, w *world, k *Lock, last hookstore.Request), then func(*testing.T, *Lock)) {
+	bubble(t, memory.Options{IfMatch: memory.Lacked, UntimedPuts: true}, func(t *testing.T, w *world) {
+		a, k := w.holder(t, Shared, func(o *Options) { o.Look = DefaultTTL })
+		var last hookstore.Request
+		a.hooks.After(func(_ context.Context, r hookstore.Request, err error) error {
+			if r.Op == "put" && r.Key == k.Key() {
+				last = r
+			}
+			return err
+		})
+		time.Sleep(7 * time.Second)
+		w.skew.Add(int64(time.Hour))
+		time.Sleep(33 * time.Second)
+		a.hooks.Before(outage)
+		time.Sleep(63 * time.Second)
+		f(t, w, k, last)
+		a.hooks.Before(nil)
+		then(t, k)
+	})
+}
+
+// TestNoResumeOfARefreshThatWasAppliedTwice: the refresh is applied again after another holder has come and gone.
+func TestNoResumeOfARefreshThatWasAppliedTwice(t *testing.T) {
+	refreshedUnderASecondFlag(t, func(t *testing.T, w *world, k *Lock, last hookstore.Request) {
+		w.machine().takes(t, Exclusive).Release(t.Context())
+		w.put(last.Key, last.Body)
+	}, mustNotResume)
+}
+
+func TestResumeAfterARefreshUnderASecondFlag(t *testing.T) {
+	refreshedUnderASecondFlag(t, func(*testing.T, *world, *Lock, hookstore.Request) {}, mustResume)
 }

@@ -378,10 +378,14 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 		return k.overdueLoss()
 	}
 	// Another acquirer might have acquired and released its lock before our look reached the page of our flag.
-	if err := k.confirm(ctx, &t.flag); err != nil {
+	seen, err := k.find(ctx, t.flag.key)
+	if err != nil {
 		return err
 	}
-	k.flags.trust(t.flag.etag) // it is refreshed, and no other client holds a lock
+	if err := k.confirmSeen(ctx, &t.flag, seen); err != nil {
+		return err
+	}
+	k.flags.trust(seen) // it is refreshed, and no other client holds a lock
 	k.Saw(began)
 	return nil
 }

@@ -85,9 +85,10 @@ func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.Put
 	}
 	delete(s.deleted, key)
 	s.objects[key] = object{body: slices.Clone(body), info: info}
-	if s.opts.NoTime {
+	if s.opts.NoTime || s.opts.UntimedPuts {
 		info.ModTime = time.Time{}
-	} else {
+	}
+	if !s.opts.NoTime {
 		info.Now = s.now()
 	}
 	return info, nil

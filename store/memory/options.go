@@ -29,6 +29,8 @@ type Options struct {
 	NoBatch bool
 	// NoTime omits Page.Now, and the ModTime that Put returns. List and Get still return ModTime.
 	NoTime bool
+	// UntimedPuts omits the ModTime that Put returns, and not Page.Now, as on S3.
+	UntimedPuts bool
 	// NoStoreClock declares that clients' clocks stamp ModTime, as on a network file
 	// system.
 	NoStoreClock bool

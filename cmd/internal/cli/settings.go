@@ -283,7 +283,7 @@ type Configurable interface {
 func (r *Reader) flagCheck() func(config.Flags) error {
 	flags := r.Configured()
 	var values map[string]any
-	parser := kong.Must(flags, append(mappers(), r.vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+	parser := kong.Must(flags, append((&feed{}).mappers(), r.vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
 		if held := f.IfHeld; held != nil && !slices.Contains([]string{"", "fail", "skip"}, *held) {

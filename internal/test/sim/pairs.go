@@ -147,6 +147,7 @@ var Features = []Feature{
 	{"pages of two", func(p *plan) { p.store.PageSize = 2 }},
 	{"times to the second", func(p *plan) { p.store.Precision = time.Second }},
 	{"no time in listings", func(p *plan) { p.store.NoTime = true }},
+	{"no time in answers to puts", func(p *plan) { p.store.UntimedPuts = true }},
 	{"a clock of the store that is set forward", func(p *plan) { p.storeJump, p.storeJumpAt = time.Hour, p.holder().hold/3 }},
 	{"no clock of the store", func(p *plan) { p.store.NoStoreClock = true }},
 

@@ -241,6 +241,7 @@ func (p *plan) drawStore(config *Config, d dice) {
 		p.store.Precision = pick(d.of(5), 0, time.Second)
 		p.store.NoTime = d.of(6).chance(.3)
 		p.store.NoStoreClock = d.of(7).chance(.1)
+		p.store.UntimedPuts = d.of(16).chance(.2)
 		p.stale = p.store.NoStoreClock && d.of(14).chance(.5)
 	}
 	if config.has(Pages) && d.of(8).chance(.4) {

@@ -177,7 +177,7 @@ func (w *world) describe() {
 	s := w.plan.store
 	conditions := []string{"kept", "claimed and kept", "claimed and ignored", "refused"}
 	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
-		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "has no clock", s.NoStoreClock, "has the machine's clock", w.plan.local,
+		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "answers puts without a time", s.UntimedPuts, "has no clock", s.NoStoreClock, "has the machine's clock", w.plan.local,
 			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0,
 			fmt.Sprintf("and back at %v", w.plan.storeBackAt), w.plan.storeBackAt != 0))
 	for n, c := range w.plan.clients {
