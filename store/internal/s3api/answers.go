@@ -238,17 +238,14 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	switch {
 	case slices.Contains(expired, refusal.Code):
 		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
-	case slices.Contains(unknown, refusal.Code):
+	case slices.Contains(unknown, refusal.Code), refusal.Code == "SignatureDoesNotMatch" && !r.ifAbsent():
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	}
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
-	case "SignatureDoesNotMatch":
-		if r.ifAbsent() { // if a server or a proxy drops the header, the signature is wrong
-			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
-		}
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	case "SignatureDoesNotMatch": // if a server or a proxy drops the header, the signature is wrong
+		return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, so the server refuses its signatures: set the clock",
 			store.ErrConfig, s.offset(r.answer))

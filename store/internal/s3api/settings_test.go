@@ -357,6 +357,9 @@ func TestRotatedCredentials(t *testing.T) {
 			for why, refusal := range refusals {
 				g.refuse.set(refusal)
 				for of, send := range requests {
+					if strings.HasPrefix(source, "minio") && of != "list" && of != "put" {
+						continue // the library pauses after each failure
+					}
 					if of != "delete all" { // a refused one isn't sent again
 						set("another")
 						g.n.Store(0)
