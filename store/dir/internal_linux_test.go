@@ -146,3 +146,16 @@ func TestWatchHeedsRemovals(t *testing.T) {
 		}
 	}
 }
+
+// TestLateMount: a directory on a file system that shows other machines' files late isn't opened.
+func TestLateMount(t *testing.T) {
+	dir := t.TempDir()
+	f, err := os.Open(dir)
+	assert.OK(t, err)
+	defer f.Close()
+	name := mountType(f)
+	assert.Need(t, name != "", "the file system has no type")
+	defer func(was map[string]string) { late = was }(late)
+	late = map[string]string{name: "shows them late"}
+	assert.Says(t, assert.Err(Open(t.Context(), dir)), store.ErrConfig, "a mount of "+name+" shows them late")
+}

@@ -2,15 +2,17 @@
 //
 // # URL
 //
-//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=
+//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. The connection has TLS
 // unless tls=false. alias is an alias of mc, whose credentials Open takes from MC_HOST_ALIAS, or else from mc's file.
-// It takes nothing else from the alias. conditions is as in package s3, auto by default.
+// It takes nothing else from the alias. conditions is as in package s3, auto by default, and so are sse, sse-key and
+// acl.
 //
 // Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and
 // MINIO_SECRET_KEY, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and Amazon's files, or
-// by the role of the machine. If a service of credentials fails, the error is as in package s3.
+// by the role of the machine. If a service of credentials fails, or another process writes new credentials into a file,
+// that is as in package s3.
 //
 // An authority must have signed the server's certificate. It is one that this machine trusts, or that AWS_CA_BUNDLE
 // names instead, or one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR replaces ~/.mc.
@@ -40,6 +42,7 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/internal/port"
@@ -54,6 +57,13 @@ type Options struct {
 	Prefix string
 	// Conditions is how far the lock relies on conditional puts: "auto", "kept" or "none", as in a URL. "" is "auto".
 	Conditions string
+	// Encryption, EncryptionKey and ACL are headers of each put, as in package s3.
+	Encryption, EncryptionKey, ACL string
+}
+
+// headers returns the options as headers of a put.
+func (o Options) headers() s3api.PutHeaders {
+	return s3api.PutHeaders{SSE: o.Encryption, SSEKey: o.EncryptionKey, ACL: o.ACL}
 }
 
 // defaultRegion is MinIO's own default. Without a region the library would first ask for it.
@@ -89,6 +99,10 @@ func Configure(o *minio.Options) {
 // New returns [store.ErrConfig] if [Configure] hasn't set up the client's options, and [store.ErrURL] if the bucket or
 // the options can't be used.
 func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
+	return repository(c, bucket, opts, nil)
+}
+
+func repository(c *minio.Client, bucket string, opts Options, found *chain) (store.Store, error) {
 	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
@@ -96,7 +110,7 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers(), chain: found}, place), nil
 }
 
 // in returns the place of a repository on a server.
@@ -109,7 +123,8 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
 		PlainHint: "put tls=false into the URL if the server must be used without TLS", Own: own(server), KeyCursor: true,
 		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
-	}, err
+		Headers: opts.headers(),
+	}, cmp.Or(err, opts.headers().Check())
 }
 
 // Open returns the repository that a URL names: see the package comment. It reads the environment and the files of mc
@@ -123,8 +138,9 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if transport.TLSClientConfig, err = trusting(); err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
 	}
+	found := credentialsOf(t.alias)
 	opts := &minio.Options{
-		Creds:        credentialsOf(t.alias),
+		Creds:        credentials.New(found),
 		Secure:       t.tls,
 		Region:       t.region,
 		Transport:    transport,
@@ -135,7 +151,7 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
 	}
-	return New(client, t.bucket, t.Options)
+	return repository(client, t.bucket, t.Options, found)
 }
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
@@ -159,9 +175,11 @@ func parse(u *url.URL) (t target, err error) {
 	if _, err := port.Of(u); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
 	}
-	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
+	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions"}, s3api.Parameters...)...)
 	tls, err1 := s3api.Bool("tls", q["tls"], true)
-	t = target{bucket, q["region"], q["alias"], tls, Options{Prefix: path, Conditions: q["conditions"]}}
+	t = target{bucket, q["region"], q["alias"], tls, Options{
+		Prefix: path, Conditions: q["conditions"], Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"],
+	}}
 	_, err2 := in(u, bucket, t.Options)
 	if err := s3api.CheckRegion(t.region); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)

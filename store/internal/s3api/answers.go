@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
@@ -39,13 +40,17 @@ func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r
 // maxAnswer is the number of bytes that we read of an answer. Any list of 1000 objects is smaller.
 const maxAnswer = 16 << 20
 
-// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second time. That is
-// safe, because a refused request did nothing. It returns the document of a success, or else an error.
+// leastRead is the number of bytes that we read at least of an object, because one of S3's errors can be in its place.
+const leastRead = 4 << 10
+
+// do sends a request. If the server refuses it for a reason that might be temporary, or for credentials that were
+// replaced meanwhile, do sends it a second time. That is safe, because a refused request did nothing. It returns the
+// document of a success, or else an error.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
 	if r.op == "get" {
-		answer.Whole(r.limit)
+		answer.Whole(max(r.limit, leastRead))
 	}
 	r.answer = answer
 	err := store.CheckKey(r.key)
@@ -58,11 +63,12 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	case r.op == "put" && r.conditional && s.place.Conditions == store.Unsupported:
 		return document{}, r.failed(store.ErrConditionUnsent)
 	}
-	if err := s.signable(watched); err != nil {
+	used, err := s.signable(watched)
+	if err != nil {
 		return document{}, r.failed(err)
 	}
 	err = send(watched)
-	if err != nil && r.passing() {
+	if (err != nil || r.fails()) && (s.renewed(watched, r, used) || r.passing()) {
 		s.heard.Store(true)
 		answer.Reset()
 		err = send(watched)
@@ -107,7 +113,7 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 			"have its authority trusted by this machine, or named by AWS_CA_BUNDLE", cmp.Or(r.answer.Err(), err))
 	case r.isPage():
 		return document{}, s.broken(r, unfit("it answers with a web page"))
-	case status >= 300:
+	case status >= 300, r.fails():
 		return document{}, s.refused(r, status, r.refusal())
 	}
 	got, broken := document{}, r.answer.Err()
@@ -143,12 +149,23 @@ func (r *request) success() (got document, err error) {
 	return got, nil
 }
 
+// fails reports whether the body of a success is one of S3's errors. Some servers send 200 before they know the result.
+// The body of an object counts as an error only if the answer isn't the object itself: it has no ETag, or is called a
+// document.
+func (r *request) fails() bool {
+	if r.answer.Status() != http.StatusOK || r.refusal().Code == "" {
+		return false
+	}
+	kind := r.answer.Header("Content-Type")
+	return r.op != "get" || r.answer.Header("Etag") == "" || strings.Contains(kind, "xml") || strings.Contains(kind, "html")
+}
+
 // isPage reports whether an answer is the web page of another kind of server. If an S3 server fails or is throttling, a
 // page doesn't count, because load balancers send pages too. An object, an empty body or one of S3's refusals is no
 // page, because Swift and moto send text/html with every answer.
 func (r *request) isPage() bool {
 	return r.op != "get" && !httptransport.Passing(r.answer.Status()) && len(r.answer.Body()) > 0 &&
-		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && (r.answer.Status() < 300 || r.refusal().Code == "")
+		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && r.refusal().Code == ""
 }
 
 // unfit returns the store.ErrConfig for a server that can't be an object store.
@@ -170,7 +187,7 @@ func (s *Store) broken(r *request, why error) error {
 
 // refusal is the body of an error answer as the server sent it. The client libraries replace an empty body by their own
 // texts.
-type refusal struct{ Code, Message, Region string }
+type refusal struct{ Code, Message, Region, Endpoint string }
 
 // refusal parses the body of an error answer. It returns the zero refusal if the body isn't in S3's form.
 func (r *request) refusal() refusal {
@@ -181,7 +198,25 @@ func (r *request) refusal() refusal {
 	if xml.Unmarshal(r.answer.Body(), &said) != nil {
 		return refusal{}
 	}
-	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
+	return refusal{text.Cut(text.Line(said.Code), maxCode), text.Ends(said.Message, maxMessage), cmp.Or(text.Line(said.Region), expected(said.Message)), text.Line(said.Endpoint)}
+}
+
+// maxCode and maxMessage are the lengths in bytes of a refusal's code and message in our messages. Amazon's message about
+// a policy has 300 bytes if the names are long. It ends with the reason.
+const (
+	maxCode    = 64
+	maxMessage = 300
+)
+
+var expecting = lazyregexp.New(`expecting ['"]?([A-Za-z0-9._-]{1,63})`)
+
+// expected returns the region that a message alone names, as "the region 'us-east-1' is wrong; expecting 'eu-west-1'",
+// or "".
+func expected(message string) string {
+	if m := expecting.FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // speaker names the server, and a proxy that might have answered instead, for messages.
@@ -199,12 +234,13 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
-	explained := said
 	if refusal.Message != "" {
-		explained += ": " + refusal.Message
+		said += ": " + refusal.Message
 	}
-	temporary := errors.New(explained) // for 429, and for any answer without another error
+	temporary := errors.New(said) // for 429, and for any answer without another error
 	switch {
+	case status < 300 && !slices.Contains(slices.Concat(expired, unknown), refusal.Code): // whatever its code, it might be carried out
+		return temporary
 	case httptransport.Down(status) && refusal.Code == "":
 		return store.Unreachable(temporary)
 	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
@@ -217,18 +253,25 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 
 // byCode returns the error for a refusal's code. It returns nil if the status must decide.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
+	switch {
+	case slices.Contains(expired, refusal.Code):
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
+	case slices.Contains(unknown, refusal.Code):
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	}
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
-	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
-		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
-		if r.ifAbsent() { // if a server or a proxy drops the header, the signature is wrong
+		if r.conditional { // if a server or a proxy drops the header, the signature is wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
-		fallthrough
-	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+		return fault.Advise(fmt.Errorf("%w: the signature is refused: the secret key is wrong, a proxy changes the request, or a clock is wrong: this machine's is %s (%s)",
+			store.ErrCredentials, s.offset(r.answer), said), signatureAdvice)
+	case "KMS.NotFoundException", "KMS.DisabledException", "KMS.InvalidKeyUsageException", "KMS.KMSInvalidStateException", "KMS.InvalidStateException":
+		return fmt.Errorf("%w: the key of the encryption can't be used: check sse-key= in the URL, and the bucket's default key (%s)", store.ErrConfig, said)
+	case "AccessControlListNotSupported":
+		return fmt.Errorf("%w: the bucket takes no ACLs: leave acl= out of the URL (%s)", store.ErrConfig, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, so the server refuses its signatures: set the clock",
 			store.ErrConfig, s.offset(r.answer))
@@ -254,6 +297,18 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	return nil
 }
 
+// signatureAdvice is what to do if a signature is refused.
+const signatureAdvice = "check the secret key and the clock; a proxy before the server must pass the path, Host, Content-MD5 and the x-amz- headers unchanged (nginx: proxy_set_header Host $http_host)"
+
+// needs returns the permission that a refused request needs. A policy can also demand a header of a put.
+func (s *Store) needs(r *request) string {
+	needs := fmt.Sprintf("%s on bucket %q", r.permission, s.place.Bucket)
+	if r.op == "put" && s.place.Headers == (PutHeaders{}) {
+		needs += ", and sse= or acl= in the URL if its policy demands them"
+	}
+	return needs
+}
+
 // byStatus returns the error for a refusal's status, or nil.
 func (s *Store) byStatus(r *request, status int, refusal refusal, said string) error {
 	switch {
@@ -271,7 +326,7 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 	case status == http.StatusNotFound && len(r.answer.Body()) == 0 && r.op != "get":
 		return s.broken(r, unfit("it answers 404 without a word"))
 	case status == 401, status == 403:
-		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
+		return fmt.Errorf("%w: %s needs %s (%s)", store.ErrPermission, r.op, s.needs(r), said)
 	case status == 400 && refusal.Code == "":
 		return fmt.Errorf("%w: %s, which isn't an object store's answer: check the endpoint, and whether it needs TLS", store.ErrConfig, said)
 	}
@@ -293,7 +348,11 @@ func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
 	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
-	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
+	at := "at another endpoint"
+	if refusal.Endpoint != "" {
+		at = "at the endpoint " + refusal.Endpoint
+	}
+	return fmt.Errorf("%w: bucket %q is in another region, or %s (%s)", store.ErrConfig, s.place.Bucket, at, said)
 }
 
 // offset describes how far this machine's clock is from the server's.

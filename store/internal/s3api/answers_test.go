@@ -20,6 +20,10 @@ import (
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
+// explicitDeny is a message of Amazon's, whose end is the reason.
+var explicitDeny = "User: arn:aws:iam::123456789012:user/" + strings.Repeat("b", 64) + " is not authorized to perform: s3:PutObject on resource: " +
+	"&quot;arn:aws:s3:::" + strings.Repeat("c", 63) + "/prefix/index/lock.shared/20261128T045730.123456789Z-0123456789abcdef&quot; with an explicit deny in a resource-based policy"
+
 // TestAnswers: for each request, each answer has one meaning, and a text for a person, which is one printable
 // line. An answer without the form of S3's successes isn't a success.
 func TestAnswers(t *testing.T) {
@@ -40,9 +44,10 @@ func TestAnswers(t *testing.T) {
 		{"access", say(403, "AccessDenied"), []string{"put", "put if match"}, store.ErrPermission, "s3:PutObject"},
 		{"access", say(403, "AccessDenied"), []string{"delete", "delete if match"}, store.ErrPermission, "s3:DeleteObject"},
 		{"key", say(403, "InvalidAccessKeyId"), all, store.ErrCredentials, "credentials are wrong"},
-		{"signature", say(403, "SignatureDoesNotMatch"), []string{"list", "get", "delete", "put", "put if match"}, store.ErrCredentials, "credentials are wrong"},
-		{"signature without the condition", say(403, "SignatureDoesNotMatch"), []string{"put if absent"}, store.ErrConditionUnsupported, "SignatureDoesNotMatch"},
+		{"signature", say(403, "SignatureDoesNotMatch"), []string{"list", "get", "delete", "put"}, store.ErrCredentials, "the secret key is wrong, a proxy changes the request, or a clock is wrong: this machine's is 0s "},
+		{"signature without the condition", say(403, "SignatureDoesNotMatch"), conditional, store.ErrConditionUnsupported, "SignatureDoesNotMatch"},
 		{"condition denied", say(403, "AccessDenied"), []string{"put if absent"}, store.ErrConditionUnsupported, "403 AccessDenied"},
+		{"versitygw's unknown key", say(404, "XAdminUserNotFound"), all, store.ErrCredentials, "credentials are wrong"},
 		{"expired", say(400, "ExpiredToken"), all, store.ErrCredentials, "expired"},
 		{"bucket", say(404, "NoSuchBucket"), all, store.ErrNotFound, `bucket "bucket"`},
 		{"region", say(301, "PermanentRedirect", "X-Amz-Bucket-Region", "eu-west-1"), []string{"list", "put", "get"}, store.ErrConfig, "region=eu-west-1"},
@@ -78,6 +83,14 @@ func TestAnswers(t *testing.T) {
 		{"a page that asks for patience", page(408), all, repeat, "408"},
 		{"a page that asks for patience", page(429), all, repeat, "429"},
 		{"a region in the body alone, as MinIO's", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>m</Message><Region>eu-west-1</Region>"), all, store.ErrConfig, "region=eu-west-1"},
+		{"a region in the message alone, as versitygw's", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>The authorization header is malformed; the region 'us-east-1' is wrong; expecting 'eu-west-1'</Message>"), all, store.ErrConfig, "region=eu-west-1"},
+		{"a region in the message alone, in other quotes", xmlError(400, "<Code>AuthorizationHeaderMalformed</Code><Message>the region &quot;us-east-1&quot; is wrong; expecting &quot;eu-west-1&quot;</Message>"), []string{"list"}, store.ErrConfig, "region=eu-west-1"},
+		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"list", "get", "put", "delete"}, store.ErrPermission, "with an explicit deny in a resource-based policy)"},
+		{"a policy", xmlError(403, "<Code>AccessDenied</Code><Message>"+explicitDeny+"</Message>"), []string{"put"}, store.ErrPermission, `s3:PutObject on bucket "bucket", and sse= or acl= in the URL if its policy demands them (host:9000 answers 403 AccessDenied: User: arn:aws:iam::`},
+		{"a key of KMS", xmlError(400, "<Code>KMS.NotFoundException</Code><Message>Invalid keyId</Message>"), puts, store.ErrConfig, "sse-key="},
+		{"an endpoint", xmlError(301, "<Code>PermanentRedirect</Code><Message>m</Message><Endpoint>s3.eu-west-1.example.com</Endpoint>"), []string{"list", "put"}, store.ErrConfig, "at the endpoint s3.eu-west-1.example.com ("},
+		{"no ACLs", xmlError(400, "<Code>AccessControlListNotSupported</Code><Message>The bucket does not allow ACLs</Message>"), puts, store.ErrConfig, "leave acl= out of the URL"},
+		{"no KMS, as MinIO's", xmlError(501, "<Code>NotImplemented</Code><Message>Server side encryption specified but KMS is not configured</Message>"), []string{"put"}, store.ErrConfig, "KMS is not configured"},
 		{"a TLS alert", raw("\x15\x03\x01\x00\x02\x02\x46"), []string{"list", "get", "delete"}, store.ErrConfig, "wants TLS"},
 		{"an empty page", empty("text/html; charset=UTF-8", 200, "e"), puts, nil, ""},
 		{"an empty page", empty("text/html; charset=UTF-8", 204, ""), []string{"delete"}, nil, ""},
@@ -103,6 +116,16 @@ func TestAnswers(t *testing.T) {
 		answer{"a gateway without its server", text(502, ""), all, store.ErrUnreachable, "502"},
 		answer{"a gateway that waits for its server", page(504), all, store.ErrUnreachable, "504"},
 	)
+	for _, kind := range []string{"application/xml", "text/html"} {
+		for _, header := range [][]string{nil, {"Etag", `"e"`}} {
+			answers = append(answers,
+				answer{"an error in a success", success(kind, "InternalError", header...), all, repeat, "answers 200 InternalError: the words"},
+				answer{"an error in a success", success(kind, "NoSuchKey", header...), all, repeat, "answers 200 NoSuchKey"},
+				answer{"an error in a success", success(kind, "PreconditionFailed", header...), all, repeat, "answers 200 PreconditionFailed"},
+				answer{"an unknown key in a success", success(kind, "InvalidAccessKeyId", header...), all, store.ErrCredentials, "answers 200 InvalidAccessKeyId"},
+			)
+		}
+	}
 	for _, code := range []string{"QuotaExceeded", "QuotaExceededException", "XMinioStorageFull", "XMinioBucketQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage"} {
 		answers = append(answers, answer{"full", say(400, code), []string{"put", "put if absent"}, store.ErrFull, code})
 	}
@@ -154,11 +177,77 @@ func TestAnswers(t *testing.T) {
 					assert.That(t, errors.Is(c.want, other) || !errors.Is(err, other), "%s: %s: %v is %v too", c.name, of, err, other)
 				}
 				assert.Says(t, err, err, c.mention, "%s: %s", c.name, of)
-				assert.That(t, utf8.RuneCountInString(err.Error()) <= 400, "%s: %s: too long: %v", c.name, of, err)
+				assert.That(t, utf8.RuneCountInString(err.Error()) <= 500, "%s: %s: too long: %v", c.name, of, err)
 				unprintable := func(r rune) bool { return !unicode.IsPrint(r) || r == unicode.ReplacementChar }
 				assert.That(t, !strings.ContainsFunc(err.Error(), unprintable), "%s: %s: %q", c.name, of, err)
 			}
 		}
+	})
+}
+
+// success returns a handler that answers 200, with an error of S3's in the body.
+func success(kind, code string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
+		as(kind, 200, "  <?xml version=\"1.0\"?><Error><Code>"+code+"</Code><Message>the words for it</Message></Error>")(w, r)
+	}
+}
+
+// TestErrorThatIsAnObject: the body of an object isn't a refusal, even if it looks like one.
+func TestErrorThatIsAnObject(t *testing.T) {
+	both(t, success("application/json", "InternalError", "Etag", `"e"`), func(t *testing.T, s store.Store) {
+		body, _, err := s.Get(t.Context(), "index/k", 1000)
+		assert.That(t, err == nil && strings.Contains(string(body), "<Error>"), "%s, %v", body, err)
+	})
+}
+
+// TestOddDeletions: a listing decides whether an odd answer to a deletion is a success. Supabase answers 200. Some
+// servers answer 404 without a word if there is no object. A proxy that drops a deletion also answers 200.
+func TestOddDeletions(t *testing.T) {
+	var deletes, lists turns
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			deletes.answer(w, r)
+			return
+		}
+		lists.answer(w, r)
+	}, func(t *testing.T, s store.Store) {
+		list := func(key string) http.HandlerFunc {
+			return as("application/xml", 200, `<ListBucketResult><Name>bucket</Name><Prefix>a/prefix/index/k</Prefix><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/`+key+
+				`</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"e"</ETag><Size>2</Size></Contents></ListBucketResult>`)
+		}
+		gone, there := list("index/k2"), list("index/k")
+		for _, c := range []struct {
+			name         string
+			delete, list http.HandlerFunc
+			want         error
+		}{
+			{"200", text(200, ""), gone, nil},
+			{"200 with a word", as("application/json", 200, `{"message":"deleted"}`), gone, nil},
+			{"200, and it is still there", text(200, ""), there, store.ErrConfig},
+			{"200, and listings are refused", text(200, ""), say(403, "AccessDenied"), store.ErrConfig},
+			{"404 without a word", text(404, ""), gone, nil},
+			{"404 without a word, and it is still there", text(404, ""), there, store.ErrConfig},
+			{"404 with a page", page(404), gone, nil},
+			{"404 with a word", text(404, "no such thing"), gone, nil},
+			{"no bucket", say(404, "NoSuchBucket"), gone, store.ErrNotFound},
+			{"an unknown key", say(404, "XAdminUserNotFound"), gone, store.ErrCredentials},
+			{"a denial in a success", success("application/xml", "InvalidAccessKeyId"), gone, store.ErrCredentials},
+			{"a page", page(200), there, store.ErrConfig},
+		} {
+			deletes.set(c.delete)
+			lists.set(c.list)
+			assert.Is(t, s.Delete(t.Context(), "index/k"), c.want, c.name)
+			if s.Properties().Name == "s3" {
+				assert.Is(t, deleting(t.Context(), s), c.want, "%s, with a condition", c.name)
+			}
+		}
+		deletes.set(success("application/xml", "InternalError"))
+		lists.set(gone)
+		assert.That(t, s.Delete(t.Context(), "index/k") != nil, "an error in a success is a success")
 	})
 }
 
@@ -330,7 +419,7 @@ type unsigned struct {
 	err error
 }
 
-func (u *unsigned) Signable(context.Context) error { return u.err }
+func (u *unsigned) Signable(context.Context) (s3api.Keys, error) { return s3api.Keys{}, u.err }
 
 func (u *unsigned) List(context.Context, string, string) error { return nil }
 
