@@ -69,6 +69,11 @@ protocol-race: ## race the client of examples/protocol, which is in Python, with
 system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO, and locks behind nginx
 	REPOLOCK_E2E_RUN=programs-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h ./e2e
 
+# SECONDS is for how long processes contend for a lock behind each front end, 20 if unset.
+.PHONY: servers-s3
+servers-s3: ## doctor and torture behind nginx, haproxy and caddy with TLS, before an S3 server: a row each
+	@sh e2e/servers/fronts.sh $(SECONDS)
+
 # REPOLOCK_GUEST_TTL is the ttl of the guest's lock, 60s if unset.
 .PHONY: paused-guest
 paused-guest: ## pause a virtual machine that holds a lock, and count its writes after the loss

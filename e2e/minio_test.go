@@ -146,5 +146,5 @@ func wrong(names ...string) (env []string) {
 // none empties every variable in which drivers look for credentials.
 var none = []string{
 	"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ACCESS_KEY=", "MINIO_SECRET_KEY=",
-	"B2_APPLICATION_KEY_ID=", "B2_APPLICATION_KEY=", "HOME=/nonexistent",
+	"B2_APPLICATION_KEY_ID=", "B2_APPLICATION_KEY=", "HOME=/dev/null/none", // which nobody can create
 }

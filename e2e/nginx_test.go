@@ -20,7 +20,7 @@ import (
 )
 
 // TestNginx: behind a real nginx, with HTTP/2 and without it, locks of each kind are acquired, refused and
-// released over HTTP/1.1. Its certificate is of an IP address, by an unknown authority; without that authority
+// released over HTTP/1.1, although nginx rewrites Accept-Encoding, which the AWS SDK signs if it may. Its certificate is of an IP address, by an unknown authority; without that authority
 // nothing runs.
 func TestNginx(t *testing.T) {
 	for _, k := range kinds {
@@ -67,9 +67,9 @@ func startNginx(t *testing.T, upstream string, http2 bool) nginx {
 	n := nginx{t: t, host: fmt.Sprintf("127.0.0.1:%d", running.Port(t)), log: filepath.Join(dir, "access.log")}
 	cert, key := selfsigned.Write(t, dir, "nginx")
 	n.authority = cert
-	also := ""
+	also, encoding := "", "gzip"
 	if http2 {
-		also = " http2"
+		also, encoding = " http2", `""`
 	}
 	s := &site{t: t, dir: dir}
 	s.write("nginx.conf", fmt.Sprintf(`
@@ -84,9 +84,9 @@ func startNginx(t *testing.T, upstream string, http2 bool) nginx {
 				ssl_certificate %s;
 				ssl_certificate_key %s;
 				location = /probe { access_log off; return 204; }
-				location / { proxy_pass %s; proxy_http_version 1.1; proxy_set_header Host $http_host; }
+				location / { proxy_pass %s; proxy_http_version 1.1; proxy_set_header Host $http_host; proxy_set_header Accept-Encoding %s; }
 			}
-		}`, n.host, also, cert, key, upstream))
+		}`, n.host, also, cert, key, upstream, encoding))
 	probe := &http.Client{Transport: &http.Transport{ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{InsecureSkipVerify: true}}}
 	defer probe.CloseIdleConnections()
 	process, err := running.Start(exec.Command("nginx", "-p", dir, "-c", "nginx.conf"), func() bool {

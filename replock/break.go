@@ -56,10 +56,11 @@ type Broken struct {
 // key. If no lock is selected, Break returns no error.
 func (l *Locker) Break(ctx context.Context, opts BreakOptions) ([]Broken, error) {
 	seen := verdict.Memory{}
-	entries, st, err := l.survey(ctx, seen)
+	s, err := l.survey(ctx, seen)
 	if err != nil {
 		return nil, err
 	}
+	entries, st := s.entries, s.st
 	if opts.Stale && !st.Known() && len(entries) > 0 {
 		if st, err = l.probeTime(ctx); err != nil {
 			return nil, err
@@ -127,13 +128,13 @@ func (l *Locker) breakResumed(ctx context.Context, opts BreakOptions, broken []B
 		if len(removed) == 0 {
 			return broken, nil
 		}
-		entries, st, err := l.survey(ctx, seen)
+		s, err := l.survey(ctx, seen)
 		if err != nil {
 			return broken, resumedPerhaps(err)
 		}
-		again := opts.resumed(broken, removed, l.surveyed(entries, st))
+		again := opts.resumed(broken, removed, l.surveyed(s.entries, s.st))
 		unknown = nil
-		for _, e := range entries {
+		for _, e := range s.entries {
 			if before[e.Key] == nil && (errors.Is(e.Err, verdict.ErrVanished) || errors.Is(e.Err, verdict.ErrUnread)) {
 				unknown = fault.Errorf("%s: %w", e.Key, e.Err)
 				e.Forget()
@@ -142,7 +143,7 @@ func (l *Locker) breakResumed(ctx context.Context, opts BreakOptions, broken []B
 		if len(again) == 0 && unknown == nil {
 			return broken, nil
 		}
-		broken = append(broken, l.breakAll(ctx, again, opts.Stale, entries)...)
+		broken = append(broken, l.breakAll(ctx, again, opts.Stale, s.entries)...)
 	}
 	return broken, resumedPerhaps(unknown)
 }

@@ -203,7 +203,11 @@ type fenceBody struct {
 func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 	p := l.store.Properties()
 	if p.IfAbsent != store.Kept || !l.conditions.match.holds() {
-		return 0, fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrNoFencingToken, p.Name)
+		err := fmt.Errorf("%w: store %s has no conditional put that can be relied on", ErrNoFencingToken, p.Name)
+		if p.IfAbsent == store.Claimed {
+			err = fault.Advise(err, "add conditions=kept to the URL if {repolock doctor} proposes it, or leave out --fence")
+		}
+		return 0, err
 	}
 	key := l.keys.Fence()
 	var refused error

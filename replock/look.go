@@ -134,10 +134,10 @@ func (l *Locker) others(t *attempt, s verdict.Memory, page store.Page) (others [
 	answered := l.opts.Clock.Elapsed()
 	for _, o := range page.Objects {
 		k := l.keys.Kind(o.Key)
-		if t.mode == Shared && k == wire.KindShared {
+		if t.mode == Shared && l.keys.BehindIntents(o.Key) {
 			return others, true
 		}
-		if k == wire.KindUnknown || t.owns(o) {
+		if !k.IsLock() || t.owns(o) {
 			continue
 		}
 		others = append(others, s.See(o, k, answered))

@@ -95,6 +95,9 @@ func (c acquireCmd) run(r *show.Reporter, g global) (int, error) {
 		return 0, fault.New(fault.Usage, "acquire: %w: write repolock run, which runs the command itself", err)
 	}
 	p, o, err := c.order(g)
+	if err == nil {
+		err = procgroup.CheckRoom()
+	}
 	if err != nil {
 		return 0, err
 	}

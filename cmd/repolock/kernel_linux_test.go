@@ -268,3 +268,45 @@ func TestGuardIsEarly(t *testing.T) {
 	}
 	assert.That(t, ours >= 10, "initialised were %d packages of ours", ours)
 }
+
+// TestTooManyWords: the kernel accepts a line, and refuses its command, whose environment has variables of repolock.
+// repolock doesn't advise chmod.
+func TestTooManyWords(t *testing.T) {
+	t.Setenv("REPOLOCK_REPO", t.TempDir())
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
+	says := func(size int) string { // the kernel accepts a quarter of the stack's limit
+		words := []string{"-c", `ulimit -s 800 && exec "$@"`, "sh", "repolock", "backup", "--", "true", strings.Repeat("x", 100_000), strings.Repeat("x", size)}
+		out, _ := exec.Command("sh", words...).CombinedOutput()
+		return string(out)
+	}
+	accepted, refused := 0, 110_000
+	for refused-accepted > 1 {
+		if half := (accepted + refused) / 2; strings.Contains(says(half), "sh: ") {
+			refused = half
+		} else {
+			accepted = half
+		}
+	}
+	got := says(accepted)
+	assert.That(t, strings.Contains(got, "argument list too long\n") && strings.Contains(got, "xargs -n"), "%d bytes: %s", accepted, got)
+}
+
+// TestTooLittleRoom: a limit that Go's runtime would answer with a stack trace is an error before anything is begun.
+func TestTooLittleRoom(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("REPOLOCK_REPO", dir)
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
+	var before unix.Rlimit
+	assert.OK(t, unix.Getrlimit(unix.RLIMIT_AS, &before))
+	for _, args := range [][]string{{"backup", "--", "true"}, {"acquire", "--shared", "--for-pid", "none"}} {
+		text, err := os.ReadFile("/proc/self/statm")
+		assert.OK(t, err)
+		pages, err := strconv.ParseUint(strings.Fields(string(text))[0], 10, 64)
+		assert.OK(t, err)
+		assert.OK(t, unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: pages*uint64(os.Getpagesize()) + 72<<20, Max: before.Max}))
+		code, _, stderr := callHere(args...)
+		assert.OK(t, unix.Setrlimit(unix.RLIMIT_AS, &before))
+		assert.That(t, code == 78 && strings.Contains(stderr, ": ulimit -v allows ") && strings.Contains(stderr, fault.NoRoom.Advice), "%q: %d: %s", args, code, stderr)
+	}
+	assert.Equal(t, len(tree(t, dir)), 0)
+}

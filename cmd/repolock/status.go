@@ -60,7 +60,7 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	if c.Watch {
 		return 0, (&statusWatch{r: r, all: all, wide: c.Wide}).run(c.Interval)
 	}
-	locks, answered, err := statusOf(r, all)
+	locks, strays, answered, err := statusOf(r, all)
 	if len(answered) == 0 {
 		return 0, err
 	}
@@ -69,11 +69,11 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 		locks[i].Older = c.tooOld(locks[i])
 		old = old || locks[i].Older
 	}
-	where := looked(answered, r.Verbose)
+	where := ignored(strays) + looked(answered, r.Verbose)
 	if !c.Wide {
 		where = show.Folded(where, show.TerminalWidth(os.Stdout))
 	}
-	if failed := r.Result(newJSONStatus(all[0].Place, locksOf(locks)), show.LockTable(locksOf(locks), show.TableWidth(c.Wide))+where); failed != nil {
+	if failed := r.Result(newJSONStatus(all[0].Place, locksOf(locks), strays), show.LockTable(locksOf(locks), show.TableWidth(c.Wide))+where); failed != nil {
 		return 0, failed
 	}
 	for _, l := range locks {
@@ -100,30 +100,58 @@ func (c statusCmd) tooOld(l found) bool {
 	return c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info)
 }
 
-// statusOf returns all locks, and the systems that have answered.
-func statusOf(r *show.Reporter, all []placed) ([]found, []placed, error) {
-	return everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
-		locks, err := p.Status(context.Background())
+// statusOf returns all locks, the files of other programs among them, and the systems that have answered.
+func statusOf(r *show.Reporter, all []placed) (locks []found, strays []stray, answered []placed, err error) {
+	locks, answered, err = everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
+		locks, keys, err := p.survey(context.Background())
 		list = make([]replock.Broken, 0, len(locks))
 		for _, l := range locks {
 			l.Body = nil // status doesn't show it
 			list = append(list, replock.Broken{Info: l})
 		}
+		for _, key := range keys {
+			strays = append(strays, stray{key, label(all, p), title(r, all, p)})
+		}
 		return list, err
 	})
+	return locks, strays, answered, err
+}
+
+// stray is a file of another program among the locks, which all clients ignore.
+type stray struct {
+	Key   string `json:"key"`
+	Place string `json:"place,omitempty"` // as in show.JSONLock
+	title string
+}
+
+// ignored names the files of other programs, one a line, as show.Lines does.
+func ignored(strays []stray) string {
+	var lines []string
+	for _, s := range strays {
+		at := ""
+		if s.title != "" {
+			at = " in " + text.Escape(s.title)
+		}
+		lines = append(lines, "ignored, because it is no lock: "+text.Brief(s.Key)+at)
+	}
+	var b strings.Builder
+	show.Lines(&b, "", lines)
+	return b.String()
 }
 
 // jsonStatus is the result of status in JSON. Fields are only ever added.
 type jsonStatus struct {
 	Locks []show.JSONLock `json:"locks"`
+	// Ignored are the files of other programs among the locks.
+	Ignored []stray `json:"ignored,omitempty"`
 	// Repository, LockName and Prefix are of the repository's lock. They are missing if no repository is given.
 	Repository string `json:"repository,omitempty"`
 	LockName   string `json:"lock_name,omitempty"`
 	Prefix     string `json:"prefix,omitempty"` // of the lock's keys
 }
 
-func newJSONStatus(first session.Place, locks []show.Lock) jsonStatus {
-	out := jsonStatus{Locks: []show.JSONLock{}}
+func newJSONStatus(first session.Place, locks []show.Lock, strays []stray) jsonStatus {
+	out := jsonStatus{Locks: []show.JSONLock{}, Ignored: strays}
 	if first.URL == "" { // not a place of --also
 		out.Repository, out.LockName, out.Prefix = first.Where(), events.LockName(first.Name), first.Prefix()
 	}
@@ -152,11 +180,11 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		locks, answered, err := statusOf(w.r, w.all)
+		locks, strays, answered, err := statusOf(w.r, w.all)
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}
-		if err := update(locks, len(answered) > 0, err); err != nil {
+		if err := update(locks, strays, len(answered) > 0, err); err != nil {
 			return err
 		}
 		select {
@@ -169,14 +197,14 @@ func (w *statusWatch) run(interval time.Duration) error {
 
 // redraw overwrites the locks that it showed before. In the background it shows nothing, because the shell uses
 // the terminal.
-func (w *statusWatch) redraw(locks []found, answered bool, failed error) error {
+func (w *statusWatch) redraw(locks []found, strays []stray, answered bool, failed error) error {
 	if !procgroup.Foreground() {
 		w.lines = 0
 		return nil
 	}
 	shown := w.heading()
 	if answered {
-		shown += show.LockTable(locksOf(locks), show.TableWidth(w.wide))
+		shown += show.LockTable(locksOf(locks), show.TableWidth(w.wide)) + ignored(strays)
 	}
 	if failed != nil {
 		shown += fmt.Sprintf("the store can't be read: %s\n", session.Words(failed, ""))
@@ -213,7 +241,7 @@ func crop(lines []string, width, height int) []string {
 
 // print shows the locks if they have changed. With --json it shows them only if all systems have answered: the
 // object can't distinguish a silent system from a system without locks.
-func (w *statusWatch) print(locks []found, answered bool, failed error) error {
+func (w *statusWatch) print(locks []found, strays []stray, answered bool, failed error) error {
 	warning := ""
 	if failed != nil {
 		warning = "warning: the store can't be read: " + session.Words(failed, "")
@@ -228,14 +256,15 @@ func (w *statusWatch) print(locks []found, answered bool, failed error) error {
 	for _, l := range locks {
 		names += fmt.Sprintf("%s %s %s %s %s\n", l.Place, l.ID, l.Keys, l.State, l.Verdict)
 	}
+	names += ignored(strays)
 	if names == w.last {
 		return nil
 	}
 	w.last = names
 	if w.r.JSON { // one object a line
-		return w.r.PrintJSON(w.r.Stdout, newJSONStatus(w.all[0].Place, locksOf(locks)))
+		return w.r.PrintJSON(w.r.Stdout, newJSONStatus(w.all[0].Place, locksOf(locks), strays))
 	}
-	_, err := fmt.Fprint(w.r.Stdout, w.heading()+show.LockTable(locksOf(locks), show.TableWidth(w.wide)))
+	_, err := fmt.Fprint(w.r.Stdout, w.heading()+show.LockTable(locksOf(locks), show.TableWidth(w.wide))+ignored(strays))
 	return err
 }
 

@@ -473,6 +473,19 @@ func TestIfMatchWithoutQuotes(t *testing.T) {
 	assert.That(t, strings.Contains(says, "if-match= is quoted or unquoted"), "status: %s", says)
 }
 
+// TestFenceNeedsKept: a fence on a server whose URL doesn't say that it keeps conditions is refused, and the hint names
+// the parameter. A server that has no conditions gets no such hint.
+func TestFenceNeedsKept(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"s3", "minio"} {
+		for query, remedy := range map[string]bool{"": true, "&conditions=auto": true, "&conditions=none": false} {
+			says := newQuirky(t, backend, query, proxy.Quirks{}).runs(fault.ExitUnfit, "prune", "--fence", "--", "true")
+			assert.That(t, strings.Contains(says, "no fencing token") &&
+				strings.Contains(says, "add conditions=kept to the URL if repolock") == remedy, "%s %s: %s", backend, query, says)
+		}
+	}
+}
+
 // staleBody is the body of a shared lock whose holder crashed an hour ago.
 func staleBody(i int) string {
 	at := time.Now().Add(-time.Hour).UTC().Format(time.RFC3339Nano)

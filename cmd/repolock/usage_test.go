@@ -9,11 +9,13 @@ import (
 	"os/exec"
 	"path/filepath"
 	"reflect"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/alecthomas/kong"
 	"github.com/google/go-cmp/cmp"
 	"github.com/mattn/go-shellwords"
 
@@ -269,6 +271,106 @@ func TestParse(t *testing.T) {
 	assert.OK(t, err)
 	c := p.Selected.Target.Interface().(wrapCmd)
 	assert.That(t, p.Repo == "./r\xff" && p.Typed["repo"] == p.Repo && c.Audit == "a\xff" && c.Command[1] == "c\xff", "%q, %+v", p.Repo, c)
+}
+
+// TestLongLines: a line of any length has the values and the mistakes that it has if kong parses it at once.
+func TestLongLines(t *testing.T) {
+	t.Setenv("REPOLOCK_REPO", "")
+	fill := func(n int, words ...string) (all []string) {
+		for len(all) < n {
+			all = append(all, words...)
+		}
+		return all[:n]
+	}
+	outcome := func(args []string, command *kong.Node, err error) string {
+		if err != nil {
+			return reader.Mistaken(err, args).Error()
+		}
+		return fmt.Sprintf("%s: %+v", command.Name, command.Target.Interface())
+	}
+	for n := range 80 {
+		for _, args := range [][]string{
+			slices.Concat([]string{"run"}, fill(n, "-q", "--metadata", "a=b"), []string{"--wait", "1s", "-qv", "--also=x", "--", "c"}, fill(n, "--", "-x", "d")),
+			slices.Concat(fill(n, "-q"), []string{"-r", "status", "backup", "--wait", "1s", "c"}, fill(99, "--", "-x", "d")),
+			slices.Concat(fill(n, "-q"), []string{"backup", "--bogus", "--"}, fill(n, "c")),
+			slices.Concat([]string{"backup"}, fill(n, "-q"), []string{"--wait", "-5s", "c"}),
+			slices.Concat([]string{"prune"}, fill(n, "-q"), []string{"--wait"}),
+			slices.Concat([]string{"status"}, fill(n, "-q"), []string{"--bogus"}, fill(9, "--name", "n")),
+			slices.Concat([]string{"status"}, fill(n, "-q"), []string{"-qxv"}, fill(n, "c")),
+			slices.Concat(fill(n, "-q"), []string{"status", "c"}, fill(n, "--")),
+			slices.Concat([]string{"history", "--"}, fill(n, "-x")),
+			slices.Concat([]string{"history"}, fill(n, "-q"), []string{"--", "-f"}),
+			slices.Concat([]string{"history"}, fill(n, "-q"), []string{"--", "f", "-q"}),
+			slices.Concat([]string{"break-lock"}, fill(n, "-q"), []string{"0123abcd"}, fill(n, "c")),
+			slices.Concat(fill(n, "-q"), []string{"restic"}, fill(n, "-x", "c"), []string{"--", "d"}),
+			slices.Concat(fill(n, "-q"), []string{"--"}, fill(n, "c")),
+			slices.Concat([]string{"complete", "--"}, fill(n, "-r", "x")),
+		} {
+			p, err := reader.Parse(args, io.Discard, io.Discard)
+			got := outcome(args, p.Selected, err)
+			var command *kong.Node
+			k, err := reader.NewParser(&cli.Globals{}, args).Parse(args)
+			if err == nil {
+				command = k.Selected()
+			}
+			assert.Equal(t, got, outcome(args, command, err), "%d: %q", n, args)
+		}
+	}
+}
+
+// longLines are command lines with n words of each kind.
+func longLines(n int) map[string][]string {
+	words := func(word string) []string { return slices.Repeat([]string{word}, n) }
+	return map[string][]string{
+		"after dashes":     append([]string{"-r", "x", "backup", "--"}, words("file")...),
+		"without dashes":   append([]string{"-r", "x", "backup", "rm"}, words("file")...),
+		"nested":           append([]string{"-r", "x", "run", "--shared", "--", "repolock", "prune", "--"}, words("--also=x")...),
+		"also":             slices.Concat([]string{"run", "--shared"}, words("--also=x"), []string{"--", "true"}),
+		"unknown flag":     append([]string{"backup", "--bogus", "--"}, words("file")...),
+		"unknown command":  words("file"),
+		"too many":         append([]string{"status"}, words("file")...),
+		"no command":       append([]string{"--"}, words("file")...),
+		"the name's value": append([]string{"--name", "status"}, words("-q")...),
+		"completion":       append([]string{"complete", "--", "backup", "rm"}, words("file")...),
+	}
+}
+
+// TestLinear: a line of 16,000 words takes no more memory for each word than a short one does. A parser that copies the
+// rest of the line at each word takes 300 KB.
+func TestLinear(t *testing.T) {
+	const n = 16000
+	allocated := func() uint64 {
+		var m runtime.MemStats
+		runtime.ReadMemStats(&m)
+		return m.TotalAlloc
+	}
+	for name, args := range longLines(n) {
+		before := allocated()
+		p, err := reader.Parse(args, io.Discard, io.Discard)
+		if err != nil {
+			_ = reader.Mistaken(err, args)
+		} else if c, ok := p.Selected.Target.Interface().(completeCmd); ok {
+			_ = completions(joined(c.Words[1:]))
+		}
+		each := (allocated() - before) / n
+		t.Logf("%s: %d bytes a word", name, each)
+		assert.That(t, each < 16<<10, "%s: %d bytes a word", name, each)
+	}
+}
+
+// BenchmarkParse reads lines of 16 to 120,000 words.
+func BenchmarkParse(b *testing.B) {
+	for _, n := range []int{16, 16000, 120000} {
+		for _, name := range []string{"after dashes", "without dashes", "also"} {
+			args := longLines(n)[name]
+			b.Run(fmt.Sprintf("%s/%d", name, n), func(b *testing.B) {
+				for b.Loop() {
+					_, err := reader.Parse(args, io.Discard, io.Discard)
+					assert.OK(b, err)
+				}
+			})
+		}
+	}
 }
 
 // TestDays: the time of a flag can have days.

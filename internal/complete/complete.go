@@ -51,10 +51,16 @@ type line struct {
 	ended   bool        // the remaining words belong to another program
 }
 
+// most is the number of words up to which a line is completed. The time of a trace grows with their square.
+const most = 256
+
 // trace parses words as kong does, but skips the words that kong refuses.
 func trace(parser *kong.Kong, words []string) line {
+	if slices.Contains(words, "--") || len(words) > most {
+		return line{node: parser.Model.Node, ended: true}
+	}
 	ctx, _ := kong.Trace(parser, words)
-	l := line{node: ctx.Model.Node, ended: slices.Contains(words, "--")}
+	l := line{node: ctx.Model.Node}
 	args := 0
 	for _, element := range ctx.Path {
 		if element.Command != nil && !element.Command.Hidden {

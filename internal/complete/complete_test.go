@@ -63,6 +63,9 @@ func TestWords(t *testing.T) {
 		"exec -- -f ":          "",
 		"exec -- --file=":      "",
 		"hide ":                "do exec",
+
+		strings.Repeat("--unknown ", most) + "e":   "exec",
+		strings.Repeat("--unknown ", most+1) + "e": "", // too long to be parsed at each key
 	} {
 		got := Words(app, strings.Split(line, " "), values)
 		for i, word := range got {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -60,8 +61,11 @@ func (f *File) Line(key ...string) int {
 
 // Repository is a repository that the file names.
 type Repository struct {
-	URL  string `toml:"url"`  // of the repository
-	Name string `toml:"name"` // name of its lock
+	URL    string `toml:"url"`  // of the repository
+	Name   string `toml:"name"` // name of its lock
+	SSE    string `toml:"sse"`  // parameters of an s3: or minio: URL, which Load adds to URL
+	SSEKey string `toml:"sse-key"`
+	ACL    string `toml:"acl"`
 	Flags
 }
 
@@ -128,7 +132,26 @@ func Load(path string) (*File, error) {
 	if err := toml.NewDecoder(bytes.NewReader(text)).DisallowUnknownFields().Decode(file); err != nil {
 		return nil, explain(path, text, err)
 	}
+	for name, r := range file.Repositories {
+		r.URL = r.whole()
+		file.Repositories[name] = r
+	}
 	return file, file.spelled()
+}
+
+// whole returns the URL with the parameters that have keys of their own.
+func (r Repository) whole() string {
+	for _, p := range []struct{ name, value string }{{"sse", r.SSE}, {"sse-key", r.SSEKey}, {"acl", r.ACL}} {
+		if p.value == "" {
+			continue
+		}
+		separator := "?"
+		if strings.Contains(r.URL, "?") {
+			separator = "&"
+		}
+		r.URL += separator + p.name + "=" + url.QueryEscape(p.value)
+	}
+	return r.URL
 }
 
 // spelled refuses keys with capital letters. The library ignores case. If a file had both url and URL, it would use
@@ -164,6 +187,9 @@ func explain(path string, text []byte, err error) error {
 		key := strings.Join(e.Key(), ".")
 		if Secret(key) {
 			return fmt.Errorf("%s:%d: %.80q: credentials don't belong in this file; set them in the environment, or in an AWS profile (profile= in the URL)", path, line, key)
+		}
+		if table, _, _ := strings.Cut(key, "."); table == "locking" { // bext's configuration file has it
+			return fmt.Errorf("%s:%d: unknown key %q: a lock of another system is named on the command line, as --also 'redis://HOST/0?key=KEY': docs/also.md", path, line, table)
 		}
 		return fmt.Errorf("%s:%d: unknown key %.80q", path, line, key)
 	}

@@ -39,11 +39,30 @@ url = "/srv/home"
 	assert.That(t, got.Repo == "prod" && len(got.Repositories) == 2 && got.Repositories["home.old"].URL == "/srv/home", "%+v", got)
 }
 
+// TestPutHeaders: the keys of headers are parameters of the URL, whether it has others or not.
+func TestPutHeaders(t *testing.T) {
+	got, err := Load(file(t, `
+[repositories.a]
+url = "s3://b/p"
+sse = "AES256"
+[repositories.b]
+url = "minio://h/b?tls=false"
+sse = "aws:kms"
+sse-key = "arn:aws:kms:eu-west-1:1:key/2&3"
+acl = "bucket-owner-full-control"
+`))
+	assert.OK(t, err)
+	assert.Equal(t, got.Repositories["a"].URL, "s3://b/p?sse=AES256")
+	assert.Equal(t, got.Repositories["b"].URL, "minio://h/b?tls=false&sse=aws%3Akms&sse-key=arn%3Aaws%3Akms%3Aeu-west-1%3A1%3Akey%2F2%263&acl=bucket-owner-full-control")
+}
+
 // TestLoadErrors: Load refuses a line that it doesn't understand. The error has its place, and
 // shows no value.
 func TestLoadErrors(t *testing.T) {
 	for text, says := range map[string]string{
 		"tll = '2m'":                               `config.toml:1: unknown key "tll"`,
+		"[locking]\nbackend = 'redis'":             `config.toml:1: unknown key "locking": a lock of another system is named on the command line, as --also 'redis://HOST/0?key=KEY'`,
+		"[locking.redis]\nurl = 'x'":               `config.toml:1: unknown key "locking": a lock`,
 		"ttl = '2m'":                               `config.toml:1: unknown key "ttl"`,
 		"[defaults]\n\nname = 'x'":                 `config.toml:3: unknown key "defaults.name"`,
 		"[defaults]\nhint = 'node-local'":          `config.toml:2: unknown key "defaults.hint"`,

@@ -4,7 +4,9 @@ package daemon
 
 import (
 	"context"
+	"encoding/gob"
 	"errors"
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -174,6 +176,25 @@ func keeper(t *testing.T, serve func(net.Conn)) (token, path string, l *net.Unix
 		}
 	}()
 	return token, path, listener.(*net.UnixListener)
+}
+
+// TestLog: a keeper's output is in the log, and the keeper gets its order.
+func TestLog(t *testing.T) {
+	if os.Getenv("KEEPER_OF_TEST") != "" {
+		var order string
+		assert.OK(t, gob.NewDecoder(os.Stdin).Decode(&order))
+		fmt.Println("the order is", order)
+		return
+	}
+	t.Setenv("KEEPER_OF_TEST", "1")
+	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
+	assert.OK(t, err)
+	defer log.Close()
+	s, err := Start([]string{"-test.run=^TestLog$"}, "to wait", log)
+	assert.OK(t, err)
+	assert.OK(t, s.cmd.Wait())
+	said, err := os.ReadFile(log.Name())
+	assert.That(t, err == nil && strings.Contains(string(said), "the order is to wait\n"), "%v: %s", err, said)
 }
 
 // TestSilent: a keeper that doesn't answer, or doesn't end, isn't gone.

@@ -66,6 +66,7 @@ var (
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec, Advice: "it must be a file that this user may execute: chmod +x"}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound, Advice: "check the path, which begins in the working directory"}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
+	NoRoom        = &Class{says: "repolock can't start its threads and its guard", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "raise the limit (systemd: LimitNPROC and LimitAS), or set it for the command alone: sh -c 'ulimit …; exec COMMAND'"}
 	Early         = &Class{says: "nothing was begun"} // a command that deletes has deleted nothing, either
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}
@@ -130,7 +131,7 @@ var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: 
 // classes lists the classes that Of and Permanent look for. The first one that matches an error counts.
 var classes = []*Class{
 	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, Unjudged, LockLive, LockKey, Lost, Expired, ClockStepped,
-	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, KeeperFailed, OwnerEnded,
+	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, NoRoom, KeeperFailed, OwnerEnded,
 	NoProgram, NotExecutable, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
 	NoFence, ConditionUnsupported, Listing, Irregular, NotFound, NoHost, Unreachable, Full,
 	Precondition, BatchUnsupported, TooLarge, InvalidKey, Late,

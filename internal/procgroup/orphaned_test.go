@@ -21,6 +21,11 @@ func TestKilledWhilePaused(t *testing.T) {
 		_ = p.cmd.Process.Signal(unix.SIGUSR1)
 		p.want("pause: <nil>")
 		k.quiet()
+		group := p.pgid()
+		eventually(t, "the anchor", func() bool { // until it is there, the group is orphaned with us
+			n, ok := sweepOnce(group, 0)
+			return ok && n == 3 // with the shell and its child
+		})
 		before := len(k.all())
 		p.end(unix.SIGKILL)
 		pid := k.pid()

@@ -138,6 +138,8 @@ var (
 	ErrNotFound error = fault.NoProgram
 	// ErrNotExecutable is returned when the command can't be executed. Shells exit with 126 then.
 	ErrNotExecutable error = fault.NotExecutable
+	// ErrNoRoom is returned by CheckRoom.
+	ErrNoRoom error = fault.NoRoom
 	// ErrNoExecutable is returned when the system doesn't show the path of our own program, as in a
 	// chroot without /proc.
 	ErrNoExecutable error = fault.NoExecutable

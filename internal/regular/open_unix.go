@@ -26,10 +26,7 @@ func own(path string) *os.File {
 	if err != nil || info.Mode().IsRegular() || info.IsDir() {
 		return nil
 	}
-	is, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return nil
-	}
+	is := info.Sys().(*syscall.Stat_t)
 	open := []int{1, 2}
 	if number := descriptor.FindStringSubmatch(path); number != nil {
 		if fd, err := strconv.Atoi(number[1]); err == nil {

@@ -69,6 +69,16 @@ func Cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "") + "…"
 }
 
+// Ends is Line for an explanation of at most n bytes: it cuts out the middle, because the reason can be at the end.
+func Ends(s string, n int) string {
+	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
+	line := strings.Join(fields, " ")
+	if len(line) <= n {
+		return line
+	}
+	return Cut(line, n/2) + strings.ToValidUTF8(line[len(line)-n/2:], "")
+}
+
 // Quote quotes s as one word for any shell.
 func Quote(s string) string { return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'" }
 

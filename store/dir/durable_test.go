@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -123,8 +124,36 @@ func TestFlushFails(t *testing.T) {
 		_, err = s.Put(t.Context(), "index/a", []byte("new"), store.PutOptions{Durable: true})
 		refuses := c.body == "old" || c.with == syscall.EIO
 		assert.Equal(t, errors.Is(err, c.with), refuses, fmt.Sprint(err))
+		assert.Equal(t, strings.Contains(fmt.Sprint(err), "can't flush (fsync) a file in"), c.body == "old", fmt.Sprint(err))
 		body, err := os.ReadFile(s.path + "/index/a")
 		assert.OK(t, err)
 		assert.Equal(t, string(body), c.body, c.with.Error())
+	}
+}
+
+// TestWithoutFlush: on a file system that isn't local, and refuses every fsync, objects are stored as on a local one. If
+// it flushes an empty file, and not the body, the disk is broken, and the present object stays.
+func TestWithoutFlush(t *testing.T) {
+	for _, with := range []error{syscall.EINVAL, syscall.EOPNOTSUPP, syscall.EIO, syscall.ENOSYS} {
+		for _, broken := range []bool{false, true} {
+			s := opened(t)
+			s.local = false
+			_, err := s.Put(t.Context(), "index/a", []byte("old"), store.PutOptions{})
+			assert.OK(t, err)
+			s.sync = func(f *os.File) error {
+				if info, err := f.Stat(); broken && (err != nil || info.Size() == 0 || info.IsDir()) {
+					return err
+				}
+				return with
+			}
+			_, err = s.Put(t.Context(), "index/a", []byte("new"), store.PutOptions{})
+			assert.Equal(t, errors.Is(err, with), broken, fmt.Sprint(err))
+			body, err := os.ReadFile(s.path + "/index/a")
+			assert.OK(t, err)
+			assert.Equal(t, string(body), map[bool]string{false: "new", true: "old"}[broken], with.Error())
+			left, err := filepath.Glob(s.path + "/index/.*")
+			assert.OK(t, err)
+			assert.Equal(t, len(left), 0, fmt.Sprint(left))
+		}
 	}
 }

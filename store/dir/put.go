@@ -63,6 +63,7 @@ type write struct {
 	body      []byte
 	opts      store.PutOptions
 	durable   bool
+	flushless bool   // the file system refuses every fsync
 	etag      string // of the body in its temporary file
 }
 
@@ -91,7 +92,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 	if err := w.commit(ctx, d, temp); err != nil {
 		return obj, err
 	}
-	if w.durable {
+	if w.durable && !w.flushless {
 		if err := w.syncUp(w.root, w.dir); err != nil {
 			return obj, err
 		}
@@ -112,11 +113,33 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 	}
 	own(f, folder, w.fileMode)
 	_, err = f.Write(w.body)
+	err = cant("write into", d.path, err)
 	if err == nil && w.durable {
-		err = w.sync(f)
+		err = w.flush(d, f)
 	}
 	info, err1 := f.Stat()
-	return info, cant("write into", d.path, cmp.Or(err, err1, f.Close()))
+	return info, cmp.Or(err, cant("write into", d.path, cmp.Or(err1, f.Close())))
+}
+
+// flush flushes the temporary file. If the file system refuses to flush even an empty file, it has no fsync, whatever its
+// error is. Then only a put that must be durable fails: a crash can lose another one, as on a local file system.
+func (w *write) flush(d *directory, f *os.File) error {
+	err := w.sync(f)
+	if err == nil {
+		return nil
+	}
+	if !w.opts.Durable {
+		name := files.NewTemp()
+		empty, cerr := d.Create(name, w.fileMode)
+		if cerr != nil {
+			return cerr
+		}
+		w.flushless = w.sync(empty) != nil
+		if err := cmp.Or(empty.Close(), d.Remove(name)); err != nil || w.flushless {
+			return err
+		}
+	}
+	return cant("flush (fsync) a file in", d.path, err)
 }
 
 // syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process

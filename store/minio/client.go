@@ -6,8 +6,10 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/encrypt"
 
 	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -15,8 +17,9 @@ import (
 
 // client is minio-go for one bucket.
 type client struct {
-	api    *minio.Client
-	bucket string
+	api     *minio.Client
+	bucket  string
+	headers s3api.PutHeaders
 }
 
 var _ s3api.Client = (*client)(nil)
@@ -24,6 +27,9 @@ var _ s3api.Client = (*client)(nil)
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
 	// Buckets with Object Lock need a checksum, and every server knows this one.
 	opts := minio.PutObjectOptions{ContentType: "application/json", SendContentMd5: true, DisableMultipart: true}
+	if c.headers != (s3api.PutHeaders{}) {
+		opts.ServerSideEncryption = headers(c.headers)
+	}
 	if ifAbsent {
 		opts.SetMatchETagExcept("*")
 	}
@@ -32,6 +38,21 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	}
 	_, err := c.api.PutObject(ctx, c.bucket, key, bytes.NewReader(body), int64(len(body)), opts)
 	return err
+}
+
+// headers sends the PutHeaders by the library's interface for encryption, which lacks one of Amazon's kinds.
+type headers s3api.PutHeaders
+
+func (headers) Type() encrypt.Type { return encrypt.S3 }
+
+func (h headers) Marshal(header http.Header) {
+	for name, value := range map[string]string{
+		"X-Amz-Server-Side-Encryption": h.SSE, "X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id": h.SSEKey, "X-Amz-Acl": h.ACL,
+	} {
+		if value != "" {
+			header.Set(name, value)
+		}
+	}
 }
 
 // Get uses the library's Core, whose GetObject sends one request before it returns.

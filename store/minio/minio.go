@@ -2,11 +2,12 @@
 //
 // # URL
 //
-//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=
+//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. The connection has TLS
 // unless tls=false. alias is an alias of mc, whose credentials Open takes from MC_HOST_ALIAS, or else from mc's file.
-// It takes nothing else from the alias. conditions is as in package s3, auto by default.
+// It takes nothing else from the alias. conditions is as in package s3, auto by default, and so are sse, sse-key and
+// acl.
 //
 // Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and
 // MINIO_SECRET_KEY, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and Amazon's files, or
@@ -54,6 +55,13 @@ type Options struct {
 	Prefix string
 	// Conditions is how far the lock relies on conditional puts: "auto", "kept" or "none", as in a URL. "" is "auto".
 	Conditions string
+	// Encryption, EncryptionKey and ACL are headers of each put, as in package s3.
+	Encryption, EncryptionKey, ACL string
+}
+
+// headers returns the options as headers of a put.
+func (o Options) headers() s3api.PutHeaders {
+	return s3api.PutHeaders{SSE: o.Encryption, SSEKey: o.EncryptionKey, ACL: o.ACL}
 }
 
 // defaultRegion is MinIO's own default. Without a region the library would first ask for it.
@@ -96,7 +104,7 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers()}, place), nil
 }
 
 // in returns the place of a repository on a server.
@@ -109,7 +117,8 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
 		PlainHint: "put tls=false into the URL if the server must be used without TLS", Own: own(server), KeyCursor: true,
 		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
-	}, err
+		Headers: opts.headers(),
+	}, cmp.Or(err, opts.headers().Check())
 }
 
 // Open returns the repository that a URL names: see the package comment. It reads the environment and the files of mc
@@ -159,9 +168,11 @@ func parse(u *url.URL) (t target, err error) {
 	if _, err := port.Of(u); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
 	}
-	q, err := httptransport.Query(u, "tls", "region", "alias", "conditions")
+	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions"}, s3api.Parameters...)...)
 	tls, err1 := s3api.Bool("tls", q["tls"], true)
-	t = target{bucket, q["region"], q["alias"], tls, Options{Prefix: path, Conditions: q["conditions"]}}
+	t = target{bucket, q["region"], q["alias"], tls, Options{
+		Prefix: path, Conditions: q["conditions"], Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"],
+	}}
 	_, err2 := in(u, bucket, t.Options)
 	if err := s3api.CheckRegion(t.region); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)

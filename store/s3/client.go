@@ -31,6 +31,7 @@ type client struct {
 	bucket      string
 	credentials aws.CredentialsProvider
 	unquoted    bool // If-Match sends ETags without quotes
+	headers     s3api.PutHeaders
 	http        aws.HTTPClient
 }
 
@@ -43,6 +44,7 @@ func (c *client) once(o *s3.Options) {
 	// Put sends a checksum in a header. The SDK would add one in a trailer, which some servers don't understand.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	signLess(o)
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
@@ -51,6 +53,10 @@ func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool
 	in := &s3.PutObjectInput{
 		Bucket: &c.bucket, Key: &key, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),
 		ContentType: aws.String("application/json"), ContentMD5: aws.String(base64.StdEncoding.EncodeToString(sum[:])),
+	}
+	in.ServerSideEncryption, in.ACL = types.ServerSideEncryption(c.headers.SSE), types.ObjectCannedACL(c.headers.ACL)
+	if c.headers.SSEKey != "" {
+		in.SSEKMSKeyId = &c.headers.SSEKey
 	}
 	if ifAbsent {
 		in.IfNoneMatch = aws.String("*")

@@ -3,14 +3,15 @@
 //
 // # URL
 //
-//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=
+//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint is the https://
 // or http:// address of a server other than Amazon's; requests to it name the bucket in the path, unless
 // path-style=false (also written path_style). conditions is how far the lock relies on conditional puts: kept, none
 // (they aren't sent), or auto, which is the default for servers other than Amazon's. With auto they are sent, and a
 // process relies on them once the server has kept one. if-match=unquoted sends ETags in If-Match without quotes, as
-// Ceph's gateway needs them.
+// Ceph's gateway needs them. sse=AES256 or sse=aws:kms, with the KMS key sse-key, and acl, a canned ACL, are sent as
+// headers of each put, if the bucket's policy demands them.
 //
 // Otherwise Open finds credentials, region, endpoint and certificates as the AWS command line does: in the environment,
 // in its configuration and credentials files, by SSO, or by the role of the machine. If a service of credentials is
@@ -19,7 +20,8 @@
 //
 // # Cost and guarantees
 //
-// Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
+// The signature of a request covers Host, the x-amz- headers, Content-MD5 and the condition, so a proxy can rewrite any
+// other header. Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
 // see [New]. The store sends a request a second time only after a refusal: if the server refused the time in the
 // signature, because the SDK has then learnt the server's time; or if the server refused a put as not permitted, which
 // MinIO does while another object is being deleted. A success must have the form of S3's: a web page, an empty body or
@@ -75,6 +77,14 @@ type Options struct {
 	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
 	// them.
 	UnquotedIfMatch bool
+	// Encryption is the server-side encryption that each put asks for: AES256, aws:kms or aws:kms:dsse. EncryptionKey is
+	// the id, the ARN or the alias of the KMS key. ACL is a canned ACL of each put. All can be "".
+	Encryption, EncryptionKey, ACL string
+}
+
+// headers returns the options as headers of a put.
+func (o Options) headers() s3api.PutHeaders {
+	return s3api.PutHeaders{SSE: o.Encryption, SSEKey: o.EncryptionKey, ACL: o.ACL}
 }
 
 // New returns the repository in a bucket. It makes no request. The repository is also a [store.Describer], in two
@@ -108,7 +118,7 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if place, err = in(place, bucket, opts); err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, http: httpClient(o.HTTPClient)}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
 }
 
 // in returns the place of a repository on a server. If the options don't set how far conditions of puts are kept, it
@@ -122,9 +132,9 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	case strings.HasSuffix(bucket, "--xa-s3"):
 		return p, fmt.Errorf("%w: s3: it is an access point of a directory bucket (S3 Express One Zone), which lists in no order, and can't be used: name a general purpose bucket", store.ErrURL)
 	}
-	p.Name, p.Bucket = "s3", bucket
+	p.Name, p.Bucket, p.Headers = "s3", bucket, opts.headers()
 	p.Prefix, p.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, p.Deletions)
-	return p, err
+	return p, cmp.Or(err, p.Headers.Check())
 }
 
 // server returns the server of a client, and how far we can rely on its conditions. Only Amazon documents that it keeps
@@ -269,9 +279,9 @@ func parse(u *url.URL) (t target, err error) {
 	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
 		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
 	}
-	q, err := httptransport.Query(u, "region", "endpoint", "profile", "path-style", "conditions", "if-match")
+	q, err := httptransport.Query(u, append([]string{"region", "endpoint", "profile", "path-style", "conditions", "if-match"}, s3api.Parameters...)...)
 	t.region, t.endpoint, t.profile, t.pathStyle = q["region"], q["endpoint"], q["profile"], q["path-style"]
-	t.Options = Options{Prefix: u.Path, Conditions: q["conditions"], UnquotedIfMatch: q["if-match"] == "unquoted"}
+	t.Options = Options{Prefix: u.Path, Conditions: q["conditions"], UnquotedIfMatch: q["if-match"] == "unquoted", Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"]}
 	_, err1 := in(s3api.Place{}, t.bucket, t.Options)
 	_, err2 := s3api.Bool("path-style", t.pathStyle, false)
 	if err := cmp.Or(err, err1, err2); err != nil {

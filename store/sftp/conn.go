@@ -93,9 +93,14 @@ type conn struct {
 	server string // the program on the server, if it might show other machines' files late; else ""
 
 	fileMode, dirMode uint32
-	clock             string       // handle of a file whose mod time shows the server's time, or ""
-	ticks             atomic.Int64 // number of bytes written into it
-	linkless          atomic.Bool  // the server has made no hard link, whatever it answered
+	clock             string           // handle of a file whose mod time shows the server's time, or ""
+	ticks             atomic.Int64     // number of bytes written into it
+	unwritten         error            // why the server has made no file in the root, or nil
+	links             store.Condition  // whether a hard link never replaces a file
+	linkless          atomic.Bool      // the server has made no hard link later, whatever it answered
+	flushless         atomic.Bool      // the server's file system refuses every fsync
+	newest            atomic.Int64     // the latest mod time of a file that we have put, in seconds
+	strays            []sftpwire.Entry // temporary files that the root had at the start
 }
 
 // reason is a function that returns why a connection has ended, or nil if that is unknown.
@@ -122,8 +127,7 @@ func (p *pipe) silent() bool {
 	return asked != nil && time.Since(*asked) >= maxSilence
 }
 
-// start starts SFTP on a pair of pipes, and looks at the repository. It also makes a file that shows the server's time,
-// and removes its name at once. The file lasts until the connection ends.
+// start starts SFTP on a pair of pipes, and examines the repository and the server.
 //
 // If start fails after the server has begun SFTP, it returns the closed conn with the error, because the server was
 // reached.
@@ -134,22 +138,7 @@ func start(ctx context.Context, rw io.ReadWriteCloser, t target, why reason) (*c
 	if err != nil {
 		return nil, c.ended(ctx, err)
 	}
-	temp := c.temp("")
-	look, space := sftpwire.Stat(root), sftpwire.Space(root)
-	clock := sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, 0o600)
-	err = c.do(ctx, look, space, clock, sftpwire.Remove(temp))
-	if err == nil {
-		err = c.exists(look)
-	}
-	if err == nil {
-		err = c.late(look, space, t.fresh)
-	}
-	c.clock = clock.Handle
-	if c.server != "" && c.clock != "" {
-		// rclone writes an open file back, although its name was removed
-		err = cmp.Or(err, c.do(ctx, sftpwire.Close(c.clock), sftpwire.Remove(temp)))
-		c.clock = ""
-	}
+	look, err := c.examine(ctx, root, t.fresh)
 	if err != nil {
 		client.Close()
 		if errors.Is(err, store.ErrUnreachable) {
@@ -160,6 +149,111 @@ func start(ctx context.Context, rw io.ReadWriteCloser, t target, why reason) (*c
 	shared := look.Attrs.Perm & 0o077 // the permissions of the group and of others
 	c.fileMode, c.dirMode = 0o600|shared&0o066, 0o700|shared|look.Attrs.Perm&0o2000
 	return c, nil
+}
+
+// examine looks at the root, and tries out what the server does with a file. A file that stays open without a name
+// shows the server's time until the connection ends.
+//
+// A server with fsync@openssh.com gets all requests in one flight. Another server can have a storage below it that isn't
+// a file system: rclone writes an open file back although its name was removed. So it gets the trial in a second flight,
+// and rclone gets none. Its root is listed too, because a program that is killed in between leaves a file there.
+func (c *conn) examine(ctx context.Context, root string, fresh bool) (look *sftpwire.Request, err error) {
+	look, space, list := sftpwire.Stat(root), sftpwire.Space(root), sftpwire.Opendir(root)
+	t := trial{file: c.temp(""), twin: c.temp(""), spare: c.temp(""), links: c.has(sftpwire.ExtHardlink), direct: c.has(sftpwire.ExtFsync)}
+	if t.direct {
+		if err = c.do(ctx, append(t.requests(), look, space)...); err != nil {
+			return look, err
+		}
+		c.learn(&t)
+		err = cmp.Or(c.exists(look), c.late(look, space, fresh))
+		if c.server != "" && c.clock != "" { // a mount of rclone writes an open file back, too
+			_ = c.do(ctx, sftpwire.Close(c.clock), sftpwire.Remove(t.file))
+			c.clock = ""
+		}
+		return look, err
+	}
+	if err = c.do(ctx, look, space, list); err == nil {
+		err = cmp.Or(c.exists(look), c.late(look, space, fresh))
+	}
+	if err != nil {
+		return look, err
+	}
+	var reads, reqs []*sftpwire.Request
+	for range maxStrays / 100 * min(1, len(list.Handle)) {
+		reads = append(reads, sftpwire.Readdir(list.Handle))
+	}
+	if c.server == "" {
+		reqs = t.requests()
+	}
+	if err = c.do(ctx, append(reqs, reads...)...); err != nil {
+		return look, err
+	}
+	c.release(list.Handle)
+	for _, read := range reads {
+		c.strays = append(c.strays, slices.DeleteFunc(read.Names, func(e sftpwire.Entry) bool { return !files.IsTemp(e.Name) })...)
+	}
+	if c.server != "" {
+		return look, nil
+	}
+	c.learn(&t)
+	return look, c.takesBack(ctx, &t)
+}
+
+// maxStrays is how many names of the root a connection looks at for temporary files, if the server sends 100 at a time.
+const maxStrays = 1000
+
+// trial tries out a server with a temporary file in the root.
+type trial struct {
+	file, twin, spare   string // paths
+	links, direct       bool   // the server has hardlink@openssh.com, fsync@openssh.com
+	open, other         *sftpwire.Request
+	first, second, look *sftpwire.Request
+}
+
+// requests makes a file, links it twice to one name, and removes the names.
+func (t *trial) requests() (reqs []*sftpwire.Request) {
+	const flags = sftpwire.FlagWrite | sftpwire.FlagCreate | sftpwire.FlagExcl
+	t.open = sftpwire.Open(t.file, flags, 0o600)
+	reqs = append(reqs, t.open)
+	if t.links {
+		t.first, t.second, t.look = sftpwire.Hardlink(t.file, t.twin), sftpwire.Hardlink(t.file, t.twin), sftpwire.Lstat(t.twin)
+		reqs = append(reqs, t.first, t.second, t.look, sftpwire.Remove(t.twin))
+	}
+	reqs = append(reqs, sftpwire.Remove(t.file))
+	if !t.direct {
+		t.other = sftpwire.Open(t.spare, flags, 0o600)
+		reqs = append(reqs, t.other, sftpwire.Remove(t.spare))
+	}
+	return reqs
+}
+
+// learn learns from the answers to a trial. Hard links keep If-None-Match if the first link is there, and the second one
+// was refused. If the server made no file, they are only claimed to.
+func (c *conn) learn(t *trial) {
+	c.clock, c.unwritten = t.open.Handle, t.open.Err()
+	switch {
+	case !t.links:
+	case c.unwritten != nil:
+		c.links = store.Claimed
+	case t.first.Err() == nil && t.second.Err() != nil && t.look.Err() == nil:
+		c.links = store.Kept
+	}
+}
+
+// takesBack closes the trial's file, whose name was removed. If the name is there again, the server has written the file
+// back, so no file can stay open without a name. Otherwise the spare file becomes the clock.
+func (c *conn) takesBack(ctx context.Context, t *trial) error {
+	look, spare := sftpwire.Lstat(t.file), t.other.Handle
+	reqs := []*sftpwire.Request{look, sftpwire.Remove(t.file)}
+	if c.clock != "" {
+		reqs = slices.Insert(reqs, 0, sftpwire.Close(c.clock))
+	}
+	err := c.do(ctx, reqs...)
+	if c.clock = spare; err == nil && look.Err() == nil && spare != "" {
+		c.clock = ""
+		err = c.do(ctx, sftpwire.Close(spare), sftpwire.Remove(t.spare))
+	}
+	return err
 }
 
 // exists returns an error unless a Stat of the root has shown a directory.
@@ -180,6 +274,23 @@ func (c *conn) exists(look *sftpwire.Request) error {
 		return fault.New(store.ErrNotFound, "%q isn't a directory", root)
 	}
 	return nil
+}
+
+// makesLinks reports whether a Put can rely on a hard link, or can try one.
+func (c *conn) makesLinks() bool { return c.links != store.Unsupported && !c.linkless.Load() }
+
+// written notes the mod time of a file that we have written.
+func (c *conn) written(a sftpwire.Attrs) {
+	for was := c.newest.Load(); int64(a.Mtime) > was && !c.newest.CompareAndSwap(was, int64(a.Mtime)); was = c.newest.Load() {
+	}
+}
+
+// now returns a time that the server's clock has passed, or zero if it is unknown.
+func (c *conn) now() (t time.Time) {
+	if s := c.newest.Load(); s > 0 {
+		t = time.Unix(s, 0)
+	}
+	return t
 }
 
 func (c *conn) has(extension string) bool {
@@ -248,6 +359,35 @@ func tooLong(at string) error {
 
 // readOnly is a flag of statvfs(3).
 const readOnly = 1
+
+// flushes reports whether the server can flush a file.
+func (c *conn) flushes() bool { return c.has(sftpwire.ExtFsync) && !c.flushless.Load() }
+
+// unflushed explains err, the error of the flush of a temporary file. It returns nil if the file system has no fsync:
+// then objects are stored as by a server without the extension, and a crash of the server's machine can lose them.
+//
+// EINVAL and ENOSYS have statuses of their own. EOPNOTSUPP has the status of a full or broken disk. If the server also
+// refuses to flush a new file that is empty, no body was lost by that.
+func (c *conn) unflushed(ctx context.Context, temp string, err error) error {
+	if !errors.Is(err, sftpwire.BadMessage) && !errors.Is(err, sftpwire.OpUnsupported) {
+		name := c.path(path.Join(strings.TrimPrefix(path.Dir(temp), c.root), files.NewTemp()))
+		open := sftpwire.Open(name, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, c.fileMode)
+		if derr := c.do(ctx, open, sftpwire.Remove(name)); derr != nil {
+			return derr
+		}
+		flush := sftpwire.Fsync(open.Handle)
+		if open.Err() == nil {
+			if derr := c.do(ctx, flush, sftpwire.Close(open.Handle)); derr != nil {
+				return derr
+			}
+		}
+		if open.Err() != nil || flush.Err() == nil {
+			return c.explain(ctx, temp, fault.While("flushing a file to the server's disk (fsync)", err))
+		}
+	}
+	c.flushless.Store(true)
+	return nil
+}
 
 // explain adds the reason to the error of a request that writes at a path. The statuses of version 3 name few reasons:
 // a full disk, for example, is only a failure.

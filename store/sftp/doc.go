@@ -12,12 +12,20 @@
 //
 // Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), renames it
 // (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For
-// IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or nothing. Some servers answer with success, and do nothing. So Put and Delete also look, in the same flight: after a
-// rename the temporary file is gone, after a link the new name is there, after a removal the name is gone. A server whose
-// links aren't there counts as one without hard links.
+// IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or nothing. Some servers answer with
+// success, and do nothing. So Put and Delete also look, in the same flight: after a rename the temporary file is gone,
+// after a link the new name is there, after a removal the name is gone.
+//
+// The extension alone doesn't show that the server's file system has hard links. So each connection links a file twice to
+// one name when it begins. If the first link isn't there, or the second one isn't refused, IfAbsent is unsupported. If the
+// server lets the user make no file in the root, IfAbsent is claimed. A server whose links aren't there later counts as
+// one without hard links.
+//
+// If the file system refuses the flush of each file, even of an empty one, Put stores without it. A crash of the server's
+// machine can then lose an object. If it refuses one flush alone, Put fails.
 //
 // A connection that breaks can leave a file named .repolock-*.tmp. List doesn't show that file, and a Delete after a day
-// removes it.
+// removes it. On a server without fsync@openssh.com that includes files in the root, up to a thousand names.
 //
 // If the connection breaks after the rename was sent, the server might still process it. It processes the requests of a
 // connection in order, so no later request overtakes it on the same connection, but one on another connection can.
@@ -26,7 +34,8 @@
 // umask.
 //
 // Each List learns the server's time from the mod time of a file that it writes, and whose name was removed at once.
-// The precision is a second.
+// The precision is a second. Some servers write such a file back when it is closed. A connection to a server without
+// fsync@openssh.com tries that, and to rclone it makes no such file. There List has no time.
 //
 // # Cost
 //
@@ -34,7 +43,7 @@
 // more if it makes directories. List is three on OpenSSH's server if lock.shared exists, and four otherwise: it scans each
 // directory at least twice, as store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so can each further 128 files.
 // Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that the server refuses to
-// remove. Opening a connection takes about thirteen round trips.
+// remove. Opening a connection takes about thirteen round trips, and two more on a server without fsync@openssh.com.
 //
 // # Files that are replaced
 //
@@ -49,8 +58,10 @@
 //
 // # Caveats
 //
-// IfMatch is unsupported: SFTP has no such condition. IfAbsent is unsupported on a server without hard links. ETags are
-// hashes of the bodies, as store/dir's.
+// IfMatch is unsupported: SFTP has no such condition. IfAbsent is unsupported on a server without hard links. Put is
+// refused by a server without posix-rename@openssh.com (SFTPGo, MySecureShell, a plain server of paramiko). The rename of
+// version 3 must not replace a file, and where it does, nothing promises one step. If Put removed the file first, a List
+// could miss it. ETags are hashes of the bodies, as store/dir's.
 //
 // List also shows links, pipes and other special files, because they might be locks; Get refuses them. A link in place
 // of a directory is refused or listed, and List reads nothing below it, except on servers whose LSTAT follows links

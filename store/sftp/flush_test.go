@@ -95,20 +95,27 @@ func TestFlushes(t *testing.T) {
 	}
 }
 
-// TestFlushRefused: a body that isn't flushed gets no name. A file system that can't flush a folder is no failure.
+// TestFlushRefused: a body that isn't flushed gets no name, and the error names fsync. A file system that can't flush a
+// folder is no failure.
 func TestFlushRefused(t *testing.T) {
 	root := repository(t, 0o700)
 	f := newFlushing(root)
 	s := f.on(t, root)
 	put(t, s, "index/a")
+	refused := 0
 	f.status = func(what string) sftpwire.Code {
-		if what == "temp" {
+		if what == "temp" && refused == 0 {
+			refused++
 			return sftpwire.Failure
 		}
 		return sftpwire.OK
 	}
-	assert.Is(t, assert.Err(s.Put(t.Context(), "index/b", []byte("body"), store.PutOptions{})), sftpwire.Failure)
-	has(t, root, "index/", "index/a")
+	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
+		refused = 0
+		_, err := s.Put(t.Context(), "index/b", []byte("body"), opts)
+		assert.Says(t, err, sftpwire.Failure, "flushing a file to the server's disk (fsync): failure")
+		has(t, root, "index/", "index/a")
+	}
 	f.status = func(what string) sftpwire.Code {
 		if what == "temp" {
 			return sftpwire.OK
@@ -116,4 +123,26 @@ func TestFlushRefused(t *testing.T) {
 		return sftpwire.Failure
 	}
 	put(t, s, "index/b")
+}
+
+// TestWithoutFlush: on a file system without fsync objects are stored as by a server without fsync@openssh.com. A failure
+// counts only if the server also refuses to flush an empty file. The connection remembers that, and doctor can name it.
+func TestWithoutFlush(t *testing.T) {
+	for _, code := range []sftpwire.Code{sftpwire.Failure, sftpwire.BadMessage, sftpwire.OpUnsupported} {
+		root := repository(t, 0o700)
+		f := newFlushing(root)
+		f.status = func(string) sftpwire.Code { return code }
+		s := f.on(t, root)
+		put(t, s, "index/a")
+		assert.OK(t, assert.Err(s.Put(t.Context(), "index/b", []byte("body"), store.PutOptions{IfAbsent: true})))
+		has(t, root, "index/", "index/a", "index/b")
+		f.mu.Lock()
+		f.noted = nil
+		f.mu.Unlock()
+		put(t, s, "index/a")
+		assert.Equal(t, f.noted, []string{"write temp", "move temp"})
+		d, err := s.Describe(t.Context())
+		assert.OK(t, err)
+		assert.That(t, strings.Contains(d.Server, "refuses to flush a file (fsync)"), "%q", d.Server)
+	}
 }

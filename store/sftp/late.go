@@ -3,6 +3,7 @@ package sftp
 import (
 	"context"
 	"errors"
+	"strings"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
@@ -14,18 +15,22 @@ import (
 // are a Stat and a Space of the root. With fresh set, late accepts a server whose listings the user vouches for.
 //
 // rclone has no version or extension of its own in SFTP, because it uses a library of other servers too. But it has three
-// signs: it shows no owner of a file, a directory has no size, and the server names the extension statvfs, and doesn't
-// have it. If an rclone is mounted on the server, its answer to statvfs shows that.
+// signs: it shows no owner of a file, a directory has no size, and the server names the extension statvfs, and either
+// doesn't have it (before 1.76) or invents the number of files. If an rclone is mounted on the server, its answer to
+// statvfs shows that.
 func (c *conn) late(look, space *sftpwire.Request, fresh bool) error {
 	a, unsupported := look.Attrs, errors.Is(space.Err(), sftpwire.OpUnsupported)
+	invented := space.Err() == nil && files.OfRclone(space.Statvfs.Files, space.Statvfs.Frsize, a.Size)
+	served := a.Flags&sftpwire.HasOwner == 0 && a.Size == 0 && c.has(sftpwire.ExtStatvfs)
 	where, advice := "the server looks like rclone serve sftp",
 		"use the URL of the storage itself (s3:, b2:, minio:), or run the server with --dir-cache-time 0s, without --vfs-cache-mode, and add listings=fresh to the URL"
 	switch {
-	case space.Err() == nil && files.OfRclone(space.Statvfs.Files, space.Statvfs.Frsize, a.Size):
+	case served && (unsupported || invented):
+	case invented:
 		where, advice = "the directory on the server is in a mount of rclone",
 			"keep the locks in a directory of the server's own disk, or use the URL of the storage itself (s3:, b2:, minio:)"
 		fresh = false
-	case a.Flags&sftpwire.HasOwner != 0 || a.Size != 0 || !unsupported || !c.has(sftpwire.ExtStatvfs):
+	default:
 		return nil
 	}
 	c.server = "rclone, or a server like it: listings=fresh in the URL vouches for its listings"
@@ -35,11 +40,25 @@ func (c *conn) late(look, space *sftpwire.Request, fresh bool) error {
 	return fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
 }
 
-// Describe returns the name of a server that might show the files of other machines late.
+// Describe returns what is special about the server: that it might show the files of other machines late, that it can't
+// flush, that its file system refuses hard links.
 func (s *Store) Describe(ctx context.Context) (d store.Description, err error) {
 	c, err := s.connected(ctx)
 	if err == nil {
-		d.Server = c.server
+		d.Server = strings.Join(c.remarks(), "; ")
 	}
 	return d, failed("describe", "", err)
+}
+
+func (c *conn) remarks() (all []string) {
+	if c.server != "" {
+		all = append(all, c.server)
+	}
+	if c.flushless.Load() {
+		all = append(all, "the server's file system refuses to flush a file (fsync): a crash of the server's machine can lose a lock")
+	}
+	if c.has(sftpwire.ExtHardlink) && !c.makesLinks() {
+		all = append(all, "the server's file system refuses hard links: an exclusive lock takes one round trip more")
+	}
+	return all
 }

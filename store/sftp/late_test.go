@@ -41,6 +41,8 @@ func TestRclone(t *testing.T) {
 		"with an owner":  {hasSizeAndPerm | sftpwire.HasOwner, 0, nil, nil, false},
 		"with a size":    {hasSizeAndPerm, 4096, nil, nil, false},
 		"with statvfs":   {hasSizeAndPerm, 0, func(id uint32) []byte { return space(id, 500, 0) }, nil, false},
+		"rclone 1.76":    {hasSizeAndPerm, 0, func(id uint32) []byte { return statvfs(id, 4096, 1e9) }, nil, true},
+		"as sshfs":       {hasSizeAndPerm, 0, func(id uint32) []byte { return statvfs(id, 512, 1e9) }, nil, false},
 		"that fails":     {hasSizeAndPerm, 0, func(id uint32) []byte { return status(id, sftpwire.Failure) }, nil, false},
 		"without a name": {hasSizeAndPerm, 0, nil, without(sftpwire.ExtStatvfs), false},
 	} {
@@ -59,6 +61,7 @@ func TestRclone(t *testing.T) {
 		for _, fresh := range []bool{false, true} {
 			r := &relay{answer: answer, edit: c.edit, fresh: fresh}
 			s := r.on(t, root)
+			assert.Equal(t, r.seen(typeOpen) == 0, c.refused, name) // rclone writes each file back that is opened
 			_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
 			if c.refused && !fresh {
 				assert.Says(t, err, store.ErrConfig, "looks like rclone serve sftp, which shows the locks of other machines minutes late")
@@ -80,6 +83,15 @@ func TestRclone(t *testing.T) {
 	}
 }
 
+// statvfs is the answer to a statvfs, with these blocks and files.
+func statvfs(id uint32, block, files int) []byte {
+	body := ""
+	for _, n := range []int{4096, block, 1000, 500, 500, files, 0, 0, 0, 0, 255} {
+		body += u32(0) + u32(n)
+	}
+	return reply(typeExtendedReply, id, body)
+}
+
 // TestMountOfRclone: a directory in a mount of rclone is refused, as store/dir refuses it, whatever the URL says.
 func TestMountOfRclone(t *testing.T) {
 	for _, c := range []struct {
@@ -93,11 +105,7 @@ func TestMountOfRclone(t *testing.T) {
 				case req.kind == typeStat:
 					return dirAttrs(req.id, hasSizeAndPerm|sftpwire.HasOwner, c.size)
 				case req.kind == typeExtended && req.path() == sftpwire.ExtStatvfs:
-					body := ""
-					for _, n := range []int{4096, c.block, 1000, 500, 500, c.files, 0, 0, 0, 0, 255} {
-						body += u32(0) + u32(n)
-					}
-					return reply(typeExtendedReply, req.id, body)
+					return statvfs(req.id, c.block, c.files)
 				}
 				return nil
 			}

@@ -422,9 +422,11 @@ func (l *listing) collect(f *folder, names []sftpwire.Entry) error {
 			return err
 		}
 		if files.IsTemp(e.Name) {
-			if !l.page.Now.IsZero() && l.page.Now.Sub(modTime(e.Attrs)) > files.Abandoned {
-				l.old.Store(l.path(f.at+e.Name), e.Attrs.Kind() == sftpwire.KindDir)
+			now := l.page.Now
+			if now.IsZero() {
+				now = l.now()
 			}
+			l.stray(l.conn, f.at, e, now)
 			continue
 		}
 		file, below := f.wanted(e.Name)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
@@ -270,6 +271,9 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	for _, dir := range slices.Backward(files.Set(dirs)) { // a directory comes before the one above it
 		reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
 	}
+	for _, e := range c.strays {
+		s.stray(c, "", e, c.now())
+	}
 	s.old.Range(func(path, isDir any) bool {
 		s.old.Delete(path)
 		remove := sftpwire.Remove
@@ -280,6 +284,24 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 		return true
 	})
 	return reqs
+}
+
+// stray notes a temporary file for tidy if it is so old at a time that no living process has it.
+func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) {
+	if !now.IsZero() && now.Sub(modTime(e.Attrs)) > files.Abandoned {
+		s.old.Store(c.path(at+e.Name), e.Attrs.Kind() == sftpwire.KindDir)
+	}
+}
+
+// noRename returns why a server without posix-rename@openssh.com takes no lock. Its own rename doesn't replace a file, or
+// doesn't promise to do so in one step. To remove the file first would leave a moment in which no listing shows the lock.
+func (c *conn) noRename() error {
+	if errors.Is(c.unwritten, sftpwire.PermissionDenied) {
+		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, as a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
+			"a lock needs a server that permits writes: look for -R or a read-only setting in the server's configuration")
+	}
+	return fault.Advise(fault.New(store.ErrConfig, "the server can't replace a lock in one step, because it has no %s (as SFTPGo, MySecureShell and a plain server of paramiko)", sftpwire.ExtPosixRename),
+		"serve the directory by OpenSSH's sshd, ProFTPD or asyncssh, or use the URL of the storage itself; docs/evidence/stores.md lists the servers")
 }
 
 // maxTries is how often a Put makes its directory again after another process has removed the empty directory.
@@ -297,10 +319,10 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 	switch {
 	case err != nil:
 		return obj, err
-	case opts.IfMatch != "", opts.IfAbsent && (!c.has(sftpwire.ExtHardlink) || c.linkless.Load()):
+	case opts.IfMatch != "", opts.IfAbsent && !c.makesLinks():
 		return obj, store.ErrConditionUnsent
 	case !c.has(sftpwire.ExtPosixRename):
-		return obj, fault.New(store.ErrConfig, "the server has no %s: it is read-only, or can't replace a lock in one step", sftpwire.ExtPosixRename)
+		return obj, c.noRename()
 	}
 	w := write{Store: s, conn: c, key: key, body: body, ifAbsent: opts.IfAbsent}
 	w.dir, _ = files.Split(key)
@@ -438,12 +460,13 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 	}
 	// Some servers process an Fstat before the writes, but none processes a request before an earlier Close.
 	stat := sftpwire.Lstat(temp)
-	if w.has(sftpwire.ExtFsync) {
-		reqs = append(reqs, sftpwire.Fsync(handle))
+	flush := sftpwire.Fsync(handle)
+	if w.flushes() {
+		reqs = append(reqs, flush)
 	}
 	reqs = append(reqs, sftpwire.Close(handle), stat)
 	var dirs []*sftpwire.Request
-	if w.has(sftpwire.ExtFsync) {
+	if w.flushes() {
 		for _, dir := range slices.Backward(append([]string{"."}, ancestors(w.dir)...)) {
 			dirs = append(dirs, sftpwire.Open(w.path(dir), sftpwire.FlagRead, 0))
 		}
@@ -457,14 +480,21 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		}
 	}
 	for _, r := range reqs[1:] { // skip the first answer: a server can refuse the mode
-		if err := r.Err(); err != nil {
-			return attrs, w.explain(ctx, temp, err)
+		err := r.Err()
+		if err != nil && r == flush {
+			err = w.unflushed(ctx, temp, err)
+		} else if err != nil {
+			err = w.explain(ctx, temp, err)
+		}
+		if err != nil {
+			return attrs, err
 		}
 	}
 	attrs = stat.Attrs
 	if int(attrs.Size) != len(w.body) {
 		return attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
 	}
+	w.written(attrs)
 	return attrs, nil
 }
 
@@ -504,7 +534,8 @@ func (w *write) move(ctx context.Context, temp string) error {
 	return nil
 }
 
-// maxUnlinked is how often a Put tries again to make a link. FAT has no links at all.
+// maxUnlinked is how often a Put tries again to make a link. The server made one when the connection began, but the
+// folder can be on another file system.
 const maxUnlinked = 3
 
 // unmoved explains err, the error of a failed move.
@@ -521,7 +552,7 @@ func (w *write) unmoved(ctx context.Context, to string, err error) error {
 	case w.ifAbsent && w.unlinked < maxUnlinked && errors.Is(err, sftpwire.Failure):
 		w.unlinked++ // another object might have had the name, and is deleted by now: try again
 		return sftpwire.NoSuchFile
-	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile) && !errors.Is(err, sftpwire.BadMessage):
+	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile):
 		w.linkless.Store(true)
 		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)
 	}

@@ -5,13 +5,16 @@ package sftp
 import (
 	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
 const openSSH = "/usr/lib/openssh/sftp-server"
@@ -23,6 +26,57 @@ var ofOpenSSH server = func(ctx context.Context, root string) (*conn, error) {
 
 // TestContractOfOpenSSH: the contract holds with OpenSSH's server.
 func TestContractOfOpenSSH(t *testing.T) { contract(t, ofOpenSSH) }
+
+// injected is OpenSSH's server, in which system calls fail, as strace's -e inject has it.
+func injected(inject string) server {
+	return func(ctx context.Context, root string) (*conn, error) {
+		calls, _, _ := strings.Cut(inject, ":")
+		return connect(ctx, target{command: []string{"strace", "-f", "-qq", "-o", os.DevNull, "-e", "trace=" + calls, "-e", "inject=" + inject, openSSH}, root: root})
+	}
+}
+
+// TestRealFlushRefused: where the file system refuses each fsync, OpenSSH's server stores objects all the same. If it
+// refuses one fsync only, the put fails, and names it.
+func TestRealFlushRefused(t *testing.T) {
+	for _, errno := range []string{"EINVAL", "EOPNOTSUPP", "EIO", "ENOSYS"} {
+		root := t.TempDir()
+		s := injected("fsync:error="+errno).on(t, root)
+		put(t, s, "index/lock.shared/a", "index/lock.exclusive")
+		has(t, root, "index/", "index/lock.exclusive", "index/lock.shared/", "index/lock.shared/a")
+		d, err := s.Describe(t.Context())
+		assert.OK(t, err)
+		assert.That(t, strings.Contains(d.Server, "refuses to flush a file (fsync)"), "%s: %q", errno, d.Server)
+	}
+	root := t.TempDir()
+	_, err := injected("fsync:error=EIO:when=1").on(t, root).Put(t.Context(), "index/a", []byte("1"), store.PutOptions{})
+	assert.Says(t, err, sftpwire.Failure, "flushing a file to the server's disk (fsync)")
+	has(t, root, "index/")
+}
+
+// TestRealLinksRefused: OpenSSH's server on a file system without hard links is known to make none before the first put.
+func TestRealLinksRefused(t *testing.T) {
+	linkless := func(s *Store) {
+		t.Helper()
+		assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
+		assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", nil, store.PutOptions{IfAbsent: true})), store.ErrConditionUnsent)
+		put(t, s, "index/a")
+	}
+	for _, errno := range []string{"EPERM", "EMLINK", "EINVAL", "ENOSYS", "EOPNOTSUPP", "EXDEV"} {
+		linkless(injected("link,linkat:error="+errno).on(t, t.TempDir()))
+	}
+	assert.Equal(t, ofOpenSSH.on(t, t.TempDir()).Properties().IfAbsent, store.Kept)
+
+	assert.Need(t, os.Getuid() == 0, "this test must be run as root: it mounts exFAT")
+	image, mount := filepath.Join(t.TempDir(), "image"), t.TempDir()
+	assert.OK(t, os.WriteFile(image, nil, 0o600))
+	assert.OK(t, os.Truncate(image, 20<<20))
+	assert.Output(t, exec.Command("mkfs.exfat", image))
+	device := strings.TrimSpace(assert.Output(t, exec.Command("losetup", "--find", "--show", image)))
+	t.Cleanup(func() { assert.Output(t, exec.Command("losetup", "--detach", device)) })
+	assert.Output(t, exec.Command("mount.exfat-fuse", device, mount))
+	t.Cleanup(func() { assert.Output(t, exec.Command("umount", "--lazy", mount)) })
+	linkless(ofOpenSSH.on(t, mount))
+}
 
 // TestGreeting: what the command says before SFTP begins is no reason for the connection's end.
 func TestGreeting(t *testing.T) {

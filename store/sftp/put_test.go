@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
@@ -34,7 +35,7 @@ func TestWithoutExtensions(t *testing.T) {
 	s := (&relay{edit: without(sftpwire.ExtPosixRename)}).on(t, root)
 	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
 		_, err := s.Put(t.Context(), "index/new", nil, opts)
-		assert.Says(t, err, store.ErrConfig, sftpwire.ExtPosixRename)
+		assert.Says(t, err, store.ErrConfig, "can't replace a lock in one step, because it has no "+sftpwire.ExtPosixRename)
 	}
 	p, err := s.List(t.Context(), "index/", "")
 	assert.OK(t, err)
@@ -47,6 +48,134 @@ func TestWithoutExtensions(t *testing.T) {
 	assert.Is(t, err, store.ErrConditionUnsupported)
 	put(t, s, "index/new")
 	has(t, root, "index/", "index/lock.exclusive", "index/new")
+}
+
+// TestReadOnlyServer: a server that has no posix-rename because it permits no writes is called read-only.
+func TestReadOnlyServer(t *testing.T) {
+	r := &relay{edit: without(sftpwire.ExtPosixRename), answer: refuse(sftpwire.PermissionDenied, typeOpen)}
+	_, err := r.on(t, repository(t, 0o700)).Put(t.Context(), "index/new", nil, store.PutOptions{})
+	assert.Says(t, err, store.ErrReadOnly, "lets this user write nothing into")
+}
+
+// TestTriedLinks: the store relies on hard links only if the server has made one, and refused another one of the same
+// name. It finds that out when it connects, so a put without links costs nothing. If the server makes no file in the root,
+// links are only claimed.
+func TestTriedLinks(t *testing.T) {
+	for name, c := range map[string]struct {
+		answer  func(n int, r request) []byte // to the n-th link
+		opens   func(request) []byte
+		keeps   store.Condition
+		special bool
+	}{
+		"links":       {func(int, request) []byte { return nil }, nil, store.Kept, false},
+		"refused":     {func(_ int, r request) []byte { return status(r.id, sftpwire.Failure) }, nil, store.Unsupported, true},
+		"not allowed": {func(_ int, r request) []byte { return status(r.id, sftpwire.PermissionDenied) }, nil, store.Unsupported, true},
+		"invalid":     {func(_ int, r request) []byte { return status(r.id, sftpwire.BadMessage) }, nil, store.Unsupported, true},
+		"pretended":   {func(_ int, r request) []byte { return status(r.id, sftpwire.OK) }, nil, store.Unsupported, true},
+		"that replace files": {func(n int, r request) []byte {
+			if n == 2 {
+				return status(r.id, sftpwire.OK)
+			}
+			return nil
+		}, nil, store.Unsupported, true},
+		"root not writable": {func(int, request) []byte { return nil }, refuse(sftpwire.PermissionDenied, typeOpen), store.Claimed, false},
+	} {
+		root := repository(t, 0o700)
+		r, n := &relay{}, 0
+		r.answer = func(req request) []byte {
+			if c.opens != nil && req.kind == typeOpen && filepath.Dir(req.path()) == root {
+				return c.opens(req)
+			}
+			if req.kind != typeExtended || req.path() != sftpwire.ExtHardlink {
+				return nil
+			}
+			n++
+			return c.answer(n, req)
+		}
+		s := r.on(t, root)
+		assert.Equal(t, s.Properties().IfAbsent, c.keeps, name)
+		has(t, root)
+		links, flights := n, r.flights.Load()
+		_, err := s.Put(t.Context(), "index/k", []byte("1"), store.PutOptions{IfAbsent: true})
+		if c.keeps == store.Unsupported {
+			assert.Is(t, err, store.ErrConditionUnsent, name)
+			assert.Equal(t, r.flights.Load(), flights, name)
+			assert.Equal(t, n, links, name)
+		} else {
+			assert.Is(t, err, nil, name)
+		}
+		d, err := s.Describe(t.Context())
+		assert.OK(t, err)
+		assert.Equal(t, strings.Contains(d.Server, "hard links"), c.special, name)
+	}
+}
+
+// takingBack makes a relay's server write a removed file back when the file is closed.
+func takingBack(root string) *relay {
+	r, removed := &relay{}, map[string]bool{}
+	opens, paths := map[uint32]string{}, map[string]string{}
+	r.answer = func(req request) []byte {
+		switch req.kind {
+		case typeOpen:
+			opens[req.id] = req.path()
+		case typeRemove:
+			if _, err := os.Lstat(req.path()); err == nil {
+				removed[req.path()] = true
+			}
+		case typeClose:
+			r.mu.Lock()
+			path := paths[req.path()]
+			r.mu.Unlock()
+			if removed[path] {
+				removed[path] = false
+				_ = os.WriteFile(path, nil, 0o600)
+			}
+		}
+		return nil
+	}
+	r.edit = func(p []byte) []byte {
+		if p[4] == 102 { // a handle
+			r.mu.Lock()
+			paths[string(p[13:])] = opens[uint32(p[5])<<24|uint32(p[6])<<16|uint32(p[7])<<8|uint32(p[8])]
+			r.mu.Unlock()
+		}
+		return p
+	}
+	return r
+}
+
+// TestTakenBack: a server that writes an open file back although its name was removed gets no clock file, and no
+// temporary file is left in the root.
+func TestTakenBack(t *testing.T) {
+	root := repository(t, 0o700)
+	s := takingBack(root).on(t, root)
+	put(t, s, "index/lock.exclusive")
+	p, err := s.List(t.Context(), "index/lock.", "")
+	assert.OK(t, err)
+	assert.That(t, p.Now.IsZero(), "a clock of %v", p.Now)
+	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive"))
+	assert.OK(t, s.Close())
+	has(t, root, "index/")
+}
+
+// TestStrays: a deletion removes the temporary files in the root, and in index, that dead processes left a day ago, also
+// if the server shows no time but that of our own files.
+func TestStrays(t *testing.T) {
+	root := repository(t, 0o700)
+	assert.OK(t, os.Mkdir(filepath.Join(root, "index"), 0o700))
+	for _, dir := range []string{"", "index"} {
+		for name, age := range map[string]time.Duration{".repolock-OLD.tmp": 25 * time.Hour, ".repolock-NEW.tmp": 23 * time.Hour, "other": 25 * time.Hour} {
+			path, then := filepath.Join(root, dir, name), time.Now().Add(-age)
+			assert.OK(t, os.WriteFile(path, nil, 0o600))
+			assert.OK(t, os.Chtimes(path, then, then))
+		}
+	}
+	s := takingBack(root).on(t, root)
+	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive")) // the server's time isn't known yet
+	put(t, s, "index/lock.exclusive")
+	assert.OK(t, assert.Err(s.List(t.Context(), "index/", "")))
+	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive"))
+	has(t, root, ".repolock-NEW.tmp", "index/", "index/.repolock-NEW.tmp", "index/other", "other")
 }
 
 // space is the answer to a statvfs.

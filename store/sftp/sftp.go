@@ -127,7 +127,7 @@ func (s *Store) Properties() store.Properties {
 	s.mu.Lock()
 	d := s.dialed
 	s.mu.Unlock()
-	if d.ready() && d.conn != nil && d.conn.linkless.Load() {
+	if d.ready() && d.conn != nil && !d.conn.makesLinks() {
 		p.IfAbsent = store.Unsupported
 	}
 	return p
@@ -138,10 +138,7 @@ func (s *Store) declare() store.Properties {
 	d := s.connecting()
 	<-d.over
 	if d.conn != nil {
-		p.IfAbsent = store.Unsupported
-		if d.conn.has(sftpwire.ExtHardlink) {
-			p.IfAbsent = store.Kept
-		}
+		p.IfAbsent = d.conn.links
 	}
 	return p
 }

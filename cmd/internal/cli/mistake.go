@@ -76,7 +76,7 @@ var ErrNoCommand = fault.New(fault.Usage, "no command to run: write it after --"
 func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 	short := func(word string) string { return fmt.Sprintf("-%c", []rune(word)[0]) }
 	rest := ctx.Path[len(ctx.Path)-1].Remainder()
-	at := len(args) - len(rest)
+	at := len(ctx.Args) - len(rest)
 	if args[at] == "--" && len(rest) > 1 {
 		at++
 	}
@@ -340,8 +340,11 @@ func (r *Reader) similar(command, word string) string {
 
 // swallowed returns a hint if a flag has taken the name of the command as its value, or else "".
 func (r *Reader) swallowed(args []string) string {
-	for i, word := range args {
-		if _, ok := r.Called(args[i : i+1]); ok && i > 0 && strings.HasPrefix(args[i-1], "-") && !slices.Contains(args[:i], "--") {
+	for i, word := range BeforeDashes(args) {
+		if i == 0 || !strings.HasPrefix(args[i-1], "-") {
+			continue
+		}
+		if _, ok := r.Called(args[i : i+1]); ok {
 			return fmt.Sprintf("%s took %q as its value", args[i-1], word)
 		}
 	}
@@ -429,6 +432,8 @@ func Unrunnable(args []string, err error) error {
 		return fault.Advise(err, "it is a builtin of the shell: write sh -c '"+word+" ...'")
 	case hint != "":
 		return fault.Advise(err, hint)
+	case errors.Is(err, syscall.E2BIG):
+		return fault.Advise(err, "with the variables that repolock adds, its words are a little too many for the kernel: split them, as xargs -n does, or have the command read them from a file")
 	case errors.Is(err, procgroup.ErrNotExecutable) && errors.Is(err, syscall.ENOENT):
 		return fault.Advise(err, noInterpreter(word))
 	case errors.Is(err, syscall.ENOEXEC):

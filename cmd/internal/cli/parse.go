@@ -71,8 +71,9 @@ func (r *Reader) named(words []string) (found []Entry) {
 
 // Called returns the first command that is named before --. Its name can be the value of a flag.
 func (r *Reader) Called(args []string) (found Entry, ok bool) {
+	commands := r.Commands()
 	for _, word := range BeforeDashes(args) {
-		for _, c := range r.Commands() {
+		for _, c := range commands {
 			if c.Name == word {
 				return c, true
 			}
@@ -93,13 +94,18 @@ type Parsed struct {
 func (r *Reader) Parse(args []string, stdout, stderr io.Writer) (*Parsed, error) {
 	p, from := &Parsed{}, &settings{reader: r}
 	options := []kong.Option{kong.Writers(stdout, stderr), kong.Exit(func(int) { p.Helped = true }), kong.Resolvers(from)}
-	k, err := r.NewParser(&p.Globals, args, options...).Parse(args)
+	f := &feed{words: args}
+	k, err := r.newParser(&p.Globals, args, f, options...).Parse(f.next())
+	if err == nil && len(f.words) > 0 {
+		panic("the parser has ended before the words") // can't happen: see feed.decode
+	}
 	if err == nil && !p.Helped {
 		p.Selected = k.Selected()
 		err = ambiguous(k)
 	}
 	if wrong, ok := errors.AsType[*kong.ParseError](err); ok && k == nil {
 		k = wrong.Context
+		k.Args = args[:len(args)-len(f.words)] // the words that the parser has seen
 	}
 	p.File, p.Sources, p.Typed, p.Notice = from.file, from.sources, typed(k), from.notice
 	if repo := from.repo; repo != nil {
@@ -129,7 +135,12 @@ func typed(k *kong.Context) map[string]string {
 // NewParser returns a parser for these words. It knows the commands that the words name, and no others, because
 // building them takes most of its time. If the words name none, it knows all, but not their flags.
 func (r *Reader) NewParser(g *Globals, words []string, options ...kong.Option) *kong.Kong {
-	options = slices.Concat(options, mappers(), []kong.Option{r.vars(BeforeDashes(words)), kong.Help(r.printHelp), kong.Bind(versionText(r.Version))})
+	return r.newParser(g, words, &feed{}, options...)
+}
+
+// newParser is NewParser with a feed of the words that the parser isn't called with.
+func (r *Reader) newParser(g *Globals, words []string, f *feed, options ...kong.Option) *kong.Kong {
+	options = slices.Concat(options, f.mappers(), []kong.Option{r.vars(BeforeDashes(words)), kong.Help(r.printHelp), kong.Bind(versionText(r.Version))})
 	known := r.named(BeforeDashes(words))
 	if known == nil {
 		known = r.named(words)
@@ -192,13 +203,54 @@ func (r *Reader) Names() (all []string) {
 	return all
 }
 
+// feed passes words to kong a few at a time. Kong copies all words that it has, at each word that it reads: a command
+// line of 16,000 words would cost seconds. The zero feed has no words.
+type feed struct {
+	words []string // that kong doesn't have yet; none when it reads variables and the configuration file
+}
+
+// Numbers of words.
+const (
+	fed    = 64 // the feed passes at once
+	needed = 8  // kong must have, unless the line ends: it reads fewer words from one value to the next, or to an error
+)
+
+// next returns the next words for kong.
+func (f *feed) next() []string {
+	now := f.words[:min(fed, len(f.words))]
+	f.words = f.words[len(now):]
+	return now
+}
+
+// decode reads a value. Before, it gives the scanner more words if it has few. Kong gets only the first words of the
+// command to run.
+func (f *feed) decode(ctx *kong.DecodeContext, target reflect.Value) error {
+	if ctx.Value.Passthrough {
+		var all []string
+		for _, token := range ctx.Scan.PopWhile(func(t kong.Token) bool { return !t.IsEOL() }) {
+			all = append(all, token.String())
+		}
+		all, f.words = append(all, f.words...), nil
+		target.Set(reflect.ValueOf(all))
+		return nil
+	}
+	if len(f.words) > 0 && ctx.Scan.Len() < needed {
+		tokens := slices.Clone(ctx.Scan.PeekAll())
+		for _, word := range f.next() {
+			tokens = append(tokens, kong.Token{Value: word})
+		}
+		*ctx.Scan = *kong.ScanFromTokens(tokens...)
+	}
+	return decode(ctx, target)
+}
+
 // mappers let decode read the values of all flags and arguments.
-func mappers() (options []kong.Option) {
+func (f *feed) mappers() (options []kong.Option) {
 	for _, t := range []reflect.Type{reflect.TypeFor[time.Duration](), reflect.TypeFor[WaitTime](), reflect.TypeFor[Moment](), reflect.TypeFor[ForPID]()} {
-		options = append(options, kong.TypeMapper(t, kong.MapperFunc(decode)))
+		options = append(options, kong.TypeMapper(t, kong.MapperFunc(f.decode)))
 	}
 	for _, kind := range []reflect.Kind{reflect.String, reflect.Bool, reflect.Int, reflect.Uint64, reflect.Slice, reflect.Map} {
-		options = append(options, kong.KindMapper(kind, kong.MapperFunc(decode)))
+		options = append(options, kong.KindMapper(kind, kong.MapperFunc(f.decode)))
 	}
 	return options
 }
@@ -284,7 +336,7 @@ func ambiguous(k *kong.Context) error {
 		f := element.Flag
 		switch {
 		case f == nil || element.Resolved:
-		case !f.Tag.Has("emptiable") && blank(f.Target):
+		case !given[f.Value] && !f.Tag.Has("emptiable") && blank(f.Target):
 			return fault.New(fault.Usage, "--%s: its value is empty", f.Name)
 		case f.Target.Kind() == reflect.Map && f.Target.MapIndex(reflect.ValueOf("")).IsValid():
 			return fault.New(fault.Usage, "--%s: a key is empty", f.Name)

@@ -217,6 +217,9 @@ func (r *Reader) check(f *config.File) error {
 				err = &keyError{"name", wrong}
 			}
 		}
+		if bucket := strings.HasPrefix(entry.URL, "s3:") || strings.HasPrefix(entry.URL, "minio:"); err == nil && !bucket && entry.SSE+entry.SSEKey+entry.ACL != "" {
+			err = wrongKey("url", "sse, sse-key and acl are only of an s3: or a minio: URL")
+		}
 		if err == nil {
 			err = checkURL("url", entry.URL)
 		}
@@ -283,7 +286,7 @@ type Configurable interface {
 func (r *Reader) flagCheck() func(config.Flags) error {
 	flags := r.Configured()
 	var values map[string]any
-	parser := kong.Must(flags, append(mappers(), r.vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
+	parser := kong.Must(flags, append((&feed{}).mappers(), r.vars(nil), kong.NoDefaultHelp(), kong.Resolvers(kong.ResolverFunc(
 		func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) { return values[flag.Name], nil })))...)
 	return func(f config.Flags) error {
 		if held := f.IfHeld; held != nil && !slices.Contains([]string{"", "fail", "skip"}, *held) {

@@ -32,6 +32,8 @@ type Options struct {
 	Prefix string
 	// Locks is the prefix of the locks. Run lists it, and writes nothing there.
 	Locks string
+	// IsLock reports whether a key below Locks is one of a lock, or a file of another program. If it is nil, all are.
+	IsLock func(key string) bool
 	// Others are more handles on the same repository. An object that is written through the
 	// store must be visible through each of them.
 	Others []store.Store
@@ -192,7 +194,29 @@ func (x *exam) granted(name string) bool {
 // reach lists the locks, as each acquirer does.
 func (x *exam) reach(ctx context.Context) (Check, error) {
 	objects, err := x.listAll(ctx, 0, x.opts.Locks)
-	return passed(fmt.Sprintf("it lists %d lock objects", len(objects))), err
+	var strays []string
+	for _, o := range objects {
+		if x.opts.IsLock != nil && !x.opts.IsLock(o.Key) {
+			strays = append(strays, o.Key)
+		}
+	}
+	c := passed(fmt.Sprintf("it lists %d lock objects", len(objects)-len(strays)))
+	if len(strays) > 0 {
+		c.Detail += fmt.Sprintf("; it ignores %d files of other programs: %s", len(strays), brief(strays))
+	}
+	return c, err
+}
+
+// maxNamed is the number of keys that brief names.
+const maxNamed = 3
+
+// brief names the first keys, and the number of the others.
+func brief(keys []string) string {
+	more := ""
+	if n := len(keys) - maxNamed; n > 0 {
+		more = fmt.Sprintf(", and %d more", n)
+	}
+	return strings.Join(keys[:min(maxNamed, len(keys))], ", ") + more
 }
 
 func passed(detail string) Check { return Check{Result: OK, Detail: detail} }

@@ -101,11 +101,8 @@ func (s *session) resume() error {
 			return err
 		}
 		_ = s.pause()
-		<-s.lock.Context().Done() // at once, because the deadline is over
+		<-s.lock.Context().Done() // at once, because the deadline is over; the release comes later
 		loss := s.lock.Lost()
-		if loss == nil {
-			return err
-		}
 		if loss.Definite {
 			return loss.Err
 		}

@@ -64,6 +64,9 @@ func (s *session) run() (int, error) {
 	// Ignore SIGPIPE: a closed stderr must not kill us while we hold the lock.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 
+	if err := procgroup.CheckRoom(); err != nil {
+		return 0, err
+	}
 	guard.ReserveThreads(guard.Threads)
 	if err := s.open(); err != nil {
 		return 0, err

@@ -549,6 +549,7 @@ func TestKeeperAnswers(t *testing.T) {
 		then()
 		assert.That(t, strings.Join(s.said, ", ") == "release first, cancel" && success == fmt.Sprint(s.first.Lost() == nil) && s.first.finished == success,
 			"%q, success %s, and the lock got %s", s.said, success, s.first.finished)
+		assert.That(t, k.held() != nil, "%s: it is held after its release", c.do)
 	}
 }
 

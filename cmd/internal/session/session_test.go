@@ -366,13 +366,15 @@ func TestSurveyNeedsHome(t *testing.T) {
 	}
 }
 
-// TestAnsweredRepository: any answer of its store is an answer of the repository.
+// TestAnsweredRepository: any answer of its store is an answer of the repository. Before it is opened, it has no events
+// to flush.
 func TestAnsweredRepository(t *testing.T) {
 	for _, answer := range []error{store.ErrUnreachable, store.ErrPermission} {
 		synctest.Test(t, func(t *testing.T) {
 			s := &hookstore.Store{Store: memory.New(memory.Options{})}
 			s.Before(func(context.Context, hookstore.Request) error { return answer })
 			r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Options: replock.Options{Clock: leapclock.New()}, Mode: replock.Shared, Operation: "test"}
+			r.Flush(t.Context())
 			_, err := r.Acquire(t.Context(), func(events.Event) {})
 			assert.That(t, errors.Is(err, answer) && r.Answered() == (answer != store.ErrUnreachable), "%v, answered %t", err, r.Answered())
 			r.Flush(t.Context())
@@ -434,6 +436,7 @@ func TestCauseFirst(t *testing.T) {
 		{fault.Join(put(fmt.Errorf("%w in /r/a", store.ErrFull)), put(fmt.Errorf("%w in /r", store.ErrFull))), `no space left in /r/a; nothing was run (put)`},
 		{fmt.Errorf("two: %w", fault.Join(put(refused), errors.New("full"))), `two: put "index/k": connection refused; full; nothing was run`},
 		{fault.Join(fault.While("still there", put(errors.New("no"))), fault.While("still there", put(errors.New("no"))), put(errors.New("yes"))), `no, and 1 more like it (still there); yes; nothing was run (put)`},
+		{put(fault.Join(refused, errors.New("full"))), `connection refused; full; nothing was run (put)`},
 		{errors.New("interrupt"), "interrupt; nothing was run"},
 		{
 			fault.Errorf("%w; repolock killed the command", &replock.LostError{Mode: replock.Shared, Key: "index/l", Reason: "it could not be refreshed in time", Err: put(fmt.Errorf("h:9: %w", refused))}),

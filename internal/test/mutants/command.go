@@ -36,7 +36,7 @@ var commandMutants = []mutant{
 	{"of a flag that is given twice the last one counts", "cmd/internal/cli/parse.go",
 		"given[f.Value] = true", "given[f.Value] = false", test(ofCommand, "TestMistakes")},
 	{"an empty --also is none", "cmd/internal/cli/parse.go",
-		`case !f.Tag.Has("emptiable") && blank(f.Target):`, `case !f.Tag.Has("emptiable") && f.Target.Kind() != reflect.Slice && blank(f.Target):`, test(ofCommand, "TestEmptyValue")},
+		`case !given[f.Value] && !f.Tag.Has("emptiable") && blank(f.Target):`, `case !given[f.Value] && !f.Tag.Has("emptiable") && f.Target.Kind() != reflect.Slice && blank(f.Target):`, test(ofCommand, "TestEmptyValue")},
 	{"a fence of another system's lock is accepted", "cmd/repolock/lockflags.go",
 		"case p.alone && f.Fence:", "case p.alone && f.Fence && f.Settle > 0:", own("TestMistakes")},
 	{"--look is longer than the ttl", "cmd/repolock/lockflags.go",

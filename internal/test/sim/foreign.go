@@ -249,6 +249,12 @@ func (p *plan) undoubted() bool {
 	return p.spread == 0 && p.rates[Jump] == 0 && p.storeJump == 0 && !p.store.NoStoreClock && !p.local
 }
 
+// onFirstPage reports whether a look of this lock shows each foreign lock that conflicts with it. A look reads the first
+// page, and their shared locks are the last (protocol.md, `watch`).
+func (p *plan) onFirstPage(ours *holding) bool {
+	return p.store.PageSize >= 1000 || ours.step.mode == replock.Shared
+}
+
 // alongside checks a lock of ours that is live beside a foreign one: a look must show that, and end ours. This
 // holds if the foreign object has existed all the time, isn't expired, and all clocks that date the two are
 // right.
@@ -257,8 +263,8 @@ func (w *world) alongside(ours, theirs *holding) {
 	if ours.foreign() || !theirs.foreign() || !ours.conflicts(theirs) || !ours.live() || w.wasBroken(ours) || w.wasBroken(theirs) || !p.undoubted() || p.freezing() {
 		return
 	}
-	if p.pair == nil && p.store.PageSize < 1000 && ours.step.mode == replock.Exclusive {
-		return // a look reads the first page, and their shared locks are the last
+	if p.pair == nil && !p.onFirstPage(ours) {
+		return
 	}
 	c, stands := ours.p.client, w.present[theirs.lock.Key()]
 	if stands.client != theirs.p.client || time.Since(stands.written) >= foreignTTL-time.Second {

@@ -239,7 +239,7 @@ func (w *world) unnoticed(h *holding, asked time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, g := range w.active {
-		if w.config.Protocol == nil && g.foreign() && !h.foreign() && g.held() && g.conflicts(h) && w.plan.answering() && w.plan.undoubted() && w.stands(g.p.client, g.lock.Key(), asked) {
+		if w.config.Protocol == nil && g.foreign() && !h.foreign() && w.plan.onFirstPage(h) && g.held() && g.conflicts(h) && w.plan.answering() && w.plan.undoubted() && w.stands(g.p.client, g.lock.Key(), asked) {
 			w.violate("checked", fmt.Sprintf("%v was confirmed beside %v, of another kind of client", h, g))
 		}
 	}

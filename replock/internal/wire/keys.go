@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -20,6 +21,9 @@ const (
 	KindShared                // lock.shared/…
 	KindOdd                   // an object in the place of lock.exclusive, or of a folder of flags
 )
+
+// IsLock reports whether objects of this kind are locks.
+func (k Kind) IsLock() bool { return k != KindUnknown }
 
 // All is the prefix of all flags and of lock.exclusive. In byte order lock.exclusive comes first,
 // then the intents, then the shared flags, which a shared acquirer needn't list.
@@ -47,12 +51,14 @@ func (k Keys) Intent(at time.Time, id string) string { return k.intents() + time
 // other names. An intent's name has no slash: if a policy allows a client only shared locks, locks/*/lock.shared/*, the
 // client can write locks/NAME/lock.intent/lock.shared/x.
 func (k Keys) Kind(key string) Kind {
+	intent, isIntent := strings.CutPrefix(key, k.intents())
+	shared, isShared := strings.CutPrefix(key, k.shared())
 	switch {
 	case key == k.Exclusive():
 		return KindExclusive
-	case strings.HasPrefix(key, k.intents()) && !strings.Contains(key[len(k.intents()):], "/"):
+	case isIntent && !strings.Contains(intent, "/") && !stray(intent):
 		return KindIntent
-	case strings.HasPrefix(key, k.shared()):
+	case isShared && !stray(shared):
 		return KindShared
 	case strings.HasPrefix(key, k.Exclusive()+"/lock.shared/"):
 		return KindUnknown // a policy for shared locks allows it: index/locks/*/lock.shared/*
@@ -61,6 +67,39 @@ func (k Keys) Kind(key string) Kind {
 	default:
 		return KindUnknown
 	}
+}
+
+// BehindIntents reports whether a key comes behind the keys of all locks that conflict with a shared lock.
+func (k Keys) BehindIntents(key string) bool { return strings.HasPrefix(key, k.shared()) }
+
+// stray reports whether the name of a flag is one that other programs give their files, so that no client can have
+// written it: docs/evidence/protocol.md, Files of other programs. In doubt it isn't.
+func stray(name string) bool {
+	at := strings.LastIndexByte(name, '/') + 1
+	for folder := range strings.SplitSeq(name[:max(at-1, 0)], "/") {
+		if isOf(folder, strayFolders) {
+			return true
+		}
+	}
+	return isOf(name[at:], strayFiles)
+}
+
+// The names of other programs' files and folders that don't begin with a dot.
+var (
+	strayFiles   = []string{"Thumbs.db", "ehthumbs.db", "desktop.ini", "Icon\r"}
+	strayFolders = []string{
+		"@eaDir", "@tmp", "#recycle", "#snapshot", "@Recycle", "@Recently-Snapshot", "$RECYCLE.BIN", "System Volume Information",
+		"lost+found", "Network Trash Folder", "Temporary Items",
+	}
+)
+
+// isOf reports whether a name is one of these, in capital or small letters, or begins with a dot. The elements "." and
+// ".." aren't names of files.
+func isOf(name string, names []string) bool {
+	if strings.HasPrefix(name, ".") {
+		return name != "." && name != ".."
+	}
+	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
 // Place returns the TIME-ID part of a flag's key, which orders the waiters.

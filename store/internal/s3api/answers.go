@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
@@ -170,7 +171,7 @@ func (s *Store) broken(r *request, why error) error {
 
 // refusal is the body of an error answer as the server sent it. The client libraries replace an empty body by their own
 // texts.
-type refusal struct{ Code, Message, Region string }
+type refusal struct{ Code, Message, Region, Endpoint string }
 
 // refusal parses the body of an error answer. It returns the zero refusal if the body isn't in S3's form.
 func (r *request) refusal() refusal {
@@ -181,7 +182,25 @@ func (r *request) refusal() refusal {
 	if xml.Unmarshal(r.answer.Body(), &said) != nil {
 		return refusal{}
 	}
-	return refusal{text.Line(said.Code), text.Line(said.Message), text.Line(said.Region)}
+	return refusal{text.Cut(text.Line(said.Code), maxCode), text.Ends(said.Message, maxMessage), cmp.Or(text.Line(said.Region), expected(said.Message)), text.Line(said.Endpoint)}
+}
+
+// maxCode and maxMessage are the lengths in bytes of a refusal's code and message in our messages. Amazon's message about
+// a policy has 300 bytes if the names are long. It ends with the reason.
+const (
+	maxCode    = 64
+	maxMessage = 300
+)
+
+var expecting = lazyregexp.New(`expecting ['"]?([A-Za-z0-9._-]{1,63})`)
+
+// expected returns the region that a message alone names, as "the region 'us-east-1' is wrong; expecting 'eu-west-1'",
+// or "".
+func expected(message string) string {
+	if m := expecting.FindStringSubmatch(message); m != nil {
+		return m[1]
+	}
+	return ""
 }
 
 // speaker names the server, and a proxy that might have answered instead, for messages.
@@ -199,11 +218,10 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	if refusal.Code != "" {
 		said += " " + refusal.Code
 	}
-	explained := said
 	if refusal.Message != "" {
-		explained += ": " + refusal.Message
+		said += ": " + refusal.Message
 	}
-	temporary := errors.New(explained) // for 429, and for any answer without another error
+	temporary := errors.New(said) // for 429, and for any answer without another error
 	switch {
 	case httptransport.Down(status) && refusal.Code == "":
 		return store.Unreachable(temporary)
@@ -223,10 +241,15 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
 		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
-		if r.ifAbsent() { // if a server or a proxy drops the header, the signature is wrong
+		if r.conditional { // if a server or a proxy drops the header, the signature is wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
 		}
-		fallthrough
+		return fault.Advise(fmt.Errorf("%w: the signature is refused: the secret key is wrong, a proxy changes the request, or a clock is wrong: this machine's is %s (%s)",
+			store.ErrCredentials, s.offset(r.answer), said), signatureAdvice)
+	case "KMS.NotFoundException", "KMS.DisabledException", "KMS.InvalidKeyUsageException", "KMS.KMSInvalidStateException", "KMS.InvalidStateException":
+		return fmt.Errorf("%w: the key of the encryption can't be used: check sse-key= in the URL, and the bucket's default key (%s)", store.ErrConfig, said)
+	case "AccessControlListNotSupported":
+		return fmt.Errorf("%w: the bucket takes no ACLs: leave acl= out of the URL (%s)", store.ErrConfig, said)
 	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
 		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
@@ -254,6 +277,18 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 	return nil
 }
 
+// signatureAdvice is what to do if a signature is refused.
+const signatureAdvice = "check the secret key and the clock; a proxy before the server must pass the path, Host, Content-MD5 and the x-amz- headers unchanged (nginx: proxy_set_header Host $http_host)"
+
+// needs returns the permission that a refused request needs. A policy can also demand a header of a put.
+func (s *Store) needs(r *request) string {
+	needs := fmt.Sprintf("%s on bucket %q", r.permission, s.place.Bucket)
+	if r.op == "put" && s.place.Headers == (PutHeaders{}) {
+		needs += ", and sse= or acl= in the URL if its policy demands them"
+	}
+	return needs
+}
+
 // byStatus returns the error for a refusal's status, or nil.
 func (s *Store) byStatus(r *request, status int, refusal refusal, said string) error {
 	switch {
@@ -271,7 +306,7 @@ func (s *Store) byStatus(r *request, status int, refusal refusal, said string) e
 	case status == http.StatusNotFound && len(r.answer.Body()) == 0 && r.op != "get":
 		return s.broken(r, unfit("it answers 404 without a word"))
 	case status == 401, status == 403:
-		return fmt.Errorf("%w: %s needs %s on bucket %q (%s)", store.ErrPermission, r.op, r.permission, s.place.Bucket, said)
+		return fmt.Errorf("%w: %s needs %s (%s)", store.ErrPermission, r.op, s.needs(r), said)
 	case status == 400 && refusal.Code == "":
 		return fmt.Errorf("%w: %s, which isn't an object store's answer: check the endpoint, and whether it needs TLS", store.ErrConfig, said)
 	}
@@ -293,7 +328,11 @@ func (s *Store) wrongRegion(r *request, refusal refusal, said string) error {
 	if region := cmp.Or(text.Line(r.answer.Header("X-Amz-Bucket-Region")), refusal.Region); region != "" {
 		return fmt.Errorf("%w: bucket %q is in region %s: put region=%s into the URL (%s)", store.ErrConfig, s.place.Bucket, region, region, said)
 	}
-	return fmt.Errorf("%w: bucket %q is in another region, or at another endpoint (%s)", store.ErrConfig, s.place.Bucket, said)
+	at := "at another endpoint"
+	if refusal.Endpoint != "" {
+		at = "at the endpoint " + refusal.Endpoint
+	}
+	return fmt.Errorf("%w: bucket %q is in another region, or %s (%s)", store.ErrConfig, s.place.Bucket, at, said)
 }
 
 // offset describes how far this machine's clock is from the server's.

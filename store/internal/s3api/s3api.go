@@ -65,6 +65,8 @@ type Place struct {
 	// Conditions is how far we can rely on the conditions of puts, and Deletions on the conditions of deletions. If
 	// Deletions is Unsupported, the client can't send a condition with a deletion.
 	Conditions, Deletions store.Condition
+	// Headers are sent with each put.
+	Headers PutHeaders
 	// KeyCursor is set if the cursor of a listing is the last key instead of the server's token.
 	KeyCursor bool
 }

@@ -81,6 +81,39 @@ func Options(path, conditions string, byDefault store.Condition) (prefix string,
 	return prefix, condition, nil
 }
 
+// PutHeaders are headers of each put that a bucket's policy can demand. An empty one isn't sent.
+type PutHeaders struct {
+	SSE    string // x-amz-server-side-encryption
+	SSEKey string // x-amz-server-side-encryption-aws-kms-key-id
+	ACL    string // x-amz-acl
+}
+
+// Parameters are the names of the URL's parameters that set PutHeaders.
+var Parameters = []string{"sse", "sse-key", "acl"}
+
+// acls are Amazon's canned ACLs, without the one with which every stranger can write.
+var acls = []string{"private", "bucket-owner-full-control", "bucket-owner-read", "authenticated-read", "aws-exec-read", "public-read"}
+
+var keySyntax = lazyregexp.New(`^[A-Za-z0-9:/_.-]{1,1000}$`)
+
+// Check returns a store.ErrURL for a header that S3 doesn't have, or nil.
+func (h PutHeaders) Check() error {
+	kms := strings.HasPrefix(h.SSE, "aws:kms")
+	switch {
+	case !slices.Contains([]string{"", "AES256", "aws:kms", "aws:kms:dsse"}, h.SSE):
+		return fmt.Errorf("%w: sse= is AES256, aws:kms or aws:kms:dsse", store.ErrURL)
+	case h.SSEKey != "" && !kms:
+		return fmt.Errorf("%w: sse-key= names a key for sse=aws:kms: add that", store.ErrURL)
+	case h.SSEKey != "" && !keySyntax.MatchString(h.SSEKey):
+		return fmt.Errorf("%w: sse-key= is the id, the ARN or the alias of a KMS key", store.ErrURL)
+	case h.ACL == "public-read-write":
+		return fmt.Errorf("%w: with acl=public-read-write everybody could write the locks", store.ErrURL)
+	case h.ACL != "" && !slices.Contains(acls, h.ACL):
+		return fmt.Errorf("%w: acl= is %s or %s", store.ErrURL, strings.Join(acls[:len(acls)-1], ", "), acls[len(acls)-1])
+	}
+	return nil
+}
+
 var regionSyntax = lazyregexp.New(`^[A-Za-z0-9._-]{1,63}$`)
 
 // CheckRegion returns an error for a region that neither a host's name nor a signature can contain, or nil. An empty

@@ -1,0 +1,77 @@
+package procgroup
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+const (
+	// leastTasks is the number of further processes and threads that a run needs at least: ours, the guard's and the
+	// starter's. With more than two processors it can need more.
+	leastTasks = 20
+	// leastMemory is the address space, in bytes, that a run needs at least.
+	leastMemory = 80 << 20
+)
+
+// CheckRoom returns ErrNoRoom if the limits of this process leave too few threads (ulimit -u) or too little address
+// space (ulimit -v). Without the threads or the memory that it needs, Go's runtime ends the process with a stack trace.
+func CheckRoom() error {
+	var most unix.Rlimit
+	if unix.Getrlimit(unix.RLIMIT_AS, &most) == nil && most.Cur != unix.RLIM_INFINITY {
+		pages, _, _ := strings.Cut(contents("/proc/self/statm"), " ")
+		used, _ := strconv.ParseUint(pages, 10, 64)
+		if used *= uint64(os.Getpagesize()); most.Cur < used+leastMemory {
+			return fmt.Errorf("%w: ulimit -v allows %d MB of address space, of which Go's runtime has reserved %d", ErrNoRoom, most.Cur>>20, used>>20)
+		}
+	}
+	if unix.Getrlimit(unix.RLIMIT_NPROC, &most) != nil || most.Cur >= uint64(tasks())+leastTasks {
+		return nil
+	}
+	own := status("self")
+	if caps, _ := strconv.ParseUint(own["CapEff"], 16, 64); own["Uid"] == "0" || caps&(1<<unix.CAP_SYS_RESOURCE|1<<unix.CAP_SYS_ADMIN) != 0 {
+		return nil // the limit isn't for us
+	}
+	used := uint64(0)
+	entries, _ := os.ReadDir("/proc")
+	for _, e := range entries {
+		if _, err := strconv.Atoi(e.Name()); err != nil {
+			continue
+		}
+		if s := status(e.Name()); s["Uid"] == own["Uid"] {
+			threads, _ := strconv.ParseUint(s["Threads"], 10, 64)
+			used += threads
+		}
+	}
+	if most.Cur < used+leastTasks {
+		return fmt.Errorf("%w: ulimit -u allows this user %d processes and threads, and %d run already", ErrNoRoom, most.Cur, used)
+	}
+	return nil
+}
+
+// tasks returns the number of all threads of the system: proc_loadavg(5).
+func tasks() int {
+	_, rest, _ := strings.Cut(contents("/proc/loadavg"), "/")
+	all, _, _ := strings.Cut(rest, " ")
+	n, _ := strconv.Atoi(all)
+	return n
+}
+
+// status returns the first word of each line of proc_pid_status(5). A process that is gone has none.
+func status(pid string) map[string]string {
+	all := map[string]string{}
+	for line := range strings.Lines(contents("/proc/" + pid + "/status")) {
+		if words := strings.Fields(line); len(words) > 1 {
+			all[strings.TrimSuffix(words[0], ":")] = words[1]
+		}
+	}
+	return all
+}
+
+func contents(file string) string {
+	text, _ := os.ReadFile(file)
+	return string(text)
+}
