@@ -1,18 +1,24 @@
 package dir
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/repolock/repolock/internal/flock"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/internal/files"
 )
 
-// TestNoFlock: on a file system without flocks, a conditional put or delete is refused.
+// TestNoFlock: on a file system without flocks, a conditional put or delete is refused, and a put without a condition
+// takes no flock.
 func TestNoFlock(t *testing.T) {
 	s := opened(t)
 	create(t, s, "k")
@@ -22,6 +28,15 @@ func TestNoFlock(t *testing.T) {
 	assert.Is(t, s.DeleteIfMatch(t.Context(), "k", obj.ETag), store.ErrConditionUnsupported)
 	_, err = s.Put(t.Context(), "k", nil, store.PutOptions{IfMatch: obj.ETag})
 	assert.Is(t, err, store.ErrConditionUnsupported)
+	root, err := s.open()
+	assert.OK(t, err)
+	defer root.Close()
+	unlock, err := lockRoot(t.Context(), root, flock.Try)
+	assert.OK(t, err)
+	defer unlock()
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	assert.OK(t, assert.Err(s.Put(ctx, "k", nil, store.PutOptions{})))
 }
 
 // TestNotGivenBack: a conditional delete has moved another program's file away, and can't give it its name back. It
@@ -48,4 +63,53 @@ func TestKinds(t *testing.T) {
 	} {
 		assert.That(t, strings.Contains(kind(mode|0o600), want), "%v: %s", mode, kind(mode))
 	}
+}
+
+// TestChangedWhileListed: a name that was a folder's when it was listed, and is a file's now, isn't an error. Neither is
+// a directory that was removed after it was opened.
+func TestChangedWhileListed(t *testing.T) {
+	s := opened(t)
+	create(t, s, "index/lock.shared")
+	s.scan = func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
+		return scan(ctx, d, func(name string) (file, folder bool) {
+			file, folder = wanted(name)
+			return file && name != "lock.shared", folder
+		})
+	}
+	assert.Equal(t, len(keys(t, s)), 0)
+
+	root, err := s.open()
+	assert.OK(t, err)
+	defer root.Close()
+	assert.OK(t, os.Mkdir(filepath.Join(s.path, "gone"), 0o700))
+	d, err := openDir(root, "gone")
+	assert.OK(t, err)
+	defer d.Close()
+	assert.OK(t, os.Remove(filepath.Join(s.path, "gone")))
+	names, err := scan(t.Context(), d, func(string) (file, folder bool) { return true, true })
+	assert.That(t, err == nil && names == nil, "%q, %v", names, err)
+}
+
+// TestMissingElsewhere: on a file system that isn't local, an object that isn't listed is missing.
+func TestMissingElsewhere(t *testing.T) {
+	s := opened(t)
+	s.local = false
+	_, _, err := s.Get(t.Context(), "k", 1)
+	assert.Is(t, err, store.ErrNotFound)
+}
+
+// TestListingEnds: a scan whose time is over reads no further.
+func TestListingEnds(t *testing.T) {
+	s := opened(t)
+	for i := range 1025 {
+		assert.OK(t, os.WriteFile(filepath.Join(s.path, fmt.Sprint(i)), nil, 0o600))
+	}
+	root, err := s.open()
+	assert.OK(t, err)
+	defer root.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	names, err := scan(ctx, root, func(string) (file, folder bool) { return true, false })
+	assert.Is(t, err, context.Canceled)
+	assert.Equal(t, len(names), 0)
 }
