@@ -4,11 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"testing/iotest"
 	"time"
 
 	"github.com/repolock/repolock/internal/flock"
@@ -112,4 +115,54 @@ func TestListingEnds(t *testing.T) {
 	names, err := scan(ctx, root, func(string) (file, folder bool) { return true, false })
 	assert.Is(t, err, context.Canceled)
 	assert.Equal(t, len(names), 0)
+}
+
+// TestGoneWhileLooked: a name that is gone by the time of the look is no object of another program.
+func TestGoneWhileLooked(t *testing.T) {
+	root, err := opened(t).open()
+	assert.OK(t, err)
+	defer root.Close()
+	found, err := isOther(t.Context(), root, "gone", "", "index/")
+	assert.That(t, !found && err == nil, "%t, %v", found, err)
+}
+
+// TestBothConditions: no object meets both conditions of a put.
+func TestBothConditions(t *testing.T) {
+	s := opened(t)
+	_, err := s.Put(t.Context(), "k", nil, store.PutOptions{IfAbsent: true, IfMatch: "e"})
+	assert.Is(t, err, store.ErrPrecondition)
+	assert.Equal(t, len(keys(t, s)), 0)
+}
+
+// TestReadAll: a file that grows or shrinks while it is read has the bytes that were read.
+func TestReadAll(t *testing.T) {
+	for _, body := range []string{"", "abc", "abcd", strings.Repeat("a", 5000)} {
+		got, err := readAll(strings.NewReader(body), 3)
+		assert.That(t, err == nil && string(got) == body, "%.9q: %.9q, %v", body, got, err)
+	}
+	_, err := readAll(iotest.ErrReader(io.ErrClosedPipe), 3)
+	assert.Is(t, err, io.ErrClosedPipe)
+}
+
+// TestStatTag: a file that replaces another one, with the same size and time, has another ETag.
+func TestStatTag(t *testing.T) {
+	s := opened(t)
+	var tags []string
+	for _, name := range []string{"a", "b"} {
+		path := filepath.Join(s.path, name)
+		assert.OK(t, os.WriteFile(path, nil, 0o600))
+		assert.OK(t, os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)))
+		info, err := os.Stat(path)
+		assert.OK(t, err)
+		tags = append(tags, statTag(info))
+	}
+	assert.That(t, tags[0] != tags[1] || runtime.GOOS == "windows", "%q", tags)
+}
+
+// TestFileAboveAPut: a put below a file is refused, because the file is in the place of a folder.
+func TestFileAboveAPut(t *testing.T) {
+	s := opened(t)
+	create(t, s, "index")
+	_, err := s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{})
+	assert.Is(t, err, store.ErrIrregular)
 }
