@@ -96,6 +96,8 @@ var storeMutants = []mutant{
 		"case t.first.Err() == nil && t.second.Err() != nil && t.look.Err() == nil:", "default:", own("TestTriedLinks")},
 	{"a link that replaces a file is one", "store/sftp/conn.go", " && t.second.Err() != nil", "", own("TestTriedLinks")},
 	{"a link that is answered, and isn't there, is one", "store/sftp/conn.go", "t.second.Err() != nil && t.look.Err() == nil", "t.look != nil", own("TestTriedLinks")},
+	{"a server that might not replace a lock makes links for locks", "store/sftp/conn.go",
+		"c.has(sftpwire.ExtHardlink) && c.has(sftpwire.ExtPosixRename), direct", "c.has(sftpwire.ExtHardlink), direct", own("TestWithoutExtensions")},
 	{"links that nothing has tried are kept", "store/sftp/conn.go", "c.links = store.Claimed", "c.links = store.Kept", own("TestTriedLinks")},
 	{"a server that writes a removed file back shows its time", "store/sftp/conn.go", "err == nil && look.Err() == nil && spare != \"\"", "err != nil", own("TestTakenBack")},
 	{"a put through SFTP flushes no folder", "store/sftp/object.go",
