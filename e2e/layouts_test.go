@@ -216,6 +216,7 @@ func TestBodies(t *testing.T) {
 		"\x00\x05\x16\x07":                                   0,
 		"\x01":                                               60,
 		"\x01sealed":                                         60,
+		"\x01" + strings.Repeat("x", 64<<10):                 0,
 		"\x02sealed":                                         0,
 		strings.Repeat("[", 60000):                           0,
 		fields + `,"holder":"` + strings.Repeat("x", 64<<10) + `"}`: 0,

@@ -8,7 +8,8 @@ nothing but Python's standard library.
 
     python3 client.py DIRECTORY shared|exclusive [--ttl S] [--wait S] -- COMMAND...
 
-It exits with the command's code, with 75 if it got no lock, and with 79 if the lock was lost.
+It exits with the command's code, with 75 if it got no lock, with 74 if the store fails, and with 79 if the lock
+was lost.
 """
 
 import argparse
@@ -286,9 +287,11 @@ def understood(body):
 
 def ttl_of(body):
     """The ttl of another client's lock, or None if the body is unreadable: then the lock is held (4)."""
+    if len(body) > MAX_BODY:
+        return None
     if body.startswith(b"\x01"):  # encrypted
         return 60
-    fields = understood(body) if len(body) <= MAX_BODY else None
+    fields = understood(body)
     if fields is None:
         return None
     seconds = fields.get("ttl_seconds", 0)
