@@ -11,7 +11,8 @@
 //
 // Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and
 // MINIO_SECRET_KEY, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and Amazon's files, or
-// by the role of the machine. If a service of credentials fails, the error is as in package s3.
+// by the role of the machine. If a service of credentials fails, or another process writes new credentials into a file,
+// that is as in package s3.
 //
 // An authority must have signed the server's certificate. It is one that this machine trusts, or that AWS_CA_BUNDLE
 // names instead, or one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR replaces ~/.mc.
@@ -41,6 +42,7 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/internal/port"
@@ -97,6 +99,10 @@ func Configure(o *minio.Options) {
 // New returns [store.ErrConfig] if [Configure] hasn't set up the client's options, and [store.ErrURL] if the bucket or
 // the options can't be used.
 func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
+	return repository(c, bucket, opts, nil)
+}
+
+func repository(c *minio.Client, bucket string, opts Options, found *chain) (store.Store, error) {
 	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
@@ -104,7 +110,7 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers()}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers(), chain: found}, place), nil
 }
 
 // in returns the place of a repository on a server.
@@ -132,8 +138,9 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if transport.TLSClientConfig, err = trusting(); err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
 	}
+	found := credentialsOf(t.alias)
 	opts := &minio.Options{
-		Creds:        credentialsOf(t.alias),
+		Creds:        credentials.New(found),
 		Secure:       t.tls,
 		Region:       t.region,
 		Transport:    transport,
@@ -144,7 +151,7 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
 	}
-	return New(client, t.bucket, t.Options)
+	return repository(client, t.bucket, t.Options, found)
 }
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.

@@ -18,14 +18,21 @@
 // throttling, down, slow or not up yet, the error is temporary, and isn't [store.ErrConfig]. The default region is
 // us-east-1.
 //
+// If the server refuses the credentials, the store looks for them anew, because another process might have written new
+// ones into the file. If it finds others, it sends the request once more. After another 401 or 403 it takes only
+// credentials that a file itself has, and starts no program of credential_process.
+//
 // # Cost and guarantees
 //
 // The signature of a request covers Host, the x-amz- headers, Content-MD5 and the condition, so a proxy can rewrite any
 // other header. Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
 // see [New]. The store sends a request a second time only after a refusal: if the server refused the time in the
-// signature, because the SDK has then learnt the server's time; or if the server refused a put as not permitted, which
-// MinIO does while another object is being deleted. A success must have the form of S3's: a web page, an empty body or
-// a cut listing is an error.
+// signature, because the SDK has then learnt the server's time; if it refused credentials that were replaced; or if it
+// refused a put as not permitted, which MinIO does while another object is being deleted. After a deletion that is
+// answered with 200, or with 404 and no code, one listing shows whether the object is gone.
+//
+// A success must have the form of S3's: a web page, an empty body or a cut listing is an error. A success whose body is
+// one of S3's errors is a temporary failure.
 //
 // # Versions
 //
@@ -104,6 +111,10 @@ func (o Options) headers() s3api.PutHeaders {
 // New returns [store.ErrConfig] if the client has no region, or has an endpoint that is no URL, and [store.ErrURL] if
 // the bucket or the options can't be used.
 func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
+	return repository(c, bucket, opts, nil)
+}
+
+func repository(c *s3.Client, bucket string, opts Options, found *chain) (store.Store, error) {
 	o := c.Options()
 	if o.Region == "" {
 		return nil, fmt.Errorf("%w: s3: the client has no region", store.ErrConfig)
@@ -118,7 +129,7 @@ func New(c *s3.Client, bucket string, opts Options) (store.Store, error) {
 	if place, err = in(place, bucket, opts); err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, chain: found, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
 }
 
 // in returns the place of a repository on a server. If the options don't set how far conditions of puts are kept, it
@@ -229,22 +240,17 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	options := []func(*config.LoadOptions) error{
-		config.WithHTTPClient(buildable()),
-		config.WithLogger(logging.Nop{}),
-		// The SDK doesn't repeat requests for credentials, either.
-		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+	load := func(ctx context.Context) (aws.Config, error) {
+		return config.LoadDefaultConfig(ctx, settings(t)...)
 	}
-	if t.profile != "" {
-		options = append(options, config.WithSharedConfigProfile(t.profile))
-	}
-	if t.region != "" {
-		options = append(options, config.WithRegion(t.region))
-	}
-	cfg, err := config.LoadDefaultConfig(ctx, options...)
+	cfg, err := load(ctx)
 	if err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: of the AWS SDK: %s", store.ErrConfig, strings.Join(strings.Fields(err.Error()), " "))}
 	}
+	found := &chain{load: load}
+	credentials := cfg.Credentials
+	found.current.Store(&credentials)
+	cfg.Credentials = found
 	if cfg.Region == "" {
 		cfg.Region = defaultRegion
 	}
@@ -260,7 +266,24 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
 		}
 	}
-	return New(client, t.bucket, t.Options)
+	return repository(client, t.bucket, t.Options, found)
+}
+
+// settings returns the settings with which the SDK reads its configuration.
+func settings(t target) []func(*config.LoadOptions) error {
+	options := []func(*config.LoadOptions) error{
+		config.WithHTTPClient(buildable()),
+		config.WithLogger(logging.Nop{}),
+		// The SDK doesn't repeat requests for credentials, either.
+		config.WithRetryer(func() aws.Retryer { return aws.NopRetryer{} }),
+	}
+	if t.profile != "" {
+		options = append(options, config.WithSharedConfigProfile(t.profile))
+	}
+	if t.region != "" {
+		options = append(options, config.WithRegion(t.region))
+	}
+	return options
 }
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
