@@ -166,3 +166,14 @@ func TestFileAboveAPut(t *testing.T) {
 	_, err := s.Put(t.Context(), "index/lock.exclusive", nil, store.PutOptions{})
 	assert.Is(t, err, store.ErrIrregular)
 }
+
+// TestFailedExchange: an exchange that the disk fails is an error of the disk, and no unmet condition.
+func TestFailedExchange(t *testing.T) {
+	s := opened(t)
+	create(t, s, "k")
+	_, obj, err := s.Get(t.Context(), "k", 1)
+	assert.OK(t, err)
+	s.move = func(func(from, to string) error, string, string) error { return os.ErrClosed }
+	_, err = s.Put(t.Context(), "k", []byte("new"), store.PutOptions{IfMatch: obj.ETag})
+	assert.Is(t, err, os.ErrClosed)
+}
