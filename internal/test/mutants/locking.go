@@ -4,6 +4,8 @@ package main
 var lockingMutants = []mutant{
 	{"break-lock takes a server's lock for another one than it has shown", "cmd/internal/also/lock.go",
 		`renewed := seen.Request != "" && !b`, `renewed := !b`, own("TestBreakChooses")},
+	{"a long lease fails in silence for a third of its time", "internal/refresh/refresh.go",
+		"next := s.nextWarning(); next != 0 &&", "next := s.nextWarning(); next < 0 &&", own("TestWarning")},
 	{"Guard renews from when a renewal was answered, not from when it was sent", "internal/lease/term.go",
 		`return refresh.Renewal{Sent: began.Elapsed,`, `return refresh.Renewal{Sent: t.Clock.Elapsed(),`, test("./locking", "TestLostEndsTheFunction")},
 	{"Guard counts the ttl from when the lock was acquired, not from when it was asked for", "locking/guard.go",
