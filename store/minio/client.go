@@ -20,6 +20,7 @@ type client struct {
 	api     *minio.Client
 	bucket  string
 	headers s3api.PutHeaders
+	chain   *chain // where Open finds the credentials, or nil
 }
 
 var _ s3api.Client = (*client)(nil)

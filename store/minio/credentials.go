@@ -16,6 +16,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7/pkg/credentials"
@@ -42,10 +43,10 @@ func named() bool {
 	}, func(name string) bool { return os.Getenv(name) != "" })
 }
 
-// credentialsOf returns the credentials of an alias of mc. If alias is "", it returns the credentials that MinIO's own
+// credentialsOf finds the credentials of an alias of mc. If alias is "", it finds the credentials that MinIO's own
 // programs find: in the environment, in mc's and Amazon's files, or by the machine's role.
-func credentialsOf(alias string) *credentials.Credentials {
-	return credentials.New(&chain{
+func credentialsOf(alias string) *chain {
+	return &chain{
 		alias: alias,
 		providers: []credentials.Provider{
 			&credentials.EnvMinio{},
@@ -55,7 +56,7 @@ func credentialsOf(alias string) *credentials.Credentials {
 			&credentials.IAM{},
 		},
 		role: &http.Transport{DialContext: (&net.Dialer{Timeout: roleTimeout / 2}).DialContext},
-	})
+	}
 }
 
 // chain tries providers of credentials in turn. The library's own Chain would drop their errors.
@@ -64,6 +65,8 @@ type chain struct {
 	providers []credentials.Provider
 	role      http.RoundTripper // to the service that knows the machine's role
 	current   credentials.Provider
+	ofMC      atomic.Bool // the present credentials are of mc's file, which is read once
+	stale     atomic.Bool // the next request needs another search
 }
 
 // RetrieveWithCredContext returns the credentials of the first provider that has any. If a provider might have some
@@ -72,7 +75,7 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 	if c.alias != "" {
 		v, err := ofAlias(c.alias)
 		if err == nil {
-			c.current = &credentials.Static{} // which doesn't expire
+			c.found(&credentials.Static{}, true) // which doesn't expire
 		}
 		return v, err
 	}
@@ -89,7 +92,8 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 		v, err := p.RetrieveWithCredContext(&credentials.CredContext{Client: client, Endpoint: cc.Endpoint, Context: cc.Context})
 		switch {
 		case err == nil && v.AccessKeyID != "" && v.SecretAccessKey != "":
-			c.current = p
+			_, mc := p.(*credentials.FileMinioClient)
+			c.found(p, mc)
 			return v, nil
 		case err != nil && later == nil:
 			later = s3api.CredentialsLater(asked.status, asked.guessed, err)
@@ -103,7 +107,14 @@ func (c *chain) Retrieve() (credentials.Value, error) {
 	return c.RetrieveWithCredContext(&credentials.CredContext{Client: http.DefaultClient})
 }
 
-func (c *chain) IsExpired() bool { return c.current == nil || c.current.IsExpired() }
+// found records the provider of the present credentials.
+func (c *chain) found(p credentials.Provider, ofMC bool) {
+	c.current = p
+	c.ofMC.Store(ofMC)
+	c.stale.Store(false)
+}
+
+func (c *chain) IsExpired() bool { return c.current == nil || c.stale.Load() || c.current.IsExpired() }
 
 // service is a transport to a service of credentials. A provider's error doesn't have the status of the answer. So
 // service records the last status, or 0 if there was no answer.
@@ -122,28 +133,44 @@ func (s *service) RoundTrip(r *http.Request) (*http.Response, error) {
 	return res, err
 }
 
-// Signable returns an error if there are no credentials. Without that error the library would send anonymous requests.
-// The library caches credentials until they expire.
-func (c *client) Signable(ctx context.Context) error {
-	got := make(chan error, 1)
-	go func() { got <- c.signable() }()
+// Signable returns the keys, or an error if there are none. Without that error the library would send anonymous
+// requests. The library caches credentials until they expire.
+func (c *client) Signable(ctx context.Context) (s3api.Keys, error) {
+	type answer struct {
+		keys s3api.Keys
+		err  error
+	}
+	got := make(chan answer, 1)
+	go func() {
+		keys, err := c.signable()
+		got <- answer{keys, err}
+	}()
 	select {
 	case <-ctx.Done():
-		return ctx.Err()
-	case err := <-got:
-		return err
+		return s3api.Keys{}, ctx.Err()
+	case a := <-got:
+		return a.keys, a.err
 	}
 }
 
-func (c *client) signable() error {
+func (c *client) signable() (s3api.Keys, error) {
 	v, err := c.api.GetCreds()
 	if errors.Is(err, store.ErrConfig) || errors.Is(err, fault.CredentialsLater) { // an error of the chain itself
-		return err
+		return s3api.Keys{}, err
 	}
 	if err != nil || v.AccessKeyID == "" || v.SecretAccessKey == "" {
-		return errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
+		return s3api.Keys{}, errors.New("no credentials are found: set MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or an alias of mc")
 	}
-	return nil
+	return s3api.Keys{ID: v.AccessKeyID, Secret: v.SecretAccessKey, Token: v.SessionToken}, nil
+}
+
+// Renew is Signable after a new search. The credentials of a program's own client are the program's to renew. The
+// library itself reads the keys of an AWS file before each request.
+func (c *client) Renew(ctx context.Context, refused bool) (s3api.Keys, error) {
+	if c.chain != nil && (refused || c.chain.ofMC.Load()) {
+		c.chain.stale.Store(true)
+	}
+	return c.Signable(ctx)
 }
 
 // mcDir returns the directory of mc's settings, or "" if there is no home directory.

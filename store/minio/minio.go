@@ -11,7 +11,8 @@
 //
 // Otherwise Open finds credentials in the environment (MINIO_ROOT_USER and MINIO_ROOT_PASSWORD, or MINIO_ACCESS_KEY and
 // MINIO_SECRET_KEY, or AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY and AWS_SESSION_TOKEN), in mc's and Amazon's files, or
-// by the role of the machine. If a service of credentials fails, the error is as in package s3.
+// by the role of the machine. If a service of credentials fails, or another process writes new credentials into a file,
+// that is as in package s3.
 //
 // An authority must have signed the server's certificate. It is one that this machine trusts, or that AWS_CA_BUNDLE
 // names instead, or one of mc's, in ~/.mc/certs/CAs. MC_CONFIG_DIR replaces ~/.mc.
@@ -41,6 +42,7 @@ import (
 	"strings"
 
 	"github.com/minio/minio-go/v7"
+	"github.com/minio/minio-go/v7/pkg/credentials"
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
 	"github.com/repolock/repolock/internal/port"
@@ -97,6 +99,10 @@ func Configure(o *minio.Options) {
 // New returns [store.ErrConfig] if [Configure] hasn't set up the client's options, and [store.ErrURL] if the bucket or
 // the options can't be used.
 func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
+	return repository(c, bucket, opts, nil)
+}
+
+func repository(c *minio.Client, bucket string, opts Options, found *chain) (store.Store, error) {
 	if !httptransport.IsWatched(c.CredContext().Client.Transport) {
 		return nil, fmt.Errorf("%w: minio: the client's options weren't set up by Configure", store.ErrConfig)
 	}
@@ -104,11 +110,14 @@ func New(c *minio.Client, bucket string, opts Options) (store.Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers()}, place), nil
+	return s3api.New(&client{api: c, bucket: bucket, headers: opts.headers(), chain: found}, place), nil
 }
 
 // in returns the place of a repository on a server.
 func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
+	if strings.Contains(bucket, ":") {
+		return s3api.Place{}, fmt.Errorf("%w: minio: TENANT:BUCKET is a bucket of Ceph's, for an s3: URL: s3://TENANT:BUCKET/PREFIX?endpoint=https://HOST", store.ErrURL)
+	}
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
 		return s3api.Place{}, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
@@ -132,8 +141,9 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if transport.TLSClientConfig, err = trusting(); err != nil {
 		return nil, &store.Error{Op: "open", Key: t.bucket, Err: err}
 	}
+	found := credentialsOf(t.alias)
 	opts := &minio.Options{
-		Creds:        credentialsOf(t.alias),
+		Creds:        credentials.New(found),
 		Secure:       t.tls,
 		Region:       t.region,
 		Transport:    transport,
@@ -144,7 +154,7 @@ func Open(_ context.Context, u *url.URL) (store.Store, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: minio: %s can't be a server's address", store.ErrURL, u.Host)
 	}
-	return New(client, t.bucket, t.Options)
+	return repository(client, t.bucket, t.Options, found)
 }
 
 // Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
@@ -167,6 +177,9 @@ func parse(u *url.URL) (t target, err error) {
 	}
 	if _, err := port.Of(u); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
+	}
+	if strings.Contains(u.Hostname(), "%") {
+		return t, fmt.Errorf("%w: minio: MinIO's library takes no zone of an IPv6 address: write s3://BUCKET/PREFIX?endpoint=http://[fe80::1%%25eth0]:9000", store.ErrURL)
 	}
 	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions"}, s3api.Parameters...)...)
 	tls, err1 := s3api.Bool("tls", q["tls"], true)

@@ -2,26 +2,17 @@ package s3
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"crypto/md5"
 	"encoding/base64"
-	"errors"
-	"fmt"
 	"io"
-	"net/http"
-	"slices"
-	"time"
 
 	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/aws/retry"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
-	"github.com/aws/smithy-go"
+	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
-	"github.com/repolock/repolock/internal/fault"
-	"github.com/repolock/repolock/store/internal/httptransport"
 	"github.com/repolock/repolock/store/internal/s3api"
 )
 
@@ -30,9 +21,13 @@ type client struct {
 	api         *s3.Client
 	bucket      string
 	credentials aws.CredentialsProvider
-	unquoted    bool // If-Match sends ETags without quotes
-	headers     s3api.PutHeaders
-	http        aws.HTTPClient
+	chain       *chain // where Open finds the credentials, or nil
+	zone        bool   // the endpoint is an IPv6 address with a zone
+	// requesterPays adds the header with which we consent to pay for each request.
+	requesterPays bool
+	unquoted      bool // If-Match sends ETags without quotes
+	headers       s3api.PutHeaders
+	http          aws.HTTPClient
 }
 
 var _ s3api.Client = (*client)(nil)
@@ -44,7 +39,30 @@ func (c *client) once(o *s3.Options) {
 	// Put sends a checksum in a header. The SDK would add one in a trailer, which some servers don't understand.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	if c.requesterPays || c.zone {
+		o.APIOptions = append(o.APIOptions, c.complete)
+	}
 	signLess(o)
+}
+
+// complete adds steps around the signature to the stack of a request. The signature covers Host as Go sends it, without a
+// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses one with an IPv6
+// address, and Go makes the same from the URL.
+func (c *client) complete(stack *middleware.Stack) error {
+	if _, ok := stack.Finalize.Get(signing); !ok {
+		return nil
+	}
+	if err := stack.Finalize.Insert(step("ForgetHost", func(r *smithyhttp.Request) { r.Host = "" }), signing, middleware.After); err != nil {
+		return err
+	}
+	return stack.Finalize.Insert(step("Complete", func(r *smithyhttp.Request) {
+		if c.zone {
+			r.Host = zone.ReplaceAllString(r.URL.Host, "${1}]")
+		}
+		if c.requesterPays {
+			r.Header.Set("X-Amz-Request-Payer", "requester")
+		}
+	}), signing, middleware.Before)
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
@@ -133,52 +151,4 @@ func (c *client) Versioning(ctx context.Context) error {
 func (c *client) ObjectLock(ctx context.Context) error {
 	_, err := c.api.GetObjectLockConfiguration(ctx, &s3.GetObjectLockConfigurationInput{Bucket: &c.bucket}, c.once)
 	return err
-}
-
-// roleTimeout bounds the search for credentials. It is short, because most networks have no service that knows a
-// machine's role.
-const roleTimeout = 5 * time.Second
-
-// Signable returns an error if there are no credentials. The SDK's own error is too long. The SDK caches credentials
-// until they expire.
-func (c *client) Signable(ctx context.Context) error {
-	if c.credentials == nil {
-		return nil
-	}
-	asked, cancel := context.WithTimeout(ctx, roleTimeout)
-	defer cancel()
-	_, err := c.credentials.Retrieve(asked)
-	if err == nil {
-		return nil
-	}
-	if later := c.later(cmp.Or(asked.Err(), err)); later != nil {
-		return later
-	}
-	return fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
-}
-
-// later returns a fault.CredentialsLater if the search for credentials has failed, and that might be temporary.
-// Otherwise it returns nil. If no setting names a service, the SDK asks the metadata service of Amazon's machines. On
-// other machines that service doesn't answer.
-func (c *client) later(err error) error {
-	var answer interface{ HTTPStatusCode() int }
-	status := 0
-	if errors.As(err, &answer) {
-		status = answer.HTTPStatusCode()
-	}
-	source, known := c.credentials.(aws.CredentialProviderSource)
-	guessed := known && slices.Equal(source.ProviderSources(), []aws.CredentialSource{aws.CredentialSourceIMDS})
-	switch {
-	case status != 0 && throttled.IsErrorRetryable(err) == aws.TrueTernary:
-		status = http.StatusTooManyRequests
-	case status == 0 && !guessed && errors.As(err, new(*smithy.DeserializationError)):
-		return fmt.Errorf("%w: the answer of their service can't be read", fault.CredentialsLater)
-	}
-	return s3api.CredentialsLater(status, guessed, err)
-}
-
-// throttled recognizes refusals of Amazon's STS that are temporary, although their status is 400.
-var throttled = retry.IsErrorRetryables{
-	retry.RetryableErrorCode{Codes: retry.DefaultThrottleErrorCodes},
-	retry.RetryableErrorCode{Codes: map[string]struct{}{"IDPCommunicationError": {}}},
 }

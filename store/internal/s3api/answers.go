@@ -40,13 +40,17 @@ func (r *request) failed(err error) error { return &store.Error{Op: r.op, Key: r
 // maxAnswer is the number of bytes that we read of an answer. Any list of 1000 objects is smaller.
 const maxAnswer = 16 << 20
 
-// do sends a request. If the server refuses it for a reason that might be temporary, do sends it a second time. That is
-// safe, because a refused request did nothing. It returns the document of a success, or else an error.
+// leastRead is the number of bytes that we read at least of an object, because one of S3's errors can be in its place.
+const leastRead = 4 << 10
+
+// do sends a request. If the server refuses it for a reason that might be temporary, or for credentials that were
+// replaced meanwhile, do sends it a second time. That is safe, because a refused request did nothing. It returns the
+// document of a success, or else an error.
 func (s *Store) do(ctx context.Context, r *request, send func(context.Context) error) (document, error) {
 	watched, answer := httptransport.Watch(ctx, s.place.Own)
 	answer.Whole(maxAnswer)
 	if r.op == "get" {
-		answer.Whole(r.limit)
+		answer.Whole(max(r.limit, leastRead))
 	}
 	r.answer = answer
 	err := store.CheckKey(r.key)
@@ -59,11 +63,12 @@ func (s *Store) do(ctx context.Context, r *request, send func(context.Context) e
 	case r.op == "put" && r.conditional && s.place.Conditions == store.Unsupported:
 		return document{}, r.failed(store.ErrConditionUnsent)
 	}
-	if err := s.signable(watched); err != nil {
+	used, err := s.signable(watched)
+	if err != nil {
 		return document{}, r.failed(err)
 	}
 	err = send(watched)
-	if err != nil && r.passing() {
+	if (err != nil || r.fails()) && (s.renewed(watched, r, used) || r.passing()) {
 		s.heard.Store(true)
 		answer.Reset()
 		err = send(watched)
@@ -108,7 +113,7 @@ func (s *Store) meaning(ctx context.Context, r *request, err error) (document, e
 			"have its authority trusted by this machine, or named by AWS_CA_BUNDLE", cmp.Or(r.answer.Err(), err))
 	case r.isPage():
 		return document{}, s.broken(r, unfit("it answers with a web page"))
-	case status >= 300:
+	case status >= 300, r.fails():
 		return document{}, s.refused(r, status, r.refusal())
 	}
 	got, broken := document{}, r.answer.Err()
@@ -144,12 +149,23 @@ func (r *request) success() (got document, err error) {
 	return got, nil
 }
 
+// fails reports whether the body of a success is one of S3's errors. Some servers send 200 before they know the result.
+// The body of an object counts as an error only if the answer isn't the object itself: it has no ETag, or is called a
+// document.
+func (r *request) fails() bool {
+	if r.answer.Status() != http.StatusOK || r.refusal().Code == "" {
+		return false
+	}
+	kind := r.answer.Header("Content-Type")
+	return r.op != "get" || r.answer.Header("Etag") == "" || strings.Contains(kind, "xml") || strings.Contains(kind, "html")
+}
+
 // isPage reports whether an answer is the web page of another kind of server. If an S3 server fails or is throttling, a
 // page doesn't count, because load balancers send pages too. An object, an empty body or one of S3's refusals is no
 // page, because Swift and moto send text/html with every answer.
 func (r *request) isPage() bool {
 	return r.op != "get" && !httptransport.Passing(r.answer.Status()) && len(r.answer.Body()) > 0 &&
-		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && (r.answer.Status() < 300 || r.refusal().Code == "")
+		strings.HasPrefix(r.answer.Header("Content-Type"), "text/html") && r.refusal().Code == ""
 }
 
 // unfit returns the store.ErrConfig for a server that can't be an object store.
@@ -223,6 +239,8 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 	}
 	temporary := errors.New(said) // for 429, and for any answer without another error
 	switch {
+	case status < 300 && !slices.Contains(slices.Concat(expired, unknown), refusal.Code): // whatever its code, it might be carried out
+		return temporary
 	case httptransport.Down(status) && refusal.Code == "":
 		return store.Unreachable(temporary)
 	case status == http.StatusInsufficientStorage, slices.Contains(full, refusal.Code):
@@ -235,11 +253,15 @@ func (s *Store) refused(r *request, status int, refusal refusal) error {
 
 // byCode returns the error for a refusal's code. It returns nil if the status must decide.
 func (s *Store) byCode(r *request, refusal refusal, said string) error {
+	switch {
+	case slices.Contains(expired, refusal.Code):
+		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
+	case slices.Contains(unknown, refusal.Code):
+		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
+	}
 	switch refusal.Code {
 	case "NoSuchBucket":
 		return fmt.Errorf("bucket %q: %w", s.place.Bucket, store.ErrNotFound)
-	case "ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired":
-		return fmt.Errorf("%w: the credentials have expired (%s)", store.ErrCredentials, said)
 	case "SignatureDoesNotMatch":
 		if r.conditional { // if a server or a proxy drops the header, the signature is wrong
 			return fmt.Errorf("%w: %s", store.ErrConditionUnsupported, said)
@@ -250,8 +272,6 @@ func (s *Store) byCode(r *request, refusal refusal, said string) error {
 		return fmt.Errorf("%w: the key of the encryption can't be used: check sse-key= in the URL, and the bucket's default key (%s)", store.ErrConfig, said)
 	case "AccessControlListNotSupported":
 		return fmt.Errorf("%w: the bucket takes no ACLs: leave acl= out of the URL (%s)", store.ErrConfig, said)
-	case "InvalidAccessKeyId", "InvalidToken", "InvalidTokenId", "InvalidSecurity":
-		return fmt.Errorf("%w: the credentials are wrong (%s)", store.ErrCredentials, said)
 	case "RequestTimeTooSkewed":
 		return fmt.Errorf("%w: this machine's clock is %s, so the server refuses its signatures: set the clock",
 			store.ErrConfig, s.offset(r.answer))

@@ -1,11 +1,14 @@
 package s3api_test
 
 import (
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"net/http/httptest"
 	"net/http/httptrace"
 	"strconv"
 	"strings"
@@ -47,6 +50,7 @@ func TestAnswers(t *testing.T) {
 		{"signature", say(403, "SignatureDoesNotMatch"), []string{"list", "get", "delete", "put"}, store.ErrCredentials, "the secret key is wrong, a proxy changes the request, or a clock is wrong: this machine's is 0s "},
 		{"signature without the condition", say(403, "SignatureDoesNotMatch"), conditional, store.ErrConditionUnsupported, "SignatureDoesNotMatch"},
 		{"condition denied", say(403, "AccessDenied"), []string{"put if absent"}, store.ErrConditionUnsupported, "403 AccessDenied"},
+		{"versitygw's unknown key", say(404, "XAdminUserNotFound"), all, store.ErrCredentials, "credentials are wrong"},
 		{"expired", say(400, "ExpiredToken"), all, store.ErrCredentials, "expired"},
 		{"bucket", say(404, "NoSuchBucket"), all, store.ErrNotFound, `bucket "bucket"`},
 		{"region", say(301, "PermanentRedirect", "X-Amz-Bucket-Region", "eu-west-1"), []string{"list", "put", "get"}, store.ErrConfig, "region=eu-west-1"},
@@ -115,6 +119,16 @@ func TestAnswers(t *testing.T) {
 		answer{"a gateway without its server", text(502, ""), all, store.ErrUnreachable, "502"},
 		answer{"a gateway that waits for its server", page(504), all, store.ErrUnreachable, "504"},
 	)
+	for _, kind := range []string{"application/xml", "text/html"} {
+		for _, header := range [][]string{nil, {"Etag", `"e"`}} {
+			answers = append(answers,
+				answer{"an error in a success", success(kind, "InternalError", header...), all, repeat, "answers 200 InternalError: the words"},
+				answer{"an error in a success", success(kind, "NoSuchKey", header...), all, repeat, "answers 200 NoSuchKey"},
+				answer{"an error in a success", success(kind, "PreconditionFailed", header...), all, repeat, "answers 200 PreconditionFailed"},
+				answer{"an unknown key in a success", success(kind, "InvalidAccessKeyId", header...), all, store.ErrCredentials, "answers 200 InvalidAccessKeyId"},
+			)
+		}
+	}
 	for _, code := range []string{"QuotaExceeded", "QuotaExceededException", "XMinioStorageFull", "XMinioBucketQuotaExceeded", "XMinioAdminBucketQuotaExceeded", "InsufficientStorage"} {
 		answers = append(answers, answer{"full", say(400, code), []string{"put", "put if absent"}, store.ErrFull, code})
 	}
@@ -171,6 +185,111 @@ func TestAnswers(t *testing.T) {
 				assert.That(t, !strings.ContainsFunc(err.Error(), unprintable), "%s: %s: %q", c.name, of, err)
 			}
 		}
+	})
+}
+
+// success returns a handler that answers 200, with an error of S3's in the body.
+func success(kind, code string, header ...string) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		for i := 0; i+1 < len(header); i += 2 {
+			w.Header().Set(header[i], header[i+1])
+		}
+		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
+		as(kind, 200, "  <?xml version=\"1.0\"?><Error><Code>"+code+"</Code><Message>the words for it</Message></Error>")(w, r)
+	}
+}
+
+// TestErrorThatIsAnObject: the body of an object isn't a refusal, even if it looks like one.
+func TestErrorThatIsAnObject(t *testing.T) {
+	both(t, success("application/json", "InternalError", "Etag", `"e"`), func(t *testing.T, s store.Store) {
+		body, _, err := s.Get(t.Context(), "index/k", 1000)
+		assert.That(t, err == nil && strings.Contains(string(body), "<Error>"), "%s, %v", body, err)
+	})
+}
+
+// TestOddDeletions: a listing decides whether an odd answer to a deletion is a success. Supabase answers 200. Some
+// servers answer 404 without a word if there is no object. A proxy that drops a deletion also answers 200.
+func TestOddDeletions(t *testing.T) {
+	var deletes, lists turns
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if r.Method == http.MethodDelete {
+			deletes.answer(w, r)
+			return
+		}
+		lists.answer(w, r)
+	}, func(t *testing.T, s store.Store) {
+		list := func(key string) http.HandlerFunc {
+			return as("application/xml", 200, `<ListBucketResult><Name>bucket</Name><Prefix>a/prefix/index/k</Prefix><IsTruncated>false</IsTruncated><Contents><Key>a/prefix/`+key+
+				`</Key><LastModified>2026-01-01T00:00:00.000Z</LastModified><ETag>"e"</ETag><Size>2</Size></Contents></ListBucketResult>`)
+		}
+		gone, there := list("index/k2"), list("index/k")
+		for _, c := range []struct {
+			name         string
+			delete, list http.HandlerFunc
+			want         error
+		}{
+			{"200", text(200, ""), gone, nil},
+			{"200 with a word", as("application/json", 200, `{"message":"deleted"}`), gone, nil},
+			{"200, and it is still there", text(200, ""), there, store.ErrConfig},
+			{"200, and listings are refused", text(200, ""), say(403, "AccessDenied"), store.ErrConfig},
+			{"404 without a word", text(404, ""), gone, nil},
+			{"404 without a word, and it is still there", text(404, ""), there, store.ErrConfig},
+			{"404 with a page", page(404), gone, nil},
+			{"404 with a word", text(404, "no such thing"), gone, nil},
+			{"no bucket", say(404, "NoSuchBucket"), gone, store.ErrNotFound},
+			{"an unknown key", say(404, "XAdminUserNotFound"), gone, store.ErrCredentials},
+			{"a denial in a success", success("application/xml", "InvalidAccessKeyId"), gone, store.ErrCredentials},
+			{"a page", page(200), there, store.ErrConfig},
+		} {
+			deletes.set(c.delete)
+			lists.set(c.list)
+			assert.Is(t, s.Delete(t.Context(), "index/k"), c.want, c.name)
+			if s.Properties().Name == "s3" {
+				assert.Is(t, deleting(t.Context(), s), c.want, "%s, with a condition", c.name)
+			}
+		}
+		deletes.set(success("application/xml", "InternalError"))
+		lists.set(gone)
+		assert.That(t, s.Delete(t.Context(), "index/k") != nil, "an error in a success is a success")
+	})
+}
+
+// packed returns a handler that compresses the answers of another, although no request asks for it. nginx weakens the
+// ETag then.
+func packed(h http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		plain := httptest.NewRecorder()
+		h(plain, r)
+		maps.Copy(w.Header(), plain.Header())
+		w.Header().Set("Content-Encoding", "gzip")
+		if tag := plain.Header().Get("Etag"); tag != "" {
+			w.Header().Set("Etag", "W/"+tag)
+		}
+		w.WriteHeader(plain.Code)
+		to := gzip.NewWriter(w)
+		_, _ = to.Write(plain.Body.Bytes())
+		_ = to.Close()
+	}
+}
+
+// TestPacked: compressed answers are unpacked, those of objects and refusals too.
+func TestPacked(t *testing.T) {
+	var server turns
+	both(t, func(w http.ResponseWriter, r *http.Request) { packed(server.answer)(w, r) }, func(t *testing.T, s store.Store) {
+		server.set(as("application/xml", 200, listing))
+		page, err := s.List(t.Context(), "index/", "")
+		assert.That(t, err == nil && len(page.Objects) > 0, "%+v, %v", page, err)
+		server.set(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Etag", `"e"`)
+			w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
+			as("application/json", 200, `{"a":1}`)(w, r)
+		})
+		body, o, err := s.Get(t.Context(), "index/k", 100)
+		assert.That(t, err == nil && string(body) == `{"a":1}` && o.ETag == "e" && o.Size == 7, "%q, %+v, %v", body, o, err)
+		_, _, err = s.Get(t.Context(), "index/k", 3)
+		assert.Is(t, err, store.ErrTooLarge)
+		server.set(say(403, "AccessDenied"))
+		assert.Says(t, assert.Err(s.List(t.Context(), "index/", "")), store.ErrPermission, "AccessDenied")
 	})
 }
 
@@ -342,7 +461,7 @@ type unsigned struct {
 	err error
 }
 
-func (u *unsigned) Signable(context.Context) error { return u.err }
+func (u *unsigned) Signable(context.Context) (s3api.Keys, error) { return s3api.Keys{}, u.err }
 
 func (u *unsigned) List(context.Context, string, string) error { return nil }
 

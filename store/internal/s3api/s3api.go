@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -26,9 +27,13 @@ import (
 // sends each request, with its context, through a transport of [httptransport.Watched]. It returns an error unless the
 // answer is a success.
 type Client interface {
-	// Signable returns an error if there are no credentials to sign with. If there might be some later, the error is a
-	// [fault.CredentialsLater]. Store calls Signable before each request.
-	Signable(ctx context.Context) error
+	// Signable returns the keys that sign the next request, or an error if there are none. If there might be some
+	// later, the error is a [fault.CredentialsLater]. Store calls Signable before each request.
+	Signable(ctx context.Context) (Keys, error)
+	// Renew is Signable after a refusal: it looks for credentials anew, because another process might have written
+	// new ones into a file. Unless the server has refused the credentials themselves, Renew asks no service and starts
+	// no program.
+	Renew(ctx context.Context, refused bool) (Keys, error)
 	// Put stores a body. ifMatch is an ETag without quotes, or "".
 	Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error
 	// Get returns the body of an object.
@@ -47,6 +52,9 @@ type Client interface {
 	// ObjectLock asks for the bucket's Object Lock setting.
 	ObjectLock(ctx context.Context) error
 }
+
+// Keys are the credentials that sign a request. They are secret.
+type Keys struct{ ID, Secret, Token string }
 
 // Place is the location of a repository, with the known properties of its server.
 type Place struct {
@@ -79,6 +87,8 @@ type Store struct {
 	now    func() time.Time
 	signed atomic.Bool // an earlier request had credentials
 	heard  atomic.Bool // a request was refused, and then sent again
+	// renewing has room for the one request that renews the credentials.
+	renewing chan struct{}
 
 	unbatched atomic.Bool // the server can't delete many objects in one request
 }
@@ -92,7 +102,7 @@ var (
 
 // New returns a store. It makes no request.
 func New(c Client, p Place) *Store {
-	return &Store{client: c, place: p, tidy: tidy{own: make(map[string][]string)}, now: clock.System{}.Now}
+	return &Store{client: c, place: p, tidy: tidy{own: make(map[string][]string)}, now: clock.System{}.Now, renewing: make(chan struct{}, 1)}
 }
 
 // Properties returns the known properties of the server.
@@ -184,10 +194,26 @@ func (s *Store) remove(ctx context.Context, key, etag string) error {
 	switch {
 	case err != nil && r.answer.Status() == 404 && r.refusal().Code == "NoSuchKey":
 		return nil
+	case err != nil && r.odd() && s.gone(ctx, key):
+		return nil
 	case err == nil && r.answer.Header("X-Amz-Delete-Marker") == "true":
 		s.tidy.deleted(ctx, s, key, r.answer.Header("X-Amz-Version-Id"), covered)
 	}
 	return err
+}
+
+// odd reports whether the answer to a deletion leaves open whether the object is gone. Supabase answers 200, as does a
+// proxy that drops the deletion. Some servers answer 404 without a code if there is no object.
+func (r *request) odd() bool {
+	status := r.answer.Status()
+	return (status == http.StatusOK || status == http.StatusNotFound) && r.refusal().Code == ""
+}
+
+// gone reports whether a listing shows that there is no object. It is one request.
+func (s *Store) gone(ctx context.Context, key string) bool {
+	page, err := s.List(ctx, key, "")
+	shown := func(o store.Object) bool { return o.Key == key } // the first one, if any
+	return err == nil && !slices.ContainsFunc(page.Objects, shown) && (len(page.Objects) > 0 || page.Next == "")
 }
 
 // DeleteAll deletes many objects in one request. It reports a key as deleted only if the answer names it, because some

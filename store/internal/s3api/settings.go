@@ -16,23 +16,53 @@ import (
 	"github.com/repolock/repolock/store/internal/httptransport"
 )
 
-// signable returns an error if there are no credentials. The error is temporary if an earlier request was signed, or if
-// only the service of credentials failed. Otherwise it is an ErrConfig.
-func (s *Store) signable(ctx context.Context) error {
-	err := s.client.Signable(ctx)
+// signable returns the keys that sign the next request, or an error if there are none. The error is temporary if an
+// earlier request was signed, or if only the service of credentials failed. Otherwise it is an ErrConfig.
+func (s *Store) signable(ctx context.Context) (Keys, error) {
+	keys, err := s.client.Signable(ctx)
 	switch {
 	case err == nil:
 		s.signed.Store(true)
-		return nil
+		return keys, nil
 	case ctx.Err() != nil:
-		return fmt.Errorf("looking for credentials: %w", ctx.Err())
+		return Keys{}, fmt.Errorf("looking for credentials: %w", ctx.Err())
 	case s.signed.Load():
-		return fmt.Errorf("the credentials that were used until now can't be renewed: %v", err)
+		return Keys{}, fmt.Errorf("the credentials that were used until now can't be renewed: %v", err)
 	case errors.Is(err, fault.CredentialsLater):
-		return err
+		return Keys{}, err
 	default:
-		return fmt.Errorf("%w: %w", store.ErrConfig, err)
+		return Keys{}, fmt.Errorf("%w: %w", store.ErrConfig, err)
 	}
+}
+
+// expired and unknown are the error codes for credentials that the server no longer accepts, or doesn't know.
+// XAdminUserNotFound is versitygw's, with the status 404.
+var (
+	expired = []string{"ExpiredToken", "ExpiredTokenException", "TokenRefreshRequired", "RequestExpired"}
+	unknown = []string{
+		"InvalidAccessKeyId", "InvalidClientTokenId", "InvalidToken", "InvalidTokenId", "InvalidSecurity", "XAdminUserNotFound",
+	}
+)
+
+// renewed reports whether other keys than the used ones sign the next request. It looks for them if the server has
+// refused the credentials. A server can also answer 401 or 403 to keys that were replaced.
+func (s *Store) renewed(ctx context.Context, r *request, used Keys) bool {
+	code := r.refusal().Code
+	refused := slices.Contains(expired, code) || slices.Contains(unknown, code)
+	if status := r.answer.Status(); !refused && status != http.StatusUnauthorized && status != http.StatusForbidden {
+		return false
+	}
+	select {
+	case s.renewing <- struct{}{}:
+	case <-ctx.Done():
+		return false
+	}
+	defer func() { <-s.renewing }()
+	keys, err := s.client.Signable(ctx)
+	if err == nil && keys == used { // else a concurrent request has renewed them
+		keys, err = s.client.Renew(ctx, refused)
+	}
+	return err == nil && keys != used
 }
 
 // CredentialsLater returns a fault.CredentialsLater if a service of credentials has failed, and that might be

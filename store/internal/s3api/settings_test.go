@@ -22,6 +22,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
+	"github.com/repolock/repolock/internal/parallel"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/minio"
@@ -284,4 +285,103 @@ func TestDefaultsModeKeepsTimeouts(t *testing.T) {
 	c, ok := client.(*http.Client)
 	assert.That(t, ok && c.Transport.(*http.Transport).TLSHandshakeTimeout == 5*time.Second,
 		"the SDK has rebuilt HTTPClient: %T", client)
+}
+
+// guarded refuses each request whose access key isn't the valid one, and counts the requests.
+type guarded struct {
+	valid  atomic.Pointer[string]
+	refuse turns
+	n      atomic.Int32
+}
+
+func (g *guarded) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	g.n.Add(1)
+	if !strings.Contains(r.Header.Get("Authorization"), "Credential="+*g.valid.Load()+"/") {
+		_, _ = io.Copy(io.Discard, r.Body)
+		g.refuse.answer(w, r)
+		return
+	}
+	w.Header().Set("Etag", `"e"`)
+	switch {
+	case r.URL.Query().Has("list-type"):
+		as("application/xml", 200, strings.ReplaceAll(listing, "a/prefix/", ""))(w, r)
+	case r.Method == http.MethodPost:
+		as("application/xml", 200, fmt.Sprintf(deleteResult, named("index/k")))(w, r)
+	case r.Method == http.MethodDelete:
+		w.WriteHeader(http.StatusNoContent)
+	case r.Method == http.MethodGet:
+		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
+		as("application/json", 200, "{}")(w, r)
+	}
+}
+
+// TestRotatedCredentials: if another process has written new credentials into the file, a request that is refused
+// for the old ones is sent once more, with the new ones. Without new ones, it is sent once. So are requests that are
+// refused at the same time.
+func TestRotatedCredentials(t *testing.T) {
+	g := new(guarded)
+	server := served(t, g.ServeHTTP)
+	inAWS := func(t *testing.T, key string) {
+		saved(t, "[default]\naws_access_key_id = "+key+"\naws_secret_access_key = topsecret\naws_session_token = of-"+key+"\n", os.Getenv("AWS_SHARED_CREDENTIALS_FILE"))
+	}
+	inMC := func(alias string) func(*testing.T, string) {
+		return func(t *testing.T, key string) {
+			saved(t, `{"version":"10","aliases":{"`+alias+`":{"accessKey":"`+key+`","secretKey":"topsecret","api":"s3v4"}}}`, os.Getenv("HOME"), ".mc", "config.json")
+		}
+	}
+	onMinIO := "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false"
+	sources := map[string]struct {
+		repo string
+		save func(*testing.T, string)
+	}{
+		"s3":              {"s3://bucket?endpoint=" + server, inAWS},
+		"s3, a profile":   {"s3://bucket?profile=default&endpoint=" + server, inAWS},
+		"minio":           {onMinIO, inAWS},
+		"minio, an alias": {onMinIO + "&alias=store", inMC("store")},
+		"minio, mc's own": {onMinIO, inMC("s3")},
+	}
+	refusals := map[string]http.HandlerFunc{
+		"expired": say(400, "ExpiredToken"), "wrong token": say(400, "InvalidToken"), "unknown key": say(403, "InvalidAccessKeyId"),
+		"denied": say(403, "AccessDenied"), "no word": say(403, ""), "unauthorized": say(401, "Odd"),
+	}
+	for source, c := range sources {
+		t.Run(source, func(t *testing.T) {
+			settled(t, "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(t.TempDir(), "credentials"))
+			set := func(key string) { g.valid.Store(&key) }
+			set("key0")
+			c.save(t, "key0")
+			s, err := opened(t.Context(), t, c.repo)
+			assert.OK(t, err)
+			assert.OK(t, requests["list"](t.Context(), s))
+			key := 0
+			for why, refusal := range refusals {
+				g.refuse.set(refusal)
+				for of, send := range requests {
+					if strings.HasPrefix(source, "minio") && of != "list" && of != "put" {
+						continue // the library pauses after each failure
+					}
+					if of != "delete all" { // a refused one isn't sent again
+						set("another")
+						g.n.Store(0)
+						once := int32(1)
+						if strings.HasPrefix(of, "put") && why == "denied" {
+							once = 2 // as MinIO needs it
+						}
+						assert.That(t, send(t.Context(), s) != nil, "%s: %s: refused, and no error", why, of)
+						assert.Equal(t, g.n.Load(), once, "%s: %s: requests without new credentials", why, of)
+					}
+					key++
+					now := fmt.Sprint("key", key)
+					set(now)
+					c.save(t, now)
+					err := send(t.Context(), s)
+					assert.That(t, err == nil, "%s: %s: %v", why, of, err)
+				}
+			}
+			g.refuse.set(say(403, "AccessDenied"))
+			set("key")
+			c.save(t, "key")
+			parallel.Each(8, 8, func(int) { assert.Is(t, requests["list"](t.Context(), s), nil, "beside others") })
+		})
+	}
 }
