@@ -69,7 +69,14 @@ protocol-race: ## race the client of examples/protocol, which is in Python, with
 system-minio: ## run the pages' commands of restic, rclone and Kopia on a real MinIO, and locks behind nginx
 	REPOLOCK_E2E_RUN=programs-minio GO="$(GO)" sh e2e/minio.sh with sh e2e/test.sh -count=1 -tags 'minio programs' -timeout 1h ./e2e
 
-# SECONDS is for how long processes contend for a lock behind each front end, 20 if unset.
+# SECONDS is for how long processes contend for a lock on each server, 20 if unset. SERVERS are some of the SFTP servers.
+.PHONY: servers
+servers: servers-sftp servers-s3 ## try real servers: version, doctor's verdict, acquisitions and overlaps
+
+.PHONY: servers-sftp
+servers-sftp: ## doctor and torture on ten SFTP servers: a row each
+	@sh e2e/servers/sftp.sh $(or $(SECONDS),20) $(SERVERS)
+
 .PHONY: servers-s3
 servers-s3: ## doctor and torture behind nginx, haproxy and caddy with TLS, before an S3 server: a row each
 	@sh e2e/servers/fronts.sh $(SECONDS)

@@ -437,10 +437,10 @@ func TestTwoRepositoriesPage(t *testing.T) {
 func TestBeadsPage(t *testing.T) {
 	p := alone(t, "also/beads.md")
 	blocks := p.Fenced["sh"]
-	assert.Need(t, len(blocks) == 2, "%d blocks", len(blocks))
-	dead, each, _ := strings.Cut(blocks[1], "\n")
+	assert.Need(t, len(blocks) == 3, "%d blocks", len(blocks))
+	dead, each, _ := strings.Cut(blocks[2], "\n")
 	// The first block changes the directory for all.
-	out := p.sh(blocks[0] + `sh -c 'echo $$' >pid
+	out := p.sh(blocks[0] + blocks[1] + `sh -c 'echo $$' >pid
 cat >.beads/.exclusive-lock <<END
 {"holder": "my-tool", "pid": $(cat pid), "hostname": "$(uname -n)", "started_at": "2025-10-25T12:00:00Z"}
 END
@@ -448,7 +448,7 @@ END
 echo '{"holder": "vc-' >.beads/.exclusive-lock
 repolock status --also beads:.beads || true
 ` + dead + "\n" + each)
-	p.contains(out, `"holder": "repolock"`, "unreadable", "nothing to break", "deleted the exclusive lock of my-tool on ", "deleted the unreadable exclusive lock in beads:")
+	p.contains(out, `"holder": "repolock"`, "only bd v0.17.7 to v0.49.6 looks at the lock", "fit for locks, except for", "unreadable", "nothing to break", "deleted the exclusive lock of my-tool on ", "deleted the unreadable exclusive lock in beads:")
 	assert.That(t, !p.exists("project/.beads/.exclusive-lock"), "a lock is left")
 }
 

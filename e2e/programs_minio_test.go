@@ -33,7 +33,7 @@ func TestPrograms(t *testing.T) {
 			`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="s3:$ENDPOINT/$BUCKET/restic"`,
 			`REPOLOCK_REPO="$HOME/backups"`, `REPOLOCK_REPO="s3://$BUCKET/restic?endpoint=$ENDPOINT&path-style=true&region=us-east-1"`,
 		).Replace(p.Script())
-		p.restic(script)
+		p.restic(script, debianRestic)
 		assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
 	})
 	t.Run("README.md", func(t *testing.T) {

@@ -89,6 +89,9 @@ type Info struct {
 	TTL               time.Duration // how long the lock lasts after each renewal
 	// Stale is set if the holder has certainly ended, or the lock's ttl is over.
 	Stale bool
+	// Remote is set if the holder's process belongs to another machine, so that only that machine can find out whether it
+	// has ended. Only package beads sets it.
+	Remote bool
 	// Unreadable is why the lock can't be read, or why it isn't a lock of this backend. It is "" for a readable lock.
 	// An unreadable lock counts as held.
 	Unreadable string

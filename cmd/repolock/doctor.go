@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/url"
 	"os"
 	"path"
 	"slices"
@@ -18,6 +17,7 @@ import (
 	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/open"
 )
 
 type doctorCmd struct {
@@ -268,10 +268,11 @@ const conditionsParameter = "conditions"
 // advice advises for or against conditions=kept in the URL. better is the URL with this parameter if the advice is to
 // add it, else "".
 func advice(report doctor.Report, repo string) (better, says string) {
-	u, err := url.Parse(repo)
-	if err != nil || u.Scheme != "s3" && u.Scheme != "minio" {
+	l, err := open.Parse(repo)
+	if err != nil || l.Scheme != "s3" && l.Scheme != "minio" {
 		return "", ""
 	}
+	u := l.URL
 	asked := u.Query().Get(conditionsParameter)
 	switch {
 	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:

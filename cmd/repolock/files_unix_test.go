@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/procgroup"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/docblocks"
 )
@@ -180,4 +181,18 @@ func TestConfigurationPage(t *testing.T) {
 	}
 	_, err = os.Stat(filepath.Join(dir, "repolock.jsonl"))
 	assert.That(t, err == nil, "%v", err)
+}
+
+// TestTooLittleRoom: a limit that Go's runtime would answer with a stack trace is an error before anything is begun.
+func TestTooLittleRoom(t *testing.T) {
+	dir := t.TempDir()
+	t.Setenv("REPOLOCK_REPO", dir)
+	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
+	defer func(was func() error) { procgroup.CheckRoom = was }(procgroup.CheckRoom)
+	procgroup.CheckRoom = func() error { return fmt.Errorf("%w: ulimit -u allows none", procgroup.ErrNoRoom) }
+	for _, args := range [][]string{{"backup", "--", "/nonexistent"}, {"acquire", "--shared", "--for-pid", "none"}} {
+		code, _, stderr := callHere(args...)
+		assert.That(t, code == 78 && strings.Contains(stderr, "its guard: ulimit -u allows none\n") && strings.Contains(stderr, fault.NoRoom.Advice), "%q: %d: %s", args, code, stderr)
+	}
+	assert.Equal(t, len(tree(t, dir)), 0)
 }

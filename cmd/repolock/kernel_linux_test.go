@@ -290,23 +290,3 @@ func TestTooManyWords(t *testing.T) {
 	got := says(accepted)
 	assert.That(t, strings.Contains(got, "argument list too long\n") && strings.Contains(got, "xargs -n"), "%d bytes: %s", accepted, got)
 }
-
-// TestTooLittleRoom: a limit that Go's runtime would answer with a stack trace is an error before anything is begun.
-func TestTooLittleRoom(t *testing.T) {
-	dir := t.TempDir()
-	t.Setenv("REPOLOCK_REPO", dir)
-	t.Setenv("XDG_RUNTIME_DIR", newDesk(t).run)
-	var before unix.Rlimit
-	assert.OK(t, unix.Getrlimit(unix.RLIMIT_AS, &before))
-	for _, args := range [][]string{{"backup", "--", "true"}, {"acquire", "--shared", "--for-pid", "none"}} {
-		text, err := os.ReadFile("/proc/self/statm")
-		assert.OK(t, err)
-		pages, err := strconv.ParseUint(strings.Fields(string(text))[0], 10, 64)
-		assert.OK(t, err)
-		assert.OK(t, unix.Setrlimit(unix.RLIMIT_AS, &unix.Rlimit{Cur: pages*uint64(os.Getpagesize()) + 72<<20, Max: before.Max}))
-		code, _, stderr := callHere(args...)
-		assert.OK(t, unix.Setrlimit(unix.RLIMIT_AS, &before))
-		assert.That(t, code == 78 && strings.Contains(stderr, ": ulimit -v allows ") && strings.Contains(stderr, fault.NoRoom.Advice), "%q: %d: %s", args, code, stderr)
-	}
-	assert.Equal(t, len(tree(t, dir)), 0)
-}

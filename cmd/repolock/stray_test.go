@@ -19,7 +19,9 @@ func TestStrays(t *testing.T) {
 	t.Setenv("REPOLOCK_REPO", repo)
 	const flag = "20260307T090000.012345678Z-8f14e45fceea167a5a36dedd4bea2543"
 	names := []string{"._" + flag, ".DS_Store", "Thumbs.db", ".nfs00000000017a4c2e00000001", ".fuse_hidden0000001200000001", "#recycle/" + flag, "@eaDir/" + flag + "@SynoEAStream", "lost+found/x"}
-	at := func(folder, name string) string { return filepath.Join(repo, "index", folder, filepath.FromSlash(name)) }
+	at := func(folder, name string) string {
+		return filepath.Join(repo, "index", folder, filepath.FromSlash(name))
+	}
 	for _, folder := range []string{"lock.shared", "lock.intent"} {
 		for _, name := range names {
 			write(t, at(folder, name), "\x00\x05\x16\x07")

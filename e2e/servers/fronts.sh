@@ -117,6 +117,8 @@ frontend tls
 	http-request set-header Accept-Encoding gzip
 	option forwardfor
 	default_backend s3
+	compression algo gzip
+	compression type application/xml application/json
 backend s3
 	server s3 $server
 END

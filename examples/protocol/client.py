@@ -8,11 +8,13 @@ nothing but Python's standard library.
 
     python3 client.py DIRECTORY shared|exclusive [--ttl S] [--wait S] -- COMMAND...
 
-It exits with the command's code, with 75 if it got no lock, and with 79 if the lock was lost.
+It exits with the command's code, with 75 if it got no lock, with 74 if the store fails, and with 79 if the lock
+was lost.
 """
 
 import argparse
 import contextlib
+import datetime
 import fcntl
 import hashlib
 import json
@@ -46,6 +48,16 @@ class Copied(Unsure):
 
 class Lost(Exception):
     """The lock isn't held any more."""
+
+
+STRAY_FILES = {"thumbs.db", "ehthumbs.db", "desktop.ini", "icon\r"}
+STRAY_FOLDERS = {"@eadir", "@tmp", "#recycle", "#snapshot", "@recycle", "@recently-snapshot", "$recycle.bin",
+                 "system volume information", "lost+found", "network trash folder", "temporary items"}
+
+
+def is_stray(name, known):
+    """Whether an element of a flag's name is another program's: "Files of other programs"."""
+    return name.startswith(".") or name.lower() in known
 
 
 def elapsed():
@@ -114,6 +126,8 @@ class Directory:
         at = self.path
         for name in folder.split("/"):
             at = os.path.join(at, name)
+            if os.path.islink(at):
+                raise NotADirectoryError("%s is a link" % at)
             with contextlib.suppress(FileExistsError):
                 os.mkdir(at, self.dir_mode)
                 os.chmod(at, self.dir_mode)
@@ -173,25 +187,42 @@ class Directory:
         keys = []
         for name in self.names(prefix):
             key = prefix + name
-            if name == "lock.intent" and self.is_folder(key):
-                keys += [k for k in (key + "/" + n for n in self.names(key)) if not self.is_folder(k)]
-            elif name == "lock.shared" and self.is_folder(key):
+            if not self.is_folder(key):
+                keys += [key] * (name in ("lock.exclusive", "lock.intent", "lock.shared"))
+            elif name == "lock.intent":  # the folders in it are ignored
+                keys += [k for k in (key + "/" + n for n in self.names(key) if not is_stray(n, STRAY_FILES)) if not self.is_folder(k)]
+            elif name == "lock.shared":
                 keys += self.below(key)
-            elif name in ("lock.exclusive", "lock.intent", "lock.shared"):
-                keys.append(key)  # the last two are no folders: read fails
+            elif name == "lock.exclusive":
+                keys += [k for k in self.in_its_place(key) if not k.startswith(key + "/lock.shared/")]
         found = {}
         for key in keys:
             try:
                 found[key] = self.read(key)
+                misplaced = key.startswith(prefix + "lock.exclusive/") or key in (prefix + "lock.intent", prefix + "lock.shared")
+                if misplaced and (found[key] is None or found[key].body):
+                    raise OSError("a file is in the place of a folder, or a folder in that of a file")
             except OSError as err:
                 found[key] = err
         return {key: f for key, f in found.items() if f is not None}
 
     def below(self, folder):
+        """The keys of the shared flags below a folder."""
         keys = []
         for name in self.names(folder):
             key = folder + "/" + name
-            keys += self.below(key) if self.is_folder(key) else [key]
+            if not self.is_folder(key):
+                keys += [key] * (not is_stray(name, STRAY_FILES))
+            elif not is_stray(name, STRAY_FOLDERS):
+                keys += self.below(key)
+        return keys
+
+    def in_its_place(self, folder):
+        """The keys below a folder, and one with a slash for each empty folder."""
+        keys = [folder + "/"] * (not self.names(folder))
+        for name in self.names(folder):
+            key = folder + "/" + name
+            keys += self.in_its_place(key) if self.is_folder(key) else [key]
         return keys
 
 
@@ -204,26 +235,63 @@ def rfc3339(seconds):
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(whole)) + ".%09dZ" % nanos
 
 
-TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d([.,]\d+)?(Z|[+-]\d\d:\d\d)")
+TIME = re.compile(r"([0-9]{4})-([0-9]{2})-([0-9]{2})T([0-9]{2}):([0-9]{2}):([0-9]{2})([.][0-9]+)?(Z|[+-]([0-9]{2}):([0-9]{2}))")
+
+
+def is_time(text):
+    """Whether a text is RFC 3339 with any offset and any digits of the second, and a time of the calendar."""
+    m = TIME.fullmatch(text)
+    try:
+        year, month, day, hour, minute, second = (int(n) for n in m.group(1, 2, 3, 4, 5, 6))
+        datetime.datetime(year or 4, month, day, hour, minute, second)  # datetime has no year 0, which is a leap year
+        return m.group(9) is None or int(m.group(9)) < 24 and int(m.group(10)) < 60
+    except (AttributeError, ValueError):
+        return False
+
+
+def is_text(value):
+    return isinstance(value, str)
+
+
+def is_integer(least, most):
+    return lambda value: type(value) is int and least <= value <= most
+
+
+FIELDS = {
+    "is_shared": lambda value: isinstance(value, bool),
+    "ttl_seconds": lambda value: type(value) in (int, float) and 0 <= value < float("inf"),
+    "refreshed_boot_ns": is_integer(-2**63, 2**63 - 1), "pid": is_integer(-2**63, 2**63 - 1),
+    "seq": is_integer(0, 2**64 - 1), "pid_start": is_integer(0, 2**64 - 1),
+    "metadata": lambda value: isinstance(value, dict) and all(v is None or is_text(v) for v in value.values()),
+}
+FIELDS.update((f, is_text) for f in (
+    "operation", "holder", "acquired_at", "expires_at", "id", "acquired_id", "refreshed_at", "nonce", "state", "host_id",
+    "boot_id", "pid_namespace", "time_namespace", "user", "version"))
+
+
+def no_constant(name):
+    raise ValueError("%s isn't JSON" % name)
 
 
 def understood(body):
     """The fields of a lock's body, or None if it isn't understood. In doubt it isn't (4)."""
     try:
-        fields = json.loads(body)
-        times = [fields["expires_at"], fields.get("refreshed_at") or fields["expires_at"]]
-        ttl, texts = fields.get("ttl_seconds", 0), [fields.get(f, "") for f in ("id", "state", "operation", "holder")]
-    except (ValueError, KeyError, AttributeError, TypeError):
+        read = json.loads(body.decode("utf-8", "replace"), parse_constant=no_constant)
+        fields = {f.lower(): v for f, v in read.items() if v is not None}
+    except (ValueError, AttributeError, RecursionError):
         return None
-    fits = all(isinstance(t, str) for t in times + texts) and all(TIME.fullmatch(t) for t in times)
-    return fields if fits and type(ttl) in (int, float) and ttl >= 0 else None
+    times = [fields.get("expires_at", ""), fields.get("refreshed_at") or fields.get("expires_at", "")]
+    fits = all(is_valid(fields[f]) for f, is_valid in FIELDS.items() if f in fields)
+    return fields if fits and all(is_time(t) for t in times) else None
 
 
 def ttl_of(body):
     """The ttl of another client's lock, or None if the body is unreadable: then the lock is held (4)."""
+    if len(body) > MAX_BODY:
+        return None
     if body.startswith(b"\x01"):  # encrypted
         return 60
-    fields = understood(body) if len(body) <= MAX_BODY else None
+    fields = understood(body)
     if fields is None:
         return None
     seconds = fields.get("ttl_seconds", 0)
@@ -301,6 +369,8 @@ class Attempt:
             if elapsed() >= self.deadline:  # (8)
                 raise Unsure("it took longer than its lease")
             return Lock(self)
+        except NotADirectoryError as err:
+            raise Held("no lock can be put there: %s" % err)
         except Copied:
             raise  # the objects are the other process's (11)
         except BaseException:
@@ -461,6 +531,9 @@ def main():
     except (Held, Unsure) as err:
         print(err, file=sys.stderr)
         return 75
+    except OSError as err:
+        print("the store fails: %s" % err, file=sys.stderr)
+        return 74
     child = subprocess.Popen(args.command, start_new_session=True)
 
     def end(sig):

@@ -308,11 +308,22 @@ func TestDue(t *testing.T) {
 	})
 }
 
-// TestSilentGuardIsReplaced: a guard that doesn't follow an allowance within answerTimeout is killed. Later allowances
-// don't extend that time.
+// TestSilentGuardIsReplaced: a guard that doesn't follow an allowance within answerTimeout is killed, and while the
+// command doesn't run within startTimeout. Later allowances don't extend that time.
 func TestSilentGuardIsReplaced(t *testing.T) {
-	for follows, killed := range map[int]time.Duration{0: answerTimeout, 3: answerTimeout + 3*answerTimeout/5, 5: 0} { // that many of five allowances
+	never := func(*puppet) {}
+	for _, c := range []struct {
+		follows int // that many of five allowances
+		killed  time.Duration
+		is      func(*puppet)
+	}{
+		{0, answerTimeout, never}, {3, answerTimeout + 3*answerTimeout/5, never}, {5, 0, never},
+		{0, startTimeout, func(p *puppet) { p.begun = false }},
+		{0, startTimeout, func(p *puppet) { p.unguarded = ErrUnguarded }},
+	} {
+		follows, killed := c.follows, c.killed
 		inBubble(t, Stop, func(p *puppet) {
+			c.is(p)
 			ours, theirs, err := openPipes()
 			assert.OK(t, err)
 			defer theirs.close()
@@ -333,6 +344,7 @@ func TestSilentGuardIsReplaced(t *testing.T) {
 				return
 			}
 			time.Sleep(killed - answerTimeout)
+			_ = unix.Nanosleep(&unix.Timespec{Nsec: 5e7}, nil) // real time, in which a process that was killed ends
 			assert.That(t, exists(pid), "it is killed too early")
 			time.Sleep(10 * time.Millisecond)
 			synctest.Wait()

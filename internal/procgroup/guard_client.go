@@ -22,6 +22,9 @@ const (
 	// answerTimeout is the time in which a guard must answer, or follow a new allowance. It is long because a
 	// busy machine can take seconds to start a program.
 	answerTimeout = 10 * time.Second
+	// startTimeout is that time while the command doesn't run: before its start, or while it is stopped because it has no
+	// guard. With nice -n 19 beside other programs, a guard can need half a minute to start.
+	startTimeout = time.Minute
 	// unguardedGrace is how long the group runs without a guard while we start another.
 	unguardedGrace = time.Second
 	// The pause before another guard is started doubles from firstPause to lastPause.
@@ -85,12 +88,16 @@ func (p *guardClient) end() {
 }
 
 // allowLocked writes the allowance into the page. The guard reads it at its next look, and must follow it within
-// answerTimeout. If the guard hasn't followed an earlier allowance yet, the timer for that one runs on. g.mu is held.
+// answerTimeout or startTimeout. If the guard hasn't followed an earlier allowance yet, the timer for that one runs on. g.mu is held.
 func (g *Group) allowLocked() {
 	g.page.Allow(g.allowance)
 	if g.page.Follows(g.awaited) {
 		g.awaited = g.page.Version()
-		g.overdue.Reset(answerTimeout)
+		timeout := answerTimeout
+		if !g.begun || g.unguarded != nil {
+			timeout = startTimeout
+		}
+		g.overdue.Reset(timeout)
 	}
 }
 
@@ -101,7 +108,7 @@ func (g *Group) ring() {
 	}
 }
 
-// replaceSilent kills a guard that hasn't followed an allowance within answerTimeout, because it might be stopped.
+// replaceSilent kills a guard that hasn't followed an allowance in time, because it might be stopped.
 // Then keepGuard starts another.
 func (g *Group) replaceSilent() {
 	g.mu.Lock()

@@ -102,6 +102,11 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	}
 }
 
+// CheckRoom returns ErrNoRoom if the limits of this process leave too few threads (ulimit -u) or too little address
+// space (ulimit -v). Without the threads or the memory that it needs, Go's runtime ends the process with a stack trace.
+// CheckRoom is a variable for tests.
+var CheckRoom = checkRoom
+
 // Executable returns the path of our own program, or ErrNoExecutable.
 func Executable() (string, error) {
 	path, err := os.Executable()

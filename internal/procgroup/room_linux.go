@@ -17,9 +17,7 @@ const (
 	leastMemory = 80 << 20
 )
 
-// CheckRoom returns ErrNoRoom if the limits of this process leave too few threads (ulimit -u) or too little address
-// space (ulimit -v). Without the threads or the memory that it needs, Go's runtime ends the process with a stack trace.
-func CheckRoom() error {
+func checkRoom() error {
 	var most unix.Rlimit
 	if unix.Getrlimit(unix.RLIMIT_AS, &most) == nil && most.Cur != unix.RLIM_INFINITY {
 		pages, _, _ := strings.Cut(contents("/proc/self/statm"), " ")

@@ -34,26 +34,26 @@ func TestCheckRoom(t *testing.T) {
 	used, err := strconv.ParseUint(pages, 10, 64)
 	assert.OK(t, err)
 	used *= uint64(os.Getpagesize())
-	for _, left := range []uint64{leastMemory / 2, 2 * leastMemory} {
+	for _, left := range []uint64{leastMemory - 4<<20, 2 * leastMemory} {
 		allow(unix.RLIMIT_AS, used+left)
-		err := CheckRoom()
+		err := checkRoom()
 		assert.That(t, errors.Is(err, ErrNoRoom) == (left < leastMemory), "%d bytes left: %v", left, err)
 	}
 	allow(unix.RLIMIT_AS, unix.RLIM_INFINITY)
 	if os.Getuid() == 0 {
 		allow(unix.RLIMIT_NPROC, 1)
-		assert.OK(t, CheckRoom())
+		assert.OK(t, checkRoom())
 		assert.OK(t, syscall.Setuid(65534))
 	}
 	own, err := strconv.ParseUint(status("self")["Threads"], 10, 64)
 	assert.OK(t, err)
 	for _, most := range []uint64{1, own + leastTasks - 1} {
 		allow(unix.RLIMIT_NPROC, most)
-		err := CheckRoom()
+		err := checkRoom()
 		assert.That(t, errors.Is(err, ErrNoRoom), "%d threads, and %d allowed: %v", own, most, err)
 	}
 	allow(unix.RLIMIT_NPROC, unix.RLIM_INFINITY)
-	assert.OK(t, CheckRoom())
+	assert.OK(t, checkRoom())
 	allow(unix.RLIMIT_NPROC, 1<<20) // more than this user has
-	assert.OK(t, CheckRoom())
+	assert.OK(t, checkRoom())
 }

@@ -2,5 +2,5 @@
 
 package procgroup
 
-// CheckRoom returns nil: only Linux shows what is used of the limits.
-func CheckRoom() error { return nil }
+// checkRoom returns nil: only Linux shows what is used of the limits.
+func checkRoom() error { return nil }

@@ -1,6 +1,8 @@
 // Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the .beads directory, as
-// EXCLUSIVE_LOCK of beads defines it. While a valid lock is there, the daemon (or the Dolt server) of beads skips the
-// database.
+// EXCLUSIVE_LOCK of beads defines it. While a valid lock is there, the daemon of bd v0.17.7 to v0.49.6 skips the
+// database. No other version of bd looks at the file. [Skip] is what a server of another author needs to do the same.
+//
+// In a worktree the file redirect names the .beads directory of the main repository. The lock is there: see [Database].
 //
 // # The file
 //
@@ -73,13 +75,16 @@ const holder = "repolock"
 type Options struct {
 	// Version is the version of the program. It is written into the file.
 	Version string
+	// Replaced, if set, is called when TryLock has removed a stale lock, with its description.
+	Replaced func(*locking.Info)
 	// Clock defaults to the machine's.
 	Clock locking.Clock
 }
 
-// Backend is a locking.Backend, Inspector, Breaker and Resumer. Its methods can be called concurrently. They check
+// Backend is a locking.Backend, Inspector, Breaker, Resumer and Examiner. Its methods can be called concurrently. They check
 // their contexts between system calls. They return locking.ErrPermission if the file system refuses this user.
 type Backend struct {
+	named     string // the directory that Open was called with
 	dir, path string // the database and its lock
 	host      string // this machine's hostname
 	opts      Options
@@ -93,10 +98,11 @@ var (
 	_ locking.Inspector = (*Backend)(nil)
 	_ locking.Breaker   = (*Backend)(nil)
 	_ locking.Resumer   = (*Backend)(nil)
+	_ locking.Examiner  = (*Backend)(nil)
 )
 
-// Open returns the backend of a database. dir is its .beads directory, which must exist. Open returns locking.ErrUnfit
-// if dir or this system can't have locks.
+// Open returns the backend of a database. dir is its .beads directory, which must exist, or a .beads directory that
+// redirects to it (see Database). Open returns locking.ErrUnfit if dir or this system can't have locks.
 func Open(dir string, opts Options) (b *Backend, err error) {
 	defer lockfile.Classify(&err)
 	if dir, err = filepath.Abs(dir); err != nil {
@@ -114,12 +120,16 @@ func Open(dir string, opts Options) (b *Backend, err error) {
 	case !info.IsDir():
 		return nil, fmt.Errorf("%w: %s isn't a directory: %s", locking.ErrUnfit, dir, advice)
 	}
+	named := dir
+	if dir, err = Database(named); err != nil {
+		return nil, err
+	}
 	host, err := os.Hostname()
 	if err != nil || host == "" {
 		return nil, fmt.Errorf("%w: this machine's hostname is unknown, and the lock in %s needs it: %v", locking.ErrUnfit, dir, err)
 	}
 	opts.Clock = cmp.Or[locking.Clock](opts.Clock, clock.System{})
-	return &Backend{dir: dir, path: filepath.Join(dir, Key), host: host, opts: opts, held: make(map[string]*own)}, nil
+	return &Backend{named: named, dir: dir, path: filepath.Join(dir, Key), host: host, opts: opts, held: make(map[string]*own)}, nil
 }
 
 func (b *Backend) check(ctx context.Context, key string) error {

@@ -213,6 +213,8 @@ func (c *content) parse() string {
 // stale reports whether the lock names an ended process of this machine. The record has no start time of the process,
 // so Ended tests only whether kill(pid, 0) returns ESRCH.
 func (b *Backend) stale(c *content) bool {
-	return c.Unreadable == "" && strings.EqualFold(c.record.Hostname, b.host) &&
-		identity.Process{PID: c.record.PID}.Ended()
+	return c.Unreadable == "" && b.here(c) && identity.Process{PID: c.record.PID}.Ended()
 }
+
+// here reports whether the lock names this machine.
+func (b *Backend) here(c *content) bool { return strings.EqualFold(c.record.Hostname, b.host) }

@@ -27,14 +27,20 @@ func (b *Backend) Inspect(ctx context.Context, key string) (_ *locking.Info, err
 	if c == nil || err != nil {
 		return nil, err
 	}
+	return b.info(c), nil
+}
+
+// info describes a lock file.
+func (b *Backend) info(c *content) *locking.Info {
 	info := &locking.Info{Key: Key, Acquired: c.Info.ModTime(), Revision: c.revision()}
 	if c.Unreadable != "" {
 		info.Unreadable = b.path + ": " + c.Unreadable
-		return info, nil
+		return info
 	}
 	r := c.record
-	info.Holder, info.Host, info.PID, info.Acquired, info.Stale = r.Holder, r.Hostname, r.PID, r.StartedAt, b.stale(c)
-	return info, nil
+	info.Holder, info.Host, info.PID, info.Acquired = r.Holder, r.Hostname, r.PID, r.StartedAt
+	info.Stale, info.Remote = b.stale(c), !b.here(c)
+	return info
 }
 
 // revision returns a hash that changes when the file is replaced or written.

@@ -64,6 +64,9 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 		return nil, err
 	}
 	defer unlock()
+	if err := b.redirected(locking.ErrUnfit); err != nil {
+		return nil, err
+	}
 	there, err := b.read()
 	if err != nil {
 		return nil, err
@@ -72,11 +75,20 @@ func (b *Backend) create(ctx context.Context) (*own, error) {
 		if !exclusive || !b.stale(there) {
 			return nil, nil
 		}
+		stale := b.info(there)
 		if removed, err := b.remove(there.File); !removed || err != nil {
 			return nil, err
 		}
+		b.replaced(stale)
 	}
 	return b.link()
+}
+
+// replaced reports a stale lock that was removed.
+func (b *Backend) replaced(stale *locking.Info) {
+	if b.opts.Replaced != nil {
+		b.opts.Replaced(stale)
+	}
 }
 
 // settle waits, and then returns ErrLost if the file isn't ours any more.
@@ -104,7 +116,7 @@ func (b *Backend) drop(mine *own) error {
 }
 
 // Renew verifies that the lock file is the one that TryLock has created. It writes nothing. After a loss the lock stays
-// lost, even if the file comes back. The caller must then still call Release, because it closes the file.
+// lost, even if the file comes back. A redirect that changes is a loss, too. The caller must then still call Release, because it closes the file.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).verify)
 }
@@ -128,7 +140,9 @@ func (b *Backend) look(ctx context.Context, h locking.Handle, verify func(*own) 
 	if mine == nil || mine.gone {
 		return b.notHeld()
 	}
-	err = verify(mine)
+	if err = verify(mine); err == nil {
+		err = b.redirected(locking.ErrLost)
+	}
 	mine.gone = errors.Is(err, locking.ErrLost)
 	return err
 }

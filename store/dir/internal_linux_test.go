@@ -159,3 +159,13 @@ func TestLateMount(t *testing.T) {
 	late = map[string]string{name: "shows them late"}
 	assert.Says(t, assert.Err(Open(t.Context(), dir)), store.ErrConfig, "a mount of "+name+" shows them late")
 }
+
+// TestServed: a FUSE file system has the name of its program.
+func TestServed(t *testing.T) {
+	for want, system := range map[string][2]string{
+		"rclone": {"fuse.rclone", "remote:"}, "davfs2": {"fuse", "https://host/dav"}, "fuse": {"fuse", "/dev/fuse"}, "ext4": {"ext4", "http://x"},
+	} {
+		assert.Equal(t, served(system[0], system[1]), want)
+	}
+	assert.Equal(t, served("fuse", "http://host/dav"), "davfs2")
+}

@@ -1,7 +1,6 @@
 package dir
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -92,10 +91,7 @@ func stamps(d *directory) (changed, now time.Time, err error) {
 	if err != nil {
 		return changed, now, err
 	}
-	st, ok := info.Sys().(*syscall.Stat_t)
-	if !ok {
-		return changed, now, errors.ErrUnsupported
-	}
+	st := info.Sys().(*syscall.Stat_t)
 	var coarse unix.Timespec // read it after the time of change, which it must be later than
 	if err := unix.ClockGettime(unix.CLOCK_REALTIME_COARSE, &coarse); err != nil {
 		return changed, now, err

@@ -115,6 +115,9 @@ func repository(c *minio.Client, bucket string, opts Options, found *chain) (sto
 
 // in returns the place of a repository on a server.
 func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
+	if strings.Contains(bucket, ":") {
+		return s3api.Place{}, fmt.Errorf("%w: minio: TENANT:BUCKET is a bucket of Ceph's, for an s3: URL: s3://TENANT:BUCKET/PREFIX?endpoint=https://HOST", store.ErrURL)
+	}
 	if err := s3utils.CheckValidBucketName(bucket); err != nil {
 		return s3api.Place{}, fmt.Errorf("%w: minio: %q can't be a bucket's name", store.ErrURL, bucket)
 	}
@@ -174,6 +177,9 @@ func parse(u *url.URL) (t target, err error) {
 	}
 	if _, err := port.Of(u); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
+	}
+	if strings.Contains(u.Hostname(), "%") {
+		return t, fmt.Errorf("%w: minio: MinIO's library takes no zone of an IPv6 address: write s3://BUCKET/PREFIX?endpoint=http://[fe80::1%%25eth0]:9000", store.ErrURL)
 	}
 	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions"}, s3api.Parameters...)...)
 	tls, err1 := s3api.Bool("tls", q["tls"], true)

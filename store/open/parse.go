@@ -109,14 +109,23 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	if !strings.HasPrefix(rest, "//") {
 		return nil, notOurs(scheme, rest)
 	}
-	u, err := url.Parse(scheme + ":" + rest)
+	tenant, plain := "", rest
+	if m := ofTenant.FindStringSubmatch(rest); m != nil && scheme == "s3" {
+		tenant, plain = m[1]+":", "//"+m[2]+m[3]
+	}
+	u, err := url.Parse(scheme + ":" + plain)
 	secret := false
+	if err == nil {
+		u.Host = tenant + u.Host
+	}
 	if err == nil {
 		_, secret = u.User.Password()
 	}
 	switch {
 	case strings.HasPrefix(rest, "//arn:"):
 		return nil, invalid("%s: %s", scheme, ofARN(rest))
+	case err != nil && zone.MatchString(rest):
+		return nil, invalid("%s: %%25 belongs before the zone of an IPv6 address, as in [fe80::1%%25eth0]", scheme)
 	case err != nil:
 		return nil, invalid("%s: it isn't a URL", scheme) // err would quote the URL
 	case scheme == "sftp" && secret:
@@ -133,6 +142,12 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	}
 	return u, nil
 }
+
+// ofTenant matches a bucket of a tenant of Ceph's, TENANT:BUCKET, or a server's port, which the backend refuses.
+var ofTenant = lazyregexp.New(`^//([A-Za-z0-9_]*)(?::|%3[Aa])([A-Za-z0-9._-]+)((?:[/?#].*)?)$`)
+
+// zone matches an IPv6 address whose zone isn't written as in a URL.
+var zone = lazyregexp.New(`\[[0-9A-Fa-f:.]+%`)
 
 // ofARN describes the mistake in a URL whose bucket is an ARN.
 func ofARN(arn string) string {

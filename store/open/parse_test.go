@@ -36,6 +36,7 @@ func TestParse(t *testing.T) {
 	for _, raw := range []string{
 		"s3://bucket", "s3://bucket/a/b?region=eu-west-1", "minio://host:9000/bucket/a%20b", "minio://[::1]:9000/bucket", "b2://bucket/prefix",
 		"s3://bucket/a%20b%20", "s3://bucket/p%26region=x", "s3://bucket/this&that", "s3://bucket/p?region=x&endpoint=https://h%3Fx",
+		"s3://tenant:bucket/p", "s3://:bucket", "s3://tenant:2026-b?region=x", "sftp://host/p?command=a;b", "sftp://[fe80::1%25eth0]/p",
 		"s3://bucket?profile=a%20b&region=eu-central-1", "minio://host:9000/bucket/p?tls=false&alias=one",
 	} {
 		scheme, rest, _ := strings.Cut(raw, ":")
@@ -46,8 +47,19 @@ func TestParse(t *testing.T) {
 			assert.That(t, got.Scheme == got.URL.Scheme && got.Path == "", "%q: got %+v", raw, got)
 		}
 	}
-	got, err := Parse("s3://bucket/a b")
+	got, err := Parse("s3://tenant%3abucket/p")
+	assert.That(t, err == nil && got.URL.Host == "tenant:bucket" && got.URL.Path == "/p", "an escaped colon: %+v, %v", got, err)
+	assert.Says(t, assert.Err(Parse("minio://[fe80::1%eth0]:9000/bucket")), store.ErrURL, "%25 belongs before the zone")
+	got, err = Parse("s3://bucket/a b")
 	assert.That(t, err == nil && got.URL.Path == "/a b", "a space within: %+v, %v", got, err)
+}
+
+// TestPorts: a number after a host is its port, and no bucket of Ceph's.
+func TestPorts(t *testing.T) {
+	got, err := Parse("s3://host:9000/bucket")
+	assert.That(t, err == nil && got.URL.Port() == "9000", "%+v, %v", got, err)
+	assert.Says(t, Check("s3://host:9000/bucket"), store.ErrURL, "a server's address goes into endpoint=")
+	assert.Is(t, assert.Err(Parse("s3://a.host:bucket")), store.ErrURL)
 }
 
 func TestParseOnWindows(t *testing.T) {

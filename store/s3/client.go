@@ -10,6 +10,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/aws"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/aws-sdk-go-v2/service/s3/types"
+	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
 
 	"github.com/repolock/repolock/store/internal/s3api"
@@ -21,9 +22,12 @@ type client struct {
 	bucket      string
 	credentials aws.CredentialsProvider
 	chain       *chain // where Open finds the credentials, or nil
-	unquoted    bool   // If-Match sends ETags without quotes
-	headers     s3api.PutHeaders
-	http        aws.HTTPClient
+	zone        bool   // the endpoint is an IPv6 address with a zone
+	// requesterPays adds the header with which we consent to pay for each request.
+	requesterPays bool
+	unquoted      bool // If-Match sends ETags without quotes
+	headers       s3api.PutHeaders
+	http          aws.HTTPClient
 }
 
 var _ s3api.Client = (*client)(nil)
@@ -35,7 +39,30 @@ func (c *client) once(o *s3.Options) {
 	// Put sends a checksum in a header. The SDK would add one in a trailer, which some servers don't understand.
 	o.RequestChecksumCalculation = aws.RequestChecksumCalculationWhenRequired
 	o.ResponseChecksumValidation = aws.ResponseChecksumValidationWhenRequired
+	if c.requesterPays || c.zone {
+		o.APIOptions = append(o.APIOptions, c.complete)
+	}
 	signLess(o)
+}
+
+// complete adds steps around the signature to the stack of a request. The signature covers Host as Go sends it, without a
+// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses one with an IPv6
+// address, and Go makes the same from the URL.
+func (c *client) complete(stack *middleware.Stack) error {
+	if _, ok := stack.Finalize.Get(signing); !ok {
+		return nil
+	}
+	if err := stack.Finalize.Insert(step("ForgetHost", func(r *smithyhttp.Request) { r.Host = "" }), signing, middleware.After); err != nil {
+		return err
+	}
+	return stack.Finalize.Insert(step("Complete", func(r *smithyhttp.Request) {
+		if c.zone {
+			r.Host = zone.ReplaceAllString(r.URL.Host, "${1}]")
+		}
+		if c.requesterPays {
+			r.Header.Set("X-Amz-Request-Payer", "requester")
+		}
+	}), signing, middleware.Before)
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {

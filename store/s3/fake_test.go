@@ -2,8 +2,10 @@ package s3_test
 
 import (
 	"errors"
+	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -60,8 +62,13 @@ func TestCheck(t *testing.T) {
 	for raw, want := range map[string]string{
 		"s3://bucket": "", "s3://bucket/": "", "s3://bucket/a/b/": "",
 		"s3://bucket?endpoint=h:9000": "", "s3://bucket?endpoint=http://h:9000&region=eu-west-1&path-style=false&conditions=kept&if-match=unquoted": "",
-		"s3://bucket?if-match=quoted":           "",
-		"s3://bucket:9000/a":                    "a server's address goes into endpoint=",
+		"s3://bucket?if-match=quoted":                         "",
+		"s3://bucket:9000/a":                                  "a server's address goes into endpoint=",
+		"s3://bucket?region=x;endpoint=h":                     "write & between its options, and %3B for a ;",
+		"s3://bucket?requester-pays=maybe":                    "requester-pays= is true or false",
+		"s3://bucket?requester-pays=true":                     "",
+		"s3://bucket?endpoint=http://[fe80::1%25eth0]:9000":   "",
+		"s3://bucket?endpoint=http://[fe80::1%2525eth0]:9000": "",
 		"s3:///a":                               "no bucket is named",
 		"s3://b--x-s3":                          "a directory bucket",
 		"s3://b--xa-s3":                         "an access point of a directory bucket",
@@ -114,6 +121,81 @@ func TestOpenReadsTheConfiguration(t *testing.T) {
 		assert.That(t, errors.Is(err, store.ErrConfig) && strings.Contains(err.Error(), name+": "), "%s: %v", name, err)
 	}
 	assert.That(t, open(t, "s3://bucket?region=eu-west-1&endpoint=http://h:9000").Properties().IfAbsent == store.Claimed, "any server keeps conditions")
+}
+
+// TestTenant: a bucket of a tenant of Ceph's needs an endpoint, and stands in the path, with its colon escaped as the
+// gateway does to check the signature.
+func TestTenant(t *testing.T) {
+	credentialed(t)
+	var path string
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		path = r.URL.EscapedPath()
+		w.WriteHeader(http.StatusForbidden)
+	}))
+	t.Cleanup(server.Close)
+	for bucket, want := range map[string]string{"tenant:bucket": "/tenant%3Abucket", ":bucket": "/%3Abucket"} {
+		u := &url.URL{Scheme: "s3", Host: bucket, Path: "/p", RawQuery: "endpoint=" + server.URL}
+		s, err := s3.Open(t.Context(), u)
+		assert.OK(t, err)
+		assert.That(t, assert.Err(s.List(t.Context(), "", "")) != nil && path == want, "%s: sent to %s", bucket, path)
+		for _, query := range []string{"", "path-style=false&endpoint=" + server.URL} {
+			u.RawQuery = query
+			assert.Says(t, assert.Err(s3.Open(t.Context(), u)), store.ErrURL, "a bucket of Ceph's gateway")
+		}
+	}
+	for _, bucket := range []string{"a:b:c", "tenant:", "a.b:c"} {
+		assert.Is(t, s3.Check(&url.URL{Scheme: "s3", Host: bucket}), store.ErrURL, bucket)
+	}
+}
+
+// TestRequesterPays: each request has the consent to pay, if the URL gives it.
+func TestRequesterPays(t *testing.T) {
+	credentialed(t)
+	for _, consent := range []string{"", "requester"} {
+		n := 0
+		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			n++
+			signed := strings.Contains(r.Header.Get("Authorization"), "x-amz-request-payer")
+			assert.That(t, r.Header.Get("X-Amz-Request-Payer") == consent && signed == (consent != ""), "%s: %v", r.Method, r.Header)
+			w.WriteHeader(http.StatusNotFound)
+		}))
+		t.Cleanup(server.Close)
+		raw := "s3://bucket?endpoint=" + server.URL
+		if consent != "" {
+			raw += "&requester-pays=true"
+		}
+		s := open(t, raw)
+		ctx := t.Context()
+		_, err1 := s.Put(ctx, "k", []byte("{}"), store.PutOptions{})
+		_, _, err2 := s.Get(ctx, "k", 10)
+		_, err3 := s.List(ctx, "k", "")
+		_, err4 := store.DeleteAll(ctx, s, []string{"k"})
+		_, err5 := s.(store.Describer).Describe(ctx)
+		assert.That(t, err1 != nil && err2 != nil && err3 != nil && err4 != nil && err5 == nil && s.Delete(ctx, "k") != nil, "a 404 is no success")
+		assert.That(t, n >= 7, "%d requests", n)
+	}
+}
+
+// TestVariants: a setting that demands a variant of Amazon's own endpoint doesn't go with another endpoint.
+func TestVariants(t *testing.T) {
+	for _, variable := range []string{"AWS_USE_DUALSTACK_ENDPOINT", "AWS_USE_FIPS_ENDPOINT"} {
+		credentialed(t)
+		u := &url.URL{Scheme: "s3", Host: "bucket", RawQuery: "endpoint=http://h"}
+		t.Setenv(variable, "false")
+		assert.OK(t, assert.Err(s3.Open(t.Context(), u)))
+		t.Setenv(variable, "true")
+		assert.Says(t, assert.Err(s3.Open(t.Context(), u)), store.ErrConfig, variable+" is for Amazon's own endpoints")
+		t.Setenv("AWS_ENDPOINT_URL", "http://h")
+		assert.Says(t, assert.Err(s3.Open(t.Context(), &url.URL{Scheme: "s3", Host: "bucket"})), store.ErrConfig, variable)
+		os.Unsetenv("AWS_ENDPOINT_URL")
+		assert.OK(t, assert.Err(s3.Open(t.Context(), &url.URL{Scheme: "s3", Host: "bucket"})))
+		os.Unsetenv(variable)
+		config := t.TempDir() + "/config"
+		key := strings.ToLower(strings.TrimPrefix(variable, "AWS_"))
+		assert.OK(t, os.WriteFile(config, []byte("[default]\n"+key+" = true\n"), 0o600))
+		t.Setenv("AWS_CONFIG_FILE", config)
+		assert.Says(t, assert.Err(s3.Open(t.Context(), u)), store.ErrConfig, key+" in the AWS configuration file")
+	}
 }
 
 // TestNewChecksItsOptions: New returns an error for a client and options that can't be used, and relies on conditions

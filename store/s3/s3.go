@@ -3,7 +3,7 @@
 //
 // # URL
 //
-//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=&sse=&sse-key=&acl=
+//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=&requester-pays=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint is the https://
 // or http:// address of a server other than Amazon's; requests to it name the bucket in the path, unless
@@ -67,6 +67,7 @@ import (
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/logging"
 
+	"github.com/repolock/repolock/internal/lazyregexp"
 	"github.com/repolock/repolock/internal/port"
 	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/internal/httptransport"
@@ -84,6 +85,8 @@ type Options struct {
 	// UnquotedIfMatch sends ETags in If-Match without quotes, as Ceph's gateway needs
 	// them.
 	UnquotedIfMatch bool
+	// RequesterPays sends the consent that a bucket with "requester pays" demands: Amazon charges the requests to us.
+	RequesterPays bool
 	// Encryption is the server-side encryption that each put asks for: AES256, aws:kms or aws:kms:dsse. EncryptionKey is
 	// the id, the ARN or the alias of the KMS key. ACL is a canned ACL of each put. All can be "".
 	Encryption, EncryptionKey, ACL string
@@ -129,7 +132,10 @@ func repository(c *s3.Client, bucket string, opts Options, found *chain) (store.
 	if place, err = in(place, bucket, opts); err != nil {
 		return nil, err
 	}
-	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, chain: found, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
+	if strings.Contains(bucket, ":") && (place.Endpoint == "" || !o.UsePathStyle) {
+		return nil, fmt.Errorf("%w: s3: TENANT:BUCKET is a bucket of Ceph's gateway: name the gateway with endpoint=, and leave out path-style=false", store.ErrURL)
+	}
+	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, chain: found, zone: strings.Contains(place.Host, "%"), requesterPays: opts.RequesterPays, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
 }
 
 // in returns the place of a repository on a server. If the options don't set how far conditions of puts are kept, it
@@ -138,6 +144,8 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	switch {
 	case bucket == "":
 		return p, fmt.Errorf("%w: s3: no bucket is named", store.ErrURL)
+	case strings.Contains(bucket, ":") && !tenant.MatchString(bucket):
+		return p, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX, or s3://TENANT:BUCKET/PREFIX on Ceph's gateway; a server's address goes into endpoint=", store.ErrURL)
 	case strings.HasSuffix(bucket, "--x-s3"):
 		return p, fmt.Errorf("%w: s3: it is a directory bucket (S3 Express One Zone), which lists in no order, and can't be used: name a general purpose bucket", store.ErrURL)
 	case strings.HasSuffix(bucket, "--xa-s3"):
@@ -265,6 +273,9 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		if _, err := host(*endpoint); err != nil {
 			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s: %w", store.ErrConfig, endpointSource(), err)}
 		}
+		if setting := variant(client.Options()); setting != "" {
+			return nil, &store.Error{Op: "open", Key: t.bucket, Err: fmt.Errorf("%w: %s is for Amazon's own endpoints, and another endpoint is set: unset one of the two", store.ErrConfig, setting)}
+		}
 	}
 	return repository(client, t.bucket, t.Options, found)
 }
@@ -286,6 +297,25 @@ func settings(t target) []func(*config.LoadOptions) error {
 	return options
 }
 
+// variant names the setting that demands a variant of Amazon's own endpoint, or returns "". The SDK sends no request if
+// another endpoint is set, too.
+func variant(o s3.Options) string {
+	named := func(variable, key string) string {
+		if os.Getenv(variable) != "" {
+			return variable
+		}
+		return key + " in the AWS configuration file"
+	}
+	switch {
+	case o.EndpointOptions.UseDualStackEndpoint == aws.DualStackEndpointStateEnabled:
+		return named("AWS_USE_DUALSTACK_ENDPOINT", "use_dualstack_endpoint")
+	case o.EndpointOptions.UseFIPSEndpoint == aws.FIPSEndpointStateEnabled:
+		return named("AWS_USE_FIPS_ENDPOINT", "use_fips_endpoint")
+	default:
+		return ""
+	}
+}
+
 // Check returns the store.ErrURL that Open would return for a URL, or nil. It makes no request.
 func Check(u *url.URL) error {
 	_, err := parse(u)
@@ -299,15 +329,17 @@ type target struct {
 }
 
 func parse(u *url.URL) (t target, err error) {
-	if t.bucket = u.Host; u.Port() != "" || strings.Contains(t.bucket, ":") {
+	if t.bucket = u.Host; u.Port() != "" {
 		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
 	}
-	q, err := httptransport.Query(u, append([]string{"region", "endpoint", "profile", "path-style", "conditions", "if-match"}, s3api.Parameters...)...)
+	q, err := httptransport.Query(u, append([]string{"region", "endpoint", "profile", "path-style", "conditions", "if-match", "requester-pays"}, s3api.Parameters...)...)
 	t.region, t.endpoint, t.profile, t.pathStyle = q["region"], q["endpoint"], q["profile"], q["path-style"]
 	t.Options = Options{Prefix: u.Path, Conditions: q["conditions"], UnquotedIfMatch: q["if-match"] == "unquoted", Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"]}
 	_, err1 := in(s3api.Place{}, t.bucket, t.Options)
 	_, err2 := s3api.Bool("path-style", t.pathStyle, false)
-	if err := cmp.Or(err, err1, err2); err != nil {
+	var err3 error
+	t.RequesterPays, err3 = s3api.Bool("requester-pays", q["requester-pays"], false)
+	if err := cmp.Or(err, err1, err2, err3); err != nil {
 		return t, err
 	}
 	if err := s3api.CheckRegion(t.region); err != nil {
@@ -320,12 +352,19 @@ func parse(u *url.URL) (t target, err error) {
 		if !strings.Contains(t.endpoint, "://") {
 			t.endpoint = "https://" + t.endpoint
 		}
+		t.endpoint = zone.ReplaceAllString(t.endpoint, "${1}%25${2}")
 		if _, err := host(t.endpoint); err != nil {
 			return t, fmt.Errorf("%w: s3: %w", store.ErrURL, err)
 		}
 	}
 	return t, nil
 }
+
+// zone matches an IPv6 address with a zone, whose percent sign can be escaped or not.
+var zone = lazyregexp.New(`(\[[0-9A-Fa-f:.]+)%(?:25)?([^\]%]+\])`)
+
+// tenant matches a bucket of a tenant of Ceph's.
+var tenant = lazyregexp.New(`^[A-Za-z0-9_]*:[A-Za-z0-9._-]+$`)
 
 // endpointSource names the setting that has set an endpoint, if the URL has none.
 func endpointSource() string {

@@ -159,7 +159,7 @@ func start(ctx context.Context, rw io.ReadWriteCloser, t target, why reason) (*c
 // and rclone gets none. Its root is listed too, because a program that is killed in between leaves a file there.
 func (c *conn) examine(ctx context.Context, root string, fresh bool) (look *sftpwire.Request, err error) {
 	look, space, list := sftpwire.Stat(root), sftpwire.Space(root), sftpwire.Opendir(root)
-	t := trial{file: c.temp(""), twin: c.temp(""), spare: c.temp(""), links: c.has(sftpwire.ExtHardlink), direct: c.has(sftpwire.ExtFsync)}
+	t := trial{file: c.temp(""), twin: c.temp(""), spare: c.temp(""), links: c.has(sftpwire.ExtHardlink) && c.has(sftpwire.ExtPosixRename), direct: c.has(sftpwire.ExtFsync)}
 	if t.direct {
 		if err = c.do(ctx, append(t.requests(), look, space)...); err != nil {
 			return look, err
@@ -205,7 +205,7 @@ const maxStrays = 1000
 // trial tries out a server with a temporary file in the root.
 type trial struct {
 	file, twin, spare   string // paths
-	links, direct       bool   // the server has hardlink@openssh.com, fsync@openssh.com
+	links, direct       bool   // the server names the extensions for locks by links, and for flushes
 	open, other         *sftpwire.Request
 	first, second, look *sftpwire.Request
 }

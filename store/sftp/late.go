@@ -57,7 +57,7 @@ func (c *conn) remarks() (all []string) {
 	if c.flushless.Load() {
 		all = append(all, "the server's file system refuses to flush a file (fsync): a crash of the server's machine can lose a lock")
 	}
-	if c.has(sftpwire.ExtHardlink) && !c.makesLinks() {
+	if c.has(sftpwire.ExtHardlink) && c.has(sftpwire.ExtPosixRename) && !c.makesLinks() {
 		all = append(all, "the server's file system refuses hard links: an exclusive lock takes one round trip more")
 	}
 	return all

@@ -293,7 +293,8 @@ func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) {
 	}
 }
 
-// noRename returns why a server without posix-rename@openssh.com takes no lock. Its own rename doesn't replace a file, or
+// noRename returns why a server without posix-rename@openssh.com takes no lock. Some servers have the extension and don't
+// name it (one of paramiko that implements posix_rename), so a Put asks for it all the same. The server's own rename doesn't replace a file, or
 // doesn't promise to do so in one step. To remove the file first would leave a moment in which no listing shows the lock.
 func (c *conn) noRename() error {
 	if errors.Is(c.unwritten, sftpwire.PermissionDenied) {
@@ -321,7 +322,7 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 		return obj, err
 	case opts.IfMatch != "", opts.IfAbsent && !c.makesLinks():
 		return obj, store.ErrConditionUnsent
-	case !c.has(sftpwire.ExtPosixRename):
+	case !c.has(sftpwire.ExtPosixRename) && errors.Is(c.unwritten, sftpwire.PermissionDenied):
 		return obj, c.noRename()
 	}
 	w := write{Store: s, conn: c, key: key, body: body, ifAbsent: opts.IfAbsent}
@@ -524,6 +525,8 @@ func (w *write) move(ctx context.Context, temp string) error {
 		return err
 	}
 	switch err := move.Err(); {
+	case errors.Is(err, sftpwire.OpUnsupported) && !w.ifAbsent, err != nil && !w.ifAbsent && !w.has(sftpwire.ExtPosixRename):
+		return w.noRename()
 	case err != nil:
 		return w.unmoved(ctx, to, err)
 	case w.ifAbsent && errors.Is(look.Err(), sftpwire.NoSuchFile):

@@ -28,19 +28,35 @@ func without(extension string) func([]byte) []byte {
 }
 
 // TestWithoutExtensions: a server that can't replace a file in one step takes no locks, but shows them. A server
-// without links has no If-None-Match.
+// without links has no If-None-Match. A server that can replace a file, and doesn't name the extension, takes locks.
 func TestWithoutExtensions(t *testing.T) {
 	root := repository(t, 0o700)
 	put(t, inGo.on(t, root), "index/lock.exclusive")
-	s := (&relay{edit: without(sftpwire.ExtPosixRename)}).on(t, root)
-	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
-		_, err := s.Put(t.Context(), "index/new", nil, opts)
-		assert.Says(t, err, store.ErrConfig, "can't replace a lock in one step, because it has no "+sftpwire.ExtPosixRename)
+	renames := extended(sftpwire.ExtPosixRename)
+	var s *Store
+	for _, code := range []sftpwire.Code{sftpwire.OpUnsupported, sftpwire.Failure, sftpwire.BadMessage} {
+		r := &relay{edit: without(sftpwire.ExtPosixRename)}
+		r.answer = func(req request) []byte {
+			if renames(req) {
+				return status(req.id, code)
+			}
+			return nil
+		}
+		s = r.on(t, root)
+		for _, key := range []string{"index/new", "index/lock.exclusive"} {
+			_, err := s.Put(t.Context(), key, nil, store.PutOptions{})
+			assert.Says(t, err, store.ErrConfig, "can't replace a lock in one step, because it has no "+sftpwire.ExtPosixRename)
+		}
+		assert.Is(t, assert.Err(s.Put(t.Context(), "index/new", nil, store.PutOptions{IfAbsent: true})), store.ErrConditionUnsent)
+		has(t, root, "index/", "index/lock.exclusive")
 	}
 	p, err := s.List(t.Context(), "index/", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
-	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
+	s = (&relay{edit: without(sftpwire.ExtPosixRename)}).on(t, root)
+	assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
+	put(t, s, "index/new", "index/new")
+	assert.OK(t, s.Delete(t.Context(), "index/new"))
 
 	s = (&relay{edit: without(sftpwire.ExtHardlink)}).on(t, root)
 	assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)

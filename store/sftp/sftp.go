@@ -86,7 +86,7 @@ func parse(u *url.URL) (target, error) {
 		return target{}, fmt.Errorf("%w: sftp: %s", store.ErrURL, fmt.Sprintf(format, args...))
 	}
 	host, user := u.Hostname(), u.User.Username()
-	options, err := url.ParseQuery(u.RawQuery)
+	options, err := url.ParseQuery(strings.ReplaceAll(u.RawQuery, ";", "%3B")) // a command can have one
 	_, wrongPort := port.Of(u)
 	root := strings.TrimPrefix(u.Path, "/")
 	if root != "/" {

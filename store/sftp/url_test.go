@@ -14,6 +14,14 @@ import (
 	"github.com/repolock/repolock/store/internal/sftpwire"
 )
 
+// TestCommandWithSemicolon: a command of a shell can have a semicolon, escaped or not.
+func TestCommandWithSemicolon(t *testing.T) {
+	for _, query := range []string{"command=a;b&listings=fresh", "command=a%3Bb&listings=fresh"} {
+		got, err := parse(&url.URL{Host: "h", Path: "/a", RawQuery: query})
+		assert.That(t, err == nil && got.fresh && got.command[2] == "exec a;b", "%s: %+v, %v", query, got, err)
+	}
+}
+
 // TestURLs: what a URL names, and what a message says that it isn't. Neither a host nor a user can be an option of ssh.
 func TestURLs(t *testing.T) {
 	for raw, root := range map[string]string{
@@ -41,6 +49,7 @@ func TestURLs(t *testing.T) {
 		{&url.URL{Host: "h"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/"}, "there is no path"},
 		{&url.URL{Host: "h", Path: "/~/a"}, "the server knows no ~"},
+		{&url.URL{Host: "h", Path: "/a", RawQuery: "a;b"}, "its options are command="},
 		{&url.URL{Host: "h", Path: "/a", RawQuery: "other=1"}, "its options are command="},
 		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=a&command=b"}, "its options are command="},
 		{&url.URL{Host: "h", Path: "/a", RawQuery: "command=+"}, "its options are command="},

@@ -1,7 +1,10 @@
 package also
 
 import (
+	"cmp"
 	"context"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -23,7 +26,7 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	}
 	held := doctor.Check{Name: doctor.Reachable, Result: doctor.OK, Detail: "the lock is free"}
 	if seen != nil {
-		held.Detail = "the lock is held by " + l.info(seen).Holder
+		held.Result, held.Detail = l.describe(seen)
 	}
 	report.Checks = append(report.Checks, held)
 	var findings []locking.Finding
@@ -41,8 +44,24 @@ func (l Lock) Examine(ctx context.Context) (doctor.Report, error) {
 	for _, f := range findings {
 		report.Checks = append(report.Checks, check(f))
 	}
-	report.Verdict = verdict(findings)
+	report.Verdict = verdict(report.Checks)
 	return report, nil
+}
+
+// describe describes the present lock for a report.
+func (l Lock) describe(seen *locking.Info) (doctor.Result, string) {
+	info := l.info(seen)
+	who := cmp.Or(info.Holder, "a holder that doesn't say its name")
+	switch {
+	case seen.Unreadable != "":
+		return doctor.Warn, fmt.Sprintf("the lock is held, because it can't be read: %s; %s", seen.Unreadable, Hint(l.Place.URL, info))
+	case seen.Stale:
+		return doctor.OK, "there is a stale lock of " + who
+	case info.Why != "":
+		return doctor.OK, fmt.Sprintf("the lock is held by %s; %s", who, info.Why)
+	default:
+		return doctor.OK, "the lock is held by " + who
+	}
 }
 
 func check(f locking.Finding) doctor.Check {
@@ -54,14 +73,17 @@ func check(f locking.Finding) doctor.Check {
 	return c
 }
 
-func verdict(findings []locking.Finding) doctor.Verdict {
-	worst := locking.Good
-	for _, f := range findings {
-		worst = max(worst, f.Severity)
+// verdict judges a system by its worst check.
+func verdict(checks []doctor.Check) doctor.Verdict {
+	has := func(r doctor.Result) bool {
+		return slices.ContainsFunc(checks, func(c doctor.Check) bool { return c.Result == r })
 	}
-	return map[locking.Severity]doctor.Verdict{
-		locking.Good:  {Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"},
-		locking.Risky: {Fitness: doctor.Fit, Summary: "fit for locks, but one can be lost in the cases above"},
-		locking.Bad:   {Fitness: doctor.Unfit, Summary: "unfit for locks"},
-	}[worst]
+	switch {
+	case has(doctor.Fail):
+		return doctor.Verdict{Fitness: doctor.Unfit, Summary: "unfit for locks"}
+	case has(doctor.Warn):
+		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, except for the warnings above"}
+	default:
+		return doctor.Verdict{Fitness: doctor.Fit, Summary: "fit for locks, as far as its settings show"}
+	}
 }

@@ -127,6 +127,8 @@ func (l Lock) info(i *locking.Info) replock.Info {
 	case i.Stale:
 		info.Verdict = replock.Stale
 		info.ProcessGone = i.TTL == 0 // without a ttl, only the end of its process makes a lock stale
+	case i.Remote:
+		info.Why = "only " + i.Host + " can find out whether that process has ended"
 	}
 	return info
 }

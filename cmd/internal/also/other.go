@@ -51,6 +51,11 @@ func (o *other) answered() bool { return o.heard.Load() }
 func (o *other) open(observe func(events.Event)) error {
 	r := o.request
 	r.created = func(string) { observe(o.event(events.DirectoryCreated)) }
+	r.replaced = func(stale *locking.Info) {
+		e := o.event(replock.EventReaped)
+		e.Holders = []replock.Info{o.info(stale)}
+		observe(e)
+	}
 	r.record = func(record any) { observe(events.Event{Place: o.Place.URL, Record: record}) }
 	l, err := o.Open(r)
 	if err != nil {

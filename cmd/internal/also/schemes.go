@@ -33,8 +33,9 @@ type scheme struct {
 	names   []string // before the colon, in lower case
 	example string
 	parse   func(raw string) (Target, error)
-	// held and stale are advice about a lock that blocks us: a live one, and a stale one.
-	held, stale string
+	// held, stale and remote are advice about a lock that blocks us: a live one, a stale one, and one that only another
+	// machine can judge.
+	held, stale, remote string
 }
 
 const (
@@ -44,18 +45,19 @@ const (
 
 // schemes are all kinds, in the order in which a set tries their locks.
 var schemes = []scheme{
-	{[]string{"repo"}, "repo:URL#NAME", parseRepository, expires, expires},
-	{[]string{"redis", "rediss"}, "redis://HOST/DB?key=KEY", parseRedis, expires, expires},
-	{[]string{"postgres", "postgresql"}, "postgres://HOST/DATABASE?key=KEY", parsePostgres, freed, freed},
+	{[]string{"repo"}, "repo:URL#NAME", parseRepository, expires, expires, ""},
+	{[]string{"redis", "rediss"}, "redis://HOST/DB?key=KEY", parseRedis, expires, expires, ""},
+	{[]string{"postgres", "postgresql"}, "postgres://HOST/DATABASE?key=KEY", parsePostgres, freed, freed, ""},
 	{
 		[]string{"tower-fleet"}, "tower-fleet:DIR/NAME", parseTowerFleet,
 		"--wait 1h waits until it is done; a crashed holder's lock is stale after its ttl, and --force-lock steals it then",
-		"if its holder no longer runs, --force-lock steals it",
+		"if its holder no longer runs, --force-lock steals it", "",
 	},
 	{
 		[]string{"beads"}, "beads:DIR", parseBeads,
 		"--wait 1h waits until it is done; the lock is free as soon as its process ends, if that runs on this machine",
 		"this file system has no flock, so a stale lock stays: repolock break-lock --dead --also URL",
+		"--wait 1h waits until it is done; if the process has ended, run repolock break-lock --dead --also URL on that machine, or without --dead here",
 	},
 }
 
@@ -79,14 +81,19 @@ func Known(raw string) bool {
 func Hint(url string, h replock.Info) string {
 	s, _ := kind(url)
 	advice := s.held
-	switch h.Verdict {
-	case replock.Unreadable:
+	switch {
+	case h.Verdict == replock.Unreadable:
 		advice = "if no operation is running, run repolock break-lock --also URL"
-	case replock.Stale:
+	case h.Verdict == replock.Stale:
 		advice = s.stale
+	case remote(h) && s.remote != "":
+		advice = s.remote
 	}
 	return strings.Replace(advice, "URL", url, 1)
 }
+
+// remote reports whether only another machine can judge a lock, as Lock.info describes it.
+func remote(h replock.Info) bool { return h.Verdict == replock.Live && h.Holder != "" && h.Why != "" }
 
 // Examples returns a URL of each kind, for people.
 func Examples() (all []string) {
@@ -159,8 +166,9 @@ type Request struct {
 	// Repository returns the Locker of a repository's lock.
 	Repository func(session.Place) *session.Repository
 
-	created func(dir string) // called if the lock's directory was created
-	record  func(any)        // gets the records of the system's own specification
+	created  func(dir string)    // called if the lock's directory was created
+	replaced func(*locking.Info) // called if the acquire has removed a stale lock
+	record   func(any)           // gets the records of the system's own specification
 }
 
 // Purpose is the reason to open another system.
@@ -299,11 +307,15 @@ func (f *fleet) finish(success bool) { f.failed.Store(!success) }
 
 func parseBeads(raw string) (Target, error) {
 	t, err := beads.Parse(raw)
+	dir, failed := beads.Database(t.Dir)
+	if failed != nil {
+		dir = t.Dir // Open returns the error
+	}
 	return Target{
-		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(t.Dir), Stays: true},
+		Place: session.Place{URL: t.String(), Name: filepath.Base(t.Dir), Identity: "beads " + resolve(dir), Stays: true},
 		files: true,
 		backend: func(r Request) (locking.Backend, string, error) {
-			b, err := beads.Open(t.Dir, beads.Options{Version: r.Version})
+			b, err := beads.Open(t.Dir, beads.Options{Version: r.Version, Replaced: r.replaced})
 			return b, beads.Key, err
 		},
 	}, err

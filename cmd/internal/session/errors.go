@@ -66,6 +66,8 @@ func (e HeldError) other() string {
 		says += ", since " + h.Acquired.UTC().Format(time.RFC3339)
 	}
 	switch {
+	case h.Holder != "" && h.Why != "":
+		says += "; " + text.Brief(h.Why)
 	case h.ProcessGone:
 		says += "; that process is gone"
 	case h.Verdict == replock.Stale:

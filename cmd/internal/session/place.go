@@ -51,7 +51,7 @@ func (p Place) repository() string {
 		if path, err := filepath.Abs(l.Path); err == nil {
 			where = path
 		}
-	} else if u, err := url.Parse(where); err == nil {
+	} else if u, err := parsed(where); err == nil {
 		u.Path = strings.TrimRight(u.Path, "/")
 		where = u.String()
 	}
@@ -118,13 +118,21 @@ func (p Place) Looked() string {
 	return "looked in " + p.Where() + ", " + p.Prefix() + "lock*"
 }
 
+// parsed returns a URL of a repository, or any other one.
+func parsed(repo string) (*url.URL, error) {
+	if l, err := open.Parse(repo); err == nil && l.URL != nil {
+		return l.URL, nil
+	}
+	return url.Parse(repo)
+}
+
 // Redact removes the parts of a repository's URL that can be secret. The URL of an object store still opens it,
 // because its credentials are elsewhere.
 func Redact(repo string) string {
 	if !strings.Contains(repo, "://") {
 		return repo
 	}
-	u, err := url.Parse(repo)
+	u, err := parsed(repo)
 	if err != nil {
 		return ""
 	}

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -380,6 +381,22 @@ func TestAnsweredRepository(t *testing.T) {
 			r.Flush(t.Context())
 		})
 	}
+}
+
+// TestFlushWaits: a repository's Flush waits until its events were observed.
+func TestFlushWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := memory.New(memory.Options{})
+		r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Mode: replock.Exclusive, Operation: "test"}
+		var seen atomic.Int64
+		lock, err := r.Acquire(t.Context(), func(events.Event) { time.Sleep(time.Second); seen.Add(1) })
+		assert.OK(t, err)
+		before := seen.Load()
+		r.Flush(t.Context())
+		assert.That(t, seen.Load() > before, "%d events, and after the flush %d", before, seen.Load())
+		assert.OK(t, lock.Release(t.Context()))
+		r.Flush(t.Context())
+	})
 }
 
 // TestLockOutlivesItsAcquire: the end of the acquire's context, by a signal, doesn't end the context of the lock. Only

@@ -266,6 +266,8 @@ func Holder(i replock.Info, since time.Duration) string {
 		s += ", stale"
 	case i.Verdict == replock.Doubtful:
 		s += ", perhaps stale: " + text.Brief(i.Why)
+	case i.Why != "":
+		s += "; " + text.Brief(i.Why)
 	}
 	return s
 }

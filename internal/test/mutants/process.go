@@ -252,6 +252,8 @@ var processMutants = []mutant{
 	{"the next guard is tried at once again and again", follows, `min(2*r.pause, lastPause)`, `min(r.pause, lastPause)`, own("TestSecondGuardIsLost")},
 	{"the next guard is tried ever more seldom", follows, `min(2*r.pause, lastPause)`, `2*r.pause`, own("TestSecondGuardIsLost")},
 	{"the next guard is tried ten times as late", follows, `firstPause = 50 * time.Millisecond`, `firstPause = 500 * time.Millisecond`, own("TestSecondGuardIsLost")},
+	{"a guard that is starting before the command has the time of one that runs", follows, "!g.begun || g.unguarded != nil", "g.unguarded != nil", own("TestSilentGuardIsReplaced")},
+	{"a guard that replaces another has the time of one that runs", follows, "!g.begun || g.unguarded != nil", "!g.begun", own("TestSilentGuardIsReplaced")},
 	{"a silent guard has ten times as long", follows, `answerTimeout = 10 * time.Second`, `answerTimeout = 100 * time.Second`, own("TestGivesUpOnASilentGuard")},
 	{"a process may take ten times as long to stop", runsOn, `stopTime = 2 * time.Second`, `stopTime = 20 * time.Second`, own("TestReminders")},
 	{"a wait without alarms polls ten times as seldom", "internal/clock/clock.go", `Tick = 500 * time.Millisecond`, `Tick = 5 * time.Second`, own("TestSleep")},

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/klauspost/compress/zstd"
@@ -98,11 +99,11 @@ func Decode(raw []byte) (Decoded, error) {
 		return Decoded{}, notJSON(plain)
 	}
 	l.bound()
-	if l.Expires, err = time.Parse(time.RFC3339Nano, l.ExpiresAt); err != nil {
+	if l.Expires, err = parseTime(l.ExpiresAt); err != nil {
 		return Decoded{}, errors.New("damaged: no valid expires_at")
 	}
 	// The time of the acquire is for people only, so an invalid one is no error.
-	l.Acquired, _ = time.Parse(time.RFC3339Nano, l.AcquiredAt)
+	l.Acquired, _ = parseTime(l.AcquiredAt)
 	l.TTL = ForeignTTL
 	if l.TTLSeconds < 0 {
 		return Decoded{}, errors.New("damaged: no valid ttl_seconds")
@@ -112,11 +113,25 @@ func Decode(raw []byte) (Decoded, error) {
 	}
 	l.Refreshed = l.Expires.Add(-l.TTL)
 	if l.RefreshedAt != "" {
-		if l.Refreshed, err = time.Parse(time.RFC3339Nano, l.RefreshedAt); err != nil {
+		if l.Refreshed, err = parseTime(l.RefreshedAt); err != nil {
 			return Decoded{}, errors.New("damaged: no valid refreshed_at")
 		}
 	}
 	return l, nil
+}
+
+// parseTime parses RFC 3339 with any offset and any digits of the second. time.Parse also accepts an hour of one digit,
+// a comma in place of the point, and an offset of 24 hours.
+func parseTime(s string) (time.Time, error) {
+	t, err := time.Parse(time.RFC3339Nano, s)
+	if err != nil {
+		return t, err
+	}
+	offset := s[len(s)-len("00:00"):] // there are five bytes at least
+	if s[len("2026-03-07T9")] == ':' || strings.Contains(s, ",") || !strings.HasSuffix(s, "Z") && (offset[:2] > "23" || offset[3:] > "59") {
+		return t, errors.New("not RFC 3339")
+	}
+	return t, nil
 }
 
 // notJSON returns the error of a body that couldn't be parsed: it isn't JSON, or has no lock's fields.

@@ -1,11 +1,14 @@
 package httptransport
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"io"
 	"net/http"
+	"strings"
 	"sync"
 	"time"
 )
@@ -28,7 +31,7 @@ type facts struct {
 	status  int   // of HTTP, 0 without an answer
 	header  http.Header
 	body    []byte
-	endless bool // neither a length nor chunks mark the end of the body
+	endless bool // neither a length, nor chunks, nor gzip mark the end of the body
 	proxy   string
 }
 
@@ -101,6 +104,8 @@ const maxRefusal = 64 << 10
 // the body again. If the body of a refusal breaks off, read doesn't record the refusal, because its meaning depends on
 // a code in the body.
 func (a *Answer) read(res *http.Response, proxy string) error {
+	unpack(res)
+	endless := !res.Uncompressed && res.ContentLength < 0 && len(res.TransferEncoding) == 0
 	limit, refused := a.whole, res.StatusCode >= 300
 	if refused {
 		limit = maxRefusal
@@ -119,8 +124,34 @@ func (a *Answer) read(res *http.Response, proxy string) error {
 	defer a.mu.Unlock()
 	f := &a.facts
 	f.status, f.header, f.body, f.proxy = res.StatusCode, res.Header.Clone(), body, proxy
-	f.endless = res.ContentLength < 0 && len(res.TransferEncoding) == 0
+	f.endless = endless
 	return err
+}
+
+// unpack makes the body of an answer plain if it was compressed by gzip. Our requests don't ask for that, but some
+// proxies do it. An object that was stored with this Content-Encoding is unpacked too, unless its body isn't compressed.
+func unpack(res *http.Response) {
+	if !strings.EqualFold(res.Header.Get("Content-Encoding"), "gzip") {
+		return
+	}
+	body := bufio.NewReader(res.Body)
+	plain := struct {
+		io.Reader
+		io.Closer
+	}{body, res.Body}
+	defer func() { res.Body = plain }()
+	if magic, err := body.Peek(2); err != nil || string(magic) != "\x1f\x8b" {
+		return
+	}
+	unpacked, err := gzip.NewReader(body)
+	if err != nil {
+		return
+	}
+	plain.Reader = unpacked
+	res.Header = res.Header.Clone()
+	res.Header.Del("Content-Encoding")
+	res.Header.Del("Content-Length")
+	res.ContentLength, res.Uncompressed = -1, true
 }
 
 // Reset forgets the answer, so that the store can send another request.
@@ -155,7 +186,7 @@ func (a *Answer) Err() error { return a.now().err }
 // Body returns the body of a refusal, and of a success if Whole was called.
 func (a *Answer) Body() []byte { return a.now().body }
 
-// Endless reports whether neither a length nor chunks mark the end of the body. Such a body might be cut off.
+// Endless reports whether neither a length, nor chunks, nor gzip mark the end of the body. Such a body might be cut off.
 func (a *Answer) Endless() bool { return a.now().endless }
 
 // Proxy returns the proxy that might have answered instead of the server, or "".

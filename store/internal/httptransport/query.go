@@ -14,6 +14,9 @@ import (
 // counts as a hyphen, because rclone and others write path_style.
 func Query(u *url.URL, known ...string) (map[string]string, error) {
 	values, err := url.ParseQuery(u.RawQuery)
+	if err != nil && strings.Contains(u.RawQuery, ";") {
+		return nil, fmt.Errorf("%w: it has a ; in its query: write & between its options, and %%3B for a ; in a value", store.ErrURL)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w: its query can't be read", store.ErrURL)
 	}

@@ -1,6 +1,7 @@
 package s3api_test
 
 import (
+	"context"
 	"encoding/pem"
 	"net/http"
 	"net/http/httptest"
@@ -13,10 +14,12 @@ import (
 
 	"github.com/aws/aws-sdk-go-v2/aws"
 	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
+	awss3 "github.com/aws/aws-sdk-go-v2/service/s3"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakes3"
 	"github.com/repolock/repolock/store"
+	"github.com/repolock/repolock/store/s3"
 )
 
 // verified answers as h if the signature of a request is right, as a server of Amazon's does.
@@ -109,4 +112,28 @@ func TestRewrittenHeaders(t *testing.T) {
 			assert.That(t, err == nil && string(body) == "held", "%q, %v", body, err)
 		})
 	}
+}
+
+// TestSignedZone: the signature covers Host without the zone of an IPv6 address, as Go sends it, the escaped colon of a
+// bucket of Ceph's, and the consent to pay.
+func TestSignedZone(t *testing.T) {
+	open := func(transport *http.Transport) (store.Store, error) {
+		return s3.New(awss3.New(awss3.Options{
+			Region: "us-east-1", BaseEndpoint: aws.String("http://[fe80::1%25eth0]:9000"), UsePathStyle: true,
+			HTTPClient: &http.Client{Transport: transport}, Credentials: aws.CredentialsProviderFunc(func(context.Context) (aws.Credentials, error) {
+				return aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, nil
+			}),
+		}), "tenant:bucket", s3.Options{Prefix: "a/prefix", RequesterPays: true})
+	}
+	objects := verified(fakes3.New("tenant:bucket"))
+	on(t, open, func(w http.ResponseWriter, r *http.Request) {
+		if r.Host != "[fe80::1]:9000" || !strings.HasPrefix(r.URL.EscapedPath(), "/tenant%3Abucket") || r.Header.Get("X-Amz-Request-Payer") != "requester" {
+			t.Errorf("%s %s on %s, %v", r.Method, r.URL, r.Host, r.Header)
+		}
+		objects(w, r)
+	}, func(t *testing.T, s store.Store) {
+		for _, of := range []string{"put", "get", "list", "delete", "delete all"} {
+			assert.Is(t, requests[of](t.Context(), s), nil, of)
+		}
+	})
 }
