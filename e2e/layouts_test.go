@@ -27,12 +27,12 @@ type layout struct {
 	shared, exclusive bool // acquired
 }
 
-const live = "live" // the body of a shared lock
+const liveBody = "live" // the body of a shared lock
 
 var layouts = []layout{
 	{"lock.exclusive", "", true, true},
 	{"lock.exclusive", "damaged", false, false},
-	{"lock.exclusive", live, false, false},
+	{"lock.exclusive", liveBody, false, false},
 	{"lock.exclusive", "dir", false, false},
 	{"lock.exclusive", "link", false, false},
 	{"lock.exclusive", "linked", false, false},
@@ -46,28 +46,28 @@ var layouts = []layout{
 	{"lock.exclusive/lock.shared/z", "damaged", true, false}, // likewise
 	{"lock.exclusive/lock.shared/z", "dir", true, false},     // likewise
 	{"lock.exclusive/lock.sharedx/z", "damaged", false, false},
-	{"lock.exclusive.tmp", live, true, true},
-	{"lock.exclusively", live, true, true},
+	{"lock.exclusive.tmp", liveBody, true, true},
+	{"lock.exclusively", liveBody, true, true},
 	{"lock.intent", "dir", true, true},
 	{"lock.intent", "damaged", false, false},
-	{"lock.intent", live, false, false},
+	{"lock.intent", liveBody, false, false},
 	{"lock.intent", "link", false, false},
 	{"lock.intent", "pipe", false, false},
 	{"lock.intent/x", "", true, true},
-	{"lock.intent/x", live, false, false},
+	{"lock.intent/x", liveBody, false, false},
 	{"lock.intent/x", "\x01sealed", false, false},
 	{"lock.intent/x", "link", false, false},
 	{"lock.intent/x", "pipe", false, false},
 	{"lock.intent/x", "dir", true, true},
-	{"lock.intent/x/y", live, true, true},
-	{"lock.intent/lock.shared/x", live, true, true},
-	{"lock.intent/._x", live, true, true},
+	{"lock.intent/x/y", liveBody, true, true},
+	{"lock.intent/lock.shared/x", liveBody, true, true},
+	{"lock.intent/._x", liveBody, true, true},
 	{"lock.intent/.nfs0001", "damaged", true, true},
 	{"lock.intent/.repolock-x.tmp", "damaged", true, true},
 	{"lock.intent/repolock-x.tmp", "damaged", false, false},
 	{"lock.intent/Thumbs.db", "damaged", true, true},
 	{"lock.intent/Thumbs.db.x", "damaged", false, false},
-	{"lock.intent/@eaDir/x", live, true, true},
+	{"lock.intent/@eaDir/x", liveBody, true, true},
 	{"lock.shared", "dir", true, true},
 	{"lock.shared", "damaged", false, false},
 	{"lock.shared", "", false, true}, // released; no flag can be put
@@ -76,37 +76,37 @@ var layouts = []layout{
 	{"lock.shared", "link", false, false},
 	{"lock.shared", "linked", false, false},
 	{"lock.shared/x", "", true, true},
-	{"lock.shared/x", live, true, false},
+	{"lock.shared/x", liveBody, true, false},
 	{"lock.shared/x", "damaged", true, false},
 	{"lock.shared/x", "\x01sealed", true, false},
 	{"lock.shared/x", "link", true, false},
 	{"lock.shared/x", "linked", true, false},
 	{"lock.shared/x", "pipe", true, false},
 	{"lock.shared/x", "dir", true, true},
-	{"lock.shared/x.tmp", live, true, false},
-	{"lock.shared/laptop/x", live, true, false},
-	{"lock.shared/laptop/.x", live, true, true},
-	{"lock.shared/laptop/@eaDir/x", live, true, true},
-	{"lock.shared/2026-03-07T09:00:00.123456789+01:00", live, true, false},
+	{"lock.shared/x.tmp", liveBody, true, false},
+	{"lock.shared/laptop/x", liveBody, true, false},
+	{"lock.shared/laptop/.x", liveBody, true, true},
+	{"lock.shared/laptop/@eaDir/x", liveBody, true, true},
+	{"lock.shared/2026-03-07T09:00:00.123456789+01:00", liveBody, true, false},
 	{"lock.shared/2026-03-07T09:00:00+01:00", "damaged", true, false},
 	{"lock.shared/6ba7b810-9dad-11d1-80b4-00c04fd430c8", "\x01sealed", true, false},
 	{"lock.shared/._2026-03-07T09:00:00Z", "\x00\x05\x16\x07", true, true},
 	{"lock.shared/.DS_Store", "", true, true},
-	{"lock.shared/.fuse_hidden0001", live, true, true},
-	{"lock.shared/.snapshot/hourly/x", live, true, true},
+	{"lock.shared/.fuse_hidden0001", liveBody, true, true},
+	{"lock.shared/.snapshot/hourly/x", liveBody, true, true},
 	{"lock.shared/._x", "link", true, true},
-	{"lock.shared/#recycle/x", live, true, true},
-	{"lock.shared/@EADIR/x", live, true, true},
-	{"lock.shared/@eaDir", live, true, false}, // a file
-	{"lock.shared/lost+found/x", live, true, true},
-	{"lock.shared/lost+found", live, true, false},
-	{"lock.shared/desktop.ini/x", live, true, false}, // a folder
-	{"lock.shared/Desktop.ini", live, true, true},
+	{"lock.shared/#recycle/x", liveBody, true, true},
+	{"lock.shared/@EADIR/x", liveBody, true, true},
+	{"lock.shared/@eaDir", liveBody, true, false}, // a file
+	{"lock.shared/lost+found/x", liveBody, true, true},
+	{"lock.shared/lost+found", liveBody, true, false},
+	{"lock.shared/desktop.ini/x", liveBody, true, false}, // a folder
+	{"lock.shared/Desktop.ini", liveBody, true, true},
 	{"lock.shared/Icon\r", "", true, true},
-	{"lock.shared.tmp", live, true, true},
-	{"lock.sharedx/y", live, true, true},
-	{"lock.waiting/x", live, true, true},
-	{"._lock.exclusive", live, true, true},
+	{"lock.shared.tmp", liveBody, true, true},
+	{"lock.sharedx/y", liveBody, true, true},
+	{"lock.waiting/x", liveBody, true, true},
+	{"._lock.exclusive", liveBody, true, true},
 	{"lock-fence", "damaged", true, true},
 }
 
@@ -158,7 +158,7 @@ func (l layout) make(t *testing.T, index string) {
 		assert.OK(t, os.Symlink(filepath.Join(index, "folder"), at))
 	case "pipe":
 		assert.OK(t, syscall.Mkfifo(at, 0o600))
-	case live:
+	case liveBody:
 		assert.OK(t, os.WriteFile(at, body(time.Now(), time.RFC3339Nano), 0o600))
 	default:
 		assert.OK(t, os.WriteFile(at, []byte(l.holds), 0o600))

@@ -75,6 +75,35 @@ func TestPolicies(t *testing.T) {
 	}
 }
 
+// TestPolicyOfEncryption: a policy that demands a header of each put refuses locks, with a message that names the
+// parameter of the URL, and allows them with it.
+func TestPolicyOfEncryption(t *testing.T) {
+	t.Parallel()
+	for _, k := range onMinIOs {
+		for header, parameter := range map[string]string{"AES256": "&sse=AES256", "aws:kms": "&sse=aws:kms&sse-key=repolock"} {
+			t.Run(k.name+", "+header, func(t *testing.T) {
+				t.Parallel()
+				p := k.on(k.shared(t))
+				s := p.site(t)
+				s.env = newAccount(t, p, bytes.Replace(policy(t, "exclusive", p), []byte(`"Statement": [`), []byte(`"Statement": [
+  {"Effect": "Deny", "Action": "s3:PutObject", "Resource": "arn:aws:s3:::`+p.bucket+`/*",
+   "Condition": {"StringNotEquals": {"s3:x-amz-server-side-encryption": "`+header+`"}}},`), 1)).env
+				for _, operation := range []string{"backup", "prune"} {
+					s.fails(77, "sse= or acl= in the URL", operation, "--", "touch", "ran")
+				}
+				assert.That(t, !s.exists("ran"), "a command ran")
+				s.nothingLeft()
+				encrypted := s.at(s.repo + parameter)
+				encrypted.passes("backup", 0)
+				encrypted.passes("prune", 0)
+				encrypted.holdsOn("prune")
+				encrypted.nothingLeft()
+				diagnose(encrypted, 0, "fit")
+			})
+		}
+	}
+}
+
 func policyShared(s *site, a account) {
 	staleOfEachKind(s, a)
 	s.passes("backup", 2*ttl)

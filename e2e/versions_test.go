@@ -51,8 +51,8 @@ func (h bucketVersions) counts() (counts []int) {
 // renewals is more than the renewals that prove a condition.
 const renewals = 4
 
-// live takes a lock, renews it a few times, and releases it.
-func live(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed int)) {
+// liveOnce takes a lock, renews it a few times, and releases it.
+func liveOnce(t *testing.T, l *replock.Locker, mode replock.Mode, held func(renewed int)) {
 	t.Helper()
 	k := acquire(t, l, mode)
 	held(0)
@@ -85,7 +85,7 @@ func TestVersions(t *testing.T) {
 func versions(t *testing.T, p place, mode replock.Mode, stay bool) {
 	l := newLocker(t, p.repo(), "")
 	for range 2 {
-		live(t, l, mode, func(renewed int) {
+		liveOnce(t, l, mode, func(renewed int) {
 			h := p.history(t)
 			if want := int(mode); len(h.visible()) != want { // an exclusive lock has two objects
 				t.Errorf("renewed %d times: %d are visible, want %d:%v", renewed, len(h.visible()), want, h)

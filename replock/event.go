@@ -34,7 +34,8 @@ const (
 	// EventRefreshed: the store has answered a refresh.
 	EventRefreshed EventKind = "refreshed"
 	// EventRefreshFailed: a refresh had no answer within a third of the time from half of the ttl to the deadline. Err
-	// is the last failure, and Failures the number of such events in a row.
+	// is the last failure, and Failures the number of such events in a row. With a ttl of minutes such a third is long, so
+	// the event also comes once after 30 s without an answer, with Failures 0.
 	EventRefreshFailed EventKind = "refresh_failed"
 	// EventGaveUp: the third EventRefreshFailed in a row came, at the deadline. EventLost follows.
 	EventGaveUp EventKind = "gave_up"

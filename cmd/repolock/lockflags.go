@@ -37,6 +37,11 @@ type lockFlags struct {
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait between the acquire of all locks and the start of the command, so that work that began without looking at them can end. If a lock is lost meanwhile, the command doesn't start."`
 	ForceLock bool              `rare:"" brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
+
+	// The holder's fields of a tower-fleet lock.
+	RequestID     string `rare:"" brief:"Name the execution in a lock of tower-fleet" name:"request-id" placeholder:"ID" help:"With --also tower-fleet:DIR/NAME: the request_id of this execution, 1 to 128 letters, digits, dots, underscores, colons and hyphens, beginning with a letter or digit. Two executions must not have the same one. By default it is random."`
+	Actor         string `rare:"" brief:"Name the actor in a lock of tower-fleet" placeholder:"NAME" help:"With --also tower-fleet:DIR/NAME: the actor in the lock, by default the user."`
+	IntentVersion string `rare:"" brief:"Give the version in a lock of tower-fleet" name:"intent-version" placeholder:"VERSION" help:"With --also tower-fleet:DIR/NAME: the intent_version in the lock, by default repolock's version. The intent is --operation."`
 }
 
 func (f lockFlags) check() error {
@@ -51,6 +56,12 @@ func (f lockFlags) check() error {
 		return cli.WrongFlag("job", strconv.Quote(text.Brief(f.Job)), "must have at most %d bytes, of UTF-8", maxJob)
 	case f.HeldCode < 0 || f.HeldCode > 255:
 		return cli.WrongFlag("held-exit-code", strconv.Itoa(f.HeldCode), "must be from 0 to 255")
+	case f.RequestID != "" && towerfleet.CheckRequest(f.RequestID) != nil:
+		return cli.WrongFlag("request-id", strconv.Quote(text.Brief(f.RequestID)), "must have 1 to 128 letters, digits, dots, underscores, colons and hyphens, with a letter or digit first")
+	case text.Escape(f.Actor) != f.Actor || len(f.Actor) > maxJob:
+		return cli.WrongFlag("actor", strconv.Quote(text.Brief(f.Actor)), "must have at most %d bytes, of printable characters", maxJob)
+	case text.Escape(f.IntentVersion) != f.IntentVersion || len(f.IntentVersion) > maxJob:
+		return cli.WrongFlag("intent-version", strconv.Quote(text.Brief(f.IntentVersion)), "must have at most %d bytes, of printable characters", maxJob)
 	case sameFile(f.Audit, f.Metrics):
 		return cli.WrongFlag("metrics-file", "", "would replace the file of --audit: name another file")
 	}
@@ -97,6 +108,10 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--also: names the same lock as --repo and --name: it is named twice")
 	case f.ForceLock && !fleet:
 		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME")
+	case f.fleetFlag() != "" && !fleet:
+		return p, fault.New(fault.Usage, "--%s: works only with --also tower-fleet:DIR/NAME", f.fleetFlag())
+	case f.RequestID != "" && towerfleet.CheckRequest(f.RequestID) != nil:
+		return p, fault.New(fault.Usage, "--request-id: %s", text.Error(towerfleet.CheckRequest(f.RequestID)))
 	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case f.Fence && mode == replock.Shared && !p.alone:
@@ -107,6 +122,20 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--name: names a lock of a repository, and no repository is given")
 	}
 	return p, nil
+}
+
+// fleetFlag returns the name of a flag that only a tower-fleet lock has, or "" if none is set.
+func (f lockFlags) fleetFlag() string {
+	switch {
+	case f.RequestID != "":
+		return "request-id"
+	case f.Actor != "":
+		return "actor"
+	case f.IntentVersion != "":
+		return "intent-version"
+	default:
+		return ""
+	}
 }
 
 // request returns the request for the locks. Its console is r.
@@ -136,6 +165,7 @@ func (p plan) request(r *show.Reporter) session.Request {
 func (p plan) also() also.Request {
 	return also.Request{
 		Settle: p.Settle, Operation: p.operation, Version: newBuild().Version, Force: p.ForceLock, Metadata: p.Metadata,
+		RequestID: p.RequestID, Actor: p.Actor, IntentVersion: p.IntentVersion,
 		TTL: p.TTL, DefaultTTL: p.IsDefault("ttl"), Look: p.Look, Wait: time.Duration(p.Wait),
 	}
 }

@@ -177,7 +177,7 @@ func (c runCmd) run(r *show.Reporter, g global) (int, error) {
 // ofLock are the flags that do nothing without a lock.
 var ofLock = [...]string{
 	"ttl", "look", "if-held", "if-unreachable", "hint", "on-lost", "resume-for", "held-exit-code", "metadata", "audit",
-	"metrics-file", "job", "settle", "force-lock",
+	"metrics-file", "job", "settle", "force-lock", "request-id", "actor", "intent-version",
 }
 
 // dryRun is the result of --dry-run in JSON. Fields are only ever added.

@@ -4,6 +4,7 @@
 package fault
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -101,14 +102,37 @@ func With(err error, set func(*Error)) error {
 }
 
 // Of returns the class of an error, or [Unknown]. If an error has several classes, the first one in the list of classes
-// counts: a lost lock counts before a store that can't be reached.
+// counts: a lost lock counts before a store that can't be reached. A request without an answer doesn't count if the error
+// joins it with an answer: a full disk answers one request, and can be silent to another.
 func Of(err error) *Class {
 	for _, c := range classes {
-		if c.Name != "" && errors.Is(err, c) {
+		if c.Name != "" && errors.Is(err, c) && !(slices.Contains(silent, c) && answers(err)) {
 			return c
 		}
 	}
 	return Unknown
+}
+
+// silent are the classes of requests without an answer.
+var silent = []*Class{NoHost, Unreachable, Late}
+
+func isSilent(err error) bool {
+	return slices.ContainsFunc(silent, func(c *Class) bool { return errors.Is(err, c) })
+}
+
+// answers reports whether one of the errors that Join has joined is the answer to a request.
+func answers(err error) bool {
+	for {
+		e, ok := err.(*Error)
+		if !ok || isSilent(e.Class) {
+			break
+		}
+		if len(e.More) > 0 {
+			return slices.ContainsFunc(append([]error{e.Err}, e.More...), answers)
+		}
+		err = e.Err
+	}
+	return err != nil && !errors.Is(err, context.Canceled) && !isSilent(err)
 }
 
 // Exit returns the exit code for an error: the error's own, or else its class's.

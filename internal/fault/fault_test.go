@@ -54,3 +54,18 @@ func TestPermanent(t *testing.T) {
 		assert.Equal(t, fault.Permanent(fmt.Errorf("x: %w", fault.As(class, io.EOF))), permanent, class)
 	}
 }
+
+// TestSilentBesideAnAnswer: the class of joined errors is Unreachable or Late only if none of them is an answer.
+func TestSilentBesideAnAnswer(t *testing.T) {
+	silent, late, full, plain := fault.As(fault.Unreachable, errors.New("no answer within 1s")), fault.As(fault.Late, errors.New("no answer within 1s")), fault.As(fault.Full, errors.New("no space left")), errors.New("input/output error")
+	for _, c := range []struct {
+		err  error
+		want *fault.Class
+	}{
+		{silent, fault.Unreachable}, {late, fault.Late}, {fault.Join(silent, late), fault.Unreachable}, {fault.Join(silent, context.Canceled), fault.Unreachable},
+		{fault.Join(silent, full), fault.Full}, {fault.Join(full, late), fault.Full}, {fault.Join(late, plain), fault.Unknown}, {fault.Join(silent, plain), fault.Unknown},
+		{fault.As(fault.NotAcquired, fault.Join(fault.While("writing the lock", silent), fault.While("writing the lock", full))), fault.Full},
+	} {
+		assert.That(t, fault.Of(c.err) == c.want, "%v: class %q, want %q", c.err, fault.Of(c.err).Name, c.want.Name)
+	}
+}

@@ -44,7 +44,8 @@ type Refresher struct {
 	// earlier failed attempts have renewed.
 	Attempt func(ctx context.Context, full bool) (Renewal, error)
 	// Failed is called for each failure, as Schedule defines it, with the number of failures in a row,
-	// and whether the refresher gives up.
+	// and whether the refresher gives up. If a failure takes longer than maxSilence, Failed is also
+	// called before the first one, with n = 0.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
 	Extended func(deadline time.Duration)
@@ -105,6 +106,7 @@ type progress struct {
 	began    time.Duration // when the first attempt that was due began
 	tries    int           // attempts that were due and failed
 	failures int           // failures in a row, which Failed has reported
+	warned   bool          // Failed was called before the first failure was complete
 	err      error         // why the last attempt failed, or nil
 }
 
@@ -150,8 +152,10 @@ func (r *Refresher) Run(ctx context.Context) (expired bool, err error) {
 		if s.running != nil {
 			wake, answers = deadline, s.running.answer
 		}
-		if next := s.nextFailure(); next > now {
-			wake = min(wake, next)
+		for _, next := range []time.Duration{s.nextFailure(), s.nextWarning()} {
+			if next > now {
+				wake = min(wake, next)
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -264,7 +268,18 @@ func (s *run) nextFailure() time.Duration {
 	return s.began + time.Duration(s.failures+1)*s.Failure
 }
 
-// countFailures calls Failed if another failure is complete.
+// maxSilence is how long renewals fail before a person hears of it. A failure of a long lease takes much longer.
+const maxSilence = 30 * time.Second
+
+// nextWarning returns when Failed is due before the first failure, or 0.
+func (s *run) nextWarning() time.Duration {
+	if !s.tried() || s.warned || s.failures > 0 || s.Failure <= maxSilence {
+		return 0
+	}
+	return s.began + maxSilence
+}
+
+// countFailures calls Failed if another failure is complete, or a warning is due.
 func (s *run) countFailures(now time.Duration) {
 	n := s.failures
 	for next := s.nextFailure(); next != 0 && now >= next; next = s.nextFailure() {
@@ -274,7 +289,9 @@ func (s *run) countFailures(now time.Duration) {
 	if gaveUp {
 		s.failures = s.Failures
 	}
-	if s.failures == n {
+	if next := s.nextWarning(); next != 0 && now >= next {
+		s.warned = true
+	} else if s.failures == n {
 		return
 	}
 	if s.err == nil {

@@ -144,6 +144,43 @@ func TestEarlyRefreshesComeApart(t *testing.T) {
 	}
 }
 
+// TestWarning: renewals of a long lease that fail, or hang, for 30 s are reported once, long before the first failure is
+// complete. A short lease has its first failure earlier, and renewals that succeed again begin a new time.
+func TestWarning(t *testing.T) {
+	for name, attempt := range map[string]func(*harness, context.Context) error{"down": down, "hangs": hangs} {
+		for ttl, warns := range map[time.Duration]bool{time.Minute: false, time.Hour: true} {
+			bubble(t, attempt, func(t *testing.T, h *harness) {
+				h.Schedule = ForTTL(ttl).Every(10 * time.Second)
+				var reports []int
+				count := h.Failed
+				h.Failed = func(n int, gaveUp bool, err error) {
+					reports = append(reports, n)
+					assert.That(t, err != nil, "%s, ttl %v: no cause", name, ttl)
+					count(n, gaveUp, err)
+				}
+				_ = h.run(t.Context())
+				first, want := h.Interval+h.Failure, []int{1, 2, 3}
+				if warns {
+					first, want = h.Interval+maxSilence, []int{0, 1, 2, 3}
+				}
+				assert.That(t, slices.Equal(reports, want) && h.failures[0] == first, "%s, ttl %v: %v at %v, want %v at %v", name, ttl, reports, h.failures, want, first)
+			})
+		}
+	}
+	bubble(t, func(h *harness, _ context.Context) error {
+		if n := h.clock.Elapsed(); n < time.Minute || n > 2*time.Minute && n < 3*time.Minute {
+			return errDown
+		}
+		return nil
+	}, func(t *testing.T, h *harness) {
+		h.Schedule = ForTTL(time.Hour).Every(10 * time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 4*time.Minute)
+		defer cancel()
+		_ = h.run(ctx)
+		assert.Equal(t, len(h.failures), 2, "reports of two outages")
+	})
+}
+
 // TestPause: the pause between two tries is at most 10 s, and at most a fifth of the remaining
 // time, so that the store is tried again and again until the deadline.
 func TestPause(t *testing.T) {

@@ -124,7 +124,7 @@ func Open(dir string, opts Options) (b *Backend, err error) {
 	if dir, err = Database(named); err != nil {
 		return nil, err
 	}
-	host, err := os.Hostname()
+	host, err := hostname()
 	if err != nil || host == "" {
 		return nil, fmt.Errorf("%w: this machine's hostname is unknown, and the lock in %s needs it: %v", locking.ErrUnfit, dir, err)
 	}
@@ -139,8 +139,12 @@ func (b *Backend) check(ctx context.Context, key string) error {
 	return ctx.Err()
 }
 
-// tryFlock is a variable for tests.
-var tryFlock = flock.Try
+// These are variables for tests.
+var (
+	tryFlock = flock.Try
+	hostname = os.Hostname
+	link     = os.Link
+)
 
 // flock takes the flock of the directory, which excludes the other users of this package. exclusive is false on a file
 // system without flock.

@@ -43,7 +43,7 @@ func (b *Backend) link() (*own, error) {
 	if err != nil {
 		return nil, err
 	}
-	f, err := lockfile.Create(b.path, b.temp(), body, 0o644, os.Link)
+	f, err := lockfile.Create(b.path, b.temp(), body, 0o644, link)
 	if errors.Is(err, fs.ErrExist) {
 		return nil, nil
 	}
@@ -117,7 +117,7 @@ func (b *Backend) remove(f *lockfile.File) (bool, error) {
 
 // putBack gives a renamed file its name back. If another lock has the name by now, putBack leaves the file as it is.
 func putBack(aside, path string) error {
-	err := os.Link(aside, path)
+	err := link(aside, path)
 	if lockfile.NoLinks(err) {
 		if _, there := os.Lstat(path); errors.Is(there, fs.ErrNotExist) {
 			return os.Rename(aside, path)

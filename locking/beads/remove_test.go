@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"syscall"
 	"testing"
 
 	"github.com/repolock/repolock/internal/lockfile"
@@ -88,4 +89,61 @@ func TestOpenRefuses(t *testing.T) {
 		_, err := Open(path, Options{})
 		assert.Says(t, err, locking.ErrUnfit, says)
 	}
+}
+
+// TestOpenNeedsAHostname: without a hostname a lock can't be judged, and each lock without one would be ours.
+func TestOpenNeedsAHostname(t *testing.T) {
+	real := hostname
+	t.Cleanup(func() { hostname = real })
+	for _, failure := range []error{nil, errors.New("no name")} {
+		hostname = func() (string, error) { return "", failure }
+		_, err := Open(t.TempDir(), Options{})
+		assert.Says(t, err, locking.ErrUnfit, "hostname is unknown")
+	}
+}
+
+// TestPutBackWithoutLinks: on a file system without hard links a file gets its name back by a rename, unless another
+// lock has the name.
+func TestPutBackWithoutLinks(t *testing.T) {
+	real := link
+	t.Cleanup(func() { link = real })
+	link = func(string, string) error { return syscall.EPERM }
+	dir := t.TempDir()
+	aside, path := filepath.Join(dir, "aside"), filepath.Join(dir, "lock")
+	assert.OK(t, errors.Join(os.WriteFile(aside, []byte("a"), 0o600), os.WriteFile(path, []byte("b"), 0o600)))
+	assert.Says(t, putBack(aside, path), syscall.EPERM, aside)
+	body, err := os.ReadFile(path)
+	assert.That(t, err == nil && string(body) == "b", "%q, %v", body, err)
+	assert.OK(t, os.Remove(path))
+	assert.OK(t, putBack(aside, path))
+	body, err = os.ReadFile(path)
+	assert.That(t, err == nil && string(body) == "a", "%q, %v", body, err)
+}
+
+// TestReadFails: a lock file that can't be opened for another reason than its permissions is an error, and not a
+// malformed lock, which a person would be advised to break.
+func TestReadFails(t *testing.T) {
+	b, _ := replaced(t)
+	var was syscall.Rlimit
+	assert.OK(t, syscall.Getrlimit(syscall.RLIMIT_NOFILE, &was))
+	none := was
+	none.Cur = 0
+	assert.OK(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &none))
+	c, err := b.read()
+	assert.OK(t, syscall.Setrlimit(syscall.RLIMIT_NOFILE, &was))
+	assert.Is(t, err, syscall.EMFILE)
+	assert.That(t, c == nil, "%+v", c)
+}
+
+// TestLockThatStays: TryLock says so if it can neither return its lock nor remove it.
+func TestLockThatStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), ".beads")
+	assert.OK(t, os.Mkdir(dir, 0o700))
+	clock := &leap{until: func() { // another program puts a file in the directory's place
+		assert.OK(t, errors.Join(os.Rename(dir, dir+".aside"), os.WriteFile(dir, nil, 0o600)))
+	}}
+	_, ok, err := client(t, dir, Options{Clock: clock}).TryLock(t.Context(), Key, ttl)
+	assert.That(t, !ok, "acquired")
+	assert.Says(t, err, syscall.ENOTDIR, "its file can't be removed, so the lock stays held until process")
+	left(t, dir+".aside", Key)
 }

@@ -140,3 +140,47 @@ func TestPasswordIsSecret(t *testing.T) {
 	err := lockcheck.Fails(t.Context(), t, b, "k")
 	assert.That(t, !strings.Contains(err.Error(), "secret"), "%v", err)
 }
+
+// TestSET: an answer of OK is the lock. Another program's token under the key is its lock, which stays.
+func TestSET(t *testing.T) {
+	answers := func(set string) (address string, sent *[]string) {
+		sent = new([]string)
+		var mu sync.Mutex
+		return fake(t, func(c []string) string {
+			mu.Lock()
+			defer mu.Unlock()
+			name := strings.ToLower(c[0])
+			*sent = append(*sent, name)
+			switch name {
+			case "hello":
+				return "*0\r\n"
+			case "set":
+				return set
+			case "get":
+				return "$5\r\nother\r\n"
+			default:
+				return ":1\r\n"
+			}
+		}), sent
+	}
+	address, _ := answers("+OK\r\n")
+	_, ok, err := client(t, address).TryLock(t.Context(), "k", ttl)
+	assert.That(t, ok && err == nil, "OK: %v, %v", ok, err)
+
+	address, sent := answers("$-1\r\n")
+	_, ok, err = client(t, address).TryLock(t.Context(), "k", ttl)
+	assert.That(t, !ok && err == nil, "held: %v, %v", ok, err)
+	sets := 0
+	for _, name := range *sent {
+		if name == "set" {
+			sets++
+		}
+	}
+	assert.Equal(t, sets, 1, "SETs for a lock that another program holds")
+}
+
+// TestFields: a line of INFO that isn't a field is skipped.
+func TestFields(t *testing.T) {
+	got := fields("# Server\r\nredis_version:7.0.15\r\n\r\nos:Linux 6.1:x\r\n")
+	assert.That(t, len(got) == 2 && got["redis_version"] == "7.0.15" && got["os"] == "Linux 6.1:x", "%q", got)
+}

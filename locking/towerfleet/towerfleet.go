@@ -139,9 +139,8 @@ func Open(dir string, opts Options) (b *Backend, err error) {
 	opts.RequestID = cmp.Or(opts.RequestID, "req_"+strings.ToLower(rand.Text()))
 	opts.Settle = cmp.Or(opts.Settle, DefaultSettle)
 	opts.Clock = cmp.Or[locking.Clock](opts.Clock, clock.System{})
-	if !requestFormat.MatchString(opts.RequestID) {
-		return nil, fmt.Errorf("request id %q: use 1 to 128 letters, digits, dots, underscores, colons and hyphens, "+
-			"with a letter or digit first", text.Cut(opts.RequestID, 140))
+	if err := CheckRequest(opts.RequestID); err != nil {
+		return nil, err
 	}
 	if _, err := json.Marshal(opts.Metadata); err != nil {
 		return nil, fmt.Errorf("the metadata of the lock can't be written as JSON: %w", err)
@@ -154,6 +153,15 @@ func Open(dir string, opts Options) (b *Backend, err error) {
 		return nil, err
 	}
 	return b, nil
+}
+
+// CheckRequest returns an error if a text can't be a RequestID.
+func CheckRequest(id string) error {
+	if !requestFormat.MatchString(id) {
+		return fmt.Errorf("request id %q: use 1 to 128 letters, digits, dots, underscores, colons and hyphens, "+
+			"with a letter or digit first", text.Cut(id, 140))
+	}
+	return nil
 }
 
 func (b *Backend) path(name string) string { return filepath.Join(b.dir, name+".lock") }

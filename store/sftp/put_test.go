@@ -133,7 +133,9 @@ func takingBack(root string) *relay {
 	r.answer = func(req request) []byte {
 		switch req.kind {
 		case typeOpen:
+			r.mu.Lock()
 			opens[req.id] = req.path()
+			r.mu.Unlock()
 		case typeRemove:
 			if _, err := os.Lstat(req.path()); err == nil {
 				removed[req.path()] = true

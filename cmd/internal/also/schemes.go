@@ -159,6 +159,9 @@ type Request struct {
 	Version   string // of this program
 	// Metadata is stored in a tower-fleet lock.
 	Metadata map[string]string
+	// RequestID, Actor and IntentVersion describe this execution in a tower-fleet lock. "" stands for a random id, the
+	// user and Version.
+	RequestID, Actor, IntentVersion string
 	// Force steals a stale tower-fleet lock.
 	Force bool
 	// Purpose is Hold if a lock is acquired. With another purpose nothing is created.
@@ -275,7 +278,8 @@ func parseTowerFleet(raw string) (Target, error) {
 				metadata[k] = v
 			}
 			b, err := towerfleet.Open(t.Dir, towerfleet.Options{
-				Actor: identity.Self().User, Intent: r.Operation, IntentVersion: r.Version, HostID: identity.Self().Hostname,
+				Actor: cmp.Or(r.Actor, identity.Self().User), Intent: r.Operation, IntentVersion: cmp.Or(r.IntentVersion, r.Version),
+				RequestID: r.RequestID, HostID: identity.Self().Hostname,
 				Observe: observes(t.Dir, r.Purpose), Force: r.Force, Audit: r.record, Metadata: metadata, Created: r.created,
 			})
 			return &fleet{Backend: b, step: r.Operation}, t.Name, err

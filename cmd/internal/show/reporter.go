@@ -169,6 +169,10 @@ func (r *Reporter) printEvent(e replock.Event) {
 			}
 			cause = where + ": " + cause
 		}
+		if e.Failures == 0 {
+			r.Say("refreshing the lock has failed for 30s (it is lost %s): %s", text.In(e.Left), cause)
+			return
+		}
 		r.Say("refreshing the lock failed (%d of 3; it is lost %s): %s", e.Failures, text.In(e.Left), cause)
 	case events.DirectoryCreated:
 		r.Alert("directory_created", "created the directory of "+e.Key+", which was missing: check that the other program locks in this directory, too")

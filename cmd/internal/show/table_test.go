@@ -14,6 +14,8 @@ import (
 func TestRefreshFailed(t *testing.T) {
 	r, out := onTerminal(NoTerminal)
 	r.Place.Repo = "s3://backups/web"
+	r.Event(replock.Event{Kind: replock.EventRefreshFailed, Left: 13 * time.Minute, Err: errors.New("read-only file system")})
+	assert.Equal(t, out.take(), "repolock: refreshing the lock has failed for 30s (it is lost in 13m): read-only file system\n")
 	r.Event(replock.Event{Kind: replock.EventRefreshFailed, Failures: 1, Left: 40 * time.Second, Err: refresh.ErrTimeout})
 	r.Event(replock.Event{Kind: replock.EventRefreshFailed, Failures: 3, Err: errors.New("h:9: refused")})
 	assert.Equal(t, out.take(), "repolock: refreshing the lock failed (1 of 3; it is lost in 40s): s3://backups/web: no answer in time\n"+

@@ -4,6 +4,8 @@ package main
 var lockingMutants = []mutant{
 	{"break-lock takes a server's lock for another one than it has shown", "cmd/internal/also/lock.go",
 		`renewed := seen.Request != "" && !b`, `renewed := !b`, own("TestBreakChooses")},
+	{"a long lease fails in silence for a third of its time", "internal/refresh/refresh.go",
+		"next := s.nextWarning(); next != 0 &&", "next := s.nextWarning(); next < 0 &&", own("TestWarning")},
 	{"Guard renews from when a renewal was answered, not from when it was sent", "internal/lease/term.go",
 		`return refresh.Renewal{Sent: began.Elapsed,`, `return refresh.Renewal{Sent: t.Clock.Elapsed(),`, test("./locking", "TestLostEndsTheFunction")},
 	{"Guard counts the ttl from when the lock was acquired, not from when it was asked for", "locking/guard.go",
@@ -23,6 +25,14 @@ var lockingMutants = []mutant{
 
 	{"a beads lock of another host is stale", "locking/beads/file.go",
 		`return c.Unreadable == "" && b.here(c) &&`, `return c.Unreadable == "" &&`, own("TestStale")},
+	{"a beads lock is taken without a hostname", "locking/beads/beads.go",
+		`if err != nil || host == "" {`, `if err != nil && host != "" {`, own("TestOpenNeedsAHostname")},
+	{"a beads lock that stays is reported as removed", "locking/beads/lock.go",
+		`if stays := b.drop(mine); stays != nil {`, `if stays := b.drop(mine); stays != nil && false {`, own("TestLockThatStays")},
+	{"a beads lock isn't put back on a file system without hard links", "locking/beads/file.go",
+		`if lockfile.NoLinks(err) {`, `if false {`, own("TestPutBackWithoutLinks")},
+	{"a beads lock that can't be opened counts as malformed", "locking/beads/file.go",
+		`case f.Err != nil:`, `case false:`, own("TestReadFails")},
 	{"a beads lock lies in a worktree that redirects to another directory", "locking/beads/beads.go",
 		`if dir, err = Database(named); err != nil {`, `if _, err = Database(named); err != nil {`, own("TestRedirect")},
 	{"a redirect of beads begins in the .beads directory", "locking/beads/redirect.go",

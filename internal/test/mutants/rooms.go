@@ -25,6 +25,8 @@ var roomsMutants = []mutant{
 		own("TestSignalsReachTheCommand")},
 	{"a lock is acquired for a command that doesn't exist", "cmd/internal/session/run.go", "	if err != nil {\n		s.notAcquired(err)\n		return 0, err\n	}\n	s.Survey", "	if err != nil {\n		_ = s.acquire(ctx)\n		return 0, err\n	}\n	s.Survey",
 		own("TestNotAcquired")},
+	{"a full store that was silent to one of two requests is unreachable", "internal/fault/fault.go",
+		" && !(slices.Contains(silent, c) && answers(err))", "", own("TestSilentBesideAnAnswer")},
 	{"a store that was silent counts as one that has answered", "cmd/internal/session/run.go", "s.Locker.Answered() || s.Survey.answered()", "true",
 		own("TestNotAcquired")},
 	{"a lock is released while processes of the command run", "cmd/internal/session/run.go", "	s.supervise()\n", "	s.supervise()\n	s.release()\n",

@@ -180,10 +180,14 @@ func (w *world) shown(g *holding, before time.Time) bool {
 }
 
 // trespass returns why a client must not remove another client's lock.exclusive. A live one of another kind of
-// client must not be removed for a shared lock, which doesn't concern that key. And no client may remove a
+// client must not be removed for a shared lock, which doesn't concern that key. No client may write or remove
+// a file of another program. And no client may remove a
 // body that its earlier look hasn't shown. (Without conditions, the delete can hit a body that was written
 // after the look.)
 func (w *world) trespass(p *process, r *request) (wrong string) {
+	if slices.Contains(w.aliens, r.key) && r.op != "get" {
+		return fmt.Sprintf("%s sends a %s of another program's file %s", p.client.name, r.op, r.key)
+	}
 	if r.step == nil || p.client.plan.foreign {
 		return ""
 	}

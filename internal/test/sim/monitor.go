@@ -65,18 +65,20 @@ type monitor struct {
 	owner     map[string]*client   // the client that wrote an object
 	// undone are objects that a put has brought back which was under way when a
 	// break-lock removed them.
-	undone    map[string]bool
-	queue     map[string]ticket // by its key
-	seen      map[sighted]sighting
-	present   map[string]presence
-	turns     map[turn]*client       // the holder of the lock.exclusive that the last answer about it has shown to a step
-	looks     map[string][]time.Time // when each answered look of a step was sent
-	grants    map[string]time.Time   // when the lock of an id was granted
-	over      map[string]time.Time   // when a step no longer needed its lock
-	pointers  map[string]*pointer    // by their bodies
-	waiting   map[string]waiting     // by the names of the steps
-	paces     map[string]*pace       // of the steps that wait, by their names
-	ghosts    []ghost
+	undone   map[string]bool
+	queue    map[string]ticket // by its key
+	seen     map[sighted]sighting
+	present  map[string]presence
+	turns    map[turn]*client       // the holder of the lock.exclusive that the last answer about it has shown to a step
+	looks    map[string][]time.Time // when each answered look of a step was sent
+	grants   map[string]time.Time   // when the lock of an id was granted
+	over     map[string]time.Time   // when a step no longer needed its lock
+	pointers map[string]*pointer    // by their bodies
+	waiting  map[string]waiting     // by the names of the steps
+	paces    map[string]*pace       // of the steps that wait, by their names
+	ghosts   []ghost
+	// aliens has the keys of other programs' files.
+	aliens    []string
 	lives     map[string][]life // by its key
 	counts    map[string]uint64 // the last fencing token that is stored, by its key
 	fences    map[string]uint64 // the numbers that exclusive locks have taken, by the key and the lock's id

@@ -197,6 +197,7 @@ var Features = []Feature{
 		}
 		p.holder().queues, p.holder().patience = true, time.Minute
 	}},
+	{"files of other programs", func(p *plan) { p.aliens = true }},
 	{"emptied flags", left(20, leftover{flag: true, empty: true, age: time.Hour, ttl: pairTTL})},
 	{"a shared lock of another client", other(replock.Shared, intrudes)},
 	{"a shared lock of another client, with a late name", other(replock.Shared, behind)},

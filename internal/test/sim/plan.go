@@ -54,6 +54,7 @@ type plan struct {
 	storeBackAt time.Duration
 	clients     []clientPlan
 	leftovers   []leftover
+	aliens      bool // other programs keep files among the flags: see scatter
 	breaks      []breaking
 	// spread is how far the wall clocks are apart, at most.
 	spread time.Duration

@@ -515,6 +515,9 @@ type leftover struct {
 func (w *world) leave() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.plan.aliens {
+		w.scatter()
+	}
 	for n, l := range w.plan.leftovers {
 		w.result.Faults[Leftovers]++
 		key, raw := w.inherited(n, l)
@@ -533,6 +536,22 @@ func (w *world) leave() {
 		}
 		w.say(nil, "left behind %v ago: %s%s", l.age.Round(time.Millisecond), strings.TrimPrefix(key, replock.DefaultPrefix),
 			flags("encrypted", w.plan.sealedLeftover(l), "of this boot", l.here))
+	}
+}
+
+// scatter puts files of other programs among the flags of each lock, before and behind them. No client knows them, so
+// each deletion or overwriting of one is a violation of its own.
+func (w *world) scatter() {
+	for _, lock := range []string{"", "named", "other", "third"} {
+		for _, folder := range []string{"lock.intent/", "lock.shared/"} {
+			for _, name := range []string{"#recycle/20260307T090000.000000000Z-x", "._x", "@eaDir/x"} {
+				key := prefix(lock) + folder + name
+				if _, err := w.mem.Put(context.Background(), key, []byte{0, 5, 0x16, 7}, store.PutOptions{}); err != nil {
+					panic(err)
+				}
+				w.aliens = append(w.aliens, key)
+			}
+		}
 	}
 }
 

@@ -387,7 +387,7 @@ func (w *world) enterAlone(name string) {
 	w.checkLeft(name, place)
 }
 
-// checkLeft checks that nothing is left of a lock but tickets that come after a key.
+// checkLeft checks that nothing is left of a lock but tickets that come after a key, and files of other programs.
 func (w *world) checkLeft(name, place string) {
 	page, err := w.mem.List(context.Background(), prefix(name)+"lock.", "")
 	if err != nil {
@@ -396,6 +396,9 @@ func (w *world) checkLeft(name, place string) {
 	for _, o := range page.Objects {
 		if _, waits := w.queue[o.Key]; waits && path.Base(o.Key) > path.Base(place) {
 			continue // the ticket is behind its own, by its client's clock, and blocks no client
+		}
+		if slices.Contains(w.aliens, o.Key) {
+			continue
 		}
 		w.violate("leftover", fmt.Sprintf("%s is left", w.name(o.Key)))
 	}
