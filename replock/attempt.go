@@ -42,6 +42,7 @@ type attempt struct {
 	place     string          // orders the queue: tickets with a later place are behind us
 	parent    context.Context // parent of the lock's context
 	trips     *trips          // shared by the attempts of one acquire
+	queues    bool            // the acquirer can wait, and has no ticket yet
 	ownAttempts
 
 	sent        time.Duration // when the flag's first put was sent, which begins the lease
@@ -202,9 +203,10 @@ func (l *Locker) behind(st verdict.StoreTime) time.Duration {
 	return max(st.When(l.opts.Clock.Elapsed()).Sub(l.opts.Clock.Now()), 0)
 }
 
-// contender returns the facts that decide between this attempt and others that come at the same time.
-func (t *attempt) contender() verdict.Contender {
-	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest()}
+// contender returns the facts that decide between this attempt and others that come at the same time. paused is the sum
+// of the pauses between its looks.
+func (t *attempt) contender(paused time.Duration) verdict.Contender {
+	return verdict.Contender{Shared: t.mode == Shared, Flag: t.flag.key, Pointer: t.listed.pointer, Trip: t.trips.slowest(), Queues: t.queues, Paused: paused}
 }
 
 // underway counts the puts of an attempt that the store hasn't answered yet. A put must not reach the store after the

@@ -28,8 +28,14 @@ const (
 	maxSlow = 2
 	// maxAgain is how often an acquirer looks again because a listed object was missing when its body was read.
 	maxAgain = 3
-	// firstAgain is the shortest pause before an acquirer looks again.
+	// leastAgain is the shortest pause before an acquirer looks again after a collision. A busy machine needs some
+	// milliseconds before the other process runs. firstAgain is the longest first pause, and the first pause where no
+	// collision is the reason. The pauses double up to a bound: mostStay while the others withdraw because of us, and
+	// mostAgain if they might withdraw.
+	leastAgain = 4 * time.Millisecond
 	firstAgain = 100 * time.Millisecond
+	mostStay   = 400 * time.Millisecond
+	mostAgain  = 200 * time.Millisecond
 	// maxDoublings is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
 	maxDoublings = 6
 	// maxUnlisted is how often an attempt accepts that the store has answered its put of lock.exclusive, and the next look
@@ -70,6 +76,7 @@ type lookCounts struct {
 	vanished  int           // looks in which a listed object was missing when its body was read
 	conflicts int           // looks that found live locks
 	since     time.Duration // when the first look that found a live lock was sent
+	paused    time.Duration // after looks that found live locks, without the round trips
 	until     time.Duration // when this attempt withdraws at the latest, even if the others might withdraw first
 }
 
@@ -87,7 +94,10 @@ func (a *decider) afterLook(t *attempt, f verdict.Findings, err error) decision 
 			return decision{step: giveUp, err: ErrHeld}
 		}
 		a.try.vanished++
-		return decision{step: lookAgain, pause: firstAgain}
+		if a.try.vanished == 1 { // usually it was deleted just after the listing
+			return decision{step: lookAgain, pause: t.pauseAfter(1, firstAgain)}
+		}
+		return decision{step: lookAgain, pause: firstAgain << (a.try.vanished - 2)}
 	case len(f.Doubtful) > 0:
 		return decision{step: giveUp, err: errDoubt}
 	default:
@@ -117,20 +127,29 @@ func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 		n.since = f.Now
 	}
 	n.conflicts++
-	choice := t.contender().Decide(f, n.conflicts, f.Now-n.since, f.Now < n.until)
-	// The others look, and then delete their objects. We pause for a round trip or more before each look, which leaves
-	// them eight round trips for that.
-	pause := firstAgain<<min(n.conflicts-1, 1) + t.trips.slowest()
-	switch choice {
+	next := decision{step: lookAgain}
+	trip := t.trips.slowest()
+	switch t.contender(n.paused).Decide(f, n.conflicts, f.Now-n.since, f.Now < n.until) {
 	case verdict.Stay:
-		return decision{step: lookAgain, pause: firstAgain << min(n.conflicts-1, 2)}
+		next.pause, trip = t.pauseAfter(n.conflicts, mostStay), 0
 	case verdict.Again:
-		return decision{step: lookAgain, pause: pause}
+		next.pause = t.pauseAfter(n.conflicts, mostAgain)
 	case verdict.StepDown:
-		return decision{step: stepDown, pause: pause}
+		next = decision{step: stepDown, pause: t.pauseAfter(n.conflicts, mostAgain)}
 	default:
 		return decision{step: giveUp, err: ErrHeld}
 	}
+	n.paused += next.pause
+	next.pause += trip // for the others' deletes
+	return next
+}
+
+// pauseAfter returns the pause before the next look, after n looks that have shown a collision. The other acquirer needs
+// round trips: to look, and to delete its objects. So the first pause is two round trips, within leastAgain and
+// firstAgain. Each later one is twice as long, up to most.
+func (t *attempt) pauseAfter(n int, most time.Duration) time.Duration {
+	least := min(max(2*t.trips.slowest(), leastAgain), firstAgain)
+	return min(least<<min(n-1, 10), most)
 }
 
 // afterClaim returns the step after a claim of lock.exclusive, which is a look. A second claim means that another
@@ -198,7 +217,7 @@ func (a *decider) endures(err error, waits bool) bool {
 // lock, and ours is lost. A vanished object was deleted meanwhile, so the next look decides. The pauses are short,
 // because one of those acquirers can acquire its lock at any moment.
 func (l *Locker) afterReturn(t *attempt, f verdict.Findings, n int, waited time.Duration) decision {
-	c := t.contender()
+	c := t.contender(0)
 	holds := func(e *verdict.Entry) bool { return !c.MayWithdraw(f, e) }
 	if waited > 2*c.Transience() || slices.ContainsFunc(f.Live, holds) || slices.ContainsFunc(f.Doubtful, holds) {
 		return decision{step: giveUp}

@@ -71,6 +71,7 @@ func (q *queue) newAttempt() (*attempt, error) {
 		return nil, err
 	}
 	q.own, t.trips, t.parent = t.ownAttempts, &q.trips, q.parent
+	t.queues = q.ticket == nil && q.left() > 0
 	if q.ticket != nil {
 		t.place, q.ticket.ownAttempts = q.ticket.place, t.ownAttempts
 	}
@@ -285,8 +286,7 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
 	}
-	n := 1 + f.Before()
-	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(n*n)
+	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(1+f.Before())
 }
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has

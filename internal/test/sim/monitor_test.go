@@ -83,12 +83,12 @@ func TestPauseOfAWaiter(t *testing.T) {
 		want         time.Duration
 	}{
 		{0, time.Second, leastPoll, 0, 375 * time.Millisecond},
-		{1, time.Second, leastPoll, 0, 1500 * time.Millisecond},
-		{1, 100 * time.Second, mostPoll, 0, 6 * time.Second},
+		{1, time.Second, leastPoll, 0, 750 * time.Millisecond},
+		{1, 100 * time.Second, mostPoll, 0, 3 * time.Second},
 		{0, time.Hour, mostPoll, 0, 7500 * time.Millisecond},
-		{2, 10 * time.Second, leastPoll, 0, 3375 * time.Millisecond},
-		{5, time.Second, leastPoll, 0, 9 * time.Second},                    // the next poll: 4p + 5 s
-		{1, time.Hour, mostPoll, 0, 20 * time.Second},                      // the next poll: 2p (n + 1)
+		{2, 10 * time.Second, leastPoll, 0, 1125 * time.Millisecond},
+		{9, 100 * time.Second, leastPoll, 0, 9 * time.Second},              // the next poll: 4p + 5 s
+		{1, time.Hour, leastPoll, 0, 4 * time.Second},                      // the next poll: 2p (n + 1)
 		{0, 0, mostPoll, freeReads, 1375 * time.Millisecond},               // no read is left
 		{0, 10 * time.Second, mostPoll, freeReads, 375 * time.Millisecond}, // ten are left again
 	} {

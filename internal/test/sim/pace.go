@@ -17,7 +17,8 @@ const (
 	leastPoll, mostPoll = time.Second, 5 * time.Second
 	freeReads           = 150
 
-	// longestLook is the longest pause between two looks of an attempt, if round trips take no time.
+	// longestLook is the longest pause between two looks of an attempt, if round trips take no time: 400 ms, with its
+	// jitter. The first pauses are shorter on a quick store.
 	longestLook = 600 * time.Millisecond
 	// These are how many requests a waiter sends one after another, at most, from when its way is free until it has its
 	// lock. It reads the blocker and polls; it puts its flag and looks; each look reads bodies once; it deletes or
@@ -213,7 +214,7 @@ func (k *pace) learns(p *plan) {
 // pause returns how long a waiter pauses now, at most.
 func (k *pace) pause(p *plan, now time.Time) time.Duration {
 	n := time.Duration(1 + k.before)
-	read := min(max(now.Sub(k.since)/100, leastRead), mostRead) * 3 / 2 * n * n
+	read := min(max(now.Sub(k.since)/100, leastRead), mostRead) * 3 / 2 * n
 	over := max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1 - freeReads
 	read += time.Duration(max(over, 0) * float64(time.Second))
 	most := min(read, 2*k.poll*n, 4*k.poll+mostPoll)

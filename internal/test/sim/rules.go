@@ -69,11 +69,11 @@ func (w *world) hindered(c *client, s step, asked time.Time, dead bool) bool {
 }
 
 // keptOut checks that a conflicting object was stored when a lock was refused. It can be the step's own
-// lock.exclusive, if its put had no answer and it couldn't be read then.
+// lock.exclusive, or the flag of an earlier attempt, if its put had no answer and it couldn't be read then.
 func (w *world) keptOut(c *client, s step, asked time.Time, err error) {
 	held, _ := errors.AsType[*replock.HeldError](err)
 	unread := held != nil && slices.ContainsFunc(held.Holders, func(i replock.Info) bool {
-		return i.Holder == "" && i.Why != "" && isExclusive(i.Key())
+		return i.Holder == "" && i.Why != "" && (isExclusive(i.Key()) || w.present[i.Key()].client == c)
 	})
 	if w.config.Protocol == nil && !c.plan.foreign && !unread && !w.hindered(c, s, asked, !w.plan.undisturbed() || w.plan.timeless()) {
 		w.violate("unheld", fmt.Sprintf("%s didn't get its %v lock [%s] because it is held, and nothing was stored that conflicts with it", c.name, s.mode, s.name))

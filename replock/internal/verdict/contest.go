@@ -13,6 +13,8 @@ type Contender struct {
 	Flag    string        // the key of its flag
 	Pointer bool          // its last look showed that lock.exclusive is its own
 	Trip    time.Duration // the longest of its fastest round trips
+	Queues  bool          // it can wait, and has no ticket yet
+	Paused  time.Duration // its pauses between the looks that found live locks, without the round trips in them
 }
 
 // Choice is what a contender does next.
@@ -40,9 +42,11 @@ const (
 //   - Stay, if it goes before all others, and each of them is still acquiring its lock. They see our flag and
 //     withdraw. How long that takes depends on their pace. So their bodies decide, and not the time.
 //   - Again, if it is exclusive, no other goes before it by rule 2 or 3, and each other lock is so young that its
-//     owner might be about to withdraw. It looks again up to maxConflicts times.
+//     owner might be about to withdraw. It looks again until it has paused for patience, and at least
+//     maxConflicts times.
 //   - StepDown in place of Again, if one of the others is shared. While lock.exclusive is stored, it excludes
-//     clients that look only at lock.exclusive.
+//     clients that look only at lock.exclusive. An acquirer that can queue yields instead: the shared acquirers stay
+//     until its flag is gone, and its ticket keeps its place. With a ticket it steps down, because they yield to that.
 //   - Yield, in all other cases.
 //
 // Safety doesn't rest on this rule, because Stay, Again and StepDown only lead to another look.
@@ -68,19 +72,23 @@ func (c Contender) Decide(f Findings, looks int, waited time.Duration, mayStay b
 	switch {
 	case mayStay && waited < undecided && all(withdraws):
 		return Stay
-	case c.Shared || looks > maxConflicts || !all(mightWithdraw):
+	case c.Shared || looks > maxConflicts && c.Paused >= patience || !all(mightWithdraw):
 		return Yield
-	case slices.ContainsFunc(f.Live, func(e *Entry) bool { return e.Kind == wire.KindShared }):
-		return StepDown
-	default:
+	case !slices.ContainsFunc(f.Live, func(e *Entry) bool { return e.Kind == wire.KindShared }):
 		return Again
+	case c.Queues:
+		return Yield
+	default:
+		return StepDown
 	}
 }
 
 const (
-	// maxConflicts is how often an exclusive acquirer looks again at live locks whose owners might be about to withdraw
-	// them. These need up to seven round trips: put a flag, claim, look, read a body, and delete.
+	// maxConflicts is how often, at least, an exclusive acquirer looks again at live locks whose owners might be about to
+	// withdraw them. These need up to seven round trips: put a flag, claim, look, read a body, and delete. patience is
+	// the least sum of the pauses. It doesn't count the looks, because on a busy machine a single one can take longer.
 	maxConflicts = 4
+	patience     = 700 * time.Millisecond
 	// Undecided is the age up to which a flag in the state acquiring can belong to an acquirer that has not decided
 	// yet, however busy its machine is. On a slow store, undecidedTrips round trips are added to it. A holder's flag
 	// has the state held after a second or two, or after half of its ttl if another program wrote it.

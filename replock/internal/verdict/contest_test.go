@@ -34,12 +34,13 @@ func TestDecide(t *testing.T) {
 	unread.Err, unread.Carried = ErrUnread, true
 	undated := laterFor(0)
 	undated.ModTime = time.Time{}
-	const isShared, isExclusive, hasPointer = "shared", "exclusive", "exclusive with lock.exclusive"
+	const isShared, isExclusive, hasPointer, queues = "shared", "exclusive", "exclusive with lock.exclusive", "exclusive that queues"
 	type row struct {
 		who    string
 		live   []*Entry
 		looks  int
 		waited time.Duration
+		paused time.Duration
 		late   bool // mayStay is false
 		more   int
 		want   Choice
@@ -63,13 +64,19 @@ func TestDecide(t *testing.T) {
 		{who: isShared, live: of(unreadable), want: Yield},
 		{who: isExclusive, live: of(shared(0)), looks: 1, want: StepDown},
 		{who: isExclusive, live: of(shared(young)), looks: maxConflicts, want: StepDown},
-		{who: isExclusive, live: of(shared(0)), looks: maxConflicts + 1, want: Yield},
+		{who: isExclusive, live: of(shared(0)), looks: maxConflicts, paused: patience, want: StepDown},
+		{who: isExclusive, live: of(shared(0)), looks: maxConflicts + 1, paused: patience - 1, want: StepDown},
+		{who: isExclusive, live: of(shared(0)), looks: maxConflicts + 1, paused: patience, want: Yield},
 		{who: isExclusive, live: of(shared(young + 1)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(shared(0)), looks: 1, more: 1, want: Yield},
 		{who: hasPointer, live: of(later, shared(0)), looks: 1, want: StepDown},
 		{who: isExclusive, live: of(lock("index/lock.shared/1", wire.KindShared, wire.StateAcquiring, 0)), looks: 1, want: StepDown},
 		{who: isExclusive, live: of(later, earlier, shared(0)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(held), looks: 1, want: Yield},
+		{who: queues, live: of(shared(0)), looks: 1, want: Yield},
+		{who: queues, live: of(later, shared(0)), looks: 1, want: Yield},
+		{who: queues, live: of(later), want: Stay},
+		{who: queues, live: of(later), looks: 1, waited: undecided, want: Again},
 
 		// 2. The one that has lock.exclusive goes first.
 		{who: isExclusive, live: of(pointer, later), looks: 1, want: Yield},
@@ -82,11 +89,11 @@ func TestDecide(t *testing.T) {
 		{who: isExclusive, live: of(undated), want: Stay},
 		{who: isExclusive, live: of(earlier), looks: 1, want: Yield},
 		{who: isExclusive, live: of(later), looks: maxConflicts, waited: undecided, want: Again},
-		{who: isExclusive, live: of(later), looks: maxConflicts + 1, waited: undecided, want: Yield},
+		{who: isExclusive, live: of(later), looks: maxConflicts + 1, waited: undecided, paused: patience, want: Yield},
 		{who: isExclusive, live: of(laterFor(undecided + 1)), looks: 1, want: Yield},
 		{who: isExclusive, live: of(laterFor(young), unreadable), looks: 1, want: Yield},
 	} {
-		me := Contender{Shared: c.who == isShared, Flag: "index/lock.intent/2", Pointer: c.who == hasPointer, Trip: trip}
+		me := Contender{Shared: c.who == isShared, Flag: "index/lock.intent/2", Pointer: c.who == hasPointer, Trip: trip, Queues: c.who == queues, Paused: c.paused}
 		f := Findings{Live: c.live, More: c.more, St: StoreTime{At: wrote, Elapsed: seen}, Now: seen}
 		assert.Equal(t, me.Decide(f, c.looks, c.waited, !c.late), c.want, "row ", n, ", ", c.who)
 	}
