@@ -281,9 +281,12 @@ func TestTooManyWords(t *testing.T) {
 	}
 	accepted, refused := 0, 110_000
 	for refused-accepted > 1 {
-		if half := (accepted + refused) / 2; strings.Contains(says(half), "sh: ") {
+		half := (accepted + refused) / 2
+		switch out := says(half); {
+		case strings.Contains(out, "Argument list too long"): // the shell's words
 			refused = half
-		} else {
+		default:
+			assert.That(t, !strings.Contains(out, "sh: "), "%d bytes: %s", half, out)
 			accepted = half
 		}
 	}
