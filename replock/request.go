@@ -29,7 +29,7 @@ type nothing = struct{}
 // list returns one page of a listing. If there is a folder in the place of lock.exclusive, the page begins with an
 // object for it. No key shows an empty folder.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
-	page, err := repeat(ctx, l, l.times.Timeout, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.store.List(ctx, prefix, cursor) })
+	page, err := repeat(ctx, l, l.times.Timeout, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.page(ctx, prefix, cursor) })
 	if err == nil {
 		l.reached.Store(true)
 	}
@@ -39,6 +39,17 @@ func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, e
 		}
 	}
 	return page, err
+}
+
+// page requests one page of a listing. A folder of another program that this user can't read is an object of the page.
+func (l *Locker) page(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	return l.store.List(store.Skipping(ctx, l.keys.Skips), prefix, cursor)
+}
+
+// Skipping returns a context for other listings of the locks under a prefix than a Locker's. They skip a folder that this user isn't permitted
+// to read, if its name is another program's. Without it, they return store.ErrPermission.
+func Skipping(ctx context.Context, prefix string) context.Context {
+	return store.Skipping(ctx, wire.Keys{Prefix: prefix}.Skips)
 }
 
 // exists returns an error if the repository doesn't exist. It sends a request only before the first put, and only if a
@@ -62,7 +73,7 @@ func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
 // than one request only if a page is empty and isn't the last.
 func (l *Locker) listed(ctx context.Context, key string) (store.Page, error) {
 	for cursor := ""; ; {
-		page, err := l.store.List(ctx, key, cursor)
+		page, err := l.page(ctx, key, cursor)
 		if err != nil || len(page.Objects) > 0 || page.Next == "" {
 			return page, err
 		}

@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"context"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -59,6 +61,70 @@ func TestStraysAreNoLocks(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestForbiddenFolders: a folder that this user can't read refuses no lock and ends none if its name is another program's.
+// With any other name it fails each listing, and nothing is acquired. The store is a fake of a directory.
+func TestForbiddenFolders(t *testing.T) {
+	folders := map[string]bool{ // whether it is passed
+		"laptop/": false, "lost/": false, "lost+found0/": false, "a/lost/": false, "2026-03-07T09:00:00Z/": false, flagName + "/": false, "": false,
+		"Thumbs.db/": false, "../": false, "lost+found/": true, "Lost+Found/": true, "@eaDir/": true, "#recycle/": true, ".snapshot/": true, ".snapshot/hourly.0/": true,
+		"laptop/@eaDir/": true, "lost+found/x/": true,
+	}
+	for folder, passed := range folders {
+		for _, flags := range []string{"index/lock.shared/", "index/lock.intent/"} {
+			sub(t, flags+folder, memory.Options{}, func(t *testing.T, w *world) {
+				m := w.machine()
+				m.store = store.Finite(forbidden{m.hooks, flags + folder})
+				if !passed {
+					for _, mode := range []Mode{Shared, Exclusive} {
+						assert.Is(t, m.fails(t, mode, store.ErrPermission), store.ErrPermission)
+					}
+					_, _, err := m.Survey(t.Context())
+					assert.Is(t, err, store.ErrPermission)
+					return
+				}
+				for _, mode := range []Mode{Shared, Exclusive} {
+					k := m.takes(t, mode)
+					time.Sleep(3 * time.Minute)
+					lives(t, k)
+					_, ignored, err := m.Survey(t.Context())
+					assert.That(t, err == nil && slices.Equal(ignored, []string{flags + folder}), "ignored %q, %v", ignored, err)
+					held := w.machine().refused(t, Exclusive)
+					equal(t, "held by", held.Holders[0].ID, k.ID())
+					if mode == Exclusive { // the holder still sees a lock of another client
+						w.put("index/lock.shared/laptop", foreign(time.Now(), true))
+						ends(t, k, time.Minute)
+						assert.That(t, whyLost(k) != nil, "not lost to another client's lock")
+						continue
+					}
+					mustRelease(t, k)
+				}
+			})
+		}
+	}
+	for _, folder := range []string{"index/", "index/lock.exclusive/lost+found/", "index/lock.other/lost+found/", "index/locks/lost+found/", "lost+found/"} {
+		assert.That(t, !store.Skips(Skipping(t.Context(), DefaultPrefix), folder), "%s is skipped", folder)
+	}
+}
+
+// forbidden is a store with a folder that this user can't read.
+type forbidden struct {
+	store.Store
+	folder string
+}
+
+func (s forbidden) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	page, err := s.Store.List(ctx, prefix, cursor)
+	if err != nil || !strings.HasPrefix(s.folder, prefix) {
+		return page, err
+	}
+	if !store.Skips(ctx, s.folder) {
+		return store.Page{}, &store.Error{Op: "list", Key: prefix, Err: store.ErrPermission}
+	}
+	page.Objects = append(page.Objects, store.Skipped(s.folder))
+	slices.SortFunc(page.Objects, func(a, b store.Object) int { return strings.Compare(a.Key, b.Key) })
+	return page, nil
 }
 
 // TestStraysBesideLocks: a lock among files of other programs excludes as it does alone. Its waiter acquires in its

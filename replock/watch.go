@@ -164,7 +164,7 @@ func (k *term) glance(ctx context.Context) (store.Page, error) {
 }
 
 func (k *term) firstPage(ctx context.Context, prefix string) (store.Page, error) {
-	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.store.List(ctx, prefix, "") })
+	return ask(ctx, &k.renewer, "list "+prefix, func(ctx context.Context) (store.Page, error) { return k.l.page(ctx, prefix, "") })
 }
 
 // foreign returns a *LostError if a client of another protocol holds a conflicting lock. Such a lock counts as held if

@@ -76,6 +76,11 @@ type Store interface {
 	// last key of all pages before, and has a new cursor. If no key has the prefix, the
 	// page is empty, and there is no error.
 	//
+	// If the store doesn't permit the client to read a folder under the prefix, List
+	// returns ErrPermission, because the folder might have any object. Only for a folder
+	// that the context [Skips] it MAY show the folder's key instead, which ends with a
+	// slash, as an object of size -1. After any other error of a folder List MUST fail.
+	//
 	// The larger the pages, the fewer requests a lock needs. See [Finite].
 	List(ctx context.Context, prefix, cursor string) (Page, error)
 
@@ -189,6 +194,24 @@ func (c Condition) String() string {
 		return "unsupported"
 	}
 }
+
+// skips is the key of the function of Skipping in a context.
+type skips struct{}
+
+// Skipping returns a context for List, whose caller ignores all keys below some folders. If the client isn't permitted
+// to read such a folder, the listing needn't fail. The key of a folder ends with a slash.
+func Skipping(ctx context.Context, ignored func(folder string) bool) context.Context {
+	return context.WithValue(ctx, skips{}, ignored)
+}
+
+// Skips reports whether the caller of List ignores all keys below a folder: see [Skipping].
+func Skips(ctx context.Context, folder string) bool {
+	ignored, ok := ctx.Value(skips{}).(func(string) bool)
+	return ok && ignored(folder)
+}
+
+// Skipped returns the object that List shows for a folder that it has skipped.
+func Skipped(folder string) Object { return Object{Key: folder, Size: -1} }
 
 // The interfaces below are optional. The lock needs none of them.
 

@@ -81,7 +81,7 @@ func (c doctorCmd) repository(ctx context.Context, r *show.Reporter, g global) (
 	if err != nil {
 		return 0, err
 	}
-	report, err := c.examine(ctx, g, s, doctor.Options{
+	report, err := c.examine(replock.Skipping(ctx, g.place().Prefix()), g, s, doctor.Options{
 		Prefix: base, Locks: g.place().Prefix() + "lock.", IsLock: func(key string) bool { return replock.IsLock(g.place().Prefix(), key) }, Others: []store.Store{other}, Progress: func(what string) { examining(r, what) }, Failed: r.Retrying,
 	})
 	r.EndWait()

@@ -309,25 +309,7 @@ func exitOf(t *testing.T, err error) int {
 // TestDoctorPermission: the table shows each lacking permission, and the exit code is 77. So it is for
 // an audit log that can't be read.
 func TestDoctorPermission(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "ordinary") // other users might not reach TMPDIR
-	assert.OK(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	bin, err := exec.LookPath("repolock")
-	assert.OK(t, err)
-	assert.Output(t, exec.Command("cp", bin, filepath.Join(dir, "repolock")))
-	assert.OK(t, os.Chmod(dir, 0o755))
-	var as *syscall.Credential // nil if we are an ordinary user
-	if os.Geteuid() == 0 {
-		const nobody = 65534 // file modes don't bind root
-		as = &syscall.Credential{Uid: nobody, Gid: nobody}
-		assert.OK(t, os.Chown(dir, nobody, nobody))
-	}
-	command := func(args ...string) (code int, out string) {
-		cmd := exec.Command(filepath.Join(dir, "repolock"), args...)
-		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as}
-		said, err := cmd.CombinedOutput()
-		return exitOf(t, err), string(said)
-	}
+	dir, command := ordinary(t)
 	repo := filepath.Join(dir, "repo")
 	assert.OK(t, os.Mkdir(repo, 0o777))
 	for _, test := range []struct {
@@ -349,6 +331,71 @@ func TestDoctorPermission(t *testing.T) {
 	code, out := command("history", log)
 	assert.That(t, code == fault.ExitPermission && strings.HasPrefix(out, "repolock: error: open ") && !strings.Contains(out, "locking needs"),
 		"exit code %d\n%s", code, out)
+}
+
+// TestForbiddenStrays: an ordinary user acquires beside folders of other programs that only another user can read, and
+// status and doctor name them. A folder with any other name fails the command.
+func TestForbiddenStrays(t *testing.T) {
+	dir, command := ordinary(t)
+	repo := filepath.Join(dir, "repo")
+	forbidden := func(key string) string {
+		path := filepath.Join(repo, "index", filepath.FromSlash(key))
+		assert.OK(t, os.MkdirAll(path, 0o777))
+		t.Cleanup(func() { _ = os.Chmod(path, 0o700) }) // so that it can be removed
+		for above := filepath.Dir(path); above != dir; above = filepath.Dir(above) {
+			assert.OK(t, os.Chmod(above, 0o777))
+		}
+		assert.OK(t, os.Chmod(path, map[bool]fs.FileMode{true: 0o700, false: 0}[os.Geteuid() == 0]))
+		return path
+	}
+	for _, key := range []string{"lock.shared/lost+found", "lock.shared/.snapshot/hourly.0", "lock.shared/@eaDir", "lock.intent/lost+found", "lock.intent/#recycle"} {
+		forbidden(key)
+	}
+	assert.OK(t, os.WriteFile(filepath.Join(repo, "index/lock.shared/Thumbs.db"), []byte("x"), 0))
+	commands := [][]string{{"backup", "--", "true"}, {"prune", "--", "true"}, {"status"}, {"doctor"}, {"break-lock", "--yes"}, {"break-lock", "--yes", "--stale"}}
+	for _, args := range commands {
+		code, out := command(append([]string{"-r", repo}, args...)...)
+		assert.That(t, code == 0, "%q: %d\n%s", args, code, out)
+		switch args[0] {
+		case "status":
+			assert.That(t, strings.HasPrefix(out, "no locks\nignored, because it is no lock: index/lock.intent/#recycle/\n"), "status:\n%s", out)
+		case "doctor":
+			assert.That(t, strings.Contains(strings.Join(strings.Fields(out), " "), "it ignores 6 files of other programs: index/lock.intent/#recycle/, index/lock.intent/lost+found/,"), "doctor:\n%s", out)
+		}
+	}
+	for _, key := range []string{"lock.shared/laptop", "lock.intent/laptop", "lock.shared/laptop/lost", "lock.shared"} {
+		path := forbidden(key)
+		for _, args := range commands {
+			code, out := command(append([]string{"-r", repo}, args...)...)
+			out = strings.Join(strings.Fields(out), " ")
+			assert.That(t, code == fault.ExitPermission && strings.Contains(out, "permission denied") && strings.Contains(out, path), "%s: %q: %d\n%s", key, args, code, out)
+		}
+		assert.OK(t, os.Chmod(path, 0o777))
+	}
+}
+
+// ordinary returns a directory of an ordinary user, and a function that runs repolock as this user.
+func ordinary(t *testing.T) (dir string, command func(args ...string) (code int, out string)) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/tmp", "ordinary") // other users might not reach TMPDIR
+	assert.OK(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	bin, err := exec.LookPath("repolock")
+	assert.OK(t, err)
+	assert.Output(t, exec.Command("cp", bin, filepath.Join(dir, "repolock")))
+	assert.OK(t, os.Chmod(dir, 0o755))
+	var as *syscall.Credential // nil if we are an ordinary user
+	if os.Geteuid() == 0 {
+		const nobody = 65534 // file modes don't bind root
+		as = &syscall.Credential{Uid: nobody, Gid: nobody}
+		assert.OK(t, os.Chown(dir, nobody, nobody))
+	}
+	return dir, func(args ...string) (code int, out string) {
+		cmd := exec.Command(filepath.Join(dir, "repolock"), args...)
+		cmd.Dir, cmd.SysProcAttr = "/", &syscall.SysProcAttr{Credential: as}
+		said, err := cmd.CombinedOutput()
+		return exitOf(t, err), string(said)
+	}
 }
 
 // TestDoctorInterrupted: a signal ends doctor, which deletes its objects first, and says so in one line.

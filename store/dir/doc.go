@@ -87,7 +87,8 @@
 // List also shows names that aren't valid keys, byte for byte, and links, pipes and other special
 // files, because they might be locks. Get refuses them with store.ErrInvalidKey or
 // store.ErrIrregular. Delete removes them. It also removes empty directories (Page.Folders), but
-// not on Windows, where rmdir does.
+// not on Windows, where rmdir does. A directory that this user can't read fails the listing, unless
+// the caller skips it: see store.Skipping.
 //
 // A system call that hangs (a dead NFS server) can't be interrupted. The methods check their
 // contexts between system calls.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -33,6 +34,31 @@ func keys(t *testing.T, s *Store) []string {
 	keys, err := store.Keys(t.Context(), s, "index/lock.")
 	assert.OK(t, err)
 	return keys
+}
+
+// TestOnlyForbiddenIsSkipped: a listing that fails for another reason than a permission skips no directory.
+func TestOnlyForbiddenIsSkipped(t *testing.T) {
+	s := opened(t)
+	create(t, s, "index/lock.shared/lost/x")
+	ctx := store.Skipping(t.Context(), func(folder string) bool { return folder == "index/lock.shared/lost/" })
+	for _, fault := range []error{syscall.EIO, syscall.ESTALE, syscall.ENOTDIR, syscall.EMFILE, store.ErrListing, context.Canceled, syscall.EACCES, syscall.EPERM} {
+		s.scan = func(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
+			if filepath.Base(d.path) == "lost" {
+				return nil, cant("list", d.path, fault)
+			}
+			return scan(ctx, d, wanted)
+		}
+		page, err := s.List(ctx, "index/lock.", "")
+		skipped := len(page.Objects) == 1 && page.Objects[0] == store.Skipped("index/lock.shared/lost/")
+		switch fault {
+		case syscall.EACCES, syscall.EPERM:
+			assert.That(t, err == nil && skipped, "%v: %+v, %v", fault, page.Objects, err)
+		case syscall.ENOTDIR: // a file has replaced it
+			assert.OK(t, err)
+		default:
+			assert.Is(t, err, fault)
+		}
+	}
 }
 
 // TestNames: a scan can miss names. The union of the scans has them all, once two scans in a row agree.

@@ -93,8 +93,13 @@ func (l *listing) walk(d *directory, at string) error {
 		if dir, folder := strings.CutSuffix(name, "/"); !folder {
 			files[name], err = l.add(d, name, at+name)
 		} else if !files[dir] {
-			if err = l.enter(d, dir, at); errors.Is(err, errNotDir) {
+			begin := len(l.page.Objects)
+			switch err = l.enter(d, dir, at); {
+			case errors.Is(err, errNotDir):
 				err = nil // the name has just changed from a directory to an object, or from an object to a directory
+			case errors.Is(err, fs.ErrPermission) && store.Skips(l.ctx, at+name):
+				l.page.Objects = slices.Insert(l.page.Objects, begin, store.Skipped(at+name))
+				err = nil
 			}
 		}
 		if err = cmp.Or(err, l.ctx.Err()); err != nil {

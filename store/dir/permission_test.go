@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -137,6 +138,38 @@ func TestUnreadableDirectory(t *testing.T) {
 			})
 			_ = os.Chmod(filepath.Join(path, dir), 0o700)
 		}
+	}
+}
+
+// TestSkippedDirectory: a listing shows a directory that it can't read as one object, in order, if the caller ignores all
+// keys below it. It fails for any other directory.
+func TestSkippedDirectory(t *testing.T) {
+	for _, mode := range []fs.FileMode{0, 0o300, 0o600} { // no permission, none to list, none to enter
+		s, path := fresh(t)
+		for _, key := range []string{"index/lock.intent/a/lost/x", "index/lock.shared/lost-x", "index/lock.shared/lost/x", "index/lock.shared/lost0", "index/lock.shared/other/x"} {
+			put(t, s, key, "body")
+		}
+		for _, dir := range []string{"index/lock.intent/a/lost", "index/lock.shared/lost", "index/lock.shared/other"} {
+			chmod(t, filepath.Join(path, dir), mode)
+		}
+		asNobody(t, path, func() {
+			lists := func(skipped ...string) (store.Page, error) {
+				return s.List(store.Skipping(t.Context(), func(folder string) bool { return slices.Contains(skipped, folder) }), "index/lock.", "")
+			}
+			all := []string{"index/lock.intent/a/lost/", "index/lock.shared/lost/", "index/lock.shared/other/"}
+			for i := range all {
+				page, err := lists(slices.Delete(slices.Clone(all), i, i+1)...)
+				assert.Is(t, err, store.ErrPermission, "%q with mode %o: listed %+v", all[i], mode, page.Objects)
+			}
+			page, err := lists(all...)
+			assert.OK(t, err)
+			var keys []string
+			for _, o := range page.Objects {
+				keys = append(keys, o.Key)
+				assert.That(t, strings.HasSuffix(o.Key, "/") == (o.Size == -1), "%+v", o)
+			}
+			assert.Equal(t, keys, []string{"index/lock.intent/a/lost/", "index/lock.shared/lost-x", "index/lock.shared/lost/", "index/lock.shared/lost0", "index/lock.shared/other/"})
+		})
 	}
 }
 

@@ -215,6 +215,7 @@ type folder struct {
 	found    map[string]bool // the names of all scans
 	missing  map[string]int  // how often each name was listed and couldn't be opened
 	other    bool            // the name belongs to another kind of file
+	skipped  bool            // we aren't permitted to read it, and the caller ignores all keys below it
 	complete bool
 }
 
@@ -283,6 +284,9 @@ func (l *listing) opendir(f *folder, then func(handle string)) *sftpwire.Request
 		case err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindLink:
 			f.absent = true
 			l.close(r.Handle, nil)
+		case err == nil && l.skips(f, enter.Err()):
+			l.close(r.Handle, nil)
+		case l.skips(f, err):
 		case err == nil && errors.Is(enter.Err(), sftpwire.PermissionDenied):
 			return fmt.Errorf("entering the directory %q: %w", l.path(f.at), enter.Err())
 		case err == nil:
@@ -297,6 +301,12 @@ func (l *listing) opendir(f *folder, then func(handle string)) *sftpwire.Request
 		return nil
 	})
 	return open
+}
+
+// skips reports whether the listing skips a directory because of an error: see store.Skipping.
+func (l *listing) skips(f *folder, err error) bool {
+	f.skipped = f.skipped || errors.Is(err, sftpwire.PermissionDenied) && store.Skips(l.ctx, f.at)
+	return errors.Is(err, sftpwire.PermissionDenied) && f.skipped
 }
 
 // notFolder makes the listing fail with err, unless another kind of file is in the place of the directory. Some servers
@@ -345,7 +355,7 @@ func (l *listing) readdir(f *folder) {
 func (l *listing) collectAll(f *folder, reads []*sftpwire.Request) (ended bool, err error) {
 	for _, r := range reads {
 		switch err := r.Err(); {
-		case errors.Is(err, sftpwire.EOF):
+		case errors.Is(err, sftpwire.EOF), l.skips(f, err):
 			ended = true
 		case err != nil:
 			return false, fmt.Errorf("listing the directory %q: %w", l.path(f.at), err)
@@ -532,6 +542,8 @@ func (l *listing) finish() {
 		f := l.folders[at]
 		if f.other {
 			l.page.Objects = slices.DeleteFunc(l.page.Objects, func(o store.Object) bool { return strings.HasPrefix(o.Key, at) })
+		} else if f.skipped {
+			l.page.Objects = append(l.page.Objects, store.Skipped(at))
 		} else if f.complete && len(f.found) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
 			l.page.Folders = append(l.page.Folders, at)
 		}

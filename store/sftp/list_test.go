@@ -324,6 +324,51 @@ func TestForbiddenDirectory(t *testing.T) {
 	}
 }
 
+// TestSkippedDirectory: a listing shows a directory that it isn't permitted to open, to enter or to read as one object,
+// if the caller ignores all keys below it. It fails for any other directory, and after any other error.
+func TestSkippedDirectory(t *testing.T) {
+	const lost = "index/lock.shared/lost/"
+	for name, c := range map[string]struct {
+		prefix  string
+		refuses func(request) bool
+		keys    []string
+	}{
+		"to open": {"index/lock.", func(r request) bool { return r.kind == typeOpendir && strings.HasSuffix(r.path(), "/lost") },
+			[]string{"index/lock.shared/lost-x", lost, "index/lock.shared/lost0"}},
+		"to enter": {"index/lock.", func(r request) bool { return r.kind == typeLstat && strings.HasSuffix(r.path(), "/lost/.") },
+			[]string{"index/lock.shared/lost-x", lost, "index/lock.shared/lost0"}},
+		"to read": {lost, func(r request) bool { return r.kind == typeReaddir }, []string{lost}},
+	} {
+		for _, numbers := range []*numbered{nil, {given: map[string]string{}}} {
+			synctest.Test(t, func(t *testing.T) {
+				r := &relay{numbered: numbers}
+				s := r.on(t, repository(t, 0o700))
+				put(t, s, "index/lock.shared/lost-x", lost+"x", "index/lock.shared/lost0")
+				lists := func(code sftpwire.Code, skipped string) (store.Page, error) {
+					r.answer = func(req request) []byte {
+						if c.refuses(req) {
+							return status(req.id, code)
+						}
+						return nil
+					}
+					return s.List(store.Skipping(t.Context(), func(folder string) bool { return folder == skipped }), c.prefix, "")
+				}
+				page, err := lists(sftpwire.PermissionDenied, lost)
+				assert.OK(t, err)
+				assert.Equal(t, keys(page), c.keys, name)
+				for _, other := range []string{"", "index/lock.shared/", lost + "x/"} {
+					_, err = lists(sftpwire.PermissionDenied, other)
+					assert.Says(t, err, store.ErrPermission, "index/lock.shared/lost", name)
+				}
+				if name != "to enter" { // the look inside has only this answer
+					_, err = lists(sftpwire.BadMessage, lost)
+					assert.Is(t, err, sftpwire.BadMessage, name)
+				}
+			})
+		}
+	}
+}
+
 // TestDamagedDirectory: a listing fails if a directory can't be opened or looked at, or if a file is in its place.
 func TestDamagedDirectory(t *testing.T) {
 	root := repository(t, 0o700)

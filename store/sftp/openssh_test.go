@@ -91,6 +91,11 @@ func TestGreeting(t *testing.T) {
 	put(t, s, "k")
 }
 
+// ofNobody is OpenSSH's server as the user nobody. Only root can start it.
+var ofNobody server = func(ctx context.Context, root string) (*conn, error) {
+	return connect(ctx, target{command: []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", openSSH}, root: root})
+}
+
 // TestReadableOnly: OpenSSH's server shows a directory that it can read but not enter as empty. A listing must
 // not.
 func TestReadableOnly(t *testing.T) {
@@ -99,9 +104,7 @@ func TestReadableOnly(t *testing.T) {
 		assert.OK(t, os.Chmod(dir, 0o755))
 	}
 	put(t, ofOpenSSH.on(t, root), "index/lock.shared/x", "index/lock.exclusive")
-	var nobody server = func(ctx context.Context, root string) (*conn, error) {
-		return connect(ctx, target{command: []string{"setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", openSSH}, root: root})
-	}
+	nobody := ofNobody
 	if os.Geteuid() != 0 {
 		nobody = ofOpenSSH
 	}
@@ -111,5 +114,29 @@ func TestReadableOnly(t *testing.T) {
 		_, err := s.List(t.Context(), "index/lock.", "")
 		assert.Says(t, err, store.ErrPermission, dir)
 		assert.OK(t, os.Chmod(filepath.Join(root, dir), 0o755))
+	}
+}
+
+// TestRealSkippedDirectory: through OpenSSH's server a listing shows a directory that this user can't open or enter as one
+// object, if the caller ignores all keys below it. A file that it can't read is listed.
+func TestRealSkippedDirectory(t *testing.T) {
+	assert.Need(t, os.Geteuid() == 0, "this test must be run as root: its server runs as another user")
+	root := t.TempDir()
+	for dir := root; dir != "/tmp"; dir = filepath.Dir(dir) {
+		assert.OK(t, os.Chmod(dir, 0o755))
+	}
+	put(t, ofOpenSSH.on(t, root), "index/lock.shared/lost+found/x", "index/lock.shared/Thumbs.db", "index/lock.shared/x")
+	assert.OK(t, os.Chmod(filepath.Join(root, "index/lock.shared/Thumbs.db"), 0))
+	lost := "index/lock.shared/lost+found/"
+	for _, mode := range []os.FileMode{0, 0o700, 0o711, 0o744} {
+		assert.OK(t, os.Chmod(filepath.Join(root, lost), mode))
+		s := ofNobody.on(t, root)
+		for range 2 {
+			page, err := s.List(store.Skipping(t.Context(), func(folder string) bool { return folder == lost }), "index/lock.", "")
+			assert.OK(t, err)
+			assert.Equal(t, keys(page), []string{"index/lock.shared/Thumbs.db", lost, "index/lock.shared/x"}, "mode %o", mode)
+			_, err = s.List(t.Context(), "index/lock.", "")
+			assert.Says(t, err, store.ErrPermission, "lost+found")
+		}
 	}
 }

@@ -58,6 +58,27 @@ func listPrefix(t *testing.T, f *fixture) {
 	}
 }
 
+// listSkipping checks that a listing shows all objects below a folder that it could skip, and asks only for folders.
+func listSkipping(t *testing.T, f *fixture) {
+	for _, key := range tricky {
+		f.put(t, key, key)
+	}
+	assert.Equal(t, keys(list(t, skipping{f.store, t}, "")), tricky)
+}
+
+// skipping is a store whose listings can skip each folder.
+type skipping struct {
+	store.Store
+	t *testing.T
+}
+
+func (s skipping) List(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	return s.Store.List(store.Skipping(ctx, func(folder string) bool {
+		assert.That(s.t, strings.HasSuffix(folder, "/"), "asked for %q, which is no folder's key", folder)
+		return true
+	}), prefix, cursor)
+}
+
 // listPages checks that no object is missing or repeated between pages. The store decides how many objects a page has.
 func listPages(t *testing.T, f *fixture) {
 	n := 2500

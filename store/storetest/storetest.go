@@ -50,6 +50,7 @@ var suite = []struct {
 
 	{"list is in byte order", listOrder},
 	{"list takes any prefix", listPrefix},
+	{"list skips no folder that it can read", listSkipping},
 	{"list returns pages", listPages},
 	{"list shows what get and put show, and each body has its etag", listAgrees},
 	{"list shows every put of another handle", listAfterPut},

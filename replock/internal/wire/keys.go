@@ -72,6 +72,14 @@ func (k Keys) Kind(key string) Kind {
 // BehindIntents reports whether a key comes behind the keys of all locks that conflict with a shared lock.
 func (k Keys) BehindIntents(key string) bool { return strings.HasPrefix(key, k.shared()) }
 
+// Skips reports whether a listing may skip a folder that this user can't read, because all keys below it are of files of
+// another program. The folder's key ends with a slash. In doubt a folder might have a lock.
+func (k Keys) Skips(folder string) bool {
+	intent, isIntent := strings.CutPrefix(folder, k.intents())
+	shared, isShared := strings.CutPrefix(folder, k.shared())
+	return isIntent && stray(intent) || isShared && stray(shared)
+}
+
 // stray reports whether the name of a flag is one that other programs give their files, so that no client can have
 // written it: docs/evidence/protocol.md, Files of other programs. In doubt it isn't.
 func stray(name string) bool {
