@@ -2,7 +2,8 @@
 
 // Package beadsdaemon is a daemon for tests of the exclusive lock of beads. It isn't the daemon
 // of beads: we have written it after the rules and names of EXCLUSIVE_LOCK of
-// beads, and it syncs nothing. TestDocument has these rules in the document's words.
+// beads, and it syncs nothing. TestDocument has these rules in the document's words. TestBeads in
+// e2e runs the real daemon, which unlike this one removes no stale lock.
 package beadsdaemon
 
 import (
