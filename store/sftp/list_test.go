@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -341,16 +342,17 @@ func TestSkippedDirectory(t *testing.T) {
 	} {
 		for _, numbers := range []*numbered{nil, {given: map[string]string{}}} {
 			synctest.Test(t, func(t *testing.T) {
-				r := &relay{numbered: numbers}
+				var refusal atomic.Int64
+				r := &relay{numbered: numbers, answer: func(req request) []byte {
+					if code := refusal.Load(); code != 0 && c.refuses(req) {
+						return status(req.id, sftpwire.Code(code))
+					}
+					return nil
+				}}
 				s := r.on(t, repository(t, 0o700))
 				put(t, s, "index/lock.shared/lost-x", lost+"x", "index/lock.shared/lost0")
 				lists := func(code sftpwire.Code, skipped string) (store.Page, error) {
-					r.answer = func(req request) []byte {
-						if c.refuses(req) {
-							return status(req.id, code)
-						}
-						return nil
-					}
+					refusal.Store(int64(code))
 					return s.List(store.Skipping(t.Context(), func(folder string) bool { return folder == skipped }), c.prefix, "")
 				}
 				page, err := lists(sftpwire.PermissionDenied, lost)
