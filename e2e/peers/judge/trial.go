@@ -86,7 +86,7 @@ type FaultReport struct {
 	// the lock, in seconds. It ends the round at wentOnFor.
 	WentOn float64 `json:"went_on_seconds"`
 	// FreeAfter is the longest time from the end of a holder's child until the next client had the lock,
-	// in seconds.
+	// in seconds. It is 0 if the next client had it before we noticed the end.
 	FreeAfter float64 `json:"free_after_seconds"`
 }
 
