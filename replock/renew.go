@@ -144,7 +144,7 @@ func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error 
 	}
 	if errors.Is(err, store.ErrPrecondition) {
 		// It was deleted since the look, or an earlier put of ours was applied late.
-		if err := r.confirm(ctx, o); err != nil {
+		if _, err := r.confirm(ctx, o); err != nil {
 			return err
 		}
 		return fault.Errorf("%s was changed between two requests: %w", o.key, err)
@@ -205,13 +205,13 @@ func (r *renewer) write(ctx context.Context, key string, body []byte, opts store
 	})
 }
 
-// confirm returns nil if a listing shows the object, and it is ours.
-func (r *renewer) confirm(ctx context.Context, o *object) error {
+// confirm returns the object as a listing shows it, or an error unless it is ours.
+func (r *renewer) confirm(ctx context.Context, o *object) (*store.Object, error) {
 	seen, err := r.find(ctx, o.key)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	return r.confirmSeen(ctx, o, seen)
+	return seen, r.confirmSeen(ctx, o, seen)
 }
 
 // find returns one of our objects as a listing shows it, or nil.

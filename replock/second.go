@@ -117,11 +117,8 @@ func (k *term) putSecond(ctx context.Context) (*second, error) {
 // client has acquired until then, because each deletes our stale flag first. If an earlier refresh was applied without
 // an answer, it might have put the flag back. Then the lock is lost, and can be resumed if it wasn't reaped.
 func (k *term) unchanged(ctx context.Context, flag *object) error {
-	seen, err := k.find(ctx, flag.key)
+	seen, err := k.confirm(ctx, flag)
 	if err != nil {
-		return err
-	}
-	if err := k.confirmSeen(ctx, flag, seen); err != nil {
 		return err
 	}
 	if !k.flags.unbroken(seen.ETag, seen.ModTime) {
@@ -137,11 +134,8 @@ func (k *term) proved(ctx context.Context, flag *object) error {
 	k.seconds.mu.Lock()
 	s := k.seconds.now
 	k.seconds.mu.Unlock()
-	refreshed, err := k.find(ctx, flag.key) // before the look that shows the second flag
+	refreshed, err := k.confirm(ctx, flag) // before the look that shows the second flag
 	if err != nil {
-		return err
-	}
-	if err := k.confirmSeen(ctx, flag, refreshed); err != nil {
 		return err
 	}
 	sent := k.l.opts.Clock.Elapsed()

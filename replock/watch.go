@@ -378,11 +378,8 @@ func (k *term) reassure(ctx context.Context, ended time.Time) error {
 		return k.overdueLoss()
 	}
 	// Another acquirer might have acquired and released its lock before our look reached the page of our flag.
-	seen, err := k.find(ctx, t.flag.key)
+	seen, err := k.confirm(ctx, &t.flag)
 	if err != nil {
-		return err
-	}
-	if err := k.confirmSeen(ctx, &t.flag, seen); err != nil {
 		return err
 	}
 	k.flags.trust(seen) // it is refreshed, and no other client holds a lock
