@@ -110,8 +110,6 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME")
 	case f.fleetFlag() != "" && !fleet:
 		return p, fault.New(fault.Usage, "--%s: works only with --also tower-fleet:DIR/NAME", f.fleetFlag())
-	case f.RequestID != "" && towerfleet.CheckRequest(f.RequestID) != nil:
-		return p, fault.New(fault.Usage, "--request-id: %s", text.Error(towerfleet.CheckRequest(f.RequestID)))
 	case f.Metadata[towerfleet.HandleField] != "" && fleet:
 		return p, fault.New(fault.Usage, "--metadata "+towerfleet.HandleField+": repolock writes this field itself into a tower-fleet lock: name another")
 	case f.Fence && mode == replock.Shared && !p.alone:

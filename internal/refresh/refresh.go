@@ -44,7 +44,7 @@ type Refresher struct {
 	// earlier failed attempts have renewed.
 	Attempt func(ctx context.Context, full bool) (Renewal, error)
 	// Failed is called for each failure, as Schedule defines it, with the number of failures in a row,
-	// and whether the refresher gives up. If a failure takes longer than maxSilence, Failed is also
+	// and whether the refresher gives up. If a failure takes longer than MaxSilence, Failed is also
 	// called before the first one, with n = 0.
 	Failed func(n int, gaveUp bool, err error)
 	// Extended is called with each new deadline, which is a value of the clock's Elapsed.
@@ -268,15 +268,15 @@ func (s *run) nextFailure() time.Duration {
 	return s.began + time.Duration(s.failures+1)*s.Failure
 }
 
-// maxSilence is how long renewals fail before a person hears of it. A failure of a long lease takes much longer.
-const maxSilence = 30 * time.Second
+// MaxSilence is how long renewals fail before a person hears of it. A failure of a long lease takes much longer.
+const MaxSilence = 30 * time.Second
 
 // nextWarning returns when Failed is due before the first failure, or 0.
 func (s *run) nextWarning() time.Duration {
-	if !s.tried() || s.warned || s.failures > 0 || s.Failure <= maxSilence {
+	if !s.tried() || s.warned || s.failures > 0 || s.Failure <= MaxSilence {
 		return 0
 	}
-	return s.began + maxSilence
+	return s.began + MaxSilence
 }
 
 // countFailures calls Failed if another failure is complete, or a warning is due.

@@ -161,7 +161,7 @@ func TestWarning(t *testing.T) {
 				_ = h.run(t.Context())
 				first, want := h.Interval+h.Failure, []int{1, 2, 3}
 				if warns {
-					first, want = h.Interval+maxSilence, []int{0, 1, 2, 3}
+					first, want = h.Interval+MaxSilence, []int{0, 1, 2, 3}
 				}
 				assert.That(t, slices.Equal(reports, want) && h.failures[0] == first, "%s, ttl %v: %v at %v, want %v at %v", name, ttl, reports, h.failures, want, first)
 			})

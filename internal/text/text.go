@@ -56,9 +56,12 @@ const maxLine = 200
 
 // Line makes one line from a server's message, and cuts it at 200 bytes. It replaces each run of spaces and of
 // characters that aren't printable by one space.
-func Line(s string) string {
+func Line(s string) string { return Cut(line(s), maxLine) }
+
+// line is Line without the cut.
+func line(s string) string {
 	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
-	return Cut(strings.Join(fields, " "), maxLine)
+	return strings.Join(fields, " ")
 }
 
 // Cut shortens s to at most n bytes of whole characters. It appends an ellipsis if it has cut s.
@@ -71,12 +74,11 @@ func Cut(s string, n int) string {
 
 // Ends is Line for an explanation of at most n bytes: it cuts out the middle, because the reason can be at the end.
 func Ends(s string, n int) string {
-	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
-	line := strings.Join(fields, " ")
-	if len(line) <= n {
-		return line
+	s = line(s)
+	if len(s) <= n {
+		return s
 	}
-	return Cut(line, n/2) + strings.ToValidUTF8(line[len(line)-n/2:], "")
+	return Cut(s, n/2) + strings.ToValidUTF8(s[len(s)-n/2:], "")
 }
 
 // Quote quotes s as one word for any shell.

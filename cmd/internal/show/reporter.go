@@ -170,7 +170,7 @@ func (r *Reporter) printEvent(e replock.Event) {
 			cause = where + ": " + cause
 		}
 		if e.Failures == 0 {
-			r.Say("refreshing the lock has failed for 30s (it is lost %s): %s", text.In(e.Left), cause)
+			r.Say("refreshing the lock has failed for %s (it is lost %s): %s", text.Duration(refresh.MaxSilence), text.In(e.Left), cause)
 			return
 		}
 		r.Say("refreshing the lock failed (%d of 3; it is lost %s): %s", e.Failures, text.In(e.Left), cause)
