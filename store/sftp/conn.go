@@ -9,6 +9,7 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -93,14 +94,16 @@ type conn struct {
 	server string // the program on the server, if it might show other machines' files late; else ""
 
 	fileMode, dirMode uint32
-	clock             string           // handle of a file whose mod time shows the server's time, or ""
-	ticks             atomic.Int64     // number of bytes written into it
-	unwritten         error            // why the server has made no file in the root, or nil
-	links             store.Condition  // whether a hard link never replaces a file
-	linkless          atomic.Bool      // the server has made no hard link later, whatever it answered
-	flushless         atomic.Bool      // the server's file system refuses every fsync
-	newest            atomic.Int64     // the latest mod time of a file that we have put, in seconds
-	strays            []sftpwire.Entry // temporary files that the root had at the start
+	clock             string          // handle of a file whose mod time shows the server's time, or ""
+	ticks             atomic.Int64    // number of bytes written into it
+	unwritten         error           // why the server has made no file in the root, or nil
+	links             store.Condition // whether a hard link never replaces a file
+	linkless          atomic.Bool     // the server has made no hard link later, whatever it answered
+	flushless         atomic.Bool     // the server's file system refuses every fsync
+	newest            atomic.Int64    // the latest mod time of a file that we have put, in seconds
+
+	straysMu sync.Mutex
+	strays   []sftpwire.Entry // temporary files that the root had at the start, and that tidy hasn't noted yet
 }
 
 // reason is a function that returns why a connection has ended, or nil if that is unknown.

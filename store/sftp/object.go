@@ -271,9 +271,9 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	for _, dir := range slices.Backward(files.Set(dirs)) { // a directory comes before the one above it
 		reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
 	}
-	for _, e := range c.strays {
-		s.stray(c, "", e, c.now())
-	}
+	c.straysMu.Lock()
+	c.strays = slices.DeleteFunc(c.strays, func(e sftpwire.Entry) bool { return s.stray(c, "", e, c.now()) })
+	c.straysMu.Unlock()
 	s.old.Range(func(path, isDir any) bool {
 		s.old.Delete(path)
 		remove := sftpwire.Remove
@@ -286,16 +286,19 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	return reqs
 }
 
-// stray notes a temporary file for tidy if it is so old at a time that no living process has it.
-func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) {
-	if !now.IsZero() && now.Sub(modTime(e.Attrs)) > files.Abandoned {
-		s.old.Store(c.path(at+e.Name), e.Attrs.Kind() == sftpwire.KindDir)
+// stray notes a temporary file for tidy, and returns true, if it is so old at a time that no living process has it.
+func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) bool {
+	if now.IsZero() || now.Sub(modTime(e.Attrs)) <= files.Abandoned {
+		return false
 	}
+	s.old.Store(c.path(at+e.Name), e.Attrs.Kind() == sftpwire.KindDir)
+	return true
 }
 
 // noRename returns why a server without posix-rename@openssh.com takes no lock. Some servers have the extension and don't
-// name it (one of paramiko that implements posix_rename), so a Put asks for it all the same. The server's own rename doesn't replace a file, or
-// doesn't promise to do so in one step. To remove the file first would leave a moment in which no listing shows the lock.
+// name it (one of paramiko that implements posix_rename), so a Put asks for it all the same. The server's own rename
+// doesn't replace a file, or doesn't promise to do so in one step. To remove the file first would leave a moment in which
+// no listing shows the lock.
 func (c *conn) noRename() error {
 	if errors.Is(c.unwritten, sftpwire.PermissionDenied) {
 		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, as a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),

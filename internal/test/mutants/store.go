@@ -227,7 +227,7 @@ var storeMutants = []mutant{
 		"min(max(maxOpen-len(l.handles), 1), len(l.waiting))", "len(l.waiting)", own("TestManyFolders")},
 	{"a time before the write is the server's time", "store/sftp/list.go", "r.Attrs.Size >= tick", "r.Attrs.Size < 1<<60", own("TestClock")},
 	{"a repository that is gone is empty", "store/sftp/list.go", "\tl.add(sftpwire.Stat(l.path(\".\")), c.exists)\n", "", own("TestRootIsGone")},
-	{"a young temporary file is removed through SFTP", "store/sftp/object.go", "> files.Abandoned {", "> files.Abandoned/48 {", own("TestSweep|TestStrays")},
+	{"a young temporary file is removed through SFTP", "store/sftp/object.go", "<= files.Abandoned {", "<= files.Abandoned/48 {", own("TestSweep|TestStrays")},
 	{"a temporary file in the root stays", "store/sftp/conn.go", "return !files.IsTemp(e.Name)", "return true", own("TestStrays")},
 	{"any file in the root is temporary", "store/sftp/conn.go", "return !files.IsTemp(e.Name)", "return false", own("TestStrays")},
 	{"a directory above two that a batch empties stays", "store/sftp/object.go",
