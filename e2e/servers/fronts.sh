@@ -13,16 +13,9 @@ set -eu
 seconds=${1:-20}
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-. "$root/e2e/aloud.sh"
+. "$here/common.sh"
 
-die() {
-	echo "fronts: $*" >&2
-	exit 1
-}
-PATH=$PATH:/usr/sbin
-for program in nginx haproxy caddy jq openssl curl; do
-	command -v "$program" >/dev/null || die "$program is missing: make programs installs it"
-done
+need nginx haproxy caddy jq openssl curl
 
 cache=${REPOLOCK_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/repolock-e2e}
 gateway=$cache/versitygw-$({ cat "$here/versitygw/go.mod" "$here/versitygw/go.sum" && go version; } | cksum | tr ' ' -)
@@ -148,17 +141,14 @@ row() {
 	until_up "https://$2/"
 	url="s3://bucket/$1?endpoint=https://$2"
 	"$tmp/repolock" -r "$url" --json doctor >"$tmp/doctor.out" 2>"$tmp/doctor.json" || true
-	"$tmp/repolock" -r "$url" --json torture --duration "${seconds}s" >"$tmp/torture.json" 2>"$tmp/torture.log" || true
+	torture "$url"
 	doctor=$(jq -rs 'last | .verdict.fitness // .error // "failed"' "$tmp/doctor.out" "$tmp/doctor.json" 2>&1) || doctor=failed
-	acquired=$(jq -rs 'last | .acquisitions // 0' "$tmp/torture.json" 2>&1) || acquired=0
-	overlaps=$(jq -rs 'last | .violations // [] | length' "$tmp/torture.json" 2>&1) || overlaps=unknown
 	printf '%-12s %-10s %-30s %-8s %12s %8s\n' "$today" "$1" "$3+versitygw-$version" "$doctor" "$acquired" "$overlaps"
 	if [ "$doctor" != fit ] || [ "$acquired" = 0 ] || [ "$overlaps" != 0 ]; then
 		cat "$tmp/doctor.json" "$tmp/torture.log" >&2
 		bad=1
 	fi
 }
-today=$(date -u +%Y-%m-%d)
 version=$(awk '$1 == "github.com/versity/versitygw" || $2 == "github.com/versity/versitygw" { print $NF == "indirect" ? $(NF - 2) : $NF }' "$here/versitygw/go.mod")
 aloud "contending"
 printf '%-12s %-10s %-30s %-8s %12s %8s\n' date server version doctor acquisitions overlaps

@@ -17,18 +17,11 @@ seconds=${1:-20}
 [ $# = 0 ] || shift
 here=$(cd "$(dirname "$0")" && pwd)
 root=$(cd "$here/../.." && pwd)
-. "$root/e2e/aloud.sh"
+. "$here/common.sh"
 
-die() {
-	echo "sftp: $*" >&2
-	exit 1
-}
-PATH=$PATH:/usr/sbin
 python=/usr/bin/python3 # Debian's, which has Debian's modules
 [ -x "$python" ] || python=python3
-for program in ssh ssh-keygen jq; do
-	command -v "$program" >/dev/null || die "$program is missing: make programs installs it"
-done
+need ssh ssh-keygen jq
 
 cache=${REPOLOCK_E2E_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/repolock-e2e}
 tmp=$(mktemp -d /tmp/repolock-sftp.XXXXXX)
@@ -220,7 +213,6 @@ expected() {
 listens() { "$python" -c 'import socket, sys; socket.create_connection(("127.0.0.1", int(sys.argv[1])), 1).close()' "$port" 2>/dev/null; }
 
 port=$((20000 + $$ % 10000))
-today=$(date -u +%Y-%m-%d)
 bad=0
 row() { printf '%-10s  %-16s  %-26s  %-7s  %12s  %8s\n' "$@"; }
 
@@ -250,13 +242,6 @@ url() {
 examine() {
 	timeout 180 "$tmp/repolock" -r "$url" --json doctor >"$tmp/doctor.out" 2>"$tmp/doctor.json" || true
 	fitness=$(jq -rs 'map(.verdict.fitness // empty) | last // "refused"' "$tmp/doctor.out" "$tmp/doctor.json" 2>&1) || fitness=failed
-}
-
-# torture lets six processes contend, and kills and stops them. acquired and overlaps are what its judge has found.
-torture() {
-	timeout $((seconds + 120)) "$tmp/repolock" -r "$url" --json torture --duration "${seconds}s" >"$tmp/torture.json" 2>"$tmp/torture.log" || true
-	acquired=$(jq -rs 'map(.acquisitions // empty) | last // 0' "$tmp/torture.json" 2>&1) || acquired=0
-	overlaps=$(jq -rs 'map(.violations | arrays | length) | last // "-"' "$tmp/torture.json" 2>&1) || overlaps=unknown
 }
 
 # contend lets two processes acquire the exclusive lock again and again. Each makes a folder while it holds the lock, and
@@ -298,7 +283,7 @@ try() {
 	stop
 	start "$1"
 	url
-	if [ "$gently" = yes ]; then contend; else torture; fi
+	if [ "$gently" = yes ]; then contend; else torture "$url"; fi
 	quiet
 	row "$today" "$1" "$(version "$1")" "$fitness" "$acquired" "$overlaps"
 	left=$(find "$dir" -maxdepth 1 -name '.repolock-*' | wc -l)
