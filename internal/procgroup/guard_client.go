@@ -88,7 +88,8 @@ func (p *guardClient) end() {
 }
 
 // allowLocked writes the allowance into the page. The guard reads it at its next look, and must follow it within
-// answerTimeout or startTimeout. If the guard hasn't followed an earlier allowance yet, the timer for that one runs on. g.mu is held.
+// answerTimeout or startTimeout. If the guard hasn't followed an earlier allowance yet, the timer for that one runs on.
+// g.mu is held.
 func (g *Group) allowLocked() {
 	g.page.Allow(g.allowance)
 	if g.page.Follows(g.awaited) {

@@ -81,8 +81,8 @@ type Options struct {
 	Clock locking.Clock
 }
 
-// Backend is a locking.Backend, Inspector, Breaker, Resumer and Examiner. Its methods can be called concurrently. They check
-// their contexts between system calls. They return locking.ErrPermission if the file system refuses this user.
+// Backend is a locking.Backend, Inspector, Breaker, Resumer and Examiner. Its methods can be called concurrently. They
+// check their contexts between system calls. They return locking.ErrPermission if the file system refuses this user.
 type Backend struct {
 	named     string // the directory that Open was called with
 	dir, path string // the database and its lock

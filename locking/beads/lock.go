@@ -116,7 +116,8 @@ func (b *Backend) drop(mine *own) error {
 }
 
 // Renew verifies that the lock file is the one that TryLock has created. It writes nothing. After a loss the lock stays
-// lost, even if the file comes back. A redirect that changes is a loss, too. The caller must then still call Release, because it closes the file.
+// lost, even if the file comes back. A redirect that changes is a loss, too. The caller must then still call Release,
+// because it closes the file.
 func (b *Backend) Renew(ctx context.Context, h locking.Handle) error {
 	return b.look(ctx, h, (*own).verify)
 }

@@ -25,11 +25,11 @@
 // # Cost and guarantees
 //
 // The signature of a request covers Host, the x-amz- headers, Content-MD5 and the condition, so a proxy can rewrite any
-// other header. Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat requests either:
-// see [New]. The store sends a request a second time only after a refusal: if the server refused the time in the
-// signature, because the SDK has then learnt the server's time; if it refused credentials that were replaced; or if it
-// refused a put as not permitted, which MinIO does while another object is being deleted. After a deletion that is
-// answered with 200, or with 404 and no code, one listing shows whether the object is gone.
+// other header. Each method is one request, and the SDK repeats none. A program's own HTTP client must not repeat
+// requests either: see [New]. The store sends a request a second time only after a refusal: if the server refused the
+// time in the signature, because the SDK has then learnt the server's time; if it refused credentials that were replaced;
+// or if it refused a put as not permitted, which MinIO does while another object is being deleted. After a deletion that
+// is answered with 200, or with 404 and no code, one listing shows whether the object is gone.
 //
 // A success must have the form of S3's: a web page, an empty body or a cut listing is an error. A success whose body is
 // one of S3's errors is a temporary failure.
@@ -135,7 +135,10 @@ func repository(c *s3.Client, bucket string, opts Options, found *chain) (store.
 	if strings.Contains(bucket, ":") && (place.Endpoint == "" || !o.UsePathStyle) {
 		return nil, fmt.Errorf("%w: s3: TENANT:BUCKET is a bucket of Ceph's gateway: name the gateway with endpoint=, and leave out path-style=false", store.ErrURL)
 	}
-	return s3api.New(&client{api: c, bucket: bucket, credentials: o.Credentials, chain: found, zone: strings.Contains(place.Host, "%"), requesterPays: opts.RequesterPays, unquoted: opts.UnquotedIfMatch, headers: opts.headers(), http: httpClient(o.HTTPClient)}, place), nil
+	return s3api.New(&client{
+		api: c, bucket: bucket, credentials: o.Credentials, chain: found, http: httpClient(o.HTTPClient),
+		zone: strings.Contains(place.Host, "%"), requesterPays: opts.RequesterPays, unquoted: opts.UnquotedIfMatch, headers: opts.headers(),
+	}, place), nil
 }
 
 // in returns the place of a repository on a server. If the options don't set how far conditions of puts are kept, it
