@@ -4,6 +4,7 @@ package sftp
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"os"
 	"path/filepath"
@@ -133,13 +134,14 @@ func takingBack(root string) *relay {
 	r.answer = func(req request) []byte {
 		switch req.kind {
 		case typeOpen:
+			if flags := req.body[4+len(req.path()):]; binary.BigEndian.Uint32([]byte(flags))&sftpwire.FlagWrite == 0 {
+				break // a file that was only read isn't written back
+			}
 			r.mu.Lock()
 			opens[req.id] = req.path()
 			r.mu.Unlock()
 		case typeRemove:
-			if _, err := os.Lstat(req.path()); err == nil {
-				removed[req.path()] = true
-			}
+			removed[req.path()] = true // the server might still be about to make the file
 		case typeClose:
 			r.mu.Lock()
 			path := paths[req.path()]
