@@ -46,7 +46,9 @@ type screen struct {
 // onScreen starts a repolock on a terminal, with these variables and ours.
 func onScreen(t *testing.T, rows, columns uint16, env []string, args ...string) *screen {
 	t.Helper()
-	cmd := exec.Command("repolock", args...)
+	// At Ctrl-C the kernel first sends the signal, and then discards what the terminal hasn't shown yet. That can be the
+	// answer to the signal.
+	cmd := exec.Command("sh", append([]string{"-c", `stty noflsh && exec repolock "$@"`, "sh"}, args...)...)
 	cmd.Env = append(os.Environ(), env...)
 	terminal, err := pty.StartWithSize(cmd, &pty.Winsize{Rows: rows, Cols: columns})
 	assert.OK(t, err)
