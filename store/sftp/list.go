@@ -250,7 +250,7 @@ func (l *listing) begin(f *folder) {
 		case len(reads) == 0:
 			l.readdir(f)
 			return nil
-		case !reads[0].Answered:
+		case slices.ContainsFunc(reads, func(r *sftpwire.Request) bool { return !r.Answered }):
 			f.misses++
 			l.close(f.handle, nil)
 			l.begin(f)
