@@ -205,9 +205,9 @@ var engineMutants = []mutant{
 	// Pass and resume.
 	{"an acquirer doesn't delete a stale lock that it ignores", reaps,
 		"if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {", "if errs[i] == nil {", seed(2)},
-	{"a flag that a deletion of many leaves out counts as gone", reaps, "if deleted[i] {", "if deleted[i] || e != nil {", scene("crowd", 104)},
+	{"a flag that a deletion of many leaves out counts as gone", reaps, "if deleted[i] {", "if deleted[i] || e != nil {", scene("reaped", 104)},
 	{"a deletion of many that failed counts as done", reaps,
-		"return nil, entries\n\t}\n\tfor", "return entries, nil\n\t}\n\tfor", scene("crowd", 34)},
+		"return nil, entries\n\t}\n\tfor", "return entries, nil\n\t}\n\tfor", scene("reaped", 34)},
 	{"resumed whether the old flag is there or not", resume,
 		"if old == nil || old.Size == 0 {", "if old == nil {\n\t\treturn nil\n\t}\n\tif false {", seed(30)},
 	{"resumed by a look at the old flag that comes before the look for others", resume,

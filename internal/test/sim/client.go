@@ -277,7 +277,7 @@ func (c *client) ask(ctx context.Context, p *process, s *step) (k Held, began ti
 		c.w.waits(*s, began, true)
 		defer c.w.waits(*s, began, false)
 	}
-	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, flags("with a fence", s.fence, fmt.Sprintf("and waits up to %v for it", wait), wait > 0), s.name)
+	c.w.trace(c, "=== wants the %v lock%s [%s]", s.mode, flags("with a fence", s.fence, fmt.Sprintf("and waits up to %v for it", wait), wait > 0, fmt.Sprintf("within %v", s.within), s.within > 0), s.name)
 	k, err = locker.Lock(ctx, s.mode, s.operation(), wait)
 	for waited := time.Duration(0); errors.Is(err, replock.ErrHeld) && waited < s.patience && p.ctx.Err() == nil; waited += s.pause {
 		<-c.clock.After(s.pause)
@@ -374,6 +374,10 @@ func (w *world) refused(c *client, s step, asked time.Time, err error) {
 	w.say(c, "=== not granted: %v [%s]", err, s.name)
 	delete(w.paces, s.name)
 	w.tidied(c, s)
+	if errors.Is(err, context.DeadlineExceeded) && s.within > 0 { // it names what its last look has found, however long ago
+		w.result.Held++
+		return
+	}
 	if errors.Is(err, replock.ErrHeld) {
 		w.result.Held++
 		w.keptOut(c, s, asked, err)
@@ -451,8 +455,15 @@ func (l locker) Lock(ctx context.Context, mode replock.Mode, operation string, w
 		take = l.Exclusive
 	}
 	opts := []replock.AcquireOption{replock.WithWait(wait)}
-	if s, _ := ctx.Value(forStep{}).(*step); s != nil && s.fence {
+	s, _ := ctx.Value(forStep{}).(*step)
+	if s != nil && s.fence {
 		opts = append(opts, replock.WithFencingToken())
+	}
+	if s != nil && s.within > 0 {
+		opts = append(opts, replock.WithParent(ctx))
+		limited, cancel := context.WithTimeout(ctx, s.within)
+		defer cancel()
+		ctx = limited
 	}
 	k, err := take(ctx, operation, opts...)
 	if err != nil {

@@ -79,11 +79,13 @@ type monitor struct {
 	ghosts   []ghost
 	// aliens has the keys of other programs' files.
 	aliens    []string
-	lives     map[string][]life // by its key
-	counts    map[string]uint64 // the last fencing token that is stored, by its key
-	fences    map[string]uint64 // the numbers that exclusive locks have taken, by the key and the lock's id
-	staleOnly bool              // the break-lock that is under way
-	scope     string            // the prefix of its keys
+	lives     map[string][]life  // by its key
+	stored    map[string]bool    // the keys of lives that last
+	vacant    map[string]vacancy // by the names of the locks
+	counts    map[string]uint64  // the last fencing token that is stored, by its key
+	fences    map[string]uint64  // the numbers that exclusive locks have taken, by the key and the lock's id
+	staleOnly bool               // the break-lock that is under way
+	scope     string             // the prefix of its keys
 }
 
 // pointer is the body of a lock.exclusive.
@@ -137,6 +139,7 @@ func (w *world) applied(p *process, r *request, v any, err error) {
 	w.queued(p.client, r, err)
 	if err == nil {
 		w.follows(p.client, r, v)
+		w.vacates(r)
 	}
 	w.checkQueue()
 	w.check()
@@ -334,6 +337,16 @@ const (
 	exclusive    = "lock.exclusive"
 	exclusiveKey = replock.DefaultPrefix + exclusive
 )
+
+// nameOf returns the name of the lock that a key belongs to.
+func nameOf(key string) string {
+	name, named := strings.CutPrefix(key, replock.DefaultPrefix+"locks/")
+	if !named {
+		return ""
+	}
+	name, _, _ = strings.Cut(name, "/")
+	return name
+}
 
 // prefix of a lock's keys, by its name.
 func prefix(lock string) string {

@@ -93,7 +93,7 @@ func TestPauseOfAWaiter(t *testing.T) {
 		{0, 10 * time.Second, mostPoll, freeReads, 375 * time.Millisecond}, // ten are left again
 	} {
 		k := pace{before: c.before, since: began, reads: began, poll: c.poll, spent: c.reads}
-		got := k.pause(&plan{}, began.Add(c.waited))
+		got := k.pause(&plan{}, rest{from: began.Add(c.waited)})
 		assert.That(t, got == c.want, "behind %d for %v: a pause lasts up to %v, want %v", c.before, c.waited, got, c.want)
 	}
 }

@@ -439,8 +439,11 @@ const (
 	Sealed  // other clients encrypt their bodies
 	Fenced  // exclusive locks take fencing tokens
 	Clone   // a machine is cloned while it runs
-	Crowd   // many crashed holders have left flags, which are deleted by few requests
+	Reaped  // many crashed holders have left flags, which are deleted by few requests
 	Stepped // the store's clock is set while a lock is held
+	Crowd   // up to a hundred clients want one lock
+
+	Hints // as Skew to Namespaces: the store gives hints, which can be late, lost or false
 	kinds
 )
 
@@ -449,7 +452,7 @@ var kindNames = [kinds]string{
 	"crash", "jump", "skew", "storejump", "gateways", "conditions", "nodelete", "pages", "leftovers", "break", "poor",
 	"namespaces", "reboot",
 	"freeze", "frozen", "creates", "refuses", "crawl", "duel", "foreign", "several", "brink", "local", "evict", "unclock",
-	"sealed", "fenced", "clone", "crowd", "stepped",
+	"sealed", "fenced", "clone", "reaped", "stepped", "crowd", "hints",
 }
 
 func (k Kind) String() string { return kindNames[k] }
@@ -489,8 +492,12 @@ type mishap struct {
 // decide draws a request's fault, if it has one.
 func (w *world) decide(c *client, r *request, d dice) *mishap {
 	f := &mishap{dice: d}
-	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))
-	f.back = w.plan.latency/2 + d.of(3).within(w.plan.latency) + nanoseconds(d.of(4))
+	apart := time.Duration(1)
+	if w.plan.latency < time.Millisecond {
+		apart = 10 // the latency would be lost in them
+	}
+	f.there = w.plan.latency + d.of(1).within(w.plan.latency) + nanoseconds(d.of(2))/apart
+	f.back = w.plan.latency/2 + d.of(3).within(w.plan.latency) + nanoseconds(d.of(4))/apart
 	if w.calm.Load() {
 		return f
 	}

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"path"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/replock"
@@ -50,12 +51,14 @@ type pace struct {
 	rests   []rest          // the last one can last
 	tries   []rest          // the attempts that were withdrawn
 	sends   []time.Time     // of requests, when no other one of the step was under way
+	hints   bool            // the store gives hints
 }
 
 // rest is a time without a request under way.
 type rest struct {
 	from, to time.Time
 	most     time.Duration // that is promised
+	hint     time.Time     // when the first one came
 }
 
 func (r rest) took() time.Duration { return r.to.Sub(r.from) }
@@ -90,7 +93,7 @@ func (k *pace) ends(r *rest, now time.Time, p *plan) {
 	if r.took() > time.Millisecond && k.look != nil {
 		k.learns(p)
 	}
-	r.most = k.pause(p, r.from)
+	r.most = k.pause(p, *r)
 }
 
 // paced reports whether the waiters' pace is certain: no request fails, and no ticket is broken.
@@ -212,11 +215,19 @@ func (k *pace) learns(p *plan) {
 }
 
 // pause returns how long a waiter pauses now, at most.
-func (k *pace) pause(p *plan, now time.Time) time.Duration {
+func (k *pace) pause(p *plan, r rest) time.Duration {
+	now := r.from
 	n := time.Duration(1 + k.before)
 	read := min(max(now.Sub(k.since)/100, leastRead), mostRead) * 3 / 2 * n
 	over := max(k.spent-now.Sub(k.reads).Seconds(), 0) + 1 - freeReads
-	read += time.Duration(max(over, 0) * float64(time.Second))
+	spent := time.Duration(max(over, 0) * float64(time.Second))
+	read += spent
+	switch {
+	case !r.hint.IsZero():
+		read = r.hint.Sub(r.from) + spent
+	case k.hints:
+		read = time.Hour
+	}
 	most := min(read, 2*k.poll*n, 4*k.poll+mostPoll)
 	switch {
 	case k.excused:
@@ -236,7 +247,11 @@ func (w *world) idle(h *holding) {
 	if k == nil || h.foreign() || !w.paced() {
 		return
 	}
-	free := later(w.inTheWay(h.p.client, h.step, time.Time{}), k.asked)
+	place := k.ticket
+	if place == "" && h.step.mode == replock.Exclusive {
+		place = h.lock.Key()
+	}
+	free := later(w.inTheWay(h.p.client, h.step, time.Time{}, path.Base(place)), k.asked)
 	rested, most, sent := time.Duration(0), time.Duration(0), 0
 	for _, r := range k.rests {
 		if r.to.After(free) {
@@ -270,4 +285,53 @@ func (w *world) idle(h *holding) {
 	if sent > limit {
 		w.violate("idle", fmt.Sprintf("%v was granted %v after the way was free, after %d requests, one after another", h, time.Since(free).Round(time.Millisecond), sent))
 	}
+}
+
+// vacancy is a time in which the way of a step was free. The step is the first of the waiters.
+type vacancy struct {
+	step  string
+	since time.Time
+}
+
+// vacates tracks for how long the way of the first waiter is free, until an acquirer puts its flag. That is its way as
+// long as no conflicting object is stored but tickets of later waiters.
+func (w *world) vacates(r *request) {
+	if !r.writes() || !isLock(r.key) || !w.paced() {
+		return
+	}
+	lock := nameOf(r.key)
+	var first *pace
+	for _, k := range w.paces {
+		if k.step.lock == lock && w.stored[k.ticket] && (first == nil || path.Base(k.ticket) < path.Base(first.ticket)) {
+			first = k
+		}
+	}
+	step := ""
+	if first != nil && !w.taken(first) {
+		step = first.step.name
+	}
+	was := w.vacant[lock]
+	if step == was.step {
+		return
+	}
+	w.vacant[lock] = vacancy{step, time.Now()}
+	if was.step == "" {
+		return
+	}
+	idle := time.Since(was.since) - 3*w.plan.roundTrip()
+	if w.result.Idle = max(w.result.Idle, idle); w.config.Idle > 0 && idle > w.config.Idle {
+		w.violate("idle", fmt.Sprintf("the way of the first waiter [%s] was free for %v, and it didn't take the lock", was.step, time.Since(was.since).Round(time.Millisecond)))
+	}
+}
+
+// taken reports whether an object that is no ticket conflicts with a waiter, or is its own.
+func (w *world) taken(k *pace) bool {
+	for key := range w.stored {
+		lives := w.lives[key]
+		l := lives[len(lives)-1]
+		if strings.HasPrefix(key, prefix(k.step.lock)+"lock.") && !l.waits && !l.dead && (k.step.meets(key) || l.step == k.step.name) {
+			return true
+		}
+	}
+	return false
 }

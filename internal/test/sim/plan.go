@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/replock"
@@ -29,12 +30,20 @@ type Config struct {
 	Scene Kind
 	// Pair replaces the seed's history by two features of a lock.
 	Pair *Pair
+	// Idle is the limit of Result.Idle, or 0.
+	Idle time.Duration
 	// Trace writes the timeline.
 	Trace bool
 }
 
 func (c *Config) has(k Kind) bool {
 	return !slices.Contains(c.Without, k.String()) && (c.Only == nil || slices.Contains(c.Only, k))
+}
+
+// keeps reports whether a client's step isn't left out.
+func (c *Config) keeps(step string) bool {
+	client, _, _ := strings.Cut(step, ".")
+	return !slices.Contains(c.Without, step) && !slices.Contains(c.Without, client)
 }
 
 // plan is the part of a history that doesn't depend on its course.
@@ -72,6 +81,7 @@ type plan struct {
 	clone *cloning
 	// stale: a mod time by a client's clock is the time when the request was sent, not when it was applied.
 	stale bool
+	hints hinting
 }
 
 type clientPlan struct {
@@ -99,6 +109,8 @@ type step struct {
 	resume, check, confirm bool
 	// patience is how long to try again while another client holds the lock, with pauses.
 	patience, pause time.Duration
+	// within is the time limit of the context in which it asks for the lock, or 0.
+	within time.Duration
 	// queues: the engine waits, in place of the client.
 	queues bool
 	// thread is the goroutine that acquires the lock, locker its Locker, and lock the lock's name.
@@ -171,6 +183,7 @@ func newPlan(config *Config) *plan {
 	}
 	p.drawReboots(config, d.named("reboot"), .03, 0)
 	p.stage(config, d.named("scene"))
+	p.drawHints(config, d.named("hints"))
 	if !config.has(Freeze) || p.storeJump != 0 || p.mild {
 		p.rates[Freeze] = 0
 	}

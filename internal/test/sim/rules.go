@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 	"time"
@@ -22,6 +23,7 @@ type life struct {
 	handed time.Time // when that put was sent
 	to     time.Time // when it was deleted, emptied or replaced by another step; zero until then
 	dead   bool      // it was certainly stale from the beginning
+	waits  bool      // it was a ticket
 }
 
 // lives tracks when the objects of locks were stored, by their keys.
@@ -40,10 +42,15 @@ func (w *world) lived(c *client, r *request) {
 		}
 		all[n].to = time.Now()
 	}
+	delete(w.stored, r.key)
 	if r.op == "put" && len(r.body) > 0 {
-		w.lives[r.key] = append(all, life{client: c, step: step, handed: r.handed})
+		w.lives[r.key] = append(all, life{client: c, step: step, handed: r.handed, waits: isTicket(r.body)})
+		w.stored[r.key] = true
 	}
 }
+
+// isTicket reports whether a body is a ticket's.
+func isTicket(body []byte) bool { return bytes.Contains(body, []byte(`"state":"waiting"`)) }
 
 // isLock reports whether a key belongs to a lock.
 func isLock(key string) bool {
@@ -120,7 +127,7 @@ type ticket struct {
 func (w *world) queued(c *client, r *request, err error) {
 	switch {
 	case err != nil || !r.writes():
-	case !bytes.Contains(r.body, []byte(`"state":"waiting"`)):
+	case !isTicket(r.body):
 		if t, ok := w.queue[r.key]; ok && c == w.janitor {
 			if t.gone.IsZero() {
 				t.gone = time.Now()
@@ -364,8 +371,8 @@ func (p *plan) untold(c *client) bool {
 
 // inTheWay returns when the last object that conflicts with a step was deleted, or now if one exists. Objects
 // of steps that no longer needed them by this time don't count, nor do dead ones, unless the step had to watch
-// those.
-func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
+// those, nor do tickets behind the step's place in the queue, if it has one.
+func (w *world) inTheWay(c *client, s step, by time.Time, place string) (last time.Time) {
 	for key, lives := range w.lives {
 		if !s.meets(key) {
 			continue
@@ -373,7 +380,7 @@ func (w *world) inTheWay(c *client, s step, by time.Time) (last time.Time) {
 		for _, l := range lives {
 			over, ended := w.over[l.step]
 			switch {
-			case l.client == c && l.step == s.name, l.dead && w.plan.undoubted(), ended && over.Before(by) && !l.client.stays():
+			case l.waits && place != "" && path.Base(key) > place, l.client == c && l.step == s.name, l.dead && w.plan.undoubted(), ended && over.Before(by) && !l.client.stays():
 			case l.to.IsZero():
 				return time.Now()
 			default:
@@ -391,7 +398,7 @@ func (c *client) stays() bool { return c != nil && c.plan.foreign && c.plan.noDe
 // a broken lock.exclusive back, which no step needs.
 func (w *world) keptOutInVain(c *client, s step) {
 	limit := time.Now().Add(-w.plan.ending())
-	if w.config.Protocol == nil && len(w.plan.breaks) == 0 && !c.plan.foreign && w.plan.answering() && !w.plan.store.NoStoreClock && w.inTheWay(c, s, limit).Before(limit) {
+	if w.config.Protocol == nil && len(w.plan.breaks) == 0 && !c.plan.foreign && w.plan.answering() && !w.plan.store.NoStoreClock && w.inTheWay(c, s, limit, "").Before(limit) {
 		w.violate("in vain", fmt.Sprintf("%s didn't get its %v lock [%s] because of locks that had ended %v before, or more", c.name, s.mode, s.name, w.plan.ending()))
 	}
 }
@@ -527,9 +534,10 @@ func (w *world) leave() {
 		}
 		w.past = 0
 		delete(w.lives, key) // overwritten
+		delete(w.stored, key)
 		w.ghosts = slices.DeleteFunc(w.ghosts, func(g ghost) bool { return g.key == key })
 		if !l.empty {
-			w.lives[key] = []life{{dead: w.plan.dead(l)}}
+			w.lives[key], w.stored[key] = []life{{dead: w.plan.dead(l)}}, true
 		}
 		if till := w.haunts(l); till > 0 {
 			w.ghosts = append(w.ghosts, ghost{l.mode, l.lock, key, w.start.Add(till), w.plan.sealedLeftover(l)})

@@ -35,8 +35,9 @@ var scenes = []struct {
 	{Sealed, .03, .5, (*plan).stageSealed},
 	{Fenced, .03, .3, (*plan).stageFenced},
 	{Clone, .03, .5, (*plan).stageClone},
-	{Crowd, 0, .6, (*plan).stageCrowd}, // each has four times the requests of others: make histories runs them
+	{Reaped, 0, .6, (*plan).stageReaped}, // each has four times the requests of others: make histories runs them
 	{Stepped, 0, 1, (*plan).stageStepped},
+	{Crowd, 0, .5, (*plan).stageCrowd}, // see -crowds
 }
 
 // stage draws the subject of the history, and changes the plan accordingly.
@@ -83,7 +84,7 @@ func (p *plan) cast(config *Config, ttl time.Duration, steps ...step) {
 	for n, s := range steps {
 		c := clientPlan{machine: n, ttl: ttl}
 		s.name = fmt.Sprintf("c%d.1", n+1)
-		if !slices.Contains(config.Without, s.name) && !slices.Contains(config.Without, fmt.Sprintf("c%d", n+1)) {
+		if config.keeps(s.name) {
 			c.steps = append(c.steps, s)
 		}
 		p.clients = append(p.clients, c)
@@ -369,10 +370,10 @@ func (l *link) deleteEach(r *request, f *mishap) ([]bool, error) {
 	return deleted, nil
 }
 
-// stageCrowd: many holders have crashed, so an exclusive acquirer deletes many flags by one request. In most
+// stageReaped: many holders have crashed, so an exclusive acquirer deletes many flags by one request. In most
 // histories the first client's flag is among them, and its outage ends when the others can just have passed
 // it.
-func (p *plan) stageCrowd(config *Config, d dice) {
+func (p *plan) stageReaped(config *Config, d dice) {
 	p.latency, p.store.PageSize = min(p.latency, 80*time.Millisecond), 1000
 	p.store.NoBatch, p.ill = d.of(2).chance(.1), pick(d.of(3), 0, .05, .3)
 	ttl := pick(d.of(4), 10*time.Second, 10*time.Second, time.Minute)
@@ -478,7 +479,7 @@ func (p *plan) stageSeveral(config *Config, d dice) {
 				if c.noDelete {
 					drawn.patience = 0
 				}
-				if !slices.Contains(config.Without, name) && !slices.Contains(config.Without, fmt.Sprintf("c%d", n+1)) {
+				if config.keeps(name) {
 					c.steps = append(c.steps, drawn)
 				}
 			}

@@ -27,6 +27,8 @@ var (
 	fromFlag    = flag.Uint64("from", 1, "the first one; 0: a random one")
 	briefFlag   = flag.Bool("brief", false, "say no more of a violation than its seed and kind")
 	sceneFlag   = flag.String("scene", "", "what each history is about, in place of what its seed says")
+	crowdsFlag  = flag.Uint64("crowds", 0, "how many histories there are for each one that is about a crowd; 0: none")
+	idleFlag    = flag.Duration("idle", 0, "the limit of the time for which the way of the first waiter is free, beside three round trips; 0: none")
 	everyFlag   = flag.Duration("every", 0, "how often to say how far it is")
 )
 
@@ -40,7 +42,7 @@ func TestMain(m *testing.M) {
 // shrunk and printed; or the one history of -seed.
 func TestSeeds(t *testing.T) {
 	if *seedFlag != 0 {
-		config := Config{Seed: *seedFlag, Scene: scene(), Trace: true}
+		config := Config{Seed: *seedFlag, Scene: scene(), Idle: *idleFlag, Trace: true}
 		if *withoutFlag != "" {
 			config.Without = strings.Split(*withoutFlag, ",")
 		}
@@ -81,7 +83,10 @@ func TestSeeds(t *testing.T) {
 			t.Run(fmt.Sprint(n), func(t *testing.T) {
 				t.Parallel()
 				for !over() {
-					config := Config{Seed: next.Add(1) - 1, Scene: scene()}
+					config := Config{Seed: next.Add(1) - 1, Scene: scene(), Idle: *idleFlag}
+					if *crowdsFlag > 0 && config.Seed%*crowdsFlag == 0 {
+						config.Scene = Crowd
+					}
 					if config.Seed > last {
 						return
 					}
@@ -115,6 +120,9 @@ func again(config Config) string {
 	s := fmt.Sprintf("go test ./internal/test/sim -run '^TestSeeds$' -v -seed=%d", config.Seed)
 	if config.Scene != None {
 		s += " -scene=" + config.Scene.String()
+	}
+	if config.Idle > 0 {
+		s += " -idle=" + config.Idle.String()
 	}
 	if len(config.Without) > 0 {
 		s += " -without=" + strings.Join(config.Without, ",")
@@ -192,11 +200,11 @@ func TestHolesOfOtherProtocolsAreFound(t *testing.T) {
 	}
 }
 
-// TestCrowd: histories with deletions of many objects violate nothing. No other histories have
+// TestReaped: histories with deletions of many objects violate nothing. No other histories have
 // them.
-func TestCrowd(t *testing.T) {
+func TestReaped(t *testing.T) {
 	for seed := range uint64(rounds.Fewer(200, 40)) {
-		config := Config{Seed: 1 + seed, Scene: Crowd}
+		config := Config{Seed: 1 + seed, Scene: Reaped}
 		r := Run(t, config)
 		assert.That(t, r.Violation == nil, "seed %d: %v: again: %s", config.Seed, r.Violation, again(config))
 	}

@@ -179,7 +179,8 @@ func (w *world) describe() {
 	w.say(nil, "store: if-none-match %s, if-match %s, pages of %d, mod times to %v%s", conditions[s.IfAbsent], conditions[s.IfMatch], s.PageSize,
 		max(s.Precision, 1), flags("keeps versions", s.Versions, "takes a delete marker for an object", s.Markers, "tells no time", s.NoTime, "answers puts without a time", s.UntimedPuts, "has no clock", s.NoStoreClock, "has the machine's clock", w.plan.local,
 			fmt.Sprintf("clock jumps by %v at %v", w.plan.storeJump, w.plan.storeJumpAt), w.plan.storeJump != 0,
-			fmt.Sprintf("and back at %v", w.plan.storeBackAt), w.plan.storeBackAt != 0))
+			fmt.Sprintf("and back at %v", w.plan.storeBackAt), w.plan.storeBackAt != 0,
+			fmt.Sprintf("gives hints (%+v)", w.plan.hints), w.plan.hints.on))
 	for n, c := range w.plan.clients {
 		if len(c.steps) > 0 {
 			w.say(nil, "c%d: ttl %v, on machine %d%s", n+1, c.ttl, c.machine+1, flags(
@@ -205,6 +206,7 @@ func flags(pairs ...any) string {
 type Totals struct {
 	Histories int
 	Result
+	Tardy int // histories whose Idle is over idleAim
 }
 
 func (t *Totals) add(r Result) {
@@ -217,6 +219,9 @@ func (t *Totals) add(r Result) {
 	t.Lost += r.Lost
 	t.Resumed += r.Resumed
 	t.Queued += r.Queued
+	if t.Idle = max(t.Idle, r.Idle); r.Idle > idleAim {
+		t.Tardy++
+	}
 	for k, n := range r.Faults {
 		t.Faults[k] += n
 	}
@@ -228,9 +233,12 @@ func (t *Totals) String() string {
 	for _, k := range Kinds() {
 		faults = append(faults, fmt.Sprintf("%v %d", k, t.Faults[k]))
 	}
-	return fmt.Sprintf("%d histories, %.0f simulated hours, %d requests: locks granted %d, held by others %d, failed %d, lost %d, resumed %d, queued for %d\n%s",
-		t.Histories, t.Virtual.Round(time.Hour).Hours(), t.Requests, t.Acquired, t.Held, t.Failed, t.Lost, t.Resumed, t.Queued, strings.Join(faults, ", "))
+	return fmt.Sprintf("%d histories, %.0f simulated hours, %d requests: locks granted %d, held by others %d, failed %d, lost %d, resumed %d, queued for %d; a free way was idle for up to %v and three trips, and for more than %v in %d of them\n%s",
+		t.Histories, t.Virtual.Round(time.Hour).Hours(), t.Requests, t.Acquired, t.Held, t.Failed, t.Lost, t.Resumed, t.Queued, t.Idle.Round(time.Millisecond), idleAim, t.Tardy, strings.Join(faults, ", "))
 }
+
+// idleAim is how long the way of the first waiter should be free at most, beside three round trips.
+const idleAim = time.Second
 
 // maxShrinks is how many histories Shrink tries at most.
 const maxShrinks = 1000

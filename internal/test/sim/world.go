@@ -62,7 +62,9 @@ type Result struct {
 	Fired     []string
 	Virtual   time.Duration
 	Requests  int
-	Faults    [kinds]int
+	// Idle is the longest time for which the way of the first waiter was free and no waiter took it, less three round trips.
+	Idle   time.Duration
+	Faults [kinds]int
 
 	Acquired, Held, Failed, Lost, Resumed, Queued int
 }
@@ -97,7 +99,7 @@ func newWorld(config Config, r *Result) *world {
 		start: time.Now(), changed: time.Now(),
 		monitor: monitor{
 			broken: map[string]time.Time{}, undone: map[string]bool{}, owner: map[string]*client{}, queue: map[string]ticket{},
-			seen: map[sighted]sighting{}, present: map[string]presence{}, turns: map[turn]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, paces: map[string]*pace{}, lives: map[string][]life{}, counts: map[string]uint64{}, fences: map[string]uint64{},
+			seen: map[sighted]sighting{}, present: map[string]presence{}, turns: map[turn]*client{}, looks: map[string][]time.Time{}, grants: map[string]time.Time{}, over: map[string]time.Time{}, pointers: map[string]*pointer{}, waiting: map[string]waiting{}, paces: map[string]*pace{}, lives: map[string][]life{}, stored: map[string]bool{}, vacant: map[string]vacancy{}, counts: map[string]uint64{}, fences: map[string]uint64{},
 		},
 		timeline: timeline{on: config.Trace, names: map[string]string{}, count: map[string]int{}},
 		machines: map[int]*machine{},
@@ -109,6 +111,7 @@ func newWorld(config Config, r *Result) *world {
 	for k, is := range map[Kind]bool{
 		StoreJump: w.plan.storeJump != 0, Gateways: w.plan.gateways != 0,
 		Poor:         w.plan.store.Precision > 0 || w.plan.timeless(),
+		Hints:        w.plan.hints.on,
 		Namespaces:   w.plan.has(func(c *clientPlan) bool { return c.namespace > 0 }),
 		w.plan.scene: w.plan.scene != None,
 	} {
