@@ -286,6 +286,37 @@ func TestContextEndsWithoutHolders(t *testing.T) {
 	})
 }
 
+// TestPutOutlivesItsContext: if an acquire's context ends while a put is under way, the put isn't cancelled, because the
+// store could still apply it. The acquire waits for its answer, and leaves nothing.
+func TestPutOutlivesItsContext(t *testing.T) {
+	for name, ends := range map[string]func(ctx context.Context) (context.Context, context.CancelFunc){
+		"at its deadline": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Second)
+		},
+		"cancelled": func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
+			time.AfterFunc(time.Second, cancel)
+			return ctx, cancel
+		},
+	} {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
+			m, cancelled := w.machine(), 0
+			m.hooks.Before(when("put", "", func(ctx context.Context, _ hookstore.Request) error {
+				time.Sleep(2 * time.Second)
+				if ctx.Err() != nil {
+					cancelled++
+				}
+				return nil
+			}))
+			ctx, cancel := ends(t.Context())
+			defer cancel()
+			_, err := m.Shared(ctx, "backup")
+			assert.That(t, errors.Is(err, ctx.Err()) && cancelled == 0, "got %v; %d puts were cancelled", err, cancelled)
+			w.empty()
+		})
+	}
+}
+
 // TestContextEndsThoughTheObserverBlocks: the lock's context ends at its deadline even if the observer blocks.
 func TestContextEndsThoughTheObserverBlocks(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {

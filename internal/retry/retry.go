@@ -81,13 +81,14 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 	}
 	rctx, cancel := context.WithTimeout(ctx, timeout)
 	defer cancel()
+	own := ownDeadline{rctx, time.Now().Add(timeout)}
 	type answer struct {
 		v   T
 		err error
 	}
 	answered := make(chan answer, 1)
 	go func() {
-		v, err := send(rctx)
+		v, err := send(own)
 		answered <- answer{v, err}
 	}()
 	select {
@@ -107,3 +108,12 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 	}
 	return v, true, ErrSilent
 }
+
+// ownDeadline is the context of a request. Its Deadline is that of the request, although the context can end earlier with
+// the caller's. A put that must not be cancelled continues until then.
+type ownDeadline struct {
+	context.Context
+	end time.Time
+}
+
+func (c ownDeadline) Deadline() (time.Time, bool) { return c.end, true }

@@ -557,6 +557,7 @@ var engineMutants = []mutant{
 	{"the pauses between two sends don't grow", repeats, "pause *= 2 {", "pause *= 1 {", own("TestDo")},
 	{"a request that is canceled doesn't wait for its answer", repeats,
 		"grace, over := context.WithTimeout(context.WithoutCancel(ctx), LastWords)", "grace, over := context.WithTimeout(context.WithoutCancel(ctx), 0)", test("./replock", "TestLastWords")},
+	{"a put is cancelled at the deadline of its caller", repeats, "v, err := send(own)", "_ = own\n\t\tv, err := send(rctx)", test("./replock", "TestPutOutlivesItsContext")},
 	{"a request is sent for a caller that is gone", repeats,
 		"if ctx.Err() != nil {\n\t\treturn v, false, context.Cause(ctx)", "if ctx.Err() != nil && ctx.Err() == nil {\n\t\treturn v, false, context.Cause(ctx)", test("./replock", "TestNothingSentAfterTheEnd")},
 	{"a process of a clone of this machine is taken for gone", boots, "p.HostID == \"\" || p.HostID != q.HostID || ", "", own("TestGone")},
