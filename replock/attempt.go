@@ -42,6 +42,7 @@ type attempt struct {
 	place     string          // orders the queue: tickets with a later place are behind us
 	parent    context.Context // parent of the lock's context
 	trips     *trips          // shared by the attempts of one acquire
+	waits     bool            // the acquirer can wait
 	queues    bool            // the acquirer can wait, and has no ticket yet
 	ownAttempts
 

@@ -188,7 +188,7 @@ func TestReadsBehindWaiters(t *testing.T) {
 		for _, n := range []int{0, 1, 3} {
 			var f verdict.Findings
 			for range n {
-				f.Live = append(f.Live, ticket)
+				f.Ahead = append(f.Ahead, ticket)
 			}
 			least, most := time.Hour, time.Duration(0)
 			for range 1000 {

@@ -22,8 +22,8 @@ import (
 // conflicting acquirer that the look didn't show puts its flag after our look began. Its own look comes after that, and
 // shows our flag.
 func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findings, error) {
-	if err := l.exists(ctx); err != nil {
-		return verdict.Findings{}, fault.While("looking for other locks", err)
+	if f, err := l.arrive(ctx, t, q.memory); err != nil {
+		return f, err
 	}
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)
@@ -75,6 +75,31 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 				return f, err
 			}
 		}
+	}
+}
+
+// arrive sends a request only before the first put, and only if a put might create the repository. Then it lists the
+// locks, and returns an error if the repository doesn't exist. An acquirer that can wait makes a look of that listing. It
+// queues at once (ErrHeld) if a holder or a waiter conflicts, and so saves an attempt.
+func (l *Locker) arrive(ctx context.Context, t *attempt, s verdict.Memory) (f verdict.Findings, err error) {
+	if !l.store.Properties().PutCreates || l.reached.Load() {
+		return f, nil
+	}
+	if !t.waits {
+		_, err = l.list(ctx, l.keys.All(), "")
+	} else {
+		t.polls = true
+		f, err = l.look(ctx, t, s)
+		t.looks = looks{}
+	}
+	stays := func(e *verdict.Entry) bool { return !t.contender(0).MayWithdraw(f, e) }
+	switch {
+	case err != nil:
+		return f, fault.While("looking for other locks", err)
+	case slices.ContainsFunc(f.Live, stays):
+		return f, ErrHeld
+	default:
+		return verdict.Findings{}, nil // the attempt's own look decides
 	}
 }
 

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"sync/atomic"
 	"time"
 
@@ -140,7 +142,9 @@ func (l *Locker) others(t *attempt, s verdict.Memory, page store.Page) (others [
 		if !k.IsLock() || t.owns(o) {
 			continue
 		}
-		others = append(others, s.See(o, k, answered))
+		e := s.See(o, k, answered)
+		e.Marked = l.keys.IsTicket(o.Key)
+		others = append(others, e)
 	}
 	return others, false
 }
@@ -156,24 +160,19 @@ const (
 	manyAtOnce = 4 * atOnce
 )
 
-// judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts first. These are
-// the young entries; in a poll, they are the entries that aren't behind the waiter in the queue. If one of them is
-// live, as is usual, it doesn't read the others.
+// judgeAll reads and judges the entries of one page, and adds them to f. It reads the likely conflicts first. If one of
+// them is live, as is usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, others []*verdict.Entry, reading **progress) error {
-	var likely, rest []*verdict.Entry
-	for _, e := range others {
-		if t.polls && wire.Place(e.Key) <= t.place || !t.polls && len(likely) < maxReported && f.Young(e) {
-			likely = append(likely, e)
-		} else {
-			rest = append(rest, e)
-		}
-	}
+	likely, rest := t.likely(f, others)
 	if *reading == nil && !t.polls {
 		*reading = l.progress(t, EventReading, countUnread(rest))
 	}
+	defer func() { f.Ahead = append(f.Ahead, t.ahead(f, others)...) }()
 	for size := readBatch; len(likely) > 0 || len(rest) > 0; {
-		batch := likely
-		if likely = nil; len(batch) == 0 {
+		var batch []*verdict.Entry
+		if len(likely) > 0 {
+			batch, likely = likely[0], likely[1:]
+		} else {
 			n := min(size, len(rest))
 			batch, rest = rest[:n], rest[n:]
 			size = min(2*size, maxReadBatch)
@@ -184,8 +183,8 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, 
 				return err
 			}
 		}
-		if len(f.Live) > 0 {
-			for _, e := range rest {
+		if len(f.Live) > 0 && (len(likely) == 0 || slices.ContainsFunc(f.Live, t.yieldsTo)) {
+			for _, e := range slices.Concat(slices.Concat(likely...), rest) {
 				if !t.polls && f.Young(e) {
 					f.More++
 				}
@@ -194,6 +193,95 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, 
 		}
 	}
 	return nil
+}
+
+// likely returns the entries that a look reads first, because they probably conflict, in batches, and the rest. If a
+// waiter is before us in the queue, an acquirer that waits reads only that waiter's ticket, and one lock to name its
+// holder. Otherwise it begins with one lock, because it needs no other if it yields to that one. Then a poll reads the
+// entries before its place, and another look the young ones, locks before tickets.
+//
+// The rest doesn't have the tickets that are certainly behind us, see isBehind.
+func (t *attempt) likely(f *verdict.Findings, others []*verdict.Entry) (likely [][]*verdict.Entry, rest []*verdict.Entry) {
+	others = slices.DeleteFunc(slices.Clone(others), func(e *verdict.Entry) bool { return t.isBehind(f, e) })
+	var first, next []*verdict.Entry
+	lock, ahead := firstLock(f, others), t.ahead(f, others)
+	if lock != nil && t.waits && (len(ahead) > 0 || !t.polls) {
+		first = append(first, lock)
+	}
+	if len(ahead) > 0 && t.waits {
+		first = append(first, ahead[len(ahead)-1])
+	}
+	for _, tickets := range []bool{false, true} {
+		for _, e := range others {
+			switch {
+			case e.IsTicket() != tickets || slices.Contains(first, e):
+			case len(ahead) > 0 && t.waits:
+				rest = append(rest, e)
+			case t.polls && wire.Place(e.Key) <= t.place || !t.polls && len(next) < maxReported && f.Young(e):
+				next = append(next, e)
+			default:
+				rest = append(rest, e)
+			}
+		}
+	}
+	for _, batch := range [][]*verdict.Entry{first, next} {
+		if len(batch) > 0 {
+			likely = append(likely, batch)
+		}
+	}
+	return likely, rest
+}
+
+// yieldsTo reports whether Contender.Decide yields to a live entry, whatever the others are.
+func (t *attempt) yieldsTo(e *verdict.Entry) bool {
+	earlier := e.Kind == wire.KindIntent && !t.listed.pointer && wire.Place(e.Key) < wire.Place(t.flag.key)
+	stays := e.Verdict == verdict.Unreadable || e.IsTicket() || e.Err == nil && e.Lease.State == wire.StateHeld
+	return stays || t.mode == Exclusive && (earlier || t.queues && e.Kind == wire.KindShared)
+}
+
+// isBehind reports whether a look needs no read to ignore an entry: its key shows that it is the ticket of a waiter
+// behind us. It can't be an old ticket, because a stale one must be reaped, nor an emptied one.
+func (t *attempt) isBehind(f *verdict.Findings, e *verdict.Entry) bool {
+	return e.Marked && e.Size > 0 && wire.Place(e.Key) > t.place && t.isFresh(f, e)
+}
+
+// isFresh reports whether a ticket's age is unknown or below its ttl. For a ticket that wasn't read, that is the default
+// ttl or ours, whichever is longer.
+func (t *attempt) isFresh(f *verdict.Findings, e *verdict.Entry) bool {
+	ttl := e.TTL()
+	if !e.Read && !e.Carried {
+		ttl = max(wire.DefaultTTL, time.Duration(t.body.TTLSeconds*float64(time.Second)))
+	}
+	age, _ := e.Age(f.St, f.Now)
+	return age < ttl
+}
+
+// ahead returns the tickets of the waiters before us, in the order of their places.
+func (t *attempt) ahead(f *verdict.Findings, others []*verdict.Entry) (ahead []*verdict.Entry) {
+	for _, e := range others {
+		if t.isAfter(f, e) {
+			ahead = append(ahead, e)
+		}
+	}
+	slices.SortFunc(ahead, func(a, b *verdict.Entry) int { return strings.Compare(wire.Place(a.Key), wire.Place(b.Key)) })
+	return ahead
+}
+
+// isAfter reports whether this attempt comes after an entry: the entry is the ticket of a waiter before us in the queue,
+// as far as we know, and that waiter might be alive.
+func (t *attempt) isAfter(f *verdict.Findings, e *verdict.Entry) bool {
+	return e.IsTicket() && e.Size > 0 && wire.Place(e.Key) < t.place && e.Verdict != verdict.Stale && t.isFresh(f, e)
+}
+
+// firstLock returns the first entry that might be a lock and is young, or nil. A flag goes before lock.exclusive, whose
+// body changes with each refresh.
+func firstLock(f *verdict.Findings, others []*verdict.Entry) (lock *verdict.Entry) {
+	for _, e := range others {
+		if !e.IsTicket() && e.Size > 0 && f.Young(e) && (lock == nil || lock.Kind == wire.KindExclusive) {
+			lock = e
+		}
+	}
+	return lock
 }
 
 // sort judges one entry whose body was read, and adds it to f.
@@ -238,7 +326,7 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 // isBefore reports whether this attempt comes before an entry: the entry is the ticket of a waiter behind us in the
 // queue. A ticket grants nothing: its owner looks again before it holds a lock.
 func (t *attempt) isBefore(e *verdict.Entry) bool {
-	return e.IsTicket() && wire.Place(e.Key) > t.place && e.Verdict != verdict.Stale
+	return e.IsTicket() && wire.Place(e.Key) > t.place && e.Verdict != verdict.Stale && e.Verdict != verdict.Released
 }
 
 // countUnread returns the number of entries that were not read yet.

@@ -44,7 +44,7 @@ type queue struct {
 }
 
 func (l *Locker) newQueue(ctx context.Context, mode Mode, operation string, opts []AcquireOption) *queue {
-	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), maxWait: Forever, began: l.opts.Clock.Elapsed(), decide: decider{l: l}}
+	q := &queue{l: l, mode: mode, operation: operation, parent: ctx, memory: verdict.Memory{}, own: nothingYet(), maxWait: Forever, began: l.opts.Clock.Elapsed(), decide: decider{l: l}, hints: hints{gone: map[string]string{}}}
 	for _, o := range opts {
 		o.set(q)
 	}
@@ -71,7 +71,8 @@ func (q *queue) newAttempt() (*attempt, error) {
 		return nil, err
 	}
 	q.own, t.trips, t.parent = t.ownAttempts, &q.trips, q.parent
-	t.queues = q.ticket == nil && q.left() > 0
+	t.waits = q.left() > 0
+	t.queues = t.waits && q.ticket == nil
 	if q.ticket != nil {
 		t.place, q.ticket.ownAttempts = q.ticket.place, t.ownAttempts
 	}
@@ -96,14 +97,19 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 		if !maps.EqualFunc(now, before, func(e, was *verdict.Entry) bool { return e.ETag == was.ETag && e.Verdict == was.Verdict }) {
 			q.tell(t, f) // at least one of them was refreshed
 		}
-		if maps.EqualFunc(now, before, func(*verdict.Entry, *verdict.Entry) bool { return true }) { // the same keys
+		if len(f.Ahead) == len(was.Ahead) && maps.EqualFunc(now, before, func(*verdict.Entry, *verdict.Entry) bool { return true }) { // the same keys
 			pause = min(pause*5/4, lastPoll)
 		} else {
 			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
 		}
 		was, before = f, now
 		at, err := q.keepTicket(ctx, t)
-		if serr := q.sleep(ctx, q.untilPoll(pause, f), f); serr == nil && err == nil {
+		gone, serr := q.sleep(ctx, q.untilPoll(pause, f), f)
+		switch {
+		case serr != nil || err != nil:
+		case gone && len(f.Ahead) == 0 && len(now) == 1:
+			return nil // it was the only conflicting lock
+		default:
 			f, err = q.l.look(ctx, at, q.memory)
 		}
 		if ctx.Err() != nil {
@@ -137,6 +143,8 @@ func (q *queue) keepTicket(ctx context.Context, t *attempt) (*attempt, error) {
 			return nil, err
 		}
 		ticket.body.State, ticket.polls, ticket.st = wire.StateWaiting, true, t.st
+		ticket.flag.key = wire.Ticket(ticket.flag.key)
+		ticket.keys[ticket.flag.key] = true
 		ticket.body.AcquiredAt, ticket.place = t.body.AcquiredAt, wire.Place(ticket.flag.key)
 		ticket.ticket = ticket.flag.key
 		q.ticket, q.own.ticket = ticket, ticket.flag.key
@@ -167,7 +175,8 @@ func (q *queue) decidesBy(t *attempt) time.Duration {
 func (q *queue) untilPoll(pause time.Duration, f verdict.Findings) time.Duration {
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
-	d = min(d*time.Duration(1+f.Before()), 2*d+lastPoll)
+	n := time.Duration(len(f.Ahead))
+	d = min(d*(1+n), 2*d+lastPoll+n*200*time.Millisecond)
 	if q.ticket != nil {
 		d = min(d, q.refreshAt()-now)
 	}
@@ -229,46 +238,59 @@ func (q *queue) leave(ctx context.Context) {
 	}
 }
 
-// hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. One of the
-// conflicting locks is the blocker: while it is stored, each look finds a conflict. So a waiter reads only the blocker,
-// and looks when the blocker is gone. A read is cheaper than a look. The waiter reads at each hint of the store or, if
-// the store gives none, as often as pace allows.
+// hints let a waiter look before its next poll: docs/evidence/protocol.md, Wait. They decide nothing. While the blocker
+// is stored, each look finds a conflict. So a waiter reads only the blocker, and looks when the blocker is gone. A read is
+// cheaper than a look. The waiter reads at each hint that the store gives for the blocker's key or, if the store gives
+// none, as often as pace allows.
 type hints struct {
+	key    string          // the blocker's, for which the store was last asked for hints
 	store  <-chan struct{} // hints of the store, or nil if it gives none
-	asked  bool            // whether the store was asked for hints
+	stop   func()          // ends the hints
 	since  time.Duration   // when the keys of the conflicting locks last changed
 	budget budget
 	gone   map[string]string // ETags, by key, of blockers that a read didn't find
 }
 
-// watch asks the store for hints, at the first call. It reports whether the hints have just begun. Then the caller must
-// look for a deletion that came before them.
-func (q *queue) watch(ctx context.Context) (begun bool) {
-	if q.hints.asked {
+// watch asks the store for hints about the blocker, once for each. It reports whether the hints have just begun. Then
+// the caller must look for a deletion that came before them.
+func (q *queue) watch(ctx context.Context, b *verdict.Entry) (begun bool) {
+	h := &q.hints
+	if b != nil && b.Key == h.key {
 		return false
 	}
-	q.hints.asked, q.hints.gone = true, map[string]string{}
+	if h.stop != nil {
+		h.stop()
+	}
+	if h.key, h.store = "", nil; b == nil {
+		return false
+	}
+	h.key = b.Key
+	ctx, h.stop = context.WithCancel(ctx)
 	var err error
-	q.hints.store, err = store.Watch(ctx, q.l.store, q.l.keys.All())
+	h.store, err = store.Watch(ctx, q.l.store, h.key)
 	return err == nil
 }
 
-// sleep waits until the next poll, for d, or until the blocker is gone.
-func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) error {
+// sleep waits until the next poll, for d, or until the blocker is gone. It reports whether the blocker is gone.
+func (q *queue) sleep(ctx context.Context, d time.Duration, f verdict.Findings) (gone bool, err error) {
 	c := q.l.opts.Clock
 	end := c.Elapsed() + d
-	unseen := q.watch(ctx) // the blocker might have been deleted before the hints began
 	blocking := f.Conflicts()
+	for _, e := range f.Ahead {
+		blocking[e.Key] = e
+	}
 	maps.DeleteFunc(q.hints.gone, func(key, etag string) bool { return blocking[key] == nil || blocking[key].ETag != etag })
 	b := f.Blocker(q.hints.gone)
-	for unseen || q.untilHint(ctx, b, f, end) {
+	unseen := q.watch(ctx, b) // the blocker might have been deleted before the hints began
+	for !gone && (unseen || q.untilHint(ctx, b, f, end)) {
 		unseen = false
 		pause := min(q.hints.budget.take(c.Elapsed()), end-c.Elapsed())
-		if clock.Sleep(ctx, c, pause) != nil || b == nil || q.isGone(ctx, b, end-c.Elapsed()) {
+		if clock.Sleep(ctx, c, pause) != nil {
 			break
 		}
+		gone = q.isGone(ctx, b, end-c.Elapsed())
 	}
-	return ctx.Err()
+	return gone, ctx.Err()
 }
 
 // untilHint waits until the waiter should read the blocker: at a hint of the store, or after the pause of pace. It
@@ -286,8 +308,16 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	if b == nil || q.hints.store != nil || q.l.pace.first == 0 {
 		return Forever
 	}
-	return q.l.jitter(q.l.pace.after(q.l.opts.Clock.Elapsed()-q.hints.since)) * time.Duration(1+f.Before())
+	waited := q.l.opts.Clock.Elapsed() - q.hints.since
+	pause := q.l.pace.after(waited)
+	if waited < 3*time.Second {
+		pause = min(pause, q.beat())
+	}
+	return q.l.jitter(pause) * time.Duration(1+len(f.Ahead))
 }
+
+// beat is the shortest pause of a waiter: 20 round trips, but at least 50 ms.
+func (q *queue) beat() time.Duration { return max(20*q.trips.slowest(), 50*time.Millisecond) }
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has
 // replaced it. A read that fails shows nothing.
@@ -296,7 +326,7 @@ func (q *queue) isGone(ctx context.Context, e *verdict.Entry, limit time.Duratio
 	gone := errors.Is(err, store.ErrNotFound)
 	if err == nil {
 		now, err := wire.Decode(c.raw)
-		gone = errors.Is(err, wire.ErrEmptied) || err == nil && now.ID != e.Lease.ID
+		gone = errors.Is(err, wire.ErrEmptied) || err == nil && e.Read && now.ID != e.Lease.ID
 	}
 	if gone {
 		q.hints.gone[e.Key] = e.ETag
@@ -321,8 +351,9 @@ type AcquireOption struct{ set func(*queue) }
 //
 // Waiters acquire the lock in the order in which they came, and before all later acquirers that they conflict with.
 // Shared waiters that come together hold it together. A waiter polls every 1 to 10 s, with one list request. Behind
-// other waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one of the
-// conflicting locks between the polls: every 250 ms at first, and less often the longer it waits.
+// other waiters it polls less often. Unless the store reports deletions (store.Watcher), it also reads one object before
+// it between the polls: every 250 ms at first, on a quick store every 50 ms for 3 s, and less often the longer it waits
+// and the more waiters are before it.
 //
 // If the store fails during the wait, the waiter continues to poll for up to the ttl. If the acquire's context ends
 // while locks conflict, the error matches both ErrHeld and the context's error.

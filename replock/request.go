@@ -52,16 +52,6 @@ func Skipping(ctx context.Context, prefix string) context.Context {
 	return store.Skipping(ctx, wire.Keys{Prefix: prefix}.Skips)
 }
 
-// exists returns an error if the repository doesn't exist. It sends a request only before the first put, and only if a
-// put might create the repository.
-func (l *Locker) exists(ctx context.Context) error {
-	if !l.store.Properties().PutCreates || l.reached.Load() {
-		return nil
-	}
-	_, err := l.list(ctx, l.keys.All(), "")
-	return err
-}
-
 // find returns an object as a listing shows it, or nil if the key isn't listed.
 func (l *Locker) find(ctx context.Context, key string) (*store.Object, error) {
 	page, err := repeat(ctx, l, l.times.Timeout, "list "+key, func(ctx context.Context) (store.Page, error) { return l.listed(ctx, key) })

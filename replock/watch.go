@@ -255,7 +255,7 @@ func (k *term) suspects(ctx context.Context, page store.Page, answered time.Dura
 		conflicts = wire.KindShared
 	}
 	for _, o := range page.Objects {
-		if k.l.keys.Kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] {
+		if k.l.keys.Kind(o.Key) != conflicts || o.Size == 0 || k.t.keys[o.Key] || k.l.keys.IsTicket(o.Key) {
 			continue
 		}
 		if e := k.others.memory.See(o, conflicts, answered); e != k.t.leftPointer && !e.HasID() {

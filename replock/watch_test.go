@@ -292,10 +292,20 @@ func TestPassedBetweenPages(t *testing.T) {
 	})
 }
 
-// TestVanishedIsNoConflict: a ticket that is deleted while a holder whose clocks have parted reads it is no conflict.
+// TestForeignBehindMany: an exclusive holder finds the shared lock of another client behind many flags of this protocol.
+func TestForeignBehindMany(t *testing.T) {
+	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, _ *machine, k *Lock) {
+		w.flags(maxReported + 1)
+		w.put("index/lock.shared/late", foreign(time.Now(), true))
+		endsForGood(t, k, 2*DefaultLook)
+	})
+}
+
+// TestVanishedIsNoConflict: the ticket of an earlier version that is deleted while a holder whose clocks have parted
+// reads it is no conflict.
 func TestVanishedIsNoConflict(t *testing.T) {
 	holding(t, memory.Options{}, Exclusive, func(t *testing.T, w *world, a *machine, k *Lock) {
-		wait := w.machine().wants(t, Exclusive, Forever)
+		wait := w.earlier().wants(t, Exclusive, Forever)
 		time.Sleep(15 * time.Second) // its ticket is too old to be withdrawn as a flag is
 		a.hooks.Before(on("get", w.tickets()[0], func(hookstore.Request) { wait.ends(nil) }))
 		a.clock.setSkew(10 * time.Second)

@@ -16,6 +16,7 @@ import (
 const (
 	leastRead, mostRead = 250 * time.Millisecond, 5 * time.Second
 	leastPoll, mostPoll = time.Second, 5 * time.Second
+	morePoll            = 200 * time.Millisecond // for each waiter before
 	freeReads           = 150
 
 	// longestLook is the longest pause between two looks of an attempt, if round trips take no time: 400 ms, with its
@@ -43,6 +44,7 @@ type pace struct {
 	excused bool            // the last answer was a failure, after which the engine pauses before it tries again
 	look    *found          // its last look, until it pauses
 	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
+	tried   bool            // that look was an attempt's, which reads one lock only if it yields to that
 	before  int             // the waiters before it that this look has shown
 	since   time.Time       // when these keys were other ones
 	poll    time.Duration   // the pause before its next poll, without jitter
@@ -108,6 +110,7 @@ func (w *world) follows(c *client, r *request, v any) {
 	case k == nil || isExclusive(r.key):
 	case r.op == "list" && r.key == prefix(k.step.lock)+"lock.":
 		r.found = w.meets(c, k, v.(store.Page))
+		r.found.polled = k.flag == ""
 	case r.op == "put" && w.queue[r.key].client == c:
 		k.ticket = r.key
 	case r.op == "put" && len(r.body) > 0:
@@ -125,6 +128,7 @@ type found struct {
 	keys    map[string]bool
 	tickets int
 	at      time.Time // when the last answer came
+	polled  bool      // it is a poll's, and not an attempt's
 	unsure  bool      // it has a lock that the waiter can take for live or stale
 }
 
@@ -206,11 +210,14 @@ func (k *pace) learns(p *plan) {
 		k.since, k.poll = k.asked, mostPoll
 	case same:
 		k.poll = min(k.poll*5/4, mostPoll)
-	case k.met == nil: // since it was withdrawn
+	case k.met == nil && !f.polled:
 		k.poll = leastPoll
+	case k.met == nil, k.tried: // the attempt before might have read no more of these keys than the poll has shown
+		k.poll = leastPoll * 5 / 4
 	default:
 		k.since, k.poll = f.at, leastPoll
 	}
+	k.tried = !f.polled
 	k.met = f.keys
 }
 
@@ -228,7 +235,7 @@ func (k *pace) pause(p *plan, r rest) time.Duration {
 	case k.hints:
 		read = time.Hour
 	}
-	most := min(read, 2*k.poll*n, 4*k.poll+mostPoll)
+	most := min(read, 2*k.poll*n, 4*k.poll+mostPoll+time.Duration(k.before)*morePoll)
 	switch {
 	case k.excused:
 		return time.Hour

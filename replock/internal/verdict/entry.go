@@ -14,6 +14,7 @@ import (
 type Entry struct {
 	store.Object
 	Kind    wire.Kind     // by its key
+	Marked  bool          // its key shows that it is a ticket
 	Read    bool          // Raw, Lease and Err are set
 	Raw     []byte        // the stored body
 	Lease   wire.Decoded  // the parsed body
@@ -141,9 +142,10 @@ func (e *Entry) goesAfter(b *Entry) bool {
 	return e.Key > b.Key
 }
 
-// IsTicket reports whether the entry is a waiter's ticket, which grants nothing. lock.exclusive is never a ticket.
+// IsTicket reports whether the entry is a waiter's ticket, which grants nothing: by its key, or by its body. lock.exclusive
+// is never a ticket.
 func (e *Entry) IsTicket() bool {
-	return e.Err == nil && e.Lease.State == wire.StateWaiting && (e.Kind == wire.KindIntent || e.Kind == wire.KindShared)
+	return e.Marked || e.Err == nil && e.Lease.State == wire.StateWaiting && (e.Kind == wire.KindIntent || e.Kind == wire.KindShared)
 }
 
 // HasID reports whether an entry is known to belong to a client of this protocol. The body of an earlier version is

@@ -15,6 +15,7 @@ type Findings struct {
 	Vanished []*Entry // they were listed, and missing when their bodies were read
 	Released []*Entry // empty flags
 	More     int      // number of further likely conflicts, whose bodies weren't read
+	Ahead    []*Entry // tickets of the waiters before this acquirer in the queue, in the order of their places
 	Bodies   Bodies   // the size of the bodies above, in bytes
 	Unlisted bool     // our flag was missing in the listing
 	Ours     *Entry   // our lock.exclusive, if the answer to its put was lost
@@ -70,24 +71,22 @@ func (f Findings) Conflicts() map[string]*Entry {
 	return m
 }
 
-// Before returns the number of waiters before this one in the queue.
-func (f Findings) Before() (n int) {
-	for _, e := range f.Live {
-		if e.IsTicket() {
-			n++
+// Blocker returns a conflicting object by whose deletion a waiter notices that its turn comes nearer, or nil. While the
+// object is stored, no look can succeed. Behind other waiters that is the ticket in the middle of theirs: when it is gone,
+// at most half of them remain. Otherwise it is the last lock, which is likely to be released last. Blocker returns
+// lock.exclusive only if there is no flag, as with clients of the original protocol. The object's body needn't be
+// readable. gone has the keys that a read didn't find. A listing that still shows such a key counts more than the read,
+// so Blocker chooses another object.
+func (f Findings) Blocker(gone map[string]string) *Entry {
+	stored := func(e *Entry) bool { _, gone := gone[e.Key]; return !gone }
+	for _, e := range f.Ahead[len(f.Ahead)/2:] {
+		if stored(e) {
+			return e
 		}
 	}
-	return n
-}
-
-// Blocker returns the conflicting lock that is likely to be released last, or nil: the last of the tickets, or else the
-// last lock. It returns lock.exclusive only if there is no flag, as with clients of the original protocol. The
-// blocker's body needn't be readable. gone has the keys that a read didn't find. A listing that still shows such a key
-// counts more than the read, so Blocker chooses another lock.
-func (f Findings) Blocker(gone map[string]string) *Entry {
 	var b *Entry
 	for _, e := range f.Conflicts() {
-		if _, gone := gone[e.Key]; !gone && (b == nil || e.goesAfter(b)) {
+		if stored(e) && (b == nil || e.goesAfter(b)) {
 			b = e
 		}
 	}

@@ -207,11 +207,27 @@ func TestFindings(t *testing.T) {
 	holder := add("index/lock.shared/b", wire.KindShared, Doubtful, wire.StateHeld)
 	add("index/lock.shared/a", wire.KindShared, Unreadable, "")
 	assert.That(t, len(f.Live) == 2 && len(f.Doubtful) == 1 && len(f.Conflicts()) == 3, "%+v", f)
-	assert.That(t, f.Blocker(nil) == holder && f.Before() == 0, "the last flag: %+v", f.Blocker(nil))
+	assert.That(t, f.Blocker(nil) == holder, "the last flag: %+v", f.Blocker(nil))
 	ticket := add("index/lock.intent/a", wire.KindIntent, Live, wire.StateWaiting)
 	last := add("index/lock.intent/b", wire.KindIntent, Live, wire.StateWaiting)
-	assert.That(t, f.Blocker(nil) == last && f.Before() == 2, "the last ticket: %+v", f.Blocker(nil))
+	assert.That(t, f.Blocker(nil) == last, "the last ticket: %+v", f.Blocker(nil))
 	assert.That(t, f.Blocker(map[string]string{last.Key: "2"}) == ticket, "a blocker that is gone: %+v", f.Blocker(map[string]string{last.Key: "2"}))
+
+	var ahead []*Entry
+	for _, place := range []string{"a", "b", "c", "d", "e"} {
+		ahead = append(ahead, &Entry{Object: store.Object{Key: "index/lock.intent/" + place}, Marked: true})
+	}
+	for n, want := range []int{0, 0, 1, 1, 2, 2} {
+		f.Ahead = ahead[:n]
+		if n > 0 {
+			assert.That(t, f.Blocker(nil) == ahead[want], "of %d waiters: %s", n, f.Blocker(nil).Key)
+		}
+	}
+	gone := map[string]string{ahead[2].Key: "", ahead[3].Key: ""}
+	assert.That(t, f.Blocker(gone) == ahead[4], "the tickets in the middle are gone: %+v", f.Blocker(gone))
+	gone[ahead[4].Key], f.Ahead = "", ahead
+	assert.That(t, f.Blocker(gone) == last, "no later ticket is left: %+v", f.Blocker(gone))
+	f.Ahead = nil
 
 	add("index/lock.exclusive", wire.KindExclusive, Released, "")
 	add("index/lock.shared/c.tmp", wire.KindShared, Released, "") // perhaps unfinished

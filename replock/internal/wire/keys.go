@@ -47,6 +47,32 @@ func (k Keys) SharedFlag(at time.Time, id string) string {
 // Intent returns the key of a new flag of an exclusive lock.
 func (k Keys) Intent(at time.Time, id string) string { return k.intents() + timestamp(at) + "-" + id }
 
+// ticketMark ends the key of a ticket. No lock is ever held under such a key.
+const ticketMark = "-w"
+
+// Ticket returns the key of the ticket of an acquirer that would have the given flag.
+func Ticket(flag string) string { return flag + ticketMark }
+
+// IsTicket reports whether a key alone shows that its object is a ticket: docs/evidence/protocol.md, The queue. Clients
+// of earlier versions have tickets under the keys of flags, and only their bodies show what they are.
+func (k Keys) IsTicket(key string) bool {
+	name, marked := strings.CutSuffix(Place(key), ticketMark)
+	return marked && isTimeID(name) && (key == k.intents()+name+ticketMark || key == k.shared()+name+ticketMark)
+}
+
+// isTimeID reports whether a name is a TIME-ID in the form of this protocol. No other client has written one by chance.
+func isTimeID(name string) bool {
+	at, id, _ := strings.Cut(name, "-")
+	_, err := time.Parse(timeLayout, at)
+	return err == nil && len(at) == len(timeLayout) && len(id) == 2*idBytes && strings.Trim(id, "0123456789abcdef") == ""
+}
+
+// timeLayout is the layout of TIME in a flag's key, and idBytes the number of random bytes of an ID.
+const (
+	timeLayout = "20060102T150405.000000000Z"
+	idBytes    = 16
+)
+
 // Kind returns the meaning of a listed key. It never parses the names of shared flags, because other clients choose
 // other names. An intent's name has no slash: if a policy allows a client only shared locks, locks/*/lock.shared/*, the
 // client can write locks/NAME/lock.intent/lock.shared/x.
@@ -130,5 +156,5 @@ func timestamp(t time.Time) string {
 	case y < 0:
 		t = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return t.Format("20060102T150405.000000000Z")
+	return t.Format(timeLayout)
 }

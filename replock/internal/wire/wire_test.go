@@ -217,3 +217,25 @@ func FuzzKeys(f *testing.F) {
 		}
 	})
 }
+
+// TestTicketKeys: only a key of the exact form shows that its object is a ticket.
+func TestTicketKeys(t *testing.T) {
+	k := Keys{Prefix: "index/"}
+	at, id := time.Date(2026, 3, 7, 9, 0, 0, 12345678, time.UTC), strings.Repeat("8f14e45f", 4)
+	const name = "20260307T090000.012345678Z-8f14e45f8f14e45f8f14e45f8f14e45f"
+	for _, flag := range []string{k.Intent(at, id), k.SharedFlag(at, id)} {
+		assert.That(t, k.IsTicket(Ticket(flag)) && !k.IsTicket(flag), "%s", flag)
+		assert.That(t, k.Kind(Ticket(flag)) == k.Kind(flag), "the kind of %s", Ticket(flag))
+	}
+	for _, key := range []string{
+		"index/lock.exclusive-w", "index/lock.shared/-w", "index/lock.shared/w", "index/lock.shared/x-w",
+		"index/lock.shared/a/" + name + "-w", "index/lock.shared/lock.shared/" + name + "-w", "index/lock.intent/a/" + name + "-w",
+		"index/lock.other/" + name + "-w", "other/lock.shared/" + name + "-w", "index/lock.exclusive/" + name + "-w",
+		"index/lock.shared/" + name, "index/lock.shared/" + name + "-W", "index/lock.shared/" + name + "-w-w", "index/lock.shared/" + name + "-w.tmp",
+		"index/lock.shared/" + name + "0-w", "index/lock.shared/" + name[:len(name)-1] + "-w", "index/lock.shared/" + strings.ToUpper(name) + "-w",
+		"index/lock.shared/20261307T090000.012345678Z-" + id + "-w", "index/lock.shared/20260307T090000.01234567Z-" + id + "-w",
+		"index/lock.shared/20260307T090000Z-" + id + "-w", "index/lock.shared/20260307T090000.012345678Z" + id + "-w",
+	} {
+		assert.That(t, !k.IsTicket(key), "%s counts as a ticket", key)
+	}
+}
