@@ -58,6 +58,23 @@ func TestPlan(t *testing.T) {
 	}
 }
 
+// TestWaiters: at most a third of the clients wait, so that others are refused, and at least one can.
+func TestWaiters(t *testing.T) {
+	for clients, most := range map[int]int{1: 1, 2: 1, 3: 1, 4: 2, 6: 2, 64: 22, 100: 34} {
+		r := &run{opts: Options{Clients: make([]func(Work) []string, clients), Chances: UsualChances}}
+		n := 0
+		for c, _ := r.chancesNow(); c.Wait > 0; c, _ = r.chancesNow() {
+			r.waits(plan{}, 1)
+			r.waits(plan{Work: Work{Wait: time.Second}}, 1)
+			n++
+		}
+		assert.Equal(t, n, most, "%d clients", clients)
+		r.waits(plan{Work: Work{Wait: time.Second}}, -1)
+		c, _ := r.chancesNow()
+		assert.Equal(t, c, UsualChances, "%d clients, one of whose waiters has ended", clients)
+	}
+}
+
 // TestCommand: the client of a plan that waits waits, with the lock and never without one.
 func TestCommand(t *testing.T) {
 	w := Work{ID: "c1-1", Mode: judge.Exclusive, Data: "d/", Hold: time.Second}

@@ -169,6 +169,7 @@ type run struct {
 	failed   error           // why the run has no result
 	sections []judge.Section // that acquired the lock, or were refused because of another holder
 	counts   Counts
+	waiting  int // clients whose turn waits for the lock
 	lastCode int // exit code of the last client that failed to acquire the lock
 	lastSays string
 }
@@ -230,7 +231,9 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.chancesNow()
 		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
+		r.waits(p, 1)
 		entered, err := r.attempt(ctx, n, command, p)
+		r.waits(p, -1)
 		if err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -244,12 +247,28 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	}
 }
 
-// chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far. behind reports
-// whether too few of the acquired locks are exclusive.
+// waits counts a turn that waits for the lock, from its plan to its end.
+func (r *run) waits(p plan, by int) {
+	if p.Wait > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waiting += by
+	}
+}
+
+// waiterOf is the number of clients of which one can wait. If all waited, none would be refused.
+const waiterOf = 3
+
+// chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far, and waiters if
+// there are enough. behind reports whether too few of the acquired locks are exclusive.
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.opts.Chances.left(r.counts), float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
+	c = r.opts.Chances.left(r.counts)
+	if r.waiting*waiterOf >= len(r.opts.Clients) {
+		c.Wait = 0
+	}
+	return c, float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
 // maxFailures is the number of each client's turns that can fail before Run ends because no client has acquired the
