@@ -193,7 +193,11 @@ const connections = 8
 // ours are clients of one repository, each with a store of its own.
 func (q *queues) ours(url, name string, n int) line {
 	stores, l := make([]*hookstore.Store, n), line{takers: make([]taker, n)}
-	eachOf(q.B, connections, n, func(i int) error {
+	at := connections
+	if strings.HasPrefix(url, "sftp:") {
+		at = 1 // many handshakes at once take longer than ssh waits, if the machine is busy
+	}
+	eachOf(q.B, at, n, func(i int) error {
 		s := openStore(q, url)
 		if c, is := s.(io.Closer); is {
 			q.Cleanup(func() { assert.Is(q, c.Close(), nil) })
