@@ -186,6 +186,11 @@ ONCE = -run='^$$' -benchtime=1x -timeout 2h
 bench: ## measure what a lock costs, beside the original protocol, restic and flock
 	@sh e2e/minio.sh with $(GO) test -C e2e $(TAGS) $(ONCE) -bench=Locks $(BENCH)
 
+# BEFORE is another build of repolock, which is measured beside this one.
+.PHONY: bench-queue
+bench-queue: ## measure a lock that many clients want at once, beside flock and etcd
+	@$(GO) test -C e2e -tags programs $(ONCE) -bench=Queue $(BENCH)
+
 .PHONY: bench-start
 bench-start: ## measure what the start of repolock's processes costs, in instructions
 	@$(GO) test -C e2e -tags programs $(ONCE) -bench=Start $(BENCH)

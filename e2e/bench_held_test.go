@@ -5,9 +5,7 @@ package e2e
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"os"
 	"os/exec"
@@ -31,53 +29,6 @@ import (
 	"github.com/repolock/repolock/store/dir"
 	"github.com/repolock/repolock/store/memory"
 )
-
-// settled is long enough for a process to begin to wait for another.
-const settled = 300 * time.Millisecond
-
-// handOver measures the time from the end of the command that has the exclusive lock to the start of
-// the next holder's command, which waits for it, on a directory, beside flock.
-func (b *bench) handOver() {
-	b.say("hand-over")
-	handed := func(name string, lock ...string) subject {
-		return subject{name, func(r row) { r.took("ms", handOver(b.B, lock)) }}
-	}
-	b.table("release to the waiter's command, on a directory", inTurns(rounds.Fewer(100, 3),
-		handed("flock FILE, to the next flock FILE", "flock", filepath.Join(b.work, "handed")),
-		handed("repolock prune, to repolock prune --wait", b.repolock, "prune", "--quiet", "--wait", "10m", "--repo", b.TempDir(), "--")))
-}
-
-// handOver passes a lock from one process to another once. Both run their command under this command.
-func handOver(b *testing.B, lock []string) time.Duration {
-	b.Helper()
-	holds, stdin := holding(b, lock, "sh", "-c", "echo; read line; exit 0")
-	waits := commandLine{args: slices.Concat(lock, []string{"date", "+%s%N"})}.command()
-	var began strings.Builder
-	waits.Stdout = &began
-	assert.OK(b, waits.Start())
-	time.Sleep(settled)
-	ended := time.Now()
-	stdin.Close()
-	assert.OK(b, errors.Join(waits.Wait(), holds.Wait()))
-	at, err := strconv.ParseInt(strings.TrimSpace(began.String()), 10, 64)
-	assert.OK(b, err)
-	return time.Unix(0, at).Sub(ended)
-}
-
-// holding starts a command under a lock, which prints a line when it has it, and returns its stdin.
-func holding(b *testing.B, lock []string, command ...string) (*exec.Cmd, io.Closer) {
-	b.Helper()
-	c := commandLine{args: slices.Concat(lock, command)}.command()
-	in, err := c.StdinPipe()
-	assert.OK(b, err)
-	out, err := c.StdoutPipe()
-	assert.OK(b, err)
-	assert.OK(b, c.Start())
-	if _, err := io.ReadFull(out, make([]byte, 1)); err != nil {
-		b.Fatal(err, c.Wait())
-	}
-	return c, in
-}
 
 // together is the number of commands that hold a lock at the same time.
 const together = 20
@@ -116,7 +67,8 @@ func (b *bench) together(r row, lock func() []string, p *proxy.Proxy) string {
 	b.Helper()
 	var pids []int
 	for range together {
-		c, _ := holding(b.B, lock(), "sh", "-c", "echo; exec sleep 900")
+		c, _, err := heldBy(b.Context(), lock(), "sh", "-c", "echo; exec sleep 900")
+		assert.OK(b, err)
 		pids = append(pids, c.Process.Pid)
 		defer func() { _ = c.Process.Signal(os.Interrupt); _ = c.Wait() }()
 	}
@@ -294,14 +246,6 @@ func hold(args []string) error {
 	return json.NewEncoder(os.Stdout).Encode(measured)
 }
 
-// release returns an error if the lock was lost.
-func release(k *replock.Lock) error {
-	if lost := k.Lost(); lost != nil {
-		return lost
-	}
-	return k.Release(context.Background())
-}
-
 // takeMany acquires n locks. Exclusive ones have different names.
 func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event)) (locks []*replock.Lock, err error) {
 	opts := replock.Options{TTL: heldTTL, Observe: observe}
@@ -330,9 +274,6 @@ func cpu() time.Duration {
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
-
-// connections is the number of locks that the holders' process acquires or releases at once.
-const connections = 8
 
 // refreshing measures 1,000 shared holders on one MinIO, in one process instead of on many machines: their
 // requests, and how they slow down another shared lock.

@@ -82,7 +82,7 @@ type column struct {
 
 var allColumns = []column{
 	{"n", func(r, _ row) string {
-		if n := max(len(r.of["ms"]), len(r.of["both ms"])); n > 0 {
+		if n := max(len(r.of["ms"]), len(r.of["both ms"]), len(r.of["hand-over ms"])); n > 0 {
 			return fmt.Sprint(n)
 		}
 		return nothing
@@ -91,6 +91,14 @@ var allColumns = []column{
 	{"p90 ms", func(r, _ row) string { return r.p("ms", 90) }},
 	median("release ms"), median("both ms"), {"×", ratio}, perStep("round trips"), perStep("requests"), median("CPU ms"), median("MiB"),
 	median("heap MiB"), median("goroutines"), median("looks at names"), median("in round trips"), median("wake-ups a second"), median("CPU s an hour"),
+	handOver("p50 ms", 50), handOver("p99 ms", 99), handOver("worst ms", 100), median("ms beyond flock"), median("drain s"),
+	median("requests in all"), median("gets"), median("lists"), median("puts"), median("deletes"),
+	median("1 client"), median("4 clients"), median("16 clients"), median("48 clients"), median("100 clients"),
+}
+
+// handOver is a quantile of the times from a release to the next acquisition.
+func handOver(header string, percent int) column {
+	return column{header, func(r, _ row) string { return r.p("hand-over ms", percent) }}
 }
 
 func median(what string) column {

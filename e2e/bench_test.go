@@ -44,7 +44,7 @@ go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`
 		name string
 		run  func(*bench)
 	}{
-		{"hand-over", (*bench).handOver}, {"commands", (*bench).heldCommands}, {"held", (*bench).heldLocks},
+		{"commands", (*bench).heldCommands}, {"held", (*bench).heldLocks},
 		{"latencies", (*bench).latencies}, {"among", (*bench).amongOthers}, {"refreshing", (*bench).refreshing},
 	} {
 		b.Run(section.name, func(b *testing.B) { m.B = b; section.run(m) })

@@ -53,6 +53,7 @@ var elsewhere = map[string]string{
 	"sh e2e/local.sh":              "TestLocalScript",
 	"make soak":                    "make histories",          // the same without an end
 	"make bench":                   "make bench BENCH=-short", // six minutes
+	"make bench-queue":             "make bench-queue BENCH=-short",
 	"make bench-start":             "make bench-start BENCH=-short",
 	"make bench-locks":             "make bench-locks BENCH=-benchtime=10x",
 	"make bench-disk":              "make bench-disk BENCH='-short -benchtime=10x'",

@@ -65,7 +65,7 @@ func (c tortureCmd) run(r *show.Reporter, g global) (int, error) {
 	show.writes("", log)
 	result, failed := c.torture(ctx, g, s, program, show)
 	result.Seconds, result.Seed = (clock.System{}.Elapsed() - show.start).Seconds(), c.Seed
-	if err := result.keep(log); err != nil {
+	if err := result.keep(log, errors.Is(failed, fault.TooFew)); err != nil {
 		failed = fault.Join(err, failed)
 	}
 	if result.Acquisitions > 0 || len(result.Left) > 0 || result.LeftBecause != "" { // there is a result beside the error
@@ -99,7 +99,7 @@ func (c tortureCmd) torture(ctx context.Context, g global, s store.Store, progra
 	client := torture.Repolock{Program: program, Locks: g.Repo, Data: g.Repo, Name: name, TTL: c.TTL, NoLock: c.NoLock}
 	show.writes(prefix, show.log)
 	report, failed := torture.Run(ctx, objects{s}, torture.Options{
-		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Chances: torture.UsualChances,
+		Clients: slices.Repeat([]func(torture.Work) []string{client.Command}, c.Clients), Chances: torture.UsualChances, Conflicts: fewest,
 		Prefix: prefix, Keep: c.Keep, TTL: c.TTL, Duration: c.Duration, Seed: c.Seed,
 		Log: show.log, Progress: show.progress, Ending: show.ending,
 	})
@@ -291,9 +291,10 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log if the user asked for it, or if the verdict needs evidence.
-func (t *tortureResult) keep(log evidence) (err error) {
-	if t.Log, err = log.close(t.Verdict != judge.NotFound && t.Acquisitions > 0); err != nil {
+// keep keeps the log if the user asked for it, or if the verdict needs evidence. A run in which too little happened
+// needs none.
+func (t *tortureResult) keep(log evidence, tooFew bool) (err error) {
+	if t.Log, err = log.close(t.Verdict != judge.NotFound && t.Acquisitions > 0 && !tooFew); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
 	}
 	return nil
@@ -320,6 +321,7 @@ func (t *tortureResult) table() []string {
 	c := t.Counts
 	return []string{
 		fmt.Sprint("shared locks\t", c.Shared), fmt.Sprint("exclusive locks\t", c.Exclusive), fmt.Sprint("refused, since held\t", c.Held),
+		fmt.Sprint("attempts that met a holder\t", c.Conflicts),
 		fmt.Sprint("not taken for other reasons\t", c.Failed), fmt.Sprint("lost\t", c.Lost), fmt.Sprint("resumed\t", c.Resumed),
 		fmt.Sprint("processes killed\t", c.Killed), fmt.Sprint("stopped and continued\t", c.Stopped), fmt.Sprint("terminated\t", c.Terminated),
 		fmt.Sprint("writes\t", c.Writes), fmt.Sprint("requests without an answer\t", c.Unanswered), fmt.Sprint("changes that arrived late\t", t.Late),
@@ -337,16 +339,21 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 	}
 }
 
-// few is the number of acquisitions below which a run proves little.
-const few = 1000
+// A run with fewer than fewest attempts that met another holder has no verdict. One with fewer than few proves little.
+// Only such an attempt can show whether the lock holds.
+const (
+	fewest = 10
+	few    = 1000
+)
 
-// proves returns a sentence about a short run, or "". After n acquisitions without a violation, up to one in n/3
-// can still go wrong, with 95 % confidence.
+// proves returns a sentence about a short run, or "". After n attempts without a violation, up to one in n/3 can still
+// go wrong, with 95 % confidence.
 func (t *tortureResult) proves() string {
-	if t.Verdict != judge.NotFound || t.Acquisitions >= few {
+	n := t.Counts.Conflicts
+	if t.Verdict != judge.NotFound || n >= few {
 		return ""
 	}
-	return fmt.Sprintf("so few prove little: one in %d could still go wrong; try a longer --duration\n", max(t.Acquisitions/3, 1))
+	return fmt.Sprintf("%d attempts that met a holder prove little: one in %d could still go wrong; try a longer --duration\n", n, max(n/3, 1))
 }
 
 func (t *tortureResult) says() string {

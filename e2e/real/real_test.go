@@ -16,6 +16,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/rounds"
 	"github.com/repolock/repolock/replock"
@@ -145,19 +146,34 @@ func (r *run) doctor(t *testing.T, row *row) {
 }
 
 func (r *run) torture(t *testing.T, row *row) {
-	row.tortured = rounds.Fewer(time.Minute, 5*time.Second)
-	r.json(t, &row.torture, "torture", r.below(t)[0], "--duration", row.tortured.String())
+	// On a slow store or a busy machine too little might happen for a verdict.
+	for row.tortured = rounds.Fewer(time.Minute, 5*time.Second); ; row.tortured *= 2 {
+		out, err := r.try(t, &row.torture, "torture", r.below(t)[0], "--duration", row.tortured.String())
+		exit, exited := errors.AsType[*exec.ExitError](err)
+		if !exited || exit.ExitCode() != fault.ExitUnjudged || row.tortured > assert.Hang {
+			assert.Need(t, err == nil, "repolock torture: %v\n%s", err, out)
+			return
+		}
+	}
 }
 
 // json runs repolock, which must succeed, and reads its result.
 func (r *run) json(t *testing.T, result any, args ...string) {
 	t.Helper()
+	out, err := r.try(t, result, args...)
+	assert.Need(t, err == nil, "repolock %s: %v\n%s", args[0], err, out)
+}
+
+// try runs repolock, and reads its result if it succeeds.
+func (r *run) try(t *testing.T, result any, args ...string) (out string, err error) {
+	t.Helper()
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(t.Context(), r.program, append([]string{"--json"}, args...)...)
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	err := cmd.Run()
-	assert.Need(t, err == nil, "repolock %s: %v\n%s%s", args[0], err, stdout.String(), stderr.String())
-	assert.OK(t, json.Unmarshal(stdout.Bytes(), result))
+	if err = cmd.Run(); err == nil {
+		assert.OK(t, json.Unmarshal(stdout.Bytes(), result))
+	}
+	return stdout.String() + stderr.String(), err
 }
 
 // locks acquires and releases locks by all ways in turn. While one way holds the lock, the other way is refused.

@@ -91,6 +91,34 @@ func TestOverlaps(t *testing.T) {
 	assert.That(t, verdicts[true] >= 2000 && verdicts[false] >= 2000, "%d in order and %d not: the test needs both kinds", verdicts[true], verdicts[false])
 }
 
+// TestConflicts: an attempt counts if another section, which excludes it, certainly held the lock meanwhile.
+func TestConflicts(t *testing.T) {
+	a, s := section("a", Exclusive, 0, 10, 20, 30), section("s", Shared, 0, 10, 20, 30)
+	refused := func(mode Mode, started, ended time.Duration) Section {
+		return Section{ID: "r", Mode: mode, Started: started, Ended: ended}
+	}
+	for name, test := range map[string]struct {
+		sections []Section
+		want     int
+	}{
+		"nothing":                        {nil, 0},
+		"alone":                          {[]Section{a}, 0},
+		"refused":                        {[]Section{a, refused(Shared, 15, 16)}, 1},
+		"refused, and not seen by whom":  {[]Section{refused(Exclusive, 15, 16), refused(Exclusive, 15, 16)}, 0},
+		"refused before":                 {[]Section{a, refused(Shared, 5, 10)}, 0},
+		"refused after":                  {[]Section{a, refused(Shared, 20, 25)}, 0},
+		"across":                         {[]Section{a, refused(Shared, 5, 25)}, 1},
+		"waited":                         {[]Section{a, section("b", Exclusive, 15, 21, 22, 23)}, 1},
+		"came after":                     {[]Section{a, section("b", Exclusive, 20, 21, 22, 23)}, 0},
+		"shared ones":                    {[]Section{s, refused(Shared, 15, 16), section("b", Shared, 15, 21, 22, 23)}, 0},
+		"an exclusive one beside shared": {[]Section{s, section("b", Shared, 0, 11, 12, 13), refused(Exclusive, 15, 16)}, 1},
+		"a short one in a long one":      {[]Section{a, section("b", Exclusive, 0, 21, 50, 50), section("c", Exclusive, 0, 51, 52, 53), refused(Shared, 30, 31)}, 3},
+		"the last begun has ended":       {[]Section{section("l", Shared, 0, 1, 50, 50), section("b", Shared, 0, 2, 3, 4), refused(Exclusive, 30, 31)}, 1},
+	} {
+		assert.Equal(t, Conflicts(test.sections), test.want, name)
+	}
+}
+
 // meeting returns a few sections whose times are so few that many are equal.
 func meeting(r *rand.Rand) (sections []Section) {
 	for n := range 2 + r.IntN(5) {

@@ -75,6 +75,35 @@ func overlaps(sections []Section) (found []Violation) {
 	return found
 }
 
+// Conflicts returns the number of sections that met another holder: while they tried to acquire the lock, a section that
+// excludes them certainly held it. All sections must have acquired the lock, or must have tried until they were refused.
+func Conflicts(sections []Section) (n int) {
+	holders := slices.DeleteFunc(slices.Clone(sections), func(s Section) bool { return !s.Entered })
+	slices.SortFunc(holders, func(a, b Section) int { return cmp.Compare(a.In, b.In) })
+	// longest has, by the mode that is tried, the latest end among the first i holders that exclude it.
+	longest := map[Mode][]time.Duration{Shared: {0}, Exclusive: {0}}
+	for i, h := range holders {
+		for mode, ends := range longest {
+			end := ends[i]
+			if mode.conflicts(h.Mode) {
+				end = max(end, h.Last)
+			}
+			longest[mode] = append(ends, end)
+		}
+	}
+	for _, s := range sections {
+		tried := s.Ended
+		if s.Entered {
+			tried = s.In
+		}
+		before, _ := slices.BinarySearchFunc(holders, tried, func(h Section, t time.Duration) int { return cmp.Compare(h.In, t) })
+		if longest[s.Mode][before] > s.Started {
+			n++
+		}
+	}
+	return n
+}
+
 // writer is an act that wrote or deleted an object, with its section.
 type writer struct {
 	Act

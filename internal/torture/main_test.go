@@ -80,7 +80,10 @@ func withFlock(repo string, w Work) int {
 	if w.Mode == judge.Exclusive {
 		how = syscall.LOCK_EX
 	}
-	if syscall.Flock(int(f.Fd()), how|syscall.LOCK_NB) != nil {
+	if w.Wait == 0 {
+		how |= syscall.LOCK_NB
+	}
+	if syscall.Flock(int(f.Fd()), how) != nil {
 		return fault.ExitHeld
 	}
 	return work(repo, w)

@@ -14,6 +14,9 @@ type Chances struct {
 	// Exclusive is the share of exclusive locks among the acquired locks. Clients ask for an exclusive lock more
 	// often, because shared locks block it.
 	Exclusive float64
+	// Wait is the share of attempts that wait for the lock. Without them a crowd of shared holders, at least one of whom
+	// always has the lock, would keep out all exclusive clients.
+	Wait float64
 	// Long is the chance of a lock that is held for one to four refreshes.
 	Long float64
 	// Kill, Stop and Term are the expected numbers of faults for each acquired lock. A turn has at most one fault. A
@@ -23,7 +26,7 @@ type Chances struct {
 }
 
 // UsualChances make locks and faults of each kind happen in a run of a few minutes.
-var UsualChances = Chances{Exclusive: 0.15, Long: 0.015, Kill: 0.02, Stop: 0.02, Term: 0.03}
+var UsualChances = Chances{Exclusive: 0.15, Wait: 0.3, Long: 0.015, Kill: 0.02, Stop: 0.02, Term: 0.03}
 
 // left returns the chances of the next turn. If more faults of a kind were inflicted than expected, that kind has no
 // chance.
@@ -48,7 +51,8 @@ const (
 type plan struct {
 	Work
 	fault   string
-	faultAt time.Duration // since the start of the client; it might not hold the lock yet
+	faultAt time.Duration // since the start of the client, which might not hold the lock yet
+	inChild bool          // faultAt counts from the start of the child
 	stopFor time.Duration
 	pause   time.Duration // before the next turn
 }
@@ -83,6 +87,10 @@ func newPlan(r *rand.Rand, id, data string, ttl time.Duration, c Chances, behind
 		p.fault = stop
 	case x < c.Kill+c.Stop+c.Term:
 		p.fault = term
+	}
+	if r.Float64() < c.Wait {
+		p.Wait = 2*ttl + upTo(r, ttl) // longer than a dead holder's objects block the lock
+		p.inChild = r.IntN(2) == 0
 	}
 	if r.Float64() < c.Long {
 		p.Hold = ttl/2 + upTo(r, ttl*3/2)
@@ -133,6 +141,9 @@ func (r Repolock) Command(w Work) []string {
 	lock := []string{
 		r.Program, "--repo", r.Locks, "--name", r.Name, "run", "--" + string(w.Mode), "--operation", operation,
 		"--ttl", r.TTL.String(), "--resume-for", resumeFor.String(),
+	}
+	if w.Wait > 0 {
+		lock = append(lock, "--wait", w.Wait.String())
 	}
 	return slices.Concat(lock, r.Flags, []string{"--"}, work)
 }

@@ -15,6 +15,7 @@ type process struct {
 	client int
 	mode   judge.Mode
 	cmd    *exec.Cmd
+	in     chan struct{} // receives once the child runs
 	events []judge.Event // guarded by run.mu
 }
 

@@ -38,10 +38,13 @@ type Options struct {
 	TTL      time.Duration // ttl of the locks
 	Duration time.Duration // how long the clients compete
 	// Seed decides the plan. The same Seed makes the same plan, but the outcome can still differ.
-	Seed     uint64
-	Chances  Chances      // how often locks and faults of each kind are tried
-	Log      io.Writer    // if it isn't nil, it receives each event as a line of JSON
-	Progress func(Counts) // if it isn't nil, it is called each second
+	Seed    uint64
+	Chances Chances // how often locks and faults of each kind are tried
+	// Conflicts is the number of attempts that must have met another holder. With fewer, or without a lock of each mode,
+	// the run has no verdict: too little has happened to judge the lock. If it is 0, each run is judged.
+	Conflicts int
+	Log       io.Writer    // if it isn't nil, it receives each event as a line of JSON
+	Progress  func(Counts) // if it isn't nil, it is called each second
 	// Ending, if it isn't nil, is called before each step that Run takes after the clients have competed.
 	Ending func(what string)
 }
@@ -55,6 +58,9 @@ type Counts struct {
 	// another reason, except for those that a fault ended.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
+	// Conflicts counts the attempts during which another holder certainly had the lock, in a mode that excludes theirs,
+	// whether they were refused or waited. The judge counts them, by the children's own records.
+	Conflicts int `json:"conflicts"` // known so far
 	// Lost counts lost locks, and Resumed locks that were lost and then resumed.
 	Lost    int `json:"lost"`
 	Resumed int `json:"resumed"`
@@ -86,8 +92,9 @@ type Report struct {
 func Run(ctx context.Context, o Objects, opts Options) (Report, error) {
 	r := &run{opts: opts}
 	err := r.contend(ctx)
-	if err == nil && r.counts.Acquisitions() == 0 {
-		err = r.notAcquired()
+	r.counts.Conflicts = judge.Conflicts(r.sections)
+	if err == nil {
+		err = r.tooFew()
 	}
 	r.ending("judging what they did")
 	report := Report{Verdict: r.verdict(err), Counts: r.counts}
@@ -124,11 +131,31 @@ func (r *run) notAcquired() error {
 	return &fault.Error{Class: fault.TortureFailed, Err: errors.New("no client got the lock: " + says), Exit: code}
 }
 
+// tooFew returns an error if too little has happened to judge the lock.
+func (r *run) tooFew() error {
+	says, advice := "", ""
+	switch c := r.counts; {
+	case c.Acquisitions() == 0:
+		return r.notAcquired()
+	case r.opts.Conflicts == 0:
+		return nil
+	case c.Exclusive == 0:
+		says, advice = fmt.Sprintf("none of the %d locks was exclusive", c.Shared), "try a longer --duration, or fewer --clients"
+	case c.Shared == 0:
+		says, advice = fmt.Sprintf("none of the %d locks was shared", c.Exclusive), "try a longer --duration, or fewer --clients"
+	case c.Conflicts < r.opts.Conflicts:
+		says = fmt.Sprintf("only %d of the attempts met another holder, and a verdict needs %d", c.Conflicts, r.opts.Conflicts)
+	default:
+		return nil
+	}
+	return fault.Advise(fmt.Errorf("%w: %s", fault.TooFew, says), advice)
+}
+
 // verdict judges the sections. If the run has failed, only a violation counts as a verdict.
 func (r *run) verdict(failed error) judge.Verdict {
 	v := judge.Judge(r.sections)
 	if failed != nil && v.Result == judge.NotFound {
-		v.Result, v.Why = judge.Unknown, failed.Error()
+		v.Result, v.Why = judge.Unknown, strings.TrimPrefix(failed.Error(), ErrUnjudged.Error()+": ")
 	}
 	return v
 }
@@ -138,10 +165,11 @@ type run struct {
 	opts   Options
 	cancel context.CancelFunc // ends all clients
 
-	mu       sync.Mutex // guards the fields below, and opts.Log
-	failed   error      // why the run has no result
-	sections []judge.Section
+	mu       sync.Mutex      // guards the fields below, and opts.Log
+	failed   error           // why the run has no result
+	sections []judge.Section // that acquired the lock, or were refused because of another holder
 	counts   Counts
+	waiting  int // clients whose turn waits for the lock
 	lastCode int // exit code of the last client that failed to acquire the lock
 	lastSays string
 }
@@ -183,7 +211,7 @@ func (r *run) watch(ctx context.Context) {
 func (r *run) counted() Counts {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	r.counts.Violations = len(judge.Judge(r.sections).Violations)
+	r.counts.Violations, r.counts.Conflicts = len(judge.Judge(r.sections).Violations), judge.Conflicts(r.sections)
 	return r.counts
 }
 
@@ -203,7 +231,9 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	for turn := 1; ctx.Err() == nil; turn++ {
 		chances, behind := r.chancesNow()
 		p := newPlan(random, fmt.Sprintf("c%d-%d", n, turn), r.opts.Prefix+"data/", r.opts.TTL, chances, behind)
+		r.waits(p, 1)
 		entered, err := r.attempt(ctx, n, command, p)
+		r.waits(p, -1)
 		if err != nil {
 			r.mu.Lock()
 			defer r.mu.Unlock()
@@ -217,12 +247,28 @@ func (r *run) client(ctx context.Context, n int, command func(Work) []string) {
 	}
 }
 
-// chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far. behind reports
-// whether too few of the acquired locks are exclusive.
+// waits counts a turn that waits for the lock, from its plan to its end.
+func (r *run) waits(p plan, by int) {
+	if p.Wait > 0 {
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.waiting += by
+	}
+}
+
+// waiterOf is the number of clients of which one can wait. If all waited, none would be refused.
+const waiterOf = 3
+
+// chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far, and waiters if
+// there are enough. behind reports whether too few of the acquired locks are exclusive.
 func (r *run) chancesNow() (c Chances, behind bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.opts.Chances.left(r.counts), float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
+	c = r.opts.Chances.left(r.counts)
+	if r.waiting*waiterOf >= len(r.opts.Clients) {
+		c.Wait = 0
+	}
+	return c, float64(r.counts.Exclusive) < r.opts.Chances.Exclusive*float64(r.counts.Acquisitions())
 }
 
 // maxFailures is the number of each client's turns that can fail before Run ends because no client has acquired the
@@ -258,7 +304,9 @@ func (r *run) account(s judge.Section, code int, stderr string) error {
 	if c.Acquisitions()+c.Held == 0 && c.Failed >= maxFailures*len(r.opts.Clients) {
 		return r.notAcquired()
 	}
-	r.sections = append(r.sections, s)
+	if s.Entered || code == fault.ExitHeld {
+		r.sections = append(r.sections, s)
+	}
 	return nil
 }
 
@@ -273,7 +321,7 @@ const (
 // ends without a verdict.
 func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p plan) (entered bool, err error) {
 	args := command(p.Work)
-	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...)}
+	a := &process{id: p.ID, client: n, mode: p.Mode, cmd: exec.Command(args[0], args[1:]...), in: make(chan struct{}, 1)}
 	var stderr output
 	a.cmd.Env = append(os.Environ(), "REPOLOCK_CONFIG=") // the command line has all settings that the client needs
 	a.cmd.Stderr = &stderr
@@ -292,7 +340,7 @@ func (r *run) attempt(ctx context.Context, n int, command func(Work) []string, p
 	if err != nil {
 		return false, fmt.Errorf("%s can't be started: %w", args[0], err)
 	}
-	limit := p.Hold + p.stopFor + slack
+	limit := p.Wait + p.Hold + p.stopFor + slack
 	_ = log.SetReadDeadline(time.Now().Add(limit))
 
 	over := make(chan struct{})
@@ -334,6 +382,10 @@ func (r *run) follow(a *process, log io.Reader) (bad error) {
 		r.add(a, e)
 		if e.Kind == judge.In {
 			r.count(string(a.mode))
+			select {
+			case a.in <- struct{}{}:
+			default:
+			}
 		}
 	}
 	return cmp.Or(bad, lines.Err())
@@ -349,6 +401,13 @@ func (r *run) inflict(ctx context.Context, a *process, p plan, over <-chan struc
 		case <-over:
 		}
 		return false
+	}
+	if p.fault != none && p.inChild {
+		select {
+		case <-a.in:
+		case <-ctx.Done():
+		case <-over:
+		}
 	}
 	if p.fault != none && wait(p.faultAt) && r.signal(a, p.fault, signals[p.fault]) {
 		r.count(p.fault)

@@ -9,10 +9,12 @@ import (
 	"errors"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
@@ -133,6 +135,65 @@ func TestUnjudged(t *testing.T) {
 		assert.That(t, slices.Contains(c.results, r.Verdict.Result) && (lock != "refused" || fault.Exit(err) == 77 && r.Counts.Failed >= maxFailures), "%s: %s %+v", lock, r.Verdict.Result, r.Counts)
 		a.nothingLeft(r)
 	}
+}
+
+// TestTooFew: a run without a lock of each mode, or with too few attempts that met another holder, has no verdict, and
+// says what to change. A violation counts all the same.
+func TestTooFew(t *testing.T) {
+	all := func(c Counts) bool { return c.Shared > 0 && c.Exclusive > 0 && c.Held > 0 }
+	for name, test := range map[string]struct {
+		lock         string
+		chances      Chances
+		conflicts    int
+		enough       func(Counts) bool
+		result       judge.Result
+		says, advice string
+	}{
+		"shared ones":    {"flock", Chances{}, 1, func(c Counts) bool { return c.Shared >= 3 }, judge.Unknown, " locks was exclusive", "fewer --clients"},
+		"exclusive ones": {"flock", Chances{Exclusive: 1}, 1, func(c Counts) bool { return c.Exclusive >= 3 }, judge.Unknown, " locks was shared", "fewer --clients"},
+		"few conflicts":  {"flock", Chances{Exclusive: 0.5}, 1e9, all, judge.Unknown, " of the attempts met another holder, and a verdict needs 1000000000", "more --clients"},
+		"any":            {"flock", Chances{}, 0, func(c Counts) bool { return c.Shared >= 3 }, judge.NotFound, "", ""},
+		"enough":         {"flock", Chances{Exclusive: 0.5}, 1, func(c Counts) bool { return all(c) && c.Conflicts > 0 }, judge.NotFound, "", ""},
+		"a violation":    {"none", Chances{Exclusive: 0.5}, 1e9, func(c Counts) bool { return c.Violations > 0 }, judge.Violated, "", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			a := newArena(t)
+			o := a.options(test.lock)
+			o.Chances, o.Conflicts = test.chances, test.conflicts
+			r, err := a.run(o, test.enough)
+			assert.Equal(t, r.Verdict.Result, test.result, "%v", err)
+			if test.says == "" {
+				assert.That(t, err == nil || test.result == judge.Violated, "%v", err)
+				return
+			}
+			assert.That(t, errors.Is(err, ErrUnjudged) && fault.Exit(err) == fault.ExitUnjudged && strings.HasPrefix(err.Error(), ErrUnjudged.Error()+": ") &&
+				strings.Contains(err.Error(), test.says) && strings.Contains(fault.Advice(err), test.advice), "%v; %s", err, fault.Advice(err))
+			assert.That(t, strings.HasSuffix(err.Error(), ": "+r.Verdict.Why), "%v; why: %s", err, r.Verdict.Why)
+			a.nothingLeft(r)
+		})
+	}
+}
+
+// TestFaultOfAWaiter: a fault that is planned for the child of a client comes when the child runs, however long the client
+// waits for the lock.
+func TestFaultOfAWaiter(t *testing.T) {
+	a := &process{id: "x", cmd: exec.Command(os.Args[0], "hangs", "", "{}")}
+	assert.OK(t, a.cmd.Start())
+	synctest.Test(t, func(t *testing.T) {
+		a.in = make(chan struct{}, 1)
+		r, over := &run{}, make(chan struct{})
+		go r.inflict(t.Context(), a, plan{fault: kill, faultAt: time.Second, inChild: true}, over)
+		time.Sleep(time.Hour)
+		synctest.Wait()
+		assert.Equal(t, len(a.events), 0, "faults before the child runs")
+		a.in <- struct{}{}
+		time.Sleep(2 * time.Second)
+		synctest.Wait()
+		assert.That(t, len(a.events) == 1 && a.events[0].Text == kill && r.counts.Killed == 1, "%+v", a.events)
+		close(over)
+	})
+	assert.Need(t, a.cmd.Wait() != nil, "it wasn't killed")
 }
 
 // TestInterrupted: an interrupted run ends, returns its verdict, cleans up, and reports each step.

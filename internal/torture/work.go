@@ -21,6 +21,7 @@ type Work struct {
 	Mode judge.Mode    // mode of its lock
 	Data string        // prefix of all objects; it ends in a slash
 	Hold time.Duration // how long the work takes, besides its requests
+	Wait time.Duration // how long the client waits for the lock; 0: it doesn't wait
 }
 
 // ErrUnjudged is returned when there is no verdict because a log can't be written or understood, or
