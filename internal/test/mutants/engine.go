@@ -490,6 +490,8 @@ var engineMutants = []mutant{
 	{"a waiter behind others reads with the square of their number", queues, "* time.Duration(1+f.Before())\n}", "* time.Duration((1+f.Before())*(1+f.Before()))\n}", own("TestReadsBehindWaiters")},
 	{"a waiter's pauses grow with its whole wait", queues, "pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()", "pause = firstPoll", seed(24)},
 	{"a waiter that finds the blocker gone pauses once more", queues, "q.isGone(ctx, b, end-c.Elapsed()) {\n", "q.isGone(ctx, b, end-c.Elapsed()) {\n\t\t\t_ = clock.Sleep(ctx, c, 400*time.Millisecond)\n", seed(616)},
+	{"a waiter polls no more once the store gives hints", queues, "	d = min(d*time.Duration(1+f.Before()), 2*d+lastPoll)\n", "	if d = min(d*time.Duration(1+f.Before()), 2*d+lastPoll); q.hints.store != nil {\n\t\td = Forever\n\t}\n", scene("crowd", 26)},
+	{"a watch that fails counts as hints", queues, "	return err == nil\n}\n\n// sleep", "	if err != nil {\n\t\tq.hints.store = make(chan struct{})\n\t}\n\treturn err == nil\n}\n\n// sleep", scene("crowd", 6)},
 	{"a waiter behind others polls as often as the first", queues, "time.Duration(1+f.Before()), 2*d+lastPoll", "1, 2*d+lastPoll", own("TestWaitersPerHour")},
 	{"the slowest answer measures the store", attempts,
 		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", own("TestLateAcquireStartsAgain")},
