@@ -151,16 +151,18 @@ spec: ## check every state of the protocol's model with Spin
 SEEDS = cd internal/test/sim && $(GO) test -count=1 -run='^TestSeeds$$' -timeout=0
 
 .PHONY: sim
-sim: ## run 2,000 simulated histories, 200 of crowds, and 200 of steps
+sim: ## run 2,000 simulated histories, 200 of many deletions, 200 of steps, and 100 of crowds
 	@$(SEEDS) -seeds=2000
-	@$(SEEDS) -seeds=200 -scene=crowd
+	@$(SEEDS) -seeds=200 -scene=reaped
 	@$(SEEDS) -seeds=200 -scene=stepped
+	@$(SEEDS) -seeds=100 -scene=crowd
 
 .PHONY: histories
-histories: ## run 20,000 new simulated histories, 2,000 of crowds, and 2,000 of steps
+histories: ## run 20,000 new simulated histories, and 2,000 each of many deletions, of steps, and of crowds
 	@$(SEEDS) -seeds=20000 -from=0
-	@$(SEEDS) -seeds=2000 -from=0 -scene=crowd
+	@$(SEEDS) -seeds=2000 -from=0 -scene=reaped
 	@$(SEEDS) -seeds=2000 -from=0 -scene=stepped
+	@$(SEEDS) -seeds=2000 -from=0 -scene=crowd
 
 .PHONY: soak
 soak: ## run new simulated histories until stopped

@@ -531,6 +531,8 @@ var engineMutants = []mutant{
 	{"an acquirer queues beside one that might withdraw", enters, "slices.ContainsFunc(f.Live, stays)", "len(f.Live) > 0 && stays != nil", engine("TestArrives")},
 	{"an acquirer puts its flag beside a holder that it has seen", enters, "case slices.ContainsFunc(f.Live, stays):", "case false && slices.ContainsFunc(f.Live, stays):", engine("TestArrives")},
 	{"a waiter behind others polls as often as the first", queues, "min(d*(1+n), ", "min(d, ", own("TestWaitersPerHour")},
+	{"a waiter polls no more once the store gives hints", queues, "\td = min(d*(1+n), 2*d+lastPoll+n*200*time.Millisecond)\n", "\tif d = min(d*(1+n), 2*d+lastPoll+n*200*time.Millisecond); q.hints.store != nil {\n\t\td = Forever\n\t}\n", scene("crowd", 26)},
+	{"a watch that fails counts as hints", queues, "	return err == nil\n}\n\n// sleep", "	if err != nil {\n\t\tq.hints.store = make(chan struct{})\n\t}\n\treturn err == nil\n}\n\n// sleep", scene("crowd", 6)},
 	{"the slowest answer measures the store", attempts,
 		"was != 0 && was <= int64(d)", "was != 0 && was >= int64(d)", own("TestLateAcquireStartsAgain")},
 	{"a refresh's look is left out of what must fit into the lease", enters,

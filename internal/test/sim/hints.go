@@ -20,10 +20,13 @@ type hinting struct {
 
 const mostLate = 5 * time.Second
 
+// hintShare is the share of histories whose store gives hints.
+var hintShare = .25
+
 // drawHints draws them after all else, and from dice of its own. So a history without hints is the same as before there
 // were any.
 func (p *plan) drawHints(config *Config, d dice) {
-	if config.Protocol != nil || !config.has(Hints) || !d.of(1).chance(.25) {
+	if config.Protocol != nil || !config.has(Hints) || !d.of(1).chance(hintShare) {
 		return
 	}
 	p.hints.on = true

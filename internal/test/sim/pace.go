@@ -45,6 +45,7 @@ type pace struct {
 	look    *found          // its last look, until it pauses
 	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
 	tried   bool            // that look was an attempt's, which reads one lock only if it yields to that
+	alive   int             // the living waiters before it
 	before  int             // the waiters before it that this look has shown
 	since   time.Time       // when these keys were other ones
 	poll    time.Duration   // the pause before its next poll, without jitter
@@ -127,6 +128,7 @@ func (w *world) follows(c *client, r *request, v any) {
 type found struct {
 	keys    map[string]bool
 	tickets int
+	alive   int       // tickets of living clients
 	at      time.Time // when the last answer came
 	polled  bool      // it is a poll's, and not an attempt's
 	unsure  bool      // it has a lock that the waiter can take for live or stale
@@ -139,6 +141,7 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 		place = path.Base(k.flag)
 	}
 	early, late := &found{keys: map[string]bool{}}, &found{keys: map[string]bool{}}
+	lock, last := "", "" // the first lock, and the last ticket before it
 	for _, o := range page.Objects {
 		lives := w.lives[o.Key]
 		if !k.step.meets(o.Key) || o.Size == 0 || len(lives) == 0 {
@@ -150,19 +153,40 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 		}
 		ticket := w.queue[o.Key].client != nil
 		switch {
-		case l.client == c && l.step == k.step.name, l.dead, ticket && f == late:
+		case l.client == c && l.step == k.step.name, ticket && f == late:
+			continue
+		case l.dead: // the waiter might still count it
+			early.unsure, late.unsure = true, true
+			if ticket {
+				f.tickets++
+			}
 			continue
 		case l.client == nil, l.client.plan.foreign:
 			early.unsure, late.unsure = true, true
 		case ticket:
 			f.tickets++
+			f.alive++
+			if last == "" || path.Base(o.Key) > path.Base(last) {
+				last = o.Key
+			}
+			continue
+		case lock == "":
+			lock = o.Key
 		}
 		f.keys[o.Key] = true
 	}
-	if len(early.keys) > 0 {
+	switch {
+	case last != "": // it reads one ticket and one lock
+		early.keys = map[string]bool{last: true}
+		if lock != "" {
+			early.keys[lock] = true
+		}
 		return early
+	case len(early.keys) > 0:
+		return early
+	default:
+		return late
 	}
-	return late
 }
 
 // rested notes that a waiter's request has ended. If none is under way, the waiter pauses.
@@ -194,7 +218,7 @@ func (w *world) rested(r *request, err error) {
 func (f *found) after(earlier *found, later bool) *found {
 	if later && earlier != nil {
 		maps.Copy(f.keys, earlier.keys)
-		f.tickets += earlier.tickets
+		f.tickets, f.alive = f.tickets+earlier.tickets, f.alive+earlier.alive
 		f.unsure = f.unsure || earlier.unsure
 	}
 	return f
@@ -204,8 +228,9 @@ func (f *found) after(earlier *found, later bool) *found {
 // waiter has read.
 func (k *pace) learns(p *plan) {
 	f := k.look
-	k.look, k.before = nil, f.tickets
-	switch same := maps.Equal(k.met, f.keys); {
+	same := maps.Equal(k.met, f.keys) && f.alive == k.alive
+	k.look, k.before, k.alive = nil, f.tickets, f.alive
+	switch {
 	case f.unsure, !p.undoubted():
 		k.since, k.poll = k.asked, mostPoll
 	case same:
