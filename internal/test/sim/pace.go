@@ -45,7 +45,6 @@ type pace struct {
 	look    *found          // its last look, until it pauses
 	met     map[string]bool // the conflicting keys of the look before its last pause; nil if an attempt was withdrawn since
 	tried   bool            // that look was an attempt's, which reads one lock only if it yields to that
-	alive   int             // the living waiters before it
 	before  int             // the waiters before it that this look has shown
 	since   time.Time       // when these keys were other ones
 	poll    time.Duration   // the pause before its next poll, without jitter
@@ -128,7 +127,6 @@ func (w *world) follows(c *client, r *request, v any) {
 type found struct {
 	keys    map[string]bool
 	tickets int
-	alive   int       // tickets of living clients
 	at      time.Time // when the last answer came
 	polled  bool      // it is a poll's, and not an attempt's
 	unsure  bool      // it has a lock that the waiter can take for live or stale
@@ -141,7 +139,6 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 		place = path.Base(k.flag)
 	}
 	early, late := &found{keys: map[string]bool{}}, &found{keys: map[string]bool{}}
-	lock, last := "", "" // the first lock, and the last ticket before it
 	for _, o := range page.Objects {
 		lives := w.lives[o.Key]
 		if !k.step.meets(o.Key) || o.Size == 0 || len(lives) == 0 {
@@ -165,28 +162,14 @@ func (w *world) meets(c *client, k *pace, page store.Page) *found {
 			early.unsure, late.unsure = true, true
 		case ticket:
 			f.tickets++
-			f.alive++
-			if last == "" || path.Base(o.Key) > path.Base(last) {
-				last = o.Key
-			}
 			continue
-		case lock == "":
-			lock = o.Key
 		}
 		f.keys[o.Key] = true
 	}
-	switch {
-	case last != "": // it reads one ticket and one lock
-		early.keys = map[string]bool{last: true}
-		if lock != "" {
-			early.keys[lock] = true
-		}
+	if len(early.keys)+early.tickets > 0 {
 		return early
-	case len(early.keys) > 0:
-		return early
-	default:
-		return late
 	}
+	return late
 }
 
 // rested notes that a waiter's request has ended. If none is under way, the waiter pauses.
@@ -200,6 +183,9 @@ func (w *world) rested(r *request, err error) {
 	now := time.Now()
 	switch {
 	case r.found != nil && err == nil:
+		if k.look != nil && k.look.polled && r.cursor == "" { // it polls again at once
+			k.learns(w.plan)
+		}
 		k.look = r.found.after(k.look, r.cursor != "")
 	case k.look != nil && errors.Is(err, store.ErrNotFound): // deleted since the listing
 		delete(k.look.keys, r.key)
@@ -218,7 +204,7 @@ func (w *world) rested(r *request, err error) {
 func (f *found) after(earlier *found, later bool) *found {
 	if later && earlier != nil {
 		maps.Copy(f.keys, earlier.keys)
-		f.tickets, f.alive = f.tickets+earlier.tickets, f.alive+earlier.alive
+		f.tickets += earlier.tickets
 		f.unsure = f.unsure || earlier.unsure
 	}
 	return f
@@ -228,8 +214,11 @@ func (f *found) after(earlier *found, later bool) *found {
 // waiter has read.
 func (k *pace) learns(p *plan) {
 	f := k.look
-	same := maps.Equal(k.met, f.keys) && f.alive == k.alive
-	k.look, k.before, k.alive = nil, f.tickets, f.alive
+	same := maps.Equal(k.met, f.keys)
+	if f.tickets > 0 || k.before > 0 { // how many of them the waiter counts, and which ones it has read, is uncertain
+		same = k.met != nil
+	}
+	k.look, k.before = nil, f.tickets
 	switch {
 	case f.unsure, !p.undoubted():
 		k.since, k.poll = k.asked, mostPoll
