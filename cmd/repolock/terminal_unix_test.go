@@ -584,3 +584,24 @@ func TestFewProveLittle(t *testing.T) {
 	assert.Equal(t, says(judge.NotFound, 500), "500 attempts that met a holder prove little: one in 166 could still go wrong; try a longer --duration\n")
 	assert.Equal(t, says(judge.NotFound, few)+says(judge.Violated, 5)+says(judge.Unknown, 5), "", "a long run, and others than of no violation")
 }
+
+// TestKeptLogs: the log of a torture is kept if its verdict needs evidence: a violation always does, and a verdict that
+// isn't known unless too little has happened.
+func TestKeptLogs(t *testing.T) {
+	t.Setenv("TMPDIR", t.TempDir())
+	for _, c := range []struct {
+		verdict judge.Result
+		tooFew  bool
+		keeps   bool
+	}{{judge.NotFound, false, false}, {judge.Unknown, false, true}, {judge.Unknown, true, false}, {judge.Violated, false, true}, {judge.Violated, true, true}} {
+		log, err := newEvidence("")
+		assert.OK(t, err)
+		r := &tortureResult{Verdict: c.verdict, Acquisitions: 1}
+		if c.verdict == judge.Violated {
+			r.Violations = []judge.Violation{{Name: "overlap"}}
+		}
+		assert.OK(t, r.keep(log, c.tooFew))
+		_, err = os.Stat(log.Name())
+		assert.That(t, (err == nil) == c.keeps && (r.Log != "") == c.keeps, "%+v: %v, kept as %q", c, err, r.Log)
+	}
+}

@@ -291,10 +291,11 @@ func (e evidence) close(needed bool) (name string, err error) {
 	return e.Name(), err
 }
 
-// keep keeps the log if the user asked for it, or if the verdict needs evidence. A run in which too little happened
-// needs none.
+// keep keeps the log if the user asked for it, or if the verdict needs evidence. If too little happened, only a
+// violation needs it.
 func (t *tortureResult) keep(log evidence, tooFew bool) (err error) {
-	if t.Log, err = log.close(t.Verdict != judge.NotFound && t.Acquisitions > 0 && !tooFew); err != nil {
+	unknown := t.Verdict != judge.NotFound && t.Acquisitions > 0 && !tooFew
+	if t.Log, err = log.close(unknown || len(t.Violations) > 0); err != nil {
 		return fmt.Errorf("the log can't be kept: %w", err)
 	}
 	return nil

@@ -320,6 +320,7 @@ var processMutants = []mutant{
 		`case c.Conflicts < r.opts.Conflicts:`, `case c.Conflicts < 0:`, own("TestTooFew")},
 	{"repolock torture judges a run in which hardly any attempt met another holder", "cmd/repolock/torture.go",
 		`Conflicts: fewest,`, `Conflicts: 0,`, own("TestScripts/torture")},
+	{"a violation's log is deleted if too little happened", "cmd/repolock/torture.go", "unknown || len(t.Violations) > 0", "unknown", own("TestKeptLogs")},
 	{"torture counts attempts beside holders that don't exclude them as conflicts", "internal/judge/verdict.go",
 		`if mode.conflicts(h.Mode) {`, `if mode.conflicts(h.Mode) || h.Mode == Shared {`, own("TestConflicts")},
 	{"torture counts attempts that came after each holder as conflicts", "internal/judge/verdict.go",
