@@ -27,7 +27,7 @@ func (s *Store) signable(ctx context.Context) (Keys, error) {
 	case ctx.Err() != nil:
 		return Keys{}, fmt.Errorf("looking for credentials: %w", ctx.Err())
 	case s.signed.Load():
-		return Keys{}, fmt.Errorf("the credentials that were used until now can't be renewed: %v", err)
+		return Keys{}, fault.New(fault.CredentialsLater, "the credentials that were used until now can't be renewed: %v", err)
 	case errors.Is(err, fault.CredentialsLater):
 		return Keys{}, err
 	default:
