@@ -562,6 +562,7 @@ var engineMutants = []mutant{
 	{"the pauses between two sends don't grow", repeats, "pause *= 2 {", "pause *= 1 {", own("TestDo")},
 	{"a request that is canceled doesn't wait for its answer", repeats,
 		"grace, over := context.WithTimeout(context.WithoutCancel(ctx), LastWords)", "grace, over := context.WithTimeout(context.WithoutCancel(ctx), 0)", test("./replock", "TestLastWords")},
+	{"a silence after an answer is a store that can't be reached", repeats, "err = fault.Join(answer, err)", "_ = fault.Join(answer, err)", own("TestDo")},
 	{"a request is sent for a caller that is gone", repeats,
 		"if ctx.Err() != nil {\n\t\treturn v, false, context.Cause(ctx)", "if ctx.Err() != nil && ctx.Err() == nil {\n\t\treturn v, false, context.Cause(ctx)", test("./replock", "TestNothingSentAfterTheEnd")},
 	{"a process of a clone of this machine is taken for gone", boots, "p.HostID == \"\" || p.HostID != q.HostID || ", "", own("TestGone")},
