@@ -155,6 +155,14 @@ func CheckRegion(region string) error {
 	return nil
 }
 
+// Fresh parses the parameter listings=, and reports whether the user vouches for the server's listings.
+func Fresh(value string) (bool, error) {
+	if value != "" && value != "fresh" {
+		return false, fmt.Errorf("%w: listings= is fresh, or left out", store.ErrURL)
+	}
+	return value == "fresh", nil
+}
+
 // Bool parses a parameter that must be true or false.
 func Bool(name, value string, byDefault bool) (bool, error) {
 	switch value {
