@@ -199,7 +199,7 @@ var engineMutants = []mutant{
 	{"a conditional deletion is relied on because the server claims it", proofs,
 		"p.DeleteIfMatch == store.Kept", "p.DeleteIfMatch != store.Unsupported", own("TestClaimedDeleteNeedsALook")},
 	{"If-None-Match is proven by two puts that were both taken", proofs, "denied(a) && denied(b) && plain:\n\t\tp.learn(false)", "denied(a) && denied(b) && plain:\n\t\tp.learn(a == nil)", seed(45)},
-	{"a request that fails isn't repeated", repeats, "if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {", seed(27)},
+	{"a request that fails isn't repeated", repeats, "if err == nil || p.Permanent(last) || ctx.Err() != nil {", "if true {", seed(27)},
 	{"to other clients the lock has expired", attempts, "lasts := max(", "lasts := -max(", seed(6)},
 
 	// Pass and resume.
