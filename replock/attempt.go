@@ -376,7 +376,8 @@ func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
 	o, again, err := l.sendRepeatedly(ctx, t, t.flag.key, t.body, store.PutOptions{})
 	t.flag.twice = t.flag.twice || again
 	if err != nil {
-		if errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular) {
+		refused := errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular)
+		if refused && !again { // else the store might still apply an earlier send
 			t.flag.maybe = false
 		}
 		return fault.While("writing the lock", err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/store"
 )
@@ -41,6 +42,9 @@ const (
 	// maxUnlisted is how often an attempt accepts that the store has answered its put of lock.exclusive, and the next look
 	// doesn't list it. Another client can have removed it, but not each time.
 	maxUnlisted = 3
+	// maxRotation is how long a waiter continues without valid credentials. Programs that rotate a file of credentials
+	// can replace it a minute after the old ones have expired.
+	maxRotation = 2 * time.Minute
 )
 
 // step is what an acquirer does next.
@@ -178,7 +182,7 @@ func (a *decider) afterAttempt(t *attempt, err error, waits bool) decision {
 	case a.endures(err, waits):
 		return decision{step: queueUp}
 	default:
-		return decision{step: giveUp, err: err}
+		return decision{step: giveUp, err: a.unendured(err)}
 	}
 }
 
@@ -194,21 +198,41 @@ func (a *decider) afterPoll(t *attempt, f verdict.Findings, err error, waits boo
 	case a.endures(err, waits):
 		return decision{step: queueUp}
 	default:
-		return decision{step: giveUp, err: fault.While(fmt.Sprintf("waiting for the %s lock", t.mode), err)}
+		return decision{step: giveUp, err: fault.While(fmt.Sprintf("waiting for the %s lock", t.mode), a.unendured(err))}
 	}
 }
 
 // endures records a failure of the store, and reports whether a waiting acquirer continues. It gives up once the store
-// has failed for a whole ttl, or has refused a request for good.
+// has failed for a whole ttl, and for maxRotation if the credentials are the reason, or has refused a request for good.
 func (a *decider) endures(err error, waits bool) bool {
-	if !waits || store.Permanent(err) || errors.Is(err, ErrNoFencingToken) {
+	if !waits || a.l.final(err) || errors.Is(err, ErrNoFencingToken) {
 		return false
 	}
 	now := a.l.opts.Clock.Elapsed()
 	if a.failing == 0 {
 		a.failing = now
 	}
-	return now-a.failing < a.l.opts.TTL
+	most := a.l.opts.TTL
+	if lacksCredentials(err) {
+		most = max(most, maxRotation)
+	}
+	return now-a.failing < most
+}
+
+// lacksCredentials reports whether a request has failed because the store has refused its credentials, or because none
+// were found.
+func lacksCredentials(err error) bool {
+	return errors.Is(err, store.ErrCredentials) || errors.Is(err, fault.CredentialsLater)
+}
+
+// unendured returns the error of an acquirer that gives up. If the store has failed for lack of valid credentials, it
+// contains for how long.
+func (a *decider) unendured(err error) error {
+	if a.failing == 0 || !lacksCredentials(err) {
+		return err
+	}
+	lasted := text.Duration(a.l.opts.Clock.Elapsed() - a.failing)
+	return fault.As(store.ErrCredentials, fault.Errorf("no valid credentials for %s, at any try: %w", lasted, err))
 }
 
 // afterReturn decides what a lock that is being resumed or reassured does after a look that found conflicting locks. n

@@ -33,7 +33,7 @@ type Locker struct {
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
-	reached    atomic.Bool // the store has answered a listing
+	reached    atomic.Bool // the store has carried out a request
 	randMu     sync.Mutex  // guards rand
 	rand       io.Reader
 	earlier    func(most time.Duration) time.Duration

@@ -370,7 +370,7 @@ func (l *Locker) readAll(ctx context.Context, entries []*verdict.Entry, polls bo
 			return
 		}
 		l.read(ctx, e)
-		if failed := e.Err; errors.Is(failed, verdict.ErrUnread) && !store.Permanent(failed) {
+		if failed := e.Err; errors.Is(failed, verdict.ErrUnread) && !l.final(failed) {
 			down.Store(&failed)
 		}
 		p.add(1)

@@ -355,8 +355,9 @@ type AcquireOption struct{ set func(*queue) }
 // it between the polls: every 250 ms at first, on a quick store every 50 ms for 3 s, and less often the longer it waits
 // and the more waiters are before it.
 //
-// If the store fails during the wait, the waiter continues to poll for up to the ttl. If the acquire's context ends
-// while locks conflict, the error matches both ErrHeld and the context's error.
+// If the store fails during the wait, the waiter continues to poll for up to the ttl. It does so for at least two minutes
+// if the store refuses the credentials, because another process might replace them. If the acquire's context ends while
+// locks conflict, the error matches both ErrHeld and the context's error.
 func WithWait(d time.Duration) AcquireOption {
 	return AcquireOption{func(q *queue) { q.maxWait = d }}
 }

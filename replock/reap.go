@@ -41,7 +41,7 @@ func (r *removal) remove(ctx context.Context, entries []*verdict.Entry) (gone []
 		}
 		if errs[i] = r.l.remove(ctx, e.Key); errs[i] == nil {
 			r.progress.add(1)
-		} else if !store.Permanent(errs[i]) {
+		} else if !r.l.final(errs[i]) {
 			r.down.Store(true)
 		}
 	})

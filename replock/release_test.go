@@ -10,6 +10,7 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
+	"github.com/repolock/repolock/store"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -174,5 +175,23 @@ func TestReleaseTwiceAndAfterContext(t *testing.T) {
 		w.empty()
 		isAll(t, k.Refresh(t.Context()), ErrReleased)
 		equal(t, "left", k.Left(), 0)
+	})
+}
+
+// TestReleaseAfterARotation: if the store refuses the credentials of a release, the release is repeated, because another
+// process might write new ones. A refusal that lasts costs no put beside the delete.
+func TestReleaseAfterARotation(t *testing.T) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
+		m, k := w.holder(t, mode)
+		m.hooks.Before(fails("", "", store.ErrCredentials))
+		time.AfterFunc(3*time.Second, func() { m.hooks.Before(nil) })
+		mustRelease(t, k)
+		w.empty()
+
+		k = m.takes(t, mode)
+		m.hooks.Before(fails("", "", store.ErrCredentials))
+		m.hooks.Count()
+		isAll(t, k.Release(t.Context()), store.ErrCredentials)
+		m.sent(t, between{"put": {0, 0}})
 	})
 }

@@ -30,9 +30,6 @@ type nothing = struct{}
 // object for it. No key shows an empty folder.
 func (l *Locker) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
 	page, err := repeat(ctx, l, l.times.Timeout, "list "+prefix, func(ctx context.Context) (store.Page, error) { return l.page(ctx, prefix, cursor) })
-	if err == nil {
-		l.reached.Store(true)
-	}
 	for _, folder := range page.Folders {
 		if l.keys.Kind(folder) == wire.KindOdd {
 			page.Objects = slices.Insert(page.Objects, 0, store.Object{Key: folder, Size: -1})
@@ -118,7 +115,7 @@ func (l *Locker) remove(ctx context.Context, key string) error {
 // deleteOrEmpty calls end to delete a key. If the store doesn't allow that, it calls end again to put an empty body.
 func (l *Locker) deleteOrEmpty(key string, end func(ending) error) error {
 	err := end(ending{"delete", l.deleteSeen})
-	if !errors.Is(err, store.ErrPermission) {
+	if !errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrCredentials) {
 		return err
 	}
 	if perr := end(ending{"put", l.emptySeen}); perr != nil {
@@ -146,10 +143,20 @@ func (l *Locker) emptySeen(ctx context.Context, key, etag string) error {
 func repeat[T any](ctx context.Context, l *Locker, timeout time.Duration, what string, send func(context.Context) (T, error)) (T, error) {
 	p := retry.Policy{
 		Clock: l.opts.Clock, Budget: l.times.Budget + timeout - l.times.Timeout, Timeout: timeout,
-		Permanent: store.Permanent, Jitter: l.jitter,
+		Permanent: l.final, Jitter: l.jitter,
 		Failed: func(err error, left time.Duration) { l.tell(Event{Kind: EventRetrying, Err: err, Left: left}) },
 	}
-	return retry.Do(ctx, p, once(ctx, what, send))
+	v, err := retry.Do(ctx, p, once(ctx, what, send))
+	if err == nil {
+		l.reached.Store(true)
+	}
+	return v, err
+}
+
+// final reports whether the same request would fail again for the same reason. If the store has accepted the
+// credentials before, another process might be about to replace them, so that the next request has valid ones.
+func (l *Locker) final(err error) bool {
+	return store.Permanent(err) && !(errors.Is(err, store.ErrCredentials) && l.reached.Load())
 }
 
 // once returns a function that sends a request once. It gives up after its timeout and retry.LastWords. After ctx has

@@ -14,6 +14,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
@@ -243,6 +244,59 @@ func TestWaitOutage(t *testing.T) {
 		<-wait.done
 		isAll(t, wait.err, errOutage)
 		took(t, start, DefaultTTL, 2*DefaultTTL)
+	})
+}
+
+// TestWaitOutlastsARotation: a waiter continues for two minutes if the store refuses credentials that it has accepted
+// before, or none can be found, because another process might write new ones. Its error then contains how long it tried.
+func TestWaitOutlastsARotation(t *testing.T) {
+	for name, c := range map[string]struct {
+		err error
+		ttl time.Duration
+	}{
+		"refused":             {store.ErrCredentials, DefaultTTL},
+		"refused, a long ttl": {store.ErrCredentials, time.Hour},
+		"not found":           {fault.CredentialsLater, DefaultTTL},
+	} {
+		sub(t, name, memory.Options{}, func(t *testing.T, w *world) {
+			w.machine().takes(t, Exclusive)
+			b := w.machine(func(o *Options) { o.TTL = c.ttl })
+			wait := b.wants(t, Exclusive, Forever)
+			time.Sleep(time.Hour)
+			b.hooks.Before(fails("", "", c.err))
+			time.Sleep(max(c.ttl, maxRotation) - 15*time.Second)
+			b.hooks.Before(nil)
+			time.Sleep(time.Minute)
+			wait.waits(t)
+			b.hooks.Before(fails("", "", c.err))
+			start := time.Now()
+			<-wait.done
+			isAll(t, wait.err, c.err, store.ErrCredentials)
+			took(t, start, max(c.ttl, maxRotation), max(c.ttl, maxRotation)+time.Minute)
+			assert.That(t, strings.Contains(wait.err.Error(), "no valid credentials for "), "%v", wait.err)
+		})
+	}
+}
+
+// TestRefusedAtFirst: if the store has accepted no request with the credentials, a refusal is final at once, even if the
+// acquirer could wait. So is a missing permission of a waiter.
+func TestRefusedAtFirst(t *testing.T) {
+	stores.modes(t, func(t *testing.T, w *world, mode Mode) {
+		b := w.machine()
+		b.hooks.Before(fails("", "", store.ErrCredentials))
+		start := time.Now()
+		b.fails(t, mode, store.ErrCredentials, WithWait(time.Hour))
+		took(t, start, 0, time.Second)
+
+		w.machine().takes(t, Exclusive)
+		wait := w.machine()
+		denied := wait.wants(t, mode, Forever)
+		time.Sleep(time.Minute)
+		wait.hooks.Before(fails("", "", store.ErrPermission))
+		start = time.Now()
+		<-denied.done
+		isAll(t, denied.err, store.ErrPermission)
+		took(t, start, 0, time.Minute)
 	})
 }
 

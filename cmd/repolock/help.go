@@ -85,14 +85,16 @@ func urlsHelp(*kong.Application) string {
 Options follow a question mark, with & between them:
 
   s3:     endpoint=https://HOST  region=  profile=  path-style=true
-          conditions=  if-match=unquoted  sse=  sse-key=  acl=
-  minio:  alias= (of mc)  tls=false  region=  conditions=  sse=  sse-key=  acl=
+          conditions=  if-match=unquoted  listings=fresh  sse=  sse-key=  acl=
+  minio:  alias= (of mc)  tls=false  region=  conditions=  listings=fresh
+          sse=  sse-key=  acl=
   b2:     endpoint=
   sftp:   command=  listings=fresh
 
 conditions=kept saves round trips on a server that is known to keep conditional
 puts; repolock doctor says whether it does. listings=fresh is for an rclone
-serve sftp without its cache: docs/sftp.md. sse=AES256, sse=aws:kms and acl= are
+serve sftp without its cache, and for an rclone serve s3 that all machines use:
+docs/sftp.md, docs/rclone.md. sse=AES256, sse=aws:kms and acl= are
 headers of each put, if the bucket's policy demands them.
 
 Credentials are never part of a URL. They are read from:

@@ -67,7 +67,7 @@ var (
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec, Advice: "it must be a file that this user may execute: chmod +x"}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound, Advice: "check the path, which begins in the working directory"}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
-	NoRoom        = &Class{says: "repolock can't start its threads and its guard", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "raise the limit (systemd: LimitNPROC and LimitAS), or set it for the command alone: sh -c 'ulimit …; exec COMMAND'"}
+	NoRoom        = &Class{says: "repolock can't start its threads and its guard", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "raise the limit (systemd: LimitNPROC, TasksMax and LimitAS; Docker: --pids-limit), or set it for the command alone: sh -c 'ulimit …; exec COMMAND'"}
 	Early         = &Class{says: "nothing was begun"} // a command that deletes has deleted nothing, either
 	NotAcquired   = &Class{says: "the lock wasn't acquired, and the command wasn't started"}
 	Unanswered    = &Class{says: "the store has answered no request", of: NotAcquired}

@@ -120,6 +120,9 @@ func isSilent(err error) bool {
 	return slices.ContainsFunc(silent, func(c *Class) bool { return errors.Is(err, c) })
 }
 
+// Silent reports whether an error is of a request without an answer, and joins it with no answer.
+func Silent(err error) bool { return isSilent(err) && !answers(err) }
+
 // answers reports whether one of the errors that Join has joined is the answer to a request.
 func answers(err error) bool {
 	for {

@@ -102,8 +102,8 @@ func check(a Allowance, expiry Expiry, now clock.Reading) error {
 	}
 }
 
-// CheckRoom returns ErrNoRoom if the limits of this process leave too few threads (ulimit -u) or too little address
-// space (ulimit -v). Without the threads or the memory that it needs, Go's runtime ends the process with a stack trace.
+// CheckRoom returns ErrNoRoom if the limits of this process leave too few threads (ulimit -u, and pids.max of a control
+// group) or too little address space (ulimit -v). Without the threads or the memory that it needs, Go's runtime ends the process with a stack trace.
 // CheckRoom is a variable for tests.
 var CheckRoom = checkRoom
 

@@ -3,6 +3,8 @@ package procgroup
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -26,6 +28,9 @@ func checkRoom() error {
 			return fmt.Errorf("%w: ulimit -v allows %d MB of address space, of which Go's runtime has reserved %d", ErrNoRoom, most.Cur>>20, used>>20)
 		}
 	}
+	if err := crowded(contents("/proc/self/cgroup"), "/sys/fs/cgroup"); err != nil {
+		return err
+	}
 	if unix.Getrlimit(unix.RLIMIT_NPROC, &most) != nil || most.Cur >= uint64(tasks())+leastTasks {
 		return nil
 	}
@@ -46,6 +51,26 @@ func checkRoom() error {
 	}
 	if most.Cur < used+leastTasks {
 		return fmt.Errorf("%w: ulimit -u allows this user %d processes and threads, and %d run already", ErrNoRoom, most.Cur, used)
+	}
+	return nil
+}
+
+// crowded returns ErrNoRoom if a control group of this process, or one above it, allows too few further tasks. groups is
+// cgroup(7)'s list of the groups, and root the directory with the hierarchies.
+func crowded(groups, root string) error {
+	for line := range strings.Lines(groups) {
+		words := strings.SplitN(strings.TrimSpace(line), ":", 3)
+		if len(words) < 3 || words[1] != "" && !slices.Contains(strings.Split(words[1], ","), "pids") {
+			continue
+		}
+		top := filepath.Join(root, words[1]) // version 2 has one hierarchy, without a name
+		for dir := filepath.Join(top, words[2]); strings.HasPrefix(dir, top); dir = filepath.Dir(dir) {
+			most, err := strconv.ParseUint(strings.TrimSpace(contents(dir+"/pids.max")), 10, 64) // "max" is none
+			used, uerr := strconv.ParseUint(strings.TrimSpace(contents(dir+"/pids.current")), 10, 64)
+			if err == nil && uerr == nil && most < used+leastTasks {
+				return fmt.Errorf("%w: a control group allows %d processes and threads (pids.max), and %d run already", ErrNoRoom, most, used)
+			}
+		}
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -13,6 +14,35 @@ import (
 
 	"github.com/repolock/repolock/internal/test/assert"
 )
+
+// TestCrowded: a control group that allows too few further tasks is an error, in both versions of control groups, and
+// also if it is above the group of this process. Other hierarchies, and groups without a limit, are none.
+func TestCrowded(t *testing.T) {
+	root := t.TempDir()
+	group := func(dir, most string, used int) {
+		t.Helper()
+		assert.OK(t, os.MkdirAll(filepath.Join(root, dir), 0o700))
+		for name, content := range map[string]string{"pids.max": most, "pids.current": strconv.Itoa(used)} {
+			assert.OK(t, os.WriteFile(filepath.Join(root, dir, name), []byte(content+"\n"), 0o600))
+		}
+	}
+	group("small", "25", 6)
+	group("small/inner", "max", 2)
+	group("large", strconv.Itoa(6+leastTasks), 6)
+	group("cpu/x", "1", 1)
+	group("pids/x", "8", 4)
+	group("cpu,pids/x", "8", 4)
+	for groups, want := range map[string]string{
+		"0::/small\n":              "allows 25 processes and threads (pids.max), and 6 run",
+		"1:cpu:/\n0::/small/inner": "allows 25 processes",
+		"8:pids:/x\n7:cpu:/":       "allows 8 processes",
+		"8:cpu,pids:/x":            "allows 8 processes",
+		"0::/large":                "", "0::/": "", "0::/..": "", "0::/gone": "", "8:cpu:/x\n": "", "": "", "odd": "",
+	} {
+		err := crowded(groups, root)
+		assert.That(t, (err == nil) == (want == "") && (err == nil || errors.Is(err, ErrNoRoom) && strings.Contains(err.Error(), want)), "%q: %v", groups, err)
+	}
+}
 
 // TestCheckRoom: a limit on address space or on processes that is too low for a run is an error, and a higher limit or
 // one that isn't for root is none. The test runs in a process of its own, because it can't raise the limits again.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
 )
 
 // firstPause is the pause before the second send. Each later pause is twice as long.
@@ -35,13 +36,21 @@ type Policy struct {
 	Jitter func(time.Duration) time.Duration
 }
 
-// Do calls send until it succeeds, fails for good, or the budget is used up. It returns the result of the last call.
-// The store must be able to apply the request twice without harm.
+// Do calls send until it succeeds, fails for good, or the budget is used up. It returns the result of the last call. If
+// that had no answer, the error also has the last answer before it, so that it isn't one of a store that can't be
+// reached. The store must be able to apply the request twice without harm.
 func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (T, error)) (T, error) {
 	end := p.Clock.Elapsed() + p.Budget
+	var answer error
 	for pause := firstPause; ; pause *= 2 {
 		v, err := send(max(min(p.Timeout, end-p.Clock.Elapsed()), leastTimeout))
-		if err == nil || p.Permanent(err) || ctx.Err() != nil {
+		last := err
+		if fault.Silent(err) {
+			err = fault.Join(answer, err)
+		} else {
+			answer = err
+		}
+		if err == nil || p.Permanent(last) || ctx.Err() != nil {
 			return v, err
 		}
 		wait := pause
@@ -53,7 +62,7 @@ func Do[T any](ctx context.Context, p Policy, send func(timeout time.Duration) (
 			return v, err
 		}
 		if p.Failed != nil {
-			p.Failed(err, p.atMost(ctx, left))
+			p.Failed(last, p.atMost(ctx, left))
 		}
 		if clock.Sleep(ctx, p.Clock, wait) != nil {
 			return v, err

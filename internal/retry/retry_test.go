@@ -3,12 +3,14 @@ package retry
 import (
 	"context"
 	"errors"
+	"fmt"
 	"math"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/leapclock"
 )
@@ -16,6 +18,8 @@ import (
 var (
 	errDown  = errors.New("down")
 	errFinal = errors.New("final")
+	errLate  = fault.As(fault.Unreachable, errors.New("late"))
+	errBoth  = fault.Join(errDown, errLate)
 )
 
 // TestDo: Do sends a request until it succeeds, fails for good, or the budget or the context ends. The
@@ -43,6 +47,10 @@ func TestDo(t *testing.T) {
 			jitter: func(time.Duration) time.Duration { return 1700 * time.Millisecond },
 		},
 		"ends in a send":      {results: []error{errDown}, takes: time.Second, ends: 4 * time.Second, err: errDown, sent: []time.Duration{0, 1200, 2600}},
+		"was answered first":  {results: []error{errDown, errLate}, err: errBoth, sent: []time.Duration{0, 200, 600, 1400, 3000}},
+		"is answered last":    {results: []error{errLate, errLate, errLate, errLate, errDown}, err: errDown, sent: []time.Duration{0, 200, 600, 1400, 3000}},
+		"is never answered":   {results: []error{errLate}, err: errLate, sent: []time.Duration{0, 200, 600, 1400, 3000}},
+		"is refused at last":  {results: []error{errDown, errLate, errFinal}, err: errFinal, sent: []time.Duration{0, 200, 600}},
 		"ends with its pause": {results: []error{errDown}, ends: 100 * time.Millisecond, err: errDown, sent: []time.Duration{0}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -69,7 +77,7 @@ func TestDo(t *testing.T) {
 					time.Sleep(min(c.takes, timeout+LastWords))
 					return len(sent), c.results[min(len(sent), len(c.results))-1]
 				})
-				if err != c.err || n != len(c.sent) || !slices.Equal(sent, c.sent) {
+				if fmt.Sprint(err) != fmt.Sprint(c.err) || err != nil && fault.Of(err) != fault.Of(c.err) || n != len(c.sent) || !slices.Equal(sent, c.sent) {
 					t.Errorf("result %d, %v, sent at %v ms; want %v, %v", n, err, sent, c.err, c.sent)
 				}
 				assert.That(t, clock.Elapsed() <= latest, "returned at %v, and Failed said %v at the latest", clock.Elapsed(), latest)

@@ -2,7 +2,7 @@
 //
 // # URL
 //
-//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=&sse=&sse-key=&acl=
+//	minio://HOST:PORT/BUCKET/PREFIX?tls=false&region=&alias=&conditions=&listings=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. The connection has TLS
 // unless tls=false. alias is an alias of mc, whose credentials Open takes from MC_HOST_ALIAS, or else from mc's file.
@@ -57,6 +57,8 @@ type Options struct {
 	Prefix string
 	// Conditions is how far the lock relies on conditional puts: "auto", "kept" or "none", as in a URL. "" is "auto".
 	Conditions string
+	// FreshListings is as in package s3.
+	FreshListings bool
 	// Encryption, EncryptionKey and ACL are headers of each put, as in package s3.
 	Encryption, EncryptionKey, ACL string
 }
@@ -126,7 +128,7 @@ func in(server *url.URL, bucket string, opts Options) (s3api.Place, error) {
 		Name: "minio", Bucket: bucket, Prefix: prefix, Host: server.Host, Endpoint: server.Scheme + "://" + server.Host,
 		PlainHint: "put tls=false into the URL if the server must be used without TLS", Own: own(server), KeyCursor: true,
 		Conditions: conditions, Deletions: store.Unsupported, // MinIO ignores If-Match on a deletion
-		Headers: opts.headers(),
+		Headers: opts.headers(), Fresh: opts.FreshListings,
 	}, cmp.Or(err, opts.headers().Check())
 }
 
@@ -181,16 +183,17 @@ func parse(u *url.URL) (t target, err error) {
 	if strings.Contains(u.Hostname(), "%") {
 		return t, fmt.Errorf("%w: minio: MinIO's library takes no zone of an IPv6 address: write s3://BUCKET/PREFIX?endpoint=http://[fe80::1%%25eth0]:9000", store.ErrURL)
 	}
-	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions"}, s3api.Parameters...)...)
+	q, err := httptransport.Query(u, append([]string{"tls", "region", "alias", "conditions", "listings"}, s3api.Parameters...)...)
 	tls, err1 := s3api.Bool("tls", q["tls"], true)
+	fresh, err3 := s3api.Fresh(q["listings"])
 	t = target{bucket, q["region"], q["alias"], tls, Options{
-		Prefix: path, Conditions: q["conditions"], Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"],
+		Prefix: path, Conditions: q["conditions"], FreshListings: fresh, Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"],
 	}}
 	_, err2 := in(u, bucket, t.Options)
 	if err := s3api.CheckRegion(t.region); err != nil {
 		return t, fmt.Errorf("%w: minio: %w", store.ErrURL, err)
 	}
-	return t, cmp.Or(err2, err, err1)
+	return t, cmp.Or(err2, err, err1, err3)
 }
 
 // own returns a function that reports whether the store itself has sent a request under its context. The library lends

@@ -34,7 +34,7 @@ func ExampleCheck() {
 	fmt.Println(open.Check("gs://backups/nightly"))
 	// Output:
 	// <nil>
-	// invalid repository URL: it has an unknown parameter "regoin"; known: region, endpoint, profile, path-style, conditions, if-match, requester-pays, sse, sse-key, acl true
+	// invalid repository URL: it has an unknown parameter "regoin"; known: region, endpoint, profile, path-style, conditions, if-match, requester-pays, listings, sse, sse-key, acl true
 	// invalid repository URL: repolock keeps no locks in Google Cloud Storage: name a bucket, or a directory that all machines mount
 }
 

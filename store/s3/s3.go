@@ -3,7 +3,7 @@
 //
 // # URL
 //
-//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=&requester-pays=&sse=&sse-key=&acl=
+//	s3://BUCKET/PREFIX?region=&endpoint=&profile=&path-style=&conditions=&if-match=&requester-pays=&listings=&sse=&sse-key=&acl=
 //
 // [Open] takes such a URL, and [New] a client of the program's own. The prefix can be missing. endpoint is the https://
 // or http:// address of a server other than Amazon's; requests to it name the bucket in the path, unless
@@ -87,6 +87,9 @@ type Options struct {
 	UnquotedIfMatch bool
 	// RequesterPays sends the consent that a bucket with "requester pays" demands: Amazon charges the requests to us.
 	RequesterPays bool
+	// FreshListings vouches for the listings of a server that repolock takes for rclone serve s3: all machines use this one
+	// server, and nothing else writes into its directory.
+	FreshListings bool
 	// Encryption is the server-side encryption that each put asks for: AES256, aws:kms or aws:kms:dsse. EncryptionKey is
 	// the id, the ARN or the alias of the KMS key. ACL is a canned ACL of each put. All can be "".
 	Encryption, EncryptionKey, ACL string
@@ -154,7 +157,7 @@ func in(p s3api.Place, bucket string, opts Options) (_ s3api.Place, err error) {
 	case strings.HasSuffix(bucket, "--xa-s3"):
 		return p, fmt.Errorf("%w: s3: it is an access point of a directory bucket (S3 Express One Zone), which lists in no order, and can't be used: name a general purpose bucket", store.ErrURL)
 	}
-	p.Name, p.Bucket, p.Headers = "s3", bucket, opts.headers()
+	p.Name, p.Bucket, p.Headers, p.Fresh = "s3", bucket, opts.headers(), opts.FreshListings
 	p.Prefix, p.Conditions, err = s3api.Options(opts.Prefix, opts.Conditions, p.Deletions)
 	return p, cmp.Or(err, p.Headers.Check())
 }
@@ -335,14 +338,15 @@ func parse(u *url.URL) (t target, err error) {
 	if t.bucket = u.Host; u.Port() != "" {
 		return t, fmt.Errorf("%w: s3: it is s3://BUCKET/PREFIX; a server's address goes into endpoint=", store.ErrURL)
 	}
-	q, err := httptransport.Query(u, append([]string{"region", "endpoint", "profile", "path-style", "conditions", "if-match", "requester-pays"}, s3api.Parameters...)...)
+	q, err := httptransport.Query(u, append([]string{"region", "endpoint", "profile", "path-style", "conditions", "if-match", "requester-pays", "listings"}, s3api.Parameters...)...)
 	t.region, t.endpoint, t.profile, t.pathStyle = q["region"], q["endpoint"], q["profile"], q["path-style"]
 	t.Options = Options{Prefix: u.Path, Conditions: q["conditions"], UnquotedIfMatch: q["if-match"] == "unquoted", Encryption: q["sse"], EncryptionKey: q["sse-key"], ACL: q["acl"]}
 	_, err1 := in(s3api.Place{}, t.bucket, t.Options)
 	_, err2 := s3api.Bool("path-style", t.pathStyle, false)
-	var err3 error
+	var err3, err4 error
 	t.RequesterPays, err3 = s3api.Bool("requester-pays", q["requester-pays"], false)
-	if err := cmp.Or(err, err1, err2, err3); err != nil {
+	t.FreshListings, err4 = s3api.Fresh(q["listings"])
+	if err := cmp.Or(err, err1, err2, err3, err4); err != nil {
 		return t, err
 	}
 	if err := s3api.CheckRegion(t.region); err != nil {

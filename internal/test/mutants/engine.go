@@ -199,7 +199,7 @@ var engineMutants = []mutant{
 	{"a conditional deletion is relied on because the server claims it", proofs,
 		"p.DeleteIfMatch == store.Kept", "p.DeleteIfMatch != store.Unsupported", own("TestClaimedDeleteNeedsALook")},
 	{"If-None-Match is proven by two puts that were both taken", proofs, "denied(a) && denied(b) && plain:\n\t\tp.learn(false)", "denied(a) && denied(b) && plain:\n\t\tp.learn(a == nil)", seed(45)},
-	{"a request that fails isn't repeated", repeats, "if err == nil || p.Permanent(err) || ctx.Err() != nil {", "if true {", seed(27)},
+	{"a request that fails isn't repeated", repeats, "if err == nil || p.Permanent(last) || ctx.Err() != nil {", "if true {", seed(27)},
 	{"to other clients the lock has expired", attempts, "lasts := max(", "lasts := -max(", seed(6)},
 
 	// Pass and resume.
@@ -445,6 +445,11 @@ var engineMutants = []mutant{
 		"a.late, a.failing = 0, 0\n", "a.failing = 0\n", own("TestTriesAreCounted")},
 	{"an outage counts from an earlier one that is over", decides,
 		"a.failing = 0\n\t\treturn decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", "return decision{step: queueUp}\n\tcase a.endures(err, waits):\n\t\treturn decision{step: queueUp}\n\tdefault:\n\t\treturn decision{step: giveUp, err: fault.While(fmt.Sprintf(\"waiting", own("TestWaitOutage")},
+	{"credentials that were accepted before are refused for good", trip,
+		" && !(errors.Is(err, store.ErrCredentials) && l.reached.Load())", "", own("TestWaitOutlastsARotation|TestReleaseAfterARotation")},
+	{"the first refusal of the credentials is repeated", trip, " && l.reached.Load())", ")", own("TestRefusedAtFirst")},
+	{"a waiter gives up a ttl after its credentials have expired", decides, "most = max(most, maxRotation)", "most = min(most, maxRotation)", own("TestWaitOutlastsARotation")},
+	{"a delete whose credentials are refused becomes a put", trip, " || errors.Is(err, store.ErrCredentials) {", " {", own("TestReleaseAfterARotation")},
 	{"an acquirer puts a pointer that is never listed until its lease ends", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted < 0", own("TestOwnPointerMustBeListed")},
 	{"an acquirer whose pointer was removed once gives up", decides, "a.try.unlisted == maxUnlisted", "a.try.unlisted > 0", own("TestPointerIsRemovedOnce")},
 	{"an object that vanished is looked for without an end", decides,
@@ -600,6 +605,7 @@ var engineMutants = []mutant{
 	{"a request that is canceled doesn't wait for its answer", repeats,
 		"grace, over := context.WithTimeout(context.WithoutCancel(ctx), LastWords)", "grace, over := context.WithTimeout(context.WithoutCancel(ctx), 0)", test("./replock", "TestLastWords")},
 	{"a put is cancelled at the deadline of its caller", repeats, "v, err := send(own)", "_ = own\n\t\tv, err := send(rctx)", test("./replock", "TestPutOutlivesItsContext")},
+	{"a silence after an answer is a store that can't be reached", repeats, "err = fault.Join(answer, err)", "_ = fault.Join(answer, err)", own("TestDo")},
 	{"a request is sent for a caller that is gone", repeats,
 		"if ctx.Err() != nil {\n\t\treturn v, false, context.Cause(ctx)", "if ctx.Err() != nil && ctx.Err() == nil {\n\t\treturn v, false, context.Cause(ctx)", test("./replock", "TestNothingSentAfterTheEnd")},
 	{"a process of a clone of this machine is taken for gone", boots, "p.HostID == \"\" || p.HostID != q.HostID || ", "", own("TestGone")},

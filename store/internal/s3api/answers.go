@@ -132,7 +132,12 @@ func (r *request) success() (got document, err error) {
 	if r.deletes() {
 		want = http.StatusNoContent
 	}
-	switch {
+	switch encoding := r.packed(); {
+	case encoding != "" && r.root != "":
+		return got, fault.Advise(fault.New(store.ErrConfig, "it sends answers compressed by %s, although no request asks for that", encoding),
+			"let the proxy before the server pass answers unchanged")
+	case encoding != "" && r.op == "get":
+		return got, fmt.Errorf("it is compressed by %s, although the request didn't ask for that", encoding)
 	case r.deletes() && status == http.StatusOK: // a proxy that drops the deletion answers like this
 		return got, unfit("it answers a deletion with 200")
 	case status != want:
@@ -147,6 +152,21 @@ func (r *request) success() (got document, err error) {
 		return read(r.root, body)
 	}
 	return got, nil
+}
+
+// packed returns the name of a compression that we can't unpack, or "". Only gzip is unpacked. A body that begins like a
+// lock or a document isn't compressed, whatever its Content-Encoding is: that can be a property of the stored object.
+func (r *request) packed() string {
+	body := r.answer.Body()
+	if len(body) == 0 || body[0] == '{' || body[0] == '<' {
+		return ""
+	}
+	for encoding := range strings.SplitSeq(strings.ToLower(r.answer.Header("Content-Encoding")), ",") {
+		if encoding = strings.TrimSpace(encoding); slices.Contains([]string{"br", "zstd", "deflate", "compress"}, encoding) {
+			return encoding
+		}
+	}
+	return ""
 }
 
 // fails reports whether the body of a success is one of S3's errors. Some servers send 200 before they know the result.

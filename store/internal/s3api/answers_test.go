@@ -293,6 +293,36 @@ func TestPacked(t *testing.T) {
 	})
 }
 
+// TestPackedOtherwise: no request asks for a compression that isn't unpacked. If an answer is compressed by another way than
+// gzip, the error names that: a listing's is a wrong configuration, and a lock's isn't the damage of the lock. A plain
+// object that was stored with such a Content-Encoding is read.
+func TestPackedOtherwise(t *testing.T) {
+	var server turns
+	var encoding atomic.Value
+	both(t, func(w http.ResponseWriter, r *http.Request) {
+		if asks := r.Header.Get("Accept-Encoding"); asks != "" && asks != "identity" && asks != "gzip" { // a program's own transport asks for gzip
+			t.Errorf("%s asks for %q", r.Method, asks)
+		}
+		w.Header().Set("Last-Modified", "Thu, 01 Jan 2026 00:00:07 GMT")
+		w.Header().Set("Content-Encoding", encoding.Load().(string))
+		w.Header().Set("Etag", `"e"`)
+		server.answer(w, r)
+	}, func(t *testing.T, s store.Store) {
+		for _, name := range []string{"br", "zstd", "deflate", "Br", "gzip, br"} {
+			encoding.Store(name)
+			server.set(as("application/xml", 200, "\x1b\x03packed"))
+			why := "compressed by " + strings.TrimPrefix(strings.ToLower(name), "gzip, ")
+			assert.Says(t, assert.Err(s.List(t.Context(), "index/", "")), store.ErrConfig, why)
+			server.set(as("application/json", 200, "\x1b\x03packed"))
+			_, _, err := s.Get(t.Context(), "index/k", 100)
+			assert.That(t, err != nil && !store.Permanent(err) && strings.Contains(err.Error(), why), "%v", err)
+			server.set(as("application/json", 200, `{"a":1}`))
+			body, _, err := s.Get(t.Context(), "index/k", 100)
+			assert.That(t, err == nil && string(body) == `{"a":1}`, "%q, %v", body, err)
+		}
+	})
+}
+
 // skewed refuses a request for the time in its signature.
 func skewed(w http.ResponseWriter, r *http.Request) {
 	say(403, "RequestTimeTooSkewed", "Date", time.Now().Add(-time.Hour).UTC().Format(http.TimeFormat))(w, r)

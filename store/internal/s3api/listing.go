@@ -11,8 +11,25 @@ import (
 	"strings"
 	"time"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/store"
 )
+
+// late returns store.ErrConfig if the server keeps listings in memory, so that two such servers of one directory show
+// each other's locks minutes late.
+func (s *Store) late(r *request) error {
+	if s.place.Fresh || !r.ofRclone() {
+		return nil
+	}
+	return fault.Advise(fault.New(store.ErrConfig, "%s looks like rclone serve s3, which can show the locks of other machines minutes late", s.place.Host),
+		"use the URL of the storage itself; or, if all machines use this one server, and nothing else writes into its directory, add listings=fresh to the URL")
+}
+
+// ofRclone reports whether an answer looks like one of rclone serve s3. That calls itself AmazonS3, but each answer of its
+// library permits the same headers to web pages, and one of them is no other server's.
+func (r *request) ofRclone() bool {
+	return strings.Contains(r.answer.Header("Access-Control-Allow-Headers"), "x-amz-meta-private")
+}
 
 // document is the parsed body of a success: a listing, versions, deletions, or a setting.
 type document struct {

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/store"
 )
@@ -167,5 +168,40 @@ func TestHugeAnswers(t *testing.T) {
 			assert.That(t, of != "list" || errors.Is(err, store.ErrConfig), "%s: %v", of, err)
 			assert.That(t, written.Load() < 100<<20, "%s: all %d bytes were read", of, written.Load())
 		})
+	}
+}
+
+// TestServedByRclone: a server whose answers look like those of rclone serve s3 is refused at the first listing, unless
+// the user vouches for its listings. Another server that permits headers to web pages isn't.
+func TestServedByRclone(t *testing.T) {
+	settled(t, keys...)
+	var headers atomic.Value
+	server := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Server", "AmazonS3")
+		w.Header().Set("Access-Control-Allow-Headers", headers.Load().(string))
+		as("application/xml", 200, strings.ReplaceAll(listing, "a/prefix/", ""))(w, nil)
+	})
+	for _, repo := range []string{"s3://bucket?endpoint=" + server, "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false"} {
+		for _, c := range []struct {
+			query, headers string
+			refused        bool
+		}{
+			{"", "X-CSRF-Token, x-amz-acl, x-amz-content-sha256, x-amz-meta-filename, x-amz-meta-from, x-amz-meta-private, x-amz-meta-to, x-amz-security-token", true},
+			{"&listings=fresh", "x-amz-meta-from, x-amz-meta-private, x-amz-meta-to", false},
+			{"", "Content-Type, x-amz-acl", false},
+		} {
+			headers.Store(c.headers)
+			s, err := opened(t.Context(), t, repo+c.query)
+			assert.OK(t, err)
+			_, err = s.List(t.Context(), "index/", "")
+			if !c.refused {
+				assert.OK(t, err)
+				continue
+			}
+			assert.Says(t, err, store.ErrConfig, "looks like rclone serve s3")
+			assert.That(t, strings.Contains(fault.Advice(err), "listings=fresh"), "advice %q", fault.Advice(err))
+		}
+		_, err := opened(t.Context(), t, repo+"&listings=old")
+		assert.Says(t, err, store.ErrURL, "listings= is fresh")
 	}
 }

@@ -75,6 +75,8 @@ type Place struct {
 	Conditions, Deletions store.Condition
 	// Headers are sent with each put.
 	Headers PutHeaders
+	// Fresh is set if the user vouches for the listings of a server that might show objects late.
+	Fresh bool
 	// KeyCursor is set if the cursor of a listing is the last key instead of the server's token.
 	KeyCursor bool
 }
@@ -166,6 +168,9 @@ func (s *Store) List(ctx context.Context, prefix, cursor string) (store.Page, er
 	list, err := s.do(ctx, r, func(ctx context.Context) error { return s.client.List(ctx, s.place.Prefix+prefix, cursor) })
 	if err != nil {
 		return store.Page{}, err
+	}
+	if err := s.late(r); err != nil {
+		return store.Page{}, r.failed(err)
 	}
 	page, err := s.page(list, prefix)
 	if err != nil {
@@ -283,7 +288,9 @@ func (s *Store) Describe(ctx context.Context) (store.Description, error) {
 	} {
 		r := &request{op: "describe", key: "bucket", permission: "s3:GetBucketVersioning", root: ask.root}
 		got, err := s.do(ctx, r, ask.question)
-		d.Server = r.answer.Header("Server")
+		if d.Server = r.answer.Header("Server"); r.ofRclone() {
+			d.Server = "rclone serve s3, or a server like it: listings=fresh in the URL vouches for its listings"
+		}
 		switch {
 		case ctx.Err() != nil:
 			return d, err

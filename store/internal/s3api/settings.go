@@ -27,7 +27,7 @@ func (s *Store) signable(ctx context.Context) (Keys, error) {
 	case ctx.Err() != nil:
 		return Keys{}, fmt.Errorf("looking for credentials: %w", ctx.Err())
 	case s.signed.Load():
-		return Keys{}, fmt.Errorf("the credentials that were used until now can't be renewed: %v", err)
+		return Keys{}, fault.New(fault.CredentialsLater, "the credentials that were used until now can't be renewed: %v", err)
 	case errors.Is(err, fault.CredentialsLater):
 		return Keys{}, err
 	default:
@@ -153,6 +153,14 @@ func CheckRegion(region string) error {
 		return fmt.Errorf("the region %q has other characters than letters, digits, dots, hyphens and underscores", region)
 	}
 	return nil
+}
+
+// Fresh parses the parameter listings=, and reports whether the user vouches for the server's listings.
+func Fresh(value string) (bool, error) {
+	if value != "" && value != "fresh" {
+		return false, fmt.Errorf("%w: listings= is fresh, or left out", store.ErrURL)
+	}
+	return value == "fresh", nil
 }
 
 // Bool parses a parameter that must be true or false.
