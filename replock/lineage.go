@@ -57,7 +57,8 @@ func (v *lineage) seen(etag string, mod time.Time) {
 func (v *lineage) inTime(etag string, mod time.Time, ttl time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	if etag == "" || etag != v.answered || v.before != 0 && mod.UnixNano()-v.before > int64(ttl-verdict.Margin) {
+	again := v.before == 0 && v.mod != 0 && v.mod != mod.UnixNano() // the first put was applied twice
+	if etag == "" || etag != v.answered || again || v.before != 0 && mod.UnixNano()-v.before > int64(ttl-verdict.Margin) {
 		return false
 	}
 	v.whole = etag

@@ -12,6 +12,7 @@ import (
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
 	"github.com/repolock/repolock/internal/test/rounds"
+	"github.com/repolock/repolock/replock/internal/wire"
 	"github.com/repolock/repolock/store/memory"
 )
 
@@ -120,6 +121,22 @@ func TestNoResumeAfterLateRefresh(t *testing.T) {
 			mustNotResume(t, k)
 		})
 	}
+}
+
+// TestNoResumeOfAnAcquireThatWasAppliedTwice: the store has answered the flag's first put, and applies it again after
+// another holder has come and gone.
+func TestNoResumeOfAnAcquireThatWasAppliedTwice(t *testing.T) {
+	stores.each(t, func(t *testing.T, w *world) {
+		a, k := w.holder(t, Shared)
+		first, _, err := w.mem.Get(t.Context(), k.Key(), wire.MaxBody)
+		assert.OK(t, err)
+		a.lose(t, k)
+		time.Sleep(10 * time.Second)
+		w.machine().takes(t, Exclusive).Release(t.Context())
+		w.put(k.Key(), first)
+		a.hooks.Before(nil)
+		mustNotResume(t, k)
+	})
 }
 
 // delaysFirst doesn't answer the first put, which is applied after a while.
