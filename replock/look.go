@@ -61,6 +61,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		}
 		if len(f.Live) > 0 {
 			f.Unlisted = t.listedAsPromised(page) != nil
+			f.Unread = f.Unread || !complete && page.Next != ""
 			return f, nil
 		}
 		if complete || page.Next == "" {
@@ -164,8 +165,8 @@ const (
 // them is live, as is usual, it doesn't read the others.
 func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, others []*verdict.Entry, reading **progress) error {
 	likely, rest := t.likely(f, others)
-	if *reading == nil && !t.polls {
-		*reading = l.progress(t, EventReading, countUnread(rest))
+	if *reading == nil && (!t.polls || t.sent == 0) { // a poll reads few bodies, but not before the first put
+		*reading = l.progress(t, EventReading, countUnread(slices.Concat(slices.Concat(likely...), rest)))
 	}
 	defer func() { f.Ahead = append(f.Ahead, t.ahead(f, others)...) }()
 	for size := readBatch; len(likely) > 0 || len(rest) > 0; {
@@ -188,6 +189,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, 
 				if !t.polls && f.Young(e) {
 					f.More++
 				}
+				f.Unread = f.Unread || e.Kind != wire.KindExclusive && e.Size > 0 && !e.IsTicket()
 			}
 			return nil
 		}
@@ -204,7 +206,7 @@ func (l *Locker) judgeAll(ctx context.Context, t *attempt, f *verdict.Findings, 
 func (t *attempt) likely(f *verdict.Findings, others []*verdict.Entry) (likely [][]*verdict.Entry, rest []*verdict.Entry) {
 	others = slices.DeleteFunc(slices.Clone(others), func(e *verdict.Entry) bool { return t.isBehind(f, e) })
 	var first, next []*verdict.Entry
-	lock, ahead := firstLock(f, others), t.ahead(f, others)
+	lock, ahead := t.firstLock(f, others), t.ahead(f, others)
 	if lock != nil && t.waits && (len(ahead) > 0 || !t.polls) {
 		first = append(first, lock)
 	}
@@ -245,8 +247,8 @@ func (t *attempt) isBehind(f *verdict.Findings, e *verdict.Entry) bool {
 	return e.Marked && e.Size > 0 && wire.Place(e.Key) > t.place && t.isFresh(f, e)
 }
 
-// isFresh reports whether a ticket's age is unknown or below its ttl. For a ticket that wasn't read, that is the default
-// ttl or ours, whichever is longer.
+// isFresh reports whether the age of a ticket or a lock is unknown or below its ttl. If its body wasn't read, that is the
+// default ttl or ours, whichever is longer.
 func (t *attempt) isFresh(f *verdict.Findings, e *verdict.Entry) bool {
 	ttl := e.TTL()
 	if !e.Read && !e.Carried {
@@ -273,11 +275,12 @@ func (t *attempt) isAfter(f *verdict.Findings, e *verdict.Entry) bool {
 	return e.IsTicket() && e.Size > 0 && wire.Place(e.Key) < t.place && e.Verdict != verdict.Stale && t.isFresh(f, e)
 }
 
-// firstLock returns the first entry that might be a lock and is young, or nil. A flag goes before lock.exclusive, whose
-// body changes with each refresh.
-func firstLock(f *verdict.Findings, others []*verdict.Entry) (lock *verdict.Entry) {
+// firstLock returns the first entry that might be a live lock, or nil. A flag goes before lock.exclusive, whose body
+// changes with each refresh.
+func (t *attempt) firstLock(f *verdict.Findings, others []*verdict.Entry) (lock *verdict.Entry) {
 	for _, e := range others {
-		if !e.IsTicket() && e.Size > 0 && f.Young(e) && (lock == nil || lock.Kind == wire.KindExclusive) {
+		mightLive := e.Size > 0 && t.isFresh(f, e) && e.Verdict != verdict.Stale
+		if mightLive && !e.IsTicket() && (lock == nil || lock.Kind == wire.KindExclusive) {
 			lock = e
 		}
 	}

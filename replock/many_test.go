@@ -131,7 +131,7 @@ func TestFailingStoreEndsManyRequests(t *testing.T) {
 // TestProgress: an acquirer that reads and removes many stale locks reports its progress, and each removed lock.
 func TestProgress(t *testing.T) {
 	for _, n := range []int{manyLocks - 2, 2500} {
-		kinds{"": {}, "no batch": {NoBatch: true}}.each(t, func(t *testing.T, w *world) { progresses(t, w, n) })
+		kinds{"": {}, "no batch": {NoBatch: true}, "a look before the first put": {PutCreates: true}}.each(t, func(t *testing.T, w *world) { progresses(t, w, n) })
 	}
 }
 
@@ -140,7 +140,7 @@ func progresses(t *testing.T, w *world, n int) {
 	time.Sleep(2 * DefaultTTL)
 	m := w.machine(func(o *Options) { o.TTL = MaxTTL })
 	m.hooks.Before(slow("", "", 100*time.Millisecond))
-	mustRelease(t, m.takes(t, Exclusive))
+	mustRelease(t, m.takes(t, Exclusive, WithWait(time.Hour)))
 
 	var kinds []EventKind
 	reaped, last := 0, map[EventKind]Event{}

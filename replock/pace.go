@@ -24,12 +24,13 @@ func (p pace) after(waited time.Duration) time.Duration {
 }
 
 const (
-	hintBurst = 150
+	hintBurst = 200
 	hintRate  = 1
 )
 
-// budget limits a waiter's reads: hintBurst at once, and hintRate per second. ownPace alone stays within it: after 100
-// s it has spent about 139 of hintBurst, and from then on it reads less often than hintRate.
+// budget limits a waiter's reads: hintBurst at once, and hintRate per second. A wait for one lock
+// stays within it: after 100 s it has spent about 187 of hintBurst, 48 of them because of beat, and from then on it reads
+// less often than hintRate.
 type budget struct {
 	spent float64
 	at    time.Duration // when spent was updated

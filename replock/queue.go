@@ -107,7 +107,7 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 		gone, serr := q.sleep(ctx, q.untilPoll(pause, f), f)
 		switch {
 		case serr != nil || err != nil:
-		case gone && len(f.Ahead) == 0 && len(now) == 1:
+		case gone && len(f.Ahead) == 0 && len(now) == 1 && !f.Unread:
 			return nil // it was the only conflicting lock
 		default:
 			f, err = q.l.look(ctx, at, q.memory)

@@ -108,7 +108,7 @@ func TestEarlierTickets(t *testing.T) {
 	})
 }
 
-// put puts a ticket of a waiter of this version that came at this time, as its body or another one.
+// ticket puts the ticket of a waiter of this version that came at this time, as its body or another one.
 func (w *world) ticket(m *machine, mode Mode, came time.Time, body []byte) string {
 	a := m.try(mode)
 	m.date(a)
@@ -378,6 +378,9 @@ func TestLikely(t *testing.T) {
 		before[1].Verdict = verdict.Stale
 		check("behind a dead waiter", all, before[:1], entries{exclusive, before[1], emptied, dead}, entries{flag, before[0]})
 		before[1].Verdict = verdict.Live
+		crashed := entry(intent(0), 9, now)
+		crashed.Verdict = verdict.Stale
+		check("beside a dead holder", entries{crashed, flag}, nil, nil, entries{flag}, entries{crashed})
 		a.polls = true
 		check("a poll", entries{exclusive, flag}, nil, entries{exclusive}, entries{flag})
 		a.polls, a.waits = false, false
@@ -561,4 +564,81 @@ func TestYieldsUnread(t *testing.T) {
 			assert.That(t, by["get"] == c.reads && len(f.Live)+f.More == 5, "reads %d, %d live and %d more", by["get"], len(f.Live), f.More)
 		})
 	}
+}
+
+// TestNoticesInTime: on a quick store without hints the first waiter looks or reads often enough to notice within a
+// second that its way is free, in the first minute of its wait.
+func TestNoticesInTime(t *testing.T) {
+	bubble(t, memory.Options{}, func(t *testing.T, w *world) {
+		w.machine().takes(t, Exclusive)
+		time.Sleep(10 * time.Second)
+		m := w.machine()
+		p := m.wants(t, Exclusive, Forever)
+		last, worst := time.Now(), time.Duration(0)
+		m.hooks.Before(on("", "", func(r hookstore.Request) {
+			if r.Op == "get" || r.Op == "list" {
+				worst, last = max(worst, time.Since(last)), time.Now()
+			}
+		}))
+		time.Sleep(time.Minute)
+		assert.That(t, worst <= time.Second, "the longest pause between two requests: %v", worst)
+		p.ends(nil)
+	})
+}
+
+// TestNotTheOnlyLock: if a waiter's last look has left a flag unread, the waiter polls when the lock that it has read is
+// gone.
+func TestNotTheOnlyLock(t *testing.T) {
+	for name, c := range map[string]struct {
+		later bool // the wait has polled
+		opts  memory.Options
+	}{"an attempt's look": {}, "a poll": {later: true}, "a later page": {true, memory.Options{PageSize: 2}}} {
+		sub(t, name, c.opts, func(t *testing.T, w *world) {
+			first := w.machine().takes(t, Shared)
+			time.Sleep(time.Second)
+			other := w.machine()
+			if c.later {
+				other.clock.setSkew(time.Hour)
+			}
+			other.takes(t, Shared)
+			time.Sleep(10 * time.Second)
+			m := w.machine()
+			m.hooks.Watched = true
+			p := m.wants(t, Exclusive, Forever)
+			time.Sleep(300 * time.Millisecond)
+			if c.later {
+				time.Sleep(70 * time.Second)
+			}
+			var ops notes[string]
+			m.hooks.Before(on("", "", func(r hookstore.Request) { ops.add(r.Op) }))
+			mustRelease(t, first)
+			time.Sleep(time.Millisecond)
+			got := ops.got()
+			at := slices.IndexFunc(got, func(op string) bool { return op != "get" })
+			assert.That(t, at >= 0 && got[at] == "list", "the requests after the release: %v", got)
+			p.ends(nil)
+		})
+	}
+}
+
+// TestNamesTheHolder: a waiter behind another one names the holder whatever its ttl is, and its pauses grow.
+func TestNamesTheHolder(t *testing.T) {
+	bubble(t, memory.Options{}, func(t *testing.T, w *world) {
+		long := func(o *Options) { o.TTL = 10 * time.Minute }
+		k := w.machine(long).takes(t, Exclusive)
+		time.Sleep(10 * time.Second)
+		before := w.machine(long).wants(t, Exclusive, Forever)
+		time.Sleep(10 * time.Second)
+		m := w.machine(long)
+		p := m.wants(t, Exclusive, Forever)
+		time.Sleep(10 * time.Minute)
+		m.hooks.Count()
+		time.Sleep(30 * time.Minute)
+		for _, e := range m.seen() {
+			assert.That(t, e.Kind != EventWaiting || slices.ContainsFunc(e.Holders, func(i Info) bool { return i.ID == k.ID() }), "%v after %v", e.Holders, e.Waited)
+		}
+		m.sent(t, between{"list": {100, 200}})
+		p.ends(nil)
+		before.ends(nil)
+	})
 }

@@ -17,7 +17,7 @@ const (
 	leastRead, mostRead = 250 * time.Millisecond, 5 * time.Second
 	leastPoll, mostPoll = time.Second, 5 * time.Second
 	morePoll            = 200 * time.Millisecond // for each waiter before
-	freeReads           = 150
+	freeReads           = 200
 
 	// longestLook is the longest pause between two looks of an attempt, if round trips take no time: 400 ms, with its
 	// jitter. The first pauses are shorter on a quick store.

@@ -15,7 +15,8 @@ type Findings struct {
 	Vanished []*Entry // they were listed, and missing when their bodies were read
 	Released []*Entry // empty flags
 	More     int      // number of further likely conflicts, whose bodies weren't read
-	Ahead    []*Entry // tickets of the waiters before this acquirer in the queue, in the order of their places
+	Unread   bool     // there might be flags that conflict, beside the live locks, and weren't read
+	Ahead    []*Entry // tickets of the waiters before this acquirer in the queue; those of one page in the order of their places
 	Bodies   Bodies   // the size of the bodies above, in bytes
 	Unlisted bool     // our flag was missing in the listing
 	Ours     *Entry   // our lock.exclusive, if the answer to its put was lost
@@ -72,8 +73,8 @@ func (f Findings) Conflicts() map[string]*Entry {
 }
 
 // Blocker returns a conflicting object by whose deletion a waiter notices that its turn comes nearer, or nil. While the
-// object is stored, no look can succeed. Behind other waiters that is the ticket in the middle of theirs: when it is gone,
-// at most half of them remain. Otherwise it is the last lock, which is likely to be released last. Blocker returns
+// object is stored, no look can succeed. Behind other waiters that is the ticket in the middle of theirs: when its turn
+// has come, at most half of them remain. Otherwise it is the last lock, which is likely to be released last. Blocker returns
 // lock.exclusive only if there is no flag, as with clients of the original protocol. The object's body needn't be
 // readable. gone has the keys that a read didn't find. A listing that still shows such a key counts more than the read,
 // so Blocker chooses another object.
