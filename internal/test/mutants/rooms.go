@@ -274,6 +274,8 @@ var roomsMutants = []mutant{
 		own("TestFaults")},
 	{"an object whose put wasn't answered is left", "cmd/internal/doctor/request.go", "	if err != nil && store.Permanent(err) {\n		x.countPut(key, -1) // it wrote nothing\n	}\n", "	if err != nil {\n		x.countPut(key, -1)\n	}\n",
 		own("TestLatePut")},
+	{"doctor goes on with parallel requests after one has failed", "cmd/internal/doctor/request.go", "		if ctx.Err() != nil {\n			return\n		}\n", "", own("TestInParallelEnds")},
+	{"doctor doesn't count the files that it doesn't name", "cmd/internal/doctor/doctor.go", "n := len(keys) - maxNamed; n > 0", "n := len(keys) - maxNamed; n > len(keys)", own("TestBrief")},
 	{"the worse of two ways doesn't count", "cmd/internal/doctor/report.go", "	return r.Also.Verdict.Fitness\n", "	return r.Verdict.Fitness\n",
 		own("TestBoth")},
 	{"a file system's rounded times are another clock's", "cmd/internal/doctor/clocks.go", "	high += resolution(x.stamps) + slack", "	high += slack",
