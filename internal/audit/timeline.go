@@ -343,7 +343,7 @@ rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.w
 			title += "\n" + tail(m.Place)
 		}
 		if m.count > 1 {
-			title += fmt.Sprintf("\nand %d others", m.count-1)
+			title += fmt.Sprintf("\nand %d more", m.count-1)
 		}
 		d.print(`<circle class="removal" cx="%.1f" cy="%.1f" r="%d"><title>%s</title></circle>`, m.x, y+lane/2, radius, title)
 	}

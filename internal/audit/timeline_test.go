@@ -235,3 +235,21 @@ func TestLongPlaceKeepsItsEnd(t *testing.T) {
 	a, b := tail(long+"one"), tail(long+"two")
 	assert.That(t, a != b && strings.HasSuffix(a, "/one") && len(a) <= maxTitle+len("…"), "%q and %q", a, b)
 }
+
+// TestNameOfALock: a name has maxName characters at most.
+func TestNameOfALock(t *testing.T) {
+	for n, want := range map[int]string{maxName: "ä: " + strings.Repeat("ö", maxName-3), maxName + 1: "ä: " + strings.Repeat("ö", maxName-4) + "…"} {
+		s := Span{Host: "ä", Job: strings.Repeat("ö", n-3)}
+		assert.Equal(t, s.name(), want)
+	}
+}
+
+// TestDotOfMany: a dot of several removals describes the first, and counts the others.
+func TestDotOfMany(t *testing.T) {
+	removals := []Record{at(0, Broken, "", Record{Actor: "first"}), at(3600, Broken, "", Record{}), at(3600, Broken, "", Record{}), at(3600, Broken, "", Record{})}
+	text := svg(t, NewHistory(removals))
+	assert.Equal(t, strings.Count(text, "<circle"), 2, "dots")
+	_, first, _ := strings.Cut(text, "<circle")
+	first, second, _ := strings.Cut(first, "<circle")
+	assert.That(t, !strings.Contains(first, " more<") && strings.Contains(second, "\nand 2 more<"), "%s\n%s", first, second)
+}

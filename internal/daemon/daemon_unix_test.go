@@ -99,6 +99,9 @@ func TestToken(t *testing.T) {
 		assert.That(t, assert.Err(Listen(bad)) != nil, "%q: listens", bad)
 		assert.That(t, Ask(bad, "check", new(string), false) != nil, "%q: is asked", bad)
 	}
+	for text, what := range map[string]string{"0123456789abcdef": "this is the id of a lock, not a token", "0123456789ABCDEF": "this is no token (16 bytes)"} {
+		assert.That(t, strings.Contains(fmt.Sprint(CheckToken(text)), what), "%s: %v", text, CheckToken(text))
+	}
 }
 
 // TestDirElsewhere: without a runtime directory, sockets are in the directory for temporary files. A

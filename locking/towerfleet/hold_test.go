@@ -84,6 +84,19 @@ func TestRenewAfterTTL(t *testing.T) {
 	})
 }
 
+// TestNoRivals: if all programs use this package, a temporary file of another request takes no lock away.
+func TestNoRivals(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{Settle: -1})
+		h := lockcheck.Acquire(w, b, "n", 0)
+		w.write("n.lock.req_1.tmp", foreign("n", "req_1", time.Now(), 900))
+		for range 3 {
+			time.Sleep(interval(h.TTL()))
+			lockcheck.Renew(w, b, h)
+		}
+	})
+}
+
 // TestShortTTL: a lock of one second, the shortest ttl, can be renewed.
 func TestShortTTL(t *testing.T) {
 	in(t, func(w *world) {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"strings"
 	"time"
 
@@ -133,16 +132,11 @@ func sweep(root *directory, dir string, now time.Time) {
 		return
 	}
 	defer d.Close()
-	self, err := d.Open(".")
-	if err != nil {
-		return
-	}
-	defer self.Close()
 	var temps []string
-	for more := true; more; {
-		names, err := self.Readdirnames(1024)
-		temps = append(temps, slices.DeleteFunc(names, func(name string) bool { return !files.IsTemp(name) })...)
-		more = err == nil
+	for name := range d.names() {
+		if files.IsTemp(name) {
+			temps = append(temps, name)
+		}
 	}
 	for _, name := range temps {
 		switch info, err := d.Lstat(name); {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"path/filepath"
 	"strings"
@@ -68,6 +69,33 @@ func (d *directory) Link(from, to string) error {
 // Remove removes a file or an empty directory.
 func (d *directory) Remove(name string) error {
 	return cant("delete from", d.path, d.root.Remove(name))
+}
+
+// names yields the names in the directory, in its order. It opens the directory anew, because an open directory can still
+// end where it ended when it was opened. A directory that was removed meanwhile has no names.
+func (d *directory) names() iter.Seq2[string, error] {
+	return func(yield func(string, error) bool) {
+		self, err := d.Open(".")
+		if err == nil {
+			defer self.Close()
+		}
+		for err == nil {
+			var names []string
+			names, err = self.Readdirnames(1024)
+			for _, name := range names {
+				if !yield(name, nil) {
+					return
+				}
+			}
+			if err == io.EOF {
+				return
+			}
+			err = cant("list", d.path, err)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			yield("", err)
+		}
+	}
 }
 
 // unopened returns the error of a failed open or stat, or nil. If the file is a temporary one, the error names the

@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -196,39 +195,26 @@ func (d *directory) reread() {
 }
 
 // scan returns the wanted names in the directory's order. It returns the name itself if a file of this name is wanted,
-// and the name with a slash at its end if a directory is wanted. It opens the directory anew, because an open directory
-// can still end where it ended when it was opened.
+// and the name with a slash at its end if a directory is wanted.
 //
 // scan doesn't find out whether a name belongs to a file or to a directory, because that can fail although the name
 // exists (see find). os.File.ReadDir would then omit the name, if the file system doesn't list types (FUSE).
 func scan(ctx context.Context, d *directory, wanted files.Wanted) ([]string, error) {
-	f, err := d.Open(".")
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
 	var names []string
-	for {
-		entries, err := f.Readdirnames(1024)
-		for _, name := range slices.DeleteFunc(entries, files.IsTemp) {
-			file, folder := wanted(name)
-			if file {
-				names = append(names, name)
-			}
-			if folder {
-				names = append(names, name+"/")
-			}
+	for name, err := range d.names() {
+		if err := cmp.Or(err, ctx.Err()); err != nil {
+			return nil, err
 		}
-		switch {
-		case err == io.EOF, errors.Is(err, fs.ErrNotExist):
-			return names, ctx.Err()
-		case err != nil:
-			return nil, cant("list", d.path, err)
-		case ctx.Err() != nil:
-			return nil, ctx.Err()
+		if files.IsTemp(name) {
+			continue
+		}
+		file, folder := wanted(name)
+		if file {
+			names = append(names, name)
+		}
+		if folder {
+			names = append(names, name+"/")
 		}
 	}
+	return names, ctx.Err()
 }

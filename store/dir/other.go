@@ -2,9 +2,6 @@ package dir
 
 import (
 	"context"
-	"errors"
-	"io"
-	"io/fs"
 	"strings"
 
 	"github.com/repolock/repolock/store/internal/files"
@@ -27,28 +24,18 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (found bool, err er
 
 // hasOther is HasOther for one directory and those below it. The keys in it begin with at.
 func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error) {
-	self, err := d.Open(".")
-	if err != nil {
-		return false, err
-	}
-	defer self.Close()
-	for {
-		names, end := self.Readdirnames(100)
-		for _, name := range names {
-			if files.IsTemp(name) || strings.HasPrefix(at+name, prefix) {
-				continue
-			}
-			if found, err := isOther(ctx, d, name, at, prefix); found || err != nil {
-				return found, err
-			}
+	for name, err := range d.names() {
+		if err != nil {
+			return false, err
 		}
-		switch {
-		case end == io.EOF, errors.Is(end, fs.ErrNotExist):
-			return false, ctx.Err()
-		case end != nil:
-			return false, cant("list", d.path, end)
+		if files.IsTemp(name) || strings.HasPrefix(at+name, prefix) {
+			continue
+		}
+		if found, err := isOther(ctx, d, name, at, prefix); found || err != nil {
+			return found, err
 		}
 	}
+	return false, ctx.Err()
 }
 
 // isOther reports whether a name in a directory belongs to an object, or to a directory that has one, outside the

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -62,23 +61,19 @@ func (w *watch) begin() error {
 	if err := w.Add(w.top); err != nil {
 		return err
 	}
-	top, err := os.Open(w.top)
+	root, err := os.OpenRoot(w.top)
 	if err != nil {
 		return err
 	}
+	top := &directory{root, w.top}
 	defer top.Close()
-	for {
-		names, err := top.Readdirnames(1024)
-		for _, name := range names {
-			w.enter(name)
-		}
-		if err == io.EOF {
-			return nil
-		}
+	for name, err := range top.names() {
 		if err != nil {
 			return err
 		}
+		w.enter(name)
 	}
+	return nil
 }
 
 // enter watches a folder under the prefix. It ignores other names. If it fails, removals from the folder send no hint.

@@ -330,6 +330,18 @@ func TestEventsOfRepositories(t *testing.T) {
 	})
 }
 
+// TestErrorNamesARepository: the error of a repository of --also begins with its URL. The first repository of a set has no
+// place here, and its caller names it.
+func TestErrorNamesARepository(t *testing.T) {
+	for url, want := range map[string]string{"repo:/r": "repo:/r: no space left", "": "no space left"} {
+		m := &repository{&session.Repository{
+			Open: func(context.Context) (store.Store, error) { return nil, store.ErrFull }, Mode: replock.Exclusive,
+		}, session.Place{URL: url}}
+		_, err := m.acquire(t.Context(), 0, func(events.Event) {})
+		assert.That(t, errors.Is(err, store.ErrFull) && strings.HasPrefix(err.Error(), want), "%q: %v", url, err)
+	}
+}
+
 // TestNoResumeBesideALossForGood: no lock of a set is resumed if another one is lost for good.
 func TestNoResumeBesideALossForGood(t *testing.T) {
 	inBubble(t, func(t *testing.T, f *fake) {

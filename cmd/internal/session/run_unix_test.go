@@ -7,8 +7,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"os/signal"
 	"regexp"
 	"slices"
 	"strings"
@@ -16,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/creack/pty"
 
 	"github.com/repolock/repolock/cmd/internal/events"
 	"github.com/repolock/repolock/internal/clock"
@@ -550,6 +554,63 @@ func TestKeeperAnswers(t *testing.T) {
 		assert.That(t, strings.Join(s.said, ", ") == "release first, cancel" && success == fmt.Sprint(s.first.Lost() == nil) && s.first.finished == success,
 			"%q, success %s, and the lock got %s", s.said, success, s.first.finished)
 		assert.That(t, k.held() != nil, "%s: it is held after its release", c.do)
+	}
+}
+
+// TestInterrupt: Interrupt signals the other processes of its job only if they weren't signalled already. It ends its own
+// process by the signal in both cases. The test runs itself on a terminal, in the job of a shell.
+func TestInterrupt(t *testing.T) {
+	const variable = "TEST_INTERRUPT"
+	if others := os.Getenv(variable); others != "" {
+		Interrupt(syscall.SIGINT, others == "true")
+		t.Fatal("it goes on")
+	}
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT) // the shell must not inherit that the signal is ignored
+	defer signal.Stop(signals)
+	self, err := os.Executable()
+	assert.OK(t, err)
+	for _, others := range []string{"true", "false"} {
+		sh := exec.Command("sh", "-c", `trap 'echo signalled' INT; "$0" -test.run='^TestInterrupt$' >/dev/null; echo "status $?"`, self)
+		sh.Env = append(os.Environ(), variable+"="+others)
+		terminal, err := pty.Start(sh)
+		assert.OK(t, err)
+		shown, _ := io.ReadAll(terminal) // the end of a terminal is an error
+		terminal.Close()
+		assert.OK(t, sh.Wait())
+		assert.That(t, strings.Contains(string(shown), "signalled") == (others == "true") && strings.Contains(string(shown), "status 130"), "others %s: %q", others, shown)
+	}
+}
+
+// TestHolding: a keeper describes the mode of its lock, and the ids of all locks if there are several.
+func TestHolding(t *testing.T) {
+	_, k := newKeeper(t, "warn")
+	one, two := newLock("one"), newLock("two")
+	two.shared = true
+	for _, c := range []struct {
+		lock *lease.Set
+		mode string
+		ids  []string
+	}{{one.held(), "exclusive", nil}, {two.held(), "shared", nil}, {lease.Join(nil, lease.Hold(one), lease.Hold(two)), "exclusive", []string{"one", "two"}}} {
+		k.lock = c.lock
+		h := k.holding()
+		assert.Equal(t, h.Mode, c.mode)
+		assert.Equal(t, h.IDs, c.ids)
+	}
+}
+
+// TestLossAtRelease: a loss that only the release finds is shown.
+func TestLossAtRelease(t *testing.T) {
+	for _, lost := range []bool{true, false} {
+		s, k := newKeeper(t, "warn")
+		k.lock = s.first.held()
+		if lost {
+			s.first.releaseErr = &replock.LostError{Mode: replock.Shared, Reason: "it is gone"}
+		}
+		k.release()
+		k.flush()
+		said := strings.Join(s.said, "\n")
+		assert.Equal(t, strings.Contains(said, "shared lock lost: it is gone"), lost, said)
 	}
 }
 

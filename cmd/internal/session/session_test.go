@@ -61,6 +61,7 @@ func (f *fakeLocker) Answered() bool            { return f.answered }
 type fakeLock struct {
 	*lease.Term
 	id         string
+	shared     bool
 	definite   bool   // it is lost for good
 	err        error  // of Check and Renew
 	releaseErr error  // of Release
@@ -106,7 +107,7 @@ func (l *fakeLock) lose(definite bool) {
 
 func (l *fakeLock) About() lease.About {
 	return lease.About{
-		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: true, Connection: l.connection, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
+		ID: l.id, Key: "key " + l.id, Operation: "test", Exclusive: !l.shared, Connection: l.connection, Finish: func(success bool) { l.finished += fmt.Sprint(success) },
 	}
 }
 func (l *fakeLock) Check(context.Context) error { l.check(); return l.err }
@@ -257,6 +258,8 @@ func TestNoPasswordInEnviron(t *testing.T) {
 		t.Setenv(name, "of hunter2")
 	}
 	t.Setenv("UNRELATED", "stays")
+	t.Setenv("REPOLOCK_REPO", "s3://key:hunter2@bucket/p")
+	assert.That(t, slices.Contains(bareEnviron(), "REPOLOCK_REPO="), "a command without a lock takes another repository")
 	h := &holder{Request: Request{Others: []Place{{URL: "redis://host:6379/0?key=k"}}}, lock: newLock("id").held()}
 	locked := slices.DeleteFunc(h.environ(), func(v string) bool { return strings.HasPrefix(v, "REPOLOCK_TOKEN=") })
 	for what, env := range map[string][]string{"locked": locked, "bare": bareEnviron()} {

@@ -50,6 +50,8 @@ var engineMutants = []mutant{
 		"e.IsTicket() && wire.Place(e.Key) > t.place", "e.Kind == wire.KindIntent && wire.Place(e.Key) > t.place", seed(205)},
 	{"a shared acquirer looks at lock.exclusive alone", look,
 		"t.mode == Shared && l.keys.BehindIntents(o.Key)", "t.mode == Shared && k != wire.KindExclusive", seed(20)},
+	{"a ticket is own only if its ETag is", attempts, "o.Key == t.flag.key || o.Key == t.ticket:", "o.Key == t.flag.key:", own("TestOwnByKey")},
+	{"a lock.exclusive of ours that a look has shown isn't own", attempts, "\tif f.Ours != nil {", "\tif f.Ours != nil && t == nil {", own("TestOwnByKey")},
 	{"an exclusive acquirer doesn't look at shared flags", look, "t.mode == Shared && l.keys.BehindIntents(o.Key)", "l.keys.BehindIntents(o.Key)", seed(3)},
 	{"only the first page of a listing is read", look,
 		"cursor = page.Next\n\t}\n}", "return f, nil\n\t}\n}", seed(3)},

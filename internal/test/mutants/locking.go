@@ -2,6 +2,7 @@ package main
 
 // lockingMutants are bugs of the locks of other systems.
 var lockingMutants = []mutant{
+	{"a holder yields to a rival that can't be", "locking/towerfleet/hold.go", "\tif b.opts.Settle < 0 {\n\t\treturn nil // all", "\tif b.opts.Settle < 0 && b == nil {\n\t\treturn nil // all", own("TestNoRivals")},
 	{"break-lock takes a server's lock for another one than it has shown", "cmd/internal/also/lock.go",
 		`renewed := seen.Request != "" && !b`, `renewed := !b`, own("TestBreakChooses")},
 	{"a long lease fails in silence for a third of its time", "internal/refresh/refresh.go",

@@ -159,7 +159,11 @@ var storeMutants = []mutant{
 			break
 		}`, own("TestNames")},
 	{"a dead process's temporary files are listed", "store/dir/list.go",
-		`slices.DeleteFunc(entries, files.IsTemp)`, `entries`, own("TestTemporaryNames")},
+		`if files.IsTemp(name) {`, `if files.IsTemp(name) && d == nil {`, own("TestTemporaryNames")},
+	{"a directory that the disk fails to read ends there", "store/dir/directory.go",
+		"err = cant(\"list\", d.path, err)", "return", own("TestUnreadableDisk")},
+	{"a directory that was removed meanwhile can't be read", "store/dir/directory.go",
+		"if !errors.Is(err, fs.ErrNotExist) {\n\t\t\tyield", "if err != nil {\n\t\t\tyield", own("TestUnreadableDisk")},
 	{"an unreadable lock fails the listing", "store/dir/list.go",
 		`(errors.Is(err, errIrregular) || errors.Is(err, fs.ErrPermission))`, `errors.Is(err, errIrregular)`, own("TestUnreadableFile")},
 	{"a directory that can't be read counts as empty", "store/dir/list.go",
