@@ -49,7 +49,7 @@ func TestRealRclone(t *testing.T) {
 		assert.OK(t, a.Delete(t.Context(), "index/lock.intent/a"))
 		listed()
 	}
-	has(t, root, "index/")
+	has(t, root, "index/", "index/lock.intent/")
 }
 
 // TestRealMountOfRclone: a server whose directory is a mount of rclone is refused, also through bindfs.
