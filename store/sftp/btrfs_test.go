@@ -16,7 +16,46 @@ import (
 	"github.com/repolock/repolock/internal/test/btrfs"
 	"github.com/repolock/repolock/internal/test/sshd"
 	"github.com/repolock/repolock/internal/test/tcpproxy"
+	"github.com/repolock/repolock/store"
 )
+
+// TestRefreshedOnBtrfs: an acquirer's look that meets a refresh of a holder shows the holder's flag, on btrfs and over 25 ms
+// a round trip. The holder has a connection of its own, and refreshes once for each look: at another moment each time, from
+// before the acquirer's put to after its look.
+func TestRefreshedOnBtrfs(t *testing.T) {
+	root := btrfs.Mount(t)
+	server := sshd.Start(t)
+	proxy := tcpproxy.New(t, server.Address())
+	proxy.Lag(25 * time.Millisecond / 2)
+	_, raw, err := net.SplitHostPort(proxy.Address())
+	assert.OK(t, err)
+	port, err := strconv.Atoi(raw)
+	assert.OK(t, err)
+	holder, acquirer := through(t, server.URL(root)), through(t, sshd.At(sshd.Me(), port, root))
+	const held, ours = "index/lock.intent/held", "index/lock.shared/ours"
+	put(t, holder, held, ours)
+	refresh := func() (err error) {
+		ctx, done := store.Preparing(t.Context(), held)
+		defer done()
+		if _, err = holder.List(ctx, held, ""); err == nil {
+			_, err = holder.Put(ctx, held, []byte("body"), store.PutOptions{})
+		}
+		return err
+	}
+	for n := range 40 {
+		refreshed := make(chan error)
+		go func() {
+			time.Sleep(time.Duration(n) * 4 * time.Millisecond)
+			refreshed <- refresh()
+		}()
+		put(t, acquirer, ours)
+		page, err := acquirer.List(t.Context(), "index/lock.", "")
+		assert.OK(t, err)
+		assert.Equal(t, keys(page), []string{held, ours})
+		assert.That(t, len(page.Bodies[held]) > 0, "look %d shows no body", n)
+		assert.OK(t, <-refreshed)
+	}
+}
 
 // TestReplacedOnBtrfs: an open directory of btrfs shows no file that was replaced after it was opened. Over a network
 // of 25 ms a round trip, through OpenSSH's server, a listing shows a flag that is replaced every 20 ms.
