@@ -3,6 +3,7 @@
 package sftp
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -24,14 +25,14 @@ import (
 // before the acquirer's put to after its look.
 func TestRefreshedOnBtrfs(t *testing.T) {
 	root := btrfs.Mount(t)
-	server := sshd.Start(t)
-	proxy := tcpproxy.New(t, server.Address())
-	proxy.Lag(25 * time.Millisecond / 2)
-	_, raw, err := net.SplitHostPort(proxy.Address())
-	assert.OK(t, err)
-	port, err := strconv.Atoi(raw)
-	assert.OK(t, err)
-	holder, acquirer := through(t, server.URL(root)), through(t, sshd.At(sshd.Me(), port, root))
+	var far server = func(ctx context.Context, root string) (*conn, error) {
+		p, err := startProcess([]string{openSSH})
+		if err != nil {
+			return nil, err
+		}
+		return start(ctx, delayed(p, 25*time.Millisecond/2), target{root: root}, p.why)
+	}
+	holder, acquirer := ofOpenSSH.on(t, root), far.on(t, root)
 	const held, ours = "index/lock.intent/held", "index/lock.shared/ours"
 	put(t, holder, held, ours)
 	refresh := func() (err error) {

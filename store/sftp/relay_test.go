@@ -166,7 +166,7 @@ func (c counted) Write(b []byte) (int, error) {
 }
 
 // delayed delays what is written to a connection, and what is read from it.
-func delayed(c net.Conn, by time.Duration) net.Conn {
+func delayed(c io.ReadWriteCloser, by time.Duration) io.ReadWriteCloser {
 	if by == 0 {
 		return c
 	}
@@ -176,7 +176,7 @@ func delayed(c net.Conn, by time.Duration) net.Conn {
 	return ours
 }
 
-func pass(to, from net.Conn, by time.Duration) {
+func pass(to, from io.ReadWriteCloser, by time.Duration) {
 	type chunk struct {
 		bytes []byte
 		due   time.Time
