@@ -206,6 +206,10 @@ bench-disk: ## measure what locks among many files, a put and a listing cost on 
 	$(GO) test -run='^$$' -bench=. $(BENCH) ./store/dir
 	@$(GO) test -C e2e -tags programs $(BENCH) $(ONCE) -bench=Disk
 
+.PHONY: bench-sftp
+bench-sftp: ## count the round trips of a lock over ssh, with and without a ControlMaster, and measure them at 80 ms each
+	@$(GO) test -C e2e -tags programs $(ONCE) -bench=SFTP $(BENCH)
+
 .PHONY: lint
 lint: fmt sizes workflows vet static dead types imports clock legal api ## run all checks of the text
 

@@ -90,7 +90,7 @@ var allColumns = []column{
 	median("million instructions"), median("page faults"), median("ms"),
 	{"p90 ms", func(r, _ row) string { return r.p("ms", 90) }},
 	median("release ms"), median("both ms"), {"×", ratio}, perStep("round trips"), perStep("requests"), median("CPU ms"), median("MiB"),
-	median("heap MiB"), median("goroutines"), median("looks at names"), median("in round trips"), median("wake-ups a second"), median("CPU s an hour"),
+	median("heap MiB"), median("goroutines"), median("looks at names"), median("wake-ups a second"), median("CPU s an hour"),
 	handOver("p50 ms", 50), handOver("p99 ms", 99), handOver("worst ms", 100), median("ms beyond flock"), median("drain s"),
 	median("requests in all"), median("gets"), median("lists"), median("puts"), median("deletes"),
 	median("1 client"), median("4 clients"), median("16 clients"), median("48 clients"), median("100 clients"),

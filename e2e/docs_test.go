@@ -37,6 +37,7 @@ var claimed = map[string]string{
 	"docs/also/tower-fleet.md":        "TestTowerFleetPage",
 	"docs/monitoring.md":              "TestMetricsPage",
 	"docs/nas.md":                     "TestNASPage",
+	"docs/sftp.md":                    "TestSFTPPage",
 	"docs/packages.md":                "TestPackagesDocument",
 	"docs/rclone.md":                  "TestRclone",
 	"docs/restic.md":                  "TestRestic",
@@ -57,6 +58,7 @@ var elsewhere = map[string]string{
 	"make bench-start":             "make bench-start BENCH=-short",
 	"make bench-locks":             "make bench-locks BENCH=-benchtime=10x",
 	"make bench-disk":              "make bench-disk BENCH='-short -benchtime=10x'",
+	"make bench-sftp":              "make bench-sftp BENCH=-short",
 	"make demo-svg":                "TestDemo",
 	"make quirks":                  "TestQuirks",                            // for a second each, instead of 60
 	"make real STORE=URL":          "TestReal",                              // on URLs of this machine

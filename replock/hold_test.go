@@ -292,3 +292,32 @@ func TestRefreshesComeApart(t *testing.T) {
 		assert.That(t, len(slices.Compact(first)) >= 32, "refreshed at the same time: %v", first)
 	})
 }
+
+// TestRefreshPrepares: the look and the put of a refresh have one Preparation for each object, so that a backend can prepare
+// the put meanwhile. It ends with the refresh, also if no put follows.
+func TestRefreshPrepares(t *testing.T) {
+	bubble(t, lacking, func(t *testing.T, w *world) {
+		m := w.machine()
+		k := m.takes(t, Exclusive)
+		var kept, taken, undone atomic.Int32
+		m.hooks.Before(func(ctx context.Context, r hookstore.Request) error {
+			switch p := store.Prepares(ctx); {
+			case r.Op == "list" && p != nil:
+				equal(t, "the key", p.Key, r.Key)
+				kept.Add(1)
+				p.Keep(r.Key, func() { undone.Add(1) })
+			case r.Op == "put" && p.Take(r.Key) == any(r.Key):
+				taken.Add(1)
+			}
+			return nil
+		})
+		assert.OK(t, k.Refresh(t.Context()))
+		equal(t, "kept, taken, undone", [3]int32{kept.Load(), taken.Load(), undone.Load()}, [3]int32{2, 2, 0})
+		for _, key := range w.keys() {
+			assert.OK(t, w.mem.Delete(t.Context(), key))
+		}
+		assert.That(t, k.Refresh(t.Context()) != nil, "it refreshed a broken lock")
+		equal(t, "kept, undone", kept.Load()-taken.Load(), undone.Load())
+		assert.That(t, undone.Load() > 0, "nothing was undone")
+	})
+}

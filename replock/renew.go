@@ -113,6 +113,8 @@ func (r *renewer) replace(ctx context.Context, o *object) error {
 // puts it. It also sends a proven If-Match, but that never replaces the look. Some servers write an object that was
 // deleted, whatever the condition (minio/minio#21526), and would restore a broken lock.
 func (r *renewer) lookAndPut(ctx context.Context, o *object, unique bool) error {
+	ctx, done := store.Preparing(ctx, o.key)
+	defer done()
 	began := r.l.opts.Clock.Elapsed()
 	page, err := r.listed(ctx, o.key)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -146,7 +147,8 @@ type Page struct {
 	// Bodies are the bodies of some of the objects, by key, if the store had to read them for the page. Each is of the
 	// version in Objects, and is what Get would return. The caller MUST NOT modify them.
 	Bodies map[string][]byte
-	// Now is the store's clock when it answered, or zero if the response doesn't have it. It MUST be a reading of the
+	// Now is the store's clock when it answered, or zero if the response doesn't have it. A backend might not know the
+	// clock before its first Put, because a client that only lists must write nothing. Now MUST be a reading of the
 	// clock that stamps ModTime, and MUST NOT be later than that clock when List returns.
 	Now time.Time
 }
@@ -212,6 +214,62 @@ func Skips(ctx context.Context, folder string) bool {
 
 // Skipped returns the object that List shows for a folder that it has skipped.
 func Skipped(folder string) Object { return Object{Key: folder, Size: -1} }
+
+// prepares is the key of a Preparation in a context.
+type prepares struct{}
+
+// Preparation is the Put of Key that is about to follow a List. A backend whose Put takes several steps can take the
+// first ones during the List. The lock needs no backend that does.
+type Preparation struct {
+	Key string
+
+	mu   sync.Mutex
+	made any
+	undo func()
+}
+
+// Preparing returns a context for a List and for the Put of key that follows it. If the Put doesn't follow, done undoes
+// what the backend has prepared. The caller must call done after both.
+func Preparing(ctx context.Context, key string) (with context.Context, done func()) {
+	p := &Preparation{Key: key}
+	return context.WithValue(ctx, prepares{}, p), func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if p.undo != nil {
+			p.undo()
+		}
+		p.made, p.undo = nil, nil
+	}
+}
+
+// Prepares returns the Preparation of a context, or nil.
+func Prepares(ctx context.Context) *Preparation {
+	p, _ := ctx.Value(prepares{}).(*Preparation)
+	return p
+}
+
+// Keep stores what a List has prepared. undo undoes it. If another List has prepared something, Keep calls undo.
+func (p *Preparation) Keep(made any, undo func()) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.undo != nil {
+		undo()
+		return
+	}
+	p.made, p.undo = made, undo
+}
+
+// Take returns what a List has prepared for a Put of key, once, or nil.
+func (p *Preparation) Take(key string) (made any) {
+	if p == nil || p.Key != key {
+		return nil
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	made = p.made
+	p.made, p.undo = nil, nil
+	return made
+}
 
 // The interfaces below are optional. The lock needs none of them.
 

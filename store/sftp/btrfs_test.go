@@ -3,6 +3,7 @@
 package sftp
 
 import (
+	"context"
 	"fmt"
 	"net"
 	"os"
@@ -16,7 +17,46 @@ import (
 	"github.com/repolock/repolock/internal/test/btrfs"
 	"github.com/repolock/repolock/internal/test/sshd"
 	"github.com/repolock/repolock/internal/test/tcpproxy"
+	"github.com/repolock/repolock/store"
 )
+
+// TestRefreshedOnBtrfs: an acquirer's look that meets a refresh of a holder shows the holder's flag, on btrfs and over 25 ms
+// a round trip. The holder has a connection of its own, and refreshes once for each look: at another moment each time, from
+// before the acquirer's put to after its look.
+func TestRefreshedOnBtrfs(t *testing.T) {
+	root := btrfs.Mount(t)
+	var far server = func(ctx context.Context, root string) (*conn, error) {
+		p, err := startProcess([]string{openSSH})
+		if err != nil {
+			return nil, err
+		}
+		return start(ctx, delayed(p, 25*time.Millisecond/2), target{root: root}, p.why)
+	}
+	holder, acquirer := ofOpenSSH.on(t, root), far.on(t, root)
+	const held, ours = "index/lock.intent/held", "index/lock.shared/ours"
+	put(t, holder, held, ours)
+	refresh := func() (err error) {
+		ctx, done := store.Preparing(t.Context(), held)
+		defer done()
+		if _, err = holder.List(ctx, held, ""); err == nil {
+			_, err = holder.Put(ctx, held, []byte("body"), store.PutOptions{})
+		}
+		return err
+	}
+	for n := range 40 {
+		refreshed := make(chan error)
+		go func() {
+			time.Sleep(time.Duration(n) * 4 * time.Millisecond)
+			refreshed <- refresh()
+		}()
+		put(t, acquirer, ours)
+		page, err := acquirer.List(t.Context(), "index/lock.", "")
+		assert.OK(t, err)
+		assert.Equal(t, keys(page), []string{held, ours})
+		assert.That(t, len(page.Bodies[held]) > 0, "look %d shows no body", n)
+		assert.OK(t, <-refreshed)
+	}
+}
 
 // TestReplacedOnBtrfs: an open directory of btrfs shows no file that was replaced after it was opened. Over a network
 // of 25 ms a round trip, through OpenSSH's server, a listing shows a flag that is replaced every 20 ms.

@@ -91,19 +91,22 @@ type conn struct {
 	why  reason
 	root string // path of the repository, without a slash at its end; "" for "/"
 
-	server string // the program on the server, if it might show other machines' files late; else ""
+	fresh bool // the user vouches for the server's listings
 
-	fileMode, dirMode uint32
-	clock             string          // handle of a file whose mod time shows the server's time, or ""
-	ticks             atomic.Int64    // number of bytes written into it
-	unwritten         error           // why the server has made no file in the root, or nil
-	links             store.Condition // whether a hard link never replaces a file
-	linkless          atomic.Bool     // the server has made no hard link later, whatever it answered
-	flushless         atomic.Bool     // the server's file system refuses every fsync
-	newest            atomic.Int64    // the latest mod time of a file that we have put, in seconds
+	heard     atomic.Bool  // the server has answered a flight
+	linked    atomic.Bool  // the server has made a hard link, and has refused to replace a file by one
+	linkless  atomic.Bool  // the server makes no such link, whatever it answers
+	flushless atomic.Bool  // the server's file system refuses every fsync
+	newest    atomic.Int64 // the latest mod time of a file that we have put, in seconds
+	ticks     atomic.Int64 // number of bytes written into the clock
 
-	straysMu sync.Mutex
-	strays   []sftpwire.Entry // temporary files that the root had at the start, and that tidy hasn't noted yet
+	mu       sync.Mutex
+	examined bool             // the root was seen
+	server   string           // the program on the server, if it might show other machines' files late; else ""
+	shared   uint32           // the root's permissions for the group and for others, and its setgid bit
+	clocks   bool             // a Put has made the clock, or is making it
+	clock    string           // handle of a file whose mod time shows the server's time, or ""
+	strays   []sftpwire.Entry // temporary files that the root had when the clock was made, and that tidy hasn't noted yet
 }
 
 // reason is a function that returns why a connection has ended, or nil if that is unknown.
@@ -130,133 +133,79 @@ func (p *pipe) silent() bool {
 	return asked != nil && time.Since(*asked) >= maxSilence
 }
 
-// start starts SFTP on a pair of pipes, and examines the repository and the server.
-//
-// If start fails after the server has begun SFTP, it returns the closed conn with the error, because the server was
-// reached.
+// start starts SFTP on a pair of pipes. It asks for nothing: the first operation looks at the repository and the server.
 func start(ctx context.Context, rw io.ReadWriteCloser, t target, why reason) (*conn, error) {
-	p, root := &pipe{ReadWriteCloser: rw}, t.root
+	p := &pipe{ReadWriteCloser: rw}
 	client, err := sftpwire.New(ctx, p)
-	c := &conn{Client: client, pipe: p, why: why, root: strings.TrimSuffix(root, "/")}
+	c := &conn{Client: client, pipe: p, why: why, root: strings.TrimSuffix(t.root, "/"), fresh: t.fresh}
 	if err != nil {
 		return nil, c.ended(ctx, err)
 	}
-	look, err := c.examine(ctx, root, t.fresh)
-	if err != nil {
-		client.Close()
-		if errors.Is(err, store.ErrUnreachable) {
-			err = fmt.Errorf("opening %q: %v", root, err) // the server was reached, so the error must not have the class of a lost connection
-		}
-		return c, err
-	}
-	shared := look.Attrs.Perm & 0o077 // the permissions of the group and of others
-	c.fileMode, c.dirMode = 0o600|shared&0o066, 0o700|shared|look.Attrs.Perm&0o2000
+	c.linkless.Store(!c.has(sftpwire.ExtHardlink) || !c.has(sftpwire.ExtPosixRename))
 	return c, nil
 }
 
-// examine looks at the root, and tries out what the server does with a file. A file that stays open without a name
-// shows the server's time until the connection ends.
-//
-// A server with fsync@openssh.com gets all requests in one flight. Another server can have a storage below it that isn't
-// a file system: rclone writes an open file back although its name was removed. So it gets the trial in a second flight,
-// and rclone gets none. Its root is listed too, because a program that is killed in between leaves a file there.
-func (c *conn) examine(ctx context.Context, root string, fresh bool) (look *sftpwire.Request, err error) {
-	look, space, list := sftpwire.Stat(root), sftpwire.Space(root), sftpwire.Opendir(root)
-	t := trial{file: c.temp(""), twin: c.temp(""), spare: c.temp(""), links: c.has(sftpwire.ExtHardlink) && c.has(sftpwire.ExtPosixRename), direct: c.has(sftpwire.ExtFsync)}
-	if t.direct {
-		if err = c.do(ctx, append(t.requests(), look, space)...); err != nil {
-			return look, err
-		}
-		c.learn(&t)
-		err = cmp.Or(c.exists(look), c.late(look, space, fresh))
-		if c.server != "" && c.clock != "" { // a mount of rclone writes an open file back, too
-			_ = c.do(ctx, sftpwire.Close(c.clock), sftpwire.Remove(t.file))
-			c.clock = ""
-		}
-		return look, err
+// rootLook looks at the root. The first one of a connection also shows what kind of server it is.
+type rootLook struct {
+	*conn
+	stat, space *sftpwire.Request // space is nil if the server is known
+}
+
+func (c *conn) lookAtRoot() rootLook {
+	l := rootLook{conn: c, stat: sftpwire.Stat(c.path("."))}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if !c.examined {
+		l.space = sftpwire.Space(c.path("."))
 	}
-	if err = c.do(ctx, look, space, list); err == nil {
-		err = cmp.Or(c.exists(look), c.late(look, space, fresh))
+	return l
+}
+
+func (l rootLook) requests() []*sftpwire.Request {
+	if l.space == nil {
+		return []*sftpwire.Request{l.stat}
 	}
+	return []*sftpwire.Request{l.stat, l.space}
+}
+
+// seen returns why the root can't have a lock, or nil.
+func (l rootLook) seen() error {
+	if err := l.exists(l.stat); err != nil || l.space == nil {
+		return err
+	}
+	server, err := l.late(l.stat, l.space)
 	if err != nil {
-		return look, err
+		return err
 	}
-	var reads, reqs []*sftpwire.Request
-	for range maxStrays / 100 * min(1, len(list.Handle)) {
-		reads = append(reads, sftpwire.Readdir(list.Handle))
-	}
-	if c.server == "" {
-		reqs = t.requests()
-	}
-	if err = c.do(ctx, append(reqs, reads...)...); err != nil {
-		return look, err
-	}
-	c.release(list.Handle)
-	for _, read := range reads {
-		c.strays = append(c.strays, slices.DeleteFunc(read.Names, func(e sftpwire.Entry) bool { return !files.IsTemp(e.Name) })...)
-	}
-	if c.server != "" {
-		return look, nil
-	}
-	c.learn(&t)
-	return look, c.takesBack(ctx, &t)
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.examined, l.server, l.shared = true, server, l.stat.Attrs.Perm&0o2077
+	return nil
 }
 
-// maxStrays is how many names of the root a connection looks at for temporary files, if the server sends 100 at a time.
-const maxStrays = 1000
-
-// trial tries out a server with a temporary file in the root.
-type trial struct {
-	file, twin, spare   string // paths
-	links, direct       bool   // the server names the extensions for locks by links, and for flushes
-	open, other         *sftpwire.Request
-	first, second, look *sftpwire.Request
+// examine looks at the root, unless the connection has seen it. It only reads. It also opens the root, because the first
+// handle of a server shows whether a listing can guess the next ones.
+func (c *conn) examine(ctx context.Context) error {
+	look := c.lookAtRoot()
+	if look.space == nil {
+		return nil
+	}
+	open := sftpwire.Opendir(c.path("."))
+	if err := c.do(ctx, append(look.requests(), open)...); err != nil {
+		return err
+	}
+	c.release(open.Handle)
+	return look.seen()
 }
 
-// requests makes a file, links it twice to one name, and removes the names.
-func (t *trial) requests() (reqs []*sftpwire.Request) {
-	const flags = sftpwire.FlagWrite | sftpwire.FlagCreate | sftpwire.FlagExcl
-	t.open = sftpwire.Open(t.file, flags, 0o600)
-	reqs = append(reqs, t.open)
-	if t.links {
-		t.first, t.second, t.look = sftpwire.Hardlink(t.file, t.twin), sftpwire.Hardlink(t.file, t.twin), sftpwire.Lstat(t.twin)
-		reqs = append(reqs, t.first, t.second, t.look, sftpwire.Remove(t.twin))
-	}
-	reqs = append(reqs, sftpwire.Remove(t.file))
-	if !t.direct {
-		t.other = sftpwire.Open(t.spare, flags, 0o600)
-		reqs = append(reqs, t.other, sftpwire.Remove(t.spare))
-	}
-	return reqs
-}
+// newFile are the flags that make a file.
+const newFile = sftpwire.FlagWrite | sftpwire.FlagCreate | sftpwire.FlagExcl
 
-// learn learns from the answers to a trial. Hard links keep If-None-Match if the first link is there, and the second one
-// was refused. If the server made no file, they are only claimed to.
-func (c *conn) learn(t *trial) {
-	c.clock, c.unwritten = t.open.Handle, t.open.Err()
-	switch {
-	case !t.links:
-	case c.unwritten != nil:
-		c.links = store.Claimed
-	case t.first.Err() == nil && t.second.Err() != nil && t.look.Err() == nil:
-		c.links = store.Kept
-	}
-}
-
-// takesBack closes the trial's file, whose name was removed. If the name is there again, the server has written the file
-// back, so no file can stay open without a name. Otherwise the spare file becomes the clock.
-func (c *conn) takesBack(ctx context.Context, t *trial) error {
-	look, spare := sftpwire.Lstat(t.file), t.other.Handle
-	reqs := []*sftpwire.Request{look, sftpwire.Remove(t.file)}
-	if c.clock != "" {
-		reqs = slices.Insert(reqs, 0, sftpwire.Close(c.clock))
-	}
-	err := c.do(ctx, reqs...)
-	if c.clock = spare; err == nil && look.Err() == nil && spare != "" {
-		c.clock = ""
-		err = c.do(ctx, sftpwire.Close(spare), sftpwire.Remove(t.spare))
-	}
-	return err
+// modes returns the modes of files and of directories, so that other users can use them as they can use the root.
+func (c *conn) modes() (file, dir uint32) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return 0o600 | c.shared&0o066, 0o700 | c.shared
 }
 
 // exists returns an error unless a Stat of the root has shown a directory.
@@ -280,7 +229,7 @@ func (c *conn) exists(look *sftpwire.Request) error {
 }
 
 // makesLinks reports whether a Put can rely on a hard link, or can try one.
-func (c *conn) makesLinks() bool { return c.links != store.Unsupported && !c.linkless.Load() }
+func (c *conn) makesLinks() bool { return !c.linkless.Load() }
 
 // written notes the mod time of a file that we have written.
 func (c *conn) written(a sftpwire.Attrs) {
@@ -315,13 +264,17 @@ func (c *conn) do(ctx context.Context, reqs ...*sftpwire.Request) error {
 	c.pipe.asked.CompareAndSwap(nil, &now)
 	err := c.Do(ctx, reqs...)
 	if err == nil {
+		c.heard.Store(true)
 		return nil
 	}
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) && c.pipe.silent() {
 		c.Close()
 		return err
 	}
-	return c.ended(ctx, err)
+	if err = c.ended(ctx, err); errors.Is(err, store.ErrUnreachable) && !c.heard.Load() {
+		err = fmt.Errorf("opening %q: %v", cmp.Or(c.root, "/"), err) // the server has begun SFTP, so it was reached
+	}
+	return err
 }
 
 // ended returns the reason for the end of the connection, if err is that end and ssh has named a reason.
@@ -374,7 +327,8 @@ func (c *conn) flushes() bool { return c.has(sftpwire.ExtFsync) && !c.flushless.
 func (c *conn) unflushed(ctx context.Context, temp string, err error) error {
 	if !errors.Is(err, sftpwire.BadMessage) && !errors.Is(err, sftpwire.OpUnsupported) {
 		name := c.path(path.Join(strings.TrimPrefix(path.Dir(temp), c.root), files.NewTemp()))
-		open := sftpwire.Open(name, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, c.fileMode)
+		mode, _ := c.modes()
+		open := sftpwire.Open(name, newFile, mode)
 		if derr := c.do(ctx, open, sftpwire.Remove(name)); derr != nil {
 			return derr
 		}

@@ -16,10 +16,10 @@
 // success, and do nothing. So Put and Delete also look, in the same flight: after a rename the temporary file is gone,
 // after a link the new name is there, after a removal the name is gone.
 //
-// The extension alone doesn't show that the server's file system has hard links. So each connection links a file twice to
-// one name when it begins. If the first link isn't there, or the second one isn't refused, IfAbsent is unsupported. If the
-// server lets the user make no file in the root, IfAbsent is claimed. A server whose links aren't there later counts as
-// one without hard links.
+// The extension alone doesn't show that the server's file system has hard links. So the first Put of a connection with
+// IfAbsent links its temporary file twice to another name. If the first link isn't there, or the second one isn't refused,
+// the Put returns ErrConditionUnsupported before it stores anything, and IfAbsent is unsupported from then on. A server
+// whose links aren't there later counts as one without hard links, too.
 //
 // If the file system refuses the flush of each file, even of an empty one, Put stores without it. A crash of the server's
 // machine can then lose an object. If it refuses one flush alone, Put fails.
@@ -33,19 +33,24 @@
 // The directory must exist. Files and directories below it get its permissions, setgid included, whatever the server's
 // umask.
 //
-// Each List learns the server's time from the mod time of a file that it writes, and whose name was removed at once.
-// The precision is a second. Some servers write such a file back when it is closed. A connection to a server without
-// fsync@openssh.com tries that, and to rclone it makes no such file. There List has no time.
+// A connection that only reads writes nothing. The first Put makes a file, and removes its name at once. From then on each
+// List writes into that file, and learns the server's time from its mod time. The precision is a second. Before the first
+// Put, List has no time. Some servers write such a file back when it is closed. On a server without fsync@openssh.com the
+// Put tries that, and to rclone it makes no such file. There List never has a time.
 //
 // # Cost
 //
 // A request here is a flight: packets that are sent together, and cost one round trip. Put is three flights, and two
-// more if it makes directories. List is three on OpenSSH's server if lock.shared exists, and four otherwise: it scans each
-// directory at least twice, as store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so can each further 128 files.
-// Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that the server refuses to
-// remove. Opening a connection takes about thirteen round trips, and two more on a server without fsync@openssh.com.
+// more if it makes directories. If a List before it has made the temporary file (store.Preparing), Put is two. List is two
+// on OpenSSH's server if lock.shared exists, and four on another server: it scans each directory at least twice, as
+// store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so
+// can each further 128 files. Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that
+// the server refuses to remove. If the first request of a connection isn't a Put, a look at the root precedes it.
+// Opening a connection takes the round trips of ssh's own login, and one.
 //
 // # Files that are replaced
+//
+// On OpenSSH's server a listing also reads a file in the flight that opens it.
 //
 // On btrfs a directory that is open shows no file that was replaced after it was opened. So a scan that opens a
 // directory in one flight and reads it in the next misses a file that is replaced in between. If the server's handles

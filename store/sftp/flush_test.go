@@ -71,7 +71,9 @@ func (f *flushing) note(req request) []byte {
 			f.noted = append(f.noted, "flush "+what)
 			return status(req.id, f.status(what))
 		case sftpwire.ExtPosixRename, sftpwire.ExtHardlink:
-			f.noted = append(f.noted, "move "+f.short(second))
+			if to := (request{body: req.body[4+len(first)+4+len(second):]}).path(); f.short(to) != "temp" { // else a link that is tried out
+				f.noted = append(f.noted, "move "+f.short(second))
+			}
 		}
 	}
 	return nil

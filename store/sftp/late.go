@@ -12,14 +12,14 @@ import (
 )
 
 // late returns store.ErrConfig if the server shows the files of other machines too late to hold locks. look and space
-// are a Stat and a Space of the root. With fresh set, late accepts a server whose listings the user vouches for.
+// are a Stat and a Space of the root. If the user vouches for the server's listings, late returns its name instead.
 //
 // rclone has no version or extension of its own in SFTP, because it uses a library of other servers too. But it has three
 // signs: it shows no owner of a file, a directory has no size, and the server names the extension statvfs, and either
 // doesn't have it (before 1.76) or invents the number of files. If an rclone is mounted on the server, its answer to
 // statvfs shows that.
-func (c *conn) late(look, space *sftpwire.Request, fresh bool) error {
-	a, unsupported := look.Attrs, errors.Is(space.Err(), sftpwire.OpUnsupported)
+func (c *conn) late(look, space *sftpwire.Request) (server string, err error) {
+	fresh, a, unsupported := c.fresh, look.Attrs, errors.Is(space.Err(), sftpwire.OpUnsupported)
 	invented := space.Err() == nil && files.OfRclone(space.Statvfs.Files, space.Statvfs.Frsize, a.Size)
 	served := a.Flags&sftpwire.HasOwner == 0 && a.Size == 0 && c.has(sftpwire.ExtStatvfs)
 	where, advice := "the server looks like rclone serve sftp",
@@ -31,19 +31,18 @@ func (c *conn) late(look, space *sftpwire.Request, fresh bool) error {
 			"keep the locks in a directory of the server's own disk, or use the URL of the storage itself (s3:, b2:, minio:)"
 		fresh = false
 	default:
-		return nil
+		return "", nil
 	}
-	c.server = "rclone, or a server like it: listings=fresh in the URL vouches for its listings"
 	if fresh {
-		return nil
+		return "rclone, or a server like it: listings=fresh in the URL vouches for its listings", nil
 	}
-	return fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
+	return "", fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
 }
 
 // Describe returns what is special about the server: that it might show the files of other machines late, that it can't
 // flush, that its file system refuses hard links.
 func (s *Store) Describe(ctx context.Context) (d store.Description, err error) {
-	c, err := s.connected(ctx)
+	c, err := s.ready(ctx)
 	if err == nil {
 		d.Server = strings.Join(c.remarks(), "; ")
 	}
@@ -51,9 +50,11 @@ func (s *Store) Describe(ctx context.Context) (d store.Description, err error) {
 }
 
 func (c *conn) remarks() (all []string) {
+	c.mu.Lock()
 	if c.server != "" {
 		all = append(all, c.server)
 	}
+	c.mu.Unlock()
 	if c.flushless.Load() {
 		all = append(all, "the server's file system refuses to flush a file (fsync): a crash of the server's machine can lose a lock")
 	}

@@ -4,6 +4,8 @@ package sftp
 
 import (
 	"net/url"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -47,6 +49,7 @@ func TestRclone(t *testing.T) {
 		"without a name": {hasSizeAndPerm, 0, nil, without(sftpwire.ExtStatvfs), false},
 	} {
 		root := repository(t, 0o700)
+		assert.OK(t, os.Mkdir(filepath.Join(root, "index"), 0o700))
 		answer := func(r request) []byte {
 			switch {
 			case r.kind == typeStat:
@@ -61,16 +64,23 @@ func TestRclone(t *testing.T) {
 		for _, fresh := range []bool{false, true} {
 			r := &relay{answer: answer, edit: c.edit, fresh: fresh}
 			s := r.on(t, root)
-			assert.Equal(t, r.seen(typeOpen) == 0, c.refused, name) // rclone writes each file back that is opened
-			_, err := s.Put(t.Context(), "index/k", nil, store.PutOptions{})
+			_, err := s.List(t.Context(), "", "")
+			assert.Equal(t, err != nil, c.refused && !fresh, name)
+			assert.Equal(t, r.seen(typeOpen), 0, name) // rclone writes each file back that is opened
+			_, err = s.Put(t.Context(), "index/k", nil, store.PutOptions{})
 			if c.refused && !fresh {
 				assert.Says(t, err, store.ErrConfig, "looks like rclone serve sftp, which shows the locks of other machines minutes late")
 				assert.That(t, strings.Contains(fault.Advice(err), "listings=fresh"), "%q", fault.Advice(err))
 				assert.Is(t, assert.Err(s.List(t.Context(), "", "")), store.ErrConfig)
-				has(t, root)
+				has(t, root, "index/")
 				continue
 			}
 			assert.Is(t, err, nil, "%s", name)
+			opens := 3 // the lock, and two files for a clock
+			if c.refused {
+				opens = 1
+			}
+			assert.Equal(t, r.seen(typeOpen), opens, name)
 			p, err := s.List(t.Context(), "", "")
 			assert.OK(t, err)
 			assert.Equal(t, p.Now.IsZero(), c.refused, name)

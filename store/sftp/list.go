@@ -23,7 +23,7 @@ func (s *Store) List(ctx context.Context, prefix, _ string) (store.Page, error) 
 }
 
 func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
-	c, err := s.connected(ctx)
+	c, err := s.ready(ctx)
 	if err != nil {
 		return store.Page{}, err
 	}
@@ -43,8 +43,13 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 			}
 		}
 	}
+	if p := store.Prepares(ctx); p != nil {
+		if at, _ := files.Split(p.Key); at == dir { // the listing looks at the directories above the key
+			l.waiting = append(l.waiting, func() { l.prepare(p, at) })
+		}
+	}
 	misread := l.Misread()
-	for len(l.steps)+len(l.waiting) > 0 {
+	for !l.over() {
 		if err := l.fly(); err != nil {
 			return store.Page{}, err
 		}
@@ -54,6 +59,26 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 	}
 	l.finish()
 	return l.page.Page, ctx.Err()
+}
+
+// prepared is the temporary file of a Put.
+type prepared struct {
+	*conn
+	path, handle string
+}
+
+// prepare makes the temporary file of the Put that follows the listing. It comes after all other requests of the first
+// flight, because its failure makes guesses of later handles wrong.
+func (l *listing) prepare(p *store.Preparation, dir string) {
+	temp := prepared{conn: l.conn, path: l.temp(dir)}
+	mode, _ := l.modes()
+	l.add(sftpwire.Open(temp.path, newFile, mode), func(r *sftpwire.Request) error {
+		if temp.handle = r.Handle; temp.handle != "" {
+			delete(l.handles, temp.handle)
+			p.Keep(temp, func() { temp.later(sftpwire.Close(temp.handle), sftpwire.Remove(temp.path)) })
+		}
+		return nil
+	})
 }
 
 // guesses are directories that most listings of locks find. A listing opens them at the same time as the directory
@@ -81,23 +106,32 @@ type listing struct {
 type step struct {
 	*sftpwire.Request
 	then   func(*sftpwire.Request) error
-	closes string // the handle that the request closes
+	closes string // the handle that the request closes, or ""
+}
+
+// over reports whether only handles are left to close. release closes them, and doesn't wait for the answers.
+func (l *listing) over() bool {
+	return len(l.waiting) == 0 && !slices.ContainsFunc(l.steps, func(s step) bool { return s.closes == "" })
 }
 
 func (l *listing) add(r *sftpwire.Request, then func(*sftpwire.Request) error) {
 	l.steps = append(l.steps, step{Request: r, then: then})
 }
 
-func (l *listing) close(handle string, then func(*sftpwire.Request) error) {
+func (l *listing) close(handle string) {
 	if handle != "" {
-		l.steps = append(l.steps, step{sftpwire.Close(handle), then, handle})
+		l.steps = append(l.steps, step{Request: sftpwire.Close(handle), closes: handle})
 	}
 }
 
-// release closes the handles that are still open after a listing has failed.
+// release closes the handles that are still open, in one flight.
 func (l *listing) release() {
+	var reqs []*sftpwire.Request
 	for handle := range l.handles {
-		l.later(sftpwire.Close(handle))
+		reqs = append(reqs, sftpwire.Close(handle))
+	}
+	if len(reqs) > 0 {
+		l.later(reqs...)
 	}
 }
 
@@ -140,24 +174,28 @@ func (l *listing) fly() error {
 }
 
 // readClock reads the server's clock. The kernel dates the file at the write, and rounds down to seconds. Some servers
-// look at the file before they write. The size shows that, and then the listing looks again in its next flights.
+// look at the file before they write. The size shows that, and then the listing looks again in its next flights. Only a
+// connection that has put something has a clock.
 func (l *listing) readClock() {
-	if l.clock == "" {
+	l.conn.mu.Lock()
+	clock := l.clock
+	l.conn.mu.Unlock()
+	if clock == "" {
 		return
 	}
 	tick := uint64(l.ticks.Add(1))
-	l.add(sftpwire.Write(l.clock, tick-1, []byte(".")), nil)
+	l.add(sftpwire.Write(clock, tick-1, []byte(".")), nil)
 	looks := 0
 	var then func(*sftpwire.Request) error
 	then = func(r *sftpwire.Request) error {
 		if looks++; r.Err() == nil && r.Attrs.Size >= tick {
 			l.page.Now = modTime(r.Attrs)
 		} else if looks < 3 {
-			l.add(sftpwire.Fstat(l.clock), then)
+			l.add(sftpwire.Fstat(clock), then)
 		}
 		return nil
 	}
-	l.add(sftpwire.Fstat(l.clock), then)
+	l.add(sftpwire.Fstat(clock), then)
 }
 
 // follow refuses links and other files in the place of a directory. An object that is put through a link would be
@@ -252,7 +290,7 @@ func (l *listing) begin(f *folder) {
 			return nil
 		case slices.ContainsFunc(reads, func(r *sftpwire.Request) bool { return !r.Answered }):
 			f.misses++
-			l.close(f.handle, nil)
+			l.close(f.handle)
 			l.begin(f)
 			return nil
 		}
@@ -283,9 +321,9 @@ func (l *listing) opendir(f *folder, then func(handle string)) *sftpwire.Request
 		switch err := r.Err(); {
 		case err == nil && look.Err() == nil && look.Attrs.Kind() == sftpwire.KindLink:
 			f.absent = true
-			l.close(r.Handle, nil)
+			l.close(r.Handle)
 		case err == nil && l.skips(f, enter.Err()):
-			l.close(r.Handle, nil)
+			l.close(r.Handle)
 		case l.skips(f, err):
 		case err == nil && errors.Is(enter.Err(), sftpwire.PermissionDenied):
 			return fmt.Errorf("entering the directory %q: %w", l.path(f.at), enter.Err())
@@ -372,11 +410,11 @@ func (l *listing) collectAll(f *folder, reads []*sftpwire.Request) (ended bool, 
 // readdir opened it for the second scan, the first scan doesn't count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
-		l.close(f.next, nil)
+		l.close(f.next)
 		l.readdir(f)
 		return
 	}
-	l.close(f.handle, nil)
+	l.close(f.handle)
 	if !f.absent {
 		f.scans++
 	}
@@ -386,7 +424,7 @@ func (l *listing) scanned(f *folder, ended bool) {
 	f.handle = f.next
 	switch {
 	case f.complete:
-		l.close(f.next, nil)
+		l.close(f.next)
 	case f.handle != "":
 		l.readdir(f)
 	default:
@@ -491,9 +529,13 @@ func (l *listing) found(f *folder, e sftpwire.Entry, wanted bool) {
 
 // open reads a regular file, which might be newer than the listed one. It must not open another kind of file: the open
 // of a pipe would wait for its writer, and block all of OpenSSH's connection.
+//
+// If the client can guess the handle, it reads the file in the flight that opens it.
 func (l *listing) open(f *folder, e sftpwire.Entry) {
 	key := f.at + e.Name
-	l.add(sftpwire.Open(l.path(key), sftpwire.FlagRead, 0), func(r *sftpwire.Request) error {
+	open := sftpwire.Open(l.path(key), sftpwire.FlagRead, 0)
+	read, stat := sftpwire.ReadOf(open, 0, chunk), sftpwire.FstatOf(open)
+	l.add(open, func(r *sftpwire.Request) error {
 		switch err := r.Err(); {
 		case errors.Is(err, sftpwire.NoSuchFile):
 			return l.vanished(f, e.Name)
@@ -501,32 +543,36 @@ func (l *listing) open(f *folder, e sftpwire.Entry) {
 			l.show(key, described(e.Attrs), nil)
 		case err != nil:
 			return fmt.Errorf("opening %q: %w", l.path(key), err)
+		case read.Answered && stat.Answered:
+			l.close(r.Handle)
+			return l.read(f, e.Name, read, stat)
 		default:
-			l.read(f, e.Name, r.Handle)
+			again, stat := sftpwire.Read(r.Handle, 0, chunk), sftpwire.Fstat(r.Handle)
+			l.add(again, nil)
+			l.add(stat, func(*sftpwire.Request) error { return l.read(f, e.Name, again, stat) })
+			l.close(r.Handle)
 		}
 		return nil
 	})
-}
-
-func (l *listing) read(f *folder, name, handle string) {
-	key := f.at + name
-	read, stat := sftpwire.Read(handle, 0, chunk), sftpwire.Fstat(handle)
 	l.add(read, nil)
 	l.add(stat, nil)
-	l.close(handle, func(*sftpwire.Request) error {
-		body, obj, err := readBody(read, stat, files.MaxHashed)
-		if errors.Is(err, errMore) {
-			body, obj, err = l.conn.get(l.ctx, key, files.MaxHashed)
-		}
-		if errors.Is(err, sftpwire.NoSuchFile) {
-			return l.vanished(f, name)
-		}
-		if err != nil {
-			return fmt.Errorf("reading %q: %w", l.path(key), err)
-		}
-		l.show(key, obj, body)
-		return nil
-	})
+}
+
+// read shows a file from the answers to its first Read and to an Fstat.
+func (l *listing) read(f *folder, name string, read, stat *sftpwire.Request) error {
+	key := f.at + name
+	body, obj, err := readBody(read, stat, files.MaxHashed)
+	if errors.Is(err, errMore) {
+		body, obj, err = l.conn.get(l.ctx, key, files.MaxHashed)
+	}
+	if errors.Is(err, sftpwire.NoSuchFile) {
+		return l.vanished(f, name)
+	}
+	if err != nil {
+		return fmt.Errorf("reading %q: %w", l.path(key), err)
+	}
+	l.show(key, obj, body)
+	return nil
 }
 
 // show adds an object to the page.
@@ -555,7 +601,7 @@ func modTime(a sftpwire.Attrs) time.Time { return time.Unix(int64(a.Mtime), 0) }
 
 // HasOther scans one directory after another, until one shows an object whose key doesn't begin with the prefix.
 func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
-	c, err := s.connected(ctx)
+	c, err := s.ready(ctx)
 	dirs := []string{""}
 	for err == nil && len(dirs) > 0 {
 		var names []sftpwire.Entry

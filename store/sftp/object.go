@@ -22,6 +22,9 @@ const chunk = sftpwire.MaxWrite
 // wait for its writer, and block all of OpenSSH's connection.
 func (s *Store) Get(ctx context.Context, key string, limit int64) ([]byte, store.Object, error) {
 	c, err := s.begin(ctx, key)
+	if err == nil {
+		err = c.examine(ctx)
+	}
 	if err != nil {
 		return nil, store.Object{}, failed("get", key, err)
 	}
@@ -203,7 +206,7 @@ func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 // object again, so this error isn't final, and a caller must look before it repeats the deletion of an object that
 // others write.
 func (s *Store) remove(ctx context.Context, keys []string) (c *conn, errs []error, err error) {
-	if c, err = s.connected(ctx); err != nil {
+	if c, err = s.ready(ctx); err != nil {
 		return nil, nil, err
 	}
 	var reqs []*sftpwire.Request
@@ -271,9 +274,9 @@ func (s *Store) tidy(c *conn, keys []string) (reqs []*sftpwire.Request) {
 	for _, dir := range slices.Backward(files.Set(dirs)) { // a directory comes before the one above it
 		reqs = append(reqs, sftpwire.Rmdir(c.path(dir)))
 	}
-	c.straysMu.Lock()
+	c.mu.Lock()
 	c.strays = slices.DeleteFunc(c.strays, func(e sftpwire.Entry) bool { return s.stray(c, "", e, c.now()) })
-	c.straysMu.Unlock()
+	c.mu.Unlock()
 	s.old.Range(func(path, isDir any) bool {
 		s.old.Delete(path)
 		remove := sftpwire.Remove
@@ -299,8 +302,10 @@ func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) bool 
 // name it (one of paramiko that implements posix_rename), so a Put asks for it all the same. The server's own rename
 // doesn't replace a file, or doesn't promise to do so in one step. To remove the file first would leave a moment in which
 // no listing shows the lock.
-func (c *conn) noRename() error {
-	if errors.Is(c.unwritten, sftpwire.PermissionDenied) {
+//
+// A server that permits no writes doesn't name the extension either. err is the server's refusal.
+func (c *conn) noRename(err error) error {
+	if errors.Is(err, sftpwire.PermissionDenied) {
 		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, as a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
 			"a lock needs a server that permits writes: look for -R or a read-only setting in the server's configuration")
 	}
@@ -325,8 +330,6 @@ func (s *Store) put(ctx context.Context, key string, body []byte, opts store.Put
 		return obj, err
 	case opts.IfMatch != "", opts.IfAbsent && !c.makesLinks():
 		return obj, store.ErrConditionUnsent
-	case !c.has(sftpwire.ExtPosixRename) && errors.Is(c.unwritten, sftpwire.PermissionDenied):
-		return obj, c.noRename()
 	}
 	w := write{Store: s, conn: c, key: key, body: body, ifAbsent: opts.IfAbsent}
 	w.dir, _ = files.Split(key)
@@ -345,26 +348,32 @@ type write struct {
 	key, dir string
 	body     []byte
 	ifAbsent bool
-	folders  []string // handles of dir and of the directories above it, to flush them
-	unlinked int      // how often the move has failed although the name was free
+	folders  []string    // handles of dir and of the directories above it, to flush them
+	files    []string    // handles of files that discard closes
+	clocks   *clockTrial // under way, or nil
+	unlinked int         // how often the move has failed although the name was free
 }
 
 // try sends three flights: they create the temporary file, fill it, and move it. The move can't be in one flight with
-// the writes, because the server would move the file even after a failed write.
+// the writes, because the server would move the file even after a failed write. The trials of links and of a clock are
+// in the same flights. If the listing before has made the temporary file, try sends two.
 //
 // try returns NoSuchFile if another process has removed the directory meanwhile.
 func (w *write) try(ctx context.Context) (obj store.Object, err error) {
-	temp := w.temp(w.dir)
 	var attrs sftpwire.Attrs
-	handle, err := w.create(ctx, temp)
-	if err == nil {
-		attrs, err = w.fill(ctx, handle, temp)
+	temp, ready := store.Prepares(ctx).Take(w.key).(prepared)
+	if !ready || temp.conn != w.conn {
+		temp.path = w.temp(w.dir)
+		temp.handle, err = w.create(ctx, temp.path)
 	}
 	if err == nil {
-		err = w.move(ctx, temp)
+		attrs, err = w.fill(ctx, temp.handle, temp.path)
+	}
+	if err == nil {
+		err = w.move(ctx, temp.path)
 	}
 	if err != nil {
-		w.discard(ctx, temp)
+		w.discard(ctx, temp.path)
 		return obj, err
 	}
 	return store.Object{Key: w.key, ETag: etag(w.body, attrs), Size: int64(len(w.body)), ModTime: modTime(attrs)}, nil
@@ -373,11 +382,12 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 // discard removes the files of a failed try. It waits for the answers, because the process might end soon. If ctx has
 // ended, it doesn't wait.
 func (w *write) discard(ctx context.Context, temp string) {
-	reqs := append([]*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key})...)
-	for _, folder := range w.folders {
-		reqs = append(reqs, sftpwire.Close(folder))
+	var reqs []*sftpwire.Request
+	for _, handle := range append(w.files, w.folders...) { // first, because some servers write a file back that is closed later
+		reqs = append(reqs, sftpwire.Close(handle))
 	}
-	w.folders = nil
+	reqs = slices.Concat(reqs, []*sftpwire.Request{sftpwire.Remove(temp)}, w.tidy(w.conn, []string{w.key}), w.clocks.cancel())
+	w.folders, w.files, w.clocks = nil, nil, nil
 	if ctx.Err() != nil {
 		w.later(reqs...)
 	} else {
@@ -388,16 +398,17 @@ func (w *write) discard(ctx context.Context, temp string) {
 // create makes the temporary file. If directories are missing, it makes them first.
 func (w *write) create(ctx context.Context, temp string) (handle string, err error) {
 	for again := false; ; again = true {
-		root, above := sftpwire.Stat(w.path(".")), ancestors(w.dir)
+		root, above := w.lookAtRoot(), ancestors(w.dir)
 		looks := make([]*sftpwire.Request, len(above))
 		for i, dir := range above {
 			looks[i] = sftpwire.Lstat(w.path(dir))
 		}
-		open := sftpwire.Open(temp, sftpwire.FlagWrite|sftpwire.FlagCreate|sftpwire.FlagExcl, w.fileMode)
-		if err := w.do(ctx, append(looks, root, open)...); err != nil {
+		mode, _ := w.modes()
+		open := sftpwire.Open(temp, newFile, mode)
+		if err := w.do(ctx, slices.Concat(looks, root.requests(), []*sftpwire.Request{open})...); err != nil {
 			return "", err
 		}
-		err = w.exists(root)
+		err = root.seen()
 		for i, look := range looks {
 			if err == nil {
 				err = w.isFolder(above[i], look)
@@ -407,13 +418,17 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 			}
 		}
 		if err != nil {
-			w.release(open.Handle)
+			if open.Handle != "" {
+				w.files = append(w.files, open.Handle)
+			}
 			return "", err
 		}
 		missing := slices.IndexFunc(looks, func(r *sftpwire.Request) bool { return errors.Is(r.Err(), sftpwire.NoSuchFile) })
 		switch err := open.Err(); {
 		case err == nil:
 			return open.Handle, nil
+		case errors.Is(err, sftpwire.PermissionDenied) && !w.has(sftpwire.ExtPosixRename):
+			return "", w.noRename(err)
 		case !errors.Is(err, sftpwire.NoSuchFile), again && missing >= 0:
 			return "", w.explain(ctx, temp, err)
 		case missing < 0: // another process has removed the directory, and made it again
@@ -430,10 +445,11 @@ func (w *write) create(ctx context.Context, temp string) (handle string, err err
 // refuses another user.
 func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 	var reqs []*sftpwire.Request
+	_, mode := w.modes()
 	for _, dir := range dirs {
 		parent, _ := files.Split(dir)
 		temp := w.temp(parent)
-		reqs = append(reqs, sftpwire.Mkdir(temp, w.dirMode), sftpwire.Setstat(temp, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.dirMode}),
+		reqs = append(reqs, sftpwire.Mkdir(temp, mode), sftpwire.Setstat(temp, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: mode}),
 			sftpwire.Rename(temp, w.path(dir)), sftpwire.Rmdir(temp))
 	}
 	if err := w.do(ctx, reqs...); err != nil {
@@ -456,7 +472,8 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 // fill writes the temporary file, and opens its directory and those above it, so that move can make the new name durable.
 // Another process might have made these directories without flushing them yet.
 func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.Attrs, err error) {
-	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: w.fileMode})}
+	mode, _ := w.modes()
+	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: mode})}
 	offset := uint64(0)
 	for part := range slices.Chunk(w.body, chunk) {
 		reqs = append(reqs, sftpwire.Write(handle, offset, part))
@@ -475,7 +492,9 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 			dirs = append(dirs, sftpwire.Open(w.path(dir), sftpwire.FlagRead, 0))
 		}
 	}
-	if err := w.do(ctx, slices.Concat(reqs, dirs)...); err != nil {
+	links := w.tryLinks(temp)
+	w.clocks = w.tryClock()
+	if err := w.do(ctx, slices.Concat(reqs, links.requests(), dirs, w.clocks.requests())...); err != nil {
 		return attrs, err
 	}
 	for _, dir := range dirs {
@@ -499,7 +518,7 @@ func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.A
 		return attrs, w.explain(ctx, temp, fmt.Errorf("%w: the file has %d bytes of %d", sftpwire.Failure, attrs.Size, len(w.body)))
 	}
 	w.written(attrs)
-	return attrs, nil
+	return attrs, w.judge(links)
 }
 
 func (c *conn) release(handle string) {
@@ -524,12 +543,16 @@ func (w *write) move(ctx context.Context, temp string) error {
 		reqs = append(reqs, sftpwire.Fsync(folder), sftpwire.Close(folder))
 	}
 	w.folders = nil
-	if err := w.do(ctx, reqs...); err != nil {
+	err := w.do(ctx, append(reqs, w.clocks.opened()...)...)
+	w.clocks.sent()
+	if err != nil {
 		return err
 	}
+	w.clocks.made(ctx)
+	w.clocks = nil
 	switch err := move.Err(); {
 	case errors.Is(err, sftpwire.OpUnsupported) && !w.ifAbsent, err != nil && !w.ifAbsent && !w.has(sftpwire.ExtPosixRename):
-		return w.noRename()
+		return w.noRename(err)
 	case err != nil:
 		return w.unmoved(ctx, to, err)
 	case w.ifAbsent && errors.Is(look.Err(), sftpwire.NoSuchFile):
@@ -540,8 +563,8 @@ func (w *write) move(ctx context.Context, temp string) error {
 	return nil
 }
 
-// maxUnlinked is how often a Put tries again to make a link. The server made one when the connection began, but the
-// folder can be on another file system.
+// maxUnlinked is how often a Put tries again to make a link. The server has made one before, but the folder can be on
+// another file system.
 const maxUnlinked = 3
 
 // unmoved explains err, the error of a failed move.
@@ -559,8 +582,7 @@ func (w *write) unmoved(ctx context.Context, to string, err error) error {
 		w.unlinked++ // another object might have had the name, and is deleted by now: try again
 		return sftpwire.NoSuchFile
 	case w.ifAbsent && !errors.Is(err, sftpwire.NoSuchFile):
-		w.linkless.Store(true)
-		return fmt.Errorf("%w: the server's file system has no hard links: %w", store.ErrConditionUnsupported, err)
+		return w.noLinks(err)
 	}
 	return w.explain(ctx, to, err)
 }

@@ -53,10 +53,12 @@ func TestRealFlushRefused(t *testing.T) {
 	has(t, root, "index/")
 }
 
-// TestRealLinksRefused: OpenSSH's server on a file system without hard links is known to make none before the first put.
+// TestRealLinksRefused: OpenSSH's server on a file system without hard links is known to make none since the first put
+// that needs one, which has written nothing.
 func TestRealLinksRefused(t *testing.T) {
 	linkless := func(s *Store) {
 		t.Helper()
+		assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", nil, store.PutOptions{IfAbsent: true})), store.ErrConditionUnsupported)
 		assert.Equal(t, s.Properties().IfAbsent, store.Unsupported)
 		assert.Is(t, assert.Err(s.Put(t.Context(), "index/a", nil, store.PutOptions{IfAbsent: true})), store.ErrConditionUnsent)
 		put(t, s, "index/a")

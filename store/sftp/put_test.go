@@ -75,56 +75,65 @@ func TestReadOnlyServer(t *testing.T) {
 }
 
 // TestTriedLinks: the store relies on hard links only if the server has made one, and refused another one of the same
-// name. It finds that out when it connects, so a put without links costs nothing. If the server makes no file in the root,
-// links are only claimed.
+// name. The first put with IfAbsent finds that out, before it makes a link, and in its own flights. Other puts try nothing
+// out, and after a trial that failed nothing is sent.
 func TestTriedLinks(t *testing.T) {
 	for name, c := range map[string]struct {
-		answer  func(n int, r request) []byte // to the n-th link
-		opens   func(request) []byte
-		keeps   store.Condition
-		special bool
+		answer func(n int, r request) []byte // to the n-th link
+		kept   bool
 	}{
-		"links":       {func(int, request) []byte { return nil }, nil, store.Kept, false},
-		"refused":     {func(_ int, r request) []byte { return status(r.id, sftpwire.Failure) }, nil, store.Unsupported, true},
-		"not allowed": {func(_ int, r request) []byte { return status(r.id, sftpwire.PermissionDenied) }, nil, store.Unsupported, true},
-		"invalid":     {func(_ int, r request) []byte { return status(r.id, sftpwire.BadMessage) }, nil, store.Unsupported, true},
-		"pretended":   {func(_ int, r request) []byte { return status(r.id, sftpwire.OK) }, nil, store.Unsupported, true},
+		"links":       {func(int, request) []byte { return nil }, true},
+		"refused":     {func(_ int, r request) []byte { return status(r.id, sftpwire.Failure) }, false},
+		"not allowed": {func(_ int, r request) []byte { return status(r.id, sftpwire.PermissionDenied) }, false},
+		"invalid":     {func(_ int, r request) []byte { return status(r.id, sftpwire.BadMessage) }, false},
+		"pretended":   {func(_ int, r request) []byte { return status(r.id, sftpwire.OK) }, false},
 		"that replace files": {func(n int, r request) []byte {
 			if n == 2 {
 				return status(r.id, sftpwire.OK)
 			}
 			return nil
-		}, nil, store.Unsupported, true},
-		"root not writable": {func(int, request) []byte { return nil }, refuse(sftpwire.PermissionDenied, typeOpen), store.Claimed, false},
+		}, false},
 	} {
 		root := repository(t, 0o700)
 		r, n := &relay{}, 0
 		r.answer = func(req request) []byte {
-			if c.opens != nil && req.kind == typeOpen && filepath.Dir(req.path()) == root {
-				return c.opens(req)
-			}
-			if req.kind != typeExtended || req.path() != sftpwire.ExtHardlink {
+			if !extended(sftpwire.ExtHardlink)(req) {
 				return nil
 			}
 			n++
 			return c.answer(n, req)
 		}
 		s := r.on(t, root)
-		assert.Equal(t, s.Properties().IfAbsent, c.keeps, name)
-		has(t, root)
-		links, flights := n, r.flights.Load()
+		put(t, s, "index/other")
+		assert.Equal(t, s.Properties().IfAbsent, store.Kept, name)
+		assert.Equal(t, n, 0, name)
 		_, err := s.Put(t.Context(), "index/k", []byte("1"), store.PutOptions{IfAbsent: true})
-		if c.keeps == store.Unsupported {
-			assert.Is(t, err, store.ErrConditionUnsent, name)
-			assert.Equal(t, r.flights.Load(), flights, name)
-			assert.Equal(t, n, links, name)
+		if c.kept {
+			assert.OK(t, err)
+			assert.Equal(t, n, 3, name)
+			assert.OK(t, assert.Err(s.Put(t.Context(), "index/k2", nil, store.PutOptions{IfAbsent: true})))
+			assert.Equal(t, n, 4, name)
+			has(t, root, "index/", "index/k", "index/k2", "index/other")
 		} else {
-			assert.Is(t, err, nil, name)
+			assert.Is(t, err, store.ErrConditionUnsupported, name)
+			assert.Equal(t, n, 2, name)
+			assert.Equal(t, s.Properties().IfAbsent, store.Unsupported, name)
+			has(t, root, "index/", "index/other")
+			flights := r.flights.Load()
+			assert.Is(t, assert.Err(s.Put(t.Context(), "index/k", nil, store.PutOptions{IfAbsent: true})), store.ErrConditionUnsent, name)
+			assert.Equal(t, r.flights.Load(), flights, name)
 		}
 		d, err := s.Describe(t.Context())
 		assert.OK(t, err)
-		assert.Equal(t, strings.Contains(d.Server, "hard links"), c.special, name)
+		assert.Equal(t, strings.Contains(d.Server, "hard links"), !c.kept, name)
 	}
+}
+
+// tried lets a store try links out.
+func tried(t *testing.T, s *Store) {
+	t.Helper()
+	assert.OK(t, assert.Err(s.Put(t.Context(), "index/tried", nil, store.PutOptions{IfAbsent: true})))
+	assert.OK(t, s.Delete(t.Context(), "index/tried"))
 }
 
 // takingBack makes a relay's server write a removed file back when the file is closed.
@@ -191,7 +200,7 @@ func TestStrays(t *testing.T) {
 		}
 	}
 	s := takingBack(root).on(t, root)
-	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive")) // the server's time isn't known yet
+	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive")) // nothing is known of the root yet
 	put(t, s, "index/lock.exclusive")
 	assert.OK(t, assert.Err(s.List(t.Context(), "index/", "")))
 	assert.OK(t, s.Delete(t.Context(), "index/lock.exclusive"))
@@ -327,6 +336,7 @@ func TestLinkRefused(t *testing.T) {
 			root := repository(t, 0o700)
 			r, refused := &relay{}, 0
 			s := r.on(t, root)
+			tried(t, s)
 			r.answer = func(req request) []byte {
 				if req.kind == typeExtended && req.path() == sftpwire.ExtHardlink && refused < refusals {
 					refused++
@@ -369,7 +379,7 @@ func TestPretendedLink(t *testing.T) {
 	root := repository(t, 0o700)
 	r, links := &relay{}, 0
 	s := r.on(t, root)
-	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
+	tried(t, s)
 	r.answer = pretend(&links, extended(sftpwire.ExtHardlink))
 	for range 2 {
 		_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
@@ -393,6 +403,7 @@ func TestLinkIsDeletedAtOnce(t *testing.T) {
 	root := repository(t, 0o700)
 	r, links := &relay{}, 0
 	s := r.on(t, root)
+	tried(t, s)
 	once := pretend(&links, extended(sftpwire.ExtHardlink))
 	r.answer = func(req request) []byte {
 		if links == 0 {

@@ -85,11 +85,11 @@ func TestQuickScans(t *testing.T) {
 		more    int      // other flags in a folder
 		flights int
 	}{
-		{[]string{"index/lock.exclusive", "index/lock.intent/a", "index/lock.shared/a"}, 0, 3},
-		{[]string{"index/lock.exclusive"}, 0, 3},
-		{[]string{"index/lock.shared/a"}, 0, 3},
-		{[]string{"index/lock.intent/a"}, 0, 4}, // its handle is guessed wrong, because lock.shared is missing
-		{[]string{"index/lock.intent/a", "index/lock.shared/a"}, 600, 11},
+		{[]string{"index/lock.exclusive", "index/lock.intent/a", "index/lock.shared/a"}, 0, 2},
+		{[]string{"index/lock.exclusive"}, 0, 2},
+		{[]string{"index/lock.shared/a"}, 0, 2},
+		{[]string{"index/lock.intent/a"}, 0, 3}, // its handle is guessed wrong, because lock.shared is missing
+		{[]string{"index/lock.intent/a", "index/lock.shared/a"}, 600, 10},
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			scans := &numbered{given: map[string]string{}}

@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	pkgsftp "github.com/pkg/sftp"
 
@@ -46,13 +47,14 @@ func (r request) path() string {
 // relay is a connection to a server of github.com/pkg/sftp. It lets the test answer in the server's place.
 type relay struct {
 	dials   atomic.Int32
-	flights atomic.Int32                 // writes of the client, without those that only close a handle
+	flights atomic.Int32                 // writes of the client, without those that only close handles
 	answer  func(request) []byte         // a packet in place of the server's answer, none if it is empty, nil for the server's own
 	edit    func(packet []byte) []byte   // changes a packet of the server
 	fresh   bool                         // the URL has listings=fresh
 	ended   atomic.Pointer[func() error] // ends the newest connection
 
-	numbered *numbered // gives handles as OpenSSH's server does, unless it is nil
+	trip     time.Duration // of a request and its answer
+	numbered *numbered     // gives handles as OpenSSH's server does, unless it is nil
 
 	mu   sync.Mutex
 	kind map[byte]int // the requests so far
@@ -65,12 +67,6 @@ func (r *relay) on(t *testing.T, root string) *Store {
 	r.kind = map[byte]int{}
 	s := opened(func(ctx context.Context) (*conn, error) { return r.dial(ctx, root) })
 	<-s.dialed.over
-	if c, err := s.connected(t.Context()); err == nil { // the start sends requests whose answers it doesn't await
-		assert.OK(t, c.do(t.Context(), sftpwire.Stat(root)))
-		r.mu.Lock()
-		r.kind[typeStat]--
-		r.mu.Unlock()
-	}
 	t.Cleanup(func() { assert.OK(t, s.Close()) })
 	return s
 }
@@ -141,7 +137,7 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 			send(p)
 		}
 	}()
-	return start(ctx, counted{client, &r.flights}, target{root: root, fresh: r.fresh}, func(context.Context) error { return nil })
+	return start(ctx, delayed(counted{client, &r.flights}, r.trip/2), target{root: root, fresh: r.fresh}, func(context.Context) error { return nil })
 }
 
 func readPacket(in *bufio.Reader) ([]byte, error) {
@@ -160,10 +156,50 @@ type counted struct {
 }
 
 func (c counted) Write(b []byte) (int, error) {
-	if alone := len(b) == 4+int(binary.BigEndian.Uint32(b)); !alone || b[4] != typeClose {
-		c.n.Add(1)
+	for rest := b; len(rest) > 0; rest = rest[4+binary.BigEndian.Uint32(rest):] {
+		if rest[4] != typeClose {
+			c.n.Add(1)
+			break
+		}
 	}
 	return c.Conn.Write(b)
+}
+
+// delayed delays what is written to a connection, and what is read from it.
+func delayed(c io.ReadWriteCloser, by time.Duration) io.ReadWriteCloser {
+	if by == 0 {
+		return c
+	}
+	ours, theirs := net.Pipe()
+	go pass(c, theirs, by)
+	go pass(theirs, c, by)
+	return ours
+}
+
+func pass(to, from io.ReadWriteCloser, by time.Duration) {
+	type chunk struct {
+		bytes []byte
+		due   time.Time
+	}
+	chunks := make(chan chunk, 1000)
+	go func() {
+		defer to.Close()
+		for c := range chunks {
+			time.Sleep(time.Until(c.due))
+			if _, err := to.Write(c.bytes); err != nil {
+				from.Close()
+			}
+		}
+	}()
+	for {
+		b := make([]byte, 1<<16)
+		n, err := from.Read(b)
+		if err != nil {
+			close(chunks)
+			return
+		}
+		chunks <- chunk{b[:n], time.Now().Add(by)}
+	}
 }
 
 func u32(n int) string       { return string(binary.BigEndian.AppendUint32(nil, uint32(n))) }

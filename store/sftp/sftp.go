@@ -121,7 +121,8 @@ func parse(u *url.URL) (target, error) {
 }
 
 // Properties waits until the first connection is open or has failed, because only the server shows whether it can keep
-// If-None-Match. Once a link has failed, If-None-Match is unsupported for as long as the connection lasts.
+// If-None-Match. The first Put with the condition tries the server's hard links out before it relies on them. If they
+// fail, If-None-Match is unsupported for as long as the connection lasts.
 func (s *Store) Properties() store.Properties {
 	p := s.declared()
 	s.mu.Lock()
@@ -138,7 +139,7 @@ func (s *Store) declare() store.Properties {
 	d := s.connecting()
 	<-d.over
 	if d.conn != nil {
-		p.IfAbsent = d.conn.links
+		p.IfAbsent = store.Kept
 	}
 	return p
 }
@@ -152,6 +153,15 @@ func (s *Store) begin(ctx context.Context, key string) (*conn, error) {
 		return nil, err
 	}
 	return s.connected(ctx)
+}
+
+// ready returns a connection whose root was seen.
+func (s *Store) ready(ctx context.Context) (*conn, error) {
+	c, err := s.connected(ctx)
+	if err == nil {
+		err = c.examine(ctx)
+	}
+	return c, err
 }
 
 // failed returns the error of a method, or nil. It adds the class of the server's status.

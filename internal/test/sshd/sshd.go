@@ -66,7 +66,7 @@ func (s *Server) Alias(t *testing.T, name string) {
 
 // Client returns the directory of another ssh. Its configuration begins with these lines: of two lines with one
 // word the first holds.
-func (s *Server) Client(t *testing.T, lines ...string) (bin string) {
+func (s *Server) Client(t testing.TB, lines ...string) (bin string) {
 	t.Helper()
 	bin = t.TempDir()
 	s.client(t, filepath.Join(bin, "ssh_config"), bin, lines...)

@@ -41,6 +41,8 @@ type Proxy struct {
 	conns []net.Conn
 
 	free, answered chan struct{} // of the request that is detained
+
+	atClient, atServer int // see Trips
 }
 
 // New starts a proxy that ends with the test.
@@ -56,6 +58,15 @@ func New(t testing.TB, server string) *Proxy {
 	close(p.flow)
 	go p.serve()
 	return p
+}
+
+// Trips returns the number of round trips so far: the longest chain of bytes to the server and bytes back that came after
+// them. It needs a Lag that is longer than either side needs to answer. Bytes that a client sends without waiting for an
+// answer are part of the same round trip.
+func (p *Proxy) Trips() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.atClient
 }
 
 // Address is the proxy's host and port.
@@ -129,7 +140,15 @@ func (p *Proxy) serve() {
 		lag := p.lag
 		p.mu.Unlock()
 		loss := new(Loss) // of this connection
-		go p.pass(later(server, lag), client, func(b []byte) Loss {
+		sent := func() func() {
+			trip := p.atClient + 1
+			return func() { p.atServer = max(p.atServer, trip) }
+		}
+		answered := func() func() {
+			trip := p.atServer
+			return func() { p.atClient = max(p.atClient, trip) }
+		}
+		go p.pass(p.later(server, lag, sent), client, func(b []byte) Loss {
 			if p.text == "" || !bytes.Contains(b, []byte(p.text)) {
 				return 0
 			}
@@ -140,7 +159,7 @@ func (p *Proxy) serve() {
 			}
 			return 0
 		})
-		go p.pass(later(client, lag), server, func([]byte) Loss {
+		go p.pass(p.later(client, lag, answered), server, func([]byte) Loss {
 			if *loss == Detain {
 				*loss = 0
 				close(p.answered)
@@ -185,21 +204,24 @@ func (p *Proxy) pass(to io.WriteCloser, from net.Conn, loss func([]byte) Loss) {
 // lagging writes after a while.
 type lagging struct {
 	net.Conn
+	*Proxy
 	lag   time.Duration
 	queue chan due
+	sent  func() (arrived func()) // both run under the mutex
 }
 
 // due is a write, or without bytes the close.
 type due struct {
-	at time.Time
-	b  []byte
+	at      time.Time
+	b       []byte
+	arrived func()
 }
 
-func later(to net.Conn, lag time.Duration) io.WriteCloser {
+func (p *Proxy) later(to net.Conn, lag time.Duration, sent func() func()) io.WriteCloser {
 	if lag == 0 {
 		return to
 	}
-	l := &lagging{to, lag, make(chan due, 1<<16)}
+	l := &lagging{to, p, lag, make(chan due, 1<<16), sent}
 	go func() {
 		for d := range l.queue {
 			time.Sleep(time.Until(d.at))
@@ -207,6 +229,9 @@ func later(to net.Conn, lag time.Duration) io.WriteCloser {
 				_ = to.Close()
 				return
 			}
+			p.mu.Lock()
+			d.arrived()
+			p.mu.Unlock()
 			_, _ = to.Write(d.b)
 		}
 	}()
@@ -214,7 +239,10 @@ func later(to net.Conn, lag time.Duration) io.WriteCloser {
 }
 
 func (l *lagging) Write(b []byte) (int, error) {
-	l.queue <- due{time.Now().Add(l.lag), bytes.Clone(b)}
+	l.mu.Lock()
+	arrived := l.sent()
+	l.mu.Unlock()
+	l.queue <- due{time.Now().Add(l.lag), bytes.Clone(b), arrived}
 	return len(b), nil
 }
 

@@ -64,7 +64,7 @@ func IsTemp(name string) bool {
 const Abandoned = 24 * time.Hour
 
 // kept are directories that other programs make once, and then expect to exist.
-var kept = []string{"index", "index/lock.shared"}
+var kept = []string{"index", "index/lock.shared", "index/lock.intent"}
 
 // Prunes reports whether to remove an empty directory: this process has made it, or it is only for locks. It returns
 // false for the root, and for a directory that other programs need.

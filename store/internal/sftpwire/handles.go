@@ -60,7 +60,7 @@ func (h *handles) expect(r *Request) (opened uint32) {
 
 func name(handle uint32) string { return string(binary.BigEndian.AppendUint32(nil, handle)) }
 
-// handle returns the first field as a handle of OpenSSH.
+// handle returns the only field as a handle of OpenSSH.
 func (r *Request) handle() (handle uint32, ok bool) {
 	if len(r.body) != 8 {
 		return 0, false
@@ -72,9 +72,18 @@ func (r *Request) handle() (handle uint32, ok bool) {
 // handle, which only OpenSSH's server allows. If the client can't guess, or has guessed wrong, the request has no answer.
 //
 // A guess names no handle that is open. Suppose that some opens under way fail. Then the handles that the server has
-// given are among those that the client expects of them, and the guess is the next one.
-func ReaddirOf(open *Request) *Request {
-	return &Request{kind: typeReaddir, wanted: typeName, of: open}
+// given are among those that the client expects of them, and the guess is the next one. A guess must be sent before the
+// next open, which can get its handle.
+func ReaddirOf(open *Request) *Request { return guess(open, Readdir("")) }
+
+// ReadOf and FstatOf are a Read and an Fstat of the file that open opens: see ReaddirOf.
+func ReadOf(open *Request, offset uint64, n uint32) *Request { return guess(open, Read("", offset, n)) }
+func FstatOf(open *Request) *Request                         { return guess(open, Fstat("")) }
+
+// guess returns a request whose handle is the one that open opens.
+func guess(open, r *Request) *Request {
+	r.of, r.rest, r.body = open, r.body[4:], nil
+	return r
 }
 
 // Guesses reports whether the client can guess handles: the server is OpenSSH's, as far as its answers show.
@@ -92,7 +101,7 @@ func (c *Client) Misread() int {
 	return c.misread
 }
 
-// guess sets the handles of the ReaddirOf requests, and marks those without a handle as unsent.
+// guess sets the handles of the guesses, and marks those without a handle as unsent.
 func (c *Client) guess(reqs []*Request) {
 	if !slices.ContainsFunc(reqs, func(r *Request) bool { return r.of != nil }) {
 		return
@@ -111,19 +120,21 @@ func (c *Client) guess(reqs []*Request) {
 		}
 		r.body = nil
 		if handle, ok := opened[r.of]; ok && !c.handles.off && c.handles.next > 0 {
-			r.string(name(handle))
+			r.string(name(handle)).body = append(r.body, r.rest...)
 		}
 	}
 }
 
-// checked returns whether the answer to a ReaddirOf is one: the guess was right.
+// checked returns whether the answer to a guess is one: the guess was right.
 func (c *Client) checked(r *Request, a Answer) bool {
-	if r.of == nil || r.of.Handle != "" && r.of.Handle == string(r.body[4:]) {
+	if r.of == nil || r.of.Handle != "" && r.of.Handle == string(r.body[4:len(r.body)-len(r.rest)]) {
 		return true
 	}
 	if a.Err() == nil || errors.Is(a.Err(), EOF) {
-		c.misread++
 		c.handles.off = true
+		if r.kind == typeReaddir { // a wrong read or look takes nothing from another one
+			c.misread++
+		}
 	}
 	return false
 }

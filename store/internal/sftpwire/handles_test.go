@@ -99,6 +99,26 @@ func TestWrongGuess(t *testing.T) {
 	}
 }
 
+// TestWrongGuessOfFile: a read and a look with a wrong handle have no answer, but take nothing from another file.
+func TestWrongGuessOfFile(t *testing.T) {
+	inBubble(t, func(t *testing.T, c *Client, s *fake) {
+		gets(t, c, s, Open("a", FlagRead, 0), with(0))
+		missing, open := Open("b", FlagRead, 0), Open("c", FlagRead, 0)
+		read, stat := ReadOf(open, 5, 10), FstatOf(open)
+		done := doing(t.Context(), c, missing, open, read, stat)
+		a, b, r, l := s.receive(), s.receive(), s.receive(), s.receive()
+		assert.Equal(t, r.string(), name(2))
+		assert.Equal(t, []uint32{r.u32(), r.u32(), r.u32()}, []uint32{0, 5, 10})
+		assert.Equal(t, l.string(), name(2))
+		data := packet(typeData, r.id, func(p *Request) { p.string("x") })
+		s.send(status(a.id, NoSuchFile), handle(b.id, name(1)), data, status(l.id, Failure))
+		assert.OK(t, <-done)
+		assert.That(t, !read.Answered && !stat.Answered, "the answer to a wrong guess counts")
+		assert.Equal(t, c.Misread(), 0)
+		assert.That(t, !c.Guesses(), "it guesses on")
+	})
+}
+
 // TestOtherHandles: the client doesn't guess the handles of a server that gives other ones than OpenSSH's.
 func TestOtherHandles(t *testing.T) {
 	for n, answers := range [][]string{{"1"}, {name(1)}, {name(0), name(2)}, {name(0), "", name(1)}} {

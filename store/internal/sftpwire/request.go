@@ -20,7 +20,8 @@ type Request struct {
 	body         []byte   // the fields after the id
 	limit        uint32   // of a Read: the most bytes of Data
 	err          error    // why it can't be sent
-	of           *Request // of a ReaddirOf: the Opendir
+	of           *Request // of a guess: the Open or Opendir that opens its handle
+	rest         []byte   // of a guess: the fields after the handle
 }
 
 // Answer is the answer to a request. Only the fields of its kind of request are set.
