@@ -52,7 +52,7 @@ func BenchmarkSFTP(b *testing.B) {
 			return err
 		})
 	}})
-	l, err := replock.New(s, replock.Options{})
+	l, err := replock.New(s, replock.Options{Beside: replock.BesideNobody})
 	assert.OK(b, err)
 	for _, mode := range []struct {
 		name    string

@@ -47,6 +47,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 			last = page.Objects[n-1].Key
 		}
 		others, complete := l.others(t, s, page)
+		l.notePage(t, page, complete)
 		adopt(page, others)
 		if len(others) > 0 && !t.st.Known() {
 			if err := l.learnFromFlag(ctx, t); err != nil {
@@ -223,6 +224,9 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 		return nil
 	case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id && !t.polls:
 		return fmt.Errorf("%w (%s)", errCopied, e.Key)
+	}
+	if errors.Is(e.Err, wire.ErrEncrypted) || e.Err == nil && e.Lease.ID == "" {
+		l.neighbours.met()
 	}
 	l.judges().Judge(e, f.St, f.Now)
 	f.Bodies.Add(e)

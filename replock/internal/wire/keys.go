@@ -110,6 +110,18 @@ func isOf(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
+// IsStray reports whether another program gives its files this name.
+func IsStray(name string) bool { return stray(name) }
+
+// placeFormat is the form of the time in a TIME-ID.
+const placeFormat = "20060102T150405.000000000Z"
+
+// IsPlace reports whether a flag's name is a TIME-ID, as clients of this protocol choose it.
+func IsPlace(name string) bool {
+	at, id, ok := strings.Cut(name, "-")
+	return ok && id != "" && len(at) == len(placeFormat) && at[8] == 'T' && at[15] == '.' && strings.Trim(at, "0123456789T.Z") == ""
+}
+
 // Place returns the TIME-ID part of a flag's key, which orders the waiters.
 func Place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
@@ -130,5 +142,5 @@ func timestamp(t time.Time) string {
 	case y < 0:
 		t = time.Date(0, 1, 1, 0, 0, 0, 0, time.UTC)
 	}
-	return t.Format("20060102T150405.000000000Z")
+	return t.Format(placeFormat)
 }
