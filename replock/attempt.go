@@ -69,7 +69,8 @@ type looks struct {
 	dated       verdict.StoreTime // mod time of our flag, when we first saw it
 	first, page pageTime          // times of the first page and of the last one
 	listed      listed
-	passes      int // the most shared flags of others that a look has listed
+	lasted      time.Duration // of the last page's request
+	passes      int           // the most shared flags of others that a look has listed
 	// pointerSeen is when we sent the last look that showed lock.exclusive as ours, by Clock.Elapsed. It is 0 if the
 	// next request needs a new look.
 	pointerSeen time.Duration

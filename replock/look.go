@@ -32,6 +32,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		f.Now = sent
 		answered := l.opts.Clock.Elapsed()
 		t.trips.list.note(answered - sent)
+		t.lasted = answered - sent
 		if err := l.slept(t, page, sent, answered); err != nil {
 			return f, err
 		}

@@ -115,9 +115,10 @@ func isHash(name string) bool {
 }
 
 // window returns how long after the answer to our put an original client can write that looked before the put. It reads
-// the shared flags one after another. A quarter is added, because trips are our quickest ones.
+// the shared flags one after another. The last request of the look shows how fast the store and this machine are now. A
+// quarter is added, because another machine's requests can last longer.
 func (l *Locker) window(t *attempt) time.Duration {
-	trip := t.trips.slowest()
+	trip := max(t.trips.slowest(), t.lasted)
 	requests := ownRequests + time.Duration(t.passes)
 	return min(max(requests*trip*5/4, trip+leastWindow), mostWindow, l.opts.TTL/6)
 }

@@ -105,7 +105,7 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--settle: works only with --also")
 	case len(targets) == 0 && f.ForceLock:
 		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
-	case p.alone && f.Beside != "":
+	case p.alone && f.Beside != "" && g.Sources["beside"].File == "":
 		return p, fault.New(fault.Usage, "--beside: says who takes a repository's own lock, and no repository is given")
 	case !p.alone && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
 		return p, fault.New(fault.Usage, "--also: names the same lock as --repo and --name: it is named twice")

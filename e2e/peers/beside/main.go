@@ -445,13 +445,16 @@ func (b *bench) place(c cell) (*place, error) {
 	}
 	at := p.at // the template is local
 	p.at = "local"
-	init := exec.Command(b.cloudstic, append([]string{"init"}, p.encryption("-no-encryption")...)...)
-	init.Env = append(p.environ(), "CLOUDSTIC_STORE=local:"+p.template)
-	if out, err := init.CombinedOutput(); err != nil {
-		return nil, fmt.Errorf("init: %w: %s", err, out)
+	source := []string{"backup", "-source", "local:" + filepath.Join(b.dir, "source")}
+	for _, args := range [][]string{append([]string{"init"}, p.encryption("-no-encryption")...), append(source, p.encryption("")...)} {
+		c := exec.Command(b.cloudstic, args...)
+		c.Env = append(p.environ(), "CLOUDSTIC_STORE=local:"+p.template)
+		if out, err := c.CombinedOutput(); err != nil {
+			return nil, fmt.Errorf("%s: %w: %s", args[0], err, out)
+		}
 	}
 	for i := range c.leftovers {
-		killed := exec.Command(b.cloudstic, append([]string{"backup", "-source", "local:" + filepath.Join(b.dir, "source")}, p.encryption("")...)...)
+		killed := exec.Command(b.cloudstic, append(source, p.encryption("")...)...)
 		killed.Env = append(p.environ(), "CLOUDSTIC_STORE=local:"+p.template, "BESIDE_HOLD=0s")
 		if !c.encrypted {
 			if err := p.leaves(fmt.Sprintf(dead, i), fmt.Appendf(nil, expired, i)); err != nil {

@@ -251,7 +251,7 @@ var engineMutants = []mutant{
 	{"the window is waited for in a repository that isn't Cloudstic's", windows, "|| known == BesideNobody ||", "|| known < 0 ||", own("TestBesideCosts")},
 	{"a window has no bound", windows, ", mostWindow, l.opts.TTL/6)", ")", own("TestWindowIsBounded")},
 	{"a named lock has a window", windows, `l.opts.Name == "" && strings`, "strings", own("TestNamedLockIsOurs")},
-	{"an empty repository counts as known", windows, "if !others {", "if false {", own("TestWhose")},
+	{"an empty repository counts as known", windows, "if !others {", "if false && others {", own("TestWhose")},
 	{"a repository whose config can't be read counts as known", windows,
 		"case !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrIrregular):", "case err == nil:", own("TestWhose")},
 	{"restic's index counts as Cloudstic's", windows, "case isHash(name):", `case name == "":`, own("TestWhose")},
