@@ -102,6 +102,12 @@ real: ## prove a store of your own, make real STORE=URL, in some minutes
 torture-others: ## judge the locks of other programs, as docs/evidence/torture-others.md does, in an hour
 	@sh e2e/peers/torture.sh all $(OTHERS)
 
+# CLOUDSTIC is a copy of Cloudstic's repository, BEFORE the path of an earlier repolock, and RACES are flags of
+# e2e/peers/beside: -only s3,40 -runs 20.
+.PHONY: beside-cloudstic
+beside-cloudstic: ## race Cloudstic's own program with ours, make beside-cloudstic CLOUDSTIC=PATH: a row for each kind of race
+	@sh e2e/minio.sh with sh e2e/beside.sh "$(CLOUDSTIC)" $(RACES)
+
 .PHONY: examples
 examples: ## check and test the examples that are modules of their own
 	@for d in $(dir $(wildcard examples/*/go.mod)); do echo "$$d"; \

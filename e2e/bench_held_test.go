@@ -248,7 +248,7 @@ func hold(args []string) error {
 
 // takeMany acquires n locks. Exclusive ones have different names.
 func takeMany(s store.Store, exclusive bool, n int, observe func(replock.Event)) (locks []*replock.Lock, err error) {
-	opts := replock.Options{TTL: heldTTL, Observe: observe}
+	opts := replock.Options{TTL: heldTTL, Observe: observe, Beside: replock.BesideNobody}
 	l, err := replock.New(s, opts)
 	for i := 0; i < n && err == nil; i++ {
 		take := l.TryShared
@@ -285,7 +285,7 @@ func (b *bench) refreshing() {
 	alone := inTurns(least, subject{"alone", func(r row) { r.lock(b.B, p, other, false) }})[0]
 	b.say("%d shared locks are acquired on MinIO", n)
 	counting := &hookstore.Store{Store: warm(b.B, at.repo()+"&conditions=kept")}
-	l, err := replock.New(counting, replock.Options{})
+	l, err := replock.New(counting, replock.Options{Beside: replock.BesideNobody})
 	assert.OK(b, err)
 	locks := make([]*replock.Lock, n)
 	eachOf(b.B, connections, n, func(i int) (err error) {

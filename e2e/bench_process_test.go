@@ -271,7 +271,7 @@ func flags(b *testing.B, s store.Store, n int) {
 // the present time.
 func specimen(b *testing.B, s store.Store) (key string, body func(id string) []byte) {
 	b.Helper()
-	l, err := replock.New(s, replock.Options{})
+	l, err := replock.New(s, replock.Options{Beside: replock.BesideNobody})
 	assert.OK(b, err)
 	k, err := l.TryShared(b.Context(), "backup")
 	assert.OK(b, err)

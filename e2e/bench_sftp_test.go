@@ -70,7 +70,7 @@ func stepsOverSSH(b *testing.B, n int, server *sshd.Server, url string, took fun
 			return err
 		})
 	}})
-	l, err := replock.New(s, replock.Options{})
+	l, err := replock.New(s, replock.Options{Beside: replock.BesideNobody})
 	assert.OK(b, err)
 	for _, mode := range []struct {
 		name    string

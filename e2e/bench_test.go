@@ -87,7 +87,7 @@ type held interface{ Release(context.Context) error }
 // engine is the engine in a new process, which knows nothing of the store yet.
 func engine(b *testing.B, s store.Store, mode replock.Mode) acquirer {
 	b.Helper()
-	l, err := replock.New(s, replock.Options{})
+	l, err := replock.New(s, replock.Options{Beside: replock.BesideNobody})
 	assert.OK(b, err)
 	return func(ctx context.Context) (held, error) {
 		if mode == replock.Exclusive {

@@ -138,7 +138,7 @@ func openStore(t testing.TB, url string) store.Store {
 // newLocker returns a new Locker, whose locks need no refresh and no look while a test lasts.
 func newLocker(t testing.TB, url, name string) *replock.Locker {
 	t.Helper()
-	l, err := replock.New(openStore(t, url), replock.Options{Name: name, TTL: lasting, Look: lasting})
+	l, err := replock.New(openStore(t, url), replock.Options{Name: name, TTL: lasting, Look: lasting, Beside: replock.BesideNobody})
 	assert.OK(t, err)
 	return l
 }

@@ -55,6 +55,9 @@ type attempt struct {
 	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
 	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released; a shared attempt doesn't delete it
 	fence       uint64         // fencing token, or 0
+	// stood is when the store answered the put of the object that original clients look at, by Clock.Elapsed, or 0 if it
+	// hasn't: the flag of a shared lock, the pointer of an exclusive one.
+	stood time.Duration
 	looks
 }
 
@@ -67,13 +70,19 @@ type looks struct {
 	dated       verdict.StoreTime // mod time of our flag, when we first saw it
 	first, page pageTime          // times of the first page and of the last one
 	listed      listed
+	lasted      time.Duration // of the last page's request
+	passes      int           // the most shared flags of others that a look has listed
 	// pointerSeen is when we sent the last look that showed lock.exclusive as ours, by Clock.Elapsed. It is 0 if the
 	// next request needs a new look.
 	pointerSeen time.Duration
 }
 
-// listed reports which objects the last look listed: our flag, our lock.exclusive, another client's lock.exclusive.
-type listed struct{ flag, pointer, another bool }
+// listed reports which objects the last look listed: our flag, our lock.exclusive, another client's lock.exclusive. flags
+// is the number of other clients' shared flags.
+type listed struct {
+	flag, pointer, another bool
+	flags                  int
+}
 
 // stamped learns the store's time from the mod time of our flag. seen is Clock.Elapsed when a response showed that mod
 // time.
@@ -391,6 +400,9 @@ func (l *Locker) raised(t *attempt, o store.Object) {
 	answered := l.opts.Clock.Elapsed()
 	t.flag.put, t.flag.etag, t.flag.sent = true, o.ETag, t.sent
 	t.raised = pageTime{store: o.Now, sent: t.sent}
+	if t.mode == Shared {
+		t.stood = answered
+	}
 	if !o.ModTime.IsZero() {
 		t.stamped(o.ModTime, answered)
 	}

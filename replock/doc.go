@@ -62,8 +62,9 @@
 // clocks has counted the pause. Its holder notices at its next look. Until then its
 // work can run beside another holder.
 //
-// The clients of the original protocol, Cloudstic's, are excluded only as reliably as they
-// exclude each other. They acquire a lock without removing an expired one: see Lock.Resume.
+// The clients of the original protocol, Cloudstic's, look before they write. In their repositories an acquire takes two
+// round trips more, in which they have written (Options.Beside). One that is much slower than that can still acquire
+// beside a lock, which is then lost within seconds. They acquire a lock without removing an expired one: see Lock.Resume.
 //
 // # Compatibility
 //

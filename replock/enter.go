@@ -25,6 +25,7 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 	if f, err := l.arrive(ctx, t, q.memory); err != nil {
 		return f, err
 	}
+	l.inquire(ctx)
 	if err := l.raise(ctx, t); err != nil {
 		return l.barred(ctx, t, q.memory, err)
 	}
@@ -66,8 +67,11 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 					return f, err
 				}
 			default:
-				t.leftPointer = f.Pointer
-				return f, nil
+				again, err := l.outwait(ctx, t)
+				if err != nil || !again {
+					t.leftPointer = f.Pointer
+					return f, err
+				}
 			}
 		}
 		if next.pause > 0 {
@@ -209,7 +213,11 @@ func (l *Locker) overwrite(ctx context.Context, t *attempt) error {
 func (l *Locker) putExclusive(ctx context.Context, t *attempt, opts store.PutOptions) (o store.Object, again bool, err error) {
 	body := t.body
 	body.Nonce = l.nonce() // the flag's put can be one that a copy of this process has sent, too
+	t.stood = 0
 	o, again, err = l.sendRepeatedly(ctx, t, t.pointer.key, body, opts)
+	if err == nil {
+		t.stood = l.opts.Clock.Elapsed()
+	}
 	t.pointer.twice = t.pointer.twice || again
 	return o, again, err
 }

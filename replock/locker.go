@@ -33,6 +33,7 @@ type Locker struct {
 	times      refresh.Schedule
 	self       identity.Process
 	conditions conditions
+	neighbours neighbours
 	reached    atomic.Bool // the store has carried out a request
 	randMu     sync.Mutex  // guards rand
 	rand       io.Reader
@@ -67,6 +68,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		return nil, fmt.Errorf("prefix %q: %w", opts.Prefix, err)
 	}
 	l.earlier = l.early
+	l.neighbours.known = opts.Beside
 	l.conditions.init(s.Properties())
 	return l, nil
 }

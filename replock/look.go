@@ -34,6 +34,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 		f.Now = sent
 		answered := l.opts.Clock.Elapsed()
 		t.trips.list.note(answered - sent)
+		t.lasted = answered - sent
 		if err := l.slept(t, page, sent, answered); err != nil {
 			return f, err
 		}
@@ -49,6 +50,7 @@ func (l *Locker) look(ctx context.Context, t *attempt, s verdict.Memory) (verdic
 			last = page.Objects[n-1].Key
 		}
 		others, complete := l.others(t, s, page)
+		l.notePage(t, page, complete)
 		adopt(page, others)
 		if len(others) > 0 && !t.st.Known() {
 			if err := l.learnFromFlag(ctx, t); err != nil {
@@ -314,6 +316,9 @@ func (l *Locker) sort(t *attempt, f *verdict.Findings, e *verdict.Entry) error {
 		return nil
 	case e.Err == nil && e.Kind == wire.KindExclusive && e.Lease.ID == t.id && !t.polls:
 		return fmt.Errorf("%w (%s)", errCopied, e.Key)
+	}
+	if errors.Is(e.Err, wire.ErrEncrypted) || e.Err == nil && e.Lease.ID == "" {
+		l.neighbours.met()
 	}
 	l.judges().Judge(e, f.St, f.Now)
 	f.Bodies.Add(e)

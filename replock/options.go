@@ -46,6 +46,10 @@ type Options struct {
 	Name string
 	// Prefix replaces DefaultPrefix. It ends in a slash. It can't be combined with Name.
 	Prefix string
+	// Beside names the other programs that hold the repository's own lock. If it is BesideUnknown, a Locker finds out by
+	// one to three requests, which it sends beside its first put. Beside Cloudstic an acquire takes two round trips more:
+	// a wait, and a second look. So does an acquire in an empty repository, and one that can't find out.
+	Beside Beside
 	// Metadata is stored in the lock's body, where every reader of the store sees it. It must not contain secrets.
 	Metadata map[string]string
 	// Version is the version of the program. It is stored in the lock's body.
@@ -67,6 +71,9 @@ func (o *Options) fill() error {
 	}
 	if o.Look < MinLook || o.Look > o.TTL {
 		return fmt.Errorf("look %v: must be from %v to the ttl, %v", o.Look, MinLook, o.TTL)
+	}
+	if o.Beside < BesideUnknown || o.Beside > BesideCloudstic {
+		return fmt.Errorf("beside %v: must be unknown, nobody or cloudstic", o.Beside)
 	}
 	switch {
 	case o.Prefix != "" && o.Name != "":

@@ -54,7 +54,7 @@ func (w *world) machine(change ...func(*Options)) *machine {
 	w.count++
 	m := &machine{clock: &machineClock{start: time.Now().Add(-time.Duration(w.count) * time.Hour)}}
 	m.hooks = &hookstore.Store{Store: w.mem}
-	opts := Options{Clock: m.clock, Observe: m.told.add}
+	opts := Options{Clock: m.clock, Observe: m.told.add, Beside: BesideNobody}
 	for _, f := range change {
 		f(&opts)
 	}

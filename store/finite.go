@@ -2,6 +2,7 @@ package store
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 )
@@ -89,6 +90,15 @@ func (f finite) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 // Watch calls the store's method, or returns errors.ErrUnsupported.
 func (f finite) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return Watch(ctx, f.Store, prefix)
+}
+
+// HasOther calls the store's method, or returns errors.ErrUnsupported.
+func (f finite) HasOther(ctx context.Context, prefix string) (bool, error) {
+	v, ok := f.Store.(Surveyor)
+	if !ok {
+		return false, errors.ErrUnsupported
+	}
+	return v.HasOther(ctx, prefix)
 }
 
 // Keys returns all keys with a prefix, in order. It reads the pages through [Finite]; a page

@@ -17,6 +17,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -312,6 +313,27 @@ func DeleteAll(ctx context.Context, s Store, keys []string) ([]bool, error) {
 		return d.DeleteAll(ctx, keys)
 	}
 	return make([]bool, len(keys)), &Error{Op: "delete", Key: strings.Join(keys[:min(1, len(keys))], ""), Err: ErrBatchUnsent}
+}
+
+// Surveyor is implemented by backends whose List takes longer the more objects there are.
+type Surveyor interface {
+	// HasOther reports whether there is an object whose key doesn't begin with prefix. It stops at the first one. A
+	// decorator returns errors.ErrUnsupported if its store is no Surveyor.
+	HasOther(ctx context.Context, prefix string) (bool, error)
+}
+
+// HasOther reports whether a store has an object whose key doesn't begin with prefix. If s is no [Surveyor], it reads
+// the first page of a listing. known is false if such an object can be on a later page. Decorators can use it.
+func HasOther(ctx context.Context, s Store, prefix string) (others, known bool, err error) {
+	if v, ok := s.(Surveyor); ok {
+		others, err = v.HasOther(ctx, prefix)
+		if !errors.Is(err, errors.ErrUnsupported) {
+			return others, true, err
+		}
+	}
+	page, err := s.List(ctx, "", "")
+	others = slices.ContainsFunc(page.Objects, func(o Object) bool { return !strings.HasPrefix(o.Key, prefix) })
+	return others, others || page.Next == "", err
 }
 
 // Watcher is implemented by backends that can report deletions without requests.

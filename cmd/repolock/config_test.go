@@ -102,7 +102,7 @@ func TestConfigTags(t *testing.T) {
 		case "backup", "restore", "prune", "run":
 			want = slices.Sorted(slices.Values(fileKeys()))
 		case "acquire": // its --on-lost has other values
-			want = []string{"audit", "held-exit-code", "look", "metadata", "metrics-file", "ttl", "wait"}
+			want = []string{"audit", "beside", "held-exit-code", "look", "metadata", "metrics-file", "ttl", "wait"}
 		case "break-lock":
 			want = []string{"audit"}
 		}
@@ -123,6 +123,7 @@ wait = "forever"
 if-held = "skip"
 if-unreachable = "run"
 on-lost = "term"
+beside = "nobody"
 resume-for = "7m"
 audit = "/a"
 metrics-file = "/m"
@@ -133,7 +134,7 @@ metadata = {"a;b" = "c=d"}
 	assert.OK(t, err)
 	want := wrapCmd{
 		mode: replock.Shared, operation: "backup", OnLost: "term", ResumeFor: 7 * 60e9, Command: []string{"--", "x"},
-		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m"},
+		lockFlags: lockFlags{TTL: 3 * 60e9, Look: 5e9, HeldCode: 3, Metadata: map[string]string{"a;b": "c=d"}, Audit: "/a", Metrics: "/m", Beside: "nobody"},
 	}
 	want.Wait, want.IfHeld, want.IfUnreachable = 1<<63-1, "skip", "run"
 	diff := cmp.Diff(want, p.Selected.Target.Interface().(wrapCmd), cmp.AllowUnexported(wrapCmd{}))

@@ -36,6 +36,7 @@ type lockFlags struct {
 	Fence     bool              `rare:"" brief:"Take a fencing token (REPOLOCK_FENCE)" help:"Take a fencing token with an exclusive lock (REPOLOCK_FENCE)."`
 	Also      []string          `brief:"Hold another system's lock, too" predictor:"lock" sep:"none" placeholder:"URL" help:"Hold this lock too, or alone if no repository is given: ${also}. Repeatable: all locks are held, or none. docs/also.md"`
 	Settle    time.Duration     `rare:"" brief:"Wait before the command starts (--also)" default:"0s" help:"With --also: how long to wait between the acquire of all locks and the start of the command, so that work that began without looking at them can end. If a lock is lost meanwhile, the command doesn't start."`
+	Beside    string            `rare:"" brief:"Which other programs take the repository's own lock" config:"" enum:",cloudstic,nobody" default:"" placeholder:"cloudstic|nobody" help:"Which other programs take the repository's own lock: cloudstic takes two round trips more, so that no Cloudstic command that began before can come beside the lock; nobody takes none. By default repolock finds out whether the repository is Cloudstic's, and remembers it for a week."`
 	ForceLock bool              `rare:"" brief:"Steal a stale lock of tower-fleet" help:"With --also tower-fleet:DIR/NAME: steal the lock if it is stale. A live lock is never stolen."`
 
 	// The holder's fields of a tower-fleet lock.
@@ -104,6 +105,8 @@ func (f lockFlags) plan(g global, mode replock.Mode, operation string) (plan, er
 		return p, fault.New(fault.Usage, "--settle: works only with --also")
 	case len(targets) == 0 && f.ForceLock:
 		return p, fault.New(fault.Usage, "--force-lock: works only with --also tower-fleet:DIR/NAME; break-lock removes a repository's locks")
+	case p.alone && f.Beside != "" && g.Sources["beside"].File == "":
+		return p, fault.New(fault.Usage, "--beside: says who takes a repository's own lock, and no repository is given")
 	case !p.alone && slices.ContainsFunc(targets, func(t also.Target) bool { return t.Is(g.place()) }):
 		return p, fault.New(fault.Usage, "--also: names the same lock as --repo and --name: it is named twice")
 	case f.ForceLock && !fleet:
@@ -142,12 +145,14 @@ func (p plan) request(r *show.Reporter) session.Request {
 	repository := func(g global) *session.Repository {
 		return &session.Repository{
 			Open: g.store, New: g.lockerOn, Mode: p.mode, Operation: p.operation, Wait: time.Duration(p.Wait), Fence: p.Fence,
-			Options: replock.Options{TTL: p.TTL, Look: p.Look, Metadata: p.Metadata},
+			Options:  replock.Options{TTL: p.TTL, Look: p.Look, Metadata: p.Metadata},
+			Remember: session.NewMemory(g.place()),
 		}
 	}
 	var first *session.Repository
 	if !p.alone {
 		request.Place, first = p.place(), repository(p.global)
+		first.Options.Beside, _ = replock.ParseBeside(p.Beside) // of the repository alone: --also can name others
 	}
 	if len(p.targets) == 0 {
 		request.Locker = first

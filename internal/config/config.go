@@ -77,6 +77,7 @@ type Flags struct {
 	IfHeld        *string           `toml:"if-held"`
 	IfUnreachable *string           `toml:"if-unreachable"`
 	OnLost        *string           `toml:"on-lost"`
+	Beside        *string           `toml:"beside"`
 	ResumeFor     *string           `toml:"resume-for"`
 	Audit         *string           `toml:"audit"`
 	MetricsFile   *string           `toml:"metrics-file"`

@@ -98,7 +98,7 @@ func BenchmarkDirectory(b *testing.B) {
 	b.Run("repolock", func(b *testing.B) {
 		s, err := dir.Open(b.Context(), b.TempDir())
 		assert.OK(b, err)
-		l, err := replock.New(s, replock.Options{TTL: ttl})
+		l, err := replock.New(s, replock.Options{TTL: ttl, Beside: replock.BesideNobody})
 		assert.OK(b, err)
 		sample(b, func() error {
 			k, err := l.TryExclusive(b.Context(), "bench")

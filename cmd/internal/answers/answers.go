@@ -17,12 +17,6 @@ type answerer interface {
 	Answered() bool
 }
 
-// surveyor is implemented by stores whose List takes longer the more objects there are. HasOther reports whether
-// there is an object whose key doesn't begin with prefix, and stops at the first such object.
-type surveyor interface {
-	HasOther(ctx context.Context, prefix string) (bool, error)
-}
-
 // Store is a decorator that counts a store's answers. Every result counts, even a refusal, but neither
 // store.ErrUnreachable nor context.Canceled.
 type Store struct {
@@ -34,6 +28,7 @@ var (
 	_ store.ConditionalDeleter = (*Store)(nil)
 	_ store.BatchDeleter       = (*Store)(nil)
 	_ store.Watcher            = (*Store)(nil)
+	_ store.Surveyor           = (*Store)(nil)
 )
 
 // Of returns a Store around s, with no answers so far.
@@ -103,7 +98,7 @@ func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, erro
 // HasOther reports whether there is an object whose key doesn't begin with prefix. It returns
 // errors.ErrUnsupported if the store finds that out only by List.
 func (s *Store) HasOther(ctx context.Context, prefix string) (bool, error) {
-	v, ok := s.Store.(surveyor)
+	v, ok := s.Store.(store.Surveyor)
 	if !ok {
 		return false, errors.ErrUnsupported
 	}

@@ -16,10 +16,10 @@ import (
 )
 
 var (
-	_ answerer = (*b2.Store)(nil)
-	_ answerer = (*sftp.Store)(nil)
-	_ surveyor = (*sftp.Store)(nil)
-	_ surveyor = (*dir.Store)(nil)
+	_ answerer       = (*b2.Store)(nil)
+	_ answerer       = (*sftp.Store)(nil)
+	_ store.Surveyor = (*sftp.Store)(nil)
+	_ store.Surveyor = (*dir.Store)(nil)
 )
 
 // TestBuckets: the stores of S3 and MinIO report whether an earlier request of a method was answered.

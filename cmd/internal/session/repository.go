@@ -20,6 +20,7 @@ type Repository struct {
 	Operation string
 	Wait      time.Duration
 	Fence     bool // ask for a fencing token with an exclusive lock
+	Remember  Memory
 
 	// store is nil until Acquire opens it.
 	store  *answers.Store
@@ -50,6 +51,9 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 		opts = append(opts, replock.WithFencingToken())
 	}
 	lock, err := acquire(ctx, r.Operation, opts...)
+	if b := r.locker.Beside(); b != r.Options.Beside {
+		r.Remember.Note(b)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -67,6 +71,9 @@ func (r *Repository) open(ctx context.Context, observe func(events.Event)) error
 	}
 	r.store = answers.Of(s)
 	r.Options.Observe = func(e replock.Event) { observe(events.Event{Event: e}) }
+	if r.Options.Beside == replock.BesideUnknown {
+		r.Options.Beside = r.Remember.Beside()
+	}
 	r.locker, err = r.New(r.store, r.Options)
 	return err
 }

@@ -488,3 +488,35 @@ func TestMeanwhile(t *testing.T) {
 		}
 	})
 }
+
+// TestMemory: what a Locker finds out about a repository is remembered for the next process of this user, for a week. What
+// the user tells isn't, and a file that doesn't have it is no answer.
+func TestMemory(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	s := &hookstore.Store{Store: memory.New(memory.Options{})}
+	assert.OK(t, assert.Err(s.Put(t.Context(), "config", []byte("{}"), store.PutOptions{})))
+	memory := NewMemory(Place{Repo: "s3://bucket/p"})
+	acquires := func(told replock.Beside) (gets int) {
+		s.Count()
+		r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Mode: replock.Shared, Operation: "test",
+			Options: replock.Options{Beside: told}, Remember: memory}
+		lock, err := r.Acquire(t.Context(), func(events.Event) {})
+		assert.OK(t, err)
+		assert.OK(t, lock.Release(t.Context()))
+		_, by := s.Count()
+		return by["get"]
+	}
+	assert.Equal(t, acquires(replock.BesideNobody), 0, "inquiries of a Locker that was told")
+	assert.Equal(t, memory.Beside(), replock.BesideUnknown, "remembered after it was told")
+	assert.Equal(t, acquires(replock.BesideUnknown), 1, "inquiries of the first Locker")
+	assert.Equal(t, memory.Beside(), replock.BesideCloudstic, "remembered")
+	assert.Equal(t, acquires(replock.BesideUnknown), 0, "inquiries of the second Locker")
+	old := time.Now().Add(-lasts - time.Hour)
+	assert.OK(t, os.Chtimes(memory.path, old, old))
+	assert.Equal(t, acquires(replock.BesideUnknown), 1, "inquiries after a week")
+	assert.OK(t, os.WriteFile(memory.path, []byte("cloudst"), 0o600))
+	assert.Equal(t, memory.Beside(), replock.BesideUnknown, "remembered of a part of the text")
+	Memory{}.Note(replock.BesideNobody)
+	assert.Equal(t, Memory{}.Beside(), replock.BesideUnknown, "remembered without a cache directory")
+}

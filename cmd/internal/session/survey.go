@@ -5,12 +5,11 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/answers"
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/replock"
 	"github.com/repolock/repolock/store"
 )
@@ -30,19 +29,66 @@ type Survey struct {
 
 // NewSurvey returns nil if this user has surveyed the repository before, or has no cache directory for the mark.
 func NewSurvey(p Place, open func(context.Context) (store.Store, error), say func(format string, args ...any)) *Survey {
-	cache, err := os.UserCacheDir()
-	if err != nil || !filepath.IsAbs(cache) {
-		return nil
-	}
-	if _, err := os.Stat(filepath.Dir(cache)); err != nil { // a service's user often has no home directory
+	mark := markOf(p, "seen")
+	if mark == "" {
 		return nil
 	}
 	p.Name = ""
-	s := &Survey{where: p.Where(), mark: filepath.Join(cache, "repolock", "seen", p.ID()), open: open, say: say, done: make(chan struct{})}
+	s := &Survey{where: p.Where(), mark: mark, open: open, say: say, done: make(chan struct{})}
 	if _, err := os.Lstat(s.mark); !errors.Is(err, os.ErrNotExist) {
 		return nil
 	}
 	return s
+}
+
+// markOf returns the path of this user's file about a repository, or "" if this user has no cache directory.
+func markOf(p Place, kind string) string {
+	cache, err := os.UserCacheDir()
+	if err != nil || !filepath.IsAbs(cache) {
+		return ""
+	}
+	if _, err := os.Stat(filepath.Dir(cache)); err != nil { // a service's user often has no home directory
+		return ""
+	}
+	p.Name = ""
+	return filepath.Join(cache, "repolock", kind, p.ID())
+}
+
+// Memory is the file in which this user's processes remember whether a repository is Cloudstic's. The zero Memory
+// remembers nothing.
+type Memory struct{ path string }
+
+// NewMemory returns the Memory of a repository.
+func NewMemory(p Place) Memory { return Memory{markOf(p, "beside")} }
+
+// lasts is how long a Memory counts. Another program can make a repository in the same place later.
+const lasts = 7 * 24 * time.Hour
+
+// Beside returns what is remembered, or replock.BesideUnknown.
+func (m Memory) Beside() replock.Beside {
+	if m.path == "" {
+		return replock.BesideUnknown
+	}
+	i, err := os.Stat(m.path)
+	if err != nil || (clock.System{}).Now().Sub(i.ModTime()).Abs() > lasts {
+		return replock.BesideUnknown
+	}
+	text, err := os.ReadFile(m.path)
+	if err != nil {
+		return replock.BesideUnknown
+	}
+	b, _ := replock.ParseBeside(string(text))
+	return b
+}
+
+// Note remembers what a Locker knows. A failure is no error: the next process finds out again.
+func (m Memory) Note(b replock.Beside) {
+	if m.path == "" || b == replock.BesideUnknown {
+		return
+	}
+	if os.MkdirAll(filepath.Dir(m.path), 0o700) == nil {
+		_ = os.WriteFile(m.path, []byte(b.String()), 0o600) // a part of the text means unknown
+	}
 }
 
 // Start starts the survey, which ends with ctx. It does nothing if s is nil.
@@ -73,23 +119,11 @@ func (s *Survey) look(ctx context.Context) (alone, known bool) {
 	}
 	listing := answers.Of(opened)
 	s.store.Store(listing)
-	others, known, err := hasOther(ctx, listing, replock.DefaultPrefix+"lock")
+	others, known, err := store.HasOther(ctx, listing, replock.DefaultPrefix+"lock")
 	if errors.Is(err, store.ErrPermission) {
 		return false, true // the next survey wouldn't see other objects either
 	}
 	return !others, known && err == nil
-}
-
-// hasOther reports whether a store has an object whose key doesn't begin with the prefix. known is false if such
-// an object can be on a later page of the listing.
-func hasOther(ctx context.Context, s *answers.Store, prefix string) (others, known bool, err error) {
-	others, err = s.HasOther(ctx, prefix)
-	if !errors.Is(err, errors.ErrUnsupported) {
-		return others, true, err
-	}
-	page, err := s.List(ctx, "", "")
-	others = slices.ContainsFunc(page.Objects, func(o store.Object) bool { return !strings.HasPrefix(o.Key, prefix) })
-	return others, others || page.Next == "", err
 }
 
 // answered reports whether the store has answered the survey.

@@ -39,6 +39,7 @@ const (
 	runs      = "internal/refresh/refresh.go"
 	schedule  = "internal/refresh/schedule.go"
 	options   = "replock/options.go"
+	windows   = "replock/window.go"
 	boots     = "internal/identity/identity.go"
 	readings  = "internal/clock/reading.go"
 )
@@ -246,6 +247,18 @@ var engineMutants = []mutant{
 		"case e.Verdict == verdict.Stale || e.Verdict == verdict.Released:", "case true:", scene("foreign", 510)},
 	{"an encrypted lock beside ours is no loss", watches,
 		`case e.Err == nil && e.Lease.ID != "":`, `case e.Err != nil || e.Lease.ID != "":`, scene("sealed", 524)},
+	{"an acquirer beside Cloudstic doesn't look again", windows, "return err == nil, err", "return false, err", own("TestNoWindowBesideTheOriginal")},
+	{"an acquirer beside Cloudstic looks again without a wait", windows,
+		"return min(max(requests*trip*5/4, trip+leastWindow), mostWindow, l.opts.TTL/6)", "return min(1, requests*trip)", own("TestNoWindowBesideTheOriginal")},
+	{"leftovers don't lengthen the window", windows, "ownRequests + time.Duration(t.passes)", "ownRequests + 0*time.Duration(t.passes)", own("TestNoWindowBesideTheOriginal")},
+	{"the window is waited for in a repository that isn't Cloudstic's", windows, "|| known == BesideNobody ||", "|| known < 0 ||", own("TestBesideCosts")},
+	{"a window has no bound", windows, ", mostWindow, l.opts.TTL/6)", ")", own("TestWindowIsBounded")},
+	{"a named lock has a window", windows, `l.opts.Name == "" && strings`, "strings", own("TestNamedLockIsOurs")},
+	{"an empty repository counts as known", windows, "if !others {", "if false && others {", own("TestWhoseRepository")},
+	{"a repository whose config can't be read counts as known", windows,
+		"case !errors.Is(err, store.ErrNotFound) && !errors.Is(err, store.ErrIrregular):", "case err == nil:", own("TestWhoseRepository")},
+	{"restic's index counts as Cloudstic's", windows, "case isHash(name):", `case name == "":`, own("TestWhoseRepository")},
+	{"a lock of an original client shows nothing", look, `if errors.Is(e.Err, wire.ErrEncrypted) || e.Err == nil && e.Lease.ID == "" {`, "if false {", own("TestMetOriginal")},
 
 	// Bodies that a wrong clock has dated.
 	{"a date of a wrong clock is a witness", judge, "e.Err != nil || j.misdated(e, st, now)", "e.Err != nil", engine("TestCrashedHolderOfAWrongClock")},

@@ -218,7 +218,7 @@ func (p *process) join(id which) Participant {
 		Self: identity.Process{
 			Hostname: c.name, HostID: c.machine.host, BootID: c.machine.bootID(), TimeNamespace: namespace(c.plan.namespace), PID: 1000*(c.number+1) + p.number, User: "sim",
 		},
-		Granted: c.w.decided,
+		Granted: c.w.decided, Beside: c.w.plan.beside(),
 	})
 }
 
@@ -402,8 +402,9 @@ type Member struct {
 	Lock string // the name of the lock, for a repository that has several
 	TTL  time.Duration
 	clock.Clock
-	Rand io.Reader
-	Self identity.Process
+	Rand   io.Reader
+	Self   identity.Process
+	Beside replock.Beside
 	// Granted is called when a lock with this id is granted or resumed, before the call returns.
 	Granted func(id string)
 }
@@ -436,7 +437,7 @@ type Held interface {
 type engine struct{}
 
 func (engine) Join(s store.Store, m Member) Participant {
-	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m, Observe: func(e replock.Event) {
+	l, err := replock.New(s, replock.Options{Name: m.Lock, TTL: m.TTL, Clock: m, Beside: m.Beside, Observe: func(e replock.Event) {
 		if e.Kind == replock.EventAcquired || e.Kind == replock.EventResumed {
 			m.Granted(e.ID)
 		}

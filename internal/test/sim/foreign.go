@@ -73,6 +73,14 @@ func named(key, prefix string) string {
 	return strings.Replace(key, "/lock.shared/", "/lock.shared/"+prefix, 1)
 }
 
+// beside returns what our clients know: whether clients of the original protocol take part.
+func (p *plan) beside() replock.Beside {
+	if p.has(func(c *clientPlan) bool { return c.foreign }) {
+		return replock.BesideCloudstic
+	}
+	return replock.BesideNobody
+}
+
 // foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 

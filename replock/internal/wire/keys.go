@@ -136,6 +136,12 @@ func isOf(name string, names []string) bool {
 	return slices.ContainsFunc(names, func(n string) bool { return strings.EqualFold(n, name) })
 }
 
+// IsStray reports whether another program gives its files this name.
+func IsStray(name string) bool { return stray(name) }
+
+// IsPlace reports whether a name is that of a flag or a ticket, as clients of this protocol choose it.
+func IsPlace(name string) bool { return isTimeID(strings.TrimSuffix(name, ticketMark)) }
+
 // Place returns the TIME-ID part of a flag's key, which orders the waiters.
 func Place(key string) string { return key[strings.LastIndexByte(key, '/')+1:] }
 
