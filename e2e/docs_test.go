@@ -184,6 +184,12 @@ func bare(line string) string {
 func (d docs) repolock(command string) {
 	ran := false
 	has := func(s string) bool { return strings.Contains(command+" ", s) }
+	if strings.HasPrefix(command+" ", "repolock -- ") || strings.HasPrefix(command, "repolock --wait ") {
+		d.write("bin/restic", "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
+		out := d.exec(d.dir, "repolock -- restic backup")
+		assert.That(d.t, strings.Contains(out, "ran "), "%s", out)
+		return
+	}
 	switch {
 	case has(" backup ") || has(" restore ") || has(" prune ") || has(" run "):
 		ran = true

@@ -62,12 +62,12 @@ var (
 func (p *page) restic(script string, v resticVersion) {
 	p.t.Helper()
 	p.contains(p.run(script), "no errors were found")
-	p.refuses("repolock prune -- restic prune", "repolock backup -- restic backup --stdin --stdin-filename dump.sql")
+	p.refuses("repolock -- restic prune", "repolock -- restic backup --stdin --stdin-filename dump.sql")
 	n := strings.Count(p.sh(`. "$HOME/backup.env"; restic -q list snapshots`), "\n")
 	assert.Equal(p.t, n, v.snapshots, "snapshots")
 	p.killedHere(v.locked)
 	p.killedElsewhere(v.locked)
-	p.unlocked()
+	p.contains(p.sh(`. "$HOME/backup.env"; repolock status -- restic`), "no locks")
 }
 
 // refuses checks that repolock refuses a command while another one reads a slow dump, and that the other one succeeds.
@@ -77,7 +77,7 @@ func (p *page) refuses(command, dump string) {
 		mkfifo "$HOME/dump"
 		` + dump + ` <"$HOME/dump" &
 		exec 3>"$HOME/dump"
-		until repolock status | grep live; do sleep 0.1; done
+		until repolock status ${RESTIC_REPOSITORY:+-- restic} | grep live; do sleep 0.1; done
 		` + command + ` || echo "refused: $?"
 		echo "the dump's last line" >&3
 		exec 3>&-
@@ -85,20 +85,20 @@ func (p *page) refuses(command, dump string) {
 	p.contains(out, "refused: 75")
 }
 
-// killedHere kills a backup with its repolock. restic's own lock must block a prune, and the page's line with restic
-// unlock must remove it.
+// killedHere kills a backup with its repolock. restic's own lock must block a prune without restic unlock, and the page's
+// prune must come through at once.
 func (p *page) killedHere(locked int) {
 	p.t.Helper()
 	out := p.sh(`. "$HOME/backup.env"
 		mkfifo "$HOME/slow"
-		repolock backup --ttl 10s -- restic backup --stdin <"$HOME/slow" &
+		repolock --ttl 10s -- restic backup --stdin <"$HOME/slow" &
 		killed=$!
 		exec 3>"$HOME/slow"
 		until restic -q list locks --no-lock | grep .; do sleep 0.1; done
 		kill -9 $killed
-		repolock prune --wait 15m -- restic prune || echo "blocked: $?"
-		` + p.lineWith("restic unlock &&"))
-	p.contains(out, fmt.Sprintf("blocked: %d\n", locked))
+		repolock --wait 15m --no-unlock -- restic prune || echo "blocked: $?"
+		` + p.lineWith("forget --keep-daily 7 --prune") + ` && echo "pruned at once"`)
+	p.contains(out, fmt.Sprintf("blocked: %d\n", locked), "pruned at once\n")
 }
 
 // lineWith returns the first line of the page's script that has this text.
@@ -109,7 +109,7 @@ func (p *page) lineWith(text string) string {
 	return p.Lines()[i]
 }
 
-// killedElsewhere kills a restic of another machine. The page's line with restic unlock must fail, and its
+// killedElsewhere kills a restic of another machine. The page's prune must fail, and its
 // line with --remove-all must not.
 func (p *page) killedElsewhere(locked int) {
 	p.t.Helper()
@@ -122,7 +122,7 @@ func (p *page) killedElsewhere(locked int) {
 	for _, c := range []struct {
 		unlock string
 		code   int
-	}{{"restic unlock &&", locked}, {"restic unlock --remove-all &&", 0}} {
+	}{{"forget --keep-daily 7 --prune", locked}, {"restic unlock --remove-all &&", 0}} {
 		p.contains(p.sh(`. "$HOME/backup.env"; `+p.lineWith(c.unlock)+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
 	}
 }

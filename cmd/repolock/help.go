@@ -22,7 +22,7 @@ import (
 
 // helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
 type helpCmd struct {
-	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, cron, json."`
+	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, programs, cron, json."`
 }
 
 func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
@@ -35,7 +35,7 @@ func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 			return r.Print(t.Text(app))
 		}
 	}
-	if listed, ok := reader.Called([]string{c.Topic}); ok && listed.Tag != cli.Hidden {
+	if listed, ok := reader.Called([]string{c.Topic}); ok && !listed.IsHidden() {
 		return r.Print(reader.CommandHelp(cli.NodeOf(app, c.Topic)))
 	}
 	hint := "see repolock help"
@@ -54,6 +54,7 @@ var topics = []cli.Topic{
 	{Name: "exit-codes", Brief: "what each exit code means", Text: func(*kong.Application) string { return exitCodes + "\n" }},
 	{Name: "env", Brief: "the variables of the environment", Text: func(*kong.Application) string { return cli.HungItems(manEnvironment[0], manEnvironment[1:]...) }},
 	{Name: "config", Brief: "the configuration file", Text: configHelp},
+	{Name: "programs", Brief: "the lock of each command of restic, Borg, rclone, …", Text: programsHelp},
 	{Name: "cron", Brief: "jobs of cron and systemd", Text: func(*kong.Application) string { return cronHelp }},
 	{Name: "json", Brief: "what --json prints", Text: jsonHelp},
 }
@@ -134,7 +135,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
 // configHelp describes the configuration file. Its keys are the flags with the tag config.
 func configHelp(app *kong.Application) string {
 	keys := ""
-	for _, f := range cli.NodeOf(app, "backup").Flags {
+	for _, f := range cli.NodeOf(app, unnamed).Flags {
 		if f.Tag.Has("config") {
 			keys += f.Name + ", "
 		}

@@ -108,7 +108,7 @@ func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 // early returns the error of a flag that belongs to a command and comes before it, or nil.
 func (r *Reader) early(args []string, at int) error {
 	command := "backup"
-	if c, ok := r.Called(args[at:]); ok && c.Tag != Hidden {
+	if c, ok := r.Called(args[at:]); ok && !c.IsHidden() {
 		command = c.Name
 	}
 	name, value, valued := strings.Cut(args[at], "=")
@@ -154,7 +154,7 @@ func (r *Reader) notACommand(word string, rest []string) error {
 func (r *Reader) alike(word string) string {
 	var all []string
 	for _, c := range r.Commands() {
-		if word != "" && c.Tag != Hidden && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
+		if word != "" && !c.IsHidden() && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
 			all = append(all, c.Name)
 		}
 	}
@@ -293,7 +293,7 @@ func misspells(word, ours string) bool {
 // word is -wait.
 func (r *Reader) NotAFlag(args []string, flag, word string) error {
 	command := "backup" // it has the flags that most commands have
-	if c, ok := r.Called(args); ok {
+	if c, ok := r.Called(args); ok && c.Tag != Unnamed {
 		command = c.Name
 	}
 	ours := ""
