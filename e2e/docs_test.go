@@ -326,6 +326,7 @@ func (c *ci) lacks(name, page string) string {
 type page struct {
 	*site
 	docblocks.Page
+	at string // the words after repolock status that name the place of the lock
 }
 
 // newPage returns a page of docs/, and a home with something to back up.
@@ -334,7 +335,7 @@ func newPage(t *testing.T, name string) *page {
 	text, err := docblocks.Read("../docs/" + name)
 	assert.OK(t, err)
 	t.Parallel()
-	p := &page{&site{t: t, dir: t.TempDir()}, text}
+	p := &page{&site{t: t, dir: t.TempDir()}, text, ""}
 	for name, text := range map[string]string{
 		"documents/draft":  "a draft\n",
 		"documents/letter": strings.Repeat("a letter\n", 1000),
@@ -366,7 +367,7 @@ func (p *page) contains(out string, wants ...string) {
 // unlocked checks that no lock has left anything.
 func (p *page) unlocked() {
 	p.t.Helper()
-	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")
+	p.contains(p.sh(`. "$HOME/backup.env"; repolock status `+p.at), "no locks")
 }
 
 // slow matches what repolock prints in a pipe after seconds without an answer, as on a busy machine.
@@ -402,7 +403,7 @@ func (p *page) with(repo string) *page {
 	p.mkdir(repo)
 	site := *p.site
 	site.env = append([]string{"REPOLOCK_REPO=" + p.path(repo)}, site.env...)
-	return &page{&site, p.Page}
+	return &page{&site, p.Page, p.at}
 }
 
 // These tests run the pages about locks of other systems that need no server.

@@ -127,7 +127,7 @@ func (c wrapCmd) checkLine(r *show.Reporter, g global, args []string) error {
 		}
 	}
 	line, err := programs.Read(args, os.Environ())
-	if err != nil || c.mode == programs.None || g.Repo == "" || line.Program.Name == "rclone" {
+	if err != nil || c.mode == programs.None || g.Repo == "" || g.Unknown != nil || line.Program.Name == "rclone" {
 		return nil
 	}
 	if place, err := line.Place(thisMachine()); err == nil && !place.Beside && !programs.Contains(g.Repo, place.URL) {
