@@ -34,7 +34,7 @@ type programCmd struct {
 }
 
 func (c programCmd) run(r *show.Reporter, g global) (int, error) {
-	args, err := c.args(r.Command)
+	args, err := c.args(unnamed)
 	if err != nil {
 		return 0, err
 	}

@@ -203,7 +203,7 @@ var kopia = &Program{
 	alias: map[string]string{"snap": "snapshot", "snapshots": "snapshot", "repo": "repository", "manifests": "manifest", "policies": "policy", "ls": "list", "verify": "verify"},
 	flags: `help help-long help-full help-man version log-file= log-dir= max-log-files= max-log-age= max-total-log-size-mb= log-level= file-log-level=
 content-log-dir= file-log-local-tz force-color disable-color disable-file-logging disable-content-log console-timestamps json-log-console json-log-file
-config-file= password,p= persist-credentials timezone= trace-storage check-for-updates initial-update-check-delay=
+config-file= password,p= persist-credentials timezone= trace-storage check-for-updates use-keyring initial-update-check-delay=
 update-check-interval= update-available-notify-interval= auto-maintenance progress progress-update-interval= progress-estimation-type= progress-estimation-skip
 track-releasable= advanced-commands= caching diagnostics-output-directory= dump-allocator-stats enable-pprof
 metrics-listen-addr= metrics-push-addr= metrics-push-interval= metrics-push-job= metrics-push-grouping= metrics-push-username= metrics-push-password= metrics-push-format= metrics-directory= metrics-store-on-exit
