@@ -227,7 +227,7 @@ func manDate() time.Time {
 
 const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores can run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
 
-repolock [flags] -- PROGRAM … knows which lock each command of restic, rustic, Borg, Kopia, rclone and Cloudstic needs, and takes the place of the lock from the program's own settings. repolock help programs has the table.
+repolock [flags] -- PROGRAM … knows which lock each command of restic, rustic, Borg, Kopia, rclone and Cloudstic needs, and takes the place of the lock from the program's own settings. repolock help programs has the table. Before an exclusive command of restic it runs restic unlock, which removes restic's own stale locks, unless --no-unlock is given.
 
 The lock of a crashed holder expires by itself. A command starts only under its lock, and repolock stops it if the lock is lost, except in the cases that docs/promises.md names. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
