@@ -59,7 +59,7 @@ old-minio: ## build a MinIO of April 2025, and run the tests that depend on its 
 
 .PHONY: system
 system: ## run the tests that need the programs of make programs
-	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./locking/... ./store/dir ./store/internal/sftpwire ./store/sftp
+	REPOLOCK_E2E_RUN=programs $(TEST) -count=1 -tags programs -timeout 2h ./e2e ./cmd/internal/programs ./locking/... ./store/dir ./store/internal/sftpwire ./store/sftp
 
 .PHONY: protocol-race
 protocol-race: ## race the client of examples/protocol, which is in Python, with ours for 300 rounds

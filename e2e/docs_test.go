@@ -187,6 +187,12 @@ func bare(line string) string {
 func (d docs) repolock(command string) {
 	ran := false
 	has := func(s string) bool { return strings.Contains(command+" ", s) }
+	if strings.HasPrefix(command+" ", "repolock -- ") || strings.HasPrefix(command, "repolock --wait ") {
+		d.write("bin/restic", "#!/bin/sh\necho ran \"$0\" $REPOLOCK_MODE\n")
+		out := d.exec(d.dir, "repolock -- restic backup")
+		assert.That(d.t, strings.Contains(out, "ran "), "%s", out)
+		return
+	}
 	switch {
 	case has(" backup ") || has(" restore ") || has(" prune ") || has(" run "):
 		ran = true
@@ -323,6 +329,7 @@ func (c *ci) lacks(name, page string) string {
 type page struct {
 	*site
 	docblocks.Page
+	at string // the words after repolock status that name the place of the lock
 }
 
 // newPage returns a page of docs/, and a home with something to back up.
@@ -331,7 +338,7 @@ func newPage(t *testing.T, name string) *page {
 	text, err := docblocks.Read("../docs/" + name)
 	assert.OK(t, err)
 	t.Parallel()
-	p := &page{&site{t: t, dir: t.TempDir()}, text}
+	p := &page{&site{t: t, dir: t.TempDir()}, text, ""}
 	for name, text := range map[string]string{
 		"documents/draft":  "a draft\n",
 		"documents/letter": strings.Repeat("a letter\n", 1000),
@@ -363,7 +370,7 @@ func (p *page) contains(out string, wants ...string) {
 // unlocked checks that no lock has left anything.
 func (p *page) unlocked() {
 	p.t.Helper()
-	p.contains(p.sh(`. "$HOME/backup.env"; repolock status`), "no locks")
+	p.contains(p.sh(`. "$HOME/backup.env"; repolock status `+p.at), "no locks")
 }
 
 // slow matches what repolock prints in a pipe after seconds without an answer, as on a busy machine.
@@ -399,7 +406,7 @@ func (p *page) with(repo string) *page {
 	p.mkdir(repo)
 	site := *p.site
 	site.env = append([]string{"REPOLOCK_REPO=" + p.path(repo)}, site.env...)
-	return &page{&site, p.Page}
+	return &page{&site, p.Page, p.at}
 }
 
 // These tests run the pages about locks of other systems that need no server.

@@ -149,7 +149,7 @@ func TestMetricsPage(t *testing.T) {
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
 	p.mkdir("collected", "packaging")
 	assert.OK(t, os.CopyFS(p.path("packaging/prometheus"), os.DirFS("../packaging/prometheus")))
-	blocks := p.at("/var/lib/prometheus/node-exporter", p.path("collected"))
+	blocks := p.serve("/var/lib/prometheus/node-exporter", p.path("collected"))
 	const status, prune, serve, scrape, jobs, rules, audit = 0, 1, 2, 3, 4, 5, 6
 	assert.Need(t, len(blocks) == 7, "%d blocks", len(blocks))
 	p.each([]string{blocks[status], blocks[prune], blocks[jobs], blocks[rules], blocks[audit]},

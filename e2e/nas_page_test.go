@@ -43,6 +43,7 @@ func TestNASPage(t *testing.T) {
 	p := newPage(t, "nas.md")
 	server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
 	script := p.master(server, strings.Replace(p.Script(), "ssh nas mkdir -p backups", "mkdir -p backups", 1)) // its home directory is another one
+	p.at = "-- restic"
 	p.contains(p.run(script), "this store is fit to hold locks", "no locks", "snapshot", "restoring")
 	p.unlocked()
 	assert.That(t, p.exists("backups/index/lock.shared"), "restic and repolock use different places")

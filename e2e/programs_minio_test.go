@@ -29,10 +29,15 @@ func TestPrograms(t *testing.T) {
 	t.Run("restic", func(t *testing.T) {
 		p := newPage(t, "restic.md")
 		p.env = env
-		script := strings.NewReplacer(
+		onBucket := strings.NewReplacer(
 			`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="s3:$ENDPOINT/$BUCKET/restic"`,
-			`REPOLOCK_REPO="$HOME/backups"`, `REPOLOCK_REPO="s3://$BUCKET/restic?endpoint=$ENDPOINT&path-style=true&region=us-east-1"`,
-		).Replace(p.Script())
+			`--from-repo "$HOME/backups"`, `--from-repo "s3:$ENDPOINT/$BUCKET/restic"`,
+			`-r "$HOME/backups"`, `-r "s3://$BUCKET/restic?endpoint=$ENDPOINT"`,
+		)
+		script := onBucket.Replace(p.Script())
+		for i, block := range p.Fenced["sh"] { // lineWith reads them
+			p.Fenced["sh"][i] = onBucket.Replace(block)
+		}
 		p.restic(script, debianRestic)
 		assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
 	})

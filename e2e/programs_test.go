@@ -61,8 +61,9 @@ var (
 // restic runs docs/restic.md, with its script.
 func (p *page) restic(script string, v resticVersion) {
 	p.t.Helper()
+	p.at = "-- restic"
 	p.contains(p.run(script), "no errors were found")
-	p.refuses("repolock prune -- restic prune", "repolock backup -- restic backup --stdin --stdin-filename dump.sql")
+	p.refuses("repolock -- restic prune", "repolock -- restic backup --stdin --stdin-filename dump.sql")
 	n := strings.Count(p.sh(`. "$HOME/backup.env"; restic -q list snapshots`), "\n")
 	assert.Equal(p.t, n, v.snapshots, "snapshots")
 	p.killedHere(v.locked)
@@ -77,7 +78,7 @@ func (p *page) refuses(command, dump string) {
 		mkfifo "$HOME/dump"
 		` + dump + ` <"$HOME/dump" &
 		exec 3>"$HOME/dump"
-		until repolock status | grep live; do sleep 0.1; done
+		until repolock status ` + p.at + ` | grep live; do sleep 0.1; done
 		` + command + ` || echo "refused: $?"
 		echo "the dump's last line" >&3
 		exec 3>&-
@@ -85,20 +86,20 @@ func (p *page) refuses(command, dump string) {
 	p.contains(out, "refused: 75")
 }
 
-// killedHere kills a backup with its repolock. restic's own lock must block a prune, and the page's line with restic
-// unlock must remove it.
+// killedHere kills a backup with its repolock. restic's own lock must block a prune without restic unlock, and the page's
+// prune must come through at once.
 func (p *page) killedHere(locked int) {
 	p.t.Helper()
 	out := p.sh(`. "$HOME/backup.env"
 		mkfifo "$HOME/slow"
-		repolock backup --ttl 10s -- restic backup --stdin <"$HOME/slow" &
+		repolock --ttl 10s -- restic backup --stdin <"$HOME/slow" &
 		killed=$!
 		exec 3>"$HOME/slow"
 		until restic -q list locks --no-lock | grep .; do sleep 0.1; done
 		kill -9 $killed
-		repolock prune --wait 15m -- restic prune || echo "blocked: $?"
-		` + p.lineWith("restic unlock &&"))
-	p.contains(out, fmt.Sprintf("blocked: %d\n", locked))
+		repolock --wait 15m --no-unlock -- restic prune || echo "blocked: $?"
+		` + p.lineWith("forget --keep-daily 7 --prune") + ` && echo "pruned at once"`)
+	p.contains(out, fmt.Sprintf("blocked: %d\n", locked), "pruned at once\n")
 }
 
 // lineWith returns the first line of the page's script that has this text.
@@ -109,7 +110,7 @@ func (p *page) lineWith(text string) string {
 	return p.Lines()[i]
 }
 
-// killedElsewhere kills a restic of another machine. The page's line with restic unlock must fail, and its
+// killedElsewhere kills a restic of another machine. The page's prune must fail, and its
 // line with --remove-all must not.
 func (p *page) killedElsewhere(locked int) {
 	p.t.Helper()
@@ -122,7 +123,7 @@ func (p *page) killedElsewhere(locked int) {
 	for _, c := range []struct {
 		unlock string
 		code   int
-	}{{"restic unlock &&", locked}, {"restic unlock --remove-all &&", 0}} {
+	}{{"forget --keep-daily 7 --prune", locked}, {"restic unlock --remove-all &&", 0}} {
 		p.contains(p.sh(`. "$HOME/backup.env"; `+p.lineWith(c.unlock)+` || code=$?; echo "exit code ${code:-0}"`), fmt.Sprintf("exit code %d\n", c.code))
 	}
 }
@@ -136,14 +137,10 @@ func TestRclone(t *testing.T) {
 // rclone runs docs/rclone.md, with its script.
 func (p *page) rclone(script string) {
 	p.t.Helper()
-	// A restore can run beside commands under a shared lock: it must change no file.
-	for _, command := range append(p.Lines(), p.Crontab()...) {
-		copies := strings.Contains(command, " backup ") && strings.Contains(command, "rclone copy")
-		assert.That(p.t, !copies || strings.Contains(command, "--immutable"), "%s can change files beside a restore", command)
-	}
+	p.at = "-- rclone cat remote:"
 	out := p.run(script)
 	p.contains(out, "0 differences found")
-	p.refuses("repolock prune -- rclone sync \"$HOME/documents\" remote:documents", "repolock backup -- rclone rcat remote:dumps/dump.sql")
+	p.refuses("repolock -- rclone sync \"$HOME/documents\" remote:documents", "repolock -- rclone rcat remote:dumps/dump.sql")
 	is := p.sh(`. "$HOME/backup.env"; rclone lsf -R --files-only remote:`)
 	for _, name := range []string{"documents/letter", "pictures/cat"} {
 		p.contains(is, name)
@@ -156,8 +153,9 @@ func (p *page) rclone(script string) {
 
 func TestBorg(t *testing.T) {
 	p := newPage(t, "borg.md")
+	p.at = "-- borg"
 	p.run(p.Script())
-	p.refuses("repolock restore -- borg list", "repolock run --exclusive --operation backup -- borg create --stdin-name dump.sql '::{hostname}-dump-{now}' -")
+	p.refuses("repolock -- borg check", "repolock -- borg create --stdin-name dump.sql '::{hostname}-dump-{now}' -")
 	// Other machines use the same repository; one of them prunes last.
 	for _, machine := range []string{"one", "two", "three", "one"} {
 		for _, command := range p.Crontab() {
@@ -203,9 +201,11 @@ func (p *page) kopia() {
 
 func TestKopia(t *testing.T) {
 	p := newPage(t, "kopia.md")
+	p.at = "-- kopia"
+	p.write("backup.env", "")
 	p.kopia()
 	p.contains(p.run(p.Script()), "Finished full maintenance")
-	p.refuses("repolock prune -- kopia maintenance run --full", "repolock backup -- kopia snapshot create --stdin-file dump.sql \"$HOME/dumps\"")
+	p.refuses("repolock -- kopia maintenance run --full", "repolock -- kopia snapshot create --stdin-file dump.sql \"$HOME/dumps\"")
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()
 }
@@ -223,8 +223,8 @@ func (p *page) run(script string) string {
 
 // These tests run the pages about locks in Redis and PostgreSQL, with servers on free ports.
 
-// at replaces the server in the blocks of a page.
-func (p *page) at(server, ours string) []string {
+// serve replaces the server in the blocks of a page.
+func (p *page) serve(server, ours string) []string {
 	p.t.Helper()
 	blocks := p.Fenced["sh"]
 	for i, block := range blocks {
@@ -239,7 +239,7 @@ func TestRedisPage(t *testing.T) {
 	_, port, _ := strings.Cut(server.Addr(), ":")
 	p.program("redis-cli", `PATH=${PATH#*:} exec redis-cli -p `+port+` "$@"`)
 	p.program("restic", `echo "restic $* $REPOLOCK_MODE"`)
-	blocks := p.at("127.0.0.1:6379", server.Addr())
+	blocks := p.serve("127.0.0.1:6379", server.Addr())
 	assert.Need(t, len(blocks) == 3, "%d blocks", len(blocks))
 	p.with("repo").each(blocks[:1], `restic prune exclusive\n`)
 	p.each(blocks[1:], `^OK\n1\n$`, `eviction .*persistence .*fit for locks.*\nno locks\n.*nothing to break\n`)
@@ -256,7 +256,7 @@ func TestPostgresPage(t *testing.T) {
 	server.PSQL("create database app owner backup")
 	const url = "backup@db.example.com/app"
 	ours := "backup@" + server.Address() + "/app"
-	blocks := p.at(url, ours)
+	blocks := p.serve(url, ours)
 	p.each(blocks, `no locks\n.*nothing to break\n.*fit for locks`)
 	// Another program, by this SQL, acquires the lock, and not while repolock holds it.
 	psql := fmt.Sprintf("psql -XqAt -h 127.0.0.1 -p %d -U backup app <<'END'\n%sEND\n", server.Port(), p.Fenced["sql"][0])

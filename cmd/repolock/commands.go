@@ -22,10 +22,10 @@ type command interface {
 // its commands, not people.
 var groups = []cli.Group{
 	{Title: "Run a program under a lock", Commands: []cli.Entry{
-		{Name: "backup", Help: "Run a backup under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "backup"},
+		{Name: "backup", Help: "Run a backup under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "backup", word: "backup"},
 			Example: "repolock -r s3://bucket/prefix backup -- restic backup /home",
 			Second:  "repolock -r prod backup --if-held skip -- borg create ::'{now}' /home", Detail: ofEnvironment},
-		{Name: "restore", Help: "Run a restore under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "restore"},
+		{Name: "restore", Help: "Run a restore under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "restore", word: "restore"},
 			Example: "repolock -r prod restore -- restic restore latest --target /tmp/back",
 			Second:  "repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv", Detail: ofEnvironment},
 		{Name: "prune", Help: "Run a prune under the exclusive lock.", Command: wrapCmd{mode: replock.Exclusive, operation: "prune"},
@@ -103,6 +103,8 @@ repolock/config.toml in the user's settings, /etc/repolock/config.toml. docs/con
 			Example: "repolock help prune", Second: "repolock help urls"},
 	}},
 	{Title: "", Commands: []cli.Entry{
+		{Name: unnamed, Command: programCmd{}, Tag: cli.Unnamed},
+		{Name: "unlocked", Command: unlockedCmd{}, Tag: cli.Hidden},
 		{Name: "complete", Command: completeCmd{}, Tag: cli.Hidden},
 		{Name: "keeper", Command: keeperCmd{}, Tag: cli.Hidden},
 		{Name: "torture-child", Command: tortureChildCmd{}, Tag: cli.Hidden},
@@ -115,7 +117,7 @@ const ofEnvironment = `The command's environment has REPOLOCK_HELD=1, REPOLOCK_R
 // reader reads the command lines of repolock.
 var reader = &cli.Reader{
 	Groups: groups, Topics: topics, Summary: summary, Variables: helpVariables, Environment: manEnvironment,
-	Version: func() string { return newBuild().String() }, Configured: func() cli.Configurable { return &wrapCmd{} },
+	Version: func() string { return newBuild().String() }, Configured: func() cli.Configurable { return &programCmd{} }, Unnamed: unnamed,
 }
 
 // helpVariables are the variables of help texts. schemes is "s3:, minio:, b2: or file:".

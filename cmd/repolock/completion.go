@@ -83,7 +83,7 @@ func completions(words []string) []string {
 // helpTopics returns the arguments of help, each with a tab and its description.
 func helpTopics() (all []string) {
 	for _, c := range reader.Commands() {
-		if c.Tag != cli.Hidden {
+		if !c.IsHidden() {
 			all = append(all, c.Name+"\t"+strings.TrimSuffix(c.Help, "."))
 		}
 	}

@@ -24,11 +24,16 @@ type doctorCmd struct {
 	URL    string   `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
 	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
+
+	Program []string `hidden:"" sep:"none" help:"The program after --."`
 }
 
 // run examines the repository, if there is one, and then the systems of --also. If one examination fails, it still
 // makes the others.
 func (c doctorCmd) run(r *show.Reporter, g global) (code int, err error) {
+	if len(c.Program) > 0 {
+		return c.program(r, g)
+	}
 	var gateways, urls []string
 	for _, raw := range c.Also {
 		if also.Known(raw) {

@@ -24,6 +24,7 @@ import (
 type global struct {
 	cli.Globals
 	observe func(replock.Event) // gets the events of reading locks; nil: they are dropped
+	beside  string              // the program whose repository the place is beside, or ""
 }
 
 // shown returns the values that decide what is shown.
@@ -69,6 +70,8 @@ func (g global) store(ctx context.Context) (store.Store, error) {
 	}
 	s, err := open.Store(ctx, g.Repo)
 	switch {
+	case errors.Is(err, store.ErrNotFound) && g.beside != "":
+		return nil, fault.Advise(fault.While("opening the repository", err), "the lock is beside the repository of "+g.beside+": make this directory once")
 	case errors.Is(err, store.ErrNotFound) && cli.Misnamed(g.Repo) != "":
 		return nil, fault.Advise(fault.While("opening the repository", err), cli.Misnamed(g.Repo))
 	case errors.Is(err, store.ErrURL):

@@ -22,7 +22,7 @@ import (
 
 // helpCmd prints the help of a command, as --help does, or of a topic that concerns several commands.
 type helpCmd struct {
-	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, cron, json."`
+	Topic string `predictor:"topic" arg:"" optional:"" help:"A command, or a topic: flags, urls, exit-codes, env, config, programs, cron, json."`
 }
 
 func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
@@ -35,7 +35,7 @@ func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 			return r.Print(t.Text(app))
 		}
 	}
-	if listed, ok := reader.Called([]string{c.Topic}); ok && listed.Tag != cli.Hidden {
+	if listed, ok := reader.Called([]string{c.Topic}); ok && !listed.IsHidden() {
 		return r.Print(reader.CommandHelp(cli.NodeOf(app, c.Topic)))
 	}
 	hint := "see repolock help"
@@ -54,6 +54,7 @@ var topics = []cli.Topic{
 	{Name: "exit-codes", Brief: "what each exit code means", Text: func(*kong.Application) string { return exitCodes + "\n" }},
 	{Name: "env", Brief: "the variables of the environment", Text: func(*kong.Application) string { return cli.HungItems(manEnvironment[0], manEnvironment[1:]...) }},
 	{Name: "config", Brief: "the configuration file", Text: configHelp},
+	{Name: "programs", Brief: "the lock of each command of restic, Borg, rclone, …", Text: programsHelp},
 	{Name: "cron", Brief: "jobs of cron and systemd", Text: func(*kong.Application) string { return cronHelp }},
 	{Name: "json", Brief: "what --json prints", Text: jsonHelp},
 }
@@ -62,12 +63,13 @@ var topics = []cli.Topic{
 const (
 	summary = `Run a backup, restore or prune under a lock in the backup repository itself:
 
-  repolock backup -- restic backup /home     beside other backups and restores
-  repolock prune --wait 1h -- restic prune   alone
-  repolock status                            who holds what
+  repolock -- restic backup /home        beside other backups and restores
+  repolock --wait 1h -- restic prune     alone
+  repolock status -- restic              who holds what
 `
 	briefly = summary + `
--r, REPOLOCK_REPO or a configuration file names the repository. The commands:
+repolock knows the commands of restic, Borg, Kopia, rclone and Cloudstic. For
+any other program: repolock backup, restore, prune or run. The commands:
 repolock help
 `
 )
@@ -136,7 +138,7 @@ const exitCodes = `Exit codes: the command's own; 128+n if signal n ended it;
 // configHelp describes the configuration file. Its keys are the flags with the tag config.
 func configHelp(app *kong.Application) string {
 	keys := ""
-	for _, f := range cli.NodeOf(app, "backup").Flags {
+	for _, f := range cli.NodeOf(app, unnamed).Flags {
 		if f.Tag.Has("config") {
 			keys += f.Name + ", "
 		}
@@ -156,8 +158,8 @@ It names repositories, and has defaults of flags:
 
 const cronHelp = `In cron, so that a held lock is no failure, and only errors cause mail:
 
-  0 2 * * *  repolock -r prod backup --if-held skip -q -- restic backup /home
-  0 5 * * 0  repolock -r prod prune --wait 2h -q -- restic prune
+  0 2 * * *  repolock -q --if-held skip -- restic -r /srv/repo backup /home
+  0 5 * * 0  repolock -q --wait 2h -- restic -r /srv/repo prune
 
 cron has a short PATH, no shell profile and no ~/.config of yours: write paths
 in full, and name the configuration file if it isn't /etc/repolock/config.toml.
@@ -227,6 +229,8 @@ func manDate() time.Time {
 
 const manDescription = `repolock wraps any backup, restore or prune, in whatever program you use. Backups and restores can run side by side; a prune runs alone. The lock is kept in the backup repository itself, so that it works across machines, and with no lock server.
 
+repolock [flags] -- PROGRAM … knows which lock each command of restic, rustic, Borg, Kopia, rclone and Cloudstic needs, and takes the place of the lock from the program's own settings. repolock help programs has the table. Before an exclusive command of restic it runs restic unlock, which removes restic's own stale locks, unless --no-unlock is given.
+
 The lock of a crashed holder expires by itself. A command starts only under its lock, and repolock stops it if the lock is lost, except in the cases that docs/promises.md names. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
 The repository is a directory, or on S3 or a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
@@ -261,7 +265,10 @@ func schemeVariables() []string {
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)
 
 var manExamples = []string{
-	"Two commands that exclude each other, on any machines:",
+	"A backup and a prune that exclude each other, on any machines, by restic's own RESTIC_REPOSITORY:",
+	"repolock -- restic backup /home",
+	"repolock --wait 1h -- restic prune",
+	"The same with the lock and the place in words:",
 	"repolock -r s3://bucket/prefix backup -- restic backup /home",
 	"repolock -r s3://bucket/prefix prune --wait 1h -- restic prune",
 	"In cron, where a held lock is no failure: repolock -r prod backup --if-held skip -- restic backup /home",

@@ -113,7 +113,7 @@ func TestManual(t *testing.T) {
 		has("\n.SS " + c.Name)
 		has(c.Help)
 		has(strings.ReplaceAll(c.Detail, "\n\n", "\n")[:min(len(c.Detail), 60)])
-		flags(c.Flags)
+		flags(cli.Visible(c.Flags))
 	}
 	for line := range strings.Lines(exitCodes) {
 		if fields := strings.Fields(line); fields[0] != "Exit" {

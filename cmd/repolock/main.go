@@ -25,11 +25,14 @@ var patience = 5 * time.Second
 // run runs a command line, and returns the exit code.
 func run(args []string, stdout, stderr io.Writer) int {
 	r := &show.Reporter{Stdout: stdout, Stderr: stderr, Terminal: show.StderrTerminal, Patience: patience}
+	args, wrong := ofProgram(reader.Named(args))
 	in, err := reader.Parse(args, stdout, stderr)
 	if in.Helped {
 		return 0
 	}
-	if c, _ := reader.Called(args); c.Tag != cli.Hidden {
+	if c, _ := reader.Called(args); c.Tag == cli.Unnamed {
+		r.Command = "programs" // the topic of help
+	} else if !c.IsHidden() {
 		r.Command = c.Name
 	}
 	g := global{Globals: in.Globals}
@@ -37,6 +40,10 @@ func run(args []string, stdout, stderr io.Writer) int {
 	if len(args) == 0 {
 		_, _ = io.WriteString(stderr, briefly)
 		return fault.ExitUsage
+	}
+	if wrong != nil {
+		r.JSON = in.JSON
+		return r.Fail(wrong)
 	}
 	if err != nil {
 		r.JSON = slices.Contains(cli.BeforeDashes(args), "--json") // parsing ended before the flag was set
@@ -58,7 +65,7 @@ func run(args []string, stdout, stderr io.Writer) int {
 
 // explain warns if a repository's name is also a directory's, and if a variable has no effect.
 func explain(r *show.Reporter, in *cli.Parsed, args []string) {
-	if c, _ := reader.Called(args); c.Tag != "" { // it reads no settings
+	if c, _ := reader.Called(args); c.Tag != "" && c.Tag != cli.Unnamed { // it reads no settings
 		return
 	}
 	if in.Notice != "" {

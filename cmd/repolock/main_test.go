@@ -36,10 +36,10 @@ func TestMain(m *testing.M) {
 	if slices.Equal(os.Args[1:], []string{"keeper"}) { // of an acquire in the process of the tests
 		main()
 	}
-	testscript.Main(neutral{m}, programs)
+	testscript.Main(neutral{m}, commands)
 }
 
-var programs = map[string]func(){"repolock": func() {
+var commands = map[string]func(){"repolock": func() {
 	if file := os.Getenv(stepVariable); file != "" {
 		stepClock(file)
 	}

@@ -31,6 +31,9 @@ type wrapCmd struct {
 	mode      replock.Mode // of the lock; 0: none
 	operation string
 	anyMode   bool // the command line has no mode, because it names only locks of --also
+
+	word   string   // the command of repolock whose mode a program's command must fit, or ""
+	unlock []string // a command to run first, or nil
 }
 
 // args returns the command to run, with its arguments. Kong leaves the -- in them.
@@ -91,6 +94,9 @@ func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := c.checkLine(r, g, args); err != nil {
+		return 0, err
+	}
 	none, why := c.needsNone(g.Repo != "" || len(c.Also) > 0)
 	none = none || c.mode == 0
 	switch {
@@ -103,6 +109,11 @@ func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 	}
 	if err := replock.CheckOperation(c.operation); err != nil {
 		return 0, fault.As(fault.Usage, err)
+	}
+	if c.unlock != nil {
+		if args, err = afterUnlock(c.unlock, args); err != nil {
+			return 0, err
+		}
 	}
 	request := p.request(r)
 	command := session.Command{Request: request, Args: args, OnLost: c.OnLost, ResumeFor: c.ResumeFor, Survey: newSurvey(r, g), Aftermath: aftermath(request.Others)}

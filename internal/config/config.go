@@ -82,6 +82,7 @@ type Flags struct {
 	Audit         *string           `toml:"audit"`
 	MetricsFile   *string           `toml:"metrics-file"`
 	HeldExitCode  *int64            `toml:"held-exit-code"`
+	NoUnlock      *bool             `toml:"no-unlock"`
 	Metadata      map[string]string `toml:"metadata"`
 }
 
@@ -238,6 +239,8 @@ func wanted(key []string, file any) string {
 	switch t.Kind() {
 	case reflect.Int64:
 		return "must be a whole number"
+	case reflect.Bool:
+		return "must be true or false"
 	case reflect.String:
 		return "must be a text in quotes"
 	default:

@@ -14,6 +14,7 @@ import (
 
 	"github.com/alecthomas/kong"
 
+	"github.com/repolock/repolock/cmd/internal/programs"
 	"github.com/repolock/repolock/cmd/internal/session"
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/internal/lazyregexp"
@@ -108,7 +109,7 @@ func (r *Reader) unexpected(ctx *kong.Context, args []string) error {
 // early returns the error of a flag that belongs to a command and comes before it, or nil.
 func (r *Reader) early(args []string, at int) error {
 	command := "backup"
-	if c, ok := r.Called(args[at:]); ok && c.Tag != Hidden {
+	if c, ok := r.Called(args[at:]); ok && !c.IsHidden() {
 		command = c.Name
 	}
 	name, value, valued := strings.Cut(args[at], "=")
@@ -154,7 +155,7 @@ func (r *Reader) notACommand(word string, rest []string) error {
 func (r *Reader) alike(word string) string {
 	var all []string
 	for _, c := range r.Commands() {
-		if word != "" && c.Tag != Hidden && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
+		if word != "" && !c.IsHidden() && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
 			all = append(all, c.Name)
 		}
 	}
@@ -202,6 +203,9 @@ func underLock(word string, rest []string) string {
 	operation := cmp.Or(meant(operations, subcommand), "backup")
 	program := strings.TrimSpace(text.Word(word) + " " + subcommand)
 	hint := fmt.Sprintf("to run it under a lock: {repolock %s} -- %.80s", operation, program)
+	if programs.Find(filepath.Base(word)) != nil {
+		hint = fmt.Sprintf("to run it under its lock: {repolock -- %.80s}", program)
+	}
 	if len(rest) > 1 || len(rest) > 0 && subcommand == "" {
 		hint += " …" // the arguments can contain a password
 	}
@@ -293,11 +297,14 @@ func misspells(word, ours string) bool {
 // word is -wait.
 func (r *Reader) NotAFlag(args []string, flag, word string) error {
 	command := "backup" // it has the flags that most commands have
-	if c, ok := r.Called(args); ok {
+	if c, ok := r.Called(args); ok && c.Tag != Unnamed {
 		command = c.Name
 	}
 	ours := ""
+	named, _ := r.Called(args)
 	switch {
+	case named.Tag == Unnamed && (flag == "--shared" || flag == "--exclusive" || flag == "--no-lock"):
+		return fault.New(fault.Usage, "%s: repolock takes the lock that the command needs: leave out %[1]s, or write repolock run %[1]s", flag)
 	case flag == "--exclusive" && command == "prune", flag == "--shared" && (command == "backup" || command == "restore"):
 		return fault.New(fault.Usage, "%s: %s is %[3]s already: leave out %[1]s", flag, command, flag[2:])
 	case flag == "--exclusive" && (command == "backup" || command == "restore"):

@@ -27,6 +27,7 @@ type Reader struct {
 	Version     func() string       // what --version prints
 	Environment []string            // "NAME: description" of the variables that the program reads
 	Configured  func() Configurable // returns a new command with all flags that the configuration file can set
+	Unnamed     string              // the command that runs a program which follows -- without a command before
 }
 
 // Group are commands with a title in the overview.
@@ -49,7 +50,11 @@ type Entry struct {
 const (
 	NoConfig = `noconfig:""` // reads no configuration file
 	Hidden   = `hidden:"" ` + NoConfig
+	Unnamed  = `hidden:""` // of Reader.Unnamed
 )
+
+// IsHidden reports whether help leaves the command out.
+func (e Entry) IsHidden() bool { return e.Tag == Hidden || e.Tag == Unnamed }
 
 // Commands returns all commands.
 func (r *Reader) Commands() (all []Entry) {
@@ -80,6 +85,44 @@ func (r *Reader) Called(args []string) (found Entry, ok bool) {
 		}
 	}
 	return Entry{}, false
+}
+
+// Named returns a line that has a program after --, and no command before it, with the name of Unnamed in front. It
+// returns any other line unchanged.
+func (r *Reader) Named(args []string) []string {
+	before := BeforeDashes(args)
+	if len(args) < len(before)+2 || len(before) > 0 && !strings.HasPrefix(before[0], "-") {
+		return args
+	}
+	if len(before) == 0 {
+		return append([]string{r.Unnamed}, args...)
+	}
+	app := r.NewParser(&Globals{}, []string{r.Unnamed}).Model
+	flags := append(slices.Clone(NodeOf(app, r.Unnamed).Flags), app.Flags...)
+	valued := func(is func(*kong.Flag) bool) bool {
+		return slices.ContainsFunc(flags, func(f *kong.Flag) bool { return is(f) && !f.IsBool() })
+	}
+	for i := 0; i < len(before); i++ {
+		word := before[i]
+		long, isLong := strings.CutPrefix(word, "--")
+		name, _, written := strings.Cut(long, "=")
+		switch {
+		case !strings.HasPrefix(word, "-") || word == "-":
+			return args // an argument
+		case isLong && !written && valued(func(f *kong.Flag) bool { return f.Name == name }):
+			i++
+		case !isLong:
+			for at, letter := range word[1:] {
+				if valued(func(f *kong.Flag) bool { return f.Short == letter }) {
+					if at+2 == len(word) {
+						i++
+					}
+					break
+				}
+			}
+		}
+	}
+	return append([]string{r.Unnamed}, args...)
 }
 
 // Parsed is a command line that Parse has read.

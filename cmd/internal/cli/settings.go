@@ -140,7 +140,8 @@ func applies(ctx *kong.Context, flag *kong.Flag) bool {
 	case "if-held":
 		return !onCommandLine(ctx, "hint")
 	case "if-unreachable":
-		return !onCommandLine(ctx, "hint") && (command == "backup" || command == "restore" || onCommandLine(ctx, "shared"))
+		shared := command == "backup" || command == "restore" || onCommandLine(ctx, "shared")
+		return !onCommandLine(ctx, "hint") && (shared || ctx.Selected().Hidden) // the mode of the unnamed command isn't known yet
 	case "wait":
 		return !onCommandLine(ctx, "if-held") || ctx.FlagValue(flagOf(ctx.Selected(), "if-held")) != "wait"
 	case "name":

@@ -15,12 +15,15 @@ import (
 const Continue = syscall.SIGCONT
 
 // RunUnlocked replaces this process by the command, without a lock.
-func RunUnlocked(args []string) (int, error) {
+func RunUnlocked(args []string) (int, error) { return Become(args, bareEnviron()) }
+
+// Become replaces this process by the command, with these variables.
+func Become(args, environ []string) (int, error) {
 	path, err := procgroup.LookPath(args)
 	if err != nil {
 		return 0, err
 	}
-	err = syscall.Exec(path, args, bareEnviron())
+	err = syscall.Exec(path, args, environ)
 	return 0, fmt.Errorf("%s: %w: %w", args[0], procgroup.ErrNotExecutable, err)
 }
 

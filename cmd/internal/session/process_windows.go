@@ -13,10 +13,13 @@ import (
 const Continue = syscall.Signal(0)
 
 // RunUnlocked runs the command without a lock.
-func RunUnlocked(args []string) (int, error) {
+func RunUnlocked(args []string) (int, error) { return Become(args, bareEnviron()) }
+
+// Become runs the command with these variables, and returns its exit code.
+func Become(args, environ []string) (int, error) {
 	cmd := exec.Command(args[0], args[1:]...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
-	cmd.Env = bareEnviron()
+	cmd.Env = environ
 	err := cmd.Run()
 	if _, failed := errors.AsType[*exec.ExitError](err); failed || err == nil {
 		return cmd.ProcessState.ExitCode(), nil

@@ -125,7 +125,7 @@ const (
 
 // AcquiresLock reports whether the command acquires a lock.
 func (r *Reporter) AcquiresLock() bool {
-	return slices.Contains([]string{"backup", "restore", "prune", "run", "acquire"}, r.Command)
+	return slices.Contains([]string{"backup", "restore", "prune", "run", "acquire", "programs"}, r.Command)
 }
 
 // undone returns the words for the work that an error has prevented, or "". break-lock can fail after it has

@@ -1,6 +1,9 @@
 package main
 
-const ofCommand = "./cmd/repolock"
+const (
+	ofCommand  = "./cmd/repolock"
+	ofPrograms = "./cmd/internal/programs"
+)
 
 // commandMutants are bugs of the command.
 var commandMutants = []mutant{
@@ -31,6 +34,38 @@ var commandMutants = []mutant{
 		"return 0, err\n}\n\n// tooOld", "return 0, nil\n}\n\n// tooOld", own("TestScripts/also_places")},
 	{"the error of one place hides that of another", "cmd/repolock/also.go",
 		"err = fault.Join(err, fault.Advise(failed, advice))", "err = fault.Advise(failed, advice)", own("TestScripts/also_places")},
+
+	// Programs.
+	{"a flag that isn't known can weaken a lock", "cmd/internal/programs/programs.go",
+		`case w.unknown == "": // else`, `case true: // else`, test(ofPrograms, "TestWeak")},
+	{"the value of a flag is read as a flag", "cmd/internal/programs/flags.go",
+		"case ok && f.valued && !written:", "case ok && f.valued && !written && value != \"\":", test(ofPrograms, "TestLines")},
+	{"--dry-run=false is a dry run", "cmd/internal/programs/flags.go",
+		"\t\t\t\treturn false\n", "\t\t\t\treturn true\n", test(ofPrograms, "TestLines")},
+	{"a program in a script is looked for", "cmd/internal/programs/programs.go",
+		"if p == nil {\n\t\treturn l, unknownProgram(rest[0])", "if p == nil && len(rest) > 1 && rest[1] == \"-c\" {\n\t\tp = restic\n\t}\n\tif p == nil {\n\t\treturn l, unknownProgram(rest[0])", test(ofPrograms, "TestLines")},
+	{"the environment of sudo is ours", "cmd/internal/programs/wrappers.go",
+		"case w.cuts && !keeps:", "case w.cuts && keeps:", test(ofPrograms, "TestLines")},
+	{"a command runs outside of the group", "cmd/internal/programs/wrappers.go",
+		`if w.needs != "" && `, `if w.needs == "x" && `, test(ofPrograms, "TestLines")},
+	{"a backup takes a prune", "cmd/internal/programs/programs.go",
+		"l.Least <= mode {", "l.Least >= mode {", test(ofPrograms, "TestWeak")},
+	{"a spelling of a repository is another place", "cmd/internal/programs/place.go",
+		`endpoint = strings.TrimSuffix(endpoint, ":443")`, "", test(ofPrograms, "TestSpellings")},
+	{"the endpoint isn't part of a place", "cmd/internal/programs/place.go",
+		`at := l.URL.Query().Get("endpoint")`, `at := l.URL.Query().Get("")`, test(ofPrograms, "TestSpellings")},
+	{"rclone's lock is in what rclone syncs", "cmd/internal/programs/rcloneplace.go",
+		`above = strings.Join(elements[:at], "/")`, `above = strings.Join(elements[:at+1], "/")`, test(ofPrograms, "TestLines")},
+	{"restic's own lock stays before a prune", "cmd/internal/programs/programs.go",
+		"return append(line, \"unlock\", \"--quiet\")", "return nil", test(ofPrograms, "TestLines")},
+	{"restic unlock reads the command's stdin for a password", "cmd/internal/programs/programs.go",
+		` || !l.hasPassword() {`, ` {`, test(ofPrograms, "TestLines")},
+	{"restic unlock runs although a person has turned it off", "cmd/repolock/program.go",
+		"if !c.NoUnlock {", "if !c.NoUnlock || true {", own("TestScripts/programs")},
+	{"a command runs although its lock is too weak", "cmd/repolock/wrap.go",
+		"if err := c.checkLine(r, g, args); err != nil {", "if err := c.checkLine(r, g, args); err != nil && c.mode == replock.Exclusive {", own("TestScripts/programs")},
+	{"a program's line without a place runs", "cmd/repolock/program.go",
+		"case err != nil:\n\t\treturn g, err\n", "case err != nil:\n\t\treturn g, nil\n", test(ofCommand, "TestMistakes")},
 
 	// The command line.
 	{"of a flag that is given twice the last one counts", "cmd/internal/cli/parse.go",

@@ -1,0 +1,254 @@
+// Package programs knows the backup programs: which lock each of their commands needs, and where its repository is.
+// It turns a command line into a Line. It runs nothing, and reads only what its caller passes to it.
+package programs
+
+import (
+	"fmt"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+)
+
+// None is the mode of a command that needs no lock, because it only reads, or works on no repository.
+const None replock.Mode = 0
+
+// Program is a backup program, as data.
+type Program struct {
+	Name     string   // and the base name of its executable
+	Others   []string // other base names
+	Page     string   // of the documentation, in docs/
+	Commands []Command
+
+	flags  string // of all commands: see flagSet
+	syntax syntax
+	alias  map[string]string // words that mean another word in a command's name
+	locate func(*Line, System) (Place, error)
+}
+
+// Command is a row of a program's table.
+type Command struct {
+	Words string       // its name: "backup", or "snapshot create"
+	Mode  replock.Mode // of the lock that it needs
+	// Least is set if a person can know that a weaker mode is enough: it is the weakest. Otherwise Mode is the weakest.
+	Least replock.Mode
+	Rules []Rule
+	// Refused is why repolock doesn't run the command by itself. "" means that it does.
+	Refused string
+
+	flags string // that differ from the program's
+}
+
+// Rule changes the row of a command that has a flag, or hasn't.
+type Rule struct {
+	Flag    string // its long name
+	Missing bool   // the rule is for a command without the flag
+	Mode    replock.Mode
+	Refused string // in place of Mode
+}
+
+// Line is a command line of a program that the table knows.
+type Line struct {
+	Program   *Program
+	Command   *Command
+	Mode      replock.Mode // of the lock that it needs
+	Least     replock.Mode // the weakest mode that a person can choose
+	Operation string       // the name of its lock's operation: the program's command
+
+	args    []string // the whole line
+	at      int      // index of the program in args
+	words   parsed
+	environ environ
+	cut     string // the wrapper that gives the program another environment, or ""
+	dir     string // in which the program runs, or "" for this process' own
+}
+
+// Read reads a command line: wrappers, such as env and nice, and then a program of the table. It refuses what the table
+// doesn't have, because it must not guess. The Line of a refused line has the fields that are known all the same.
+func Read(args, env []string) (*Line, error) {
+	l := &Line{args: args, environ: newEnviron(env)}
+	rest, err := l.unwrap(args)
+	if err != nil {
+		return l, err
+	}
+	name := base(rest[0])
+	p := Find(name)
+	if p == nil {
+		return l, unknownProgram(rest[0])
+	}
+	l.Program, l.at = p, len(args)-len(rest)
+	l.words = p.parse(rest[1:])
+	l.Command = l.words.command
+	if c := l.Command; c != nil {
+		l.Operation, l.Mode, l.Least = c.Words, c.Mode, c.Mode
+		if c.Least != 0 {
+			l.Least = c.Least
+		}
+	}
+	return l, l.judge()
+}
+
+// judge applies the rules of the command, and refuses what isn't known.
+func (l *Line) judge() error {
+	w := l.words
+	if l.Command == nil && w.unknown == "" && (w.has("help") || w.has("version")) {
+		l.Command, l.Operation = &Command{Words: "help"}, "help"
+		return nil
+	}
+	if l.Command == nil {
+		return l.unknownCommand()
+	}
+	refused := l.Command.Refused
+	for _, r := range slices.Concat([]Rule{{Flag: "help"}}, l.Command.Rules) {
+		switch {
+		case w.has(r.Flag) == r.Missing:
+		case r.Refused != "":
+			refused = r.Refused
+		case w.unknown == "": // else the flag could be the value of the flag that we don't know
+			l.Mode = min(l.Mode, r.Mode)
+			l.Least = min(l.Least, r.Mode)
+			if r.Flag == "help" {
+				return nil
+			}
+		}
+	}
+	if l.Program.Name == "rclone" {
+		l.direct()
+	}
+	switch {
+	case refused != "":
+		return fault.Advise(fault.New(fault.Usage, "%s: %s", l.title(), refused), l.inWords())
+	case w.unknown != "" && l.Mode != None: // a flag makes no list write
+		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it doesn't know what the line does", w.unknown, l.Program.Name), l.inWords())
+	default:
+		return nil
+	}
+}
+
+// title names the command for people.
+func (l *Line) title() string { return l.Program.Name + " " + l.Command.Words }
+
+// inWords returns the hint for a line that a person must name the lock for. The arguments can contain a password.
+func (l *Line) inWords() string {
+	words := l.Program.Name
+	if l.Command != nil {
+		words = l.title()
+	}
+	switch {
+	case l.Command != nil && l.Command.Refused == twoRepositories:
+		return fmt.Sprintf("name both locks: repolock -r SOURCE restore -- repolock -r DESTINATION run --%s -- %s …", l.Mode, words)
+	case l.Command != nil && l.Least == replock.Exclusive:
+		return fmt.Sprintf("name the lock: {repolock run} --exclusive -- %s …", words)
+	case l.Command != nil && l.Least == replock.Shared && l.Mode == replock.Shared:
+		return fmt.Sprintf("name the lock: {repolock run} --shared -- %s …", words)
+	default:
+		return eitherWords(words)
+	}
+}
+
+func eitherWords(words string) string {
+	return fmt.Sprintf("name the lock: {repolock run} --exclusive -- %s …, or {repolock run} --shared if it only reads and adds data", words)
+}
+
+// unknownProgram returns the error of a program that isn't in the table.
+func unknownProgram(word string) error {
+	if why, ok := shells[base(word)]; ok {
+		return fault.Advise(fault.New(fault.Usage, "%s: %s", text.Brief(base(word)), why), eitherWords(base(word)))
+	}
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a program whose commands repolock knows", base(word)), eitherWords(text.Word(base(word))))
+}
+
+// unknownCommand returns the error of a command that isn't in the program's table.
+func (l *Line) unknownCommand() error {
+	w := l.words
+	if w.unknown != "" {
+		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it can't find the command", w.unknown, l.Program.Name), l.inWords())
+	}
+	if len(w.positional) == 0 {
+		return fault.Advise(fault.New(fault.Usage, "the line has no command of %s", l.Program.Name), "repolock help programs lists the commands")
+	}
+	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", w.positional[0], l.Program.Name), l.inWords())
+}
+
+// Weak returns an error if a mode is too weak for a command line that the table knows. What the table doesn't know is
+// the person's own word.
+func Weak(args, env []string, mode replock.Mode, by string) error {
+	l, _ := Read(args, env)
+	if l.Command == nil || mode == None || l.Least <= mode {
+		return nil
+	}
+	hint := fmt.Sprintf("write {repolock -- %s …}, or {repolock run} --%s -- %[1]s …", l.title(), l.Mode)
+	return fault.Advise(fault.New(fault.Usage, "%s needs the %s lock, and repolock %s takes a %s one", l.title(), l.Least, by, mode), hint)
+}
+
+// Find returns the program of a base name, or nil.
+func Find(name string) *Program {
+	for _, p := range All {
+		if p.Name == name || slices.Contains(p.Others, name) {
+			return p
+		}
+	}
+	return nil
+}
+
+// base returns the name of an executable without its directory and without .exe.
+func base(word string) string {
+	word = strings.ReplaceAll(word, `\`, "/")
+	return strings.TrimSuffix(path.Base(word), ".exe")
+}
+
+// Unlock returns the command line that removes the stale locks of the program itself, to be run before the line, or
+// nil if the program has no such command or the line needs none.
+func (l *Line) Unlock() []string {
+	if l.Program != restic || l.Mode != replock.Exclusive || l.Command.Words == "unlock" || !l.hasPassword() {
+		return nil
+	}
+	line := slices.Clone(l.args[:l.at+1])
+	for _, f := range l.words.flags {
+		if slices.Contains(ofUnlock, f.name) {
+			line = append(line, "--"+f.name+"="+f.value)
+		}
+	}
+	return append(line, "unlock", "--quiet")
+}
+
+// hasPassword reports whether restic finds its password without a question: unlock must not ask, nor read stdin.
+func (l *Line) hasPassword() bool {
+	for _, flag := range []string{"password-file", "password-command", "insecure-no-password"} {
+		if l.words.has(flag) {
+			return true
+		}
+	}
+	for _, v := range []string{"RESTIC_PASSWORD", "RESTIC_PASSWORD_FILE", "RESTIC_PASSWORD_COMMAND"} {
+		if l.getenv(v) != "" {
+			return true
+		}
+	}
+	return false
+}
+
+// ofUnlock are the flags of restic that its unlock gets, too: those that name the repository and open it.
+var ofUnlock = []string{
+	"repo", "repository-file", "password-file", "password-command", "key-hint", "option", "cacert", "tls-client-cert",
+	"insecure-tls", "insecure-no-password", "cache-dir", "no-cache", "http-user-agent", "limit-download", "limit-upload",
+}
+
+// Modes returns the commands of a program in the order of their modes, exclusive first, for help and pages. A refused
+// command isn't among them.
+func (p *Program) Modes() (exclusive, shared, none []string) {
+	for _, c := range p.Commands {
+		switch {
+		case c.Refused != "":
+		case c.Mode == replock.Exclusive:
+			exclusive = append(exclusive, c.Words)
+		case c.Mode == replock.Shared:
+			shared = append(shared, c.Words)
+		default:
+			none = append(none, c.Words)
+		}
+	}
+	return exclusive, shared, none
+}

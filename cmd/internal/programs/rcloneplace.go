@@ -1,0 +1,250 @@
+package programs
+
+import (
+	"net/url"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/text"
+)
+
+// isRemote reports whether rclone takes a word for a path on a remote. A word with a slash before the colon is a path,
+// unless it begins with a colon.
+func isRemote(word string) bool {
+	if strings.HasPrefix(word, ":") {
+		return true
+	}
+	before, _, ok := strings.Cut(word, ":")
+	return ok && before != "" && !strings.Contains(before, "/") && filepath.VolumeName(word) == ""
+}
+
+// two are the commands of rclone that read one place and write another.
+var two = []string{"copy", "copyto", "move", "moveto", "sync", "bisync", "check", "cryptcheck"}
+
+// direct makes a copy from a remote into a directory a restore: it only reads the repository. If the directory is below
+// one that is named data, as a repository of rclone is, it can be the repository.
+func (l *Line) direct() {
+	words := l.words.positional
+	if c := l.Command.Words; c != "copy" && c != "copyto" || len(words) < 2 || l.Mode != exclusive {
+		return
+	}
+	if isRemote(words[0]) && !isRemote(words[1]) && !slices.Contains(strings.Split(filepath.ToSlash(words[1]), "/"), data) {
+		l.Mode = shared
+	}
+}
+
+// In adapts the line to the place that a person has named: a copy into a directory of that place is no restore.
+func (l *Line) In(place string) {
+	words := l.words.positional
+	if l.Program == rclone && l.Mode == shared && l.Command.Mode == exclusive && !l.words.has("immutable") && len(words) > 1 && Contains(place, l.join(words[1])) {
+		l.Mode = exclusive
+	}
+}
+
+// data is the name of the directory that has rclone's data. The lock is beside it.
+const data = "data"
+
+// rclonePlace: the lock is one level above the data.
+func (l *Line) rclonePlace(s System) (Place, error) {
+	words := l.words.positional
+	if len(words) == 0 {
+		return Place{}, l.unnamed("a path on the line")
+	}
+	where := words[0]
+	if len(words) > 1 && slices.Contains(two, l.Command.Words) {
+		from, to := isRemote(words[0]), isRemote(words[1])
+		deletes := strings.HasPrefix(l.Command.Words, "move") // from the source
+		switch {
+		case deletes && from && to:
+			return Place{}, fault.Advise(fault.New(fault.Usage, "rclone %s changes two remotes", l.Command.Words), l.inWords())
+		case deletes && from:
+		case to || !from || l.Mode == exclusive:
+			where = words[1]
+		}
+	}
+	p, err := l.remote(s, where, 0)
+	if err != nil {
+		return Place{}, err
+	}
+	above, ok := aboveData(p.path)
+	if !ok {
+		return Place{}, fault.Advise(fault.New(fault.Usage, "rclone's lock must be outside of what rclone copies, and %.80q isn't below one directory that is named data", where),
+			"keep the data one level below, in PLACE/data (docs/rclone.md), or name the place: repolock --repo PLACE -- "+l.title()+" …")
+	}
+	return p.place(above), nil
+}
+
+// aboveData returns the part of a path above its only element that is named data.
+func aboveData(p string) (above string, ok bool) {
+	elements := strings.Split(filepath.ToSlash(p), "/")
+	at := slices.Index(elements, data)
+	if at < 0 || slices.Contains(elements[at+1:], data) {
+		return "", false
+	}
+	above = strings.Join(elements[:at], "/")
+	return above, above != ""
+}
+
+// resolved is a path that a remote of rclone stands for. place returns the place of a directory above it.
+type resolved struct {
+	path  string // of a bucket's object it begins with the bucket
+	place func(above string) Place
+}
+
+// remote resolves a word of rclone to a path in a store that can hold a lock.
+func (l *Line) remote(s System, word string, depth int) (resolved, error) {
+	if !isRemote(word) {
+		p := l.join(word)
+		if abs, err := filepath.Abs(p); err == nil {
+			p = abs
+		}
+		return resolved{p, func(above string) Place { return Place{URL: above} }}, nil
+	}
+	if depth > 5 {
+		return resolved{}, l.elsewhere("is a remote that names itself")
+	}
+	name, rest, settings, err := l.settings(s, word)
+	if err != nil {
+		return resolved{}, err
+	}
+	get := func(key string) string { return settings[key] }
+	switch kind := get("type"); kind {
+	case "alias", "crypt", "compress", "chunker", "hasher":
+		inner, err := l.remote(s, get("remote"), depth+1)
+		if err != nil {
+			return resolved{}, err
+		}
+		if kind == "alias" && rest != "" {
+			inner.path = strings.TrimRight(inner.path, "/") + "/" + strings.Trim(rest, "/")
+		}
+		return inner, nil
+	case "local":
+		p, err := filepath.Abs(l.join(rest))
+		if err != nil {
+			p = rest
+		}
+		return resolved{p, func(above string) Place { return Place{URL: above} }}, nil
+	case "sftp":
+		if get("ssh") != "" || get("host") == "" {
+			return resolved{}, l.elsewhere("needs rclone's own ssh")
+		}
+		return resolved{path.Clean(rest), func(above string) Place {
+			return Place{URL: sftpURL(get("user"), get("host"), get("port"), above, "")}
+		}}, nil
+	case "s3":
+		if err := l.s3Keys(get("access_key_id") != "" && get("env_auth") != "true", "the remote "+text.Brief(name)); err != nil {
+			return resolved{}, err
+		}
+		parameters := url.Values{}
+		if get("region") != "" {
+			parameters.Set("region", get("region"))
+		}
+		if get("profile") != "" {
+			parameters.Set("profile", get("profile"))
+		}
+		if get("force_path_style") == "false" {
+			parameters.Set("path-style", "false")
+		}
+		return resolved{strings.Trim(rest, "/"), func(above string) Place {
+			bucket, prefix, _ := strings.Cut(above, "/")
+			return Place{URL: s3URL(strings.TrimRight(get("endpoint"), "/"), bucket, prefix, parameters)}
+		}}, nil
+	case "b2":
+		if err := l.b2Keys(true, "the remote "+text.Brief(name)); err != nil {
+			return resolved{}, err
+		}
+		return resolved{strings.Trim(rest, "/"), func(above string) Place {
+			bucket, prefix, _ := strings.Cut(above, "/")
+			return Place{URL: b2URL(bucket, prefix)}
+		}}, nil
+	case "":
+		return resolved{}, fault.Advise(fault.New(fault.Usage, "rclone has no remote %.80q", name), "give --repo, or correct rclone's configuration")
+	default:
+		return resolved{}, l.elsewhere("is of the type " + text.Brief(kind))
+	}
+}
+
+// settings returns a remote's name, the path after it, and its settings: from the word itself, from variables, and from
+// rclone's configuration.
+func (l *Line) settings(s System, word string) (name, rest string, settings map[string]string, err error) {
+	settings = map[string]string{}
+	if strings.HasPrefix(word, ":") {
+		name, rest, settings = onTheFly(word[1:])
+		if settings == nil {
+			return "", "", nil, fault.Advise(fault.New(fault.Usage, "%.80q isn't a path that repolock can read", word), "give --repo")
+		}
+		return name, rest, settings, nil
+	}
+	name, rest, _ = strings.Cut(word, ":")
+	if name, options, ok := strings.Cut(name, ","); ok {
+		return "", "", nil, fault.Advise(fault.New(fault.Usage, "the remote %.80q has options on the line (%.80s)", name, options), "give --repo")
+	}
+	prefix := "RCLONE_CONFIG_" + strings.ToUpper(strings.NewReplacer("-", "_", ".", "_", " ", "_").Replace(name)) + "_"
+	if l.getenv(prefix+"TYPE") == "" && s.Run != nil {
+		show := []string{l.args[l.at], "config", "show", name}
+		for _, flag := range []string{"config", "password-command"} {
+			if value, ok := l.words.last(flag); ok {
+				show = append(show, "--"+flag+"="+value)
+			}
+		}
+		out, err := s.Run(show, l.environ.list())
+		if err != nil {
+			return "", "", nil, fault.Advise(fault.New(fault.Usage, "rclone config show %.80s failed: %w", name, err), "give --repo, or correct rclone's configuration")
+		}
+		for line := range strings.Lines(string(out)) {
+			if key, value, ok := strings.Cut(line, "="); ok {
+				settings[strings.TrimSpace(key)] = strings.TrimSpace(value)
+			}
+		}
+	}
+	for variable, value := range l.environ {
+		if key, ok := strings.CutPrefix(variable, prefix); ok {
+			settings[strings.ToLower(key)] = value
+		}
+	}
+	return name, rest, settings, nil
+}
+
+// onTheFly reads backend,key=value,key="value":path. It returns nil for what it can't read.
+func onTheFly(word string) (name, rest string, settings map[string]string) {
+	settings = map[string]string{}
+	quoted := false
+	end := strings.IndexFunc(word, func(r rune) bool {
+		if r == '"' || r == '\'' {
+			quoted = !quoted
+		}
+		return r == ':' && !quoted
+	})
+	if end < 0 {
+		return "", "", nil
+	}
+	head, rest := word[:end], word[end+1:]
+	for i, field := range fields(head) {
+		key, value, valued := strings.Cut(field, "=")
+		switch {
+		case i == 0 && !valued:
+			name, settings["type"] = key, key
+		case i == 0:
+			return "", "", nil
+		case !valued:
+			settings[key] = "true"
+		default:
+			settings[key] = strings.Trim(value, `"'`)
+		}
+	}
+	return name, rest, settings
+}
+
+// fields splits at commas outside of quotes.
+func fields(s string) []string {
+	quoted := false
+	return strings.FieldsFunc(s, func(r rune) bool {
+		if r == '"' || r == '\'' {
+			quoted = !quoted
+		}
+		return r == ',' && !quoted
+	})
+}
