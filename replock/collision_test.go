@@ -199,3 +199,23 @@ func TestReadsBehindWaiters(t *testing.T) {
 		}
 	})
 }
+
+// TestClaimsAfterAStepDown: an acquirer that has put lock.exclusive anew after it stepped down looks at once. It pauses
+// only if another acquirer was faster.
+func TestClaimsAfterAStepDown(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		m := w.machine()
+		q := m.newQueue(t.Context(), Exclusive, "x", nil)
+		a, err := q.newAttempt()
+		assert.OK(t, err)
+		a.queues = false // it has a ticket
+		shared := &verdict.Entry{Kind: wire.KindShared, Verdict: verdict.Live}
+		shared.Lease.State = wire.StateAcquiring
+		for range 5 {
+			equal(t, "pause after a claim", q.decide.afterClaim().pause, 0)
+			equal(t, "step", q.decide.afterConflict(a, verdict.Findings{Live: []*verdict.Entry{shared}}).step, stepDown)
+		}
+		q.decide.afterClaim()
+		equal(t, "pause after two claims", q.decide.afterClaim().pause, firstAgain)
+	})
+}

@@ -140,6 +140,7 @@ func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 		next.pause = t.pauseAfter(n.conflicts, mostAgain)
 	case verdict.StepDown:
 		next = decision{step: stepDown, pause: t.pauseAfter(n.conflicts, mostAgain)}
+		n.claims = 0 // no other acquirer was faster
 	default:
 		return decision{step: giveUp, err: ErrHeld}
 	}

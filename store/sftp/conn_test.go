@@ -32,20 +32,20 @@ func TestLostConnection(t *testing.T) {
 		s := r.on(t, repository(t, 0o700))
 		put(t, s, "k")
 		end := *r.ended.Load()
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			if req.kind != typeRemove {
 				return nil
 			}
 			_ = end()
 			return []byte{}
-		}
+		})
 		removes := r.seen(typeRemove)
 		assert.Is(t, s.Delete(t.Context(), "k"), store.ErrUnreachable)
 		synctest.Wait()
 		assert.Equal(t, r.seen(typeRemove)-removes, 1)
 		assert.Equal(t, r.dials.Load(), 1)
 		assert.That(t, s.Answered(), "the store has answered before")
-		r.answer = nil
+		r.answers(nil)
 		assert.OK(t, s.Delete(t.Context(), "k"))
 		assert.Equal(t, r.dials.Load(), 2)
 	})
@@ -69,12 +69,12 @@ func TestSilence(t *testing.T) {
 			r := &relay{}
 			s := r.on(t, repository(t, 0o700))
 			put(t, s, "k")
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				if !c.talks || req.kind == typeRemove {
 					return []byte{}
 				}
 				return nil
-			}
+			})
 			for range c.tries {
 				ctx, cancel := context.WithTimeout(t.Context(), c.timeout)
 				if c.canceled {
@@ -86,7 +86,7 @@ func TestSilence(t *testing.T) {
 				cancel()
 			}
 			synctest.Wait()
-			r.answer = nil
+			r.answers(nil)
 			_, _, err := s.Get(t.Context(), "k", 100)
 			assert.OK(t, err)
 			assert.Equal(t, int(r.dials.Load()), c.dials, name)
@@ -167,13 +167,13 @@ func TestClose(t *testing.T) {
 func TestBegunAndLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &relay{}
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			if req.kind == typeStat {
 				_ = (*r.ended.Load())()
 				return []byte{}
 			}
 			return nil
-		}
+		})
 		s := r.on(t, repository(t, 0o700))
 		err := s.Delete(t.Context(), "k")
 		assert.That(t, err != nil && !errors.Is(err, store.ErrUnreachable), "%v", err)

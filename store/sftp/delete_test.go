@@ -22,17 +22,17 @@ func TestUndeleted(t *testing.T) {
 		r := &relay{}
 		s := r.on(t, root)
 		put(t, s, "index/lock.shared/a", "index/lock.shared/b")
-		r.answer = refuse(code, typeRemove)
+		r.answers(refuse(code, typeRemove))
 		err := s.Delete(t.Context(), "index/lock.shared/a")
 		assert.That(t, err != nil && !errors.Is(err, store.ErrNotFound), "%v: deleted: %v", code, err)
 		deleted, err := store.DeleteAll(t.Context(), s, []string{"index/lock.shared/a", "index/lock.shared/b"})
 		assert.That(t, err == nil && slices.Equal(deleted, []bool{false, false}), "%v: deleted: %v, %v", code, deleted, err)
 		has(t, root, "index/", "index/lock.shared/", "index/lock.shared/a", "index/lock.shared/b")
 
-		r.answer = refuse(code, typeRemove, typeLstat) // nor does the look show anything
+		r.answers(refuse(code, typeRemove, typeLstat)) // nor does the look show anything
 		assert.That(t, s.Delete(t.Context(), "index/lock.shared/a") != nil, "%v: deleted without a look", code)
 
-		r.answer = refuse(code, typeRemove)
+		r.answers(refuse(code, typeRemove))
 		assert.OK(t, os.Remove(filepath.Join(root, "index/lock.shared/a")))
 		assert.OK(t, s.Delete(t.Context(), "index/lock.shared/a"))
 		deleted, err = store.DeleteAll(t.Context(), s, []string{"index/lock.shared/a"})
@@ -48,7 +48,7 @@ func TestUnmoved(t *testing.T) {
 	put(t, s, "k")
 	for _, opts := range []store.PutOptions{{}, {IfAbsent: true}} {
 		moves := 0
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			switch {
 			case req.kind == typeExtended && (req.path() == sftpwire.ExtPosixRename || req.path() == sftpwire.ExtHardlink):
 				moves++
@@ -57,10 +57,10 @@ func TestUnmoved(t *testing.T) {
 				return status(req.id, sftpwire.Failure)
 			}
 			return nil
-		}
+		})
 		_, err := s.Put(t.Context(), "other", []byte("new"), opts)
 		assert.That(t, err != nil && moves > 0, "%+v: written: %v", opts, err)
-		r.answer = nil
+		r.answers(nil)
 		has(t, root, "k")
 	}
 }

@@ -27,8 +27,8 @@ type flushing struct {
 
 func newFlushing(root string) *flushing {
 	f := &flushing{root: root, paths: map[string]string{}, opens: map[uint32]string{}, status: func(string) sftpwire.Code { return sftpwire.OK }}
-	f.edit = f.handle
-	f.answer = f.note
+	f.edits(f.handle)
+	f.answers(f.note)
 	return f
 }
 

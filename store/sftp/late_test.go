@@ -110,7 +110,7 @@ func TestMountOfRclone(t *testing.T) {
 	}{{1e9, 4096, 0, true}, {1e9, 512, 0, false}, {1e9, 4096, 40, false}, {1e9 - 1, 4096, 0, false}} {
 		for _, fresh := range []bool{false, true} {
 			r := &relay{fresh: fresh}
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				switch {
 				case req.kind == typeStat:
 					return dirAttrs(req.id, hasSizeAndPerm|sftpwire.HasOwner, c.size)
@@ -118,7 +118,7 @@ func TestMountOfRclone(t *testing.T) {
 					return statvfs(req.id, c.block, c.files)
 				}
 				return nil
-			}
+			})
 			err := assert.Err(r.on(t, repository(t, 0o700)).List(t.Context(), "", ""))
 			if c.refused {
 				assert.Says(t, err, store.ErrConfig, "in a mount of rclone, which shows the locks of other machines minutes late")

@@ -136,12 +136,12 @@ func TestLinkedTree(t *testing.T) {
 		link := filepath.Join(root, "index", name)
 		assert.OK(t, os.Symlink(tree, link))
 		opens, reads := r.seen(typeOpen), 0
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			if req.kind == typeOpendir && strings.HasPrefix(req.path(), link+"/") {
 				reads++
 			}
 			return nil
-		}
+		})
 		p, err := s.List(t.Context(), "index/lock.", "")
 		assert.OK(t, err)
 		assert.Equal(t, keys(p), []string{"index/lock.exclusive", "index/" + name})
@@ -210,10 +210,10 @@ func TestOddListings(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			handle, shown := "", 0 // of index
 			r := &relay{}
-			r.edit = func(p []byte) []byte { return p }
+			r.edits(func(p []byte) []byte { return p })
 			s := r.on(t, repository(t, 0o700))
 			put(t, s, "index/lock.exclusive")
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				switch {
 				case req.kind == typeReaddir && (handle == "" || req.path() == handle):
 					handle = req.path()
@@ -226,7 +226,7 @@ func TestOddListings(t *testing.T) {
 					return reply(c.lstat[4], req.id, string(c.lstat[9:]))
 				}
 				return nil
-			}
+			})
 			p, err := s.List(t.Context(), "index/lock.", "")
 			assert.Is(t, err, c.want)
 			assert.Equal(t, keys(p), c.keys)
@@ -243,13 +243,13 @@ func TestDuplicates(t *testing.T) {
 	r := &relay{}
 	s := r.on(t, repository(t, 0o700))
 	put(t, s, "index/lock.exclusive")
-	r.edit = func(p []byte) []byte {
+	r.edits(func(p []byte) []byte {
 		if p[4] != typeName || !strings.Contains(string(p), "lock.exclusive") {
 			return p
 		}
 		entry := string(p[13:])
 		return reply(typeName, uint32(p[5])<<24|uint32(p[6])<<16|uint32(p[7])<<8|uint32(p[8]), u32(2*int(p[12]))+entry+entry)
-	}
+	})
 	p, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
@@ -260,13 +260,13 @@ func TestMissingForAMoment(t *testing.T) {
 	r, refused := &relay{}, 0
 	s := r.on(t, repository(t, 0o700))
 	put(t, s, "index/lock.exclusive")
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		if req.kind == typeOpen && refused < 3 {
 			refused++
 			return status(req.id, sftpwire.NoSuchFile)
 		}
 		return nil
-	}
+	})
 	p, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), []string{"index/lock.exclusive"})
@@ -282,7 +282,7 @@ func TestMovedName(t *testing.T) {
 	r, scans := &relay{}, 0
 	s := r.on(t, repository(t, 0o700))
 	put(t, s, "index/lock.a", "index/lock.b")
-	r.edit = func(p []byte) []byte {
+	r.edits(func(p []byte) []byte {
 		if p[4] == typeName && strings.Contains(string(p), "lock.a") {
 			if scans++; scans < 3 { // each scan misses another name
 				missed := []string{"lock.b", "lock.a"}[scans%2]
@@ -290,7 +290,7 @@ func TestMovedName(t *testing.T) {
 			}
 		}
 		return p
-	}
+	})
 	p, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), []string{"index/lock.a", "index/lock.b"})
@@ -309,7 +309,7 @@ func TestForbiddenDirectory(t *testing.T) {
 			put(t, s, "index/lock.shared/x")
 			synctest.Wait()
 			opened, closed := 0, r.seen(typeClose) // one of the opened directories, a guess, isn't there
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				if refuses(req) {
 					return status(req.id, sftpwire.PermissionDenied)
 				}
@@ -317,7 +317,7 @@ func TestForbiddenDirectory(t *testing.T) {
 					opened++
 				}
 				return nil
-			}
+			})
 			_, err := s.List(t.Context(), "index/lock.", "")
 			assert.Says(t, err, store.ErrPermission, "index/lock.shared", name)
 			synctest.Wait()
@@ -407,7 +407,7 @@ func TestManyFolders(t *testing.T) {
 		assert.OK(t, os.MkdirAll(filepath.Join(root, filepath.Dir(key)), 0o700))
 		assert.OK(t, os.WriteFile(filepath.Join(root, key), nil, 0o600))
 	}
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		switch req.kind {
 		case typeOpen, typeOpendir:
 			open++
@@ -416,7 +416,7 @@ func TestManyFolders(t *testing.T) {
 		}
 		most = max(open, most)
 		return nil
-	}
+	})
 	p, err := s.List(t.Context(), "index/lock", "")
 	assert.OK(t, err)
 	assert.Equal(t, keys(p), want)
@@ -428,7 +428,7 @@ func TestClock(t *testing.T) {
 	r := &relay{}
 	s := r.on(t, repository(t, 0o700))
 	early := false
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		if req.kind != typeFstat {
 			return nil
 		}
@@ -437,7 +437,7 @@ func TestClock(t *testing.T) {
 			size = 0
 		}
 		return reply(typeAttrs, req.id, u32(sftpwire.HasSize|sftpwire.HasPerm|sftpwire.HasTimes)+u32(0)+u32(size)+u32(sftpwire.KindRegular|0o600)+u32(7)+u32(1700000000))
-	}
+	})
 	p, err := s.List(t.Context(), "index/lock.", "")
 	assert.OK(t, err)
 	assert.Equal(t, p.Now, time.Time{}, "before the first put")

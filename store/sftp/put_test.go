@@ -37,12 +37,12 @@ func TestWithoutExtensions(t *testing.T) {
 	var s *Store
 	for _, code := range []sftpwire.Code{sftpwire.OpUnsupported, sftpwire.Failure, sftpwire.BadMessage} {
 		r := &relay{edit: without(sftpwire.ExtPosixRename)}
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			if renames(req) {
 				return status(req.id, code)
 			}
 			return nil
-		}
+		})
 		s = r.on(t, root)
 		for _, key := range []string{"index/new", "index/lock.exclusive"} {
 			_, err := s.Put(t.Context(), key, nil, store.PutOptions{})
@@ -96,13 +96,13 @@ func TestTriedLinks(t *testing.T) {
 	} {
 		root := repository(t, 0o700)
 		r, n := &relay{}, 0
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			if !extended(sftpwire.ExtHardlink)(req) {
 				return nil
 			}
 			n++
 			return c.answer(n, req)
-		}
+		})
 		s := r.on(t, root)
 		put(t, s, "index/other")
 		assert.Equal(t, s.Properties().IfAbsent, store.Kept, name)
@@ -140,7 +140,7 @@ func tried(t *testing.T, s *Store) {
 func takingBack(root string) *relay {
 	r, removed := &relay{}, map[string]bool{}
 	opens, paths := map[uint32]string{}, map[string]string{}
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		switch req.kind {
 		case typeOpen:
 			if flags := req.body[4+len(req.path()):]; binary.BigEndian.Uint32([]byte(flags))&sftpwire.FlagWrite == 0 {
@@ -161,15 +161,15 @@ func takingBack(root string) *relay {
 			}
 		}
 		return nil
-	}
-	r.edit = func(p []byte) []byte {
+	})
+	r.edits(func(p []byte) []byte {
 		if p[4] == 102 { // a handle
 			r.mu.Lock()
 			paths[string(p[13:])] = opens[uint32(p[5])<<24|uint32(p[6])<<16|uint32(p[7])<<8|uint32(p[8])]
 			r.mu.Unlock()
 		}
 		return p
-	}
+	})
 	return r
 }
 
@@ -237,7 +237,7 @@ func TestRefused(t *testing.T) {
 		r := &relay{}
 		s := r.on(t, root)
 		put(t, s, "index/lock.exclusive")
-		r.answer = func(req request) []byte {
+		r.answers(func(req request) []byte {
 			switch {
 			case req.kind == c.kind:
 				return status(req.id, c.code)
@@ -245,7 +245,7 @@ func TestRefused(t *testing.T) {
 				return space(req.id, c.free, c.flags)
 			}
 			return nil
-		}
+		})
 		key := "index/lock.exclusive"
 		if c.kind == typeMkdir {
 			key = "index/lock.shared/x"
@@ -266,12 +266,12 @@ func TestShortWrite(t *testing.T) {
 	r := &relay{}
 	s := r.on(t, root)
 	put(t, s, "k")
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		if req.kind == typeWrite {
 			return status(req.id, sftpwire.OK)
 		}
 		return nil
-	}
+	})
 	_, err := s.Put(t.Context(), "k", []byte("new"), store.PutOptions{})
 	assert.Says(t, err, sftpwire.Failure, "0 bytes of 3")
 	has(t, root, "k")
@@ -296,7 +296,7 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 	root := repository(t, 0o700)
 	r := &relay{}
 	s := r.on(t, root)
-	r.answer = refuse(sftpwire.Failure, typeWrite)
+	r.answers(refuse(sftpwire.Failure, typeWrite))
 	_, err := s.Put(t.Context(), "index/locks/a/lock.exclusive", []byte("x"), store.PutOptions{})
 	assert.Is(t, err, sftpwire.Failure)
 	has(t, root, "index/")
@@ -312,13 +312,13 @@ func TestEndedWhileWriting(t *testing.T) {
 			put(t, s, "index/k")
 			ctx, cancel := context.WithCancel(t.Context())
 			returned := make(chan struct{})
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				if req.kind == kind {
 					cancel()
 					<-returned
 				}
 				return nil
-			}
+			})
 			_, err := s.Put(ctx, "index/locks/a/k", []byte("new"), store.PutOptions{})
 			close(returned)
 			assert.Is(t, err, context.Canceled)
@@ -337,13 +337,13 @@ func TestLinkRefused(t *testing.T) {
 			r, refused := &relay{}, 0
 			s := r.on(t, root)
 			tried(t, s)
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				if req.kind == typeExtended && req.path() == sftpwire.ExtHardlink && refused < refusals {
 					refused++
 					return status(req.id, code)
 				}
 				return nil
-			}
+			})
 			_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
 			if code == sftpwire.PermissionDenied {
 				want = store.ErrConditionUnsupported
@@ -380,7 +380,7 @@ func TestPretendedLink(t *testing.T) {
 	r, links := &relay{}, 0
 	s := r.on(t, root)
 	tried(t, s)
-	r.answer = pretend(&links, extended(sftpwire.ExtHardlink))
+	r.answers(pretend(&links, extended(sftpwire.ExtHardlink)))
 	for range 2 {
 		_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
 		assert.Is(t, err, store.ErrConditionUnsupported)
@@ -392,7 +392,7 @@ func TestPretendedLink(t *testing.T) {
 	has(t, root, "index/", "index/k")
 	assert.OK(t, (*r.ended.Load())())
 	<-s.dialed.conn.Done()
-	r.answer = nil
+	r.answers(nil)
 	_, err := s.Put(t.Context(), "index/new", nil, store.PutOptions{IfAbsent: true})
 	assert.OK(t, err) // another server might answer
 	assert.Equal(t, s.Properties().IfAbsent, store.Kept)
@@ -405,12 +405,12 @@ func TestLinkIsDeletedAtOnce(t *testing.T) {
 	s := r.on(t, root)
 	tried(t, s)
 	once := pretend(&links, extended(sftpwire.ExtHardlink))
-	r.answer = func(req request) []byte {
+	r.answers(func(req request) []byte {
 		if links == 0 {
 			return once(req)
 		}
 		return nil
-	}
+	})
 	_, err := s.Put(t.Context(), "index/k", []byte("body"), store.PutOptions{IfAbsent: true})
 	assert.OK(t, err)
 	assert.Equal(t, links, 1)
@@ -423,7 +423,7 @@ func TestPretendedRename(t *testing.T) {
 	r, renames := &relay{}, 0
 	s := r.on(t, root)
 	put(t, s, "index/k")
-	r.answer = pretend(&renames, extended(sftpwire.ExtPosixRename))
+	r.answers(pretend(&renames, extended(sftpwire.ExtPosixRename)))
 	_, err := s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
 	assert.Says(t, err, store.ErrConfig, "reports that it has renamed")
 	assert.Equal(t, renames, 1)
@@ -435,12 +435,12 @@ func TestPretendedDirectory(t *testing.T) {
 	root := repository(t, 0o700)
 	r, made := &relay{}, 0
 	s := r.on(t, root)
-	r.answer = pretend(&made, func(req request) bool { return req.kind == typeMkdir })
+	r.answers(pretend(&made, func(req request) bool { return req.kind == typeMkdir }))
 	_, err := s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
 	assert.Says(t, err, store.ErrConfig, "reports that it has made the directory")
 	assert.Equal(t, made, 1)
 	has(t, root)
-	r.answer = pretend(&made, func(req request) bool { return req.kind == typeRename })
+	r.answers(pretend(&made, func(req request) bool { return req.kind == typeRename }))
 	_, err = s.Put(t.Context(), "index/k", []byte("new"), store.PutOptions{})
 	assert.Says(t, err, store.ErrConfig, "reports that it has made the directory")
 	assert.Equal(t, made, 2)
@@ -453,7 +453,7 @@ func TestPretendedDeletion(t *testing.T) {
 	r, removals := &relay{}, 0
 	s := r.on(t, root)
 	put(t, s, "index/lock.intent/a", "index/lock.intent/b")
-	r.answer = pretend(&removals, func(req request) bool { return req.kind == typeRemove && strings.HasSuffix(req.path(), "/a") })
+	r.answers(pretend(&removals, func(req request) bool { return req.kind == typeRemove && strings.HasSuffix(req.path(), "/a") }))
 	assert.Says(t, s.Delete(t.Context(), "index/lock.intent/a"), errStill, "reports that it has removed")
 	deleted, err := s.DeleteAll(t.Context(), []string{"index/lock.intent/a", "index/lock.intent/b"})
 	assert.OK(t, err)
@@ -462,6 +462,6 @@ func TestPretendedDeletion(t *testing.T) {
 	has(t, root, "index/", "index/lock.intent/", "index/lock.intent/a")
 
 	assert.OK(t, os.Mkdir(filepath.Join(root, "index/lock.dir"), 0o700))
-	r.answer = pretend(&removals, func(req request) bool { return req.kind == typeRmdir })
+	r.answers(pretend(&removals, func(req request) bool { return req.kind == typeRmdir }))
 	assert.Is(t, s.Delete(t.Context(), "index/lock.dir/"), errStill)
 }

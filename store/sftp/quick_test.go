@@ -129,12 +129,12 @@ func TestMisreadListing(t *testing.T) {
 	r := &relay{numbered: &numbered{given: map[string]string{}}}
 	s := r.on(t, repository(t, 0o700))
 	put(t, s, "index/lock.exclusive", "index/lock.shared/a")
-	r.edit = func(p []byte) []byte {
+	r.edits(func(p []byte) []byte {
 		if p[4] == typeStatus && binary.BigEndian.Uint32(p[9:]) == uint32(sftpwire.Failure) { // for the folder of intents
 			return listed(binary.BigEndian.Uint32(p[5:]), nil)
 		}
 		return p
-	}
+	})
 	_, err := s.List(t.Context(), "index/lock.", "")
 	assert.Is(t, err, store.ErrListing)
 	p, err := s.List(t.Context(), "index/lock.", "")

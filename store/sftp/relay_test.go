@@ -71,6 +71,20 @@ func (r *relay) on(t *testing.T, root string) *Store {
 	return s
 }
 
+// answers sets answer, and edits sets edit. The client can send a request that it doesn't wait for, such as the last
+// CLOSE, at any time.
+func (r *relay) answers(f func(request) []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.answer = f
+}
+
+func (r *relay) edits(f func(packet []byte) []byte) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.edit = f
+}
+
 // seen returns the number of requests of a type.
 func (r *relay) seen(kind byte) int {
 	r.mu.Lock()
@@ -110,9 +124,10 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 			req := request{kind: p[4], id: binary.BigEndian.Uint32(p[5:]), body: string(p[9:])}
 			r.mu.Lock()
 			r.kind[req.kind]++
+			answer := r.answer
 			r.mu.Unlock()
-			if r.answer != nil {
-				if a := r.answer(req); a != nil {
+			if answer != nil {
+				if a := answer(req); a != nil {
 					if len(a) > 0 {
 						go send(a) // beside the next request
 					}
@@ -131,8 +146,11 @@ func (r *relay) dial(ctx context.Context, root string) (*conn, error) {
 			if err != nil {
 				return
 			}
-			if r.edit != nil {
-				p = r.edit(p)
+			r.mu.Lock()
+			edit := r.edit
+			r.mu.Unlock()
+			if edit != nil {
+				p = edit(p)
 			}
 			send(p)
 		}

@@ -49,7 +49,7 @@ func TestReadsWriteNothing(t *testing.T) {
 		} {
 			r, writes := make(root), new(atomic.Int32)
 			answer := r.answer
-			r.answer = func(req request) []byte {
+			r.answers(func(req request) []byte {
 				if req.writes() {
 					writes.Add(1)
 				}
@@ -57,7 +57,7 @@ func TestReadsWriteNothing(t *testing.T) {
 					return answer(req)
 				}
 				return nil
-			}
+			})
 			s := r.on(t, root)
 			for range 2 {
 				assert.OK(t, read(s))

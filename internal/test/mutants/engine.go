@@ -481,6 +481,7 @@ var engineMutants = []mutant{
 		"t.pauseAfter(1, firstAgain)", "firstAgain", own("TestVanishedIsSeenSoon")},
 	{"an exclusive acquirer that can wait looks again beside a shared one", contest,
 		"case c.Queues:", "case false:", engine("TestQueuesBesideAShared")},
+	{"a claim after a step down counts as one that another acquirer was faster than", decides, "\t\tn.claims = 0 // no", "\t\t// no", own("TestClaimsAfterAStepDown")},
 	{"an acquirer that can't wait yields to a shared one at once", queues,
 		"t.waits && q.ticket == nil", "q.ticket == nil", own("TestQueuesBesideAShared")},
 	{"a waiter in line withdraws before a shared acquirer that yields to it", queues,
