@@ -525,7 +525,7 @@ var engineMutants = []mutant{
 	{"an acquirer that can't wait reads one ticket alone", look, "if len(ahead) > 0 && t.waits {", "if len(ahead) > 0 {", engine("TestLikely")},
 	{"an acquirer that can't wait reads one lock alone", look, "lock != nil && t.waits && (", "lock != nil && (", engine("TestLikely")},
 	{"a poll begins with one lock", look, "(len(ahead) > 0 || !t.polls)", "true", engine("TestLikely")},
-	{"an acquirer reads on beside a holder", look, "return stays || t.mode", "return t.mode", engine("TestYieldsTo")},
+	{"an acquirer reads on beside a holder", look, "return stays || t.mode", "return stays && false || t.mode", engine("TestYieldsTo")},
 	{"an acquirer reads on beside an earlier one", look, "(earlier || t.queues", "(false && earlier || t.queues", engine("TestYieldsTo")},
 	{"an acquirer that can queue reads on beside a shared one", look, " || t.queues && e.Kind == wire.KindShared)", ")", engine("TestYieldsTo")},
 	{"an acquirer with the pointer yields to an earlier flag unread", look, "e.Kind == wire.KindIntent && !t.listed.pointer && wire", "e.Kind == wire.KindIntent && wire", engine("TestYieldsTo")},

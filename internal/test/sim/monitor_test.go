@@ -87,7 +87,7 @@ func TestPauseOfAWaiter(t *testing.T) {
 		{1, 100 * time.Second, mostPoll, 0, 3 * time.Second},
 		{0, time.Hour, mostPoll, 0, 7500 * time.Millisecond},
 		{2, 10 * time.Second, leastPoll, 0, 1125 * time.Millisecond},
-		{9, 100 * time.Second, leastPoll, 0, 9 * time.Second},              // the next poll: 4p + 5 s
+		{9, 100 * time.Second, leastPoll, 0, 10800 * time.Millisecond},     // the next poll: 4p + 5 s + n/5 s
 		{1, time.Hour, leastPoll, 0, 4 * time.Second},                      // the next poll: 2p (n + 1)
 		{0, 0, mostPoll, freeReads, 1375 * time.Millisecond},               // no read is left
 		{0, 10 * time.Second, mostPoll, freeReads, 375 * time.Millisecond}, // ten are left again
