@@ -81,6 +81,11 @@ func (p *plan) beside() replock.Beside {
 	return replock.BesideNobody
 }
 
+// originals reports whether an acquirer can find out that there are clients of the original protocol, or were.
+func (p *plan) originals() bool {
+	return p.beside() != replock.BesideNobody || slices.ContainsFunc(p.leftovers, func(l leftover) bool { return l.foreign })
+}
+
 // foreignTTL is the ttl of its locks.
 const foreignTTL = time.Minute
 

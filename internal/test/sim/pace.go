@@ -21,7 +21,8 @@ const (
 
 	// longestLook is the longest pause between two looks of an attempt, if round trips take no time: 400 ms, with its
 	// jitter. The first pauses are shorter on a quick store.
-	longestLook = 600 * time.Millisecond
+	longestLook   = 600 * time.Millisecond
+	longestWindow = 7 * time.Second // protocol.md, Beside clients of the original protocol
 	// These are how many requests a waiter sends one after another, at most, from when its way is free until it has its
 	// lock. It reads the blocker and polls; it puts its flag and looks; each look reads bodies once; it deletes or
 	// empties what is stale, and at last its ticket. An exclusive one also looks at the pointer, puts it, and looks
@@ -253,6 +254,8 @@ func (k *pace) pause(p *plan, r rest) time.Duration {
 	switch {
 	case k.excused:
 		return time.Hour
+	case k.flag != "" && p.originals(): // one might have looked before the put
+		return longestWindow
 	case k.flag != "": // an attempt looks again
 		return max(longestLook, (200*time.Millisecond+p.roundTrip())*3/2)
 	default:
