@@ -348,11 +348,12 @@ func (w *world) unresumed(h *holding, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	late := strings.Contains(err.Error(), "late refresh")
+	claimed := strings.Contains(err.Error(), "it was replaced by") // by an acquirer that found it stale, and withdrew
 	switch {
 	case w.plan.scene == Stepped && (!late || h.straddled || w.plan.untold(h.p.client)): // or another client was faster
 		return
 	case w.plan.scene == Stepped:
-	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late:
+	case w.plan.pair == nil || w.wasBroken(h) || w.plan.timeless() || w.plan.freezing() || late || claimed:
 		return
 	}
 	for _, g := range w.all {
