@@ -209,17 +209,18 @@ func (t *attempt) likely(f *verdict.Findings, others []*verdict.Entry) (likely [
 	others = slices.DeleteFunc(slices.Clone(others), func(e *verdict.Entry) bool { return t.isBehind(f, e) })
 	var first, next []*verdict.Entry
 	lock, ahead := t.firstLock(f, others), t.ahead(f, others)
-	if lock != nil && t.waits && (len(ahead) > 0 || !t.polls) {
+	inLine := len(ahead) > 0 && t.waits
+	if lock != nil && t.waits && (inLine || !t.polls) {
 		first = append(first, lock)
 	}
-	if len(ahead) > 0 && t.waits {
+	if inLine {
 		first = append(first, ahead[len(ahead)-1])
 	}
 	for _, tickets := range []bool{false, true} {
 		for _, e := range others {
 			switch {
 			case e.IsTicket() != tickets || slices.Contains(first, e):
-			case len(ahead) > 0 && t.waits:
+			case inLine:
 				rest = append(rest, e)
 			case t.polls && wire.Place(e.Key) <= t.place || !t.polls && len(next) < maxReported && f.Young(e):
 				next = append(next, e)
@@ -274,15 +275,19 @@ func (t *attempt) ahead(f *verdict.Findings, others []*verdict.Entry) (ahead []*
 // isAfter reports whether this attempt comes after an entry: the entry is the ticket of a waiter before us in the queue,
 // as far as we know, and that waiter might be alive.
 func (t *attempt) isAfter(f *verdict.Findings, e *verdict.Entry) bool {
-	return e.IsTicket() && e.Size > 0 && wire.Place(e.Key) < t.place && e.Verdict != verdict.Stale && t.isFresh(f, e)
+	return e.IsTicket() && wire.Place(e.Key) < t.place && t.mightLive(f, e)
+}
+
+// mightLive reports whether an entry's object isn't empty, and isn't known to be stale.
+func (t *attempt) mightLive(f *verdict.Findings, e *verdict.Entry) bool {
+	return e.Size > 0 && e.Verdict != verdict.Stale && t.isFresh(f, e)
 }
 
 // firstLock returns the first entry that might be a live lock, or nil. A flag goes before lock.exclusive, whose body
 // changes with each refresh.
 func (t *attempt) firstLock(f *verdict.Findings, others []*verdict.Entry) (lock *verdict.Entry) {
 	for _, e := range others {
-		mightLive := e.Size > 0 && t.isFresh(f, e) && e.Verdict != verdict.Stale
-		if mightLive && !e.IsTicket() && (lock == nil || lock.Kind == wire.KindExclusive) {
+		if t.mightLive(f, e) && !e.IsTicket() && (lock == nil || lock.Kind == wire.KindExclusive) {
 			lock = e
 		}
 	}

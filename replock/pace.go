@@ -6,6 +6,8 @@ import "time"
 const (
 	firstPoll = time.Second
 	lastPoll  = 5 * time.Second
+	// morePoll is added to the longest pause between two polls for each waiter before this one.
+	morePoll = 200 * time.Millisecond
 )
 
 // pace is how often a waiter reads the blocker, the conflicting lock that it watches. The pause is a share of the time
@@ -23,14 +25,21 @@ func (p pace) after(waited time.Duration) time.Duration {
 	return min(max(time.Duration(p.share*float64(waited)), p.first), p.last)
 }
 
+// For quickFor after the conflicting locks have changed, a waiter reads once in beatTrips round trips, but pauses for
+// leastBeat at least. So a lock that is held briefly is handed over soon on a quick store.
+const (
+	quickFor  = 3 * time.Second
+	beatTrips = 20
+	leastBeat = 50 * time.Millisecond
+)
+
 const (
 	hintBurst = 200
 	hintRate  = 1
 )
 
-// budget limits a waiter's reads: hintBurst at once, and hintRate per second. A wait for one lock
-// stays within it: after 100 s it has spent about 187 of hintBurst, 48 of them because of beat, and from then on it reads
-// less often than hintRate.
+// budget limits a waiter's reads: hintBurst at once, and hintRate per second. A wait for one lock stays within it: after
+// 100 s it has spent about 187 of hintBurst, 48 of them in quickFor, and from then on it reads less often than hintRate.
 type budget struct {
 	spent float64
 	at    time.Duration // when spent was updated

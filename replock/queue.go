@@ -176,7 +176,7 @@ func (q *queue) untilPoll(pause time.Duration, f verdict.Findings) time.Duration
 	now := q.l.opts.Clock.Elapsed()
 	d := pause/2 + q.l.jitter(pause)
 	n := time.Duration(len(f.Ahead))
-	d = min(d*(1+n), 2*d+lastPoll+n*200*time.Millisecond)
+	d = min(d*(1+n), 2*d+lastPoll+n*morePoll)
 	if q.ticket != nil {
 		d = min(d, q.refreshAt()-now)
 	}
@@ -310,14 +310,14 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	}
 	waited := q.l.opts.Clock.Elapsed() - q.hints.since
 	pause := q.l.pace.after(waited)
-	if waited < 3*time.Second {
+	if waited < quickFor {
 		pause = min(pause, q.beat())
 	}
 	return q.l.jitter(pause) * time.Duration(1+len(f.Ahead))
 }
 
-// beat is the shortest pause of a waiter: 20 round trips, but at least 50 ms.
-func (q *queue) beat() time.Duration { return max(20*q.trips.slowest(), 50*time.Millisecond) }
+// beat is the shortest pause between two reads.
+func (q *queue) beat() time.Duration { return max(beatTrips*q.trips.slowest(), leastBeat) }
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has
 // replaced it. A read that fails shows nothing.

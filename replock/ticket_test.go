@@ -383,6 +383,8 @@ func TestLikely(t *testing.T) {
 		check("beside a dead holder", entries{crashed, flag}, nil, nil, entries{flag}, entries{crashed})
 		a.polls = true
 		check("a poll", entries{exclusive, flag}, nil, entries{exclusive}, entries{flag})
+		second := entry(intent(2), 9, now)
+		check("a poll that shows two locks", entries{flag, second}, nil, nil, entries{flag, second})
 		a.polls, a.waits = false, false
 		check("locks first", all, before, entries{dead}, entries{exclusive, flag, before[0], before[1], emptied})
 		a.place = wire.FirstPlace
