@@ -128,34 +128,39 @@ func (p *Program) parse(words []string) parsed {
 		case word == "-" || !strings.HasPrefix(word, "-"):
 			argument(word)
 		case strings.HasPrefix(word, "--") || p.syntax.oneDash:
-			name, value, written := strings.Cut(strings.TrimLeft(word, "-"), "=")
-			f, ok := known[name]
-			positive, negated := strings.CutPrefix(name, "no-")
-			switch {
-			case ok && f.valued && !written:
-				if value, ok = next(); !ok {
-					unknown(word)
-					continue
-				}
-				use(f, value)
-			case ok && !f.valued && !written:
-				use(f, "true")
-			case ok:
-				use(f, value)
-			case p.syntax.negated && negated && known[positive].name != "":
-				use(known[positive], "false")
-			default:
-				unknown(word)
-			}
+			p.syntax.long(word, known, next, use, unknown)
 		default:
-			p.short(word[1:], known, next, use, unknown)
+			short(word[1:], known, next, use, unknown)
 		}
 	}
 	return w
 }
 
+// long reads a long flag.
+func (s syntax) long(word string, known map[string]flagSpec, next func() (string, bool), use func(flagSpec, string), unknown func(string)) {
+	name, value, written := strings.Cut(strings.TrimLeft(word, "-"), "=")
+	f, ok := known[name]
+	positive, negated := strings.CutPrefix(name, "no-")
+	switch {
+	case ok && f.valued && !written:
+		if value, ok = next(); !ok {
+			unknown(word)
+			return
+		}
+		use(f, value)
+	case ok && !f.valued && !written:
+		use(f, "true")
+	case ok:
+		use(f, value)
+	case s.negated && negated && known[positive].name != "":
+		use(known[positive], "false")
+	default:
+		unknown(word)
+	}
+}
+
 // short reads short flags that share one dash. The last one can have a value.
-func (p *Program) short(letters string, known map[string]flagSpec, next func() (string, bool), use func(flagSpec, string), unknown func(string)) {
+func short(letters string, known map[string]flagSpec, next func() (string, bool), use func(flagSpec, string), unknown func(string)) {
 	for i := range len(letters) {
 		f, ok := known["-"+letters[i:i+1]]
 		rest := letters[i+1:]

@@ -187,23 +187,21 @@ func s3URL(endpoint, bucket, prefix string, parameters url.Values) string {
 		}
 		parameters.Set("endpoint", endpoint)
 	}
-	u := url.URL{Scheme: "s3", Host: bucket, RawQuery: parameters.Encode()}
-	if prefix = strings.Trim(path.Clean("/"+prefix), "/"); prefix != "" {
-		u.Path = "/" + prefix
-	}
-	return readable(u.String())
+	return readable(bucketURL("s3", bucket, prefix, parameters))
 }
 
-// readable undoes the escapes of a query that a URL of repolock doesn't need.
-func readable(u string) string { return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(u) }
-
-func b2URL(bucket, prefix string) string {
-	u := url.URL{Scheme: "b2", Host: bucket}
+func bucketURL(scheme, bucket, prefix string, parameters url.Values) string {
+	u := url.URL{Scheme: scheme, Host: bucket, RawQuery: parameters.Encode()}
 	if prefix = strings.Trim(path.Clean("/"+prefix), "/"); prefix != "" {
 		u.Path = "/" + prefix
 	}
 	return u.String()
 }
+
+// readable undoes the escapes of a query that a URL of repolock doesn't need.
+func readable(u string) string { return strings.NewReplacer("%3A", ":", "%2F", "/").Replace(u) }
+
+func b2URL(bucket, prefix string) string { return bucketURL("b2", bucket, prefix, nil) }
 
 // b2Environ returns the credentials for B2 under the names of our store.
 func (l *Line) b2Environ(id, key string) (environ []string) {
@@ -360,6 +358,9 @@ func (l *Line) rusticPlace(s System) (Place, error) {
 	}
 }
 
+// scpName matches USER@HOST:PATH, as scp has it.
+var scpName = lazyregexp.New(`^(?:([^/@:]+)@)?([^/@:]+):(.+)$`)
+
 // borgPlace: the lock is beside Borg's repository.
 func (l *Line) borgPlace(System) (Place, error) {
 	repo, _, _ := strings.Cut(l.getenv("BORG_REPO"), "::")
@@ -386,7 +387,7 @@ func (l *Line) borgPlace(System) (Place, error) {
 		rsh = value
 	}
 	kind, rest, isURL := strings.Cut(repo, "://")
-	scp := lazyregexp.New(`^(?:([^/@:]+)@)?([^/@:]+):(.+)$`).FindStringSubmatch(repo)
+	scp := scpName.FindStringSubmatch(repo)
 	switch {
 	case isURL && kind == "file":
 		return Place{URL: l.directory(strings.TrimRight(rest, "/")) + besides, Beside: true}, nil

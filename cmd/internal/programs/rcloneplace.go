@@ -94,14 +94,19 @@ type resolved struct {
 	place func(above string) Place
 }
 
+// local resolves a path of this machine.
+func (l *Line) local(p string) resolved {
+	p = l.join(p)
+	if abs, err := filepath.Abs(p); err == nil {
+		p = abs
+	}
+	return resolved{p, func(above string) Place { return Place{URL: above} }}
+}
+
 // remote resolves a word of rclone to a path in a store that can hold a lock.
 func (l *Line) remote(s System, word string, depth int) (resolved, error) {
 	if !isRemote(word) {
-		p := l.join(word)
-		if abs, err := filepath.Abs(p); err == nil {
-			p = abs
-		}
-		return resolved{p, func(above string) Place { return Place{URL: above} }}, nil
+		return l.local(word), nil
 	}
 	if depth > 5 {
 		return resolved{}, l.elsewhere("is a remote that names itself")
@@ -122,11 +127,7 @@ func (l *Line) remote(s System, word string, depth int) (resolved, error) {
 		}
 		return inner, nil
 	case "local":
-		p, err := filepath.Abs(l.join(rest))
-		if err != nil {
-			p = rest
-		}
-		return resolved{p, func(above string) Place { return Place{URL: above} }}, nil
+		return l.local(rest), nil
 	case "sftp":
 		if get("ssh") != "" || get("host") == "" {
 			return resolved{}, l.elsewhere("needs rclone's own ssh")
@@ -211,18 +212,12 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 // onTheFly reads backend,key=value,key="value":path. It returns nil for what it can't read.
 func onTheFly(word string) (name, rest string, settings map[string]string) {
 	settings = map[string]string{}
-	quoted := false
-	end := strings.IndexFunc(word, func(r rune) bool {
-		if r == '"' || r == '\'' {
-			quoted = !quoted
-		}
-		return r == ':' && !quoted
-	})
+	end := strings.IndexFunc(word, unquoted(':'))
 	if end < 0 {
 		return "", "", nil
 	}
 	head, rest := word[:end], word[end+1:]
-	for i, field := range fields(head) {
+	for i, field := range strings.FieldsFunc(head, unquoted(',')) {
 		key, value, valued := strings.Cut(field, "=")
 		switch {
 		case i == 0 && !valued:
@@ -238,13 +233,13 @@ func onTheFly(word string) (name, rest string, settings map[string]string) {
 	return name, rest, settings
 }
 
-// fields splits at commas outside of quotes.
-func fields(s string) []string {
+// unquoted returns a function that reports whether the next rune of a text is the separator, outside of quotes.
+func unquoted(separator rune) func(rune) bool {
 	quoted := false
-	return strings.FieldsFunc(s, func(r rune) bool {
+	return func(r rune) bool {
 		if r == '"' || r == '\'' {
 			quoted = !quoted
 		}
-		return r == ',' && !quoted
-	})
+		return r == separator && !quoted
+	}
 }

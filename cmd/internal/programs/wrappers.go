@@ -108,7 +108,6 @@ func (l *Line) unwrap(args []string) ([]string, error) {
 // through returns the words after a wrapper, its flags and its arguments.
 func (l *Line) through(name string, w wrapper, args []string) ([]string, error) {
 	known := flagSet(w.flags)
-	p := &Program{}
 	var used parsed
 	skip := w.words
 	var sets []string
@@ -138,21 +137,9 @@ loop:
 			break loop
 		case w.numbers && len(word) > 1 && strings.Trim(word[1:], "-+0123456789") == "" && (word[0] == '-' || word[0] == '+'): // nice -5
 		case strings.HasPrefix(word, "--"):
-			flag, value, written := strings.Cut(word[2:], "=")
-			f, ok := known[flag]
-			switch {
-			case !ok:
-				unknown = "--" + flag
-			case f.valued && !written:
-				if value, ok = next(); !ok {
-					unknown = word
-				}
-				use(f, value)
-			default:
-				use(f, value)
-			}
+			syntax{}.long(word, known, next, use, func(flag string) { unknown, _, _ = strings.Cut(flag, "=") })
 		case strings.HasPrefix(word, "-") && word != "-":
-			p.short(word[1:], known, next, use, func(flag string) { unknown = flag })
+			short(word[1:], known, next, use, func(flag string) { unknown = flag })
 		case name == "env" && word == "-":
 			use(known["ignore-environment"], "true")
 		case w.settings && setting.MatchString(word):
@@ -166,7 +153,7 @@ loop:
 			return nil, fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it can't find the program", unknown, name), "put "+name+" before repolock, or "+eitherWords("PROGRAM"))
 		}
 	}
-	if w.needs != "" && !slices.ContainsFunc(used.flags, func(f usedFlag) bool { return f.name == w.needs }) {
+	if _, ok := used.last(w.needs); w.needs != "" && !ok {
 		return nil, fault.Advise(fault.New(fault.Usage, "%s: %s", name, w.why), "docs/examples.md has the commands whose work is elsewhere")
 	}
 	l.environment(name, w, used, sets)

@@ -47,7 +47,7 @@ var commandMutants = []mutant{
 	{"the environment of sudo is ours", "cmd/internal/programs/wrappers.go",
 		"case w.cuts && !keeps:", "case w.cuts && keeps:", test(ofPrograms, "TestLines")},
 	{"a command runs outside of the group", "cmd/internal/programs/wrappers.go",
-		`if w.needs != "" && `, `if w.needs == "x" && `, test(ofPrograms, "TestLines")},
+		`w.needs != "" && !ok`, `w.needs == "x" && !ok`, test(ofPrograms, "TestLines")},
 	{"a backup takes a prune", "cmd/internal/programs/programs.go",
 		"l.Least <= mode {", "l.Least >= mode {", test(ofPrograms, "TestWeak")},
 	{"a spelling of a repository is another place", "cmd/internal/programs/place.go",
