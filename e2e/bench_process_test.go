@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -54,7 +53,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	turns := rounds.Fewer(150, 3)
 	rows := inTurns(turns, all...)
-	fmt.Printf("\n%s/%s, %d CPUs; %s; medians of %d in turns.\n\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), turns, sizes)
+	printTables(fmt.Sprintf("medians of %d in turns", turns), "\n"+sizes)
 	fmt.Print(markdown("others", rows[:shared]))
 	each := (len(rows) - shared) / len(builds)
 	for i, v := range builds {

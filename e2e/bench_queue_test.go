@@ -15,7 +15,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -56,8 +55,7 @@ func BenchmarkQueue(b *testing.B) {
 	if b.Failed() {
 		return
 	}
-	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
-	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, q.report.String())
+	printTables(versions, q.report.String())
 }
 
 // queues is one run of BenchmarkQueue.

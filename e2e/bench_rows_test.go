@@ -8,12 +8,19 @@ import (
 	"math"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
 )
+
+// printTables prints the machine, the versions of the measured programs, one a line, and the tables.
+func printTables(versions, tables string) {
+	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
+	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, tables)
+}
 
 // subject is a row of a table. measure measures it once.
 type subject struct {

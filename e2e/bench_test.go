@@ -12,7 +12,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -52,8 +51,7 @@ go list -m github.com/aws/aws-sdk-go-v2/service/s3 github.com/minio/minio-go/v7`
 	if b.Failed() {
 		return
 	}
-	programs := strings.ReplaceAll(strings.TrimSpace(versions), "\n", "; ")
-	fmt.Printf("\n%s/%s, %d CPUs; %s; %s.\n%s", runtime.GOOS, runtime.GOARCH, runtime.NumCPU(), runtime.Version(), programs, m.report.String())
+	printTables(versions, m.report.String())
 }
 
 // bench is one run of BenchmarkLocks.
