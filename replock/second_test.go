@@ -131,6 +131,30 @@ func TestNoResumeAfterASecondSend(t *testing.T) {
 	})
 }
 
+// TestNoResumeAfterAnUnseenSecondSend: the same, and no answer and no look has shown the holder when its flag was written,
+// because the answers to puts have no times and the flag was on a page that a shared acquirer doesn't read.
+func TestNoResumeAfterAnUnseenSecondSend(t *testing.T) {
+	bubble(t, memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked, UntimedPuts: true, PageSize: 1}, func(t *testing.T, w *world) {
+		other := w.machine().takes(t, Shared)
+		time.Sleep(time.Second)
+		a := w.machine(func(o *Options) { o.Look = DefaultTTL })
+		var lost hookstore.Request
+		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+			lost = r
+			return errOutage
+		}))
+		k := a.takes(t, Shared)
+		a.hooks.Before(outage)
+		other.Release(t.Context())
+		time.Sleep(63 * time.Second)
+		w.machine().takes(t, Exclusive).Release(t.Context())
+		w.put(lost.Key, lost.Body)
+		a.hooks.Before(nil)
+		assert.That(t, !alive(k), "held without a refresh")
+		mustNotResume(t, k)
+	})
+}
+
 // refreshedUnderASecondFlag runs f in an outage that begins after a refresh under a second flag, when no look of the
 // holder's own has shown the refresh. No answer to a put tells its time. f gets the put of that refresh. After the outage
 // it calls then.

@@ -170,7 +170,7 @@ var engineMutants = []mutant{
 	{"a resume asks the clocks about a flag that was stored without a gap", resume, "StoreClock && k.flags.unbroken(old.ETag, old.ModTime) {", "StoreClock && false {", engine("TestStoreClockSteps")},
 	{"a flag that is dated late is no sign of a pause", watches, "late := ofStore &&", "late := false &&", engine("TestStoreClockSteps")},
 	{"a reassured lock can't be resumed after a step of the store's clock", watches, "k.flags.trust(seen) //", "_ = seen //", engine("TestStoreClockSteps")},
-	{"a flag whose first put was sent twice was stored without a gap", renews, "if !t.flag.twice {", "if true {", engine("TestNoResumeAfterASecondSend")},
+	{"a flag whose first put was sent twice was stored without a gap", renews, "if !t.flag.twice {", "if true {", engine("TestNoResumeAfterAnUnseenSecondSend")},
 	{"a flag whose first put was applied again, later, was stored without a gap", lineages, "again := v.before == 0 && v.mod != 0 &&", "again := v.before != 0 && v.mod != 0 &&", engine("TestNoResumeOfAnAcquireThatWasAppliedTwice")},
 	{"a flag was stored without a gap if the version before might just have been stale", lineages, "int64(ttl-verdict.Margin)", "int64(ttl)", engine("TestRefreshedWithinTheLease")},
 	{"a refresh after a pause counts however late it comes", watches,
