@@ -51,21 +51,22 @@ var claimed = map[string]string{
 // elsewhere are the commands that don't run unchanged, nor here. A test, or a command of
 // .ci/run that does the same, runs each of them.
 var elsewhere = map[string]string{
-	"sh e2e/local.sh":              "TestLocalScript",
-	"make soak":                    "make histories",          // the same without an end
-	"make bench":                   "make bench BENCH=-short", // six minutes
-	"make bench-queue":             "make bench-queue BENCH=-short",
-	"make bench-start":             "make bench-start BENCH=-short",
-	"make bench-locks":             "make bench-locks BENCH=-benchtime=10x",
-	"make bench-disk":              "make bench-disk BENCH='-short -benchtime=10x'",
-	"make bench-sftp":              "make bench-sftp BENCH=-short",
-	"make demo-svg":                "TestDemo",
-	"make quirks":                  "TestQuirks",                            // for a second each, instead of 60
-	"make real STORE=URL":          "TestReal",                              // on URLs of this machine
-	"sh spec/run.sh NAME":          "sh spec/run.sh original-two-exclusive", // NAME stands for any name
-	"make servers SERVERS=openssh": "make servers",
-	"make ci":                      notHere,
-	"make proof":                   notHere,
+	"sh e2e/local.sh":                      "TestLocalScript",
+	"make soak":                            "make histories",          // the same without an end
+	"make bench":                           "make bench BENCH=-short", // six minutes
+	"make bench-queue":                     "make bench-queue BENCH=-short",
+	"make bench-start":                     "make bench-start BENCH=-short",
+	"make bench-locks":                     "make bench-locks BENCH=-benchtime=10x",
+	"make bench-disk":                      "make bench-disk BENCH='-short -benchtime=10x'",
+	"make bench-sftp":                      "make bench-sftp BENCH=-short",
+	"make demo-svg":                        "TestDemo",
+	"make quirks":                          "TestQuirks",                            // for a second each, instead of 60
+	"make real STORE=URL":                  "TestReal",                              // on URLs of this machine
+	"sh spec/run.sh NAME":                  "sh spec/run.sh original-two-exclusive", // NAME stands for any name
+	"make servers SERVERS=openssh":         "make servers",
+	"make ci":                              notHere,
+	"make proof":                           notHere,
+	"make beside-cloudstic CLOUDSTIC=PATH": notHere,
 	"docker tag repolock-restic registry.example.org/repolock-restic:1": notHere,
 	"docker push registry.example.org/repolock-restic:1":                notHere,
 	"kubectl create secret generic repolock --from-env-file=job.env":    notHere,
@@ -75,7 +76,8 @@ var elsewhere = map[string]string{
 	"docker build -t repolock-restic -f packaging/container/restic.Dockerfile packaging/container": "TestPackagesDocument",
 }
 
-// notHere: no test can run it, because it needs a cluster or a registry, or runs the tests.
+// notHere: no test can run it, because it needs a cluster, a registry or a copy of another program's
+// repository, or runs the tests.
 const notHere = "not here"
 
 // TestDocs: each command of the README, of docs/ and of examples/ is run: here, or by a test that claims
