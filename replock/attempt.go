@@ -21,8 +21,8 @@ type object struct {
 	key  string
 	etag string
 	sent time.Duration // when the put of its present body was sent
-	// twice: we sent a put of it more than once. So the store can apply the first send even after the object was
-	// deleted. For a flag: more than once, and not each send was answered.
+	// twice: we sent a put of lock.exclusive more than once. So the store can apply the first send even after the object
+	// was deleted.
 	twice bool
 	put   bool // a put of it was answered, and we don't know that it is gone
 	maybe bool // we sent a put of it, so it can be stored now or later
@@ -383,7 +383,6 @@ func (p *progress) add(n int) {
 func (l *Locker) putFlag(ctx context.Context, t *attempt) error {
 	t.flag.maybe = true
 	o, again, err := l.sendRepeatedly(ctx, t, t.flag.key, t.body, store.PutOptions{})
-	t.flag.twice = t.flag.twice || again
 	if err != nil {
 		refused := errors.Is(err, store.ErrPermission) || errors.Is(err, store.ErrNotFound) || errors.Is(err, store.ErrIrregular)
 		if refused && !again { // else the store might still apply an earlier send

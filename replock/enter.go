@@ -322,7 +322,6 @@ func (l *Locker) proveAbsent(ctx context.Context, t *attempt) error {
 	note := func(a answer) {
 		unanswered--
 		errs[a.put] = a.err
-		t.flag.twice = t.flag.twice || a.err != nil && !conditionRefused(a.err) // the store can apply it later
 		if a.err == nil && a.put > last.put {
 			last = a
 		}

@@ -14,11 +14,13 @@ import (
 // lineage is what we know of the versions of a lock's flag. Each version has another ETag.
 type lineage struct {
 	mu sync.Mutex
-	// answered is the ETag of the last version that one answered put has stored, and that no other send can store.
+	// answered is the ETag of the last version whose put was answered; empty for a first version that its attempt hasn't
+	// seen.
 	answered string
 	// whole is the ETag of a version up to which the flag was stored without a gap, so no client has reaped it.
 	whole string
 	// mod and before are the mod times of the last version and of the flag before it, in Unix nanoseconds; 0 if unknown.
+	// For the first version before is the mod time that its own attempt has seen.
 	mod, before int64
 }
 
@@ -57,15 +59,14 @@ func (v *lineage) seen(etag string, mod time.Time) {
 func (v *lineage) inTime(etag string, mod time.Time, ttl time.Duration) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
-	again := v.before == 0 && v.mod != 0 && v.mod != mod.UnixNano() // the first put was applied twice
-	if etag == "" || etag != v.answered || again || v.before != 0 && mod.UnixNano()-v.before > int64(ttl-verdict.Margin) {
+	if etag == "" || etag != v.answered || v.before == 0 || mod.UnixNano()-v.before > int64(ttl-verdict.Margin) {
 		return false
 	}
 	v.whole = etag
 	return true
 }
 
-// trust records that the flag was stored without a gap until this version was listed, if it was sent once.
+// trust records that the flag was stored without a gap until this version was listed, if it is the last one.
 func (v *lineage) trust(seen *store.Object) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

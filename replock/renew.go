@@ -33,14 +33,16 @@ type renewer struct {
 	probe []*verdict.Entry // test flags of putMissing that might still be stored
 }
 
-// begin starts from the attempt that put the objects: its store time, and the date of its flag.
+// begin starts from the attempt that put the objects: its store time, and the date of its flag. Only an answer or a look
+// of that attempt dates the flag's first put. A later look might show that the store has applied the put again.
 func (r *renewer) begin(l *Locker, t *attempt) {
 	r.l, r.t = l, t
 	r.now.Store(&t.st)
-	if !t.flag.twice {
-		r.flags.answered = t.flag.etag
+	if mod := t.dated.At; !mod.IsZero() {
+		r.flags.answered, r.flags.before = t.flag.etag, mod.UnixNano()
+		r.dated.Store(mod.UnixNano())
+		r.sighted(t.flag.etag, mod)
 	}
-	r.sighted(t.flag.etag, t.dated.At)
 }
 
 // sighted records the mod time of the flag's version with this ETag.
@@ -50,7 +52,7 @@ func (r *renewer) sighted(etag string, mod time.Time) {
 	case r.flags.unbroken(etag, mod) || r.flags.inTime(etag, mod, r.l.opts.TTL): // even if the store's clock was set since
 		r.dated.Store(mod.UnixNano())
 		r.flags.seen(etag, mod)
-	case r.date(mod):
+	case r.dated.Load() != 0 && r.date(mod): // else no date shows whether this version is a late one
 		r.flags.seen(etag, mod)
 	}
 }

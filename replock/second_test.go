@@ -132,27 +132,41 @@ func TestNoResumeAfterASecondSend(t *testing.T) {
 }
 
 // TestNoResumeAfterAnUnseenSecondSend: the same, and no answer and no look has shown the holder when its flag was written,
-// because the answers to puts have no times and the flag was on a page that a shared acquirer doesn't read.
+// because the answers to puts have no times and the flag was on a page that a shared acquirer doesn't read. "once" was
+// sent once, and the store applies it a second time. A machine that stands still after that can't date it by its own clock.
 func TestNoResumeAfterAnUnseenSecondSend(t *testing.T) {
-	bubble(t, memory.Options{IfAbsent: memory.Lacked, IfMatch: memory.Lacked, UntimedPuts: true, PageSize: 1}, func(t *testing.T, w *world) {
-		other := w.machine().takes(t, Shared)
-		time.Sleep(time.Second)
-		a := w.machine(func(o *Options) { o.Look = DefaultTTL })
-		var lost hookstore.Request
-		a.hooks.Before(first("put", "", func(r hookstore.Request) error {
-			lost = r
-			return errOutage
-		}))
-		k := a.takes(t, Shared)
-		a.hooks.Before(outage)
-		other.Release(t.Context())
-		time.Sleep(63 * time.Second)
-		w.machine().takes(t, Exclusive).Release(t.Context())
-		w.put(lost.Key, lost.Body)
-		a.hooks.Before(nil)
-		assert.That(t, !alive(k), "held without a refresh")
-		mustNotResume(t, k)
-	})
+	paged := lacking
+	paged.PageSize = 1
+	untimed, timeless := paged, paged
+	untimed.UntimedPuts, timeless.NoTime = true, true
+	for _, sends := range []string{"twice", "once"} {
+		for _, pause := range []time.Duration{0, time.Minute} {
+			kinds{"untimed": untimed, "timeless": timeless}.each(t, func(t *testing.T, w *world) {
+				other := w.machine().takes(t, Shared)
+				time.Sleep(time.Second)
+				a := w.machine(func(o *Options) { o.Look = DefaultTTL })
+				var again hookstore.Request
+				a.hooks.Before(first("put", "", func(r hookstore.Request) error {
+					again = r
+					if sends == "twice" {
+						return errOutage
+					}
+					return nil
+				}))
+				k := a.takes(t, Shared)
+				a.hooks.Before(outage)
+				other.Release(t.Context())
+				time.Sleep(63 * time.Second)
+				w.machine().untilFree(t, Exclusive, 0)
+				w.put(again.Key, again.Body)
+				a.clock.pause(pause)
+				time.Sleep(pause)
+				a.hooks.Before(nil)
+				assert.That(t, !alive(k), "sent %s: held without a refresh", sends)
+				mustNotResume(t, k)
+			})
+		}
+	}
 }
 
 // refreshedUnderASecondFlag runs f in an outage that begins after a refresh under a second flag, when no look of the
