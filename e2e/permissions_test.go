@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -102,6 +103,39 @@ func TestPolicyOfEncryption(t *testing.T) {
 			})
 		}
 	}
+}
+
+// TestRotation: another process writes new credentials into the file, and the server then knows only these. A lock that is
+// held lives on, a waiter that has begun before gets its lock, and the command's end releases it.
+func TestRotation(t *testing.T) {
+	onEach(t, onMinIOs, func(t *testing.T, k kind) {
+		m := miniotest.Start(t)
+		s := k.on(m).site(t)
+		write := func(password string) {
+			s.write("new", "[default]\naws_access_key_id = "+miniotest.User+"\naws_secret_access_key = "+password+"\n")
+			assert.OK(t, os.Rename(s.path("new"), s.path("credentials")))
+		}
+		s.env = []string{
+			"AWS_ACCESS_KEY_ID=", "AWS_SECRET_ACCESS_KEY=", "MINIO_ACCESS_KEY=", "MINIO_SECRET_KEY=",
+			"AWS_SHARED_CREDENTIALS_FILE=" + s.path("credentials"),
+		}
+		write(miniotest.Password)
+		held := s.hold("backup", "held", "--ttl", "1m", "--verbose")
+		waiter := s.start("prune", "--wait", "1h", "--", "touch", "pruned")
+		waiter.says("waiting")
+		for _, password := range []string{"another-secret", miniotest.Password} {
+			write(password)
+			m.Restart("MINIO_ROOT_PASSWORD=" + password)
+			refreshes := func() int { return strings.Count(held.stderr.String(), "repolock: refreshed: ") }
+			before := refreshes()
+			held.reaches("two refreshes after the rotation", func() bool { return refreshes() >= before+2 })
+		}
+		assert.That(t, !s.exists("pruned"), "the prune was run beside the backup")
+		held.end("held")
+		waiter.exits(0)
+		assert.That(t, s.exists("pruned"), "the prune wasn't run")
+		s.nothingLeft()
+	})
 }
 
 func policyShared(s *site, a account) {

@@ -119,6 +119,14 @@ func (s *Server) end(sig os.Signal) {
 	s.process = nil
 }
 
+// Restart starts it again with these settings added, in place of those before.
+func (s *Server) Restart(env ...string) {
+	s.t.Helper()
+	s.Stop()
+	s.env = env
+	s.Start()
+}
+
 // Client returns a client with the root's rights, to set a test up and to look at its objects.
 func (s *Server) Client() *minio.Client {
 	s.t.Helper()
