@@ -5,7 +5,9 @@ package towerfleet
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -314,6 +316,25 @@ func TestSwapsEnd(t *testing.T) {
 			})
 		})
 	}
+}
+
+// TestSwappedIsRemoved: if the file that a swap has replaced is removed before it is read, the acquire fails, and says
+// which file it was.
+func TestSwappedIsRemoved(t *testing.T) {
+	in(t, func(w *world) {
+		b := w.backend(Options{Force: true})
+		w.write("n.lock", foreign("n", "req_1", time.Now().Add(-time.Hour), 900))
+		hook(t, &exchange, func(old, temp string) error {
+			err := swap(old, temp)
+			for _, name := range []string{old, temp} {
+				if filepath.Base(name) != "n.lock" {
+					assert.OK(t, os.Remove(name))
+				}
+			}
+			return err
+		})
+		assert.Says(t, lockcheck.Fails(t.Context(), t, b, "n"), fs.ErrNotExist, "can't be read")
+	})
 }
 
 // TestBreak: a lock is broken only if it is the one that was seen, and not if it is live. lock_stolen is emitted.

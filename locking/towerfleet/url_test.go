@@ -58,6 +58,15 @@ func TestParseRefuses(t *testing.T) {
 	assert.Says(t, assert.Err(Parse("tower-fleet:/x/n.lock")), locking.ErrKey, "leave out .lock")
 }
 
+// TestParseInAnOddDirectory: a relative URL is refused in a working directory whose name isn't printable.
+func TestParseInAnOddDirectory(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a\nb")
+	assert.OK(t, os.Mkdir(dir, 0o700))
+	t.Chdir(dir)
+	err := assert.Err(Parse("tower-fleet:./nightly"))
+	assert.That(t, strings.Contains(err.Error(), "isn't printable") && !strings.Contains(err.Error(), "\n"), "%v", err)
+}
+
 func FuzzParse(f *testing.F) {
 	f.Add("tower-fleet:/var/lib/locks/nightly")
 	f.Add("tower-fleet:../x/n")

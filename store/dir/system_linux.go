@@ -26,13 +26,13 @@ var late = map[string]string{
 func mountType(f *os.File) string {
 	var st unix.Stat_t
 	var fs unix.Statfs_t
-	if unix.Fstatfs(int(f.Fd()), &fs) == nil && unix.Fstat(int(f.Fd()), &st) == nil && files.OfRclone(fs.Files, uint64(fs.Frsize), uint64(st.Size)) {
-		return "rclone"
-	}
-	table, err := os.ReadFile("/proc/self/mountinfo")
-	if err != nil || unix.Fstat(int(f.Fd()), &st) != nil {
+	if unix.Fstat(int(f.Fd()), &st) != nil {
 		return ""
 	}
+	if unix.Fstatfs(int(f.Fd()), &fs) == nil && files.OfRclone(fs.Files, uint64(fs.Frsize), uint64(st.Size)) {
+		return "rclone"
+	}
+	table, _ := os.ReadFile("/proc/self/mountinfo") // without it the type isn't known
 	device := fmt.Sprintf("%d:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)))
 	for line := range strings.Lines(string(table)) {
 		mount, system, _ := strings.Cut(line, " - ")

@@ -378,6 +378,13 @@ func TestRotatedCredentials(t *testing.T) {
 					assert.That(t, err == nil, "%s: %s: %v", why, of, err)
 				}
 			}
+			if source != "minio" { // there the library reads the file before each request
+				g.refuse.set(say(400, "InvalidArgument"))
+				set("last")
+				c.save(t, "last")
+				g.n.Store(0)
+				assert.That(t, requests["list"](t.Context(), s) != nil && g.n.Load() == 1, "a refusal that isn't about credentials was sent %d times", g.n.Load())
+			}
 			g.refuse.set(say(403, "AccessDenied"))
 			set("key")
 			c.save(t, "key")
