@@ -273,6 +273,7 @@ func Open(ctx context.Context, u *url.URL) (store.Store, error) {
 		if t.endpoint != "" {
 			o.BaseEndpoint = aws.String(t.endpoint)
 		}
+		o.HTTPSignerV4 = signer{}
 		o.UsePathStyle, _ = s3api.Bool("path-style", t.pathStyle, o.BaseEndpoint != nil) // parse has checked it
 	})
 	if endpoint := client.Options().BaseEndpoint; endpoint != nil {

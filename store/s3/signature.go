@@ -5,7 +5,10 @@ import (
 	"fmt"
 	"net/http"
 	"strings"
+	"time"
 
+	"github.com/aws/aws-sdk-go-v2/aws"
+	v4 "github.com/aws/aws-sdk-go-v2/aws/signer/v4"
 	"github.com/aws/aws-sdk-go-v2/service/s3"
 	"github.com/aws/smithy-go/middleware"
 	smithyhttp "github.com/aws/smithy-go/transport/http"
@@ -13,6 +16,15 @@ import (
 
 // signing is the SDK's name of the step that signs a request.
 const signing = "Signing"
+
+// signer is the SDK's signer without its memory of derived keys. That memory compares only the access key, so it would
+// sign with the old secret after a rotation that keeps the access key.
+type signer struct{}
+
+func (signer) SignHTTP(ctx context.Context, c aws.Credentials, r *http.Request, payload, service, region string, now time.Time, options ...func(*v4.SignerOptions)) error {
+	asS3 := func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }
+	return v4.NewSigner(asS3).SignHTTP(ctx, c, r, payload, service, region, now, options...)
+}
 
 // isSigned reports whether a signature covers a header. Amazon demands that of Host, x-amz-* and Content-MD5
 // (docs.aws.amazon.com/AmazonS3/latest/API/sig-v4-header-based-auth.html). A condition of a put or a deletion must be

@@ -374,6 +374,8 @@ var storeMutants = []mutant{
 		`if setting := variant(client.Options()); setting != "" {`, `if setting := variant(client.Options()); setting == "x" {`, test("./store/s3", "TestVariants")},
 	{"the AWS files are read once", "store/s3/credentials.go",
 		`c.current.Store(&cfg.Credentials)`, `_ = cfg`, test("./store/internal/s3api", "TestRotatedCredentials/s3")},
+	{"a new secret of the same access key signs nothing", "store/s3/s3.go",
+		"o.HTTPSignerV4 = signer{}", "_ = signer{}", test("./store/internal/s3api", "TestRotatedSecret/s3")},
 	{"mc's file is read once", "store/minio/credentials.go",
 		`c.chain.stale.Store(true)`, `c.chain.stale.Store(false)`, test("./store/internal/s3api", "TestRotatedCredentials/minio.*")},
 	{"a key that wasn't sent counts as deleted", "store/internal/s3api/s3api.go",

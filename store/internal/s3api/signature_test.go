@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -24,6 +25,10 @@ import (
 
 // verified answers as h if the signature of a request is right, as a server of Amazon's does.
 func verified(h http.Handler) http.HandlerFunc {
+	return verifiedBy(func() string { return "topsecret" }, h)
+}
+
+func verifiedBy(secret func() string, h http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		_, list, _ := strings.Cut(r.Header.Get("Authorization"), "SignedHeaders=")
 		list, _, _ = strings.Cut(list, ",")
@@ -36,7 +41,7 @@ func verified(h http.Handler) http.HandlerFunc {
 		at, err := time.Parse("20060102T150405Z", r.Header.Get("X-Amz-Date"))
 		if err == nil {
 			err = v4.NewSigner(func(o *v4.SignerOptions) { o.DisableURIPathEscaping = true }).SignHTTP(r.Context(),
-				aws.Credentials{AccessKeyID: "key", SecretAccessKey: "topsecret"}, signed, r.Header.Get("X-Amz-Content-Sha256"), "s3", "us-east-1", at)
+				aws.Credentials{AccessKeyID: "key", SecretAccessKey: secret()}, signed, r.Header.Get("X-Amz-Content-Sha256"), "s3", "us-east-1", at)
 		}
 		if err != nil || signed.Header.Get("Authorization") != r.Header.Get("Authorization") {
 			w.WriteHeader(http.StatusForbidden)
@@ -44,6 +49,32 @@ func verified(h http.Handler) http.HandlerFunc {
 			return
 		}
 		h.ServeHTTP(w, r)
+	}
+}
+
+// TestRotatedSecret: new credentials can have the access key of the old ones.
+func TestRotatedSecret(t *testing.T) {
+	var secret atomic.Value
+	objects := fakes3.New("bucket")
+	server := served(t, verifiedBy(func() string { return secret.Load().(string) }, objects))
+	for backend, repo := range map[string]string{
+		"s3": "s3://bucket?endpoint=" + server, "minio": "minio://" + strings.TrimPrefix(server, "http://") + "/bucket?tls=false",
+	} {
+		t.Run(backend, func(t *testing.T) {
+			settled(t, "AWS_SHARED_CREDENTIALS_FILE="+filepath.Join(t.TempDir(), "credentials"))
+			rotate := func(to string) {
+				secret.Store(to)
+				saved(t, "[default]\naws_access_key_id = key\naws_secret_access_key = "+to+"\n", os.Getenv("AWS_SHARED_CREDENTIALS_FILE"))
+			}
+			rotate("first")
+			s, err := opened(t.Context(), t, repo)
+			assert.OK(t, err)
+			for _, to := range []string{"first", "second", "third"} {
+				rotate(to)
+				err := requests["list"](t.Context(), s)
+				assert.That(t, err == nil, "the %s secret: %v", to, err)
+			}
+		})
 	}
 }
 
