@@ -14,8 +14,7 @@ import (
 // lineage is what we know of the versions of a lock's flag. Each version has another ETag.
 type lineage struct {
 	mu sync.Mutex
-	// answered is the ETag of the last version whose put was answered; empty for a first version that its attempt hasn't
-	// seen.
+	// answered is the ETag of the last version whose put was answered.
 	answered string
 	// whole is the ETag of a version up to which the flag was stored without a gap, so no client has reaped it.
 	whole string

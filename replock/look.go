@@ -129,7 +129,7 @@ func (t *attempt) learn(page store.Page, later bool, answered time.Duration) {
 func (l *Locker) learnFromFlag(ctx context.Context, t *attempt) error {
 	own, err := l.find(ctx, t.flag.key)
 	if err == nil && own != nil {
-		t.st = verdict.StoreTime{At: own.ModTime, Elapsed: l.opts.Clock.Elapsed()}
+		t.stamped(own.ModTime, l.opts.Clock.Elapsed())
 	}
 	return err
 }

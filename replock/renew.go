@@ -38,8 +38,9 @@ type renewer struct {
 func (r *renewer) begin(l *Locker, t *attempt) {
 	r.l, r.t = l, t
 	r.now.Store(&t.st)
+	r.flags.answered = t.flag.etag
 	if mod := t.dated.At; !mod.IsZero() {
-		r.flags.answered, r.flags.before = t.flag.etag, mod.UnixNano()
+		r.flags.before = mod.UnixNano()
 		r.dated.Store(mod.UnixNano())
 		r.sighted(t.flag.etag, mod)
 	}

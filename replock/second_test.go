@@ -169,6 +169,28 @@ func TestNoResumeAfterAnUnseenSecondSend(t *testing.T) {
 	}
 }
 
+// TestUndatedFlagIsNotLate: if no answer and no look of the acquire has dated the flag, the first look that shows it is no
+// sign of a pause. On a store without a time, an acquire that must judge another lock lists its flag, so the lock can be
+// resumed.
+func TestUndatedFlagIsNotLate(t *testing.T) {
+	paged := lacking
+	paged.PageSize = 2
+	untimed, timeless := paged, paged
+	untimed.UntimedPuts, timeless.NoTime = true, true
+	kinds{"untimed": untimed, "timeless": timeless}.each(t, func(t *testing.T, w *world) {
+		w.afterStalePointer().takes(t, Shared)
+		a := w.afterStalePointer()
+		k := a.takes(t, Shared)
+		time.Sleep(DefaultLook + time.Second)
+		assert.Equal(t, a.saw(EventRefreshed), 0, "refreshes by the first look")
+		if w.timeless {
+			a.outlives(t, k)
+			assert.Is(t, k.Resume(t.Context()), nil, "resumed")
+		}
+		lives(t, k)
+	})
+}
+
 // refreshedUnderASecondFlag runs f in an outage that begins after a refresh under a second flag, when no look of the
 // holder's own has shown the refresh. No answer to a put tells its time. f gets the put of that refresh. After the outage
 // it calls then.

@@ -172,6 +172,8 @@ var engineMutants = []mutant{
 	{"a reassured lock can't be resumed after a step of the store's clock", watches, "k.flags.trust(seen) //", "_ = seen //", engine("TestStoreClockSteps")},
 	{"a flag whose first put was applied again, later, was stored without a gap", lineages, "mod.UnixNano()-v.before > int64", "mod.UnixNano()-max(v.before, v.mod, mod.UnixNano()) > int64", engine("TestNoResumeOfAnAcquireThatWasAppliedTwice")},
 	{"a flag whose first put was never dated was stored without a gap", lineages, "v.before == 0 || mod", "v.before != 0 && mod", engine("TestNoResumeAfterAnUnseenSecondSend")},
+	{"a flag that was never dated is late", watches, "k.dated.Load() != 0 && k.reapable(t.written)", "k.reapable(t.written)", engine("TestUndatedFlagIsNotLate")},
+	{"an acquire that lists its own flag alone doesn't date it", look, "t.stamped(own.ModTime, l.opts.Clock.Elapsed())", "t.st = verdict.StoreTime{At: own.ModTime, Elapsed: l.opts.Clock.Elapsed()}", engine("TestUndatedFlagIsNotLate")},
 	{"a later look dates a flag whose first put was never dated", renews, "case r.dated.Load() != 0 && r.date(mod):", "case r.date(mod):", engine("TestNoResumeAfterAnUnseenSecondSend")},
 	{"a flag was stored without a gap if the version before might just have been stale", lineages, "int64(ttl-verdict.Margin)", "int64(ttl)", engine("TestRefreshedWithinTheLease")},
 	{"a refresh after a pause counts however late it comes", watches,
