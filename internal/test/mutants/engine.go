@@ -427,7 +427,7 @@ var engineMutants = []mutant{
 	{"an earlier put that was applied late dates the store's time by its answer", attempts,
 		"if !mod.Equal(s.dated.At) {", "if s.dated.At = mod; s.dated.Elapsed == 0 {", own("TestLatePutIsDatedFromWhenItIsSeen")},
 	{"the own flag on a later page dates the store's time by its send", look,
-		"t.st = verdict.StoreTime{At: own.ModTime, Elapsed: l.opts.Clock.Elapsed()}", "t.st = verdict.StoreTime{At: own.ModTime, Elapsed: t.sent}", own("TestStoreTimeIsALowerBound")},
+		"t.stamped(own.ModTime, l.opts.Clock.Elapsed())", "t.stamped(own.ModTime, t.sent)", own("TestStoreTimeIsALowerBound")},
 	{"a page dates the store's time by its send", look,
 		"t.st = verdict.StoreTime{At: page.Now, Elapsed: answered}", "t.st = verdict.StoreTime{At: page.Now, Elapsed: t.seen.Elapsed}", own("TestStoreTimeIsALowerBound")},
 	{"the own put dates the store's time by its send", attempts,
