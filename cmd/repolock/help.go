@@ -94,10 +94,10 @@ Options follow a question mark, with & between them:
   sftp:   command=  listings=fresh
 
 conditions=kept saves round trips on a server that honours conditional puts;
-repolock doctor tests that. listings=fresh is for an rclone
-serve sftp without its cache, and for an rclone serve s3 that all machines use:
-docs/sftp.md, docs/rclone.md. sse=AES256, sse=aws:kms and acl= are
-headers of each put, if the bucket's policy demands them.
+repolock doctor tests that. listings=fresh is for an rclone serve sftp without
+its cache, and for an rclone serve s3 that all machines use: docs/sftp.md,
+docs/rclone.md. sse=AES256, sse=aws:kms and acl= are headers of each put, if the
+bucket's policy demands them.
 
 Credentials are never part of a URL. They are read from:
 
