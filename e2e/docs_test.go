@@ -24,12 +24,14 @@ import (
 // claimed maps pages, and after a # sections, to the tests that run their sh and crontab blocks. TestDocs runs
 // the blocks of all other pages.
 var claimed = map[string]string{
+	"README.md#repolock":              "TestReadme",
 	"README.md#On a directory":        "TestReadme",
 	"README.md#On S3":                 "TestPrograms",
 	"docs/also.md":                    "TestAlsoPage",
 	"docs/borg.md":                    "TestBorg",
 	"docs/cloudstic.md":               "TestCloudstic",
 	"docs/configuration.md":           "TestConfigurationPage",
+	"docs/faq.md":                     "TestFAQ",
 	"docs/kopia.md":                   "TestKopia",
 	"docs/also/beads.md":              "TestBeadsPage",
 	"docs/also/postgres.md":           "TestPostgresPage",

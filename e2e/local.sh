@@ -8,7 +8,8 @@ This builds repolock, runs two real backups and a real prune with it, kills a
 holder, and draws what happened. It works in a temporary directory, which takes
 about 400 MB meanwhile and is removed.
 The first time Go downloads about 65 MB and keeps about 600 MB in its caches, in
-one to three minutes on two processors. The rest takes about 20 s.
+one to three minutes on two processors. The rest takes about 20 s. A busy machine
+takes longer; a line every 8 s shows the progress.
 EOF
 cd "$(dirname "$0")/.."
 . e2e/aloud.sh

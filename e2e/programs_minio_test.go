@@ -44,7 +44,6 @@ func TestPrograms(t *testing.T) {
 	t.Run("README.md", func(t *testing.T) {
 		b := onS3.on(onS3.shared(t)) // another bucket
 		p := newSection(t, "On S3")
-		p.env = append(p.env, "RESTIC_PASSWORD=secret")
 		script := strings.NewReplacer(
 			"https://HOST", b.Endpoint(), "BUCKET", b.bucket,
 			"=KEY", "="+credentials["AWS_ACCESS_KEY_ID"], "=SECRET", "="+credentials["AWS_SECRET_ACCESS_KEY"],

@@ -173,13 +173,44 @@ func TestBorg(t *testing.T) {
 	p.unlocked()
 }
 
-// TestReadme runs the README's first steps, from "../README.md", with the real programs.
+// TestReadme runs the README's first steps, from "../README.md", with the real programs. The first example needs no file
+// of the home directory.
 func TestReadme(t *testing.T) {
-	p := newSection(t, "On a directory")
-	p.contains(p.sh(p.Script()), "no locks", "snapshot")
-	for _, name := range []string{"backups/data/pictures/cat", "restic/config"} {
-		assert.That(t, p.exists(name), "there is no %s", name)
+	t.Run("repolock", func(t *testing.T) {
+		p := newSection(t, "repolock")
+		for _, name := range []string{"documents", "pictures", "password"} {
+			assert.OK(t, os.RemoveAll(p.path(name)))
+		}
+		p.contains(p.sh(p.Script()), "no locks\nlooked in "+p.path("restic")+",", "snapshot")
+	})
+	t.Run("On a directory", func(t *testing.T) {
+		p := newSection(t, "On a directory")
+		p.contains(p.sh(p.Script()), "nothing but locks is in "+p.path("backups"), "no locks\nlooked in "+p.path("backups")+",")
+		assert.That(t, p.exists("backups/data/pictures/cat"), "nothing was copied")
+	})
+}
+
+// TestFAQ runs "faq.md": the three crontabs on the way from flock to repolock, and what repolock leaves in restic's
+// repository, which restic's check accepts.
+func TestFAQ(t *testing.T) {
+	p := newPage(t, "faq.md")
+	p.write("backup.env", "export RESTIC_REPOSITORY=\"$HOME/backups\" RESTIC_PASSWORD_FILE=\"$HOME/password\"\n")
+	p.sh(`. "$HOME/backup.env"; restic init`)
+	assert.Need(t, len(p.Crontab()) == 3, "%d lines of a crontab", len(p.Crontab()))
+	for _, line := range p.Crontab() {
+		p.sh(line)
 	}
+	p.contains(p.sh(`. "$HOME/backup.env"
+		restic snapshots
+		repolock -r "$HOME/backups" run --exclusive --operation fence --fence -- true`), "3 snapshots")
+	for _, name := range []string{"lock.shared", "lock.intent", "lock-fence"} {
+		assert.That(t, p.exists("backups/index/"+name), "the page says that repolock leaves index/%s", name)
+	}
+	out := p.sh(`. "$HOME/backup.env"
+` + p.Script() + `
+		ls "$HOME/backups/index" "$HOME/.cache"`)
+	p.contains(out, "no locks", "no errors were found")
+	assert.That(t, !strings.Contains(out, "\nlock") && !strings.Contains(out, "repolock\n"), "something stays:\n%s", out)
 }
 
 // newSection returns a section of the README, and a home with something to back up.

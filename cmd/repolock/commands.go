@@ -24,12 +24,13 @@ var groups = []cli.Group{
 	{Title: "Run a program under a lock", Commands: []cli.Entry{
 		{Name: "backup", Help: "Run a backup under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "backup", word: "backup"},
 			Example: "repolock -r s3://bucket/prefix backup -- restic backup /home",
-			Second:  "repolock -r prod backup --if-held skip -- borg create ::'{now}' /home", Detail: ofEnvironment},
+			Second:  "repolock -r prod backup --if-held skip -- ./nightly-backup", Detail: ofEnvironment},
 		{Name: "restore", Help: "Run a restore under a shared lock.", Command: wrapCmd{mode: replock.Shared, operation: "restore", word: "restore"},
 			Example: "repolock -r prod restore -- restic restore latest --target /tmp/back",
 			Second:  "repolock -r /mnt/repo restore --wait 15m -- rclone copy b2:bucket /srv", Detail: ofEnvironment},
 		{Name: "prune", Help: "Run a prune under the exclusive lock.", Command: wrapCmd{mode: replock.Exclusive, operation: "prune"},
-			Example: "repolock -r prod prune --wait 1h -- restic prune", Second: "repolock -r prod prune --dry-run -- restic prune", Detail: ofEnvironment},
+			Example: "repolock -r prod prune --wait 1h -- sh -c 'restic unlock && restic prune'",
+			Second:  "repolock -r prod prune --dry-run -- ./clean-up", Detail: ofEnvironment},
 		{Name: "run", Help: "Run any other command under a lock, or without one.", Command: runCmd{},
 			Example: "repolock -r prod run --exclusive --operation check -- restic check", Second: "repolock run --no-lock -- restic snapshots",
 			Detail: ofEnvironment + " The locks of --also alone need neither --shared nor --exclusive."},
@@ -46,7 +47,7 @@ check before each step that needs the lock (docs/scripts.md).`},
 			Detail: `Looks into the repository, and so notices that the lock was broken. If the repository can't be reached, the lock is held as
 long as its lease lasts, and a warning says so. Exits with 79 if the lock was lost, and prints why, or if its keeper is gone.`},
 		{Name: "renew", Help: "Refresh the lock of acquire now.", Command: tokenCmd{do: "renew"}, Tag: cli.NoConfig,
-			Example: `repolock renew "$token" && restic prune`, Second: `REPOLOCK_TOKEN=$token repolock renew`,
+			Example: `repolock renew "$token" && ./one-long-step`, Second: `REPOLOCK_TOKEN=$token repolock renew`,
 			Detail: `The keeper refreshes its lock by itself. Renew before a step that takes nearly as long as the ttl and can't be interrupted.
 Exits with 79 as check does, and with 69 if the lock is held and couldn't be refreshed.`},
 		{Name: "release", Help: "Release the lock of acquire.", Command: tokenCmd{do: toRelease}, Tag: cli.NoConfig,
@@ -55,7 +56,7 @@ Exits with 79 as check does, and with 69 if the lock is held and couldn't be ref
 work under it might not have been protected. Exits with 69 if the lock couldn't be deleted and is left to expire.`},
 	}},
 	{Title: "Look at locks, and break them", Commands: []cli.Entry{
-		{Name: "status", Help: "Show every lock in the repository. Never writes.", Command: statusCmd{},
+		{Name: "status", Help: "Show every lock in the repository. Changes none.", Command: statusCmd{},
 			Example: "repolock -r prod status --watch", Second: "repolock status --all --older-than 6h",
 			Detail: `The table fits the terminal, or COLUMNS. In a pipe or a file without COLUMNS nothing is cut. If the table is too
 wide, repolock cuts names, and then leaves out LAST SEEN, FOR and ID. --id of break-lock needs only the beginning of an id.`},

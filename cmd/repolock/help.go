@@ -93,11 +93,11 @@ Options follow a question mark, with & between them:
   b2:     endpoint=
   sftp:   command=  listings=fresh
 
-conditions=kept saves round trips on a server that is known to keep conditional
-puts; repolock doctor says whether it does. listings=fresh is for an rclone
-serve sftp without its cache, and for an rclone serve s3 that all machines use:
-docs/sftp.md, docs/rclone.md. sse=AES256, sse=aws:kms and acl= are
-headers of each put, if the bucket's policy demands them.
+conditions=kept saves round trips on a server that honours conditional puts;
+repolock doctor tests that. listings=fresh is for an rclone serve sftp without
+its cache, and for an rclone serve s3 that all machines use: docs/sftp.md,
+docs/rclone.md. sse=AES256, sse=aws:kms and acl= are headers of each put, if the
+bucket's policy demands them.
 
 Credentials are never part of a URL. They are read from:
 
@@ -161,8 +161,11 @@ const cronHelp = `In cron, so that a held lock is no failure, and only errors ca
   0 2 * * *  repolock -q --if-held skip -- restic -r /srv/repo backup /home
   0 5 * * 0  repolock -q --wait 2h -- restic -r /srv/repo prune
 
-cron has a short PATH, no shell profile and no ~/.config of yours: write paths
-in full, and name the configuration file if it isn't /etc/repolock/config.toml.
+cron has a short PATH, and doesn't read your shell's profile: write paths in
+full, and set RESTIC_PASSWORD_FILE and the like in the crontab. repolock reads
+~/.config/repolock/config.toml of the job's user, or /etc/repolock/config.toml.
+If a machine comes after the job of another one has ended, --if-held skip
+doesn't skip: the job runs again.
 --hint has the words of schedulers (require-global, prefer-global, node-local).
 A line of monitoring:
 
@@ -233,7 +236,7 @@ repolock [flags] -- PROGRAM … knows which lock each command of restic, rustic,
 
 The lock of a crashed holder expires by itself. A command starts only under its lock, and repolock stops it if the lock is lost, except in the cases that docs/promises.md names. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
-The repository is a directory, or on S3 or a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
+The repository is a directory, a directory on a server that has SSH (SFTP), or a bucket on S3, on a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
 
 With --also, repolock also holds locks that other programs keep in Redis, in PostgreSQL, or in files, all of them or none.`
 
@@ -270,8 +273,8 @@ var manExamples = []string{
 	"repolock --wait 1h -- restic prune",
 	"The same with the lock and the place in words:",
 	"repolock -r s3://bucket/prefix backup -- restic backup /home",
-	"repolock -r s3://bucket/prefix prune --wait 1h -- restic prune",
+	"repolock -r s3://bucket/prefix prune --wait 1h -- sh -c 'restic unlock && restic prune'",
 	"In cron, where a held lock is no failure: repolock -r prod backup --if-held skip -- restic backup /home",
-	"With a lock in Redis that another scheduler takes: repolock -r prod prune --also 'redis://localhost/0?key=nightly' -- restic prune",
+	"With a lock in Redis that another scheduler takes: repolock --also 'redis://localhost/0?key=nightly' -- restic prune",
 	"The locks and their holders: repolock -r prod status --watch",
 }
