@@ -217,7 +217,7 @@ bench-sftp: ## count the round trips of a lock over ssh, with and without a Cont
 	@$(GO) test -C e2e -tags programs $(ONCE) -bench=SFTP $(BENCH)
 
 .PHONY: lint
-lint: fmt sizes workflows vet static dead types imports clock legal api ## run all checks of the text
+lint: fmt sizes workflows compose vet static dead types imports clock legal api ## run all checks of the text
 
 .PHONY: fmt
 fmt: ## check that gofmt changes nothing
@@ -232,6 +232,13 @@ sizes: ## check that no large file, such as a binary, is committed
 workflows: ## check the workflows of GitHub
 	$(TOOL) actionlint -shellcheck= -pyflakes=
 	@! grep -nE 'uses: [^.]' .github/workflows/*.yml | grep -vE '@[0-9a-f]{40} # v[0-9]' || { echo "pin an action by its commit, and name the version"; exit 1; }
+
+# The second check adds the file of e2e/minio.sh.
+.PHONY: compose
+compose: ## check docker-compose.yml, if Docker Compose is installed
+	@compose="docker compose"; $$compose version >/dev/null 2>&1 || compose=docker-compose; \
+	! command -v $${compose%% *} >/dev/null 2>&1 || ! $$compose version >/dev/null 2>&1 || { $$compose config -q && \
+		REPOLOCK_E2E_BIN=e2e/minio REPOLOCK_E2E_CLONE=lint $$compose -f docker-compose.yml -f e2e/minio/compose.yml config -q; }
 
 # Both tags together show every file of this system.
 TAGS = -tags 'minio programs'

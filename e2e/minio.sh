@@ -11,8 +11,9 @@
 #   sh e2e/minio.sh url            print where it is
 #   sh e2e/minio.sh with COMMAND…  up, the command with the tests' environment, down
 #
-# Where Docker is, it runs in a container, by docker-compose.yml; else, and with
-# REPOLOCK_E2E_DOCKER=no, as a process. REPOLOCK_E2E_PORT is its port; if that is unset, it
+# Where Docker is, it runs in a container, by docker-compose.yml and e2e/minio/compose.yml; else, and with
+# REPOLOCK_E2E_DOCKER=no, as a process. If Compose fails, as by a timeout on a busy machine, it runs as a
+# process too. REPOLOCK_E2E_PORT is its port; if that is unset, it
 # is the first that is free of 19000 to 19099.
 #
 # What is built is kept outside of this tree, for each clone of it and each later run: in
@@ -113,8 +114,8 @@ from() {
 # compose by whichever is there; each says no if the daemon doesn't answer.
 compose() {
 	# The legacy builder needs no plugin, and there is nothing for it to pull.
-	export REPOLOCK_E2E_BIN="$bin"
-	set -- -p "repolock-e2e-$clone" -f "$root/docker-compose.yml" "$@"
+	export REPOLOCK_E2E_BIN="$bin" REPOLOCK_E2E_CLONE="$clone"
+	set -- -p "repolock-e2e-$clone" -f "$root/docker-compose.yml" -f "$home/compose.yml" "$@"
 	if docker compose version >/dev/null 2>&1; then
 		docker compose "$@"
 	else
@@ -162,10 +163,17 @@ first_start() {
 		wait_ready
 		return
 	fi
-	! free || die "docker compose can't start it: $(cat "$run/log")"
-	compose down -v >/dev/null 2>&1
-	return 1
+	failed=$(tail -n 5 "$run/log")
+	clear_away || true
+	free || return 1 # another program has taken the port
+	say "Docker Compose can't start it, so it runs as a process: $failed"
+	touch "$run/left" # the container might still come
+	echo process >"$run/mode"
+	start
 }
+
+# clear_away removes the container, its data and its image.
+clear_away() { compose down -v --rmi all --remove-orphans -t 5 >"$run/log" 2>&1; }
 
 mode() { cat "$run/mode" 2>/dev/null || die "it isn't up: sh e2e/minio.sh up"; }
 
@@ -221,9 +229,10 @@ stop() {
 down() {
 	[ -d "$run" ] || return 0
 	case $(cat "$run/mode" 2>/dev/null) in
-	docker) compose down -v --rmi local --remove-orphans -t 5 >"$run/log" 2>&1 || die "it can't be taken down: $(cat "$run/log")" ;;
+	docker) clear_away || die "it can't be taken down: $(cat "$run/log")" ;;
 	process) stop ;;
 	esac
+	[ ! -e "$run/left" ] || clear_away || say "Docker might still have its container: docker ps"
 	rm -rf "$run"
 }
 

@@ -34,6 +34,9 @@ type breakCmd struct {
 }
 
 func (c breakCmd) run(r *show.Reporter, g global) (int, error) {
+	if c.Stale && c.Dead {
+		return 0, fault.New(fault.Usage, "--stale and --dead can't be used together, because few locks are both: give one, and then the other")
+	}
 	if !c.Yes && !term.IsTerminal(int(os.Stdin.Fd())) {
 		return 0, fault.New(fault.Usage, "stdin is no terminal, so break-lock can't ask: give --yes to break locks")
 	}
@@ -224,14 +227,14 @@ func (c breakCmd) why() string {
 
 // which describes the chosen locks in an error.
 func (c breakCmd) which() string {
-	words := ""
-	if c.Stale {
-		words = "stale "
+	switch {
+	case c.Stale:
+		return "stale "
+	case c.Dead:
+		return "dead "
+	default:
+		return ""
 	}
-	if c.Dead {
-		words += "dead "
-	}
-	return words
 }
 
 func (c breakCmd) ask(r *show.Reporter, chosen []found) bool {

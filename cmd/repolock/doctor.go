@@ -237,7 +237,7 @@ func reportText(report doctor.Report, where, says string, width int) string {
 		fmt.Fprintf(&b, "%d objects below %s could not be deleted; remove them by hand:\n", len(report.Left), text.Escape(report.Prefix))
 		show.Lines(&b, "  ", report.Left)
 	}
-	if report.Verdict.Fitness == doctor.LacksPermission {
+	if report.Verdict.Fitness == doctor.LacksPermission && !report.Verdict.Credentials {
 		fmt.Fprintln(&b, show.Hanging(fmt.Sprintf("tried below %s: permissions for index/lock* apply there, and permissions for index/lock.* don't", text.Escape(report.Prefix)), width))
 	}
 	fmt.Fprintln(&b, show.Hanging(text.Escape(report.Verdict.Summary), width))

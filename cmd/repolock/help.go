@@ -38,11 +38,15 @@ func (c helpCmd) run(r *show.Reporter, _ global) (int, error) {
 	if listed, ok := reader.Called([]string{c.Topic}); ok && !listed.IsHidden() {
 		return r.Print(reader.CommandHelp(cli.NodeOf(app, c.Topic)))
 	}
-	hint := "see repolock help"
+	like := reader.Meant(c.Topic)
 	for _, t := range topics {
-		if strings.HasPrefix(t.Name, c.Topic) {
-			hint = "did you mean repolock help " + t.Name + "?"
+		if cli.Resembles(c.Topic, t.Name) {
+			like = append(like, t.Name)
 		}
+	}
+	hint := "see repolock help"
+	if len(like) > 0 {
+		hint = "did you mean repolock help " + strings.Join(like, ", or repolock help ") + "?"
 	}
 	return 0, fault.Advise(fault.New(fault.Usage, "there is no help on %.80s", c.Topic), hint)
 }
@@ -110,7 +114,8 @@ Credentials are never part of a URL. They are read from:
 	}
 	b.WriteString(`
 restic's s3:https://HOST/BUCKET/PATH is s3://BUCKET/PATH?endpoint=https://HOST,
-its b2:BUCKET:PATH is b2://BUCKET/PATH.
+its b2:BUCKET:PATH is b2://BUCKET/PATH, and its sftp:USER@HOST:/PATH is
+sftp://USER@HOST//PATH.
 
 Locks of other systems (--also):
 
@@ -236,7 +241,7 @@ repolock [flags] -- PROGRAM … knows which lock each command of restic, rustic,
 
 The lock of a crashed holder expires by itself. A command starts only under its lock, and repolock stops it if the lock is lost, except in the cases that docs/promises.md names. If another holder has the lock, repolock names it and exits at once, or waits for it (--wait).
 
-The repository is a directory, a directory on a server that has SSH (SFTP), or a bucket on S3, on a server with its protocol, on MinIO, or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
+The repository is a directory, a directory on an SSH server (SFTP), or a bucket on S3, on a server with its protocol, on MinIO or on Backblaze B2. repolock reads credentials from the places where the programs of these stores keep them. They are never part of the URL.
 
 With --also, repolock also holds locks that other programs keep in Redis, in PostgreSQL, or in files, all of them or none.`
 

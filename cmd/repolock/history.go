@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -28,6 +29,9 @@ type historyCmd struct {
 func (c historyCmd) run(r *show.Reporter, g global) (int, error) {
 	if since, until := time.Time(c.Since), time.Time(c.Until); !until.IsZero() && since.After(until) {
 		return 0, fault.New(fault.Usage, "--since is after --until")
+	}
+	if g.OnLine("repo") {
+		return 0, fault.New(fault.Usage, "--repo: history reads a file of --audit, and no repository: leave out --repo")
 	}
 	in := os.Stdin
 	if c.File != "-" { // it can be a pipe, as in history <(zcat log.gz), so it needn't be regular
@@ -127,15 +131,15 @@ func historyTable(h audit.History, width int) string {
 }
 
 func historyRow(s *audit.Span) string {
-	held, outcome := "-", s.Outcome
-	if d, ok := s.HeldFor(); ok {
+	held := "-"
+	switch d, known := s.HeldFor(); {
+	case s.Held.IsZero():
+	case known:
 		held = d.Round(time.Millisecond).String()
-	} else if !s.Held.IsZero() {
-		held = "?"
+	default:
+		held = ">" + d.Round(time.Millisecond).String()
 	}
-	if outcome == "" {
-		outcome = "no end in the log: still held, or its holder was killed"
-	}
+	outcome := cmp.Or(s.Outcome, audit.NoEnd)
 	if d := s.StoppedFor(); d > 0 {
 		outcome += fmt.Sprintf("; stopped for %v", d.Round(time.Millisecond))
 	}

@@ -182,10 +182,11 @@ func (p plan) shortest() time.Duration {
 	return ttl(slices.MinFunc(p.targets, func(a, b also.Target) int { return cmp.Compare(ttl(a), ttl(b)) }))
 }
 
-// named returns the names and the places of the locks, as the metrics and a dry run show them.
+// named returns the names and the places of the locks, as the metrics and a dry run show them. All spellings of one
+// repository have one place, and so one series of metrics.
 func (p plan) named() (name, where string) {
 	if !p.alone {
-		return events.LockName(p.Name), p.place().Where()
+		return events.LockName(p.Name), p.place().Repository()
 	}
 	var names, urls []string
 	for _, at := range p.places {

@@ -90,13 +90,15 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 }
 
 // tooOld reports whether a lock has been held for longer than --older-than. An unreadable lock counts with its age
-// since it was written, because it stays until a person deletes it.
+// since it was written, because it stays until a person deletes it. A lock that is dated in the future by more than
+// --older-than counts too: its age isn't known, and a monitor must not wait until its date.
 func (c statusCmd) tooOld(l found) bool {
 	held, known := show.HeldFor(l.Info)
 	if !known {
 		held = l.Age
 	}
 	free := l.Verdict == replock.Released || l.Verdict == replock.Stale && !isFleet(l.at.Place)
+	held = max(held, -l.Age)
 	return c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info)
 }
 

@@ -22,7 +22,7 @@ func TestSpanTimes(t *testing.T) {
 	}{
 		"refused":  {Span{Asked: asked, End: held}, time.Minute, 0, false, held},
 		"held":     {Span{Asked: asked, Held: held, End: end}, time.Minute, 59 * time.Minute, true, end},
-		"no end":   {Span{Asked: asked, Held: held, seen: held.Add(time.Second), TTL: time.Minute}, time.Minute, 0, false, held.Add(61 * time.Second)},
+		"no end":   {Span{Asked: asked, Held: held, Seen: held.Add(time.Second), last: held.Add(time.Hour)}, time.Minute, time.Second, false, held.Add(time.Hour)},
 		"no times": {Span{Asked: asked, End: asked}, 0, 0, false, asked},
 	} {
 		d, known := c.span.HeldFor()

@@ -8,6 +8,9 @@ import (
 	"time"
 )
 
+// exclusive is the Record.Mode of a lock that excludes all others.
+const exclusive = "exclusive"
+
 // Span is one lock in a log, from the request for it to its end. Fields of its JSON are only ever added.
 type Span struct {
 	LockName  string    `json:"lock_name"`
@@ -19,9 +22,15 @@ type Span struct {
 	Host      string    `json:"host,omitempty"`
 	Asked     time.Time `json:"asked_at"`             // when the lock was requested
 	Held      time.Time `json:"acquired_at,omitzero"` // zero if the lock was refused
-	// End is when the lock was released, lost or refused. It is zero if the log lacks the end, because
-	// the lock is still held, or its holder was killed.
+	// End is when the lock was released, lost, broken or refused. It is zero if the log lacks the end, because
+	// the lock is still held, or its holder was killed. Then the lock was held at Seen, and no longer at Gone.
 	End time.Time `json:"ended_at,omitzero"`
+	// Seen is the time of the last refresh that the log has, or of another event of the lock. It is zero if the log has
+	// the end. The log has a refresh only if another client named it: because it was refused, or removed the lock.
+	Seen time.Time `json:"seen_at,omitzero"`
+	// Gone is when the stale lock was removed, or a client acquired that the lock would have kept out. It is zero if the
+	// log has neither.
+	Gone time.Time `json:"gone_at,omitzero"`
 
 	// The results of Waited, HeldFor and StoppedFor, in seconds.
 	WaitedSeconds  float64  `json:"waited_seconds"`
@@ -31,11 +40,11 @@ type Span struct {
 	Outcome string `json:"outcome,omitempty"`
 	Lost    bool   `json:"lost"`
 
-	TTL time.Duration `json:"-"`
 	// Stops are the periods in which the command was stopped, in order.
 	Stops []Stop `json:"-"`
 
-	seen              time.Time // when the last event of the lock was logged
+	last              time.Time // the end of the log
+	broken            bool      // a person broke the lock, perhaps before its holder noticed the loss
 	paused, suspended bool      // repolock (paused) or a person (suspended) has stopped the command
 }
 
@@ -77,16 +86,20 @@ func (s *Span) StoppedSince() time.Time {
 	return time.Time{}
 }
 
-// Until returns the end of a span. If the end isn't in the log, Until returns when the lock expires, as if it wasn't
-// refreshed after its last event.
+// Until returns the end of a span. If the end isn't in the log, Until returns when the lock was no longer held, or else
+// the end of the log.
 func (s *Span) Until() time.Time {
 	switch {
 	case !s.End.IsZero():
 		return s.End
-	case !s.Held.IsZero():
-		return s.seen.Add(s.TTL)
-	default:
+	case s.Held.IsZero():
 		return s.Asked
+	case !s.Gone.IsZero():
+		return s.Gone
+	case s.last.After(s.Seen):
+		return s.last
+	default:
+		return s.Seen
 	}
 }
 
@@ -98,13 +111,21 @@ func (s *Span) Waited() time.Duration {
 	return s.Held.Sub(s.Asked)
 }
 
-// HeldFor returns how long the lock was held. It reports false if the lock was refused, or its end isn't in the log.
+// HeldFor returns how long the lock was held, or at least. It reports false if that is a lower bound, because the end
+// isn't in the log, or if the lock was refused.
 func (s *Span) HeldFor() (time.Duration, bool) {
-	if s.Held.IsZero() || s.End.IsZero() {
+	switch {
+	case s.Held.IsZero():
 		return 0, false
+	case s.End.IsZero():
+		return max(s.Seen.Sub(s.Held), 0), false
+	default:
+		return s.End.Sub(s.Held), true
 	}
-	return s.End.Sub(s.Held), true
 }
+
+// NoEnd describes a lock whose end the log doesn't have.
+const NoEnd = "no end in the log: still held, or its holder was killed"
 
 // Removal is the removal of a stale lock, or of a lock that a person broke.
 type Removal struct {
@@ -187,7 +208,7 @@ func NewHistory(records []Record) History {
 		switch {
 		case r.Event == Acquired:
 			s = newSpan(r)
-			s.Held, s.seen, s.TTL = r.Timestamp, r.Timestamp, time.Duration(r.TTLSeconds*float64(time.Second))
+			s.Held, s.Seen = r.Timestamp, r.Timestamp
 			open[r.RequestID] = s
 			h.Spans = append(h.Spans, s)
 		case r.Event == Blocked || r.Event == Stale:
@@ -197,12 +218,19 @@ func NewHistory(records []Record) History {
 				s.Outcome += ": held by " + r.HeldBy[0].who()
 			}
 			h.Spans = append(h.Spans, s)
+			h.see(open, r)
 		case r.Event == Stolen || r.Event == Broken:
-			h.Removals = append(h.Removals, removal(r))
+			m := removal(r)
+			h.Removals = append(h.Removals, m)
+			h.see(open, r)
+			if s := h.removed(open, r); s != nil {
+				s.remove(r, m)
+			}
 		case s != nil:
 			s.follow(r)
 		}
 	}
+	h.close(records)
 	for _, s := range h.Spans {
 		s.WaitedSeconds, s.StoppedSeconds = seconds(s.Waited()), seconds(s.StoppedFor())
 		if d, ok := s.HeldFor(); ok {
@@ -212,6 +240,75 @@ func NewHistory(records []Record) History {
 	}
 	slices.SortStableFunc(h.Spans, func(a, b *Span) int { return cmp.Or(a.Asked.Compare(b.Asked), cmp.Compare(a.Mode, b.Mode)) })
 	return h
+}
+
+// see notes the last refreshes of the locks that another client has seen.
+func (History) see(open map[string]*Span, r Record) {
+	for _, held := range r.HeldBy {
+		s := open[held.RequestID]
+		if s == nil || held.RequestID == "" || held.LastHeartbeatAt == nil {
+			continue
+		}
+		at := *held.LastHeartbeatAt
+		if at.After(r.Timestamp) { // the clocks differ
+			at = r.Timestamp
+		}
+		if at.After(s.Seen) {
+			s.Seen = at
+		}
+	}
+}
+
+// removed returns the lock that a record removes, or nil if the log doesn't have it.
+func (History) removed(open map[string]*Span, r Record) *Span {
+	if len(r.HeldBy) == 0 || r.HeldBy[0].RequestID == "" || r.Error != "" {
+		return nil
+	}
+	return open[r.HeldBy[0].RequestID]
+}
+
+// remove notes that another client has removed the lock.
+func (s *Span) remove(r Record, m Removal) {
+	switch {
+	case !s.End.IsZero():
+	case r.Event == Broken:
+		s.End, s.Outcome, s.broken = m.At, "broken by "+m.Who, true
+	case s.Gone.IsZero():
+		s.Gone, s.Outcome = m.At, "not released; removed as stale by "+m.Who
+	}
+}
+
+// close notes for each lock without an end when it was no longer held: another client acquired a lock that excludes it.
+// The log of one machine can lack the locks of others.
+func (h *History) close(records []Record) {
+	type key struct {
+		place     string
+		exclusive bool
+	}
+	acquired := map[key][]time.Time{} // in order
+	for _, r := range records {
+		if r.Event == Acquired {
+			k := key{r.place(), r.Mode == exclusive}
+			acquired[k] = append(acquired[k], r.Timestamp)
+		}
+	}
+	for _, s := range h.Spans {
+		if !s.End.IsZero() || s.Held.IsZero() {
+			s.Seen, s.Gone = time.Time{}, time.Time{}
+			continue
+		}
+		s.last = records[len(records)-1].Timestamp
+		for _, other := range []bool{true, false} {
+			if s.Mode != exclusive && !other {
+				continue
+			}
+			times := acquired[key{s.Place, other}]
+			at, _ := slices.BinarySearchFunc(times, s.Seen, func(t, seen time.Time) int { return cmp.Or(t.Compare(seen), -1) })
+			if at < len(times) && (s.Gone.IsZero() || times[at].Before(s.Gone)) {
+				s.Gone = times[at]
+			}
+		}
+	}
 }
 
 func seconds(d time.Duration) float64 { return d.Round(time.Millisecond).Seconds() }
@@ -225,7 +322,7 @@ func newSpan(r Record) *Span {
 
 // follow adds a later event of an acquired lock.
 func (s *Span) follow(r Record) {
-	s.seen = r.Timestamp
+	s.Seen = r.Timestamp
 	switch r.Event {
 	case Released:
 		s.stop(&s.paused, false, r.Timestamp)
@@ -234,7 +331,7 @@ func (s *Span) follow(r Record) {
 			s.End = r.Timestamp
 		}
 		switch {
-		case s.Lost:
+		case s.Lost, s.broken:
 		case r.Result == Success:
 			s.Outcome = "success"
 		case r.ExitCode != nil:
@@ -243,8 +340,12 @@ func (s *Span) follow(r Record) {
 			s.Outcome = "failure"
 		}
 	case Lost:
-		if !s.Lost { // a resume that fails reports the loss again
+		switch {
+		case s.Lost || s.broken: // a resume that fails reports the loss again
+		case s.Gone.IsZero():
 			s.End = r.Timestamp
+		default: // its holder was suspended, and noticed the removal later
+			s.End = s.Gone
 		}
 		s.Lost, s.Outcome = true, "lost: "+r.Error
 	case Paused, ClocksParted, GuardLost:
@@ -259,7 +360,7 @@ func (s *Span) follow(r Record) {
 		s.stop(&s.suspended, false, r.Timestamp)
 	case Resumed:
 		s.stop(&s.paused, false, r.Timestamp)
-		s.Lost, s.End, s.Outcome = false, time.Time{}, ""
+		s.Lost, s.broken, s.End, s.Gone, s.Outcome = false, false, time.Time{}, time.Time{}, ""
 	case ReleaseFailed:
 		if s.End.IsZero() {
 			s.End = r.Timestamp
@@ -272,6 +373,9 @@ func removal(r Record) Removal {
 	m := Removal{At: r.Timestamp, Place: r.place(), Who: who(r.Actor, r.Hostname, r.PID), What: "removed the stale lock of"}
 	if r.Event == Broken {
 		m.What = "broke the lock of"
+		if r.Error != "" {
+			m.What = "failed to break the lock of"
+		}
 	}
 	if len(r.HeldBy) > 0 {
 		m.Of = r.HeldBy[0].who()

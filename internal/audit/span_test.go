@@ -67,9 +67,62 @@ func TestHistory(t *testing.T) {
 exclusive asked 00 end 02 until 02: refused: held by h (pid 1), backup
 shared asked 01 held 01 end 25 until 25: failure, exit code 3, stopped 11 to 20, stopped 22 to 24
 exclusive asked 06 held 26 end 30 until 30: lost: broken
-shared asked 32 held 32 until 42: `
+shared asked 32 held 32 until 35: `
 	assert.That(t, strings.Join(got, "\n") == want, "got\n%s\nwant\n%s", strings.Join(got, "\n"), want)
 	assert.That(t, len(h.Removals) == 2 && h.Removals[0].Of == "h, backup", "removals: %+v", h.Removals)
+}
+
+// TestUnknownEnd: a lock whose holder logged no end ends where other records show it, and never beside a lock that it
+// excludes. The log has a refresh only if another client saw it.
+func TestUnknownEnd(t *testing.T) {
+	held := func(id string, seen int) []Holder {
+		at := nine(seen)
+		return []Holder{{RequestID: id, Holder: "h", Intent: "backup", LastHeartbeatAt: &at}}
+	}
+	shared, alone := Record{Mode: "shared", TTLSeconds: 60, LockPath: "/r/index/lock.shared/x"}, Record{Mode: "exclusive", TTLSeconds: 60, LockPath: "/r/index/lock.exclusive"}
+	elsewhere := Record{Mode: "exclusive", LockPath: "/other/index/lock.exclusive"}
+	refused := func(seen int) Record { r := alone; r.HeldBy = held("a", seen); return r }
+	for name, c := range map[string]struct {
+		first  Record
+		events []Record
+		want   string
+	}{
+		"still held":               {shared, []Record{at(5, Acquired, "b", shared), at(500, Acquired, "o", elsewhere)}, "seen 0, until 500: "},
+		"seen by a refused client": {shared, []Record{at(100, Blocked, "b", refused(95)), at(120, Blocked, "c", refused(90))}, "seen 95, until 120: "},
+		"a clock that is ahead":    {shared, []Record{at(100, Blocked, "b", refused(900))}, "seen 100, until 100: "},
+		"removed":                  {shared, []Record{at(170, Stolen, "b", Record{HeldBy: held("a", 110)}), at(171, Acquired, "b", alone), at(400, Released, "b", Record{})}, "seen 110, gone 170, until 170: not released; removed as stale by ?@? (pid 0)"},
+		"removed by two":           {shared, []Record{at(170, Stolen, "b", Record{HeldBy: held("a", 110)}), at(180, Stolen, "c", Record{HeldBy: held("a", 110)})}, "seen 110, gone 170, until 170: not released; removed as stale by ?@? (pid 0)"},
+		"removed and noticed":      {shared, []Record{at(170, Stolen, "b", Record{HeldBy: held("a", 110)}), at(200, Lost, "a", Record{Error: "late"})}, "end 170, until 170: lost: late"},
+		"a successor":              {shared, []Record{at(90, Acquired, "b", shared), at(100, Acquired, "c", alone), at(300, Released, "c", Record{})}, "seen 0, gone 100, until 100: "},
+		"of an exclusive lock":     {alone, []Record{at(90, Acquired, "b", shared), at(100, Acquired, "c", alone)}, "seen 0, gone 90, until 90: "},
+		"before its last event":    {shared, []Record{at(50, Suspended, "a", Record{}), at(100, Acquired, "c", alone)}, "seen 50, gone 100, until 100: "},
+		"broken":                   {shared, []Record{at(50, Broken, "", Record{HeldBy: held("a", 45)}), at(51, Acquired, "b", alone)}, "end 50, until 50: broken by ?@? (pid 0)"},
+		"broken and noticed":       {shared, []Record{at(50, Broken, "", Record{HeldBy: held("a", 45)}), at(58, Lost, "a", Record{Error: "deleted"}), at(59, Released, "a", Record{})}, "end 50, until 50: lost: deleted"},
+		"broken and resumed":       {shared, []Record{at(50, Broken, "", Record{HeldBy: held("a", 45)}), at(58, Lost, "a", Record{}), at(60, Resumed, "a2", Record{ResumedFrom: "a"}), at(70, Released, "a2", Record{Result: Success})}, "end 70, until 70: success"},
+		"not broken":               {shared, []Record{at(50, Broken, "", Record{HeldBy: held("a", 45), Error: "denied"})}, "seen 45, until 50: "},
+	} {
+		h := NewHistory(append([]Record{at(0, Acquired, "a", c.first)}, c.events...))
+		s := h.Spans[0]
+		var got []string
+		for _, m := range []struct {
+			word string
+			time time.Time
+		}{{"end", s.End}, {"seen", s.Seen}, {"gone", s.Gone}, {"until", s.Until()}} {
+			if !m.time.IsZero() {
+				got = append(got, fmt.Sprintf("%s %.0f", m.word, m.time.Sub(nine(0)).Seconds()))
+			}
+		}
+		assert.Equal(t, strings.Join(got, ", ")+": "+s.Outcome, c.want, name)
+		open := 0
+		for _, s := range h.Spans {
+			if s.End.IsZero() {
+				open++
+			}
+		}
+		assert.Equal(t, strings.Count(svg(t, h), ` unknown"`), open, "pale bars: "+name)
+	}
+	failed := NewHistory([]Record{at(50, Broken, "", Record{Error: "denied"})})
+	assert.Equal(t, failed.Removals[0].What, "failed to break the lock of")
 }
 
 // TestSVG: a drawing is well-formed, even of few records and of texts that XML forbids. No text becomes

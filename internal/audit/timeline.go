@@ -215,7 +215,7 @@ func (t *Timeline) shapes() (n int) {
 // records don't have it.
 func (t *Timeline) group(place, mode string) *group {
 	want := &group{mode: "shared"}
-	if mode == "exclusive" {
+	if mode == exclusive {
 		want.mode = mode
 	}
 	if t.several {
@@ -314,11 +314,12 @@ func (t *Timeline) WriteSVG(w io.Writer) error {
 	d.print(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" width="%d" height="%d" font-family="sans-serif" font-size="12">`,
 		left+width+right, height, left+width+right, height)
 	d.print(`<style>
-rect{stroke:#fff;stroke-width:.5}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.wait{fill:#999;opacity:.45}.stop{fill:#f2c230}.lost{stroke:#c00;stroke-width:3}
+rect{stroke:#fff;stroke-width:.5}.paper{fill:#fff}text{fill:#1f2328}.exclusive{fill:#b5541c}.shared{fill:#2b6ca3}.wait{fill:#999;opacity:.45}.stop{fill:#f2c230}.lost{stroke:#c00;stroke-width:3}
 .unknown{opacity:.5}.several{stroke-width:3;stroke-dasharray:1 2}.refused{stroke:#c00;stroke-width:2;fill:none}.removal{fill:#555}.axis{stroke:#bbb}
 .name{font-size:11px;fill:#444}
-</style><rect width="100%%" height="100%%" fill="#fff"/>`)
-	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; dashed: several locks; pale: no end in the log; red line: lost; red cross: refused</text>`,
+@media(prefers-color-scheme:dark){rect{stroke:#0d1117}.paper{fill:#0d1117}text{fill:#e6edf3}.exclusive{fill:#d9722f}.shared{fill:#4c93d0}.removal{fill:#9198a1}.axis{stroke:#3d444d}.name{fill:#9198a1}.lost,.refused{stroke:#ff6b6b}}
+</style><rect class="paper" width="100%%" height="100%%"/>`)
+	d.print(`<text x="%d" y="18">%s to %s; grey: waited; yellow: stopped; dashed: several locks; pale: perhaps still held; red line: lost; red cross: refused</text>`,
 		left, stamp(d.from), stamp(d.to))
 	if t.Left > 0 {
 		d.print(`<text x="%d" y="36">%d older locks aren't drawn. repolock history --svg draws them with --until %s</text>`, left, t.Left, t.Begin.UTC().Format(time.RFC3339))
@@ -384,12 +385,13 @@ func (m *mark) title() string {
 		if wait := m.Waited().Round(time.Second); wait > 0 {
 			title += "\nwaited " + wait.String()
 		}
-		title += "\nheld " + m.Until().Sub(m.Held).Round(time.Millisecond).String()
+		held, known := m.HeldFor()
+		title += map[bool]string{true: "\nheld ", false: "\nheld at least "}[known] + held.Round(time.Millisecond).String()
 	}
 	if d := m.StoppedFor(); d > 0 {
 		title += "\nstopped " + d.Round(time.Millisecond).String()
 	}
-	return title + "\n" + cmp.Or(cut(m.Outcome), "no end in the log")
+	return title + "\n" + cmp.Or(cut(m.Outcome), NoEnd)
 }
 
 // mark draws a bar and its name in the lane at y.
@@ -416,8 +418,10 @@ func (d *drawing) held(m *mark, y float64) {
 	if m.count > 1 {
 		class += " several"
 		from, to = m.x0, m.x1
-	} else if m.End.IsZero() {
-		class += " unknown"
+	} else if m.End.IsZero() { // pale after the last sign of the lock
+		seen := max(d.x(m.Seen), from)
+		d.rect(class+" unknown", seen, to, y)
+		to = seen
 	}
 	d.rect(class, from, to, y)
 	for _, stop := range m.stops {

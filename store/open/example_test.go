@@ -35,7 +35,7 @@ func ExampleCheck() {
 	// Output:
 	// <nil>
 	// invalid repository URL: it has an unknown parameter "regoin"; known: region, endpoint, profile, path-style, conditions, if-match, requester-pays, listings, sse, sse-key, acl true
-	// invalid repository URL: repolock keeps no locks in Google Cloud Storage: name a bucket, or a directory that all machines mount
+	// invalid repository URL: repolock keeps no locks in Google Cloud Storage: name a bucket on S3, MinIO or B2, a directory on an SSH server, or one that all machines mount
 }
 
 func ExampleSchemes() {

@@ -205,7 +205,7 @@ func elsewhere(scheme, rest string) string {
 }
 
 func notShared(what string) string {
-	return "repolock keeps no locks in " + what + ": name a bucket, or a directory that all machines mount"
+	return "repolock keeps no locks in " + what + ": name a bucket on S3, MinIO or B2, a directory on an SSH server, or one that all machines mount"
 }
 
 // notOurs returns the error for a URL without //, as other programs write it. It shows our form of that URL only if no

@@ -125,7 +125,7 @@ func TestParseErrors(t *testing.T) {
 		"ssh://key:secret@host/./a":         "is written sftp://USER@HOST:PORT/PATH",
 		"rest:https://key:secret@host/":     "no locks in a REST server of restic",
 		"GS://key:secret@host/bucket":       "no locks in Google Cloud Storage",
-		"azure:container:/":                 "no locks in Azure",
+		"azure:container:/":                 "no locks in Azure: name a bucket on S3, MinIO or B2, a directory on an SSH server, or one",
 		"rclone:remote:path":                "rclone's remotes",
 		"https://host/bucket":               "s3://BUCKET/PREFIX?endpoint=https://HOST",
 	} {

@@ -44,6 +44,8 @@ func (r *Reader) Mistaken(err error, args []string) error {
 		case !p.Required || p.Set:
 		case p.Passthrough:
 			return ErrNoCommand
+		case node.Name == "history":
+			return fault.Advise(fault.New(fault.Usage, "no file is given"), "history reads a file of --audit, and no repository: repolock history FILE")
 		default:
 			return fault.New(fault.Usage, "no %s is given", p.Name)
 		}
@@ -132,7 +134,7 @@ func (r *Reader) early(args []string, at int) error {
 // notACommand returns the error of a first word that is no command of repolock. Often it is the program that
 // the user wants to run, or another tool's name for a command.
 func (r *Reader) notACommand(word string, rest []string) error {
-	hint, ours, like := "see repolock help", meant(elsewhere, word), r.alike(word)
+	hint, ours, like := "see repolock help", meant(elsewhere, word), strings.Join(r.Meant(word), ", ")
 	undone := slices.Contains(rest, "--")
 	switch isBackup := slices.Contains(wrapped[:], filepath.Base(word)); {
 	case isBackup || ours == "" && like == "" && runs(word):
@@ -151,15 +153,20 @@ func (r *Reader) notACommand(word string, rest []string) error {
 	return err
 }
 
-// alike returns the commands that begin with a word, or that the word can be a misspelling of.
-func (r *Reader) alike(word string) string {
-	var all []string
+// Meant returns the commands that a word resembles.
+func (r *Reader) Meant(word string) (all []string) {
 	for _, c := range r.Commands() {
-		if word != "" && !c.IsHidden() && (strings.HasPrefix(c.Name, word) || distance(c.Name, word) <= 2) {
+		if !c.IsHidden() && Resembles(word, c.Name) {
 			all = append(all, c.Name)
 		}
 	}
-	return strings.Join(all, ", ")
+	return all
+}
+
+// Resembles reports whether a name begins with a word, or the word can be a misspelling of it.
+func Resembles(word, name string) bool {
+	d := distance(name, word)
+	return word != "" && (strings.HasPrefix(name, word) || d <= 2 && 2*d <= len(word))
 }
 
 // notArgument returns the hint for an argument that a command doesn't take, or "".
@@ -431,6 +438,8 @@ func Unrunnable(args []string, err error) error {
 		return fault.Advise(err, byFlag(word))
 	case strings.IndexAny(word, "‐‑‒–—―−") == 0:
 		return fault.Advise(err, "its dash isn't a hyphen; a word processor may have replaced it: type it again")
+	case strings.HasPrefix(word, "-"):
+		return fault.Advise(err, "flags of repolock come before --, and the command after it")
 	case setting(word):
 		return fault.Advise(err, "only a shell sets a variable like this: write env before it")
 	case strings.Contains(word, " "):

@@ -168,7 +168,9 @@ func (x *exam) run(ctx context.Context) (err error) {
 			}
 			switch c, err = check.try(x, ctx); {
 			case settled(err):
-				c, err = Check{Result: Fail, Refused: refused(err), Detail: err.Error()}, nil
+				c, err = Check{Result: Fail, Refused: refused(err), credentials: errors.Is(err, store.ErrCredentials), Detail: err.Error()}, nil
+			case err != nil && ctx.Err() == nil:
+				c = Check{Result: Unknown, Detail: "tried, without a result: " + err.Error()}
 			case err != nil:
 				c = Check{}
 			}

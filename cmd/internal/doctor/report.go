@@ -66,7 +66,8 @@ type Check struct {
 	Refused bool           `json:"refused,omitempty"` // a permission is lacking
 	Counts  map[string]int `json:"counts,omitempty"`  // the numbers of the detail
 
-	outcome outcome // if it is about a condition of a put
+	outcome     outcome // if it is about a condition of a put
+	credentials bool    // the credentials were refused, so nothing is known about permissions
 }
 
 // Result of a check.
@@ -121,6 +122,8 @@ const (
 type Verdict struct {
 	Fitness Fitness `json:"fitness"`
 	Summary string  `json:"summary"`
+	// Credentials is set if the store refused the credentials. Fitness is LacksPermission then.
+	Credentials bool `json:"credentials_refused,omitempty"`
 }
 
 // Fitness of a store.
@@ -145,7 +148,9 @@ func (x *exam) conclude(failure error) {
 // verdict judges the checks. A failed check wins over a lacking permission.
 func (x *exam) verdict(failure error) Verdict {
 	var broken, forbidden []string
+	credentials := false
 	for _, c := range x.report.Checks {
+		credentials = credentials || c.credentials
 		switch {
 		case c.Result != Fail:
 		case c.Refused:
@@ -156,15 +161,17 @@ func (x *exam) verdict(failure error) Verdict {
 	}
 	switch {
 	case len(broken) > 0:
-		return Verdict{Unfit, "this store is not fit to hold locks: " + strings.Join(broken, ", ") + " failed"}
+		return Verdict{Fitness: Unfit, Summary: "this store is not fit to hold locks: " + strings.Join(broken, ", ") + " failed"}
 	case errors.Is(failure, store.ErrListing):
-		return Verdict{Unfit, "this store is not fit to hold locks: " + failure.Error()}
+		return Verdict{Fitness: Unfit, Summary: "this store is not fit to hold locks: " + failure.Error()}
 	case failure != nil:
-		return Verdict{NotKnown, "it isn't known whether this store is fit: the examination ended early"}
+		return Verdict{Fitness: NotKnown, Summary: "it isn't known whether this store is fit: the examination ended early"}
+	case credentials:
+		return Verdict{Fitness: LacksPermission, Summary: "the store refuses the credentials, so it isn't known what they permit: correct the key and the secret, and try again", Credentials: true}
 	case len(forbidden) > 0:
-		return Verdict{LacksPermission, "locks need permissions that are lacking here: " + strings.Join(forbidden, ", ")}
+		return Verdict{Fitness: LacksPermission, Summary: "locks need permissions that are lacking here: " + strings.Join(forbidden, ", ")}
 	default:
-		return Verdict{Fit, "this store is fit to hold locks"}
+		return Verdict{Fitness: Fit, Summary: "this store is fit to hold locks"}
 	}
 }
 

@@ -309,3 +309,34 @@ func TestListingsEnd(t *testing.T) {
 		})
 	}
 }
+
+// TestCredentials: if the store refuses the credentials, the verdict doesn't speak of permissions.
+func TestCredentials(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+		s.Before(func(_ context.Context, r hookstore.Request) error {
+			return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrCredentials}
+		})
+		r := run(t, s, opts)
+		fitness(t, r, doctor.LacksPermission)
+		assert.That(t, r.Verdict.Credentials && strings.Contains(r.Verdict.Summary, "refuses the credentials") && !strings.Contains(r.Verdict.Summary, "permissions"), "%+v", r.Verdict)
+	})
+}
+
+// TestFullStore: a check whose request fails was tried, and has the reason.
+func TestFullStore(t *testing.T) {
+	inBubble(t, func(t *testing.T, s *hookstore.Store, _ *memory.Store, opts doctor.Options) {
+		s.Before(func(_ context.Context, r hookstore.Request) error {
+			if r.Op == "put" {
+				return &store.Error{Op: r.Op, Key: r.Key, Err: store.ErrFull}
+			}
+			return nil
+		})
+		r, err := examine(t.Context(), s, opts)
+		assert.Is(t, err, store.ErrFull)
+		write, _ := r.Check(doctor.Write)
+		read, _ := r.Check(doctor.Read)
+		assert.That(t, write.Result == doctor.Unknown && strings.HasPrefix(write.Detail, "tried, ") && strings.Contains(write.Detail, "no space left"), "%+v", write)
+		assert.Equal(t, read.Detail, "not tried")
+		fitness(t, r, doctor.NotKnown)
+	})
+}

@@ -41,11 +41,11 @@ func (p Place) Lock() string {
 	if p.other() {
 		return cmp.Or(p.Identity, p.URL)
 	}
-	return p.repository() + "\x00" + p.Name
+	return p.Repository() + "\x00" + p.Name
 }
 
-// repository returns the same text for all spellings of one repository.
-func (p Place) repository() string {
+// Repository returns the same text for all spellings of one repository, without credentials.
+func (p Place) Repository() string {
 	where := p.Where()
 	if l, err := open.Parse(p.Repo); err == nil && l.Scheme == "file" {
 		if path, err := filepath.Abs(l.Path); err == nil {

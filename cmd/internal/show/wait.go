@@ -116,11 +116,14 @@ func (r *Reporter) waitEvent(e replock.Event) {
 		if also.Known(e.Key) {
 			what = text.Escape(e.Key)
 		}
-		r.Say("waiting for %s, %s %s", what, by(e.Holders), holders(e.Holders, 0, 0, "repolock status"))
+		r.Say("waiting for %s, %s %s", what, by(e.Holders), holders(e.Holders, 0, 0, r.status()))
 	case e.Kind != replock.EventWaiting && e.Kind != previous.Kind:
 		r.Say("%s", work(e))
 	}
 }
+
+// status returns the command that shows all holders.
+func (r *Reporter) status() string { return r.Flags.Located("{repolock status}") }
 
 // by returns the words before the holders in a message about a wait.
 func by(holders []replock.Info) string {
@@ -182,14 +185,14 @@ func (r *Reporter) show() {
 		return
 	}
 	if !r.waits.piped && !r.ShowsOn(DumbTerminal) {
-		r.waits.drawn = r.Live(w.line(now))
+		r.waits.drawn = r.Live(w.line(now, r.status()))
 		return
 	}
 	state := w.named("")
 	line := state
 	switch {
 	case w.isRetrying(now):
-		state, line = session.Words(w.last.Err, ""), w.line(now)
+		state, line = session.Words(w.last.Err, ""), w.line(now, r.status())
 		if r.Verbose { // printEvent has printed the event
 			return
 		}
@@ -207,14 +210,15 @@ func (w wait) isRetrying(now time.Duration) bool {
 	return w.last.Kind == replock.EventRetrying && now-w.lastAt < w.last.Left
 }
 
-// line returns the live line. Its changing part comes first, so that a terminal of 60 columns shows it.
-func (w wait) line(now time.Duration) string {
+// line returns the live line. Its changing part comes first, so that a terminal of 60 columns shows it. status is the
+// command that shows all holders.
+func (w wait) line(now time.Duration, status string) string {
 	e, since := w.last, now-w.lastAt
 	switch {
 	case e.Kind == replock.EventWaiting:
-		return fmt.Sprintf("waiting %s: %s %s", text.Duration(e.Waited+since), by(e.Holders), holders(e.Holders, 0, since, "repolock status"))
+		return fmt.Sprintf("waiting %s: %s %s", text.Duration(e.Waited+since), by(e.Holders), holders(e.Holders, 0, since, status))
 	case e.Kind == replock.EventWatching:
-		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since, "repolock status"))
+		return fmt.Sprintf("watching %s whether it is stale: %s", text.Duration(e.Waited+since), holders(e.Holders, 0, since, status))
 	case e.Kind == replock.EventReading || e.Kind == replock.EventReaping:
 		return work(e)
 	case w.isRetrying(now):

@@ -160,6 +160,27 @@ func TestNoSilenceInAPipe(t *testing.T) {
 	})
 }
 
+// TestWaitNamesTheRepository: the command that shows further holders names the repository as the command line does.
+func TestWaitNamesTheRepository(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		many := make([]replock.Info, MostNamed)
+		for i := range many {
+			many[i] = replock.Info{ID: string(rune('a' + i)), Holder: "web1 (pid 1)", Operation: "backup", Keys: []string{"k"}}
+		}
+		for _, kind := range []Terminal{ErasingTerminal, DumbTerminal, NoTerminal} {
+			w, out := onTerminal(kind)
+			w.Flags = Flags{"repo": "/srv/repo"}
+			w.BeginWait("acquiring the lock", "repository x")
+			w.Event(replock.Event{Kind: replock.EventWaiting, Mode: replock.Shared, Holders: many})
+			time.Sleep(time.Second)
+			synctest.Wait()
+			w.EndWait()
+			said := out.take()
+			assert.That(t, strings.Contains(said, "more: repolock -r /srv/repo status"), "on %v: %q", kind, said)
+		}
+	})
+}
+
 // output is the output of a reporter. It can be read while it is written.
 type output struct {
 	mu   sync.Mutex
