@@ -42,6 +42,7 @@ func (c programCmd) run(r *show.Reporter, g global) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	line.Look(thisMachine())
 	if g.Repo != "" {
 		line.In(g.Repo)
 	}
@@ -110,6 +111,10 @@ func thisMachine() programs.System {
 			}
 			defer f.Close()
 			return io.ReadAll(io.LimitReader(f, 1<<20))
+		},
+		IsDir: func(path string) bool {
+			info, err := os.Stat(path)
+			return err == nil && info.IsDir()
 		},
 		Run: func(args, environ []string) ([]byte, error) {
 			cmd := exec.Command(args[0], args[1:]...)

@@ -65,6 +65,12 @@ func (w parsed) has(name string) bool {
 	return found
 }
 
+// off reports whether a flag that takes no value is switched off, as by --no-x, and never on.
+func (w parsed) off(name string) bool {
+	values := w.all(name)
+	return len(values) > 0 && !slices.ContainsFunc(values, func(value string) bool { return value != "false" })
+}
+
 // last returns the last value of a flag.
 func (w parsed) last(name string) (value string, ok bool) {
 	for _, f := range w.flags {
@@ -150,9 +156,9 @@ func (s syntax) long(word string, known map[string]flagSpec, next func() (string
 		use(f, value)
 	case ok && !f.valued && !written:
 		use(f, "true")
-	case ok:
+	case ok && (f.valued || !s.negated): // kingpin takes the value of --x=false for an argument
 		use(f, value)
-	case s.negated && negated && known[positive].name != "":
+	case s.negated && negated && !written && known[positive].name != "" && !known[positive].valued:
 		use(known[positive], "false")
 	default:
 		unknown(word)

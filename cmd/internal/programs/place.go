@@ -22,6 +22,7 @@ import (
 // System is what a place can depend on outside of the command line and its environment.
 type System struct {
 	ReadFile func(path string) ([]byte, error)
+	IsDir    func(path string) bool
 	// Run runs rclone config show, and returns what it prints.
 	Run func(args, environ []string) ([]byte, error)
 	// Settings is the directory of the user's settings, as of os.UserConfigDir.
@@ -342,6 +343,8 @@ func (l *Line) withoutCredentials(has, set string) error {
 func (l *Line) rusticPlace(s System) (Place, error) {
 	repo := l.getenv("RUSTIC_REPOSITORY")
 	if value, ok := l.words.last("repository"); ok {
+		repo = value
+	} else if value, ok := l.words.last("repo"); ok {
 		repo = value
 	}
 	if repo == "" {

@@ -24,6 +24,7 @@ type Program struct {
 	Commands []Command
 
 	flags  string // of all commands: see flagSet
+	rules  []Rule // of all commands, after each one's own
 	syntax syntax
 	alias  map[string]string // words that mean another word in a command's name
 	locate func(*Line, System) (Place, error)
@@ -42,12 +43,41 @@ type Command struct {
 	flags string // that differ from the program's
 }
 
-// Rule changes the row of a command that has a flag, or hasn't.
+// Rule changes the row of a command that has a flag, or hasn't. It weakens the mode, unless Raise is set.
 type Rule struct {
 	Flag    string // its long name
 	Missing bool   // the rule is for a command without the flag
+	Off     bool   // the rule is for a command whose flag is switched off, as by --no-x
+	Alone   bool   // the rule is for a command without arguments
+	Unless  string // flags of which none is on the line, with spaces between them
 	Mode    replock.Mode
 	Refused string // in place of Mode
+	Raise   bool   // the command needs at least Mode, even if a person chooses a weaker one
+	// Directory is set if the rule is for a first argument that is a directory of this machine: see Line.Look.
+	Directory bool
+}
+
+// holds reports whether the rule is for these words.
+func (r Rule) holds(w parsed) bool {
+	mentioned := func(flag string) bool { return len(w.all(flag)) > 0 }
+	switch {
+	case r.Alone && len(w.positional) > 0, slices.ContainsFunc(strings.Fields(r.Unless), mentioned):
+		return false
+	case r.Off:
+		return w.off(r.Flag)
+	case r.Raise:
+		return mentioned(r.Flag) && !w.off(r.Flag)
+	default:
+		return w.has(r.Flag) != r.Missing
+	}
+}
+
+// typed returns the flag of the rule as it is written on a line.
+func (r Rule) typed() string {
+	if r.Off {
+		return "--no-" + r.Flag
+	}
+	return "--" + r.Flag
 }
 
 // Line is a command line of a program that the table knows.
@@ -58,12 +88,15 @@ type Line struct {
 	Least     replock.Mode // the weakest mode that a person can choose
 	Operation string       // the name of its lock's operation: the program's command
 
-	args    []string // the whole line
-	at      int      // index of the program in args
-	words   parsed
-	environ environ
-	cut     string // the wrapper that gives the program another environment, or ""
-	dir     string // in which the program runs, or "" for this process' own
+	args     []string // the whole line
+	at       int      // index of the program in args
+	words    parsed
+	environ  environ
+	cut      string // the wrapper that gives the program another environment, or ""
+	restores bool   // rclone copies from a remote into a directory
+	// onlyDirectory is set if Mode is right only if the first argument is a directory of this machine.
+	onlyDirectory bool
+	dir           string // in which the program runs, or "" for this process' own
 }
 
 // Read reads a command line: wrappers, such as env and nice, and then a program of the table. It refuses what the table
@@ -101,31 +134,44 @@ func (l *Line) judge() error {
 	if l.Command == nil {
 		return l.unknownCommand()
 	}
-	refused := l.Command.Refused
-	for _, r := range slices.Concat([]Rule{{Flag: "help"}}, l.Command.Rules) {
-		switch {
-		case w.has(r.Flag) == r.Missing:
-		case r.Refused != "":
-			refused = r.Refused
-		case w.unknown == "": // else the flag could be the value of the flag that we don't know
-			l.Mode = min(l.Mode, r.Mode)
-			l.Least = min(l.Least, r.Mode)
-			if r.Flag == "help" {
-				return nil
-			}
-		}
+	if l.words.has("help") && w.unknown == "" {
+		l.Mode, l.Least = None, None
+		return nil
 	}
-	if l.Program.Name == "rclone" {
-		l.direct()
-	}
+	l.restores = l.Program == rclone && l.fromRemote()
+	refused := l.settle()
 	switch {
 	case refused != "":
 		return fault.Advise(fault.New(fault.Usage, "%s: %s", l.title(), refused), l.inWords())
-	case w.unknown != "" && l.Mode != None: // a flag makes no list write
+	case w.unknown != "": // a flag can make even a list delete, as rustic's snapshots --interactive
 		return fault.Advise(fault.New(fault.Usage, "repolock doesn't know the flag %.80s of %s, so it doesn't know what the line does", w.unknown, l.Program.Name), l.inWords())
 	default:
 		return nil
 	}
+}
+
+// settle sets the mode by the rules. It returns why the line is refused, if a rule says so.
+func (l *Line) settle() (refused string) {
+	w := l.words
+	l.Mode, refused = l.Command.Mode, l.Command.Refused
+	if l.restores {
+		l.Mode = shared
+	}
+	for _, r := range slices.Concat(l.Command.Rules, l.Program.rules) {
+		switch {
+		case !r.holds(w):
+		case r.Refused != "":
+			refused = r.Refused
+		case r.Raise:
+			l.Mode = max(l.Mode, r.Mode)
+			l.Least = max(l.Least, r.Mode)
+		case w.unknown == "": // else the flag could be the value of the flag that we don't know
+			l.onlyDirectory = r.Directory && (l.onlyDirectory || l.Mode > r.Mode)
+			l.Mode = min(l.Mode, r.Mode)
+			l.Least = min(l.Least, r.Mode)
+		}
+	}
+	return refused
 }
 
 // title names the command for people.
@@ -138,6 +184,8 @@ func (l *Line) inWords() string {
 		words = l.title()
 	}
 	switch {
+	case l.Command != nil && l.Mode == None && l.Command.Refused == "":
+		return fmt.Sprintf("if the line needs no lock, leave repolock out; else %s", eitherWords(words))
 	case l.Command != nil && l.Command.Refused == twoRepositories:
 		return fmt.Sprintf("name both locks: repolock -r SOURCE restore -- repolock -r DESTINATION run --%s -- %s …", l.Mode, words)
 	case l.Command != nil && l.Least == replock.Exclusive:
@@ -181,7 +229,23 @@ func Weak(args, env []string, mode replock.Mode, by string) error {
 		return nil
 	}
 	hint := fmt.Sprintf("write {repolock -- %s …}, or {repolock run} --%s -- %[1]s …", l.title(), l.Mode)
+	for _, r := range l.Command.Rules {
+		if r.Refused == "" && !r.Raise && !r.Missing && r.Mode == mode && !r.holds(l.words) {
+			hint += fmt.Sprintf(", or add %s: with it a %s lock is enough", r.typed(), mode)
+			break
+		}
+	}
 	return fault.Advise(fault.New(fault.Usage, "%s needs the %s lock, and repolock %s takes a %s one", l.title(), l.Least, by, mode), hint)
+}
+
+// Look adapts the line to what this machine shows of it. The mode of some lines is right only for a directory.
+func (l *Line) Look(s System) {
+	if !l.onlyDirectory {
+		return
+	}
+	if words := l.words.positional; len(words) == 0 || isRemote(words[0]) || s.IsDir == nil || !s.IsDir(l.join(words[0])) {
+		l.Mode = l.Command.Mode
+	}
 }
 
 // Find returns the program of a base name, or nil.

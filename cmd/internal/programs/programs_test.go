@@ -41,6 +41,7 @@ var machine = System{
 		}
 		return []byte(content), nil
 	},
+	IsDir: func(path string) bool { return path == "/srv/pictures" || path == "/srv/a" },
 	Run: func(args, _ []string) ([]byte, error) {
 		return []byte(map[string]string{
 			"remote": "[remote]\ntype = s3\nprovider = Other\nenv_auth = true\nendpoint = https://minio.example.com\n",
@@ -64,6 +65,7 @@ func verdict(args, env []string) string {
 	if err != nil {
 		return said(err)
 	}
+	l.Look(machine)
 	mode := "none"
 	if l.Mode != None {
 		mode = l.Mode.String()
@@ -176,7 +178,9 @@ func TestWeak(t *testing.T) {
 		"kopia maintenance run": true, "rclone sync a b:": true, "rustic prune": true, "cloudstic forget -prune": true,
 		"restic forget --unknown": true, "restic --unknown prune": false, "restic prune --dry-run": false, "restic prune --unknown --dry-run": true,
 		"restic backup /": false, "restic snapshots": false, "rclone copy a b:": false, "sh -c 'restic prune'": false, "touch x": false, "borg mount x": false,
-		"restic copy": false, "restic prune --help": false,
+		"restic copy": false, "restic prune --help": false, "rclone moveto a: b": true, "rclone copy --rc a b:": true, "rclone bisync a b:": true,
+		"kopia snapshot create x": true, "kopia snapshot create x --no-auto-maintenance": false, "kopia policy set --global": true,
+		"rustic snapshots -i": true, "cloudstic forget -dry-run id": true,
 	} {
 		args, err := shellwords.Parse(line)
 		assert.OK(t, err)
@@ -187,6 +191,8 @@ func TestWeak(t *testing.T) {
 	err := Weak([]string{"restic", "prune"}, nil, replock.Shared, "backup")
 	assert.Equal(t, err.Error(), "restic prune needs the exclusive lock, and repolock backup takes a shared one")
 	assert.Equal(t, fault.Expand(fault.Advice(err), nil), "write repolock -- restic prune …, or repolock run --exclusive -- restic prune …")
+	err = Weak([]string{"kopia", "snapshot", "create", "x"}, nil, replock.Shared, "backup")
+	assert.Equal(t, fault.Expand(fault.Advice(err), nil), "write repolock -- kopia snapshot create …, or repolock run --exclusive -- kopia snapshot create …, or add --no-auto-maintenance: with it a shared lock is enough")
 }
 
 // TestTable: no command is there twice, each flag of a rule is one of the program's, and no letter stands for two flags.
@@ -197,8 +203,11 @@ func TestTable(t *testing.T) {
 			assert.That(t, !slices.Contains(names, c.Words), "%s %s: twice", p.Name, c.Words)
 			names = append(names, c.Words)
 			known := flagSet(p.flags, c.flags)
-			for _, r := range c.Rules {
+			for _, r := range slices.Concat(c.Rules, p.rules) {
 				assert.That(t, known[r.Flag].name == r.Flag && !known[r.Flag].valued, "%s %s: no flag %s without a value", p.Name, c.Words, r.Flag)
+				for flag := range strings.FieldsSeq(r.Unless) {
+					assert.That(t, known[flag].name == flag, "%s %s: no flag %s", p.Name, c.Words, flag)
+				}
 			}
 			assert.That(t, c.Least <= c.Mode, "%s %s: the weakest mode is stronger", p.Name, c.Words)
 		}

@@ -142,20 +142,29 @@ host-key= no-auth etag-hash= disable-dir-list cache-objects allow-origin= passiv
 force-path-style cache-dir-serve expire= unlink auto-filename auto-filename-header no-clobber print-filename urls=
 hard dump-wait`
 
-// adds are the rules of a command that writes files: with --immutable it changes none.
-var adds = []Rule{{Flag: "dry-run"}, {Flag: "immutable", Mode: shared}}
+// adds are the rules of a command that writes files. With --ignore-existing it changes none, and with --immutable it
+// changes none if it copies a directory: rclone replaces a single file all the same (fs/operations moveOrCopyFile).
+// --no-check-dest and --copy-dest undo both.
+var adds = []Rule{
+	{Flag: "dry-run"},
+	{Flag: "immutable", Unless: overwrites, Directory: true, Mode: shared},
+	{Flag: "ignore-existing", Unless: overwrites, Mode: shared},
+}
+
+const overwrites = "no-check-dest copy-dest"
 
 // readOnly are the rules of a command that serves files, and writes none with --read-only.
 var readOnly = []Rule{{Flag: "read-only", Mode: shared}, {Flag: "daemon", Refused: "it continues in the background, without the lock: leave out --daemon"}}
 
 var rclone = &Program{
 	Name: "rclone", Page: "rclone.md", locate: (*Line).rclonePlace, flags: rcloneFlags + " " + rcloneOwn,
+	rules: []Rule{{Flag: "rc", Mode: exclusive, Raise: true}}, // another program can make it delete
 	Commands: []Command{
 		{Words: "copy", Mode: exclusive, Least: shared, Rules: adds},
 		{Words: "copyto", Mode: exclusive, Least: shared, Rules: adds},
-		{Words: "copyurl", Mode: exclusive, Least: shared, Rules: adds, flags: ",a ,p"},
+		{Words: "copyurl", Mode: exclusive, Least: shared, Rules: []Rule{{Flag: "dry-run"}, {Flag: "no-clobber", Mode: shared}}, flags: ",a ,p"},
 		{Words: "rcat", Mode: exclusive, Least: shared, Rules: dryRun},
-		{Words: "moveto", Mode: exclusive, Least: shared, Rules: dryRun},
+		{Words: "moveto", Mode: exclusive, Rules: dryRun},
 		{Words: "move", Mode: exclusive, Rules: dryRun},
 		{Words: "sync", Mode: exclusive, Rules: dryRun},
 		{Words: "bisync", Mode: exclusive, Rules: dryRun},
@@ -166,13 +175,14 @@ var rclone = &Program{
 		{Words: "rmdirs", Mode: exclusive, Rules: dryRun},
 		{Words: "dedupe", Mode: exclusive, Rules: dryRun},
 		{Words: "cleanup", Mode: exclusive, Rules: dryRun},
-		{Words: "settier", Mode: exclusive, Rules: dryRun},
+		{Words: "settier", Mode: exclusive},
 		{Words: "touch", Mode: exclusive, Rules: dryRun, flags: ",R ,t= ,C"},
-		{Words: "backend", Mode: exclusive, Rules: dryRun, flags: ",o="},
+		{Words: "backend", Mode: exclusive, flags: ",o="},
 		{Words: "mount", Mode: exclusive, Rules: readOnly, flags: ",o="},
 		{Words: "nfsmount", Mode: exclusive, Rules: readOnly, flags: ",o="},
 		{Words: "cmount", Mode: exclusive, Rules: readOnly, flags: ",o="},
 		{Words: "serve", Mode: exclusive, Rules: readOnly},
+		{Words: "serve docker", Refused: "another program mounts through it"},
 		{Words: "test", Mode: exclusive},
 		{Words: "ncdu", Mode: exclusive},
 		{Words: "cat", Mode: shared},

@@ -24,23 +24,24 @@ func isRemote(word string) bool {
 // two are the commands of rclone that read one place and write another.
 var two = []string{"copy", "copyto", "move", "moveto", "sync", "bisync", "check", "cryptcheck"}
 
-// direct makes a copy from a remote into a directory a restore: it only reads the repository. If the directory is below
-// one that is named data, as a repository of rclone is, it can be the repository.
-func (l *Line) direct() {
+// fromRemote reports whether the line is a copy from a remote into a directory. Such a restore only reads the repository.
+func (l *Line) fromRemote() bool {
 	words := l.words.positional
-	if c := l.Command.Words; c != "copy" && c != "copyto" || len(words) < 2 || l.Mode != exclusive {
-		return
-	}
-	if isRemote(words[0]) && !isRemote(words[1]) && !slices.Contains(strings.Split(filepath.ToSlash(words[1]), "/"), data) {
-		l.Mode = shared
-	}
+	return slices.Contains([]string{"copy", "copyto"}, l.Command.Words) && len(words) > 1 && isRemote(words[0]) && !canBeRepository(words[1])
 }
 
-// In adapts the line to the place that a person has named: a copy into a directory of that place is no restore.
+// canBeRepository reports whether a word of rclone can be a repository: a remote, or a directory below one that is named
+// data.
+func canBeRepository(word string) bool {
+	return isRemote(word) || slices.Contains(strings.Split(filepath.ToSlash(word), "/"), data)
+}
+
+// In adapts the line to the place that a person has named: a copy into a directory of that place is no restore. It must
+// be called before Look.
 func (l *Line) In(place string) {
-	words := l.words.positional
-	if l.Program == rclone && l.Mode == shared && l.Command.Mode == exclusive && !l.words.has("immutable") && len(words) > 1 && Contains(place, l.join(words[1])) {
-		l.Mode = exclusive
+	if l.restores && Contains(place, l.join(l.words.positional[1])) {
+		l.restores = false
+		_ = l.settle()
 	}
 }
 
@@ -55,13 +56,13 @@ func (l *Line) rclonePlace(s System) (Place, error) {
 	}
 	where := words[0]
 	if len(words) > 1 && slices.Contains(two, l.Command.Words) {
-		from, to := isRemote(words[0]), isRemote(words[1])
-		deletes := strings.HasPrefix(l.Command.Words, "move") // from the source
+		from, to := canBeRepository(words[0]), canBeRepository(words[1])
+		both := slices.Contains([]string{"move", "moveto", "bisync"}, l.Command.Words) // change both places
 		switch {
-		case deletes && from && to:
-			return Place{}, fault.Advise(fault.New(fault.Usage, "rclone %s changes two remotes", l.Command.Words), l.inWords())
-		case deletes && from:
-		case to || !from || l.Mode == exclusive:
+		case both && from && to:
+			return Place{}, fault.Advise(fault.New(fault.Usage, "rclone %s changes two places, and repolock can't know which of them is the repository", l.Command.Words), l.inWords())
+		case both && from:
+		case isRemote(words[1]) || !isRemote(words[0]) || l.Mode == exclusive:
 			where = words[1]
 		}
 	}

@@ -74,6 +74,9 @@ unsafe-recover-no-free-space= use-fs-snapshot user= verify with-atime with-cache
 	},
 }
 
+// interactive is the rule of a list of rustic, in which a person can remove snapshots.
+var interactive = []Rule{{Flag: "interactive", Mode: exclusive, Raise: true}}
+
 // rustic has no lock of its own: repolock's modes are those of restic.
 var rustic = &Program{
 	Name: "rustic", Page: "restic.md", locate: (*Line).rusticPlace,
@@ -81,20 +84,30 @@ var rustic = &Program{
 log-level-logfile= log-level-dependencies= log-file= no-progress progress-interval= group-by,g= prometheus=
 prometheus-user= prometheus-pass= repository,r= repo-hot= option,o= no-cache cache-dir= warm-up warm-up-command=
 warm-up-batch= warm-up-wait= warm-up-wait-command= key= key-file= key-command= password= password-file,p=
+repo= filter-last= json-progress log-level-dryrun= opentelemetry= show-time-offset
 password-command= filter-host= filter-label= filter-paths= filter-paths-exact= filter-after= filter-before=
 filter-size= filter-size-added= filter-tags= filter-tags-exact= filter-jq= filter-fn=
 all as-path= batch= binary blob blobs brief command= compression= custom-ignorefile= delete description=
 description-from= delete-after= delete-never early-delete-index exclude-if-present= exclude-larger-than=
 fast-repack files force,f forget-time= git-ignore glob= glob-file= host= ids iglob= iglob-file= ignore-ctime
 ignore-devid ignore-inode init instant-delete json keep-daily,d= keep-delete= keep-half-yearly= keep-hourly,H=
-keep-id= keep-last,l= keep-minutely= keep-monthly,m= keep-none keep-pack= keep-quarter-yearly= keep-tags=
+keep-id= keep-last,l= keep-minutely,M= keep-monthly,m= keep-none keep-pack= keep-quarter-yearly= keep-tags=
 keep-weekly,w= keep-within= keep-within-daily= keep-within-hourly= keep-within-minutely= keep-within-monthly=
 keep-within-half-yearly= keep-within-quarter-yearly= keep-within-weekly= keep-within-yearly= keep-yearly,y= label=
 long max-repack= max-unused= no-ownership no-repack no-require-git no-resize no-scan numeric-id numeric-ids
 one-file-system,x only-identical parent= pack prune read-data read-data-subset= recursive remove-tags= add-tags=
 set-tags= repack-all repack-cacheable-only= repack-uncompressed search-parent set-atime= set-devid= set-description=
 set-hostname= skip-if-absent skip-if-unchanged skip-identical-parent stdin-command= stdin-filename= tag= time=
-trust-cache verify-existing with-atime with-created with-devid`,
+trust-cache verify-existing with-atime with-created with-devid
+add= address= all-trees archive= delete-unchanged exclude-if-xattr= exclusive,e file= file-access= forget hostname=
+hot-only interactive,i ls metadata metrics-job= metrics-labels= name= new-password= new-password-command=
+new-password-file= no-content only-files only-index path= path-template= qr read-all remove= remove-delete
+remove-description set= set-append-only= set-blockdev= set-chunk-max-size= set-chunk-min-size= set-chunk-size=
+set-chunker= set-compression= set-ctime= set-datapack-growfactor= set-datapack-size= set-datapack-size-limit=
+set-delete-after= set-delete-never set-description-from= set-extra-verify= set-label=
+set-max-packsize-tolerate-percent= set-min-packsize-tolerate-percent= set-time= set-treepack-growfactor=
+set-treepack-size= set-treepack-size-limit= set-version= set-xattrs= show-misses sparse= suffix= summary,s symlinks
+tags-rewritten= target= time-template= username=`,
 	Commands: []Command{
 		{Words: "backup", Mode: shared, Rules: dryRun},
 		{Words: "restore", Mode: shared},
@@ -114,10 +127,10 @@ trust-cache verify-existing with-atime with-created with-devid`,
 		{Words: "key remove", Mode: exclusive},
 		{Words: "key password", Mode: exclusive},
 		{Words: "tui", Mode: exclusive},
-		{Words: "snapshots"},
-		{Words: "ls"},
+		{Words: "snapshots", Rules: interactive},
+		{Words: "ls", Rules: interactive, flags: ",l"},
 		{Words: "find"},
-		{Words: "diff"},
+		{Words: "diff", Rules: interactive},
 		{Words: "list"},
 		{Words: "cat"},
 		{Words: "key list"},
@@ -166,6 +179,8 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 		{Words: "key change-algorithm", Mode: exclusive},
 		{Words: "key migrate-to-repokey", Mode: exclusive},
 		{Words: "key import", Mode: exclusive},
+		{Words: "key add", Mode: exclusive},
+		{Words: "key remove", Mode: exclusive},
 		{Words: "with-lock", Mode: exclusive},
 		{Words: "break-lock", Mode: exclusive},
 		{Words: "benchmark", Mode: exclusive},
@@ -186,6 +201,7 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 		{Words: "diff", flags: ",e="},
 		{Words: "find"},
 		{Words: "key export"},
+		{Words: "key list"},
 		{Words: "init"},
 		{Words: "repo-create"},
 		{Words: "repo-info"},
@@ -197,6 +213,11 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 		{Words: "serve", Refused: "it serves other machines' commands: put repolock before those"},
 	},
 }
+
+// noMaintenance is the rule of a command of Kopia that can run maintenance at its end, which rewrites indexes and deletes
+// blobs: if it is due, and this user owns it. Kopia 0.8 to 0.23 does so after each command that it runs as
+// repositoryWriterAction (cli/app.go), unless the line has --no-auto-maintenance.
+var noMaintenance = []Rule{{Flag: "auto-maintenance", Off: true, Mode: shared}}
 
 var kopia = &Program{
 	Name: "kopia", Page: "kopia.md", locate: (*Line).kopiaPlace, syntax: syntax{negated: true, files: true},
@@ -219,15 +240,59 @@ browse fuse-allow-other fuse-allow-non-empty-mount webdav preview= trace-fs max-
 path= bucket= prefix= endpoint= region= host= port= username= keyfile= key-data= known-hosts= known-hosts-data= embed-credentials external ssh-command= ssh-args=
 access-key= secret-access-key= session-token= disable-tls disable-tls-verification root-ca-pem-base64= root-ca-pem-path= point-in-time= key-id= key= remote-path= rclone-exe= rclone-args= url= flat
 storage-account= storage-key= container= credentials-file= override-hostname= override-username= cache-directory= content-cache-size-mb= metadata-cache-size-mb= enable-actions permissive-cache-loading readonly block-hash= encryption= splitter= create-only format-version= retention-mode= retention-period= token= token-stdin
-must-exist times update dry-run yes add= remove= new-password= status-only file-contents-cache files-filter= drain-interval= io-drain-timeout= allow-unsafe-upgrade max-permitted-clock-drift= status-poll-interval=`,
+must-exist times update dry-run yes add= remove= new-password= status-only file-contents-cache files-filter= drain-interval= io-drain-timeout= allow-unsafe-upgrade max-permitted-clock-drift= status-poll-interval=
+inherit action-command-mode= action-command-timeout= active add-dot-ignore= add-ignore= add-never-compress=
+add-only-compress= add-required-feature= after-folder-action= after-snapshot-root-action= all-sources
+allow-unknown-fields app-token= atomic-writes azure-federated-token-file= before-folder-action=
+before-snapshot-root-action= blob-prefixes= blobs= clear-dot-ignore clear-ignore clear-never-compress
+clear-only-compress client-cert= client-id= client-secret= commit-mode= compression= compression-max-size=
+compression-min-size= concurrency-test-duration= concurrent-reads= concurrent-writes= content-cache-size-limit-mb=
+content-id= content-min-sweep-age= dangerous-commands= data-only decrypt delete-indexes delete-other-policies
+deleted deleted-only diff-command= dir-mode= disable-internal-log disable-repository-format-cache
+disable-repository-log download-bytes-per-second= download-percent= drop-contents= drop-deleted-older-than= ecc=
+ecc-overhead-percent= editor embed-rclone-config= enable-volume-shadow-copy= epoch-advance-on-count=
+epoch-advance-on-size-mb= epoch-checkpoint-frequency= epoch-cleanup-safety-margin= epoch-delete-parallelism=
+epoch-min-duration= epoch-refresh-frequency= error-notifications= exclude-prefix= file= file-mode= filename= files
+filter= flush-files flush-per-source folder-id= format= format-block-key-derivation-algorithm= from-file=
+from-stdin get-blob-workers= get-metadata-workers= global hint= hint-streaming-reads hostname= html http-header=
+human ignore-cache-dirs= ignore-dir-errors= ignore-file-errors= ignore-identical-snapshots=
+ignore-missing-required-features ignore-unknown-types= include-deleted index-min-sweep-age= index-version=
+invalid-directory-handling= invalid-file-handling= keep-annual= keep-daily= keep-hourly= keep-latest=
+keep-monthly= keep-weekly= latest= list-caching list-requests-per-second= local-cache-key-derivation-algorithm=
+lock-only log-dir-ignored= log-dir-snapshotted= log-entry-cache-hit= log-entry-cache-miss= log-entry-ignored=
+log-entry-snapshotted= mail-cc= mail-from= mail-to= manual max-age= max-count= max-download-speed=
+max-examples-per-bucket= max-file-size= max-list-cache-duration= max-pack-size-mb= max-parallel-file-reads=
+max-parallel-snapshots= max-size= max-small-blobs= max-total-size-mb= max-upload-speed=
+metadata-cache-size-limit-mb= metadata-compression= metadata-min-sweep-age= method= min-severity= min-size=
+non-prefixed num-storage-connections= object-id= object-splitter= older-than= one-file-system= original overwrite
+owner-gid= owner-uid= pack-prefix= parallel-upload-above-size-mib= parallelism= partial= persist-action-script
+prefixed profile-name= progress-interval= put-blob-workers= quiet raw rclone-debug rclone-env=
+rclone-nowait-for-transfers rclone-startup-timeout= read-only read-requests-per-second= read-write reconnect-token
+reconnect-token-with-password recover-format= recover-format-block-prefixes= remove-dot-ignore= remove-ignore=
+remove-never-compress= remove-only-compress= remove-required-feature= repository-format-cache-duration= retention
+run-missed= sas-token= send-test-notification server-cert-fingerprint= sftp-password= short show-files
+smtp-identity= smtp-password= smtp-port= smtp-server= smtp-username= snapshot-interval= snapshot-time-crontab=
+sort= source= source-config= stats-only storage-domain= summary superseded tenant-id= to-file= token-file= unzip
+upgrade upload-bytes-per-second= upload-speed= user-key= warn-on-missing-required-feature webdav-password=
+webdav-username= write-requests-per-second= younger-than=`,
 	Commands: []Command{
-		{Words: "snapshot create", Mode: shared},
-		{Words: "snapshot migrate", Mode: shared},
-		{Words: "snapshot delete", Mode: shared},
-		{Words: "snapshot expire", Mode: shared},
-		{Words: "snapshot pin", Mode: shared},
-		{Words: "snapshot copy-history", Mode: shared},
-		{Words: "snapshot move-history", Mode: shared},
+		{Words: "snapshot create", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot migrate", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot delete", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot expire", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot pin", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot copy-history", Mode: exclusive, Rules: noMaintenance},
+		{Words: "snapshot move-history", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy set", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy edit", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy delete", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy remove", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy rm", Mode: exclusive, Rules: noMaintenance},
+		{Words: "policy import", Mode: exclusive, Rules: noMaintenance},
+		{Words: "cache set", Mode: exclusive, Rules: noMaintenance},
+		{Words: "notification profile delete", Mode: exclusive, Rules: noMaintenance},
+		{Words: "notification template set", Mode: exclusive, Rules: noMaintenance},
+		{Words: "notification template remove", Mode: exclusive, Rules: noMaintenance},
 		{Words: "snapshot restore", Mode: shared},
 		{Words: "snapshot verify", Mode: shared},
 		{Words: "restore", Mode: shared},
@@ -249,11 +314,14 @@ must-exist times update dry-run yes add= remove= new-password= status-only file-
 		{Words: "manifest remove", Mode: exclusive},
 		{Words: "manifest rm", Mode: exclusive},
 		{Words: "session list"},
-		{Words: "snapshot list"},
+		{Words: "snapshot list", flags: "show-identical,l manifest-id,m delta,d incomplete,i max-results,n="},
 		{Words: "snapshot estimate"},
 		{Words: "list"},
 		{Words: "diff"},
-		{Words: "policy"},
+		{Words: "policy list"},
+		{Words: "policy show"},
+		{Words: "policy get"},
+		{Words: "policy export"},
 		{Words: "maintenance info"},
 		{Words: "maintenance set"},
 		{Words: "repository status"},
@@ -263,7 +331,10 @@ must-exist times update dry-run yes add= remove= new-password= status-only file-
 		{Words: "repository set-client"},
 		{Words: "repository throttle"},
 		{Words: "repository validate-provider"},
-		{Words: "cache"},
+		{Words: "cache clear"},
+		{Words: "cache info"},
+		{Words: "cache prefetch"},
+		{Words: "cache sync"},
 		{Words: "blob list"},
 		{Words: "blob show"},
 		{Words: "blob stats"},
@@ -275,10 +346,12 @@ must-exist times update dry-run yes add= remove= new-password= status-only file-
 		{Words: "index inspect"},
 		{Words: "manifest list"},
 		{Words: "manifest show"},
-		{Words: "acl"},
-		{Words: "users"},
-		{Words: "user"},
-		{Words: "notification"},
+		{Words: "notification profile configure"},
+		{Words: "notification profile list"},
+		{Words: "notification profile show"},
+		{Words: "notification profile test"},
+		{Words: "notification template list"},
+		{Words: "notification template show"},
 		{Words: "benchmark"},
 		{Words: "logs"},
 		{Words: "help"},
@@ -301,7 +374,7 @@ group output= format= path= read-data raw new-password=`,
 	Commands: []Command{
 		{Words: "backup", Mode: exclusive, Rules: dryRun},
 		{Words: "prune", Mode: exclusive, Rules: dryRun},
-		{Words: "forget", Mode: exclusive, Rules: dryRun},
+		{Words: "forget", Mode: exclusive, Rules: []Rule{{Flag: "dry-run", Alone: true}}}, // with a snapshot's ID it ignores -dry-run
 		{Words: "break-lock", Mode: exclusive},
 		{Words: "restore", Mode: shared},
 		{Words: "check", Mode: shared},
