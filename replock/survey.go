@@ -4,30 +4,65 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/repolock/repolock/internal/fault"
 	"github.com/repolock/repolock/replock/internal/verdict"
 	"github.com/repolock/repolock/replock/internal/wire"
+	"github.com/repolock/repolock/store"
 )
 
 // Status returns all locks in the repository except released ones, exclusive ones first. It costs one list per page,
 // and one get per lock whose body isn't on the page. It never writes, so it knows the store's time only if listings
 // have it: see Info.StoreClock. It returns an error if the locks can't be listed. A lock that can't be read is an Info
 // with the verdict Unreadable.
-func (l *Locker) Status(ctx context.Context) ([]Info, error) {
-	locks, _, err := l.Survey(ctx)
-	return locks, err
+func (l *Locker) Status(ctx context.Context) (locks []Info, err error) {
+	_, err = l.Survey(ctx, func(some []Info) { locks = append(locks, some...) })
+	if err != nil {
+		return nil, err
+	}
+	return locks, nil
 }
 
-// Survey is Status, and also returns the keys among the locks' that no client can have written: see IsLock. They are
-// in byte order. All clients ignore them, and Break leaves them alone.
-func (l *Locker) Survey(ctx context.Context) (locks []Info, ignored []string, err error) {
-	s, err := l.survey(ctx, verdict.Memory{})
-	if err != nil {
-		return nil, nil, err
+// Survey is Status, but calls each with some of the locks at a time, so that they needn't all be in memory. It lists all
+// before it reads the first: if the locks can't be listed, it doesn't call each. It also returns the keys among the
+// locks' that no client can have written: see IsLock. They are in byte order. All clients ignore them, and Break leaves
+// them alone.
+func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored []string, err error) {
+	var pages []listedPage
+	if err := l.pages(ctx, func(p listedPage) { pages = append(pages, p) }); err != nil || len(pages) == 0 {
+		return nil, err
 	}
-	locks = l.surveyed(s.entries, s.st)
-	return slices.DeleteFunc(locks, func(i Info) bool { return i.Verdict == Released }), s.ignored, nil
+	var st verdict.StoreTime
+	for _, p := range pages {
+		st = p.time(st)
+	}
+	var kept verdict.Bodies
+	var pairs []Info // exclusive locks, each of which has two objects
+	give := func(some []Info) {
+		some = slices.DeleteFunc(some, func(i Info) bool { return i.Verdict == Released })
+		if len(some) > 0 {
+			each(some)
+		}
+	}
+	for _, p := range pages {
+		for objects := range slices.Chunk(p.Objects, readBatch) {
+			entries, others := l.entries(verdict.Memory{}, objects, p)
+			ignored = append(ignored, others...)
+			l.readBodies(ctx, p.Page, entries, &kept)
+			infos := l.judged(entries, st)
+			// The objects of exclusive locks are listed before those of shared ones.
+			if n := slices.IndexFunc(infos, func(i Info) bool { return i.Mode != Exclusive }); n >= 0 {
+				give(merge(append(pairs, infos[:n]...)))
+				give(merge(infos[n:]))
+				pairs = nil
+			} else {
+				pairs = append(pairs, infos...)
+			}
+		}
+	}
+	give(merge(pairs))
+	return ignored, ctx.Err()
 }
 
 // IsLock reports whether a key is one of a lock under a prefix. A prefix ends with a slash, as DefaultPrefix does. In
@@ -37,6 +72,11 @@ func IsLock(prefix, key string) bool { return wire.Keys{Prefix: prefix}.Kind(key
 
 // surveyed judges the locks of a survey, each as of the time when it was listed, and returns them.
 func (l *Locker) surveyed(entries []*verdict.Entry, st verdict.StoreTime) []Info {
+	return merge(l.judged(entries, st))
+}
+
+// judged is surveyed, but the two objects of an exclusive lock are two Infos.
+func (l *Locker) judged(entries []*verdict.Entry, st verdict.StoreTime) []Info {
 	infos := make([]Info, 0, len(entries))
 	for _, e := range entries {
 		if errors.Is(e.Err, verdict.ErrVanished) {
@@ -53,50 +93,79 @@ func (l *Locker) surveyed(entries []*verdict.Entry, st verdict.StoreTime) []Info
 		}
 		infos = append(infos, i)
 	}
-	return merge(infos)
+	return infos
+}
+
+// listedPage is a page of a listing. sent and answered are Clock.Elapsed.
+type listedPage struct {
+	store.Page
+	sent, answered time.Duration
+}
+
+// time returns the store's time on the page, or st if the page doesn't have it.
+func (p listedPage) time(st verdict.StoreTime) verdict.StoreTime {
+	if p.Now.IsZero() {
+		return st
+	}
+	return verdict.StoreTime{At: p.Now, Elapsed: p.answered}
+}
+
+// pages lists every object under the locks' prefix, and calls each with each page.
+func (l *Locker) pages(ctx context.Context, each func(listedPage)) error {
+	for cursor := ""; ; {
+		sent := l.opts.Clock.Elapsed()
+		page, err := l.list(ctx, l.keys.All(), cursor)
+		if err != nil {
+			return fault.While("listing the locks", err)
+		}
+		each(listedPage{page, sent, l.opts.Clock.Elapsed()})
+		if cursor = page.Next; cursor == "" {
+			return ctx.Err()
+		}
+	}
+}
+
+// entries returns the entries of the locks among a page's objects, and the keys that aren't locks.
+func (l *Locker) entries(seen verdict.Memory, objects []store.Object, p listedPage) (locks []*verdict.Entry, ignored []string) {
+	locks = make([]*verdict.Entry, 0, len(objects))
+	for _, o := range objects {
+		k := l.keys.Kind(o.Key)
+		if !k.IsLock() {
+			ignored = append(ignored, o.Key)
+			continue
+		}
+		e := seen.See(o, k, p.answered)
+		e.Listed = p.sent
+		locks = append(locks, e)
+	}
+	return locks, ignored
+}
+
+// readBodies reads the bodies of the entries that weren't read yet. kept bounds the bodies in memory.
+func (l *Locker) readBodies(ctx context.Context, page store.Page, entries []*verdict.Entry, kept *verdict.Bodies) {
+	for batch := range slices.Chunk(entries, readBatch) {
+		adopt(page, batch)
+		l.readAll(ctx, batch, false, nil)
+		for _, e := range batch {
+			kept.Add(e)
+		}
+	}
 }
 
 // survey is what the listing of a whole prefix has found.
 type survey struct {
 	entries []*verdict.Entry
-	ignored []string          // keys that aren't locks
 	st      verdict.StoreTime // of the last page that has it
 }
 
 // survey lists every lock object, page by page, and reads those that seen doesn't know.
 func (l *Locker) survey(ctx context.Context, seen verdict.Memory) (s survey, err error) {
 	var kept verdict.Bodies
-	for cursor := ""; ; {
-		sent := l.opts.Clock.Elapsed()
-		page, err := l.list(ctx, l.keys.All(), cursor)
-		if err != nil {
-			return survey{}, fault.While("listing the locks", err)
-		}
-		answered := l.opts.Clock.Elapsed()
-		if !page.Now.IsZero() {
-			s.st = verdict.StoreTime{At: page.Now, Elapsed: answered}
-		}
-		before := len(s.entries)
-		s.entries = slices.Grow(s.entries, len(page.Objects))
-		for _, o := range page.Objects {
-			k := l.keys.Kind(o.Key)
-			if !k.IsLock() {
-				s.ignored = append(s.ignored, o.Key)
-				continue
-			}
-			e := seen.See(o, k, answered)
-			e.Listed = sent
-			s.entries = append(s.entries, e)
-		}
-		for batch := range slices.Chunk(s.entries[before:], readBatch) {
-			adopt(page, batch) // kept bounds the bodies in memory
-			l.readAll(ctx, batch, false, nil)
-			for _, e := range batch {
-				kept.Add(e)
-			}
-		}
-		if cursor = page.Next; cursor == "" {
-			return s, ctx.Err()
-		}
-	}
+	err = l.pages(ctx, func(p listedPage) {
+		s.st = p.time(s.st)
+		entries, _ := l.entries(seen, p.Objects, p)
+		l.readBodies(ctx, p.Page, entries, &kept)
+		s.entries = append(s.entries, entries...)
+	})
+	return s, err
 }

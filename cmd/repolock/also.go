@@ -40,13 +40,15 @@ type placed struct {
 	listed string            // the repository's name in the configuration file, for status --all
 }
 
-// survey is the system's Status, with the keys that its clients ignore. A system that isn't a repository has none.
-func (p placed) survey(ctx context.Context) (locks []replock.Info, ignored []string, err error) {
+// survey is the system's Status, but calls each with some locks at a time. It returns the keys that the system's clients
+// ignore. A system that isn't a repository has none.
+func (p placed) survey(ctx context.Context, each func([]replock.Info)) (ignored []string, err error) {
 	if repository, ok := p.system.(*replock.Locker); ok {
-		return repository.Survey(ctx)
+		return repository.Survey(ctx, each)
 	}
-	locks, err = p.Status(ctx)
-	return locks, nil, err
+	locks, err := p.Status(ctx)
+	each(locks)
+	return nil, err
 }
 
 // located returns the hint with commands that name this place.

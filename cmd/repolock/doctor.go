@@ -283,7 +283,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:
 		u.RawQuery = strings.TrimPrefix(without(u.RawQuery, conditionsParameter)+"&"+conditionsParameter+"=kept", "&")
 		better = session.Redact(u.String())
-		return better, "conditional puts passed every test: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence works: " + better
+		return better, "conditional puts passed every test; but each run tests them anew, because another server might answer by then: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence works: " + better
 	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
 		return "", "conditional puts aren't reliable here, and repolock doesn't rely on them: conditions=kept must not be in the URL"
 	case asked == "kept" && report.Verdict.Fitness == doctor.Unfit:

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"strings"
 	"time"
 
@@ -60,28 +62,28 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	if c.Watch {
 		return 0, (&statusWatch{r: r, all: all, wide: c.Wide}).run(c.Interval)
 	}
-	locks, strays, answered, err := statusOf(r, all)
+	list := statusList{r: r, table: show.LockList{Width: show.TableWidth(c.Wide)}}
+	var older []string
+	strays, answered, err := statusOf(r, all, func(l found) {
+		if l.Older = c.tooOld(l); l.Older {
+			older = append(older, show.Holder(l.Info, 0))
+		}
+		list.add(l.Lock)
+	})
 	if len(answered) == 0 {
 		return 0, err
-	}
-	old := false
-	for i := range locks {
-		locks[i].Older = c.tooOld(locks[i])
-		old = old || locks[i].Older
 	}
 	where := ignored(strays) + looked(answered, r.Verbose)
 	if !c.Wide {
 		where = show.Folded(where, show.TerminalWidth(os.Stdout))
 	}
-	if failed := r.Result(newJSONStatus(all[0].Place, locksOf(locks), strays), show.LockTable(locksOf(locks), show.TableWidth(c.Wide))+where); failed != nil {
+	if failed := list.end(newJSONStatus(all[0].Place, nil, strays), where); failed != nil {
 		return 0, failed
 	}
-	for _, l := range locks {
-		if l.Older {
-			r.Say("older than %s: %s", show.FlagDuration(c.Older), show.Holder(l.Info, 0))
-		}
+	for _, holder := range older {
+		r.Say("older than %s: %s", show.FlagDuration(c.Older), holder)
 	}
-	if old {
+	if len(older) > 0 {
 		// A lock that is too old needs a person, but a store that doesn't answer might answer the next time.
 		err = fault.With(err, func(e *fault.Error) { e.Exit = fault.ExitAborted })
 		return fault.ExitAborted, err
@@ -102,21 +104,98 @@ func (c statusCmd) tooOld(l found) bool {
 	return c.Older > 0 && held > c.Older && !free && !session.Waits(l.Info)
 }
 
-// statusOf returns all locks, the files of other programs among them, and the systems that have answered.
-func statusOf(r *show.Reporter, all []placed) (locks []found, strays []stray, answered []placed, err error) {
-	locks, answered, err = everywhere(r, "reading the locks", all, func(p placed) (list []replock.Broken, err error) {
-		locks, keys, err := p.survey(context.Background())
-		list = make([]replock.Broken, 0, len(locks))
-		for _, l := range locks {
-			l.Body = nil // status doesn't show it
-			list = append(list, replock.Broken{Info: l})
-		}
+// statusOf calls each with every lock. It returns the files of other programs among the locks, and the systems that have
+// answered.
+func statusOf(r *show.Reporter, all []placed, each func(found)) (strays []stray, answered []placed, err error) {
+	_, answered, err = everywhere(r, "reading the locks", all, func(p placed) ([]replock.Broken, error) {
+		at, name := label(all, p), title(r, all, p)
+		keys, err := p.survey(context.Background(), func(locks []replock.Info) {
+			for _, l := range locks {
+				l.Body = nil // status doesn't show it
+				each(found{show.Lock{Broken: &replock.Broken{Info: l}, Place: at, Title: name}, p})
+			}
+		})
 		for _, key := range keys {
-			strays = append(strays, stray{key, label(all, p), title(r, all, p)})
+			strays = append(strays, stray{key, at, name})
 		}
-		return list, err
+		return nil, err
 	})
-	return locks, strays, answered, err
+	return strays, answered, err
+}
+
+// maxListed is the number of locks that status has in memory before it prints them.
+const maxListed = 1000
+
+// statusList prints the locks that status finds, in text or in JSON. Up to maxListed locks are one table. More locks are
+// printed as they come, except for waiters, which come last in text.
+type statusList struct {
+	r                *show.Reporter
+	table            show.LockList
+	holders, waiters []show.Lock // not printed yet; with JSON, waiters are among holders
+	printed          int         // in JSON
+	failed           error       // of the first write that failed
+}
+
+func (s *statusList) add(l show.Lock) {
+	if !s.r.JSON && session.Waits(l.Info) {
+		s.waiters = append(s.waiters, l)
+		return
+	}
+	if len(s.holders) == maxListed {
+		s.table.Many = true
+		s.print(s.holders)
+		s.holders = s.holders[:0]
+	}
+	s.holders = append(s.holders, l)
+}
+
+// emptyList begins the JSON of a status without locks.
+const emptyList = "{\n  \"locks\": []"
+
+// print prints some locks.
+func (s *statusList) print(locks []show.Lock) {
+	s.r.EndWait() // the wait's line would be among the locks
+	if !s.r.JSON {
+		s.write([]byte(s.table.Add(locks)))
+		return
+	}
+	var out bytes.Buffer
+	for _, l := range locks {
+		out.WriteString(",\n    ")
+		if s.printed++; s.printed == 1 {
+			out.Reset()
+			out.WriteString(strings.TrimSuffix(emptyList, "]") + "\n    ")
+		}
+		out.Write(show.MarshalLock(l, "    ", "  "))
+	}
+	s.write(out.Bytes())
+}
+
+func (s *statusList) write(text []byte) {
+	if s.failed == nil {
+		_, s.failed = s.r.Stdout.Write(text)
+	}
+}
+
+// end prints the remaining locks and then, in JSON, the other fields of rest, or else words. It returns the error of a
+// write.
+func (s *statusList) end(rest jsonStatus, words string) error {
+	for some := range slices.Chunk(append(s.holders, s.waiters...), maxListed) {
+		s.print(some)
+	}
+	switch {
+	case !s.r.JSON:
+		s.write([]byte(s.table.End() + words))
+	case s.printed == 0:
+		return s.r.Result(rest, "")
+	default:
+		raw, err := text.MarshalIndent(rest, "", "  ")
+		if err != nil {
+			return err
+		}
+		s.write([]byte("\n  ]" + strings.TrimPrefix(string(raw), emptyList) + "\n"))
+	}
+	return s.failed
 }
 
 // stray is a file of another program among the locks, which all clients ignore.
@@ -182,7 +261,8 @@ func (w *statusWatch) run(interval time.Duration) error {
 		signal.Notify(continued, session.Continue)
 	}
 	for first := true; ; first = false {
-		locks, strays, answered, err := statusOf(w.r, w.all)
+		var locks []found
+		strays, answered, err := statusOf(w.r, w.all, func(l found) { locks = append(locks, l) })
 		if err != nil && first && (len(answered) == 0 || w.r.JSON) {
 			return err
 		}

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/answers"
@@ -23,8 +24,23 @@ type Repository struct {
 	Remember  Memory
 
 	// store is nil until Acquire opens it.
-	store  *answers.Store
-	locker *replock.Locker
+	store    *answers.Store
+	locker   *replock.Locker
+	location string // of the store, if the Locker looks whether its bucket exists; else ""
+	exists   bool   // the bucket is remembered, so the Locker doesn't look
+}
+
+// located is implemented by a store whose puts might create its bucket. Location distinguishes buckets of all servers.
+type located interface{ Location() string }
+
+// existing is a store whose bucket is remembered, so that the Locker needs no look before its first put.
+type existing struct{ *answers.Store }
+
+// Properties returns the properties of the store.
+func (s existing) Properties() store.Properties {
+	p := s.Store.Properties()
+	p.PutCreates = false
+	return p
 }
 
 // Acquire implements Locker.
@@ -52,7 +68,13 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 	}
 	lock, err := acquire(ctx, r.Operation, opts...)
 	if b := r.locker.Beside(); b != r.Options.Beside {
-		r.Remember.Note(b)
+		r.Remember.NoteBeside(b)
+	}
+	switch {
+	case r.exists && errors.Is(err, store.ErrNotFound):
+		r.Remember.ForgetExists()
+	case r.location != "" && (err == nil || errors.Is(err, replock.ErrHeld)):
+		r.Remember.NoteExists(r.location)
 	}
 	if err != nil {
 		return nil, err
@@ -74,7 +96,15 @@ func (r *Repository) open(ctx context.Context, observe func(events.Event)) error
 	if r.Options.Beside == replock.BesideUnknown {
 		r.Options.Beside = r.Remember.Beside()
 	}
-	r.locker, err = r.New(r.store, r.Options)
+	var locks store.Store = r.store
+	if at, ok := s.(located); ok && s.Properties().PutCreates {
+		if r.exists = r.Remember.Exists(at.Location()); r.exists {
+			locks = existing{r.store}
+		} else {
+			r.location = at.Location()
+		}
+	}
+	r.locker, err = r.New(locks, r.Options)
 	return err
 }
 

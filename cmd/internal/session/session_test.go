@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -513,10 +514,64 @@ func TestMemory(t *testing.T) {
 	assert.Equal(t, memory.Beside(), replock.BesideCloudstic, "remembered")
 	assert.Equal(t, acquires(replock.BesideUnknown), 0, "inquiries of the second Locker")
 	old := time.Now().Add(-lasts - time.Hour)
-	assert.OK(t, os.Chtimes(memory.path, old, old))
+	assert.OK(t, os.Chtimes(string(memory.beside), old, old))
 	assert.Equal(t, acquires(replock.BesideUnknown), 1, "inquiries after a week")
-	assert.OK(t, os.WriteFile(memory.path, []byte("cloudst"), 0o600))
+	assert.OK(t, os.WriteFile(string(memory.beside), []byte("cloudst"), 0o600))
 	assert.Equal(t, memory.Beside(), replock.BesideUnknown, "remembered of a part of the text")
-	Memory{}.Note(replock.BesideNobody)
+	Memory{}.NoteBeside(replock.BesideNobody)
 	assert.Equal(t, Memory{}.Beside(), replock.BesideUnknown, "remembered without a cache directory")
+}
+
+// locatedStore is a store whose puts might create its bucket.
+type locatedStore struct {
+	*hookstore.Store
+	at string
+}
+
+func (s locatedStore) Location() string { return s.at }
+
+// TestMemoryOfABucket: a process looks for the bucket before its first put unless an earlier process of this user has
+// found it there in the last week. If a put finds no bucket, the next process looks again.
+func TestMemoryOfABucket(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	t.Setenv("HOME", t.TempDir())
+	s := locatedStore{&hookstore.Store{Store: memory.New(memory.Options{PutCreates: true})}, "https://host/bucket/p/"}
+	remember := NewMemory(Place{Repo: "s3://bucket/p?endpoint=https://host"})
+	acquire := func() (first string, err error) {
+		var once sync.Once
+		s.Before(func(_ context.Context, r hookstore.Request) error {
+			once.Do(func() { first = r.Op })
+			return nil
+		})
+		r := &Repository{Open: func(context.Context) (store.Store, error) { return s, nil }, New: replock.New, Mode: replock.Shared, Operation: "test",
+			Options: replock.Options{Beside: replock.BesideNobody}, Remember: remember}
+		lock, err := r.Acquire(t.Context(), func(events.Event) {})
+		if err == nil {
+			assert.OK(t, lock.Release(t.Context()))
+		}
+		return first, err
+	}
+	begins := func(with, when string) {
+		t.Helper()
+		first, err := acquire()
+		assert.OK(t, err)
+		assert.Equal(t, first, with, "the first request "+when)
+	}
+	begins("list", "of the first process")
+	begins("put", "of the second process")
+	s.at = "https://other/bucket/p/"
+	begins("list", "if the URL leads to another server")
+	begins("put", "of the second process on the other server")
+	old := time.Now().Add(-lasts - time.Hour)
+	assert.OK(t, os.Chtimes(string(remember.exists), old, old))
+	begins("list", "after a week")
+	s.Before(func(context.Context, hookstore.Request) error { return nil })
+
+	gone := locatedStore{&hookstore.Store{Store: s.Store.Store}, s.at}
+	gone.Before(func(context.Context, hookstore.Request) error { return store.ErrNotFound })
+	r := &Repository{Open: func(context.Context) (store.Store, error) { return gone, nil }, New: replock.New, Mode: replock.Shared, Operation: "test", Remember: remember}
+	_, err := r.Acquire(t.Context(), func(events.Event) {})
+	assert.Is(t, err, store.ErrNotFound)
+	begins("list", "after a put has found no bucket")
+	assert.That(t, !Memory{}.Exists(s.at), "remembered without a cache directory")
 }

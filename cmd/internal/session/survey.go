@@ -54,40 +54,68 @@ func markOf(p Place, kind string) string {
 	return filepath.Join(cache, "repolock", kind, p.ID())
 }
 
-// Memory is the file in which this user's processes remember whether a repository is Cloudstic's. The zero Memory
-// remembers nothing.
-type Memory struct{ path string }
+// Memory is what this user's processes remember about a repository: whether it is Cloudstic's, and that its bucket
+// exists. The zero Memory remembers nothing.
+type Memory struct{ beside, exists note }
 
 // NewMemory returns the Memory of a repository.
-func NewMemory(p Place) Memory { return Memory{markOf(p, "beside")} }
-
-// lasts is how long a Memory counts. Another program can make a repository in the same place later.
-const lasts = 7 * 24 * time.Hour
+func NewMemory(p Place) Memory { return Memory{note(markOf(p, "beside")), note(markOf(p, "exists"))} }
 
 // Beside returns what is remembered, or replock.BesideUnknown.
 func (m Memory) Beside() replock.Beside {
-	if m.path == "" {
-		return replock.BesideUnknown
-	}
-	i, err := os.Stat(m.path)
-	if err != nil || (clock.System{}).Now().Sub(i.ModTime()).Abs() > lasts {
-		return replock.BesideUnknown
-	}
-	text, err := os.ReadFile(m.path)
-	if err != nil {
-		return replock.BesideUnknown
-	}
-	b, _ := replock.ParseBeside(string(text))
+	b, _ := replock.ParseBeside(m.beside.text())
 	return b
 }
 
-// Note remembers what a Locker knows. A failure is no error: the next process finds out again.
-func (m Memory) Note(b replock.Beside) {
-	if m.path == "" || b == replock.BesideUnknown {
-		return
+// NoteBeside remembers what a Locker knows.
+func (m Memory) NoteBeside(b replock.Beside) {
+	if b != replock.BesideUnknown {
+		m.beside.write(b.String())
 	}
-	if os.MkdirAll(filepath.Dir(m.path), 0o700) == nil {
-		_ = os.WriteFile(m.path, []byte(b.String()), 0o600) // a part of the text means unknown
+}
+
+// Exists reports whether a process has found the bucket at this location. The same URL can lead to another server when
+// a setting of the environment changes.
+func (m Memory) Exists(location string) bool { return location != "" && m.exists.text() == location }
+
+// NoteExists remembers that the bucket exists.
+func (m Memory) NoteExists(location string) { m.exists.write(location) }
+
+// ForgetExists forgets it, because a request has found no bucket.
+func (m Memory) ForgetExists() { m.exists.remove() }
+
+// note is the path of a file that has a text for later processes of this user, or "".
+type note string
+
+// lasts is how long a note counts. Another program can make a repository in the same place later.
+const lasts = 7 * 24 * time.Hour
+
+// text returns the text, or "" if there is none or it is too old.
+func (n note) text() string {
+	if n == "" {
+		return ""
+	}
+	i, err := os.Stat(string(n))
+	if err != nil || (clock.System{}).Now().Sub(i.ModTime()).Abs() > lasts {
+		return ""
+	}
+	text, err := os.ReadFile(string(n))
+	if err != nil {
+		return ""
+	}
+	return string(text)
+}
+
+// write replaces the text. A failure is no error: the next process finds out again. A part of a text means nothing.
+func (n note) write(text string) {
+	if n != "" && text != "" && os.MkdirAll(filepath.Dir(string(n)), 0o700) == nil {
+		_ = os.WriteFile(string(n), []byte(text), 0o600)
+	}
+}
+
+func (n note) remove() {
+	if n != "" {
+		_ = os.Remove(string(n))
 	}
 }
 

@@ -168,6 +168,15 @@ func NewJSONLock(l Lock) JSONLock {
 	return j
 }
 
+// MarshalLock is text.MarshalIndent of a lock in JSON.
+func MarshalLock(l Lock, prefix, indent string) []byte {
+	raw, err := text.MarshalIndent(NewJSONLock(l), prefix, indent)
+	if err != nil {
+		panic(err) // strings and numbers always encode
+	}
+	return raw
+}
+
 func lockJSON(i replock.Info) JSONLock {
 	host, pid := process(i.Holder)
 	if at := strings.LastIndex(host, " on "); at >= 0 { // as also.Lock describes the holder of another system's lock

@@ -26,24 +26,68 @@ type Lock struct {
 // LockTable lists locks, one a line, with waiters last, and below them notes about some locks. No line is wider than
 // width.
 func LockTable(locks []Lock, width int) string {
+	t := LockList{Width: width}
+	return t.Add(locks) + t.End()
+}
+
+// LockList is a LockTable that is printed in parts. The columns are as wide as the cells so far need, and each part has
+// its notes below it.
+type LockList struct {
+	Width  int   // of the table
+	Many   bool  // there are so many parts that the first 8 characters of an id might be another lock's, too
+	widths []int // of the columns of the last part, or nil
+}
+
+// Add returns the lines of some locks, waiters last.
+func (t *LockList) Add(locks []Lock) string {
 	if len(locks) == 0 {
+		return ""
+	}
+	columns, short := t.columns(locks)
+	widths := fitted(columns, t.Width)
+	named := t.widths == nil
+	switch {
+	case named:
+	case t.Width == allColumns || t.Width == unbounded: // no name among the lines, because a program might read them
+		for i := range widths {
+			widths[i] = max(widths[i], t.widths[i])
+		}
+	default:
+		named = !slices.Equal(widths, t.widths)
+	}
+	t.widths = widths
+	var b strings.Builder
+	b.WriteString(rows(columns, widths, t.Width, named))
+	for i := range locks {
+		b.WriteString(Folded(notes(locks[i].Info, short, t.Width == allColumns), t.Width))
+	}
+	return b.String()
+}
+
+// End returns the line of a list without locks, or "".
+func (t *LockList) End() string {
+	if t.widths == nil {
 		return "no locks\n"
 	}
+	return ""
+}
+
+// columns returns the columns of some locks, which it sorts, and the function that shortens their ids.
+func (t *LockList) columns(locks []Lock) (columns []Column, short func(id string) string) {
+	slices.SortStableFunc(locks, func(a, b Lock) int { return session.ByTurn(a.Info, b.Info) })
 	ids := make([]string, len(locks))
 	for i, l := range locks {
 		ids[i] = l.ID
 	}
-	short := shortIDs(ids)
-	var columns []Column
-	sorted := make([]*Lock, len(locks))
-	for i := range locks {
-		sorted[i] = &locks[i]
+	least := 8
+	if t.Many {
+		least = 12
 	}
-	slices.SortStableFunc(sorted, func(a, b *Lock) int { return session.ByTurn(a.Info, b.Info) })
+	short = shortIDs(ids, least)
 	add := func(c Column, cell func(replock.Info) string) {
-		c.Cells = make([]string, len(sorted))
-		for i, l := range sorted {
-			c.Cells[i] = cell(l.Info)
+		c.Cells = make([]string, len(locks))
+		for i := range locks {
+			c.Cells[i] = cell(locks[i].Info)
 		}
 		columns = append(columns, c)
 	}
@@ -53,7 +97,7 @@ func LockTable(locks []Lock, width int) string {
 	add(Column{Name: "HOLDER", Least: 24}, holderCell)
 	add(Column{Name: "FOR", Drop: 2}, formatted(HeldFor, text.Duration))
 	add(Column{Name: "LAST SEEN", Drop: 1}, formatted(lastSeen, text.Ago))
-	if width == allColumns {
+	if t.Width == allColumns {
 		add(Column{Name: "SINCE"}, func(i replock.Info) string { return Timestamp(i.Acquired) })
 		add(Column{Name: "EXPIRES"}, left)
 		add(Column{Name: "ID"}, func(i replock.Info) string { return text.Or(i.ID, "-") })
@@ -63,17 +107,12 @@ func LockTable(locks []Lock, width int) string {
 	}
 	if slices.ContainsFunc(locks, func(l Lock) bool { return l.Place != "" }) {
 		c := Column{Name: "PLACE", Least: 20}
-		for _, l := range sorted {
+		for _, l := range locks {
 			c.Cells = append(c.Cells, text.Escape(cmp.Or(l.Title, l.Place, "-")))
 		}
 		columns = append(columns, c)
 	}
-	var b strings.Builder
-	b.WriteString(Table(columns, width))
-	for _, l := range sorted {
-		b.WriteString(Folded(notes(l.Info, short, width == allColumns), width))
-	}
-	return b.String()
+	return columns, short
 }
 
 // Verdict returns the verdict for people. A waiter is "waiting" and not "live", and a lock whose process is gone is
@@ -351,10 +390,9 @@ func lastSeen(i replock.Info) (time.Duration, bool) {
 	return max(i.Age, 0), true
 }
 
-// shortIDs returns a function that returns the shortest beginning of an id, of 8 characters or more, that no other id
+// shortIDs returns a function that returns the shortest beginning of an id, of least characters or more, that no other id
 // has. It is escaped, because another program can have written the id.
-func shortIDs(all []string) func(id string) string {
-	const least = 8
+func shortIDs(all []string, least int) func(id string) string {
 	sorted := slices.Compact(slices.Sorted(slices.Values(all)))
 	return func(id string) string {
 		// In the sorted list, an id shares its longest beginning with one of its neighbours.

@@ -62,9 +62,17 @@ type Column struct {
 
 // Table formats cells below the names of their columns.
 func Table(columns []Column, width int) string {
-	widths := fitted(columns, width)
+	return rows(columns, fitted(columns, width), width, true)
+}
+
+// rows formats the cells of a table whose columns have these widths, below their names if named is set.
+func rows(columns []Column, widths []int, width int, named bool) string {
 	var b strings.Builder
-	for row := -1; row < len(columns[0].Cells); row++ {
+	first := 0
+	if named {
+		first = -1
+	}
+	for row := first; row < len(columns[0].Cells); row++ {
 		line := ""
 		for i, c := range columns {
 			cell := c.Name

@@ -26,7 +26,7 @@ func TestRefreshFailed(t *testing.T) {
 func TestShortID(t *testing.T) {
 	all := []string{"7bec0cc37371631e", "7bec0cc37372aaaa", "0a1b2c3d4e5f6071", "", "\x1b[2J4567890"}
 	for id, want := range map[string]string{all[0]: "7bec0cc37371", all[1]: "7bec0cc37372", all[2]: "0a1b2c3d", "": "-", "short": "short", all[4]: `\x1b[2J4567`, "\x1b[2J": `\x1b[2J`} {
-		assert.Equal(t, shortIDs(all)(id), want, id)
+		assert.Equal(t, shortIDs(all, 8)(id), want, id)
 	}
 }
 

@@ -8,7 +8,7 @@ var storeMutants = []mutant{
 		"if !errors.Is(err, fs.ErrNotExist) || s.local {", "if !errors.Is(err, fs.ErrNotExist) || s.scan != nil {", own("TestReplacedOnFUSE", "programs")},
 	{"a folder that a mount remembers as missing is missing", "store/dir/list.go",
 		"err := l.find(l.ctx, parent, name, func() (err error) {", "err := l.find(l.ctx, parent, \"\", func() (err error) {", own("TestNegativeTimeout", "programs")},
-	{"status gets a body that the page has", status, "\t\t\tadopt(page, batch) // kept bounds the bodies in memory\n", "", own("TestStatusReadsThePage")},
+	{"status gets a body that the page has", status, "\t\tadopt(page, batch)\n", "", own("TestStatusReadsThePage")},
 	{"status takes a body from the page that is too large", look, " && len(body) <= wire.MaxBody {", " {", own("TestStatusReadsThePage")},
 	{"a page has the body of a name that Get refuses", "store/internal/files/files.go",
 		` && CheckKey(obj.Key) == nil {`, ` {`, test("./store/dir", "TestPageBodies")},

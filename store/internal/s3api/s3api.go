@@ -116,6 +116,14 @@ func (s *Store) Properties() store.Properties {
 	}
 }
 
+// Location returns the server, the bucket and the prefix. It is "" on Amazon's servers.
+func (s *Store) Location() string {
+	if s.place.Endpoint == "" {
+		return ""
+	}
+	return s.place.Endpoint + "/" + s.place.Bucket + "/" + s.place.Prefix
+}
+
 // Put stores a body. If the bucket keeps versions, Put then removes the version that this store wrote before it.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	r := &request{op: "put", key: key, permission: "s3:PutObject", conditional: opts.IfAbsent || opts.IfMatch != "", ifMatch: opts.IfMatch != ""}
