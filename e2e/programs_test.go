@@ -34,6 +34,11 @@ func TestNewRestic(t *testing.T) {
 	in(t, "peers/restic", "go build -o "+p.path("bin")+"/ github.com/restic/restic/cmd/restic", "CGO_ENABLED=0")
 	p.contains(p.sh("restic version"), "restic 0.18.")
 	p.restic(p.Script(), newRestic)
+	// "faq.md" says that this restic accepts what repolock leaves.
+	p.contains(p.sh(`. "$HOME/backup.env"
+		repolock -r "$HOME/backups" run --exclusive --operation fence --fence -- true
+		ls "$HOME/backups/index"
+		restic check`), "lock-fence\n", "no errors were found")
 	// restic's own lock refuses a prune at once, or with --retry-lock once the backup has ended.
 	out := p.sh(`. "$HOME/backup.env"
 		mkfifo "$HOME/held"
