@@ -55,7 +55,7 @@ func TestDemo(t *testing.T) {
 					assert.That(t, strings.Contains(raw, text), "%s: doesn't show %q", which, text)
 				}
 			}
-			if *demoTo != "" {
+			if *demoTo != "" && !t.Failed() {
 				assert.OK(t, os.WriteFile(filepath.Join(*demoTo, name), []byte(anew), 0o644))
 			}
 		})
@@ -236,7 +236,8 @@ func (d demo) record(shells ...hostShell) *film {
 				if err != nil { // the test has failed
 					return
 				}
-				for row := range strings.SplitSeq(strings.TrimSuffix(string(out), "\n"), "\n") {
+				screen := append(strings.Split(string(out), "\n"), make([]string, h.rows)...)
+				for _, row := range screen[:h.rows] { // tmux can have one more
 					rows = append(rows, strings.TrimRight(row, " "))
 				}
 			}
