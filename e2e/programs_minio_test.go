@@ -26,20 +26,27 @@ func TestPrograms(t *testing.T) {
 		p.rclone(in)
 		assert.That(t, !p.exists("remote/data/documents"), "it wasn't the bucket that was used")
 	})
-	t.Run("restic", func(t *testing.T) {
-		p := newPage(t, "restic.md")
+	for name, version := range map[string]resticVersion{"debian": debianRestic, "new": newRestic} {
+		t.Run(name+" restic", func(t *testing.T) {
+			p := newPage(t, "restic.md")
+			p.env = env
+			if version == newRestic {
+				p.newerRestic()
+			}
+			p.restic(p.moved(strings.NewReplacer(
+				`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="s3:$ENDPOINT/$BUCKET/`+name+`"`,
+				`--from-repo "$HOME/backups"`, `--from-repo "s3:$ENDPOINT/$BUCKET/`+name+`"`,
+				`-r "$HOME/backups"`, `-r "s3://$BUCKET/`+name+`?endpoint=$ENDPOINT"`,
+			)), version)
+			assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
+		})
+	}
+	t.Run("kopia", func(t *testing.T) {
+		p := newPage(t, "kopia.md")
 		p.env = env
-		onBucket := strings.NewReplacer(
-			`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="s3:$ENDPOINT/$BUCKET/restic"`,
-			`--from-repo "$HOME/backups"`, `--from-repo "s3:$ENDPOINT/$BUCKET/restic"`,
-			`-r "$HOME/backups"`, `-r "s3://$BUCKET/restic?endpoint=$ENDPOINT"`,
-		)
-		script := onBucket.Replace(p.Script())
-		for i, block := range p.Fenced["sh"] { // lineWith reads them
-			p.Fenced["sh"][i] = onBucket.Replace(block)
-		}
-		p.restic(script, debianRestic)
-		assert.That(t, !p.exists("backups"), "it wasn't the bucket that was used")
+		_, host, _ := strings.Cut(b.Endpoint(), "://")
+		p.kopia(p.moved(strings.NewReplacer(`create filesystem --path "$HOME/kopia"`, "create s3 --bucket \"$BUCKET\" --prefix kopia/ --disable-tls --endpoint "+host)))
+		assert.That(t, !p.exists("kopia/kopia.repository.f") && !p.exists("kopia-lock/index"), "it wasn't the bucket that was used")
 	})
 	t.Run("README.md", func(t *testing.T) {
 		b := onS3.on(onS3.shared(t)) // another bucket

@@ -16,6 +16,7 @@ import (
 	"github.com/repolock/repolock/internal/test/docblocks"
 	"github.com/repolock/repolock/internal/test/pgtest"
 	"github.com/repolock/repolock/internal/test/redistest"
+	"github.com/repolock/repolock/internal/test/sshd"
 	"github.com/repolock/repolock/internal/text"
 )
 
@@ -28,11 +29,16 @@ func TestRestic(t *testing.T) {
 	p.restic(p.Script(), debianRestic)
 }
 
-// TestNewRestic builds the restic that e2e/peers/restic/go.mod pins. README.md and docs/restic.md have its version.
+// newerRestic builds the restic that e2e/peers/restic/go.mod pins. README.md and docs/restic.md have its version.
+func (p *page) newerRestic() {
+	p.t.Helper()
+	in(p.t, "peers/restic", "go build -o "+p.path("bin")+"/ github.com/restic/restic/cmd/restic", "CGO_ENABLED=0")
+	p.contains(p.sh("restic version"), "restic 0.18.")
+}
+
 func TestNewRestic(t *testing.T) {
 	p := newPage(t, "restic.md")
-	in(t, "peers/restic", "go build -o "+p.path("bin")+"/ github.com/restic/restic/cmd/restic", "CGO_ENABLED=0")
-	p.contains(p.sh("restic version"), "restic 0.18.")
+	p.newerRestic()
 	p.restic(p.Script(), newRestic)
 	// "faq.md" says that this restic accepts what repolock leaves.
 	p.contains(p.sh(`. "$HOME/backup.env"
@@ -158,8 +164,14 @@ func (p *page) rclone(script string) {
 
 func TestBorg(t *testing.T) {
 	p := newPage(t, "borg.md")
+	p.borg(p.Script())
+}
+
+// borg runs docs/borg.md, with its script.
+func (p *page) borg(script string) {
+	p.t.Helper()
 	p.at = "-- borg"
-	p.run(p.Script())
+	p.run(script)
 	p.refuses("repolock -- borg check", "repolock -- borg create --stdin-name dump.sql '::{hostname}-dump-{now}' -")
 	// Other machines use the same repository; one of them prunes last.
 	for _, machine := range []string{"one", "two", "three", "one"} {
@@ -169,11 +181,11 @@ func TestBorg(t *testing.T) {
 	}
 	is := p.sh(`. "$HOME/backup.env"; borg list`)
 	for _, machine := range []string{"one", "two", "three"} {
-		assert.That(t, strings.Contains(is, machine+"-documents-"), "the archives of %s were pruned:\n%s", machine, is)
+		assert.That(p.t, strings.Contains(is, machine+"-documents-"), "the archives of %s were pruned:\n%s", machine, is)
 	}
 	is = p.sh(`. "$HOME/backup.env"; borg list --glob-archives "{hostname}-*"`)
 	for archive, n := range map[string]int{"documents-": 2, "pictures-": 1, "dump-": 1} { // the first and the last documents
-		assert.Equal(t, strings.Count(is, archive), n, "%s in\n%s", archive, is)
+		assert.Equal(p.t, strings.Count(is, archive), n, "%s in\n%s", archive, is)
 	}
 	p.unlocked()
 }
@@ -228,22 +240,90 @@ func newSection(t *testing.T, title string) *page {
 	return p
 }
 
-// kopia builds kopia: no package of Debian's has it.
-func (p *page) kopia() {
-	p.t.Helper()
-	in(p.t, "kopia", "go build -o "+p.path("bin")+"/ github.com/kopia/kopia", "CGO_ENABLED=0")
-	p.env = append(p.env, "KOPIA_CHECK_FOR_UPDATES=false")
-}
-
 func TestKopia(t *testing.T) {
 	p := newPage(t, "kopia.md")
+	p.kopia(p.Script())
+	p.maintains()
+}
+
+// kopia builds kopia, which no package of Debian's has, and runs docs/kopia.md, with its script.
+func (p *page) kopia(script string) {
+	p.t.Helper()
 	p.at = "-- kopia"
 	p.write("backup.env", "")
-	p.kopia()
-	p.contains(p.run(p.Script()), "Finished full maintenance")
-	p.refuses("repolock -- kopia maintenance run --full", "repolock -- kopia snapshot create --stdin-file dump.sql \"$HOME/dumps\"")
+	in(p.t, "kopia", "go build -o "+p.path("bin")+"/ github.com/kopia/kopia", "CGO_ENABLED=0")
+	p.env = append(p.env, "KOPIA_CHECK_FOR_UPDATES=false")
+	p.contains(p.run(script), "Finished full maintenance")
+	p.refuses("repolock -- kopia maintenance run --full", "repolock -- kopia snapshot create --no-auto-maintenance --stdin-file dump.sql \"$HOME/dumps\"")
 	p.contains(p.sh("kopia snapshot list --all"), "/documents", "/pictures", "/dumps")
 	p.unlocked()
+}
+
+// maintains checks why repolock's lock is exclusive without --no-auto-maintenance: Kopia runs due maintenance after a
+// command that writes, also after policy set, and with the flag it doesn't.
+func (p *page) maintains() {
+	p.t.Helper()
+	for _, command := range []string{"snapshot create \"$HOME/documents\"", "policy set --global --keep-latest 9"} {
+		const ran = "Running full maintenance..."
+		p.sh("kopia maintenance set --pause-full 0s") // it is due
+		out := p.sh("repolock -v -- kopia " + command + " --no-auto-maintenance 2>&1")
+		p.contains(out, "the shared lock in")
+		assert.That(p.t, !strings.Contains(out, ran), "it runs maintenance in spite of --no-auto-maintenance:\n%s", out)
+		p.contains(p.sh("repolock -v -- kopia "+command+" 2>&1"), "the exclusive lock in", ran)
+	}
+}
+
+// TestProgramsOnSFTP: the pages' scripts with the repository, and the lock, on a server of SSH.
+func TestProgramsOnSFTP(t *testing.T) {
+	on := func(name string, run func(p *page, server *sshd.Server)) {
+		t.Run(name, func(t *testing.T) {
+			p := newPage(t, strings.TrimPrefix(name, "new ")+".md")
+			server := sshd.Apart(t, "Subsystem sftp /usr/lib/openssh/sftp-server -d "+p.dir)
+			server.Alias(t, "nas")
+			assert.OK(t, os.Symlink(server.Bin(), p.path("bin")))
+			run(p, server)
+		})
+	}
+	restic := strings.NewReplacer(
+		`RESTIC_REPOSITORY="$HOME/backups"`, `RESTIC_REPOSITORY="sftp:nas:$HOME/on-nas"`,
+		`--from-repo "$HOME/backups"`, `--from-repo "sftp:nas:$HOME/on-nas"`,
+		`-r "$HOME/backups"`, `-r "sftp://nas/$HOME/on-nas"`,
+	)
+	isThere := func(p *page, name string) {
+		assert.That(p.t, p.exists(name+"/index/lock.shared"), "the lock wasn't in %s", name)
+	}
+	on("restic", func(p *page, _ *sshd.Server) {
+		p.restic(p.moved(restic), debianRestic)
+		isThere(p, "on-nas")
+	})
+	on("new restic", func(p *page, _ *sshd.Server) {
+		p.newerRestic()
+		p.restic(p.moved(restic), newRestic)
+		isThere(p, "on-nas")
+	})
+	on("borg", func(p *page, _ *sshd.Server) {
+		p.borg(p.moved(strings.NewReplacer(`BORG_REPO="$HOME/borg"`, `BORG_REPO="ssh://nas$HOME/borg"`)))
+		isThere(p, "borg-lock")
+	})
+	on("kopia", func(p *page, _ *sshd.Server) {
+		p.kopia(p.moved(strings.NewReplacer("create filesystem", "create sftp --external --host nas --username "+sshd.Me())))
+		isThere(p, "kopia-lock")
+	})
+	on("rclone", func(p *page, server *sshd.Server) {
+		p.rclone(p.moved(strings.NewReplacer(
+			`REMOTE_REMOTE="$HOME/remote/data"`, fmt.Sprintf("REMOTE_REMOTE=\"nas:$HOME/remote/data\"\nexport RCLONE_CONFIG_NAS_TYPE=sftp RCLONE_CONFIG_NAS_HOST=127.0.0.1 RCLONE_CONFIG_NAS_PORT=%d RCLONE_CONFIG_NAS_USER=%s RCLONE_CONFIG_NAS_KEY_FILE=%s", server.Port, sshd.Me(), server.File("user")),
+			`-r "$HOME/remote"`, `-r "`+server.URL("$HOME/remote")+`"`,
+		)))
+		isThere(p, "remote")
+	})
+}
+
+// moved replaces the repository in the page's blocks, and returns their script.
+func (p *page) moved(to *strings.Replacer) string {
+	for i, block := range p.Fenced["sh"] {
+		p.Fenced["sh"][i] = to.Replace(block)
+	}
+	return p.Script()
 }
 
 // run runs all blocks in one shell, and then the crontab entries; it returns their output.

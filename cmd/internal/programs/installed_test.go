@@ -3,6 +3,7 @@
 package programs
 
 import (
+	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -11,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/repolock/repolock/internal/test/assert"
+	"github.com/repolock/repolock/replock"
 )
 
 var (
@@ -76,7 +78,7 @@ func TestInstalled(t *testing.T) {
 		case rclone:
 			p.hasFlags(t, help("help", "flags"))
 		case kopia:
-			for _, command := range []string{"snapshot create", "snapshot expire", "maintenance run", "restore", "snapshot verify", "snapshot fix", "mount"} {
+			for _, command := range []string{"snapshot create", "snapshot expire", "maintenance run", "restore", "snapshot verify", "snapshot fix", "mount", "policy set", "policy edit", "policy delete", "policy import", "cache set"} {
 				p.hasFlags(t, help(strings.Fields(command)...))
 			}
 		case restic:
@@ -96,5 +98,42 @@ func (p *Program) hasFlags(t *testing.T, help string, more ...string) {
 		if m[1] != "" && ok {
 			assert.That(t, known["-"+m[1]].valued == valued, "%s: -%s is another flag in the table: %s", p.Name, m[1], m[0])
 		}
+	}
+}
+
+// TestReplaced: rclone replaces no existing file by a line that shares the lock, and by a dry run. It does replace a
+// single file in spite of --immutable.
+func TestReplaced(t *testing.T) {
+	dir := t.TempDir()
+	source, place := filepath.Join(dir, "source"), filepath.Join(dir, "data")
+	write := func(name, text string) {
+		assert.OK(t, os.MkdirAll(filepath.Dir(name), 0o755))
+		assert.OK(t, os.WriteFile(name, []byte(text), 0o644))
+	}
+	s := System{IsDir: func(path string) bool { return path == source }}
+	for line, replaced := range map[string]bool{
+		"copy --immutable source/f data": true, "copyto --immutable source/f data/f": true, "copy --immutable source data": false,
+		"copy --ignore-existing source/f data": false, "copyto --ignore-existing source/f data/f": false, "copy --ignore-existing source data": false,
+		"copyto --ignore-existing --no-check-dest source/f data/f": true, "copy --dry-run source data": false, "copyto -n source/f data/f": false,
+		"moveto --dry-run source/f data/f": false, "sync --dry-run source data": false, "purge --dry-run data": false, "delete -n data": false,
+		"deletefile -n data/f": false, "touch --dry-run data/f": false, "rmdirs -n data": false, "dedupe --dry-run data": false, "bisync --dry-run --resync source data": false,
+	} {
+		write(filepath.Join(source, "f"), "a new text")
+		write(filepath.Join(place, "f"), "old")
+		words := append([]string{"rclone", "--config", os.DevNull}, strings.Fields(line)...)
+		for i, word := range words {
+			if strings.HasPrefix(word, "source") || strings.HasPrefix(word, "data") {
+				words[i] = filepath.Join(dir, word)
+			}
+		}
+		cmd := exec.Command(words[0], words[1:]...)
+		cmd.Env = append(os.Environ(), "XDG_CACHE_HOME="+t.TempDir())
+		out, _ := cmd.CombinedOutput() // it fails if it refuses to replace
+		is, err := os.ReadFile(filepath.Join(place, "f"))
+		assert.That(t, (err != nil || string(is) != "old") == replaced, "%s: replaced: %v\n%s", line, !replaced, out)
+		l, err := Read(words, nil)
+		assert.Need(t, err == nil, "%s: %v", line, err)
+		l.Look(s)
+		assert.That(t, (l.Mode == replock.Exclusive) == replaced, "%s: the mode is %v", line, l.Mode)
 	}
 }

@@ -98,6 +98,11 @@ func canonical(raw string) string {
 		at = "https://" + at
 	}
 	at = strings.TrimSuffix(strings.ToLower(at), "/")
+	for scheme, port := range map[string]string{"https://": ":443", "http://": ":80"} {
+		if strings.HasPrefix(at, scheme) {
+			at = strings.TrimSuffix(at, port)
+		}
+	}
 	where := strings.TrimRight(l.URL.Path, "/")
 	user := ""
 	if l.URL.User != nil {

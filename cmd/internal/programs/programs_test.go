@@ -141,6 +141,13 @@ func TestSpellings(t *testing.T) {
 		"/srv/r":                                 {"restic -r /srv/r", "restic -r /srv/r/", "restic -r local:/srv/r", "restic -r /srv/x/../r", "restic -r //srv/r", "env -C /srv restic -r r", "rustic -r local:/srv/r"},
 		"s3://bucket/p":                          {"restic -r s3:s3.amazonaws.com/bucket/p", "restic -r s3:https://s3.amazonaws.com/bucket/p/", "restic -r s3://s3.amazonaws.com/bucket/p", "restic -r s3:s3.eu-west-1.amazonaws.com/bucket/p", "restic -r s3:https://s3.amazonaws.com:443/bucket/p", "restic -o s3.region=eu-west-1 -r s3:s3.amazonaws.com/bucket//p"},
 		"s3://bucket?endpoint=https://host:9000": {"restic -r s3:https://host:9000/bucket", "restic -r s3:host:9000/bucket/", "restic -r s3:https://HOST:9000/bucket", "restic -o s3.bucket-lookup=path -r s3:https://host:9000/bucket"},
+		"s3://bucket?endpoint=https://host":      {"restic -r s3:https://host:443/bucket", "restic -r s3:host/bucket/", "restic -r s3://HOST/bucket"},
+		"s3://bucket?endpoint=https://host:443":  {"restic -r s3:https://host/bucket"},
+		"s3://bucket?endpoint=http://host":       {"restic -r s3:http://host:80/bucket"},
+		"s3://bucket/nightly":                    {"rclone s3:bucket/nightly/data", "rclone s3:bucket/nightly/data/x/", "rclone alias:", "rclone alias:pictures", "rclone crypt:x"},
+		"sftp://backup@nas:2222//srv/backups":    {"rclone sftp:/srv/backups/data", "rclone :sftp,host=nas,user=backup,port=2222:/srv/backups/data/x"},
+		"/srv/backups":                           {"rclone /srv/backups/data", "rclone /srv/x/../backups/data/a/", "env -C /srv rclone backups/data"},
+		"/srv/kopia-lock":                        {"kopia", "kopia --config-file=/home/user/.config/kopia/repository.config", "env KOPIA_CONFIG_PATH=/home/user/.config/kopia/repository.config kopia"},
 		"minio://host:9000/bucket/p":             {"restic -r s3:https://host:9000/bucket/p"},
 		"minio://host:9000/bucket?tls=false":     {"restic -r s3:http://host:9000/bucket"},
 		"b2://bucket/a/b":                        {"restic -r b2:bucket:a/b", "restic -r b2:bucket:/a/b/"},
@@ -157,7 +164,11 @@ func TestSpellings(t *testing.T) {
 			args, err := shellwords.Parse(line)
 			assert.OK(t, err)
 			program := slices.IndexFunc(args, func(w string) bool { return Find(w) != nil })
-			args = slices.Insert(args, program+1, "prune")
+			command, other := map[string][]string{"rclone": {"sync", "/x"}, "kopia": {"maintenance", "run"}}[args[program]]
+			if !other {
+				command = []string{"prune"}
+			}
+			args = slices.Insert(args, program+1, command...)
 			l, err := Read(args, nil)
 			assert.Need(t, err == nil, "%s: %v", line, err)
 			p, err := l.Place(machine)
