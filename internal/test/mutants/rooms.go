@@ -231,6 +231,8 @@ var roomsMutants = []mutant{
 	{"a long status names its columns again and again", "cmd/internal/show/locks.go", "named := t.widths == nil", "named := true", test("./cmd/repolock", "TestLongStatus")},
 	{"a long status shows waiters among the holders", "cmd/repolock/status.go", "if !s.r.JSON && session.Waits(l.Info) {", "if s.r == nil {", own("TestLongStatus")},
 	{"the JSON of a long status has no comma between its parts", "cmd/repolock/status.go", "if s.printed++; s.printed == 1 {", "if s.printed++; s.printed%maxListed == 1 {", own("TestLongStatus")},
+	{"a failed refresh is repeated each millisecond", "internal/refresh/schedule.go", "return max(min(doubled, left/5), shortestPause)", "return min(max(min(doubled, left/5), shortestPause), time.Millisecond)", test("./replock", "TestHoldersDontSpin")},
+	{"a failed look is repeated each millisecond", "replock/watch.go", "			next = c.Elapsed() + pause\n", "			next = c.Elapsed() + time.Millisecond\n", own("TestHoldersDontSpin")},
 	{"what a process remembers of a repository is never old", "cmd/internal/session/survey.go", ".Abs() > lasts {", ".Abs() < 0 {",
 		own("TestMemory")},
 	{"what the user tells of a repository is remembered", "cmd/internal/session/repository.go", "b != r.Options.Beside {", "b >= 0 {",
