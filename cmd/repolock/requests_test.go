@@ -9,7 +9,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/fakes3"
@@ -22,6 +21,7 @@ func TestRequestsOfARun(t *testing.T) {
 	server := fakes3.New("bucket")
 	assert.OK(t, assert.Err(server.Objects().Put(t.Context(), "p/data/1", []byte("data"), store.PutOptions{})))
 	var mu sync.Mutex
+	third := sync.NewCond(&mu)
 	sent := map[string]int{}
 	counted := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		kind := r.Method
@@ -30,8 +30,12 @@ func TestRequestsOfARun(t *testing.T) {
 		}
 		mu.Lock()
 		sent[kind]++
+		if kind == http.MethodPut && strings.Contains(r.URL.Path, "/lock.intent/") { // one of the three puts of a proof
+			for third.Broadcast(); sent[kind] < 3; {
+				third.Wait() // an earlier answer would save the third
+			}
+		}
 		mu.Unlock()
-		time.Sleep(10 * time.Millisecond) // the puts of a proof are apart if one is answered within 5 ms
 		server.ServeHTTP(w, r)
 	}))
 	defer counted.Close()
