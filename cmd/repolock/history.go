@@ -136,8 +136,10 @@ func historyRow(s *audit.Span) string {
 	case s.Held.IsZero():
 	case known:
 		held = d.Round(time.Millisecond).String()
-	default:
+	case d > 0:
 		held = ">" + d.Round(time.Millisecond).String()
+	default:
+		held = "?"
 	}
 	outcome := cmp.Or(s.Outcome, audit.NoEnd)
 	if d := s.StoppedFor(); d > 0 {
