@@ -201,7 +201,7 @@ func programsHelp(*kong.Application) string {
 			}
 		}
 	}
-	b.WriteString("\n" + text.Wrap("A command's own dry run needs no lock, except for a restore's. A copy or a copyto of rclone is shared with --immutable, and from a remote into a directory. rclone's mount and serve are shared with --read-only. repolock looks through env, nice, ionice, timeout, nohup, time, chrt, taskset, caffeinate, sudo, doas and systemd-run --scope. It refuses everything else: write repolock run --shared or run --exclusive. Before an exclusive command of restic it runs restic unlock, unless --no-unlock is given.", cli.HelpWidth, "") + "\n")
+	b.WriteString("\n" + text.Wrap("A command's own dry run needs no lock, except for a restore's. A copy or a copyto of rclone is shared with --ignore-existing, with --immutable if it copies a directory, and from a remote into a directory. A command of Kopia that writes is shared with --no-auto-maintenance. rclone's mount and serve are shared with --read-only. repolock looks through env, nice, ionice, timeout, nohup, time, chrt, taskset, caffeinate, sudo, doas and systemd-run --scope. It refuses everything else: write repolock run --shared or run --exclusive. Before an exclusive command of restic it runs restic unlock, unless --no-unlock is given.", cli.HelpWidth, "") + "\n")
 	return b.String()
 }
 
