@@ -30,7 +30,7 @@ var kindsMutants = []mutant{
 	// An error between a look and the act that needs it.
 	{"break-lock --stale deletes though its second look failed", breaks, "if err == nil && !again {", "if !again {", own("TestBreakStaleNeedsItsSecondLook")},
 	{"break-lock takes a failed second look for an unchanged lock", breaks, "	if err != nil || now == nil {\n		return err == nil, err", "	if err != nil || now == nil {\n		return false, nil", own("TestBreakStaleNeedsItsSecondLook")},
-	{"break-lock is content with the first pages of a listing", status, "return survey{}, fault.While(\"listing the locks\", err)", "return s, nil", own("TestBreakNeedsTheWholeListing")},
+	{"break-lock is content with the first pages of a listing", status, "return fault.While(\"listing the locks\", err)", "return nil", own("TestBreakNeedsTheWholeListing")},
 	{"break-lock --stale says nothing if the store's time is unknown", breaks, "if st, err = l.probeTime(ctx); err != nil {", "if st, err = l.probeTime(ctx); err == nil {", own("TestBreakStaleNeedsTheStoresTime")},
 	{"a release deletes lock.exclusive though its look failed", withdraws, "	if err != nil || !ours {\n		return err\n	}\n	if etag", "	if err == nil && !ours {\n		return err\n	}\n	if etag", own("TestReleaseNeedsItsLook")},
 	{"a release whose look failed succeeds", withdraws, "	case err != nil:\n		return \"\", false, err\n	case ctx.Err() != nil:", "	case err != nil:\n		return \"\", false, nil\n	case ctx.Err() != nil:", own("TestReleaseNeedsItsLook")},
