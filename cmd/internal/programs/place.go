@@ -332,11 +332,7 @@ func (l *Line) resticS3(rest string, options map[string]string) (Place, error) {
 	if l.getenv("AWS_ACCESS_KEY_ID") == "" && l.getenv("MINIO_ACCESS_KEY") != "" {
 		return Place{}, l.withoutCredentials("MINIO_ACCESS_KEY", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
-	endpoint := scheme + host
-	if scheme == "https://" {
-		endpoint = strings.TrimSuffix(endpoint, ":443")
-	}
-	return Place{URL: s3URL(endpoint, bucket, prefix, parameters)}, nil
+	return Place{URL: s3URL(scheme+host, bucket, prefix, parameters)}, nil
 }
 
 // withoutCredentials returns the error of a place whose credentials repolock doesn't read where the program has them.

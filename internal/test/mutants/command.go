@@ -83,7 +83,7 @@ var commandMutants = []mutant{
 	{"a backup takes a prune", "cmd/internal/programs/programs.go",
 		"l.Least <= mode {", "l.Least >= mode {", test(ofPrograms, "TestWeak")},
 	{"a spelling of a repository is another place", "cmd/internal/programs/place.go",
-		`endpoint = strings.TrimSuffix(endpoint, ":443")`, "", test(ofPrograms, "TestSpellings")},
+		"at = strings.TrimSuffix(at, port)", "at = strings.TrimSuffix(at, scheme+port)", test(ofPrograms, "TestSpellings")},
 	{"the endpoint isn't part of a place", "cmd/internal/programs/place.go",
 		`at := l.URL.Query().Get("endpoint")`, `at := l.URL.Query().Get("")`, test(ofPrograms, "TestSpellings")},
 	{"rclone's lock is in what rclone syncs", "cmd/internal/programs/rcloneplace.go",
