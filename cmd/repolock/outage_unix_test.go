@@ -166,7 +166,9 @@ func (o *outage) run(repo string, args ...string) string {
 // tells checks that the history has one lock, with a text.
 func (o *outage) tells(text string) {
 	o.t.Helper()
-	h := o.run("repo", "history", "log")
+	cmd := exec.Command("repolock", "history", "log")
+	cmd.Dir = o.dir
+	h := assert.Output(o.t, cmd)
 	assert.That(o.t, strings.Count(h, "\n") == 2 && strings.Contains(h, text), "history:\n%s", h)
 }
 
