@@ -240,8 +240,11 @@ func (t *trial) aftermath(ctx context.Context, f Fault, holder *contender, at ti
 // holder starts client 0, again and again, until it has the lock.
 func (t *trial) holder(ctx context.Context, f Fault) (*contender, error) {
 	hold := 2 * t.Lease
-	if f.continues() || f == KillAll { // on a busy machine the fault can be late, and must still hit the child
+	switch { // on a busy machine the fault can be late, and must still hit the child
+	case f.continues():
 		hold += stay
+	case f == KillAll:
+		hold = time.Minute // the fault ends it
 	}
 	mode := t.mode("")
 	limit := clock.System{}.Elapsed() + t.enterIn()
