@@ -62,19 +62,19 @@ func (r *renewer) sighted(etag string, mod time.Time) {
 // might have removed the flag as stale, and a refresh that was applied late might have put it back. It reports whether
 // it has recorded the time, or knows a later one.
 func (r *renewer) date(mod time.Time) bool {
-	if r.dated.Load() != 0 && r.reapable(mod) {
+	if r.reapable(mod) {
 		return false
 	}
 	r.dated.Store(max(r.dated.Load(), mod.UnixNano()))
 	return true
 }
 
-// reapable reports whether others might have judged the flag stale before it got this mod time. It compares times of
-// the store's clock, because our clocks don't count a hypervisor's pause. The store truncates the times, and the margin
-// of the other clients allows for that.
+// reapable reports whether others might have judged the flag stale before it got this mod time. A flag without a date
+// shows nothing, so reapable returns false. It compares times of the store's clock, because our clocks don't count a
+// hypervisor's pause. The store truncates the times, and the margin of the other clients allows for that.
 func (r *renewer) reapable(mod time.Time) bool {
 	last := r.dated.Load()
-	return last == 0 || mod.UnixNano()-last > int64(r.l.opts.TTL)
+	return last != 0 && mod.UnixNano()-last > int64(r.l.opts.TTL)
 }
 
 // end returns the deadline of the lease.
@@ -302,7 +302,7 @@ func (r *renewer) copied(key string) *LostError {
 // might have deleted the object as stale. Before that, only a break deletes it.
 func (r *renewer) deleted(key string) *LostError {
 	now := r.now.Load()
-	if now.Known() && r.dated.Load() != 0 && r.reapable(now.When(r.l.opts.Clock.Elapsed())) {
+	if now.Known() && r.reapable(now.When(r.l.opts.Clock.Elapsed())) {
 		return r.broken(key, stoodStillOr+"another client deleted the lock")
 	}
 	return r.broken(key, "it was deleted, by break-lock or by hand")

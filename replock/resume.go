@@ -122,7 +122,7 @@ func (k *term) unreaped(ctx context.Context, t *attempt) error {
 	if k.l.store.Properties().StoreClock && k.flags.unbroken(old.ETag, old.ModTime) {
 		return nil // whatever the clocks show
 	}
-	if k.l.store.Properties().StoreClock && k.reapable(old.ModTime) {
+	if k.l.store.Properties().StoreClock && (k.dated.Load() == 0 || k.reapable(old.ModTime)) {
 		return k.broken(k.t.flag.key, "it expired by the store's clock, and a late refresh might have put it back")
 	}
 	// The store stamped the new flag before we saw it. It might have done so after its put was answered, because it

@@ -310,7 +310,7 @@ func (k *term) stoodStill(ctx context.Context, t lookTimes) error {
 	ofStore := k.l.store.Properties().StoreClock
 	comparable := !t.store.IsZero() && !last.store.IsZero() && ofStore
 	paused := comparable && last.ahead(t.store, t.answered) > verdict.Margin
-	late := ofStore && !t.whole && !t.written.IsZero() && k.dated.Load() != 0 && k.reapable(t.written)
+	late := ofStore && !t.whole && !t.written.IsZero() && k.reapable(t.written)
 	now := pageTime{store: t.store, sent: t.sent.Elapsed, refreshed: k.sent()}
 	if !paused && !late && !t.sent.SteppedSince(k.Seen()) {
 		k.saw(t.sent)
