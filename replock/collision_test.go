@@ -1,6 +1,7 @@
 package replock
 
 import (
+	"fmt"
 	"math/rand/v2"
 	"sync"
 	"sync/atomic"
@@ -200,22 +201,18 @@ func TestReadsBehindWaiters(t *testing.T) {
 	})
 }
 
-// TestClaimsAfterAStepDown: an acquirer that has put lock.exclusive anew after it stepped down looks at once. It pauses
-// only if another acquirer was faster.
-func TestClaimsAfterAStepDown(t *testing.T) {
+// TestPausesAfterClaims: an acquirer looks at once after a claim whose put was answered, however many there were. It
+// pauses only if another acquirer was faster twice, and never for longer than a collision's pause.
+func TestPausesAfterClaims(t *testing.T) {
 	do(t, func(t *testing.T, w *world) {
 		m := w.machine()
 		q := m.newQueue(t.Context(), Exclusive, "x", nil)
 		a, err := q.newAttempt()
 		assert.OK(t, err)
-		a.queues = false // it has a ticket
-		shared := &verdict.Entry{Kind: wire.KindShared, Verdict: verdict.Live}
-		shared.Lease.State = wire.StateAcquiring
-		for range 5 {
-			equal(t, "pause after a claim", q.decide.afterClaim().pause, 0)
-			equal(t, "step", q.decide.afterConflict(a, verdict.Findings{Live: []*verdict.Entry{shared}}).step, stepDown)
+		for n, want := range []time.Duration{0, firstAgain, 2 * firstAgain, mostStay, mostStay, mostStay, mostStay} {
+			equal(t, fmt.Sprintf("pause after %d refused claims", n+1), q.decide.afterClaim(a), decision{step: lookAgain, pause: want})
 		}
-		q.decide.afterClaim()
-		equal(t, "pause after two claims", q.decide.afterClaim().pause, firstAgain)
+		a.claimed("etag")
+		equal(t, "after a claim that was answered", q.decide.afterClaim(a), decision{step: lookAgain})
 	})
 }

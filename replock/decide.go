@@ -37,8 +37,6 @@ const (
 	firstAgain = 100 * time.Millisecond
 	mostStay   = 400 * time.Millisecond
 	mostAgain  = 200 * time.Millisecond
-	// maxDoublings is how often the pause between two claims of lock.exclusive doubles, from 100 ms to 6.4 s.
-	maxDoublings = 6
 	// maxUnlisted is how often an attempt accepts that the store has answered its put of lock.exclusive, and the next look
 	// doesn't list it. Another client can have removed it, but not each time.
 	maxUnlisted = 3
@@ -75,7 +73,7 @@ type decider struct {
 }
 
 type lookCounts struct {
-	claims    int           // puts of lock.exclusive
+	beaten    int           // claims of lock.exclusive that another acquirer was faster than
 	unlisted  int           // looks that should have listed our lock.exclusive and didn't
 	vanished  int           // looks in which a listed object was missing when its body was read
 	conflicts int           // looks that found live locks
@@ -140,7 +138,6 @@ func (a *decider) afterConflict(t *attempt, f verdict.Findings) decision {
 		next.pause = t.pauseAfter(n.conflicts, mostAgain)
 	case verdict.StepDown:
 		next = decision{step: stepDown, pause: t.pauseAfter(n.conflicts, mostAgain)}
-		n.claims = 0 // no other acquirer was faster
 	default:
 		return decision{step: giveUp, err: ErrHeld}
 	}
@@ -157,14 +154,18 @@ func (t *attempt) pauseAfter(n int, most time.Duration) time.Duration {
 	return min(least<<min(n-1, 10), most)
 }
 
-// afterClaim returns the step after a claim of lock.exclusive, which is a look. A second claim means that another
-// acquirer was faster, or that our lock.exclusive was removed. From then on a pause comes before the look.
-func (a *decider) afterClaim() decision {
-	a.try.claims++
-	if a.try.claims == 1 {
-		return decision{step: lookAgain}
+// afterClaim returns the step after a claim of lock.exclusive, which is a look. If the put was answered, the look comes
+// at once: the lock is nearly ours. Otherwise another acquirer was faster. From the second time on a pause comes before
+// the look. It stays short, because those acquirers can be ones that come, find the lock held, and go.
+func (a *decider) afterClaim(t *attempt) decision {
+	next := decision{step: lookAgain}
+	if t.pointer.answered {
+		return next
 	}
-	return decision{step: lookAgain, pause: firstAgain << min(a.try.claims-2, maxDoublings)}
+	if a.try.beaten++; a.try.beaten > 1 {
+		next.pause = min(firstAgain<<min(a.try.beaten-2, 10), mostStay)
+	}
+	return next
 }
 
 // afterAttempt decides what follows an attempt that was withdrawn because of err. waits reports whether the acquirer is

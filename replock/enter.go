@@ -59,7 +59,7 @@ func (l *Locker) enter(ctx context.Context, t *attempt, q *queue) (verdict.Findi
 				if err := l.claim(ctx, t, f.Pointer); err != nil {
 					return f, err
 				}
-				next = q.decide.afterClaim()
+				next = q.decide.afterClaim(t)
 			case t.mode == Exclusive && q.fence && t.fence == 0:
 				// The fencing token is taken before the last look, too. So if an acquirer is paused after that look,
 				// another one that acquires the lock meanwhile has a larger token.
