@@ -104,6 +104,10 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 		}
 		was, before = f, now
 		at, err := q.keepTicket(ctx, t)
+		stays := func(e *verdict.Entry) bool { return !at.isBefore(e) }
+		if err == nil && q.ticket != nil && len(now) > 0 && !slices.ContainsFunc(slices.Concat(f.Live, f.Doubtful), stays) {
+			return nil // only waiters were before us, and by its place our ticket comes before them: clocks differ
+		}
 		gone, serr := q.sleep(ctx, q.untilPoll(pause, f), f)
 		switch {
 		case serr != nil || err != nil:

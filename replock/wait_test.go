@@ -227,6 +227,25 @@ func TestWaitCosts(t *testing.T) {
 	})
 }
 
+// TestWaitsForNobodyBehind: a shared acquirer whose clock is behind yields to the ticket of an exclusive waiter, as
+// long as it has none. Then its own ticket is the earlier one, and it takes the lock at once.
+func TestWaitsForNobodyBehind(t *testing.T) {
+	do(t, func(t *testing.T, w *world) {
+		_, held := w.holder(t, Shared)
+		b := w.machine()
+		exclusive := b.wants(t, Exclusive, Forever)
+		time.Sleep(5 * time.Second)
+		c := w.machine()
+		c.clock.setSkew(-time.Hour)
+		start := time.Now()
+		k := c.wants(t, Shared, Forever).got(t)
+		took(t, start, 0, 100*time.Millisecond)
+		k.Release(t.Context())
+		held.Release(t.Context())
+		exclusive.got(t).Release(t.Context())
+	})
+}
+
 // TestWaitOutage: a wait outlasts failures of the store for less than a ttl, and no longer ones.
 func TestWaitOutage(t *testing.T) {
 	stores.modes(t, func(t *testing.T, w *world, mode Mode) {

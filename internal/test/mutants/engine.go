@@ -485,6 +485,7 @@ var engineMutants = []mutant{
 		"t.pauseAfter(1, firstAgain)", "firstAgain", own("TestVanishedIsSeenSoon")},
 	{"an exclusive acquirer that can wait looks again beside a shared one", contest,
 		"case c.Queues:", "case false:", engine("TestQueuesBesideAShared")},
+	{"a waiter waits for tickets that come after its own", queues, "q.ticket != nil && len(now) > 0 &&", "false &&", own("TestWaitsForNobodyBehind")},
 	{"an acquirer whose put of lock.exclusive was answered pauses before its look", decides, "\tif t.pointer.answered {\n\t\treturn next", "\tif false {\n\t\treturn next", own("TestPausesAfterClaims")},
 	{"the pauses after refused claims grow for ever", decides, "min(firstAgain<<min(a.try.beaten-2, 10), mostStay)", "firstAgain << min(a.try.beaten-2, 10)", own("TestPausesAfterClaims")},
 	{"an acquirer that can't wait yields to a shared one at once", queues,
