@@ -31,18 +31,14 @@ func (k *term) watch(ctx context.Context) {
 			unwritten = k.Renew(ctx) != nil // after a loss, ctx ends
 			again = c.Elapsed() + firstPoll
 		}
-		now := clock.Read(c)
-		wait := next - now.Elapsed
+		wait := k.untilLook(next)
 		if unwritten {
-			wait = min(wait, again-now.Elapsed)
-		}
-		if now.SteppedSince(k.Seen()) { // until a look is answered
-			wait = min(wait, clock.Tick)
+			wait = min(wait, again-c.Elapsed())
 		}
 		if w.Sleep(ctx, wait) != nil {
 			return
 		}
-		now = clock.Read(c)
+		now := clock.Read(c)
 		if now.Elapsed >= k.end() {
 			// The lock is lost, and ctx ends, unless a refresh is just extending the lease.
 			next = now.Elapsed + firstPoll
@@ -86,6 +82,16 @@ func (k *term) firstLook(sent time.Duration) time.Duration {
 		next = min(next, sent+time.Second+k.l.jitter(time.Second/2))
 	}
 	return next
+}
+
+// untilLook returns the pause until a look that is due at next. After a step of the wall clock the command is stopped until
+// a look is answered, so looks that fail are then repeated without longer pauses.
+func (k *term) untilLook(next time.Duration) time.Duration {
+	now := clock.Read(k.l.opts.Clock)
+	if now.SteppedSince(k.Seen()) {
+		return min(next-now.Elapsed, clock.Tick)
+	}
+	return next - now.Elapsed
 }
 
 // nextLook returns when the next look is due, after a look that was sent at the given time. It subtracts a random time,

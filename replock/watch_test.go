@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/repolock/repolock/internal/clock"
 	"github.com/repolock/repolock/internal/retry"
 	"github.com/repolock/repolock/internal/test/assert"
 	"github.com/repolock/repolock/internal/test/hookstore"
@@ -439,6 +440,19 @@ func TestSeenOnceReassured(t *testing.T) {
 		time.Sleep(DefaultLook)
 		seen := k.lease.Seen().Elapsed
 		assert.That(t, seen > parted && seen <= slices.Max(puts.got()), "seen %v after %v, refreshed at %v", seen, parted, puts.got())
+	})
+}
+
+// TestPartedClocksAreLookedIntoSoon: after the clocks have parted the command is stopped until a look is answered. So
+// the watch tries it twice a second, although it pauses for longer after other looks that failed. With this clock a
+// watch wakes that often anyway. With the machine's own it sleeps as long as it is told.
+func TestPartedClocksAreLookedIntoSoon(t *testing.T) {
+	holding(t, memory.Options{}, Shared, func(t *testing.T, w *world, a *machine, k *Lock) {
+		term := k.lease.Owner().(*term)
+		due := func() time.Duration { return a.clock.Elapsed() + 8*time.Second }
+		equal(t, "the pause", term.untilLook(due()), 8*time.Second)
+		a.clock.setSkew(10 * time.Second)
+		equal(t, "the pause after a step", term.untilLook(due()), clock.Tick)
 	})
 }
 

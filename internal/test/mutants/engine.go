@@ -407,6 +407,8 @@ var engineMutants = []mutant{
 		"k.l.behind(*k.now.Load()) > verdict.Margin {", "k.l.behind(*k.now.Load()) > time.Hour {", own("TestMisdatedLockIsRefreshedSoon")},
 	{"the parting of the clocks is noticed only at the next look", watches,
 		"now.Elapsed < next && !now.SteppedSince(k.Seen())", "now.Elapsed < next", own("TestPausedMachine")},
+	{"after a step of the clock a look that failed isn't soon repeated", watches,
+		"return min(next-now.Elapsed, clock.Tick)", "return next - now.Elapsed", own("TestPartedClocksAreLookedIntoSoon")},
 	{"a request of a lock with a long ttl hangs for hours", renews,
 		"max(min(left/3, r.l.times.Failure, maxAsk),", "max(min(left/3, r.l.times.Failure),", own("TestLooksOutlastAnOutage")},
 	{"a look of a refresh counts for twice its time", renews,
