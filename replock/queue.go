@@ -252,6 +252,7 @@ type hints struct {
 	stop   func()          // ends the hints
 	since  time.Duration   // when the keys of the conflicting locks last changed
 	budget budget
+	read   trip              // its quickest read
 	gone   map[string]string // ETags, by key, of blockers that a read didn't find
 }
 
@@ -320,14 +321,25 @@ func (q *queue) untilRead(b *verdict.Entry, f verdict.Findings) time.Duration {
 	return q.l.jitter(pause) * time.Duration(1+len(f.Ahead))
 }
 
-// beat is the shortest pause between two reads.
-func (q *queue) beat() time.Duration { return max(beatTrips*q.trips.slowest(), leastBeat) }
+// beat is the shortest pause between two reads. A waiter that came with a crowd has measured how slow the store was
+// then. So once it has read, only its quickest read counts.
+func (q *queue) beat() time.Duration {
+	trip := q.hints.read.get()
+	if trip == 0 {
+		trip = q.trips.slowest()
+	}
+	return max(beatTrips*trip, leastBeat)
+}
 
 // isGone reports whether a read, within limit, shows that a conflicting lock was released or that another lock has
 // replaced it. A read that fails shows nothing.
 func (q *queue) isGone(ctx context.Context, e *verdict.Entry, limit time.Duration) bool {
+	began := q.l.opts.Clock.Elapsed()
 	c, err := once(ctx, "get "+e.Key, q.l.fetch(e.Key))(min(limit, q.l.times.Timeout))
 	gone := errors.Is(err, store.ErrNotFound)
+	if gone || err == nil {
+		q.hints.read.note(q.l.opts.Clock.Elapsed() - began)
+	}
 	if err == nil {
 		now, err := wire.Decode(c.raw)
 		gone = errors.Is(err, wire.ErrEmptied) || err == nil && e.Read && now.ID != e.Lease.ID

@@ -507,12 +507,17 @@ func TestAdvanceShortensThePause(t *testing.T) {
 	})
 }
 
-// TestBeat: the shortest pause between two reads is 20 round trips, and not less than 50 ms.
+// TestBeat: the shortest pause between two reads is 20 round trips, and not less than 50 ms. A waiter that came with a
+// crowd measures by its own reads that the store is quick again.
 func TestBeat(t *testing.T) {
 	for trip, want := range map[time.Duration]time.Duration{0: 50 * time.Millisecond, time.Millisecond: 50 * time.Millisecond, 10 * time.Millisecond: 200 * time.Millisecond} {
 		q := &queue{}
 		q.trips.list.note(trip)
 		equal(t, "beat", q.beat(), want)
+		q = &queue{}
+		q.trips.list.note(time.Second)
+		q.hints.read.note(max(trip, 1))
+		equal(t, "beat after a read", q.beat(), want)
 	}
 }
 
