@@ -150,6 +150,10 @@ var Features = []Feature{
 	{"no time in answers to puts", func(p *plan) { p.store.UntimedPuts = true }},
 	{"a clock of the store that is set forward", func(p *plan) { p.storeJump, p.storeJumpAt = time.Hour, p.holder().hold/3 }},
 	{"no clock of the store", func(p *plan) { p.store.NoStoreClock = true }},
+	{"hints of deletions", func(p *plan) { p.hints.on = true }},
+	{"hints that fail, come late, or are false", func(p *plan) {
+		p.hints = hinting{on: true, fails: .3, ends: .5, lost: .5, late: .5, stray: 2 * time.Second}
+	}},
 
 	{"its holder ends soon", func(p *plan) { p.holder().hold = 700 * time.Millisecond }},
 	{"its holder had to wait", func(p *plan) {
