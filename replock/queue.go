@@ -103,10 +103,11 @@ func (q *queue) wait(ctx context.Context, t *attempt, f verdict.Findings) error 
 			pause, q.hints.since = firstPoll, q.l.opts.Clock.Elapsed()
 		}
 		was, before = f, now
+		comes := q.ticket == nil
 		at, err := q.keepTicket(ctx, t)
 		stays := func(e *verdict.Entry) bool { return !at.isBefore(e) }
-		if err == nil && q.ticket != nil && len(now) > 0 && !slices.ContainsFunc(slices.Concat(f.Live, f.Doubtful), stays) {
-			return nil // only waiters were before us, and by its place our ticket comes before them: clocks differ
+		if comes && err == nil && q.ticket != nil && len(now) > 0 && !slices.ContainsFunc(slices.Concat(f.Live, f.Doubtful), stays) {
+			return nil // clocks differ: only waiters conflicted, and by its place our new ticket comes before them
 		}
 		gone, serr := q.sleep(ctx, q.untilPoll(pause, f), f)
 		switch {
