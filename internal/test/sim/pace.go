@@ -62,6 +62,7 @@ type rest struct {
 	from, to time.Time
 	most     time.Duration // that is promised
 	hint     time.Time     // when the first one came
+	outwaits bool          // it can be an attempt's wait for the end of the window beside an original client
 }
 
 func (r rest) took() time.Duration { return r.to.Sub(r.from) }
@@ -96,7 +97,7 @@ func (k *pace) ends(r *rest, now time.Time, p *plan) {
 	if r.took() > time.Millisecond && k.look != nil {
 		k.learns(p)
 	}
-	r.most = k.pause(p, *r)
+	r.most, r.outwaits = k.pause(p, *r), k.outwaits(p)
 }
 
 // paced reports whether the waiters' pace is certain: no request fails, and no ticket is broken.
@@ -254,7 +255,7 @@ func (k *pace) pause(p *plan, r rest) time.Duration {
 	switch {
 	case k.excused:
 		return time.Hour
-	case k.flag != "" && p.originals(): // one might have looked before the put
+	case k.outwaits(p):
 		return longestWindow
 	case k.flag != "": // an attempt looks again
 		return max(longestLook, (200*time.Millisecond+p.roundTrip())*3/2)
@@ -262,6 +263,9 @@ func (k *pace) pause(p *plan, r rest) time.Duration {
 		return most
 	}
 }
+
+// outwaits reports whether the waiter has an attempt beside original clients, which might have looked before its put.
+func (k *pace) outwaits(p *plan) bool { return k.flag != "" && p.originals() }
 
 // idle checks that a waiter has its lock soon after its way is free: after one pause and the requests of a read, a
 // poll and an attempt. An attempt that was under way then can end too late, and another one follows.
@@ -276,13 +280,19 @@ func (w *world) idle(h *holding) {
 		place = h.lock.Key()
 	}
 	free := later(w.inTheWay(h.p.client, h.step, time.Time{}, path.Base(place)), k.asked)
-	rested, most, sent := time.Duration(0), time.Duration(0), 0
+	rested, most, window, sent := time.Duration(0), time.Duration(0), time.Duration(0), 0
 	for _, r := range k.rests {
-		if r.to.After(free) {
-			rested += r.to.Sub(later(r.from, free))
+		switch {
+		case !r.to.After(free):
+			continue
+		case r.outwaits: // the window comes after the pause
+			window = max(window, r.most)
+		default:
 			most = max(most, r.most)
 		}
+		rested += r.to.Sub(later(r.from, free))
 	}
+	most += window
 	for _, at := range k.sends {
 		if at.After(free) {
 			sent++
