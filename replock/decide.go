@@ -45,7 +45,7 @@ const (
 	maxRotation = 2 * time.Minute
 )
 
-// step is what an acquirer does next.
+// step is the next step of an acquirer.
 type step int
 
 const (
@@ -156,7 +156,7 @@ func (t *attempt) pauseAfter(n int, most time.Duration) time.Duration {
 
 // afterClaim returns the step after a claim of lock.exclusive, which is a look. If the put was answered, the look comes
 // at once: the lock is nearly ours. Otherwise another acquirer was faster. From the second time on a pause comes before
-// the look. It stays short, because those acquirers can be ones that come, find the lock held, and go.
+// the look. It stays short, because those acquirers might only come, find the lock held, and go.
 func (a *decider) afterClaim(t *attempt) decision {
 	next := decision{step: lookAgain}
 	if t.pointer.answered {

@@ -220,7 +220,7 @@ func Skipped(folder string) Object { return Object{Key: folder, Size: -1} }
 type prepares struct{}
 
 // Preparation is the Put of Key that is about to follow a List. A backend whose Put takes several steps can take the
-// first ones during the List. The lock needs no backend that does.
+// first ones during the List. The lock doesn't depend on that.
 type Preparation struct {
 	Key string
 

@@ -99,7 +99,7 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 	return g, nil
 }
 
-// thisMachine is what programs may read of this machine.
+// thisMachine has the facts about this machine that package programs may read.
 func thisMachine() programs.System {
 	settings, _ := os.UserConfigDir()
 	return programs.System{

@@ -13,7 +13,7 @@ type Class struct {
 	Permanent bool
 	// Nothing is set if the failure comes before repolock has changed anything. The error message then includes that.
 	Nothing bool
-	// Advice is what the user can do. It contains commands in the form that fault.Expand explains.
+	// Advice names the next step of the user. It contains commands in the form that fault.Expand explains.
 	Advice string
 }
 

@@ -86,7 +86,8 @@ func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
 func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
 
 // Seen returns a reading of the clocks from before the last look or renewal that was answered. If the wall clock was
-// stepped since, the machine might have been paused: the protected work must stop until Seen is later.
+// stepped since that reading, the machine might have been paused. The protected work must then stop until Seen returns
+// a reading from after the step.
 func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
 
 // Lost returns the loss, or nil.

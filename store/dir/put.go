@@ -142,8 +142,8 @@ func (w *write) flush(d *directory, f *os.File) error {
 	return cant("flush (fsync) a file in", d.path, err)
 }
 
-// syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process
-// might have made these directories without syncing them yet.
+// syncUp makes the entries of a directory durable, and the entries of each directory above it up to the root. Another
+// process might have made these directories without syncing them yet.
 func (s *Store) syncUp(root *directory, dir string) error {
 	for {
 		if err := s.syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {

@@ -46,8 +46,8 @@ func (c *client) once(o *s3.Options) {
 }
 
 // complete adds steps around the signature to the stack of a request. The signature covers Host as Go sends it, without a
-// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses one with an IPv6
-// address, and Go makes the same from the URL.
+// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses a Host with an
+// IPv6 address. Go makes the same Host from the URL.
 func (c *client) complete(stack *middleware.Stack) error {
 	if _, ok := stack.Finalize.Get(signing); !ok {
 		return nil

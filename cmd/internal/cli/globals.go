@@ -33,7 +33,7 @@ func (g Globals) IsDefault(flag string) bool {
 	return ok && from == source{}
 }
 
-// OnLine reports whether the command line has a flag.
+// OnLine reports whether the command line itself sets a flag.
 func (g Globals) OnLine(flag string) bool {
 	_, resolved := g.Sources[flag]
 	return g.Sources != nil && !resolved

@@ -77,7 +77,7 @@ unsafe-recover-no-free-space= use-fs-snapshot user= verify with-atime with-cache
 // interactive is the rule of a list of rustic, in which a person can remove snapshots.
 var interactive = []Rule{{Flag: "interactive", Mode: exclusive, Raise: true}}
 
-// rustic has no lock of its own: repolock's modes are those of restic.
+// rustic has no lock of its own: repolock uses the modes of restic's commands.
 var rustic = &Program{
 	Name: "rustic", Page: "restic.md", locate: (*Line).rusticPlace,
 	flags: `help,h version,V use-profile,P= profile-substitute-env dry-run,n dry-run-warmup check-index log-level=

@@ -7,7 +7,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Expiry is what happens to the group when its allowance ends.
+// Expiry is the guard's action when the allowance ends.
 type Expiry uint8
 
 const (
