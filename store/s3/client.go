@@ -66,7 +66,7 @@ func (c *client) complete(stack *middleware.Stack) error {
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	// Buckets with Object Lock need a checksum, and every server knows this one.
+	// Buckets with Object Lock need a checksum, and every server knows this checksum.
 	sum := md5.Sum(body)
 	in := &s3.PutObjectInput{
 		Bucket: &c.bucket, Key: &key, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),

@@ -44,9 +44,9 @@
 // more if it makes directories. If a List before it has made the temporary file (store.Preparing), Put is two. List is two
 // on OpenSSH's server if lock.shared exists, and four on another server: it scans each directory at least twice, as
 // store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so
-// can each further 128 files. Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that
-// the server refuses to remove. If the first request of a connection isn't a Put, a look at the root precedes it.
-// Opening a connection takes the round trips of ssh's own login, and one.
+// can each further 128 files. Get is three. Delete is one, and so is DeleteAll of any number of keys. One more follows
+// for each key that the server refuses to remove. If the first request of a connection isn't a Put, a look at the root
+// precedes it. Opening a connection takes the round trips of ssh's own login, and one.
 //
 // # Files that are replaced
 //

@@ -214,8 +214,8 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 	},
 }
 
-// noMaintenance is the rule of a command of Kopia that can run maintenance at its end, which rewrites indexes and deletes
-// blobs: if it is due, and this user owns it. Kopia 0.8 to 0.23 does so after each command that it runs as
+// noMaintenance is the rule of a command of Kopia that can run maintenance at its end. Maintenance rewrites indexes and
+// deletes blobs. If it is due, and this user owns it, Kopia 0.8 to 0.23 runs it after each command that is a
 // repositoryWriterAction (cli/app.go), unless the line has --no-auto-maintenance.
 var noMaintenance = []Rule{{Flag: "auto-maintenance", Off: true, Mode: shared}}
 

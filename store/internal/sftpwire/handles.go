@@ -80,7 +80,7 @@ func ReaddirOf(open *Request) *Request { return guess(open, Readdir("")) }
 func ReadOf(open *Request, offset uint64, n uint32) *Request { return guess(open, Read("", offset, n)) }
 func FstatOf(open *Request) *Request                         { return guess(open, Fstat("")) }
 
-// guess returns a request whose handle is the one that open opens.
+// guess returns a request for the handle that open opens.
 func guess(open, r *Request) *Request {
 	r.of, r.rest, r.body = open, r.body[4:], nil
 	return r
