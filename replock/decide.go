@@ -227,14 +227,14 @@ func lacksCredentials(err error) bool {
 	return errors.Is(err, store.ErrCredentials) || errors.Is(err, fault.CredentialsLater)
 }
 
-// unendured returns the error of an acquirer that gives up. If the store has failed for lack of valid credentials, it
-// contains for how long.
+// unendured returns the error of an acquirer that gives up. If the store has failed for lack of valid credentials, the
+// error contains how long that has lasted.
 func (a *decider) unendured(err error) error {
 	if a.failing == 0 || !lacksCredentials(err) {
 		return err
 	}
 	lasted := text.Duration(a.l.opts.Clock.Elapsed() - a.failing)
-	return fault.As(store.ErrCredentials, fault.Errorf("no valid credentials for %s, at any try: %w", lasted, err))
+	return fault.As(store.ErrCredentials, fault.Errorf("no valid credentials for %s, in any request: %w", lasted, err))
 }
 
 // afterReturn decides what a lock that is being resumed or reassured does after a look that found conflicting locks. n

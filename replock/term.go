@@ -73,7 +73,7 @@ func (k *term) Resumed() { k.tell(EventResumed, nil) }
 // usable returns an error if the lock is held, but its context has ended because the parent of the context has.
 func (k *term) usable(err error) error {
 	if err == nil && k.Context().Err() != nil {
-		return fmt.Errorf("the context that the %s lock was acquired with, or the one of WithParent, has ended: %w", k.t.mode, whyEnded(k.Context()))
+		return fmt.Errorf("the context of the %s lock has ended with its parent, the context of the acquire or of WithParent: %w", k.t.mode, whyEnded(k.Context()))
 	}
 	return err
 }

@@ -128,7 +128,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 		if l.releasing.Load() {
 			return fault.Released
 		}
-		return errors.New("resuming a lock that is being resumed")
+		return errors.New("another call is resuming the lock")
 	}
 	old := l.Owner()
 	ctx, abandon := Bound(ctx, old.term().Parent)
@@ -139,7 +139,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 	case old.term().Releasing():
 		return fault.Released
 	case lost == nil:
-		return fmt.Errorf("resuming a lock that is held: %s", old.About().Key)
+		return fmt.Errorf("the lock is held, so there is nothing to resume: %s", old.About().Key)
 	case lost.Definite:
 		return lost.Err
 	}

@@ -59,7 +59,7 @@ func (b *Backend) redirectFound() (f locking.Finding, err error) {
 			Advice: "correct or remove the redirect",
 		}
 	case database != b.named:
-		f = locking.Finding{What: "redirect", Found: fmt.Sprintf("%s names %s: the lock is there, as bd's database is", path, database)}
+		f = locking.Finding{What: "redirect", Found: fmt.Sprintf("%s names %s: the lock and bd's database are there", path, database)}
 	}
 	return f, err
 }

@@ -55,7 +55,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 		}
 	}
 	if l.Misread() != misread {
-		return store.Page{}, fmt.Errorf("%w: the server's handles aren't those of OpenSSH, so another listing has read names of this one", store.ErrListing)
+		return store.Page{}, fmt.Errorf("%w: the server's handles aren't OpenSSH's, so another listing has read some of this listing's names", store.ErrListing)
 	}
 	l.finish()
 	return l.page.Page, ctx.Err()
@@ -407,8 +407,8 @@ func (l *listing) collectAll(f *folder, reads []*sftpwire.Request) (ended bool, 
 }
 
 // scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found the same
-// names: see store/dir. On a server whose handles can be guessed both must be quick. If the directory was absent when
-// readdir opened it for the second scan, the first scan doesn't count.
+// names: see store/dir. On a server whose handles can be guessed, both scans must be quick. If the directory was absent
+// when readdir opened it for the second scan, the first scan doesn't count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next)

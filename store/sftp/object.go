@@ -306,10 +306,10 @@ func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) bool 
 // A server that permits no writes doesn't name the extension either. err is the server's refusal.
 func (c *conn) noRename(err error) error {
 	if errors.Is(err, sftpwire.PermissionDenied) {
-		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, as a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
+		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, like a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
 			"a lock needs a server that permits writes: look for -R or a read-only setting in the server's configuration")
 	}
-	return fault.Advise(fault.New(store.ErrConfig, "the server can't replace a lock in one step, because it has no %s (as SFTPGo, MySecureShell and a plain server of paramiko)", sftpwire.ExtPosixRename),
+	return fault.Advise(fault.New(store.ErrConfig, "the server can't replace a lock in one step, because it has no %s (like SFTPGo, MySecureShell and a plain server of paramiko)", sftpwire.ExtPosixRename),
 		"serve the directory by OpenSSH's sshd, ProFTPD or asyncssh, or use the URL of the storage itself; docs/evidence/stores.md lists the servers")
 }
 
