@@ -78,7 +78,7 @@ func (k *term) usable(err error) error {
 	return err
 }
 
-// objects returns copies of our two objects, with what we know of them.
+// objects returns copies of our two objects, with the facts that we know about them.
 func (k *term) objects() (flag, pointer object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -26,7 +26,8 @@ const (
 	ownRequests = 2
 )
 
-// Beside returns what the Locker was given, or has found out since. A caller can remember it for the next Locker.
+// Beside returns the Beside of the Locker's options, or the Beside that it has found out since. A caller can remember
+// the result for the next Locker.
 func (l *Locker) Beside() Beside {
 	known, _ := l.neighbours.state()
 	return known

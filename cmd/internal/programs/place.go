@@ -254,7 +254,7 @@ func (l *Line) resticPlace(s System) (Place, error) {
 	}
 }
 
-// named returns the repository of restic or rustic: by a flag or a variable, itself or in a file.
+// named returns the repository of restic or rustic. A flag or a variable has its name, or names a file that has it.
 func (l *Line) named(s System, flag, fileFlag, variable, fileVariable string) (string, error) {
 	if repo, ok := l.words.last(flag); ok && repo != "" {
 		return repo, nil

@@ -33,7 +33,7 @@ type Console interface {
 	BeginWait(doing, about string)
 	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
 	Interrupted()
-	// EndWait removes what BeginWait and Event show.
+	// EndWait removes the lines that BeginWait and Event show.
 	EndWait()
 }
 
