@@ -104,7 +104,7 @@ func (g *guard) run(ctx context.Context, began clock.Reading, f func(ctx context
 	return f(held.Context())
 }
 
-// loss returns the error of a lost lock: err, or ErrLost with the deadline if err is no ErrLost.
+// loss returns the error of a lost lock: err if it is an ErrLost, else ErrLost with the deadline.
 func (g *guard) loss(_ bool, err error) lease.Loss {
 	switch {
 	case err == nil:

@@ -26,7 +26,7 @@ type Backend interface {
 	// Release releases the lock of a handle, and never the lock of another handle. It returns ErrLost if the handle's
 	// lock was already lost.
 	Release(ctx context.Context, h Handle) error
-	// Cleanup removes what expired locks have left, such as temporary files. In many backends they leave nothing, and
+	// Cleanup removes the remains of expired locks, such as temporary files. In many backends there are none, and
 	// Cleanup does nothing.
 	Cleanup(ctx context.Context) error
 }
@@ -141,7 +141,7 @@ type Finding struct {
 	What, Found string
 	// Severity is how dangerous Found is to locks.
 	Severity Severity
-	// Advice is what the user should change. It is empty if Severity is Good.
+	// Advice names the change that the user should make. It is empty if Severity is Good.
 	Advice string
 }
 

@@ -55,13 +55,13 @@ type attempt struct {
 	refusals    int            // 412 responses to puts of the pointer since a listing last showed one
 	leftPointer *verdict.Entry // another client's lock.exclusive, stale or released; a shared attempt doesn't delete it
 	fence       uint64         // fencing token, or 0
-	// stood is when the store answered the put of the object that original clients look at, by Clock.Elapsed, or 0 if it
-	// hasn't: the flag of a shared lock, the pointer of an exclusive one.
+	// stood is when the store answered the put of the object that original clients look at: the flag of a shared lock,
+	// or the pointer of an exclusive one. It is a reading of Clock.Elapsed, or 0 without an answer.
 	stood time.Duration
 	looks
 }
 
-// looks is what an attempt has learned from its looks.
+// looks has the facts that an attempt has learned from its looks.
 type looks struct {
 	polls       bool          // the looks are a waiter's polls, which never grant the lock
 	looked      bool          // a look has begun
@@ -95,7 +95,7 @@ func (s *looks) stamped(mod time.Time, seen time.Duration) {
 	s.st = s.dated
 }
 
-// ownAttempts is what all our attempts for one lock have in common: their ids, their flags' keys, and the bodies that
+// ownAttempts has the facts that all our attempts for one lock share: their ids, their flags' keys, and the bodies that
 // we have sent.
 type ownAttempts struct {
 	ids, keys map[string]bool // also of attempts whose flags aren't stored

@@ -35,14 +35,14 @@ func ParseBeside(s string) (Beside, bool) {
 	return BesideUnknown, false
 }
 
-// neighbours is what a Locker knows about other programs in its repository.
+// neighbours has the facts that a Locker knows about other programs in its repository.
 type neighbours struct {
 	mu     sync.Mutex
 	known  Beside
 	asking chan struct{} // closed at the end of the present inquiry; nil without one
 }
 
-// state returns what is known, and a channel that is closed at the end of the present inquiry.
+// state returns the known Beside, and a channel that is closed when the present inquiry ends.
 func (n *neighbours) state() (Beside, <-chan struct{}) {
 	n.mu.Lock()
 	defer n.mu.Unlock()

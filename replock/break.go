@@ -115,8 +115,8 @@ func (l *Locker) breakAll(ctx context.Context, chosen []Broken, stale bool, list
 // can't resume it again, so the second look finds nothing.
 const maxResumed = 5
 
-// breakResumed removes the locks that are the same ones as those that Break has removed or was to remove, under a new
-// id: their holders have resumed them meanwhile. It looks until a listing shows none.
+// breakResumed removes resumed locks: the holder of a lock that Break has removed, or was to remove, can have resumed
+// it meanwhile under a new id. breakResumed looks until a listing shows no resumed lock.
 //
 // A resume puts its new flag, and then looks for the old one. If the new flag's put was answered before this listing
 // began, the listing shows it. Otherwise the resume looks for the old flag after the deletion was answered, and fails.
@@ -152,8 +152,8 @@ func resumedPerhaps(err error) error {
 	return fault.Join(errors.New("a holder might just have resumed a deleted lock: look at the locks, and repeat break-lock"), err)
 }
 
-// resumed returns the locks to remove of those that are listed now. If the options don't select a resumed lock, because
-// it is live, that is the error of the removed one.
+// resumed returns the resumed locks that are listed now and must be removed. If the options don't select such a lock,
+// because it is live, resumed reports that as the error of the removed lock.
 func (o BreakOptions) resumed(broken []Broken, removed map[string]*Broken, listed []Info) (again []Broken) {
 	o.ID = "" // a resume changes it
 	failed := func(i Info) bool {
@@ -172,8 +172,8 @@ func (o BreakOptions) resumed(broken []Broken, removed map[string]*Broken, liste
 	return again
 }
 
-// removed returns the locks that were removed, and nil for those of Only that weren't found, by the ids with which they
-// were first acquired.
+// removed returns the locks that were removed, by the ids with which they were first acquired. It has nil for a lock of
+// Only that wasn't found.
 func (o BreakOptions) removed(broken []Broken) map[string]*Broken {
 	removed := map[string]*Broken{}
 	for _, b := range o.Only {

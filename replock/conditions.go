@@ -7,9 +7,9 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// conditions is what this process knows about the store's conditional puts. Some stores accept a condition and ignore
-// it. So we rely on a condition only after the server has refused a put that the condition must prevent, or if the
-// backend itself vouches for it.
+// conditions has the facts that this process knows about the store's conditional puts. Some stores accept a condition
+// and ignore it. So we rely on a condition only after the server has refused a put that the condition must prevent, or
+// if the backend itself vouches for it.
 type conditions struct {
 	match  proof // If-Match
 	absent proof // If-None-Match: *

@@ -45,7 +45,7 @@ const (
 	maxRotation = 2 * time.Minute
 )
 
-// step is what an acquirer does next.
+// step is the next step of an acquirer.
 type step int
 
 const (
@@ -156,7 +156,7 @@ func (t *attempt) pauseAfter(n int, most time.Duration) time.Duration {
 
 // afterClaim returns the step after a claim of lock.exclusive, which is a look. If the put was answered, the look comes
 // at once: the lock is nearly ours. Otherwise another acquirer was faster. From the second time on a pause comes before
-// the look. It stays short, because those acquirers can be ones that come, find the lock held, and go.
+// the look. It stays short, because those acquirers might only come, find the lock held, and go.
 func (a *decider) afterClaim(t *attempt) decision {
 	next := decision{step: lookAgain}
 	if t.pointer.answered {
@@ -227,14 +227,14 @@ func lacksCredentials(err error) bool {
 	return errors.Is(err, store.ErrCredentials) || errors.Is(err, fault.CredentialsLater)
 }
 
-// unendured returns the error of an acquirer that gives up. If the store has failed for lack of valid credentials, it
-// contains for how long.
+// unendured returns the error of an acquirer that gives up. If the store has failed for lack of valid credentials, the
+// error contains how long that has lasted.
 func (a *decider) unendured(err error) error {
 	if a.failing == 0 || !lacksCredentials(err) {
 		return err
 	}
 	lasted := text.Duration(a.l.opts.Clock.Elapsed() - a.failing)
-	return fault.As(store.ErrCredentials, fault.Errorf("no valid credentials for %s, at any try: %w", lasted, err))
+	return fault.As(store.ErrCredentials, fault.Errorf("no valid credentials for %s, in any request: %w", lasted, err))
 }
 
 // afterReturn decides what a lock that is being resumed or reassured does after a look that found conflicting locks. n

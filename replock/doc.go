@@ -15,9 +15,8 @@
 // While the context of an exclusive lock lives, the context of no other lock does. While the
 // context of a shared lock lives, the context of no exclusive lock does. This holds however
 // requests are delayed, lost, answered twice or applied late, however wrong a clock is, and
-// however long a process is stopped, as long as the store keeps one promise: a List that starts
-// after a Put was answered shows that Put. It also holds on stores that ignore conditional
-// requests, because it relies on none.
+// however long a process is stopped. The store must keep one promise: a List that starts after a Put was answered shows
+// that Put. It also holds on stores that ignore conditional requests, because it relies on none.
 //
 // A context ends at the lock's deadline: 55/60 of the ttl after the send of the last refresh that
 // was answered in time, on a clock that counts suspends. No other acquirer takes the lock before
@@ -63,13 +62,13 @@
 // work can run beside another holder.
 //
 // The clients of the original protocol, Cloudstic's, look before they write. In their repositories an acquire takes two
-// round trips more, in which they have written (Options.Beside). One that is much slower than that can still acquire
-// beside a lock, which is then lost within seconds. They acquire a lock without removing an expired one: see Lock.Resume.
+// round trips more, and in that time such a client has written (Options.Beside). A client that is much slower can still
+// acquire beside our lock. Our lock is then lost within seconds. They acquire a lock without removing an expired one:
+// see Lock.Resume.
 //
 // # Compatibility
 //
 // The keys and the five fields operation, holder, acquired_at, expires_at and
-// is_shared are those of Cloudstic's repository locks. Bodies are read as plain
-// JSON, zstd and gzip. A lock with an encrypted body counts as held for 60 s after its
-// last change. Fields are only ever added.
+// is_shared are the same as in Cloudstic's repository locks. Bodies are read as plain JSON, zstd and gzip. A lock with
+// an encrypted body counts as held for 60 s after its last change. Fields are only ever added.
 package replock

@@ -255,7 +255,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 			return 0, fmt.Errorf("%w: %w", ErrNoFencingToken, err)
 		default:
 			if err := json.Unmarshal(c.raw, &last); err != nil || last.Fence == 0 {
-				return 0, fmt.Errorf("%w: %s has no fencing token: write one into it that is larger than all before", ErrNoFencingToken, key)
+				return 0, fmt.Errorf("%w: %s has no fencing token: write a number into it that is larger than all earlier tokens", ErrNoFencingToken, key)
 			}
 			if slices.ContainsFunc(sent, func(raw []byte) bool { return bytes.Equal(raw, c.raw) }) {
 				return last.Fence, nil // our put was applied, and its answer was lost
@@ -279,7 +279,7 @@ func (l *Locker) nextFence(ctx context.Context, id string) (uint64, error) {
 		}
 		refused = err
 	}
-	return 0, fmt.Errorf("%w: %s was changed before each write, or was deleted and the store refuses to write it again: %w", ErrNoFencingToken, key, refused)
+	return 0, fmt.Errorf("%w: other clients changed %s before each write, or the store refuses to write it again after a deletion: %w", ErrNoFencingToken, key, refused)
 }
 
 // settle returns nil if the lock can be held. The caller's last look has found no conflict.

@@ -55,8 +55,8 @@ type Event struct {
 	Kind EventKind // what happened
 	Time time.Time // wall clock
 	Name string    // Options.Name of the Locker
-	// Mode, Operation, ID and Key are those of the Lock. In events up to EventAcquired, ID and Key are
-	// those of the present attempt. All are empty in EventRetrying.
+	// Mode, Operation, ID and Key are the Lock's. In events up to EventAcquired, ID and Key are the present attempt's.
+	// All are empty in EventRetrying.
 	Mode      Mode
 	Operation string
 	ID        string

@@ -97,8 +97,8 @@ func (i Info) String() string {
 	return s + " (" + text.Brief(i.Key()) + ")"
 }
 
-// certainty ranks verdicts: the higher, the surer it is that the lock has ended. An exclusive lock has the lower ranked
-// verdict of its two objects.
+// certainty ranks verdicts: a higher rank means more certainty that the lock has ended. Of the verdicts on its two
+// objects, an exclusive lock gets the one with the lower rank.
 var certainty = map[Verdict]int{Live: 0, Unreadable: 1, Doubtful: 2, Stale: 3, Released: 4}
 
 // merge combines the two objects of each exclusive lock into one Info. It reuses the slice.

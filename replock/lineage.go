@@ -11,7 +11,7 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// lineage is what we know of the versions of a lock's flag. Each version has another ETag.
+// lineage has the facts that we know about the versions of a lock's flag. Each version has another ETag.
 type lineage struct {
 	mu sync.Mutex
 	// answered is the ETag of the last version whose put was answered.
@@ -24,9 +24,9 @@ type lineage struct {
 }
 
 // unbroken reports whether the flag was stored without a gap until a listing showed its version with this ETag and mod
-// time. If the store has applied the put of that version twice, the flag might have been deleted between, and has another
-// mod time since. So only a version whose put the store can't apply twice, because of its condition, is whole before its
-// mod time is known.
+// time. If the store has applied the put of that version twice, the flag might have been deleted between the two, and
+// then has a later mod time. So before its mod time is known, a version is whole only if a condition keeps the store
+// from applying its put twice.
 func (v *lineage) unbroken(etag string, mod time.Time) bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -34,7 +34,8 @@ func (v *lineage) unbroken(etag string, mod time.Time) bool {
 }
 
 // stored records the answer to a put that was sent once. replaced is the ETag of the version that the store replaced,
-// if a condition proves that. before is the flag's last known mod time, if that of the version before is unknown.
+// if a condition proves that. before is the flag's last known mod time, if the mod time of the version before is
+// unknown.
 func (v *lineage) stored(etag, replaced string, before int64) {
 	v.mu.Lock()
 	defer v.mu.Unlock()

@@ -88,7 +88,7 @@ func (k *Lock) Refresh(ctx context.Context) error {
 // Call it after the work that the lock protects, to find out whether the lock was broken meanwhile. It writes nothing
 // and doesn't extend the lease. It costs one list. In a repository with many locks it costs up to two more requests,
 // and one for each conflicting lock that was put since the last look. If a client of another protocol has just put one,
-// Check looks again 3 s later. Its errors are those of Refresh.
+// Check looks again 3 s later. It returns the same errors as Refresh.
 func (k *Lock) Check(ctx context.Context) error { return k.lease.Check(ctx) }
 
 // Do runs work under a lock: it acquires the lock, calls work once, checks the lock

@@ -245,7 +245,8 @@ func (t *attempt) yieldsTo(e *verdict.Entry) bool {
 }
 
 // isBehind reports whether a look needs no read to ignore an entry: its key shows that it is the ticket of a waiter
-// behind us. It can't be an old ticket, because a stale one must be reaped, nor an emptied one.
+// behind us. An old ticket must be read, because it might be stale, and must then be reaped. An emptied ticket must be
+// read, too.
 func (t *attempt) isBehind(f *verdict.Findings, e *verdict.Entry) bool {
 	return e.Marked && e.Size > 0 && wire.Place(e.Key) > t.place && t.isFresh(f, e)
 }

@@ -26,7 +26,7 @@ type removal struct {
 // maxFailures is the number of errors that the error of a removal lists.
 const maxFailures = 3
 
-// remove deletes up to store.MaxBatch flags, and returns the deleted ones.
+// remove deletes up to store.MaxBatch flags, and returns the deleted flags.
 func (r *removal) remove(ctx context.Context, entries []*verdict.Entry) (gone []*verdict.Entry) {
 	left := entries
 	if len(entries) > atOnce && !r.singly && !r.down.Load() {

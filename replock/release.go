@@ -45,7 +45,7 @@ func (k *term) release(ctx context.Context) error {
 }
 
 // releaseLost deletes the flag of a lost lock, unless another process continues with it. That process can have refreshed
-// the flag since our last look, so it comes after another one.
+// the flag since our last look, so releaseLost looks again before the deletion.
 func (k *term) releaseLost(ctx context.Context) error {
 	seen, err := k.l.find(ctx, k.t.flag.key)
 	if err != nil || seen == nil {

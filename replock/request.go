@@ -43,8 +43,9 @@ func (l *Locker) page(ctx context.Context, prefix, cursor string) (store.Page, e
 	return l.store.List(store.Skipping(ctx, l.keys.Skips), prefix, cursor)
 }
 
-// Skipping returns a context for other listings of the locks under a prefix than a Locker's. They skip a folder that this
-// user isn't permitted to read, if its name is another program's. Without it, they return store.ErrPermission.
+// Skipping returns a context for a program that lists the locks under a prefix without a Locker. They skip a folder
+// that this user isn't permitted to read, if its name is another program's. Without it, they return
+// store.ErrPermission.
 func Skipping(ctx context.Context, prefix string) context.Context {
 	return store.Skipping(ctx, wire.Keys{Prefix: prefix}.Skips)
 }

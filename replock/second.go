@@ -157,8 +157,8 @@ func (k *term) proved(ctx context.Context, flag *object) error {
 	return nil
 }
 
-// dropSeconds deletes the second flags that are no longer needed: after a look, those whose time is over, and at the
-// end of the lock all. It returns the first error.
+// dropSeconds deletes the second flags that are no longer needed: after a look the flags whose time is over, and at the
+// end of the lock all of them. It returns the first error.
 func (k *term) dropSeconds(ctx context.Context, end bool) (failed error) {
 	k.seconds.mu.Lock()
 	if end && k.seconds.now != nil {

@@ -25,9 +25,8 @@ func (l *Locker) Status(ctx context.Context) (locks []Info, err error) {
 }
 
 // Survey is Status, but calls each with some of the locks at a time, so that they needn't all be in memory. It lists all
-// before it reads the first: if the locks can't be listed, it doesn't call each. It also returns the keys among the
-// locks' that no client can have written: see IsLock. They are in byte order. All clients ignore them, and Break leaves
-// them alone.
+// before it reads the first: if the locks can't be listed, it doesn't call each. It also returns the listed keys that
+// no client can have written: see IsLock. They are in byte order. All clients ignore them, and Break leaves them alone.
 func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored []string, err error) {
 	var pages []listedPage
 	if err := l.pages(ctx, func(p listedPage) { pages = append(pages, p) }); err != nil || len(pages) == 0 {
@@ -51,7 +50,7 @@ func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored [
 			ignored = append(ignored, others...)
 			l.readBodies(ctx, p.Page, entries, &kept)
 			infos := l.judged(entries, st)
-			// The objects of exclusive locks are listed before those of shared ones.
+			// A listing has the objects of exclusive locks before the objects of shared locks.
 			if n := slices.IndexFunc(infos, func(i Info) bool { return i.Mode != Exclusive }); n >= 0 {
 				give(merge(append(pairs, infos[:n]...)))
 				give(merge(infos[n:]))
@@ -65,9 +64,9 @@ func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored [
 	return ignored, ctx.Err()
 }
 
-// IsLock reports whether a key is one of a lock under a prefix. A prefix ends with a slash, as DefaultPrefix does. In
-// doubt it is a lock: only files that are known to be another program's aren't. See docs/evidence/protocol.md, Files of
-// other programs.
+// IsLock reports whether a key under a prefix belongs to a lock. A prefix ends with a slash, as DefaultPrefix does. In
+// doubt IsLock returns true: it returns false only for a file that is known to be another program's. See
+// docs/evidence/protocol.md, Files of other programs.
 func IsLock(prefix, key string) bool { return wire.Keys{Prefix: prefix}.Kind(key).IsLock() }
 
 // surveyed judges the locks of a survey, each as of the time when it was listed, and returns them.
@@ -152,13 +151,13 @@ func (l *Locker) readBodies(ctx context.Context, page store.Page, entries []*ver
 	}
 }
 
-// survey is what the listing of a whole prefix has found.
+// survey has the locks that the listing of a whole prefix has found.
 type survey struct {
 	entries []*verdict.Entry
 	st      verdict.StoreTime // of the last page that has it
 }
 
-// survey lists every lock object, page by page, and reads those that seen doesn't know.
+// survey lists every lock object, page by page, and reads the objects that seen doesn't know.
 func (l *Locker) survey(ctx context.Context, seen verdict.Memory) (s survey, err error) {
 	var kept verdict.Bodies
 	err = l.pages(ctx, func(p listedPage) {

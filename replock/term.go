@@ -73,12 +73,12 @@ func (k *term) Resumed() { k.tell(EventResumed, nil) }
 // usable returns an error if the lock is held, but its context has ended because the parent of the context has.
 func (k *term) usable(err error) error {
 	if err == nil && k.Context().Err() != nil {
-		return fmt.Errorf("the context that the %s lock was acquired with, or the one of WithParent, has ended: %w", k.t.mode, whyEnded(k.Context()))
+		return fmt.Errorf("the context of the %s lock has ended with its parent, the context of the acquire or of WithParent: %w", k.t.mode, whyEnded(k.Context()))
 	}
 	return err
 }
 
-// objects returns copies of our two objects, with what we know of them.
+// objects returns copies of our two objects, with the facts that we know about them.
 func (k *term) objects() (flag, pointer object) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -101,7 +101,8 @@ func (k *term) commit(flag, pointer object) {
 	k.t.pointer.etag, k.t.pointer.sent, k.t.pointer.renewed = pointer.etag, pointer.sent, pointer.renewed
 }
 
-// others is what a holder's looks have learned about other clients' locks. Only the look that holds turn uses it.
+// others has the facts that a holder's looks have learned about other clients' locks. Only the look that holds turn
+// uses it.
 type others struct {
 	turn   chan struct{}
 	memory verdict.Memory
@@ -114,8 +115,8 @@ type others struct {
 // of n holders' looks would grow with n². The number is a guess at the cost of a second request.
 const crowd = 100
 
-// newOthers returns what the acquire has learned: the store's time, and the stale lock.exclusive that a shared acquirer
-// has left. The entry of that lock.exclusive knows since when it is unchanged.
+// newOthers returns the facts that the acquire has learned: the store's time, and the stale lock.exclusive that a
+// shared acquirer has left. The entry of that lock.exclusive knows since when it is unchanged.
 func newOthers(t *attempt) others {
 	s := others{turn: make(chan struct{}, 1), memory: verdict.Memory{}, last: t.page, crowded: new(atomic.Bool)}
 	s.crowded.Store(t.page.objects > crowd)
@@ -132,8 +133,8 @@ func (o *others) note(page pageTime) {
 	}
 }
 
-// saw records when a look last showed the lock. It doesn't do so if the wall clock was stepped since: then only
-// reassure can record it.
+// saw records when a look last showed the lock. If the wall clock was stepped since the last record, saw records
+// nothing, and only reassure can.
 func (k *term) saw(r clock.Reading) {
 	if !r.SteppedSince(k.Seen()) {
 		k.Saw(r)

@@ -26,13 +26,14 @@ const (
 	ownRequests = 2
 )
 
-// Beside returns what the Locker was given, or has found out since. A caller can remember it for the next Locker.
+// Beside returns the Beside of the Locker's options, or the Beside that it has found out since. A caller can remember
+// the result for the next Locker.
 func (l *Locker) Beside() Beside {
 	known, _ := l.neighbours.state()
 	return known
 }
 
-// original reports whether a client of the original protocol can see this lock. It looks only below index/.
+// original reports whether a client of the original protocol can see this lock. Such a client looks only below index/.
 func (l *Locker) original() bool {
 	return l.opts.Name == "" && strings.HasSuffix(l.opts.Prefix, DefaultPrefix)
 }
@@ -114,9 +115,9 @@ func isHash(name string) bool {
 	return len(name) == 64 && strings.Trim(name, "0123456789abcdef") == ""
 }
 
-// window returns how long after the answer to our put an original client can write that looked before the put. It reads
-// the shared flags one after another. The last request of the look shows how fast the store and this machine are now. A
-// quarter is added, because another machine's requests can last longer.
+// window returns how long after the answer to our put an original client can still write if it looked before the put.
+// Such a client reads the shared flags one after another. The last request of the look shows how fast the store and
+// this machine are now. A quarter is added, because another machine's requests can last longer.
 func (l *Locker) window(t *attempt) time.Duration {
 	trip := max(t.trips.slowest(), t.lasted)
 	requests := ownRequests + time.Duration(t.passes)
@@ -144,11 +145,11 @@ func (l *Locker) outwait(ctx context.Context, t *attempt) (again bool, err error
 	}
 }
 
-// unlisted is the number of shared flags if there are pages that the look hasn't read.
+// unlisted is the assumed number of shared flags if the look hasn't read all pages.
 const unlisted = 1000
 
-// notePage notes what a page of a look shows of original clients: how many shared flags such a client reads, and
-// whether one of them isn't ours by its name.
+// notePage notes two facts about a page of a look: how many shared flags an original client reads, and whether the name
+// of a flag shows that an original client wrote it.
 func (l *Locker) notePage(t *attempt, page store.Page, complete bool) {
 	for _, o := range page.Objects {
 		switch {

@@ -220,7 +220,7 @@ func Skipped(folder string) Object { return Object{Key: folder, Size: -1} }
 type prepares struct{}
 
 // Preparation is the Put of Key that is about to follow a List. A backend whose Put takes several steps can take the
-// first ones during the List. The lock needs no backend that does.
+// first ones during the List. The lock doesn't depend on that.
 type Preparation struct {
 	Key string
 
@@ -249,7 +249,8 @@ func Prepares(ctx context.Context) *Preparation {
 	return p
 }
 
-// Keep stores what a List has prepared. undo undoes it. If another List has prepared something, Keep calls undo.
+// Keep stores the things that a List has prepared. undo undoes it. If another List has prepared something, Keep calls
+// undo.
 func (p *Preparation) Keep(made any, undo func()) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -260,7 +261,7 @@ func (p *Preparation) Keep(made any, undo func()) {
 	p.made, p.undo = made, undo
 }
 
-// Take returns what a List has prepared for a Put of key, once, or nil.
+// Take returns the things that a List has prepared for a Put of key, once, or nil.
 func (p *Preparation) Take(key string) (made any) {
 	if p == nil || p.Key != key {
 		return nil

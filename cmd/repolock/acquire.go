@@ -32,8 +32,8 @@ type acquireCmd struct {
 	Exclusive bool   `xor:"mode" help:"Hold the exclusive lock."`
 	Operation string `placeholder:"NAME" default:"script" help:"The operation that other users see."`
 	lockFlags
-	ForPID cli.ForPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, $$$$ is the surest. none holds it until release or reboot."`
-	OnLost string     `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and --log and check report the loss; term and kill signal this process alone."`
+	ForPID cli.ForPID `name:"for-pid" placeholder:"PID|none" help:"Release the lock when this process ends. The default is the caller; in a shell, give $$$$ to be sure. none holds the lock until release or reboot."`
+	OnLost string     `placeholder:"warn|term|kill" enum:"warn,term,kill" default:"warn" help:"What to do to the process of --for-pid when the lock is lost: warn (default) does nothing, and only the file of --log and repolock check report the loss; term and kill signal this process alone."`
 	Log    string     `once:"" placeholder:"FILE" help:"Append messages about the held lock to this file."`
 	Export bool       `help:"Print variables for a shell to evaluate: a repolock in the script then knows of the lock."`
 }
@@ -58,7 +58,7 @@ func (c acquireCmd) order(g global) (p plan, o keeperOrder, err error) {
 	case !c.Shared && !c.Exclusive:
 		err = errors.New("say which lock: --shared or --exclusive")
 	case c.HeldCode == 0:
-		err = errors.New("--held-exit-code 0: a script would take it for an acquired lock")
+		err = errors.New("--held-exit-code 0: a script would treat 0 as an acquired lock")
 	case c.Export && g.JSON:
 		err = errors.New("--export and --json can't be used together")
 	case badOperation != nil:

@@ -223,5 +223,6 @@ func looked(all []placed, verbose bool) (lines string) {
 	return lines
 }
 
-// isFleet reports whether a place is of tower-fleet. There even a stale lock blocks, unless --force-lock steals it.
+// isFleet reports whether a place is of tower-fleet. Even a stale lock of tower-fleet blocks, unless --force-lock
+// steals it.
 func isFleet(p session.Place) bool { return strings.HasPrefix(p.URL, towerfleet.Scheme+":") }

@@ -28,9 +28,9 @@ type breakCmd struct {
 	Stale bool   `help:"Only locks that are certainly stale. Without --yes also locks that only one clock calls stale."`
 	Dead  bool   `help:"Only locks of processes of this machine that are gone."`
 	Audit string `once:"" predictor:"file" config:"" placeholder:"FILE" env:"REPOLOCK_AUDIT" help:"Append each deletion to this file, in JSON, one event a line."`
-	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, which can be abbreviated to its first 4 characters or more. It is an error if there is no such lock, or if several ids begin so."`
+	ID    string `once:"" placeholder:"ID" name:"id" help:"Only the lock with this id, which can be abbreviated to its first 4 characters or more. It is an error if there is no such lock, or if several ids begin with it."`
 
-	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
+	Also []string `predictor:"lock" sep:"none" placeholder:"URL" help:"Break this lock too, or it alone if no repository is given: ${also}. Repeatable. A tower-fleet lock is broken only if it is stale, or can't be read."`
 }
 
 func (c breakCmd) run(r *show.Reporter, g global) (int, error) {

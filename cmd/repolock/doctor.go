@@ -22,7 +22,7 @@ import (
 
 type doctorCmd struct {
 	URL    string   `predictor:"repository" arg:"" optional:"" name:"url" help:"Repository, in place of --repo."`
-	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's: doctor then checks that each lists at once the objects that are written through the other. Or the URL of another system's lock, repeatable: ${also}. Doctor examines that system too, or alone if no repository is given."`
+	Also   []string `predictor:"repository or lock" sep:"none" placeholder:"URL" help:"Another URL of the same repository, such as a second gateway's. doctor then checks that each URL lists at once the objects that are written through the other URL. Or the URL of another system's lock, repeatable: ${also}. doctor examines that system too, or it alone if no repository is given."`
 	Prefix string   `placeholder:"KEY" help:"Write the scratch objects below this prefix, where no locks are."`
 
 	Program []string `hidden:"" sep:"none" help:"The program after --."`
@@ -155,7 +155,7 @@ func (c doctorCmd) print(r *show.Reporter, g global, report doctor.Report) error
 }
 
 // base returns the prefix below which doctor makes its scratch prefix. No element of it may look like "lock.shared",
-// because other programs would take the scratch objects for locks.
+// because other programs would treat the scratch objects as locks.
 func (c doctorCmd) base(name string) (string, error) {
 	if name != "" {
 		if err := replock.CheckName(name); err != nil {
@@ -174,7 +174,7 @@ func (c doctorCmd) base(name string) (string, error) {
 	}
 	for element := range strings.SplitSeq(base, "/") {
 		if strings.HasPrefix(element, "lock.") {
-			return "", fmt.Errorf("--prefix %q: other programs would take objects there for locks: name another prefix", c.Prefix)
+			return "", fmt.Errorf("--prefix %q: other programs would treat objects there as locks: name another prefix", c.Prefix)
 		}
 	}
 	return base + "/", nil
@@ -283,7 +283,7 @@ func advice(report doctor.Report, repo string) (better, says string) {
 	case report.Plan != nil && report.Plan.Conditions == doctor.Proven:
 		u.RawQuery = strings.TrimPrefix(without(u.RawQuery, conditionsParameter)+"&"+conditionsParameter+"=kept", "&")
 		better = session.Redact(u.String())
-		return better, "conditional puts passed every test; but each run tests them anew, because another server might answer by then: with conditions=kept in the URL an exclusive lock is taken in 2 round trips, a lock is renewed in 1, and --fence works: " + better
+		return better, "conditional puts passed every test, but each run tests them anew, because another server might answer then; with conditions=kept in the URL a run skips that: an exclusive lock takes 2 round trips, a renewal takes 1, and --fence works: " + better
 	case report.Plan != nil && report.Plan.Conditions == doctor.Unreliable && asked != "none":
 		return "", "conditional puts aren't reliable here, and repolock doesn't rely on them: conditions=kept must not be in the URL"
 	case asked == "kept" && report.Verdict.Fitness == doctor.Unfit:

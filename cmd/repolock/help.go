@@ -158,7 +158,7 @@ It names repositories, and has defaults of flags:
   url = "s3://bucket/prefix"           # or an absolute path
   if-held = "skip"
 
-` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has url, and name for a lock's name. repolock repos shows what is configured; docs/configuration.md describes the file in full.", cli.HelpWidth, "") + "\n"
+` + text.Wrap("Keys of [defaults] and of a repository: "+strings.TrimSuffix(keys, ", ")+". A repository also has the keys url and name, the name of a lock. repolock repos shows what is configured; docs/configuration.md describes the file in full.", cli.HelpWidth, "") + "\n"
 }
 
 const cronHelp = `In cron, so that a held lock is no failure, and only errors cause mail:
@@ -254,7 +254,7 @@ var manEnvironment = slices.Concat([]string{
 	"REPOLOCK_REDIS_PASSWORD: the password for redis: locks of --also",
 	"REPOLOCK_POSTGRES_PASSWORD: the password for postgres: locks of --also",
 	"REPOLOCK_TOKEN: the token for check, renew and release",
-	"XDG_RUNTIME_DIR: the keepers of acquire listen in repolock/ there; if it is unset, in TMPDIR; if the path is too long, in /tmp",
+	"XDG_RUNTIME_DIR: the keepers of acquire listen in its folder repolock, or in TMPDIR if it is unset, or in /tmp if the path is too long",
 }, schemeVariables(), []string{
 	"It sets these for the command: REPOLOCK_HELD=1, REPOLOCK_REPO (without credentials, and only if there is a repository), REPOLOCK_MODE (shared or exclusive), REPOLOCK_ID, REPOLOCK_FENCE with --fence, and REPOLOCK_OUTER and REPOLOCK_NAME, for a repolock that it runs",
 })
@@ -273,13 +273,13 @@ func schemeVariables() []string {
 var manPlaces = append([]string{"$XDG_CONFIG_HOME/repolock/config.toml, or ~/.config/repolock/config.toml"}, config.System()...)
 
 var manExamples = []string{
-	"A backup and a prune that exclude each other, on any machines, by restic's own RESTIC_REPOSITORY:",
+	"A backup and a prune never run together, on any machines, if RESTIC_REPOSITORY names the same repository:",
 	"repolock -- restic backup /home",
 	"repolock --wait 1h -- restic prune",
-	"The same with the lock and the place in words:",
+	"The same, with the lock's mode and its repository on the command line:",
 	"repolock -r s3://bucket/prefix backup -- restic backup /home",
 	"repolock -r s3://bucket/prefix prune --wait 1h -- sh -c 'restic unlock && restic prune'",
-	"In cron, where a held lock is no failure: repolock -r prod backup --if-held skip -- restic backup /home",
+	"In cron, if a held lock must not count as a failure: repolock -r prod backup --if-held skip -- restic backup /home",
 	"With a lock in Redis that another scheduler takes: repolock --also 'redis://localhost/0?key=nightly' -- restic prune",
 	"The locks and their holders: repolock -r prod status --watch",
 }

@@ -60,7 +60,7 @@ func (c historyCmd) run(r *show.Reporter, g global) (int, error) {
 		return 0, err
 	}
 	if skipped > 0 {
-		r.Say("warning: skipped %d lines of %s, which are too long or no event", skipped, c.File)
+		r.Say("warning: skipped %d lines of %s that are too long or aren't events", skipped, c.File)
 	}
 	h := audit.NewHistory(records).Between(time.Time(c.Since), time.Time(c.Until))
 	if c.SVG != "" {

@@ -99,7 +99,7 @@ func (c *programCmd) locate(r *show.Reporter, g global, line *programs.Line) (gl
 	return g, nil
 }
 
-// thisMachine is what programs may read of this machine.
+// thisMachine has the facts about this machine that package programs may read.
 func thisMachine() programs.System {
 	settings, _ := os.UserConfigDir()
 	return programs.System{
@@ -175,7 +175,7 @@ func (c unlockedCmd) run(r *show.Reporter, _ global) (int, error) {
 	first := exec.Command(words[0], words[1:n]...)
 	first.Stdout, first.Stderr = os.Stderr, os.Stderr
 	if err := first.Run(); err != nil {
-		r.Say("warning: %s unlock failed (%v): a lock of its own that a killed %[1]s has left can block the command", text.Escape(words[0]), err)
+		r.Say("warning: %s unlock failed (%v): if a killed %[1]s has left its own lock, that lock can block the command", text.Escape(words[0]), err)
 	}
 	return session.Become(words[n:], os.Environ())
 }

@@ -29,7 +29,7 @@ type statusCmd struct {
 	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
 	All      bool          `help:"Show the locks of all configured repositories."`
 	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
-	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or alone if no repository is given: ${also}. Repeatable."`
+	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or it alone if no repository is given: ${also}. Repeatable."`
 }
 
 func (c statusCmd) run(r *show.Reporter, g global) (int, error) {

@@ -154,7 +154,8 @@ func (o objects) Keys(ctx context.Context, prefix string) ([]string, error) {
 	return store.Keys(ctx, o.Store, prefix)
 }
 
-// tortureShow shows the progress of torture, and how it ends. If the store can't be reached, the end takes a minute.
+// tortureShow shows the progress of torture, and then the steps of its end. If the store can't be reached, these steps
+// take a minute.
 type tortureShow struct {
 	*show.Reporter
 	start time.Duration
@@ -183,7 +184,7 @@ func (s *tortureShow) progress(c torture.Counts) {
 	}
 }
 
-// writes notes the prefix of the objects and the log, so that leave can name the one and close the other.
+// writes notes the prefix of the objects, which leave names, and the log, which leave closes.
 func (s *tortureShow) writes(prefix string, log evidence) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -340,8 +341,8 @@ func (t *tortureResult) printLeft(b *strings.Builder) {
 	}
 }
 
-// A run with fewer than fewest attempts that met another holder has no verdict. One with fewer than few proves little.
-// Only such an attempt can show whether the lock holds.
+// Only an attempt that meets another holder can show whether the lock holds. A run with fewer than fewest such attempts
+// has no verdict. A run with fewer than few proves little.
 const (
 	fewest = 10
 	few    = 1000

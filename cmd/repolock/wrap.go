@@ -23,7 +23,7 @@ type wrapCmd struct {
 	lockFlags
 	policyFlags
 	OnLost    string        `brief:"What to do to the command when the lock is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM before the deadline, and kills it at the deadline; kill kills it; warn lets it run on."`
-	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free, and exit as without --dry-run if it is held. If the command has a dry run of its own, run that with run --no-lock."`
+	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free. If the lock is held, exit with the same code as without --dry-run. If the command has a dry run of its own, run that with run --no-lock."`
 	ResumeFor time.Duration `rare:"" brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`

@@ -167,8 +167,8 @@ func (l *Log) Append(event any) error {
 // and all other texts are cut.
 const maxLine = 1 << 20
 
-// Read returns the records of a log. It skips lines that are too long or no records, and counts them. A full disk can
-// have cut a line off.
+// Read returns the records of a log. It skips lines that are too long or aren't records, and counts them. A full disk
+// can have cut a line off.
 func Read(r io.Reader) (records []Record, skipped int, err error) {
 	lines := bufio.NewReaderSize(r, maxLine)
 	for {

@@ -26,7 +26,8 @@ type Span struct {
 	// the lock is still held, or its holder was killed. Then the lock was held at Seen, and no longer at Gone.
 	End time.Time `json:"ended_at,omitzero"`
 	// Seen is the time of the last refresh that the log has, or of another event of the lock. It is zero if the log has
-	// the end. The log has a refresh only if another client named it: because it was refused, or removed the lock.
+	// the end. The log has a refresh only if another client has recorded it: a client that was refused, or that removed
+	// the lock.
 	Seen time.Time `json:"seen_at,omitzero"`
 	// Gone is when the stale lock was removed, or a client acquired that the lock would have kept out. It is zero if the
 	// log has neither.
@@ -111,7 +112,7 @@ func (s *Span) Waited() time.Duration {
 	return s.Held.Sub(s.Asked)
 }
 
-// HeldFor returns how long the lock was held, or at least. It reports false if that is a lower bound, because the end
+// HeldFor returns how long the lock was held. It reports false if the result is only a lower bound, because the end
 // isn't in the log, or if the lock was refused.
 func (s *Span) HeldFor() (time.Duration, bool) {
 	switch {
@@ -278,8 +279,8 @@ func (s *Span) remove(r Record, m Removal) {
 	}
 }
 
-// close notes for each lock without an end when it was no longer held: another client acquired a lock that excludes it.
-// The log of one machine can lack the locks of others.
+// close finds, for each lock whose end isn't in the log, when it was no longer held: when another client acquired a
+// lock that excludes it. The log of one machine can lack the locks of others.
 func (h *History) close(records []Record) {
 	type key struct {
 		place     string

@@ -13,7 +13,7 @@ type Class struct {
 	Permanent bool
 	// Nothing is set if the failure comes before repolock has changed anything. The error message then includes that.
 	Nothing bool
-	// Advice is what the user can do. It contains commands in the form that fault.Expand explains.
+	// Advice names the next step of the user. It contains commands in the form that fault.Expand explains.
 	Advice string
 }
 
@@ -83,7 +83,7 @@ var (
 	Held         = &Class{says: "held by another holder", Name: "lock_blocked", Exit: ExitHeld} // Name can be lock_stale, too; --held-exit-code changes Exit
 	Lost         = &Class{says: "lock lost", Name: "lock_lost", Exit: ExitLost, Advice: "check whether the operation was completed"}
 	Released     = &Class{says: "lock released", Name: KeeperGone.Name, Exit: ExitLost, Advice: KeeperGone.Advice}
-	Expired      = &Class{says: "the time until which the command may run is over", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
+	Expired      = &Class{says: "the lease was over before the command could run", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
 	ClockStepped = &Class{says: "the wall clock was stepped, or the machine was paused", Name: Lost.Name, Exit: ExitLost, Advice: Lost.Advice}
 	LockLive     = &Class{says: "only a stale tower-fleet lock can be broken", Name: "lock_live", Exit: ExitHeld, Advice: "wait until its holder is done; if that crashed, the lock is stale when its ttl is over"}
 	Unsure       = &Class{says: "not sure whether the lock is held"}

@@ -171,7 +171,7 @@ func Expand(advice string, spell func(name string) string) string {
 	}
 }
 
-// Undone returns what the failure has prevented, such as "nothing was run", or "".
+// Undone returns the work that the failure has prevented, such as "nothing was run", or "".
 func Undone(err error) string {
 	if e := find(err, func(e *Error) bool { return e.Undone != "" }); e != nil {
 		return e.Undone

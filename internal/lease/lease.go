@@ -86,7 +86,8 @@ func (l *Lease) Deadline() time.Duration { return l.Owner().term().Deadline() }
 func (l *Lease) Left() time.Duration { return l.Owner().term().Left() }
 
 // Seen returns a reading of the clocks from before the last look or renewal that was answered. If the wall clock was
-// stepped since, the machine might have been paused: the protected work must stop until Seen is later.
+// stepped since that reading, the machine might have been paused. The protected work must then stop until Seen returns
+// a reading from after the step.
 func (l *Lease) Seen() clock.Reading { return l.Owner().term().Seen() }
 
 // Lost returns the loss, or nil.
@@ -127,7 +128,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 		if l.releasing.Load() {
 			return fault.Released
 		}
-		return errors.New("resuming a lock that is being resumed")
+		return errors.New("another call is resuming the lock")
 	}
 	old := l.Owner()
 	ctx, abandon := Bound(ctx, old.term().Parent)
@@ -138,7 +139,7 @@ func (l *Lease) Resume(ctx context.Context) error {
 	case old.term().Releasing():
 		return fault.Released
 	case lost == nil:
-		return fmt.Errorf("resuming a lock that is held: %s", old.About().Key)
+		return fmt.Errorf("the lock is held, so there is nothing to resume: %s", old.About().Key)
 	case lost.Definite:
 		return lost.Err
 	}

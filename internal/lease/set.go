@@ -64,7 +64,7 @@ func (s *Set) IDs() (ids []string) {
 	return ids
 }
 
-// Connections returns the connections of those locks that die with their connection.
+// Connections returns the connections of the locks that end with their connection.
 func (s *Set) Connections() (all []syscall.Conn) {
 	for _, l := range s.leases {
 		if connection := l.About().Connection; connection != nil {

@@ -250,7 +250,7 @@ func (t *Term) changed() {
 // Lost returns the loss, or nil.
 func (t *Term) Lost() *Loss { return t.lost.Load() }
 
-// ReportEnd returns true at its first call, so that of all events of a Term's end only one counts as its end.
+// ReportEnd returns true only at its first call, so that just one event counts as the end of a Term.
 func (t *Term) ReportEnd() (first bool) { return !t.reported.Swap(true) }
 
 // Releasing reports whether the release has begun. After that, no renewal must be sent.

@@ -9,8 +9,8 @@ import (
 )
 
 // continuations counts how often another process has continued a group that may not run: cpulimit, a debugger, or
-// kill -CONT. The guard counts for itself. Each of the two stops the group again at once, and kills it if it counts
-// more than guard.MostContinued. Neither counts what the other has already stopped.
+// kill -CONT. The guard has a count of its own. Each of the two stops the group again at once, and kills it if its
+// count exceeds guard.MostContinued. Neither counts a continuation that the other has already ended.
 type continuations struct {
 	own      bool // our own SIGCONT isn't reported yet: the kernel doesn't tell whose it was
 	seen     int  // by us: SIGCONTs to the leader

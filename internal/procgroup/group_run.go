@@ -80,7 +80,7 @@ func (g *Group) discard(pid int, gate gate, guard *guardClient) {
 	leaveOrphans() // the program that we execute instead could have orphans of its own
 }
 
-// attach makes the guard watch the new group, with the first allowance. err is why guard is nil, if it is. attach
+// attach makes the guard watch the new group, with the first allowance. If guard is nil, err is the reason. attach
 // returns an error if the group has no guard.
 func (g *Group) attach(guard *guardClient, err error, pgid int, b startRequest) error {
 	g.mu.Lock()
@@ -161,7 +161,7 @@ func notify(sig os.Signal) chan os.Signal {
 var beforeBegin = func() {}
 
 // begin starts the command once the guard has answered. A guard that has answered follows the allowance even if we
-// are killed. err is why there is no guard, if there is none.
+// are killed. If there is no guard, err is the reason.
 func (g *Group) begin(gate gate, path string, b startRequest, err error) error {
 	defer gate.close()
 	if err != nil {

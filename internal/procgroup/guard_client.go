@@ -76,8 +76,8 @@ func (g *Group) startGuard() (*guardClient, error) {
 	return &guardClient{pid, ours}, nil
 }
 
-// guardAttr gives the guard a group of its own, so that neither Ctrl-C nor the end of the terminal is for it. It stays
-// in our session: see guard.anchor. guardAttr is a variable for tests.
+// guardAttr gives the guard a group of its own, so that neither Ctrl-C nor the end of the terminal sends it a signal.
+// It stays in our session: see guard.anchor. guardAttr is a variable for tests.
 var guardAttr = func() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 // end kills and reaps the guard. After end, the guard sends no signal. It must not be called twice.

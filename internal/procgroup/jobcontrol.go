@@ -72,8 +72,8 @@ func (g *Group) suspend(continued chan os.Signal) {
 	owned.Lock() // no guard may be started now: it would be in our group until it has its own
 	_ = unix.Kill(0, unix.SIGTSTP)
 	owned.Unlock()
-	// Another thread might handle the signal a moment later, so wait. After the wait, our handler of SIGTSTP
-	// is back, and a signal that is handled then calls shellStops once more.
+	// Another thread might handle the signal a moment later, so wait. After the wait our handler of SIGTSTP is back. If
+	// it handles the signal then, it calls shellStops once more.
 	select {
 	case sig := <-continued:
 		select {

@@ -74,7 +74,7 @@ type Command struct {
 	RunsOn func(pids []int, killed bool)
 }
 
-// Expiry is what happens to the group when its allowance ends.
+// Expiry is the guard's action when the allowance ends.
 type Expiry = guard.Expiry
 
 // The values of Expiry, which package guard documents.

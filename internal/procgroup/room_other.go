@@ -2,5 +2,5 @@
 
 package procgroup
 
-// checkRoom returns nil: only Linux shows what is used of the limits.
+// checkRoom returns nil: only Linux shows how much of the limits is in use.
 func checkRoom() error { return nil }

@@ -271,7 +271,7 @@ func (s *run) nextFailure() time.Duration {
 // MaxSilence is how long renewals fail before a person hears of it. A failure of a long lease takes much longer.
 const MaxSilence = 30 * time.Second
 
-// nextWarning returns when Failed is due before the first failure, or 0.
+// nextWarning returns when the call of Failed with n = 0 is due, or 0 if none is.
 func (s *run) nextWarning() time.Duration {
 	if !s.tried() || s.warned || s.failures > 0 || s.Failure <= MaxSilence {
 		return 0

@@ -58,7 +58,7 @@ const maxLine = 200
 // characters that aren't printable by one space.
 func Line(s string) string { return Cut(line(s), maxLine) }
 
-// line is Line without the cut.
+// line is Line, but cuts nothing off.
 func line(s string) string {
 	fields := strings.FieldsFunc(strings.ToValidUTF8(s, "\ufffd"), func(r rune) bool { return unicode.IsSpace(r) || unprintable(r) })
 	return strings.Join(fields, " ")

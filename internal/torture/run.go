@@ -55,7 +55,7 @@ type Counts struct {
 	Shared    int `json:"shared"`
 	Exclusive int `json:"exclusive"`
 	// Held counts the attempts that failed because of another holder. Failed counts the attempts that failed for
-	// another reason, except for those that a fault ended.
+	// another reason, except for attempts that a fault ended.
 	Held   int `json:"held"`
 	Failed int `json:"failed"`
 	// Conflicts counts the attempts during which another holder certainly had the lock, in a mode that excludes theirs,
@@ -256,7 +256,7 @@ func (r *run) waits(p plan, by int) {
 	}
 }
 
-// waiterOf is the number of clients of which one can wait. If all waited, none would be refused.
+// waiterOf is the number of clients for each client that may wait. If all waited, none would be refused.
 const waiterOf = 3
 
 // chancesNow returns the chances of the next turn. It omits faults that were inflicted too often so far, and waiters if

@@ -1,6 +1,6 @@
 // Package beads holds the exclusive lock of a beads database: the file .exclusive-lock in the .beads directory, as
 // EXCLUSIVE_LOCK of beads defines it. While a valid lock is there, the daemon of bd v0.17.7 to v0.49.6 skips the
-// database. No other version of bd looks at the file. [Skip] is what a server of another author needs to do the same.
+// database. No other version of bd looks at the file. A server of another author can do the same by [Skip].
 //
 // In a worktree the file redirect names the .beads directory of the main repository. The lock is there: see [Database].
 //

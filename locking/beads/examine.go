@@ -46,7 +46,7 @@ func (b *Backend) Examine(ctx context.Context) (found []locking.Finding, err err
 	return append(found, bdFound(ctx)), nil
 }
 
-// redirectFound is about the redirect. It is the zero Finding if there is none.
+// redirectFound returns the finding about the redirect, or the zero Finding if there is no redirect.
 func (b *Backend) redirectFound() (f locking.Finding, err error) {
 	path := filepath.Join(b.named, redirectName)
 	database, ignored, err := follow(b.named)
@@ -59,7 +59,7 @@ func (b *Backend) redirectFound() (f locking.Finding, err error) {
 			Advice: "correct or remove the redirect",
 		}
 	case database != b.named:
-		f = locking.Finding{What: "redirect", Found: fmt.Sprintf("%s names %s: the lock is there, as bd's database is", path, database)}
+		f = locking.Finding{What: "redirect", Found: fmt.Sprintf("%s names %s: the lock and bd's database are there", path, database)}
 	}
 	return f, err
 }
@@ -94,7 +94,7 @@ func (b *Backend) worktreeFound() (f locking.Finding, err error) {
 	}, nil
 }
 
-// databaseFound is about the database's form. The daemon that reads the lock works on SQLite.
+// databaseFound returns the finding about the database's form. The daemon that reads the lock works on SQLite.
 func (b *Backend) databaseFound() (f locking.Finding, err error) {
 	var metadata struct {
 		Backend, Database string
@@ -129,7 +129,7 @@ func (b *Backend) databaseFound() (f locking.Finding, err error) {
 	return f, nil
 }
 
-// bdFound is about the bd in PATH.
+// bdFound returns the finding about the bd in PATH.
 func bdFound(ctx context.Context) locking.Finding {
 	f := locking.Finding{What: "bd", Severity: locking.Risky}
 	program, err := exec.LookPath("bd")
@@ -178,7 +178,7 @@ func readers() string {
 	return dots(firstReader) + " to " + dots(lastReader)
 }
 
-// readFirst returns the rest of the first line of a file that begins so, or "" if there is none.
+// readFirst returns the rest of a file's first line after the prefix, or "" if the line doesn't begin with it.
 func readFirst(path, prefix string) (string, error) {
 	f, err := lockfile.Read(path, maxSize)
 	if f == nil || err != nil || f.Unreadable != "" {

@@ -17,8 +17,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// failed adds to err its class, the server, and what, which describes the failure. It needn't remove a password,
-// because no message of pgconn has one.
+// failed adds the class, the server, and the text what, which describes the failure, to err. It needn't remove a
+// password, because no message of pgconn has one.
 func (b *Backend) failed(ctx context.Context, what string, err error) error {
 	if ended := context.Cause(ctx); ended != nil && !errors.Is(ended, context.DeadlineExceeded) {
 		return fmt.Errorf("postgres: server %s: %s: %w", b.where, what, ended)

@@ -16,8 +16,8 @@ import (
 	"github.com/repolock/repolock/locking/internal/server"
 )
 
-// fail returns an error with the server, the failed action, the cause and its class, without secrets. heard is what
-// b.heard was when the operation began.
+// fail returns an error with the server, the failed action, the cause and its class, without secrets. heard is the
+// value of b.heard at the beginning of the operation.
 func (b *Backend) fail(heard int64, cause error, format string, args ...any) error {
 	a := classify(cause, b.heard.Load() != heard)
 	message := b.server + ": " + fmt.Sprintf(format, args...) + ": "

@@ -138,7 +138,7 @@ func (b *Backend) putBack(name, temp string, theirs, data []byte) error {
 			return nil
 		}
 		if err != nil {
-			return fmt.Errorf("lock file %s has replaced another holder's, which can't be put back from %s: %w", path, temp, err)
+			return fmt.Errorf("lock file %s has replaced another holder's file, which is now %s and can't be put back: %w", path, temp, err)
 		}
 		got, err := b.readSwapped(name, temp)
 		if err != nil {
@@ -155,7 +155,7 @@ func (b *Backend) putBack(name, temp string, theirs, data []byte) error {
 func (b *Backend) readSwapped(name, temp string) (*file, error) {
 	got, err := read(temp, name)
 	if err != nil || got == nil {
-		return nil, fmt.Errorf("lock file %s has replaced %s, which can't be read: %w", b.path(name), temp, cmp.Or(err, fs.ErrNotExist))
+		return nil, fmt.Errorf("lock file %s has replaced another file, which is now %s and can't be read: %w", b.path(name), temp, cmp.Or(err, fs.ErrNotExist))
 	}
 	return got, nil
 }

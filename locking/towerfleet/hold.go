@@ -66,7 +66,7 @@ func (b *Backend) holding(h locking.Handle) (*holding, error) {
 	state := b.held[h.Token()]
 	b.mu.Unlock()
 	if state == nil {
-		return nil, lost(h, "this handle doesn't have it")
+		return nil, lost(h, "this backend has no lock for the handle")
 	}
 	state.mu.Lock()
 	return state, nil

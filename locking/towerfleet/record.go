@@ -13,7 +13,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// DefaultTTL is the ttl that 0 means (section 3.3).
+// DefaultTTL replaces a ttl of 0 (section 3.3).
 const DefaultTTL = 900 * time.Second
 
 const (

@@ -101,7 +101,7 @@ func (r refusal) refusedKey(err error) error {
 	return err
 }
 
-// explain returns the error of a refused request. capability is the one that the request needs.
+// explain returns the error of a refused request. capability is the capability that the request needs.
 func (s *session) explain(capability string, r refusal, err error) error {
 	switch {
 	case r.status == http.StatusUnauthorized && r.code == "unauthorized" && !s.may(capability):

@@ -13,8 +13,8 @@ import (
 	"github.com/repolock/repolock/store"
 )
 
-// Put uploads a version, and removes the one that this Store put under the key before, if
-// the application key permits it. It returns store.ErrConditionUnsupported for a condition.
+// Put uploads a version, and removes the version that this Store put under the key before, if the application key
+// permits it. It returns store.ErrConditionUnsupported for a condition.
 func (s *Store) Put(ctx context.Context, key string, body []byte, opts store.PutOptions) (store.Object, error) {
 	v, err := s.put(ctx, key, body, opts)
 	if err != nil {
@@ -147,7 +147,7 @@ type replacement struct {
 	replaces string // the ID of that version
 }
 
-// replace uploads a version, and then looks which version is directly below it. If that isn't the one to replace,
+// replace uploads a version, and then looks which version is directly below it. If that isn't the version to replace,
 // another client has deleted or replaced the object meanwhile. Then replace takes its own version back.
 //
 // If the look fails, the replacement stays unsettled. The next replace of this version settles it first.

@@ -71,8 +71,8 @@ func (d *directory) Remove(name string) error {
 	return cant("delete from", d.path, d.root.Remove(name))
 }
 
-// names yields the names in the directory, in its order. It opens the directory anew, because an open directory can still
-// end where it ended when it was opened. A directory that was removed meanwhile has no names.
+// names yields the names in the directory, unsorted. It opens the directory anew: a directory that stays open can end
+// where it ended at its open, and so lack newer names. A directory that was removed meanwhile has no names.
 func (d *directory) names() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		self, err := d.Open(".")

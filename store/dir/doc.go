@@ -4,10 +4,9 @@
 // # Guarantees
 //
 // Put writes the body to a temporary file in the object's folder, and then renames it. For
-// IfAbsent it links it instead. A reader sees the whole body or nothing, and a failed Put leaves
-// nothing behind. A process that is killed can leave a file named .repolock-*.tmp. List doesn't
-// show that file. After a day, a Delete in the same folder removes it, and so does a Put that
-// fails.
+// IfAbsent it links the temporary file instead. A reader sees the whole body or nothing, and a failed Put leaves
+// nothing behind. A process that is killed can leave a file named .repolock-*.tmp. List doesn't show that file. After a
+// day, a Delete in the same folder removes it, and so does a Put that fails.
 //
 // While a conditional method compares a file and then replaces or removes it, no other method
 // replaces or removes that file. So a conditional Put never restores a deleted object. There is

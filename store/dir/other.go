@@ -22,7 +22,7 @@ func (s *Store) HasOther(ctx context.Context, prefix string) (found bool, err er
 	return hasOther(ctx, root, "", prefix)
 }
 
-// hasOther is HasOther for one directory and those below it. The keys in it begin with at.
+// hasOther is HasOther for one directory and the directories below it. The keys in it begin with at.
 func hasOther(ctx context.Context, d *directory, at, prefix string) (bool, error) {
 	for name, err := range d.names() {
 		if err != nil {

@@ -122,7 +122,8 @@ func (w *write) fill(d *directory, temp string) (fs.FileInfo, error) {
 }
 
 // flush flushes the temporary file. If the file system refuses to flush even an empty file, it has no fsync, whatever its
-// error is. Then only a put that must be durable fails: a crash can lose another one, as on a local file system.
+// error is. Then only a put that must be durable fails: a crash can lose the body of any other put, as on a local file
+// system.
 func (w *write) flush(d *directory, f *os.File) error {
 	err := w.sync(f)
 	if err == nil {
@@ -142,8 +143,8 @@ func (w *write) flush(d *directory, f *os.File) error {
 	return cant("flush (fsync) a file in", d.path, err)
 }
 
-// syncUp makes the entries of a directory durable, and those of each directory above it up to the root. Another process
-// might have made these directories without syncing them yet.
+// syncUp makes the entries of a directory durable, and the entries of each directory above it up to the root. Another
+// process might have made these directories without syncing them yet.
 func (s *Store) syncUp(root *directory, dir string) error {
 	for {
 		if err := s.syncDir(root, cmp.Or(dir, ".")); err != nil || dir == "" {

@@ -56,7 +56,8 @@ func (s *Store) quietNames(ctx context.Context, d *directory, wanted files.Wante
 }
 
 // sameTick reports whether a change now can get the time of the last change. Some file systems round it down to
-// seconds. A time in the future is that of a clock that was set back since, and now differs from it.
+// seconds. If the last change has a time in the future, the clock was set back since, and a change now gets another
+// time.
 func sameTick(changed, now time.Time) bool {
 	age := now.Sub(changed)
 	return age == 0 || changed.Nanosecond() == 0 && age > 0 && age < time.Second

@@ -110,7 +110,7 @@ func lookAt(d *directory, name string, limit int64) ([]byte, store.Object, error
 	if err != nil {
 		return nil, described(opened), cant("read", filepath.Join(d.path, name), err)
 	}
-	// Another program can write to an open file, so the size must be that of the body.
+	// Another program can write to an open file, so the size must be the body's.
 	return body, store.Object{ETag: etag(body, opened), Size: int64(len(body)), ModTime: opened.ModTime()}, nil
 }
 

@@ -119,7 +119,7 @@ func flockHolder(self *os.File) string {
 	}
 	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", pid))
 	if err != nil {
-		return fmt.Sprintf("was taken by process %d, and is held by one that it has started", pid)
+		return fmt.Sprintf("is held by a process that process %d started before it ended", pid)
 	}
 	return fmt.Sprintf("is held by process %d (%s)", pid, strings.TrimSpace(string(name)))
 }

@@ -26,7 +26,7 @@ type client struct {
 var _ s3api.Client = (*client)(nil)
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	// Buckets with Object Lock need a checksum, and every server knows this one.
+	// Buckets with Object Lock need a checksum, and every server knows this checksum.
 	opts := minio.PutObjectOptions{ContentType: "application/json", SendContentMd5: true, DisableMultipart: true}
 	if c.headers != (s3api.PutHeaders{}) {
 		opts.ServerSideEncryption = headers(c.headers)

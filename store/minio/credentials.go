@@ -164,7 +164,7 @@ func (c *client) signable() (s3api.Keys, error) {
 	return s3api.Keys{ID: v.AccessKeyID, Secret: v.SecretAccessKey, Token: v.SessionToken}, nil
 }
 
-// Renew is Signable after a new search. The credentials of a program's own client are the program's to renew. The
+// Renew is Signable after a new search. A program with a client of its own must renew its credentials itself. The
 // library itself reads the keys of an AWS file before each request.
 func (c *client) Renew(ctx context.Context, refused bool) (s3api.Keys, error) {
 	if c.chain != nil && (refused || c.chain.ofMC.Load()) {
@@ -254,8 +254,8 @@ func ofAlias(name string) (credentials.Value, error) {
 	return credentials.Value{AccessKeyID: h.AccessKey, SecretAccessKey: h.SecretKey, SignerType: credentials.SignatureV4}, nil
 }
 
-// trusting returns the authorities that can sign a server's certificate: mc's own, and those of AWS_CA_BUNDLE, or else
-// this machine's. It returns nil if they are only this machine's.
+// trusting returns the authorities that can sign a server's certificate: mc's own, and the authorities of
+// AWS_CA_BUNDLE, or else this machine's. It returns nil if the result would be this machine's alone.
 func trusting() (*tls.Config, error) {
 	var own [][]byte
 	var entries []os.DirEntry

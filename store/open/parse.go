@@ -89,11 +89,11 @@ func filePath(rest string, windows bool) (string, error) {
 		return "", invalid("a file URL has an absolute path; a relative one is written without file:")
 	}
 	if strings.ContainsAny(rest, "?#") {
-		return "", invalid("a file URL has no query or fragment; %%3F and %%23 are those characters in a name")
+		return "", invalid("a file URL has no query or fragment; write ? and # in a name as %%3F and %%23")
 	}
 	path, err := url.PathUnescape(rest)
 	if err != nil {
-		return "", invalid("a percent sign isn't followed by two hexadecimal digits; %%25 is one in a name")
+		return "", invalid("a percent sign isn't followed by two hexadecimal digits; write %% in a name as %%25")
 	}
 	if strings.ContainsRune(path, 0) {
 		return "", invalid("it has a NUL byte")
@@ -135,7 +135,7 @@ func bucketURL(scheme, rest string) (*url.URL, error) {
 	case u.Host == "":
 		return nil, invalid("%s: there is nothing between %s:// and the next slash", scheme, scheme)
 	case u.Fragment != "":
-		return nil, invalid("%s: it has a fragment; %%23 is a # in a name", scheme)
+		return nil, invalid("%s: it has a fragment; write # in a name as %%23", scheme)
 	}
 	if wrong := slip(rest); wrong != "" {
 		return nil, invalid("%s: %s", scheme, wrong)
@@ -163,9 +163,9 @@ func slip(rest string) string {
 	path, query, _ := strings.Cut(rest, "?")
 	switch {
 	case strings.TrimSpace(path) != path, strings.TrimSpace(query) != query:
-		return "there is a space at its end or before its ?; %20 is a space in a name"
+		return "there is a space at its end or before its ?; write a space in a name as %20"
 	case parameter.MatchString(path):
-		return "write ? before its first option, and not &; %26 is a & in a name"
+		return "write ? before its first option, and not &; write & in a name as %26"
 	case strings.Contains(query, "?"):
 		return "it has a second ?: write & between its options"
 	default:

@@ -46,8 +46,8 @@ func (c *client) once(o *s3.Options) {
 }
 
 // complete adds steps around the signature to the stack of a request. The signature covers Host as Go sends it, without a
-// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses one with an IPv6
-// address, and Go makes the same from the URL.
+// zone, and the header of requesterPays. Host is set only for the signature, because the SDK refuses a Host with an
+// IPv6 address. Go makes the same Host from the URL.
 func (c *client) complete(stack *middleware.Stack) error {
 	if _, ok := stack.Finalize.Get(signing); !ok {
 		return nil
@@ -66,7 +66,7 @@ func (c *client) complete(stack *middleware.Stack) error {
 }
 
 func (c *client) Put(ctx context.Context, key string, body []byte, ifAbsent bool, ifMatch string) error {
-	// Buckets with Object Lock need a checksum, and every server knows this one.
+	// Buckets with Object Lock need a checksum, and every server knows this checksum.
 	sum := md5.Sum(body)
 	in := &s3.PutObjectInput{
 		Bucket: &c.bucket, Key: &key, Body: bytes.NewReader(body), ContentLength: aws.Int64(int64(len(body))),

@@ -41,8 +41,8 @@ func sources(p aws.CredentialsProvider) []aws.CredentialSource {
 	return nil
 }
 
-// renew looks for credentials anew, and keeps the present ones if it finds none. Unless refused is set, it takes only
-// credentials that a file itself has.
+// renew looks for credentials anew, and keeps the present ones if it finds none. Unless the server has refused the
+// present ones, it accepts only credentials that are written in a file.
 func (c *chain) renew(ctx context.Context, refused bool) {
 	cfg, err := c.load(ctx)
 	if err != nil || !refused && !slices.Equal(sources(cfg.Credentials), []aws.CredentialSource{aws.CredentialSourceProfile}) {
@@ -75,7 +75,7 @@ func (c *client) Signable(ctx context.Context) (s3api.Keys, error) {
 	return s3api.Keys{}, fmt.Errorf("no AWS credentials are found: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or a profile (%s)", httptransport.Innermost(err))
 }
 
-// Renew is Signable after a new search. The credentials of a program's own client are the program's to renew.
+// Renew is Signable after a new search. A program with a client of its own must renew its credentials itself.
 func (c *client) Renew(ctx context.Context, refused bool) (s3api.Keys, error) {
 	if c.chain != nil {
 		asked, cancel := context.WithTimeout(ctx, roleTimeout)

@@ -87,7 +87,7 @@ type Options struct {
 	UnquotedIfMatch bool
 	// RequesterPays sends the consent that a bucket with "requester pays" demands: Amazon charges the requests to us.
 	RequesterPays bool
-	// FreshListings vouches for the listings of a server that repolock takes for rclone serve s3: all machines use this one
+	// FreshListings vouches for the listings of a server that looks like rclone serve s3: all machines use this one
 	// server, and nothing else writes into its directory.
 	FreshListings bool
 	// Encryption is the server-side encryption that each put asks for: AES256, aws:kms or aws:kms:dsse. EncryptionKey is

@@ -11,10 +11,10 @@
 // # Guarantees
 //
 // Put writes the body to a temporary file in the object's folder, flushes it (fsync@openssh.com), renames it
-// (posix-rename@openssh.com), and flushes the folder and those above it. It returns after the answers to all of that. For
-// IfAbsent it links it instead (hardlink@openssh.com). A reader sees the whole body or nothing. Some servers answer with
-// success, and do nothing. So Put and Delete also look, in the same flight: after a rename the temporary file is gone,
-// after a link the new name is there, after a removal the name is gone.
+// (posix-rename@openssh.com), and flushes the folder and the folders above it. It returns after the answers to all of
+// that. For IfAbsent it links the temporary file instead (hardlink@openssh.com). A reader sees the whole body or
+// nothing. Some servers answer with success, and do nothing. So Put and Delete also look, in the same flight: after a
+// rename the temporary file is gone, after a link the new name is there, after a removal the name is gone.
 //
 // The extension alone doesn't show that the server's file system has hard links. So the first Put of a connection with
 // IfAbsent links its temporary file twice to another name. If the first link isn't there, or the second one isn't refused,
@@ -44,9 +44,9 @@
 // more if it makes directories. If a List before it has made the temporary file (store.Preparing), Put is two. List is two
 // on OpenSSH's server if lock.shared exists, and four on another server: it scans each directory at least twice, as
 // store/dir does, and reads each file under the prefix. More levels of directories than a lock has can add flights, and so
-// can each further 128 files. Get is three. Delete, and DeleteAll of any number of keys, is one, and one for each key that
-// the server refuses to remove. If the first request of a connection isn't a Put, a look at the root precedes it.
-// Opening a connection takes the round trips of ssh's own login, and one.
+// can each further 128 files. Get is three. Delete is one, and so is DeleteAll of any number of keys. One more follows
+// for each key that the server refuses to remove. If the first request of a connection isn't a Put, a look at the root
+// precedes it. Opening a connection takes the round trips of ssh's own login, and one.
 //
 // # Files that are replaced
 //

@@ -15,9 +15,8 @@ import (
 // are a Stat and a Space of the root. If the user vouches for the server's listings, late returns its name instead.
 //
 // rclone has no version or extension of its own in SFTP, because it uses a library of other servers too. But it has three
-// signs: it shows no owner of a file, a directory has no size, and the server names the extension statvfs, and either
-// doesn't have it (before 1.76) or invents the number of files. If an rclone is mounted on the server, its answer to
-// statvfs shows that.
+// signs. It shows no owner of a file. A directory has no size. It names the extension statvfs, but lacks it (before
+// 1.76) or invents the number of files. If an rclone is mounted on the server, its answer to statvfs shows that.
 func (c *conn) late(look, space *sftpwire.Request) (server string, err error) {
 	fresh, a, unsupported := c.fresh, look.Attrs, errors.Is(space.Err(), sftpwire.OpUnsupported)
 	invented := space.Err() == nil && files.OfRclone(space.Statvfs.Files, space.Statvfs.Frsize, a.Size)
@@ -39,8 +38,8 @@ func (c *conn) late(look, space *sftpwire.Request) (server string, err error) {
 	return "", fault.Advise(fault.New(store.ErrConfig, "%s, which shows the locks of other machines minutes late", where), advice)
 }
 
-// Describe returns what is special about the server: that it might show the files of other machines late, that it can't
-// flush, that its file system refuses hard links.
+// Describe names up to three flaws of the server: it might show the files of other machines late, it can't flush, or
+// its file system refuses hard links.
 func (s *Store) Describe(ctx context.Context) (d store.Description, err error) {
 	c, err := s.ready(ctx)
 	if err == nil {

@@ -55,7 +55,7 @@ func (s *Store) list(ctx context.Context, prefix string) (store.Page, error) {
 		}
 	}
 	if l.Misread() != misread {
-		return store.Page{}, fmt.Errorf("%w: the server's handles aren't those of OpenSSH, so another listing has read names of this one", store.ErrListing)
+		return store.Page{}, fmt.Errorf("%w: the server's handles aren't OpenSSH's, so another listing has read some of this listing's names", store.ErrListing)
 	}
 	l.finish()
 	return l.page.Page, ctx.Err()
@@ -82,7 +82,8 @@ func (l *listing) prepare(p *store.Preparation, dir string) {
 }
 
 // guesses are directories that most listings of locks find. A listing opens them at the same time as the directory
-// above them. The one that is seldom missing comes first, because the handles after a missing one are guessed wrong.
+// above them. The directory that is seldom missing comes first, because all guesses after a missing directory are
+// wrong.
 var guesses = []string{"lock.shared", "lock.intent"}
 
 // listing is one List under way. It sends its requests in flights: each answer can add requests to the next flight. So
@@ -102,7 +103,7 @@ type listing struct {
 }
 
 // step is a request, and the function that is called after its answer. If there is no request, the function is called
-// after those of the steps before it.
+// after the functions of the steps before it.
 type step struct {
 	*sftpwire.Request
 	then   func(*sftpwire.Request) error
@@ -271,8 +272,8 @@ func (l *listing) folder(at string) {
 // begin begins a scan of a directory. If the client can guess the handle, the scan is quick: it reads the directory in
 // the flight that opens it. So the server opens and reads it in one go.
 //
-// On btrfs a directory that is open shows no name that came after it was opened, not even that of a file that is
-// replaced. If a scan is slow, as it is in two flights, a file that is replaced meanwhile is missing.
+// On btrfs a directory that is open shows no name that came after it was opened, not even the name of a file that is
+// replaced. So if a scan takes two flights, it misses a file that is replaced meanwhile.
 func (l *listing) begin(f *folder) {
 	f.handle = ""
 	open := l.opendir(f, func(handle string) { f.handle = handle })
@@ -305,8 +306,8 @@ func (l *listing) begin(f *folder) {
 	})
 }
 
-// maxMisses is how often a listing guesses again. A guess is wrong after an open of the same flight has failed, or one
-// of another listing under way.
+// maxMisses is how often a listing guesses again. A guess is wrong after an open of the same flight, or of another
+// listing under way, has failed.
 const maxMisses = 4
 
 // opendir opens a directory, unless it is missing, or is a link. It also looks inside, because OpenSSH's server shows a
@@ -406,8 +407,8 @@ func (l *listing) collectAll(f *folder, reads []*sftpwire.Request) (ended bool, 
 }
 
 // scanned continues after a flight of Readdirs. The scans of a directory end when two in a row have found the same
-// names: see store/dir. On a server whose handles can be guessed both must be quick. If the directory was absent when
-// readdir opened it for the second scan, the first scan doesn't count.
+// names: see store/dir. On a server whose handles can be guessed, both scans must be quick. If the directory was absent
+// when readdir opened it for the second scan, the first scan doesn't count.
 func (l *listing) scanned(f *folder, ended bool) {
 	if !ended {
 		l.close(f.next)

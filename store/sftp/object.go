@@ -148,7 +148,7 @@ func readBody(read, stat *sftpwire.Request, most int64) ([]byte, store.Object, e
 	if int64(len(body)) < obj.Size {
 		return body, obj, errMore
 	}
-	// Another program can write to an open file, so the size must be that of the body.
+	// Another program can write to an open file, so the size must be the body's.
 	obj.Size, obj.ETag = int64(len(body)), etag(body, stat.Attrs)
 	return body, obj, nil
 }
@@ -298,18 +298,18 @@ func (s *Store) stray(c *conn, at string, e sftpwire.Entry, now time.Time) bool 
 	return true
 }
 
-// noRename returns why a server without posix-rename@openssh.com takes no lock. Some servers have the extension and don't
-// name it (one of paramiko that implements posix_rename), so a Put asks for it all the same. The server's own rename
-// doesn't replace a file, or doesn't promise to do so in one step. To remove the file first would leave a moment in which
-// no listing shows the lock.
+// noRename returns why a server without posix-rename@openssh.com can't keep a lock. Some servers have the extension and
+// don't name it (a server of paramiko that implements posix_rename), so a Put asks for it all the same. The server's
+// own rename doesn't replace a file, or doesn't promise to do so in one step. If a Put removed the file first, for a
+// moment no listing would show the lock.
 //
 // A server that permits no writes doesn't name the extension either. err is the server's refusal.
 func (c *conn) noRename(err error) error {
 	if errors.Is(err, sftpwire.PermissionDenied) {
-		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, as a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
+		return fault.Advise(fault.New(store.ErrReadOnly, "the server lets this user write nothing into %q, and offers no %s, like a read-only server", cmp.Or(c.root, "/"), sftpwire.ExtPosixRename),
 			"a lock needs a server that permits writes: look for -R or a read-only setting in the server's configuration")
 	}
-	return fault.Advise(fault.New(store.ErrConfig, "the server can't replace a lock in one step, because it has no %s (as SFTPGo, MySecureShell and a plain server of paramiko)", sftpwire.ExtPosixRename),
+	return fault.Advise(fault.New(store.ErrConfig, "the server can't replace a lock in one step, because it has no %s (like SFTPGo, MySecureShell and a plain server of paramiko)", sftpwire.ExtPosixRename),
 		"serve the directory by OpenSSH's sshd, ProFTPD or asyncssh, or use the URL of the storage itself; docs/evidence/stores.md lists the servers")
 }
 
@@ -469,8 +469,8 @@ func (w *write) mkdirs(ctx context.Context, dirs []string) error {
 	return nil
 }
 
-// fill writes the temporary file, and opens its directory and those above it, so that move can make the new name durable.
-// Another process might have made these directories without flushing them yet.
+// fill writes the temporary file, and opens its directory and the directories above it, so that move can make the new
+// name durable. Another process might have made these directories without flushing them yet.
 func (w *write) fill(ctx context.Context, handle, temp string) (attrs sftpwire.Attrs, err error) {
 	mode, _ := w.modes()
 	reqs := []*sftpwire.Request{sftpwire.Fsetstat(handle, sftpwire.Attrs{Flags: sftpwire.HasPerm, Perm: mode})}

@@ -107,7 +107,7 @@ func (l Lock) Break(ctx context.Context, opts replock.BreakOptions) ([]replock.B
 // maxText bounds a text that another program wrote, as in replock.Info.
 const maxText = 1 << 10
 
-// info describes a lock as replock does. Its id is the one that the holder chose, or else the revision.
+// info describes a lock as replock does. Its id is the holder's choice, or else the revision.
 func (l Lock) info(i *locking.Info) replock.Info {
 	now := clock.System{}.Now()
 	info := replock.Info{

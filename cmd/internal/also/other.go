@@ -138,8 +138,9 @@ func (o *other) tryLock(ctx context.Context, observe func(events.Event)) (*lease
 // maxTry bounds try, because a person must learn within 15 s that a server is silent.
 const maxTry = 15 * time.Second
 
-// try sends a request again until the system answers, for half of the ttl or maxTry at most. A lock of files has
-// no such bound: its acquire takes a second or two, and must not fail if the machine stands still meanwhile.
+// try sends a request again until the system answers, for half of the ttl or maxTry at most. A backend that keeps its
+// locks in files has no such bound: its acquire takes a second or two, and must not fail if the machine stands still
+// meanwhile.
 func (o *other) try(ctx context.Context, send func(context.Context) error) error {
 	if o.files {
 		return send(ctx)

@@ -287,8 +287,8 @@ func parseTowerFleet(raw string) (Target, error) {
 	}, err
 }
 
-// observes reports whether the directory must not be created, because the lock is only looked at. In a missing
-// directory there is no lock to break, so that Break only looks, too.
+// observes reports whether the directory must not be created, because the lock is only looked at. If the directory is
+// missing, Break counts as such a look, because there is no lock to break.
 func observes(dir string, p Purpose) bool {
 	_, err := os.Stat(dir)
 	return p == Look || p == Break && errors.Is(err, fs.ErrNotExist)

@@ -218,7 +218,7 @@ func (s *Set) inOrder() {
 	s.Flush(ctx)
 }
 
-// quiet drops the events of a refusal: report sends one when the wait is over.
+// quiet drops the events of a refusal, because report sends such an event when the wait is over.
 func quiet(observe func(events.Event)) func(events.Event) {
 	return func(e events.Event) {
 		if e.Kind != replock.EventBlocked {

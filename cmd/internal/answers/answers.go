@@ -90,7 +90,7 @@ func (s *Store) DeleteAll(ctx context.Context, keys []string) ([]bool, error) {
 	return deleted, err
 }
 
-// Watch calls the store's method. It is no request, so it counts nothing.
+// Watch calls the store's method. The method sends no request, so Watch counts no answer.
 func (s *Store) Watch(ctx context.Context, prefix string) (<-chan struct{}, error) {
 	return store.Watch(ctx, s.Store, prefix)
 }

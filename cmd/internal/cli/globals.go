@@ -12,7 +12,7 @@ import (
 type Globals struct {
 	Repo   string `once:"" predictor:"repository" short:"r" placeholder:"REPOSITORY" env:"REPOLOCK_REPO" help:"Repository: a directory, an ${schemes} URL, or a name from the configuration file."`
 	Name   string `once:"" config:"" placeholder:"NAME" help:"Use the lock of this name, for a repository that has several."`
-	Config string `emptiable:"" predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name is none."`
+	Config string `emptiable:"" predictor:"file" placeholder:"FILE" env:"REPOLOCK_CONFIG" help:"Configuration file, in place of the user's or the system's; an empty name means no file."`
 	JSON   bool   `name:"json" help:"Print JSON: results on stdout, an error on stderr."`
 	Quiet  bool   `short:"q" help:"Print only errors."`
 	Verb   bool   `short:"v" name:"verbose" help:"Print every event of the lock."`
@@ -33,7 +33,7 @@ func (g Globals) IsDefault(flag string) bool {
 	return ok && from == source{}
 }
 
-// OnLine reports whether the command line has a flag.
+// OnLine reports whether the command line itself sets a flag.
 func (g Globals) OnLine(flag string) bool {
 	_, resolved := g.Sources[flag]
 	return g.Sources != nil && !resolved

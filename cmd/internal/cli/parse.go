@@ -181,7 +181,7 @@ func (r *Reader) NewParser(g *Globals, words []string, options ...kong.Option) *
 	return r.newParser(g, words, &feed{}, options...)
 }
 
-// newParser is NewParser with a feed of the words that the parser isn't called with.
+// newParser is NewParser, but the parser gets some of the words later, from a feed.
 func (r *Reader) newParser(g *Globals, words []string, f *feed, options ...kong.Option) *kong.Kong {
 	options = slices.Concat(options, f.mappers(), []kong.Option{r.vars(BeforeDashes(words)), kong.Help(r.printHelp), kong.Bind(versionText(r.Version))})
 	known := r.named(BeforeDashes(words))

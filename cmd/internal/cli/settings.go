@@ -219,7 +219,7 @@ func (r *Reader) check(f *config.File) error {
 			}
 		}
 		if bucket := strings.HasPrefix(entry.URL, "s3:") || strings.HasPrefix(entry.URL, "minio:"); err == nil && !bucket && entry.SSE+entry.SSEKey+entry.ACL != "" {
-			err = wrongKey("url", "sse, sse-key and acl are only of an s3: or a minio: URL")
+			err = wrongKey("url", "sse, sse-key and acl need an s3: or a minio: URL")
 		}
 		if err == nil {
 			err = checkURL("url", entry.URL)

@@ -22,7 +22,7 @@ type reading struct{ before, after, store time.Time }
 func bounds(all []reading, step time.Duration) (low, high time.Duration) {
 	low, high = math.MinInt64, math.MaxInt64
 	for _, one := range all {
-		// Between before and after, the store's clock showed this time, or up to a step and the
+		// Between the two readings of this machine's clock, the store's clock showed this time, or up to a step and the
 		// slack more.
 		low = max(low, one.before.Sub(one.store)-step-slack)
 		high = min(high, one.after.Sub(one.store))

@@ -32,7 +32,8 @@ type Options struct {
 	Prefix string
 	// Locks is the prefix of the locks. Run lists it, and writes nothing there.
 	Locks string
-	// IsLock reports whether a key below Locks is one of a lock, or a file of another program. If it is nil, all are.
+	// IsLock reports whether a key below Locks belongs to a lock, and not to a file of another program. If IsLock is
+	// nil, all keys belong to locks.
 	IsLock func(key string) bool
 	// Others are more handles on the same repository. An object that is written through the
 	// store must be visible through each of them.

@@ -115,11 +115,11 @@ func (w *witness) check(overwrites int) Check {
 	c := Check{Result: OK, Counts: map[string]int{
 		"puts": len(w.keys), "listings": w.listings, "overwrites": overwrites, "missed": w.missed, "missed_while_overwritten": w.gaps,
 	}}
-	c.Detail = fmt.Sprintf("%d listings showed all objects that had been written before they began, also those that were overwritten %d times meanwhile",
+	c.Detail = fmt.Sprintf("%d listings showed all objects that were written before the listing began, even if they were being overwritten (%d times)",
 		w.listings, overwrites)
 	if w.missed+w.gaps > 0 {
 		c.Result = Fail
-		c.Detail = fmt.Sprintf("%d listings missed %d objects that had been written before they began, and %d that were overwritten meanwhile; the first was %q",
+		c.Detail = fmt.Sprintf("%d listings missed %d objects that were written before the listing began, and %d objects that were being overwritten; the first was %q",
 			w.listings, w.missed, w.gaps, w.first)
 	}
 	return c

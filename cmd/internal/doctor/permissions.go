@@ -65,7 +65,7 @@ func (x *exam) delete(ctx context.Context) (Check, error) {
 }
 
 // errWrong is returned when the store has confirmed a request and not carried it out.
-var errWrong = errors.New("the store doesn't do what it says")
+var errWrong = errors.New("the store confirmed a request that it didn't carry out")
 
 // shows checks that the object has this body, or is gone if want is "".
 func (x *exam) shows(ctx context.Context, want string) error {

@@ -39,7 +39,7 @@ type flagSpec struct {
 	valued bool
 }
 
-// usedFlag is a flag of a command line. The value of a flag that takes none is "true", if no other is written.
+// usedFlag is a flag of a command line. A flag that takes no value has the value "true", unless the line gives another.
 type usedFlag struct{ name, value string }
 
 // parsed are the words of a command line after the program's name.

@@ -19,11 +19,11 @@ import (
 	"github.com/repolock/repolock/store/open"
 )
 
-// System is what a place can depend on outside of the command line and its environment.
+// System is the part of this machine on which a place can depend, besides the command line and its environment.
 type System struct {
 	ReadFile func(path string) ([]byte, error)
 	IsDir    func(path string) bool
-	// Run runs rclone config show, and returns what it prints.
+	// Run runs rclone config show, and returns its output.
 	Run func(args, environ []string) ([]byte, error)
 	// Settings is the directory of the user's settings, as of os.UserConfigDir.
 	Settings string
@@ -254,7 +254,7 @@ func (l *Line) resticPlace(s System) (Place, error) {
 	}
 }
 
-// named returns the repository of restic or rustic: by a flag or a variable, itself or in a file.
+// named returns the repository of restic or rustic. A flag or a variable has its name, or names a file that has it.
 func (l *Line) named(s System, flag, fileFlag, variable, fileVariable string) (string, error) {
 	if repo, ok := l.words.last(flag); ok && repo != "" {
 		return repo, nil
@@ -335,7 +335,7 @@ func (l *Line) resticS3(rest string, options map[string]string) (Place, error) {
 	return Place{URL: s3URL(scheme+host, bucket, prefix, parameters)}, nil
 }
 
-// withoutCredentials returns the error of a place whose credentials repolock doesn't read where the program has them.
+// withoutCredentials returns the error of a program that reads its credentials from a place that repolock doesn't read.
 func (l *Line) withoutCredentials(has, set string) error {
 	return fault.Advise(fault.New(fault.Usage, "%s finds its credentials in %s, where repolock doesn't read them", l.Program.Name, has), "set "+set+", to the same")
 }
@@ -362,7 +362,7 @@ func (l *Line) rusticPlace(s System) (Place, error) {
 	}
 }
 
-// scpName matches USER@HOST:PATH, as scp has it.
+// scpName matches USER@HOST:PATH, the form of scp.
 var scpName = lazyregexp.New(`^(?:([^/@:]+)@)?([^/@:]+):(.+)$`)
 
 // borgPlace: the lock is beside Borg's repository.

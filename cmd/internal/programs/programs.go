@@ -43,7 +43,7 @@ type Command struct {
 	flags string // that differ from the program's
 }
 
-// Rule changes the row of a command that has a flag, or hasn't. It weakens the mode, unless Raise is set.
+// Rule changes the row of a command that has a flag, or lacks it. It weakens the mode, unless Raise is set.
 type Rule struct {
 	Flag    string // its long name
 	Missing bool   // the rule is for a command without the flag
@@ -99,8 +99,9 @@ type Line struct {
 	dir           string // in which the program runs, or "" for this process' own
 }
 
-// Read reads a command line: wrappers, such as env and nice, and then a program of the table. It refuses what the table
-// doesn't have, because it must not guess. The Line of a refused line has the fields that are known all the same.
+// Read reads a command line: wrappers, such as env and nice, and then a program of the table. It refuses a program, a
+// command or a flag that isn't in the table, because it must not guess. The Line of a refused line has the fields that
+// are known all the same.
 func Read(args, env []string) (*Line, error) {
 	l := &Line{args: args, environ: newEnviron(env)}
 	rest, err := l.unwrap(args)
@@ -221,8 +222,8 @@ func (l *Line) unknownCommand() error {
 	return fault.Advise(fault.New(fault.Usage, "%.80q isn't a command of %s that repolock knows", w.positional[0], l.Program.Name), l.inWords())
 }
 
-// Weak returns an error if a mode is too weak for a command line that the table knows. What the table doesn't know is
-// the person's own word.
+// Weak returns an error if a mode is too weak for a command line that the table knows. It returns nil for any other
+// command line, because only the person knows which mode that needs.
 func Weak(args, env []string, mode replock.Mode, by string) error {
 	l, _ := Read(args, env)
 	if l.Command == nil || mode == None || l.Least <= mode {
@@ -238,7 +239,7 @@ func Weak(args, env []string, mode replock.Mode, by string) error {
 	return fault.Advise(fault.New(fault.Usage, "%s needs the %s lock, and repolock %s takes a %s one", l.title(), l.Least, by, mode), hint)
 }
 
-// Look adapts the line to what this machine shows of it. The mode of some lines is right only for a directory.
+// Look adapts the mode of a line whose mode is right only if its first argument is a directory of this machine.
 func (l *Line) Look(s System) {
 	if !l.onlyDirectory {
 		return
@@ -294,7 +295,7 @@ func (l *Line) hasPassword() bool {
 	return false
 }
 
-// ofUnlock are the flags of restic that its unlock gets, too: those that name the repository and open it.
+// ofUnlock are the flags of restic that its unlock gets, too: the flags that name the repository and open it.
 var ofUnlock = []string{
 	"repo", "repository-file", "password-file", "password-command", "key-hint", "option", "cacert", "tls-client-cert",
 	"insecure-tls", "insecure-no-password", "cache-dir", "no-cache", "http-user-agent", "limit-download", "limit-upload",

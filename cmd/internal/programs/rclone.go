@@ -1,6 +1,6 @@
 package programs
 
-// rcloneFlags are the flags of all commands of rclone, with those of all backends.
+// rcloneFlags are the flags of all commands of rclone, including the flags of all backends.
 const rcloneFlags = `acd-auth-url= acd-client-id= acd-client-secret= acd-encoding= acd-templink-threshold= acd-token-url= acd-token=
 acd-upload-wait-per-gb= alias-remote= ask-password auto-confirm azureblob-access-tier= azureblob-account=
 azureblob-archive-tier-delete azureblob-chunk-size= azureblob-disable-checksum azureblob-encoding=

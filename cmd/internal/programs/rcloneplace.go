@@ -210,7 +210,7 @@ func (l *Line) settings(s System, word string) (name, rest string, settings map[
 	return name, rest, settings, nil
 }
 
-// onTheFly reads backend,key=value,key="value":path. It returns nil for what it can't read.
+// onTheFly reads backend,key=value,key="value":path. It returns nil for a text that it can't read.
 func onTheFly(word string) (name, rest string, settings map[string]string) {
 	settings = map[string]string{}
 	end := strings.IndexFunc(word, unquoted(':'))

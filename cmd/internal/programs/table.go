@@ -77,7 +77,7 @@ unsafe-recover-no-free-space= use-fs-snapshot user= verify with-atime with-cache
 // interactive is the rule of a list of rustic, in which a person can remove snapshots.
 var interactive = []Rule{{Flag: "interactive", Mode: exclusive, Raise: true}}
 
-// rustic has no lock of its own: repolock's modes are those of restic.
+// rustic has no lock of its own: repolock uses the modes of restic's commands.
 var rustic = &Program{
 	Name: "rustic", Page: "restic.md", locate: (*Line).rusticPlace,
 	flags: `help,h version,V use-profile,P= profile-substitute-env dry-run,n dry-run-warmup check-index log-level=
@@ -214,8 +214,8 @@ strip-components= tam tar-format= tar-filter= target= threshold= timestamp= unde
 	},
 }
 
-// noMaintenance is the rule of a command of Kopia that can run maintenance at its end, which rewrites indexes and deletes
-// blobs: if it is due, and this user owns it. Kopia 0.8 to 0.23 does so after each command that it runs as
+// noMaintenance is the rule of a command of Kopia that can run maintenance at its end. Maintenance rewrites indexes and
+// deletes blobs. If it is due, and this user owns it, Kopia 0.8 to 0.23 runs it after each command that is a
 // repositoryWriterAction (cli/app.go), unless the line has --no-auto-maintenance.
 var noMaintenance = []Rule{{Flag: "auto-maintenance", Off: true, Mode: shared}}
 

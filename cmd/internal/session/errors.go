@@ -12,8 +12,8 @@ import (
 	"github.com/repolock/repolock/replock"
 )
 
-// Signalled returns the error of an acquire, or of a keeper, that a signal has ended. Its exit code is the one that a
-// shell uses.
+// Signalled returns the error of an acquire, or of a keeper, that a signal has ended. It has the exit code that a shell
+// uses.
 func Signalled(sig os.Signal) error {
 	s := sig.(syscall.Signal)
 	says := s.String()

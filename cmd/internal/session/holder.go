@@ -28,12 +28,12 @@ type Console interface {
 	Alert(name, text string)
 	// Event shows an event of the lock.
 	Event(replock.Event)
-	// BeginWait begins to show the work that we wait for, if the wait lasts longer than a second. about is what the
-	// work is about, or "". Events are shown, too.
+	// BeginWait begins to show the work that we wait for, if the wait lasts longer than a second. about is the object
+	// of the work, or "". Events are shown, too.
 	BeginWait(doing, about string)
 	// Interrupted shows, until EndWait, that a signal has ended the wait for a lock.
 	Interrupted()
-	// EndWait removes what BeginWait and Event show.
+	// EndWait removes the lines that BeginWait and Event show.
 	EndWait()
 }
 

@@ -38,7 +38,7 @@ func (h Holding) Left() time.Duration { return time.Duration(h.LeftSeconds * flo
 // Answer is the keeper's answer to check, renew and release. Fields are only ever added.
 type Answer struct {
 	Holding
-	// TimeNamespace identifies the clock since boot of Deadline.
+	// TimeNamespace identifies the clock that shows Deadline.
 	TimeNamespace string `json:"time_namespace,omitempty"`
 	// Failure is from Keeper.Describe. It is a pointer so that null means none.
 	Failure *json.RawMessage `json:"failure,omitempty"`

@@ -149,7 +149,8 @@ func (k *keeper) onLost(loss error) {
 	k.say("process %d was sent %s", k.Owner.PID, strings.ToUpper(k.OnLost))
 }
 
-// serve answers a request of the script. The caller must call then after it has sent the answer.
+// serve returns the answer to a request of the script. When the caller has sent the answer, it must call the returned
+// function.
 func (k *keeper) serve(ctx context.Context, do string) (answer any, then func()) {
 	switch do {
 	case "check":

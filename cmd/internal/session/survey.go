@@ -54,14 +54,14 @@ func markOf(p Place, kind string) string {
 	return filepath.Join(cache, "repolock", kind, p.ID())
 }
 
-// Memory is what this user's processes remember about a repository: whether it is Cloudstic's, and that its bucket
-// exists. The zero Memory remembers nothing.
+// Memory has the facts that this user's processes remember about a repository: whether it is Cloudstic's, and that its
+// bucket exists. The zero Memory remembers nothing.
 type Memory struct{ beside, exists note }
 
 // NewMemory returns the Memory of a repository.
 func NewMemory(p Place) Memory { return Memory{note(markOf(p, "beside")), note(markOf(p, "exists"))} }
 
-// Beside returns what is remembered, or replock.BesideUnknown.
+// Beside returns the remembered Beside, or replock.BesideUnknown.
 func (m Memory) Beside() replock.Beside {
 	b, _ := replock.ParseBeside(m.beside.text())
 	return b

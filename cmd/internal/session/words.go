@@ -16,8 +16,8 @@ import (
 )
 
 // Words returns an error and its consequence, for people: the cause first, the request last. It leaves out keys,
-// which Error has, and the words of Go's packages. Errors that differ only in their keys count as one. Of a full
-// store, only the first error is left.
+// which Error has, and the words of Go's packages. Errors that differ only in their keys count as one. If several
+// errors mean that the store is full, only the first one counts.
 func Words(err error, then string) string {
 	var all []explained
 	more := map[string]int{}

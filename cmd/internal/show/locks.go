@@ -194,8 +194,8 @@ func left(i replock.Info) string {
 }
 
 // refusal is the text of a HeldError for people: the lock, the number of its holders, and the first of them. Unlike
-// Error it has no keys. status is the command that lists all. It is a finished text, because the words of holders must
-// not be expanded.
+// Error it has no keys. status is the command that lists all. It contains no command to expand, because the words of
+// holders must not be expanded.
 func refusal(e session.HeldError, status string) string {
 	is, by := "locked", " by "
 	switch {

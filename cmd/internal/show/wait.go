@@ -42,7 +42,7 @@ func (r *Reporter) now() time.Duration {
 	return r.Elapsed()
 }
 
-// BeginWait begins a wait that EndWait ends: doing is the work, and about what it is about, or "".
+// BeginWait begins a wait that EndWait ends. doing is the work, and about is its object, or "".
 func (r *Reporter) BeginWait(doing, about string) {
 	r.waits.mu.Lock()
 	defer r.waits.mu.Unlock()
@@ -231,7 +231,7 @@ func (w wait) line(now time.Duration, status string) string {
 	}
 }
 
-// named returns the work, the time that it has lasted or "", and what it is about.
+// named returns the work, how long it has lasted or "", and its object.
 func (w wait) named(lasted string) string {
 	if w.about == "" {
 		return w.doing + lasted

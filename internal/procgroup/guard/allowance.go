@@ -7,7 +7,7 @@ import (
 	"github.com/repolock/repolock/internal/clock"
 )
 
-// Expiry is what happens to the group when its allowance ends.
+// Expiry is the guard's action when the allowance ends.
 type Expiry uint8
 
 const (
@@ -33,7 +33,7 @@ type Allowance struct {
 
 var (
 	// ErrExpired is returned when the group may not run because its allowance is over.
-	ErrExpired = errors.New("the time until which the command may run is over")
+	ErrExpired = errors.New("the lease was over before the command could run")
 	// ErrClockStepped is returned when the group may not run until the lock is looked at: the wall clock was
 	// stepped, so the machine might have been paused.
 	ErrClockStepped = errors.New("the wall clock was stepped, or the machine was paused")

@@ -30,7 +30,8 @@ const (
 	// HoldInterval is the time after which the guard looks again whether another process has continued a stopped
 	// group. The kernel reports that only to the parent of each process.
 	HoldInterval = 10 * time.Millisecond
-	// AlarmInterval is the HoldInterval after such a look has found one, for the next StopInterval.
+	// AlarmInterval replaces HoldInterval for one StopInterval after a look has found that another process has
+	// continued the group.
 	AlarmInterval = time.Millisecond
 )
 
@@ -54,7 +55,8 @@ func init() {
 		os.Exit(0)
 	}
 	if len(os.Args) == 2 && os.Args[1] == argument {
-		// Not in this goroutine: init binds it to the first thread, and each wake-up would change the thread.
+		// Main needs another goroutine: init binds this one to the first thread, and each wake-up would change the
+		// thread.
 		go Main()
 		select {}
 	}

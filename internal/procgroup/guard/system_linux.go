@@ -40,8 +40,9 @@ func ended(pgid int) bool {
 // Members finds the processes of a group that run although they were sent SIGSTOP.
 type Members struct{ pids []int }
 
-// Continued reports whether another process has continued a process of the group but except, or traces it. anew makes it look
-// for new members, which takes some microseconds for each process of the machine: a stopped group starts none.
+// Continued reports whether another process has continued, or traces, a process of the group. It ignores the process
+// except. With anew it also looks for new members, which takes some microseconds for each process of the machine. A
+// stopped group starts none.
 func (m *Members) Continued(pgid, except int, anew bool) bool {
 	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
 		return false

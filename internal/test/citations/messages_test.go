@@ -120,7 +120,7 @@ var unlisted = []reason{
 		"MB of address space, of which Go's runtime has reserved", "ulimit -u allows this user", "processes and threads (pids.max), and", "its starter ended too early", "it ends without an answer",
 	}},
 	{"a part of \"no fencing token\" or \"store too slow for the ttl\"", []string{
-		"has no conditional put that can be relied on", "has the largest number already", "was changed before each write, or was deleted and the store refuses to write it again", "of them must fit into",
+		"has no conditional put that can be relied on", "has the largest number already", "before each write, or the store refuses to write it again after a deletion", "of them must fit into",
 	}},
 	{"a part of the loss of a lock, or of a refresh that is tried again", []string{
 		"the renewals have ended", "was changed between two requests", "was not refreshed, because looking at it took", "not listed after it was written", "with If-None-Match (412) although it listed no such object",
@@ -129,7 +129,7 @@ var unlisted = []reason{
 	{"a part of \"a listing can't be relied on\"", []string{
 		"the listing of the versions of", "is listed, but can't be opened because it is missing: if this mount caches missing names, mount it with negative_timeout=0 (FUSE) or lookupcache=none (NFS",
 		"is changed all the time", "there is more data after the end of the", "which wasn't asked for", "it isn't in order", "a listing isn't complete, and the server sends no cursor for its next page",
-		"a page is empty, although the listing goes on", "the server's handles aren't those of OpenSSH, so another listing has read names of this one", "but can't open it because it is missing", "the server lists", "isn't a cursor",
+		"a page is empty, although the listing goes on", "the server's handles aren't OpenSSH's, so another listing has read some of this listing's names", "but can't open it because it is missing", "the server lists", "isn't a cursor",
 	}},
 	{"a part of a message that names the request, and the server's own words", []string{
 		"entering the directory", "opening the directory", "listing the directory", "looking at", "there is no such object", "there is no such version", "there is nothing to hide",

@@ -15,7 +15,7 @@ import (
 	"github.com/repolock/repolock/locking"
 )
 
-// Answer is what an error of a server means for the caller.
+// Answer is the meaning of a server's error for the caller.
 type Answer = struct {
 	Begins string // the error's text begins with this
 	Class  error  // one of locking's errors, or nil if the next request can succeed

@@ -17,7 +17,7 @@ type Contender struct {
 	Paused  time.Duration // its pauses between the looks that found live locks, without the round trips in them
 }
 
-// Choice is what a contender does next.
+// Choice is the next step of a contender.
 type Choice int
 
 // The choices. None of them grants the lock.

@@ -72,12 +72,12 @@ func (f Findings) Conflicts() map[string]*Entry {
 	return m
 }
 
-// Blocker returns a conflicting object by whose deletion a waiter notices that its turn comes nearer, or nil. While the
-// object is stored, no look can succeed. Behind other waiters that is the ticket in the middle of theirs: when its turn
-// has come, at most half of them remain. Otherwise it is the last lock, which is likely to be released last. Blocker returns
-// lock.exclusive only if there is no flag, as with clients of the original protocol. The object's body needn't be
-// readable. gone has the keys that a read didn't find. A listing that still shows such a key counts more than the read,
-// so Blocker chooses another object.
+// Blocker returns a conflicting object, or nil. By its deletion a waiter notices that its turn comes nearer, because no
+// look can succeed while the object is stored. If other waiters come first, Blocker returns the ticket in the middle of
+// their tickets: when that ticket's turn has come, at most half of these waiters remain. Otherwise it returns the last
+// lock, which is likely to be released last. Blocker returns lock.exclusive only if there is no flag, as with clients
+// of the original protocol. The object's body needn't be readable. gone has the keys that a read didn't find. A listing
+// that still shows such a key counts more than the read, so Blocker chooses another object.
 func (f Findings) Blocker(gone map[string]string) *Entry {
 	stored := func(e *Entry) bool { _, gone := gone[e.Key]; return !gone }
 	for _, e := range f.Ahead[len(f.Ahead)/2:] {

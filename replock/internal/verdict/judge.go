@@ -156,6 +156,6 @@ type Judge struct {
 	Self identity.Process // this process
 	// Wall returns the time of this machine's wall clock.
 	Wall func() time.Time
-	// StoreClock and MachineClock are those of store.Properties.
+	// StoreClock and MachineClock are fields of store.Properties.
 	StoreClock, MachineClock bool
 }

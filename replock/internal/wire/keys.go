@@ -139,7 +139,7 @@ func isOf(name string, names []string) bool {
 // IsStray reports whether another program gives its files this name.
 func IsStray(name string) bool { return stray(name) }
 
-// IsPlace reports whether a name is that of a flag or a ticket, as clients of this protocol choose it.
+// IsPlace reports whether a name is a flag's or a ticket's, as clients of this protocol choose it.
 func IsPlace(name string) bool { return isTimeID(strings.TrimSuffix(name, ticketMark)) }
 
 // Place returns the TIME-ID part of a flag's key, which orders the waiters.

@@ -90,7 +90,7 @@ func Below(prefix, at string) Wanted {
 	}
 }
 
-// OfRclone reports whether statvfs(3) and the size of a directory are those of a mount of rclone. Most file systems above
+// OfRclone reports whether statvfs(3) and the size of a directory look like a mount of rclone. Most file systems above
 // a mount pass them on (bindfs, gocryptfs). sshfs invents the same number of files, in blocks of 512 bytes.
 func OfRclone(files, blockSize, size uint64) bool {
 	return files == 1e9 && blockSize != 512 && size == 0

@@ -221,8 +221,8 @@ func (c *retirable) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// retiring makes the connections of a transport retirable. It returns false if the program makes the connections
-// itself, with TLS or by a deprecated function.
+// retiring makes the connections of a transport retirable. It returns false, and changes nothing, if the program has
+// set DialTLSContext or a deprecated dial function.
 func retiring(t *http.Transport) bool {
 	//lint:ignore SA1019 programs can still set the deprecated ways
 	if t.DialTLSContext != nil || t.DialTLS != nil || t.Dial != nil {

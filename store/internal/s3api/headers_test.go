@@ -62,8 +62,8 @@ func TestPutHeaders(t *testing.T) {
 func TestPutHeadersOfAURL(t *testing.T) {
 	for query, want := range map[string]string{
 		"sse=aes256":                 "sse= is AES256, aws:kms or aws:kms:dsse",
-		"sse=AES256&sse-key=k":       "add that",
-		"sse-key=k":                  "add that",
+		"sse=AES256&sse-key=k":       "add sse=aws:kms",
+		"sse-key=k":                  "add sse=aws:kms",
 		"sse=aws:kms&sse-key=a%0Ab":  "the id, the ARN or the alias",
 		"acl=public-read-write":      "everybody could write the locks",
 		"acl=x":                      "acl= is private, ",

@@ -25,8 +25,8 @@ func (s *Store) late(r *request) error {
 		"use the URL of the storage itself; or, if all machines use this one server, and nothing else writes into its directory, add listings=fresh to the URL")
 }
 
-// ofRclone reports whether an answer looks like one of rclone serve s3. That calls itself AmazonS3, but each answer of its
-// library permits the same headers to web pages, and one of them is no other server's.
+// ofRclone reports whether an answer looks like one of rclone serve s3, which calls itself AmazonS3. Each answer of its
+// library permits web pages the same headers. No other server permits x-amz-meta-private.
 func (r *request) ofRclone() bool {
 	return strings.Contains(r.answer.Header("Access-Control-Allow-Headers"), "x-amz-meta-private")
 }

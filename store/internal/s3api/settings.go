@@ -121,7 +121,7 @@ type PutHeaders struct {
 // Parameters are the names of the URL's parameters that set PutHeaders.
 var Parameters = []string{"sse", "sse-key", "acl"}
 
-// acls are Amazon's canned ACLs, without the one with which every stranger can write.
+// acls are Amazon's canned ACLs, without public-read-write, with which every stranger can write.
 var acls = []string{"private", "bucket-owner-full-control", "bucket-owner-read", "authenticated-read", "aws-exec-read", "public-read"}
 
 var keySyntax = lazyregexp.New(`^[A-Za-z0-9:/_.-]{1,1000}$`)
@@ -133,7 +133,7 @@ func (h PutHeaders) Check() error {
 	case !slices.Contains([]string{"", "AES256", "aws:kms", "aws:kms:dsse"}, h.SSE):
 		return fmt.Errorf("%w: sse= is AES256, aws:kms or aws:kms:dsse", store.ErrURL)
 	case h.SSEKey != "" && !kms:
-		return fmt.Errorf("%w: sse-key= names a key for sse=aws:kms: add that", store.ErrURL)
+		return fmt.Errorf("%w: sse-key= names a key for sse=aws:kms: add sse=aws:kms", store.ErrURL)
 	case h.SSEKey != "" && !keySyntax.MatchString(h.SSEKey):
 		return fmt.Errorf("%w: sse-key= is the id, the ARN or the alias of a KMS key", store.ErrURL)
 	case h.ACL == "public-read-write":

@@ -30,7 +30,7 @@ func (t *tidy) covered(key string) []string {
 	return slices.Clone(t.own[key])
 }
 
-// wrote records a new version, and removes the covered ones.
+// wrote records a new version, and removes the versions that it covers.
 func (t *tidy) wrote(ctx context.Context, s *Store, key, version string, covered []string) {
 	if version == "" || version == "null" {
 		return

@@ -9,7 +9,7 @@ const (
 // KindDir and the others are the kinds of files that Attrs.Kind returns.
 const KindDir, KindRegular, KindLink = 0o040000, 0o100000, 0o120000
 
-// Attrs are the attributes of a file. Flags names those that are set; the others are zero.
+// Attrs are the attributes of a file. Flags names the attributes that are set; the others are zero.
 type Attrs struct {
 	Flags        uint32 // the attributes that are set: HasSize and others
 	Size         uint64 // in bytes
@@ -27,7 +27,7 @@ type Entry struct {
 	Attrs Attrs  // as far as the server sends them
 }
 
-// Statvfs describes a file system. Its fields are those of statvfs(3).
+// Statvfs describes a file system. Its fields are named after the fields of statvfs(3).
 type Statvfs struct {
 	Bsize, Frsize, Blocks, Bfree, Bavail, Files, Ffree, Favail, Fsid, Flag, Namemax uint64
 }

@@ -72,15 +72,15 @@ func (r *Request) handle() (handle uint32, ok bool) {
 // handle, which only OpenSSH's server allows. If the client can't guess, or has guessed wrong, the request has no answer.
 //
 // A guess names no handle that is open. Suppose that some opens under way fail. Then the handles that the server has
-// given are among those that the client expects of them, and the guess is the next one. A guess must be sent before the
-// next open, which can get its handle.
+// given are among the handles that the client expects of these opens, and the guess is the next one after them. A guess
+// must be sent before the next open, which can get its handle.
 func ReaddirOf(open *Request) *Request { return guess(open, Readdir("")) }
 
 // ReadOf and FstatOf are a Read and an Fstat of the file that open opens: see ReaddirOf.
 func ReadOf(open *Request, offset uint64, n uint32) *Request { return guess(open, Read("", offset, n)) }
 func FstatOf(open *Request) *Request                         { return guess(open, Fstat("")) }
 
-// guess returns a request whose handle is the one that open opens.
+// guess returns a request for the handle that open opens.
 func guess(open, r *Request) *Request {
 	r.of, r.rest, r.body = open, r.body[4:], nil
 	return r
@@ -125,7 +125,7 @@ func (c *Client) guess(reqs []*Request) {
 	}
 }
 
-// checked returns whether the answer to a guess is one: the guess was right.
+// checked reports whether the answer belongs to the guessed handle, so that the guess was right.
 func (c *Client) checked(r *Request, a Answer) bool {
 	if r.of == nil || r.of.Handle != "" && r.of.Handle == string(r.body[4:len(r.body)-len(r.rest)]) {
 		return true
