@@ -59,6 +59,7 @@ const (
 const (
 	Success        = "success"
 	Failure        = "failure"
+	Skipped        = "skipped" // the command didn't run, because its job had succeeded before
 	ManualCleanup  = "manual_cleanup_required"
 	NotStopped     = "not_stopped"
 	NotKilled      = "not_killed"

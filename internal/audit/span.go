@@ -333,8 +333,8 @@ func (s *Span) follow(r Record) {
 		}
 		switch {
 		case s.Lost, s.broken:
-		case r.Result == Success:
-			s.Outcome = "success"
+		case r.Result == Success || r.Result == Skipped:
+			s.Outcome = r.Result
 		case r.ExitCode != nil:
 			s.Outcome = fmt.Sprintf("failure, exit code %d", *r.ExitCode)
 		default:

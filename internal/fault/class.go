@@ -64,6 +64,7 @@ var (
 	TortureFailed = &Class{says: "torture failed", Name: "torture_failed", Exit: ExitUnavailable, Advice: "try a longer --duration, and see with -v why no process got the lock"}
 	Unjudged      = &Class{says: "whether there was a violation isn't known", Name: "torture_unjudged", Exit: ExitUnjudged, Advice: "try a longer --duration, on a machine with less to do"}
 	TooFew        = &Class{says: Unjudged.says, of: Unjudged, Name: Unjudged.Name, Exit: ExitUnjudged, Advice: "try a longer --duration, or more --clients"}
+	Succeeded     = &Class{says: "the job has succeeded within its period", Name: "already_succeeded"}
 	NotExecutable = &Class{says: "command can't be executed", Name: "command_not_executable", Exit: ExitNotExec, Advice: "it must be a file that this user may execute: chmod +x"}
 	NoProgram     = &Class{says: "command not found", Name: "command_not_found", Exit: ExitNotFound, Advice: "check the path, which begins in the working directory"}
 	NoExecutable  = &Class{says: "repolock can't start its own program once more", Name: "wrong_configuration", Exit: ExitUnfit, Nothing: true, Advice: "if /proc isn't mounted, as in a new chroot, mount it: mount -t proc proc /proc"}
@@ -133,7 +134,7 @@ var Unknown = &Class{says: "failed", Name: "failed", Exit: ExitFailed, Nothing: 
 var classes = []*Class{
 	Interrupted, WrongFile, Usage, NoSuchLock, Held, TortureFailed, Declined, TooFew, Unjudged, LockLive, LockKey, Lost, Expired, ClockStepped,
 	ServerUnreachable, ServerPermission, ServerUnfit, Released, KeeperGone, KeeperSilent, NoExecutable, NoRoom, KeeperFailed, OwnerEnded,
-	NoProgram, NotExecutable, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
+	NoProgram, NotExecutable, Succeeded, URL, Slow, Credentials, ReadOnly, Permission, Config, NoSocket,
 	NoFence, ConditionUnsupported, Listing, Irregular, NotFound, NoHost, Unreachable, Full,
 	Precondition, BatchUnsupported, TooLarge, InvalidKey, Late,
 }

@@ -87,7 +87,10 @@ func (a *Auditor) records(e Event) (records []audit.Record) {
 		return records
 	case replock.EventReleased:
 		record.ExitCode, record.HeldDurationSeconds, record.Result = a.work.ExitCode, a.held(now, e), audit.Failure
-		if a.work.Success {
+		switch {
+		case a.work.Skipped:
+			record.Result = audit.Skipped
+		case a.work.Success:
 			record.Result = audit.Success
 		}
 	case replock.EventReleaseFailed:

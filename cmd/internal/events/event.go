@@ -95,6 +95,7 @@ type Event struct {
 	Recorded bool
 	TTL      time.Duration // of the lock; the session replaces 0 by its own
 	Success  bool
+	Skipped  bool // the work wasn't begun, because it had succeeded before
 	ExitCode *int // nil for work that isn't a command
 	Stopped  bool
 	PIDs     []int

@@ -107,7 +107,7 @@ func (m *Metrics) count(e Event) bool {
 		if e.ExitCode != nil {
 			m.values["repolock_exit_code"] = float64(*e.ExitCode)
 		}
-		if e.Success {
+		if e.Success && !e.Skipped {
 			m.values[lastSuccess] = timestamp(e.Time)
 		}
 	default:

@@ -57,6 +57,7 @@ type Request struct {
 	Locker   Locker
 	TTL      time.Duration // of the lock
 	HeldCode int           // exit code if another holder has the lock
+	Once     *Once         // or nil: the work runs whenever it is started
 	Console  Console
 	// Located expands the commands in a hint (fault.Expand), with the repository of the command line; nil adds none.
 	Located func(hint string) string

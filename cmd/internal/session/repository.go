@@ -23,7 +23,7 @@ type Repository struct {
 	Fence     bool // ask for a fencing token with an exclusive lock
 	Remember  Memory
 
-	// store is nil until Acquire opens it.
+	// store is nil until it is opened.
 	store    *answers.Store
 	locker   *replock.Locker
 	location string // of the store, if the Locker looks whether its bucket exists; else ""
@@ -82,16 +82,27 @@ func (r *Repository) Lease(ctx context.Context, observe func(events.Event)) (*le
 	return lease.Of(lock.Context()), nil
 }
 
-// open opens the repository at the first Acquire.
-func (r *Repository) open(ctx context.Context, observe func(events.Event)) error {
-	if r.locker != nil {
+// openStore opens the store, once.
+func (r *Repository) openStore(ctx context.Context) error {
+	if r.store != nil {
 		return nil
 	}
 	s, err := r.Open(ctx)
-	if err != nil {
+	if err == nil {
+		r.store = answers.Of(s)
+	}
+	return err
+}
+
+// open opens the repository at the first Acquire.
+func (r *Repository) open(ctx context.Context, observe func(events.Event)) (err error) {
+	if r.locker != nil {
+		return nil
+	}
+	if err := r.openStore(ctx); err != nil {
 		return err
 	}
-	r.store = answers.Of(s)
+	s := r.store.Store
 	r.Options.Observe = func(e replock.Event) { observe(events.Event{Event: e}) }
 	if r.Options.Beside == replock.BesideUnknown {
 		r.Options.Beside = r.Remember.Beside()

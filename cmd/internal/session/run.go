@@ -90,6 +90,7 @@ func (s *session) run() (int, error) {
 	}
 	defer s.Survey.Report()()
 	defer s.release()
+	began := clock.System{}.Now()
 	group, err := prepared.Start(s.environ(), func() procgroup.Allowance { return s.allowance(2 * breath) }, s.lock.Connections()...)
 	if err != nil {
 		s.finish(events.Event{}) // without success
@@ -103,14 +104,18 @@ func (s *session) run() (int, error) {
 	_ = group.Close() // it kills nothing, because the group is empty: it waits for the goroutines of the group
 	code, err := s.result(group.Status())
 	exit := group.Status().ExitCode()
-	s.finish(events.Event{ExitCode: &exit, Success: err == nil && code == 0})
+	success := err == nil && code == 0
+	s.finish(events.Event{ExitCode: &exit, Success: success})
+	if success {
+		s.storeSuccess(began)
+	}
 	return code, err
 }
 
 // acquireOrSignal acquires the lock, unless a signal comes that would end the command.
 func (s *session) acquireOrSignal(ctx context.Context) error {
 	results := make(chan error, 1)
-	go func() { results <- s.acquire(ctx) }()
+	go func() { results <- s.acquireUnlessDone(ctx) }()
 	s.Console.BeginWait(Acquiring(s.Places()))
 	defer s.Console.EndWait()
 	for {

@@ -160,7 +160,7 @@ var roomsMutants = []mutant{
 	// Records of events.
 	{"the audit log misses a loss", "cmd/internal/events/audit.go", "	if record.Event == \"\" {\n", "	if record.Event == \"\" || e.Kind == replock.EventLost {\n",
 		own("TestRecords")},
-	{"a failure is recorded as a success", "cmd/internal/events/audit.go", "		if a.work.Success {\n", "		if a.work.ExitCode == nil || a.work.Success {\n",
+	{"a failure is recorded as a success", "cmd/internal/events/audit.go", "case a.work.Success:", "case a.work.ExitCode == nil || a.work.Success:",
 		own("TestLogOfSeveral")},
 	{"a resumed lock is named as the first", "cmd/internal/events/audit.go", "		a.locks[e.Place] = was\n", "", own("TestLogOfSeveral")},
 	{"a lock counts as held when one of two is", "cmd/internal/events/metrics.go", "return len(m.held) >= m.locks", "return len(m.held) > 0",

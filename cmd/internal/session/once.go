@@ -1,0 +1,220 @@
+package session
+
+import (
+	"cmp"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/repolock/repolock/cmd/internal/events"
+	"github.com/repolock/repolock/internal/clock"
+	"github.com/repolock/repolock/internal/fault"
+	"github.com/repolock/repolock/internal/identity"
+	"github.com/repolock/repolock/internal/refresh"
+	"github.com/repolock/repolock/internal/retry"
+	"github.com/repolock/repolock/internal/text"
+	"github.com/repolock/repolock/replock"
+	"github.com/repolock/repolock/store"
+)
+
+// Once skips a job that has succeeded less than Period ago, on any machine. The last success is an object beside the
+// job's exclusive lock: docs/evidence/decisions/0009-once-per.md.
+type Once struct {
+	Repository *Repository // of the lock
+	Place      Place       // of the lock
+	Job        string      // the user's name for the job, or ""
+	Period     time.Duration
+}
+
+// Success is the JSON of the object. The times are by the holder's clock, for people. Fields are only ever added.
+type Success struct {
+	Operation   string    `json:"operation"`
+	Job         string    `json:"job,omitempty"`
+	Holder      string    `json:"holder"`
+	ID          string    `json:"id"` // of the lock
+	BeganAt     time.Time `json:"began_at"`
+	SucceededAt time.Time `json:"succeeded_at"`
+}
+
+// SucceededError is the error of a command that is skipped, because its job has succeeded.
+type SucceededError struct {
+	Success
+	At     time.Time     // of the success, on the store's clock
+	Age    time.Duration // of the success, on the store's clock
+	Period time.Duration
+}
+
+func (e *SucceededError) Error() string {
+	return fmt.Sprintf("%s has succeeded %s, at %s, by %s; it runs once per %s",
+		text.Brief(cmp.Or(e.Job, e.Operation)), text.Ago(e.Age), e.At.UTC().Format(time.RFC3339), text.Brief(e.Holder), text.Duration(e.Period))
+}
+
+// Unwrap returns the class.
+func (e *SucceededError) Unwrap() error { return fault.Succeeded }
+
+// key returns the key of the object.
+func (o *Once) key() string {
+	key := o.Place.Prefix() + "lock-once/" + element(o.Repository.Operation)
+	if o.Job != "" {
+		key += "." + element(o.Job)
+	}
+	return key
+}
+
+// element returns a part of a key for any name. Names that file systems might not keep apart become hashes. No name of a
+// lock begins with an underscore.
+func element(name string) string {
+	if replock.CheckName(name) == nil {
+		return name
+	}
+	sum := sha256.Sum256([]byte(name))
+	return "_" + hex.EncodeToString(sum[:16])
+}
+
+const (
+	// maxSuccess is the largest size of the object, in bytes. JSON writes a byte of a name as six at most.
+	maxSuccess = 8 << 10
+	// ahead is how far the object can be dated ahead of the listing that shows it. S3 servers round the time of a
+	// listing down to a second, and the clocks of their gateways differ a little.
+	ahead = 2 * time.Second
+)
+
+// Succeeded returns the last success if it is less than Period ago, or nil. flag is the key of the held lock, or "". If
+// the last success can't be found out, Succeeded returns the reason, and no success.
+func (o *Once) Succeeded(ctx context.Context, flag string) (*SucceededError, error) {
+	if err := o.Repository.openStore(ctx); err != nil {
+		return nil, err
+	}
+	seen, now, err := o.find(ctx, o.key())
+	if err != nil || seen == nil {
+		return nil, err
+	}
+	if now.IsZero() && flag != "" { // the store doesn't report its time
+		own, _, err := o.find(ctx, flag)
+		if err != nil {
+			return nil, err
+		}
+		if own != nil {
+			now = own.ModTime
+		}
+	}
+	if now.IsZero() || seen.ModTime.IsZero() {
+		return nil, errors.New("the store doesn't report how old it is")
+	}
+	last := &SucceededError{At: seen.ModTime, Age: now.Sub(seen.ModTime), Period: o.Period}
+	switch {
+	case last.Age < -ahead:
+		return nil, fmt.Errorf("it is dated %s in the future", text.Duration(-last.Age))
+	case last.Age >= o.Period:
+		return nil, nil
+	}
+	last.Age = max(last.Age, 0)
+	body, err := asked(ctx, o, func(ctx context.Context) ([]byte, error) {
+		body, _, err := o.Repository.store.Get(ctx, seen.Key, maxSuccess)
+		return body, err
+	})
+	if err == nil && (json.Unmarshal(body, &last.Success) != nil || last.Holder == "") {
+		err = errors.New("it is damaged")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return last, nil
+}
+
+// find returns an object as a listing shows it, or nil if the key isn't listed, and the store's time.
+func (o *Once) find(ctx context.Context, key string) (*store.Object, time.Time, error) {
+	for cursor := ""; ; {
+		page, err := asked(ctx, o, func(ctx context.Context) (store.Page, error) {
+			return store.Finite(o.Repository.store).List(ctx, key, cursor)
+		})
+		switch {
+		case err != nil:
+			return nil, time.Time{}, err
+		case len(page.Objects) > 0 && page.Objects[0].Key == key: // longer keys come after it
+			return &page.Objects[0], page.Now, nil
+		case len(page.Objects) > 0 || page.Next == "":
+			return nil, page.Now, nil
+		}
+		cursor = page.Next
+	}
+}
+
+// put stores a success of the job.
+func (o *Once) put(ctx context.Context, s Success) error {
+	body, err := json.Marshal(s)
+	if err != nil {
+		return err
+	}
+	_, err = asked(ctx, o, func(ctx context.Context) (store.Object, error) {
+		return o.Repository.store.Put(ctx, o.key(), body, store.PutOptions{Durable: true})
+	})
+	return err
+}
+
+// asked repeats a request as the lock does.
+func asked[T any](ctx context.Context, o *Once, send func(context.Context) (T, error)) (T, error) {
+	times := refresh.ForTTL(o.Repository.Options.TTL)
+	p := retry.Policy{Clock: clock.System{}, Budget: times.Budget, Timeout: times.Timeout, Permanent: store.Permanent}
+	return retry.Do(ctx, p, func(timeout time.Duration) (T, error) {
+		v, _, err := retry.Once(ctx, timeout, send)
+		return v, err
+	})
+}
+
+// early is Succeeded without a lock. It is bounded by the time of one request, because the acquire reports a silent store.
+func (o *Once) early(ctx context.Context) *SucceededError {
+	ctx, cancel := context.WithTimeout(ctx, refresh.ForTTL(o.Repository.Options.TTL).Timeout)
+	defer cancel()
+	done, _ := o.Succeeded(ctx, "")
+	return done
+}
+
+// acquireUnlessDone acquires the lock, unless the job has succeeded within its period. The look before the acquire saves
+// the lock. The look under the lock decides, because another machine can have succeeded while we waited.
+func (s *session) acquireUnlessDone(ctx context.Context) error {
+	if s.Once == nil {
+		return s.acquire(ctx)
+	}
+	if done := s.Once.early(ctx); done != nil {
+		s.notAcquired(done)
+		return done
+	}
+	if err := s.acquire(ctx); err != nil {
+		return err
+	}
+	done, doubt := s.Once.Succeeded(ctx, s.lock.About().Key)
+	if doubt != nil && ctx.Err() == nil {
+		s.say("warning: the job's last success isn't known, so the command runs: %s", Words(doubt, ""))
+	}
+	if done == nil {
+		return nil
+	}
+	s.finish(events.Event{Success: true, Skipped: true})
+	s.release()
+	return done
+}
+
+// storeSuccess stores the success of the command, while the lock is certainly held. If that fails, the command has
+// succeeded nevertheless.
+func (s *session) storeSuccess(began time.Time) {
+	if s.Once == nil {
+		return
+	}
+	defer s.waitingFor("storing the success beside the lock")()
+	about := s.lock.About()
+	err := fault.Errorf("%w", replock.ErrLost)
+	if s.leased() {
+		err = s.Once.put(s.lock.Context(), Success{
+			Operation: about.Operation, Job: s.Once.Job, Holder: identity.Self().Holder(), ID: about.ID,
+			BeganAt: began.UTC(), SucceededAt: clock.System{}.Now().UTC(),
+		})
+	}
+	if err != nil {
+		s.say("warning: the success can't be stored, so the next start runs the command again: %s", Words(err, ""))
+	}
+}
