@@ -108,6 +108,7 @@ var layouts = []layout{
 	{"lock.waiting/x", liveBody, true, true},
 	{"._lock.exclusive", liveBody, true, true},
 	{"lock-fence", "damaged", true, true},
+	{"lock-once/prune", liveBody, true, true},
 }
 
 // TestLayouts: the engine and the client of examples/protocol agree with docs/evidence/protocol.md about what lies in a

@@ -169,8 +169,13 @@ const cronHelp = `In cron, so that a held lock is no failure, and only errors ca
 cron has a short PATH, and doesn't read your shell's profile: write paths in
 full, and set RESTIC_PASSWORD_FILE and the like in the crontab. repolock reads
 ~/.config/repolock/config.toml of the job's user, or /etc/repolock/config.toml.
-If a machine comes after the job of another one has ended, --if-held skip
-doesn't skip: the job runs again.
+With the same line on several machines, one of them runs the job each night:
+
+  0 4 * * *  repolock -q run --exclusive --name job --once-per 12h -- /srv/job
+
+The last success is stored beside the lock, in REPOLOCK_REPO. --if-held skip
+alone skips a job that runs now, not one that has ended. Half of the time
+between two starts is a good period.
 --hint has the words of schedulers (require-global, prefer-global, node-local).
 A line of monitoring:
 

@@ -84,6 +84,7 @@ type plan struct {
 	targets   []also.Target   // of --also
 	alone     bool            // there is no repository's lock
 	places    []session.Place // of all locks, the repository's first
+	oncePer   time.Duration   // --once-per, or 0
 }
 
 // plan returns the plan of a command line. It refuses a flag that needs --also or a repository if the command line
@@ -153,6 +154,9 @@ func (p plan) request(r *show.Reporter) session.Request {
 	if !p.alone {
 		request.Place, first = p.place(), repository(p.global)
 		first.Options.Beside, _ = replock.ParseBeside(p.Beside) // of the repository alone: --also can name others
+	}
+	if p.oncePer > 0 {
+		request.Once = &session.Once{Repository: first, Place: p.place(), Job: p.Job, Period: p.oncePer}
 	}
 	if len(p.targets) == 0 {
 		request.Locker = first

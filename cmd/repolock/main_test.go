@@ -212,7 +212,7 @@ func TestScripts(t *testing.T) {
 			}
 			return os.Mkdir(filepath.Join(e.WorkDir, "repo"), 0o700)
 		},
-		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty, "stale": stale},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"code": code, "await": await, "empty": empty, "stale": stale, "aged": aged},
 	})
 }
 
@@ -264,6 +264,17 @@ func await(ts *testscript.TestScript, neg bool, args []string) {
 			ts.Fatalf("waited too long for %s", args[0])
 		}
 	}
+}
+
+// aged FILE TIME dates a file this time ago.
+func aged(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: aged file time")
+	}
+	age, err := time.ParseDuration(args[1])
+	ts.Check(err)
+	at := time.Now().Add(-age)
+	ts.Check(os.Chtimes(ts.MkAbs(args[0]), at, at))
 }
 
 // stale FILE MODE writes a lock of this machine's last boot, which is certainly over: by the clock

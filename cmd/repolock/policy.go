@@ -48,7 +48,7 @@ func (f policyFlags) needsNone(given bool) (none bool, why string) {
 func (f policyFlags) without(r *show.Reporter, args []string, err error) (int, error) {
 	policy := f.policy()
 	switch {
-	case policy.Skips(err):
+	case policy.Skips(err), errors.Is(err, fault.Succeeded):
 		r.Skipped(err)
 		return 0, nil
 	case policy.RunsUnlocked(err):

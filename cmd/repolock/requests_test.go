@@ -45,10 +45,11 @@ func TestRequestsOfARun(t *testing.T) {
 	cache := t.TempDir()
 	t.Setenv("XDG_CACHE_HOME", cache)
 	t.Setenv("HOME", t.TempDir())
-	run := func(mode string) string {
+	run := func(flags ...string) string {
 		clear(sent)
-		code, _, stderr := call("-r", "s3://bucket/p?region=us-east-1&endpoint="+counted.URL, "run", mode, "--", "true")
-		assert.That(t, code == 0, "%s: exit code %d: %s", mode, code, stderr)
+		args := append([]string{"-r", "s3://bucket/p?region=us-east-1&endpoint=" + counted.URL, "run"}, flags...)
+		code, _, stderr := call(append(args, "--", "true")...)
+		assert.That(t, code == 0, "%s: exit code %d: %s", flags, code, stderr)
 		mu.Lock()
 		defer mu.Unlock()
 		return fmt.Sprintf("%d | %d | %d | %d", sent["PUT"], sent["LIST"], sent["GET"], sent["DELETE"])
@@ -59,6 +60,8 @@ func TestRequestsOfARun(t *testing.T) {
 		table += fmt.Sprintf("| %s, the user's first | %s |\n", c.name, run(c.mode))
 		table += fmt.Sprintf("| %s, later | %s |\n", c.name, run(c.mode))
 	}
+	once := []string{"--exclusive", "--once-per", "12h", "--job", "x"}
+	table += fmt.Sprintf("| … `--once-per`, that runs | %s |\n| … `--once-per`, that is skipped | %s |\n", run(once...), run(once...))
 	page, err := os.ReadFile("../../docs/evidence/costs.md")
 	assert.OK(t, err)
 	assert.That(t, strings.Contains(string(page), table), "docs/evidence/costs.md doesn't have this table:\n%s", table)

@@ -51,6 +51,7 @@ func TestMistakes(t *testing.T) {
 		assert.OK(t, os.Chmod(filepath.Join(dir, name), 0o755))
 	}
 	write(t, filepath.Join(dir, "bad.toml"), "repo = \"nowhere\"\n[defaults]\nttl = \"60\"\n")
+	write(t, filepath.Join(dir, "bad-once.toml"), "[defaults]\nonce-per = \"12h\"\n")
 	write(t, filepath.Join(dir, "lists.toml"), fmt.Sprintf("[repositories.prod]\nurl = '%s/repo'\n[repositories]\nhome.url = '/h'\nnas.url = '/n'\nold.url = '/o'\n", dir))
 	write(t, filepath.Join(dir, "default.toml"), fmt.Sprintf("repo = '%s/repo'\n", dir))
 	write(t, filepath.Join(dir, "held.toml"), "[repositories.a]\nurl = '/x'\nif-held = 'no'\n")

@@ -24,6 +24,7 @@ type wrapCmd struct {
 	policyFlags
 	OnLost    string        `brief:"What to do to the command when the lock is lost" placeholder:"pause|term|kill|warn" config:"" enum:"pause,term,kill,warn" default:"pause" help:"What to do to the command when its lock is lost: pause (default) stops it, and continues it if the lock can be resumed; term sends TERM before the deadline, and kills it at the deadline; kill kills it; warn lets it run on."`
 	DryRun    bool          `brief:"Run nothing: print whether the lock is free" help:"Don't run the command, and take no lock: print the command and whether the lock is free. If the lock is held, exit with the same code as without --dry-run. If the command has a dry run of its own, run that with run --no-lock."`
+	OncePer   time.Duration `rare:"" brief:"Skip the job if it succeeded less than this ago" placeholder:"PERIOD" help:"Skip the command, and exit with 0, if the same job has succeeded less than this time ago (1m or more), on any machine that locks there: for one line in the crontabs of several machines. Only with the exclusive lock. The last success is stored beside the lock, for each operation, and for each --job of it. Half of the time between two starts fits nearly every job."`
 	ResumeFor time.Duration `rare:"" brief:"How long to try to resume a lost lock" config:"" default:"10m" help:"How long to try to resume a lost lock before the command is killed."`
 
 	Command []string `arg:"" passthrough:"" name:"command" help:"The command and its arguments, after --."`
@@ -97,6 +98,10 @@ func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 	if err := c.checkLine(r, g, args); err != nil {
 		return 0, err
 	}
+	if err := c.checkOnce(p); err != nil {
+		return 0, err
+	}
+	p.oncePer = c.OncePer
 	none, why := c.needsNone(g.Repo != "" || len(c.Also) > 0)
 	none = none || c.mode == 0
 	switch {
@@ -121,6 +126,34 @@ func (c wrapCmd) run(r *show.Reporter, g global) (code int, err error) {
 		return c.without(r, args, err)
 	}
 	return code, nil
+}
+
+// leastPeriod is the shortest --once-per. A clock's rounding must not matter.
+const leastPeriod = time.Minute
+
+// checkOnce refuses --once-per if two runs of a job could be at the same time, or if different jobs would be taken for
+// one.
+func (c wrapCmd) checkOnce(p plan) error {
+	refuse := func(why, hint string) error { return fault.Advise(fault.New(fault.Usage, "--once-per: %s", why), hint) }
+	name := "--name NAME "
+	if p.Name != "" { // the hint has it
+		name = ""
+	}
+	example := "write {repolock run} --exclusive " + name + "--once-per " + show.FlagDuration(c.OncePer) + " -- COMMAND"
+	switch {
+	case c.OncePer == 0 && !p.OnLine("once-per"):
+		return nil
+	case c.OncePer < leastPeriod:
+		return cli.WrongFlag("once-per", show.FlagDuration(c.OncePer), "must be at least %s", show.FlagDuration(leastPeriod))
+	case p.alone:
+		return refuse("stores the last success in a repository, and none is given", "add --repo, and --exclusive")
+	case c.mode != replock.Exclusive:
+		return refuse("needs the exclusive lock, or two machines could run the command at the same time", example)
+	case c.operation == "run" && c.Job == "" && p.Name == "":
+		return refuse("say which job this is, or another command would be taken for it", example+", or add --job NAME")
+	default:
+		return nil
+	}
 }
 
 // aftermath returns the command line by which the guard removes our locks when we are killed, or nil if all
@@ -222,13 +255,24 @@ func (c wrapCmd) dryRun(r *show.Reporter, p plan, args []string, none bool) (int
 	p.observe = r.Event
 	r.BeginWait("reading the locks", session.Titles(p.places))
 	held, at, err := p.blocking()
+	var done error
+	if once := p.request(r).Once; once != nil && err == nil {
+		if last, _ := once.Succeeded(context.Background(), ""); last != nil {
+			done = last
+		}
+	}
 	r.EndWait()
 	if err != nil {
 		return 0, err
 	}
 	out.Available = held == nil
-	if err := out.print(r); err != nil || held == nil {
+	switch err := out.print(r); {
+	case err != nil:
 		return 0, err
+	case done != nil:
+		return c.without(r, args, done)
+	case held == nil:
+		return 0, nil
 	}
 	return c.without(r, args, session.NotAcquired(session.NewHeldError(held, at, c.HeldCode), true))
 }

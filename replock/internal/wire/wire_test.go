@@ -39,6 +39,7 @@ func TestKinds(t *testing.T) {
 		"index/lock.exclusive/lock.shared/x":           KindUnknown,
 		"index/lock.intent/lock.shared/x":              KindUnknown,
 		"index/lock-fence":                             KindUnknown,
+		"index/lock-once/prune":                        KindUnknown,
 		"index/locks/a/lock.exclusive":                 KindUnknown,
 		"index/lock.exclusively":                       KindUnknown,
 		"lock.exclusive":                               KindUnknown,
