@@ -42,9 +42,9 @@ func TestNewRestic(t *testing.T) {
 	p.restic(p.Script(), newRestic)
 	// "faq.md" says that this restic accepts what repolock leaves.
 	p.contains(p.sh(`. "$HOME/backup.env"
-		repolock -r "$HOME/backups" run --exclusive --operation fence --fence -- true
+		repolock -r "$HOME/backups" run --exclusive --operation fence --fence --once-per 12h -- true
 		ls "$HOME/backups/index"
-		restic check`), "lock-fence\n", "no errors were found")
+		restic check`), "lock-fence\nlock-once\n", "no errors were found")
 	// restic's own lock refuses a prune at once, or with --retry-lock once the backup has ended.
 	out := p.sh(`. "$HOME/backup.env"
 		mkfifo "$HOME/held"
@@ -219,8 +219,9 @@ func TestFAQ(t *testing.T) {
 	}
 	p.contains(p.sh(`. "$HOME/backup.env"
 		restic snapshots
-		repolock -r "$HOME/backups" run --exclusive --operation fence --fence -- true`), "3 snapshots")
-	for _, name := range []string{"lock.shared", "lock.intent", "lock-fence"} {
+		repolock -r "$HOME/backups" run --exclusive --operation fence --fence --once-per 12h -- true
+		restic check`), "3 snapshots", "no errors were found")
+	for _, name := range []string{"lock.shared", "lock.intent", "lock-fence", "lock-once/fence"} {
 		assert.That(t, p.exists("backups/index/"+name), "the page says that repolock leaves index/%s", name)
 	}
 	out := p.sh(`. "$HOME/backup.env"
