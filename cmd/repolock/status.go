@@ -26,9 +26,10 @@ import (
 type statusCmd struct {
 	Watch    bool          `short:"w" help:"Keep showing the locks: in place on a terminal, elsewhere when they change."`
 	Interval time.Duration `default:"2s" help:"How often to look, with --watch."`
-	Wide     bool          `help:"Show all columns, with whole ids and keys, however wide the terminal is."`
+	Wide     bool          `help:"Show all columns, and whole ids, at any width."`
 	All      bool          `help:"Show the locks of all configured repositories."`
 	Older    time.Duration `name:"older-than" placeholder:"TIME" help:"Exit with 1 if a lock is held for longer than this."`
+	Jobs     bool          `help:"Show when each job of --once-per last succeeded."`
 	Also     []string      `predictor:"lock" sep:"none" placeholder:"URL" help:"Show this lock too, or it alone if no repository is given: ${also}. Repeatable."`
 }
 
@@ -42,6 +43,8 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	switch {
 	case c.Older < 0:
 		return 0, fault.New(fault.Usage, "--older-than %v: must not be negative", c.Older)
+	case c.Watch && c.Jobs:
+		return 0, fault.New(fault.Usage, "--jobs and --watch can't be used together")
 	case c.Watch && c.Older > 0:
 		return 0, fault.New(fault.Usage, "--older-than and --watch can't be used together")
 	case c.All && g.OnLine("repo"):
@@ -73,11 +76,18 @@ func (c statusCmd) run(r *show.Reporter, g global) (int, error) {
 	if len(answered) == 0 {
 		return 0, err
 	}
-	where := ignored(strays) + looked(answered, r.Verbose)
+	var jobs []jsonJob
+	if c.Jobs {
+		some, failed := g.jobs(r, all, answered)
+		jobs, err = some, fault.Join(err, failed)
+	}
+	where := ignored(strays) + jobLines(jobs) + looked(answered, r.Verbose)
 	if !c.Wide {
 		where = show.Folded(where, show.TerminalWidth(os.Stdout))
 	}
-	if failed := list.end(newJSONStatus(all[0].Place, nil, strays), where); failed != nil {
+	rest := newJSONStatus(all[0].Place, nil, strays)
+	rest.Jobs = jobs
+	if failed := list.end(rest, where); failed != nil {
 		return 0, failed
 	}
 	for _, holder := range older {
@@ -220,11 +230,58 @@ func ignored(strays []stray) string {
 	return b.String()
 }
 
+// jsonJob is the last success of a job. The times are on the store's clock.
+type jsonJob struct {
+	Operation   string     `json:"operation"`
+	Job         string     `json:"job,omitempty"`
+	Holder      string     `json:"holder,omitempty"`
+	ID          string     `json:"id,omitempty"` // of the lock
+	SucceededAt *time.Time `json:"succeeded_at,omitempty"`
+	AgeSeconds  float64    `json:"age_seconds"`
+	Place       string     `json:"place,omitempty"` // as in show.JSONLock
+	line        string
+}
+
+// jobs returns the last successes beside the locks of repositories.
+func (g global) jobs(r *show.Reporter, all, answered []placed) (jobs []jsonJob, err error) {
+	r.BeginWait("reading the last successes", "")
+	defer r.EndWait()
+	for _, p := range answered {
+		if p.Repo == "" { // another system's lock
+			continue
+		}
+		once := session.Once{Place: p.Place, Repository: &session.Repository{Open: g.at(p.Place).store, Options: replock.Options{TTL: lookTTL}}}
+		found, failed := once.All(context.Background())
+		err = fault.Join(err, failed)
+		for _, d := range found {
+			line := d.String()
+			if where := title(r, all, p); where != "" {
+				line += " in " + text.Escape(where)
+			}
+			jobs = append(jobs, jsonJob{d.Operation, d.Job, d.Holder, d.ID, events.Instant(d.At), events.Seconds(d.Age), label(all, p), line})
+		}
+	}
+	return jobs, err
+}
+
+// lookTTL is the ttl whose bounds the requests of a look without a lock have.
+const lookTTL = time.Minute
+
+// jobLines describes the jobs, one a line.
+func jobLines(jobs []jsonJob) (lines string) {
+	for _, j := range jobs {
+		lines += j.line + "\n"
+	}
+	return lines
+}
+
 // jsonStatus is the result of status in JSON. Fields are only ever added.
 type jsonStatus struct {
 	Locks []show.JSONLock `json:"locks"`
 	// Ignored are the files of other programs among the locks.
 	Ignored []stray `json:"ignored,omitempty"`
+	// Jobs are the last successes that --jobs asks for.
+	Jobs []jsonJob `json:"jobs,omitempty"`
 	// Repository, LockName and Prefix are of the repository's lock. They are missing if no repository is given.
 	Repository string `json:"repository,omitempty"`
 	LockName   string `json:"lock_name,omitempty"`

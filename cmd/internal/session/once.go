@@ -1,13 +1,13 @@
 package session
 
 import (
-	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/repolock/repolock/cmd/internal/events"
@@ -40,17 +40,33 @@ type Success struct {
 	SucceededAt time.Time `json:"succeeded_at"`
 }
 
+// Dated is a success with its time and its age, both on the store's clock.
+type Dated struct {
+	Success
+	At  time.Time
+	Age time.Duration
+}
+
+// String describes the success in one line.
+func (d Dated) String() string {
+	job := text.Brief(d.Operation)
+	if d.Job != "" {
+		job += " (" + text.Brief(d.Job) + ")"
+	}
+	if d.Holder == "" {
+		return "the last success of " + job + " can't be read"
+	}
+	return fmt.Sprintf("%s has succeeded %s, at %s, by %s", job, text.Ago(d.Age), d.At.UTC().Format(time.RFC3339), text.Brief(d.Holder))
+}
+
 // SucceededError is the error of a command that is skipped, because its job has succeeded.
 type SucceededError struct {
-	Success
-	At     time.Time     // of the success, on the store's clock
-	Age    time.Duration // of the success, on the store's clock
+	Dated
 	Period time.Duration
 }
 
 func (e *SucceededError) Error() string {
-	return fmt.Sprintf("%s has succeeded %s, at %s, by %s; it runs once per %s",
-		text.Brief(cmp.Or(e.Job, e.Operation)), text.Ago(e.Age), e.At.UTC().Format(time.RFC3339), text.Brief(e.Holder), text.Duration(e.Period))
+	return fmt.Sprintf("%s; it runs once per %s", e.Dated, text.Duration(e.Period))
 }
 
 // Unwrap returns the class.
@@ -58,7 +74,7 @@ func (e *SucceededError) Unwrap() error { return fault.Succeeded }
 
 // key returns the key of the object.
 func (o *Once) key() string {
-	key := o.Place.Prefix() + "lock-once/" + element(o.Repository.Operation)
+	key := o.Place.Prefix() + folder + element(o.Repository.Operation)
 	if o.Job != "" {
 		key += "." + element(o.Job)
 	}
@@ -76,6 +92,8 @@ func element(name string) string {
 }
 
 const (
+	// folder is the place of the objects below a lock's prefix.
+	folder = "lock-once/"
 	// maxSuccess is the largest size of the object, in bytes. JSON writes a byte of a name as six at most.
 	maxSuccess = 8 << 10
 	// ahead is how far the object can be dated ahead of the listing that shows it. S3 servers round the time of a
@@ -105,7 +123,7 @@ func (o *Once) Succeeded(ctx context.Context, flag string) (*SucceededError, err
 	if now.IsZero() || seen.ModTime.IsZero() {
 		return nil, errors.New("the store doesn't report how old it is")
 	}
-	last := &SucceededError{At: seen.ModTime, Age: now.Sub(seen.ModTime), Period: o.Period}
+	last := &SucceededError{Dated{At: seen.ModTime, Age: now.Sub(seen.ModTime)}, o.Period}
 	switch {
 	case last.Age < -ahead:
 		return nil, fmt.Errorf("it is dated %s in the future", text.Duration(-last.Age))
@@ -113,25 +131,66 @@ func (o *Once) Succeeded(ctx context.Context, flag string) (*SucceededError, err
 		return nil, nil
 	}
 	last.Age = max(last.Age, 0)
-	body, err := asked(ctx, o, func(ctx context.Context) ([]byte, error) {
-		body, _, err := o.Repository.store.Get(ctx, seen.Key, maxSuccess)
-		return body, err
-	})
-	if err == nil && (json.Unmarshal(body, &last.Success) != nil || last.Holder == "") {
-		err = errors.New("it is damaged")
-	}
-	if err != nil {
+	if last.Success, err = o.read(ctx, seen.Key); err != nil {
 		return nil, err
 	}
 	return last, nil
 }
 
+// All returns the last successes of all jobs beside the lock. One that can't be read has the name in its key as its
+// operation, and no holder. If the store doesn't report its time, the ages are by this machine's clock. All ignores names
+// that no job has: files of other programs.
+func (o *Once) All(ctx context.Context) (all []Dated, err error) {
+	if err := o.Repository.openStore(ctx); err != nil {
+		return nil, err
+	}
+	prefix := o.Place.Prefix() + folder
+	for cursor := ""; ; {
+		page, err := o.list(ctx, prefix, cursor)
+		if err != nil {
+			return nil, err
+		}
+		if page.Now.IsZero() {
+			page.Now = clock.System{}.Now()
+		}
+		for _, object := range page.Objects {
+			name := strings.TrimPrefix(object.Key, prefix)
+			if strings.HasPrefix(name, ".") || strings.Contains(name, "/") {
+				continue
+			}
+			s, err := o.read(ctx, object.Key)
+			if err != nil {
+				s = Success{Operation: name}
+			}
+			all = append(all, Dated{s, object.ModTime, page.Now.Sub(object.ModTime)})
+		}
+		if cursor = page.Next; cursor == "" {
+			return all, nil
+		}
+	}
+}
+
+func (o *Once) list(ctx context.Context, prefix, cursor string) (store.Page, error) {
+	return asked(ctx, o, func(ctx context.Context) (store.Page, error) {
+		return store.Finite(o.Repository.store).List(ctx, prefix, cursor)
+	})
+}
+
+func (o *Once) read(ctx context.Context, key string) (s Success, err error) {
+	body, err := asked(ctx, o, func(ctx context.Context) ([]byte, error) {
+		body, _, err := o.Repository.store.Get(ctx, key, maxSuccess)
+		return body, err
+	})
+	if err == nil && (json.Unmarshal(body, &s) != nil || s.Holder == "") {
+		err = errors.New("it is damaged")
+	}
+	return s, err
+}
+
 // find returns an object as a listing shows it, or nil if the key isn't listed, and the store's time.
 func (o *Once) find(ctx context.Context, key string) (*store.Object, time.Time, error) {
 	for cursor := ""; ; {
-		page, err := asked(ctx, o, func(ctx context.Context) (store.Page, error) {
-			return store.Finite(o.Repository.store).List(ctx, key, cursor)
-		})
+		page, err := o.list(ctx, key, cursor)
 		switch {
 		case err != nil:
 			return nil, time.Time{}, err
