@@ -51,6 +51,7 @@ func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored [
 			ignored = append(ignored, others...)
 			l.readBodies(ctx, p.Page, entries, &kept)
 			infos := l.judged(entries, st)
+			clear(objects) // they are all in memory until here
 			// The objects of exclusive locks are listed before those of shared ones.
 			if n := slices.IndexFunc(infos, func(i Info) bool { return i.Mode != Exclusive }); n >= 0 {
 				give(merge(append(pairs, infos[:n]...)))
