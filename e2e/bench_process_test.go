@@ -40,7 +40,7 @@ func BenchmarkStart(b *testing.B) {
 	}
 	shared := len(all)
 	builds := []struct{ name, how string }{
-		{"repolock as the packages have it", asPackaged}, {"repolock as go install builds it", "go build"},
+		{"repolock as the packages have it", asPackaged}, {"repolock as go build builds it", "go build"},
 	}
 	sizes := ""
 	for i, v := range builds {

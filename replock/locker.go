@@ -39,6 +39,7 @@ type Locker struct {
 	rand       io.Reader
 	earlier    func(most time.Duration) time.Duration
 	pace       pace
+	observed   bool         // there is a logger or an observer
 	events     serial.Queue // queue for the logger and the observer
 }
 
@@ -48,6 +49,7 @@ func New(s store.Store, opts Options) (*Locker, error) {
 	if s == nil {
 		return nil, errors.New("no store: open one first")
 	}
+	observed := opts.Logger != nil || opts.Observe != nil
 	if err := opts.fill(); err != nil {
 		return nil, err
 	}
@@ -58,6 +60,8 @@ func New(s store.Store, opts Options) (*Locker, error) {
 		times: refresh.ForTTL(opts.TTL),
 		rand:  rand.Reader,
 		pace:  ownPace,
+
+		observed: observed,
 	}
 	if p, ok := opts.Clock.(process); ok {
 		l.rand, l.self = p.Process()
@@ -159,8 +163,12 @@ func (l *Locker) infos(entries []*verdict.Entry, f verdict.Findings) []Info {
 // tell queues an event for the logger and the observer, and doesn't wait for them. Even if one of them blocks, the lock
 // must be refreshed, and must be lost at its deadline.
 func (l *Locker) tell(e Event) {
-	e.Time, e.Name = l.opts.Clock.Now(), l.opts.Name
-	l.events.Add(func() { l.deliver(e) })
+	if !l.observed {
+		return
+	}
+	told := e // only a copy of an event that is delivered goes to the heap
+	told.Time, told.Name = l.opts.Clock.Now(), l.opts.Name
+	l.events.Add(func() { l.deliver(told) })
 }
 
 // Flush waits until the logger and the observer have received all events so far, or until ctx ends.
@@ -173,6 +181,16 @@ func (l *Locker) deliver(e Event) {
 	if !ok {
 		level = slog.LevelDebug
 	}
+	if l.opts.Logger.Enabled(context.Background(), level) {
+		l.log(level, e)
+	}
+	if l.opts.Observe != nil {
+		l.opts.Observe(e)
+	}
+}
+
+// log logs an event.
+func (l *Locker) log(level slog.Level, e Event) {
 	attrs := []any{"mode", e.Mode, "operation", text.Brief(e.Operation), "id", e.ID, "key", e.Key}
 	add := func(key string, known bool, value any) {
 		if known {
@@ -191,7 +209,4 @@ func (l *Locker) deliver(e Event) {
 	add("left", e.Left > 0, e.Left)
 	add("err", e.Err != nil, e.Err)
 	l.opts.Logger.Log(context.Background(), level, "lock "+string(e.Kind), attrs...)
-	if l.opts.Observe != nil {
-		l.opts.Observe(e)
-	}
 }

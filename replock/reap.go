@@ -94,13 +94,16 @@ const (
 // sweep deletes flags that clients without the permission to delete have emptied. Such flags make listings longer, and
 // no lock depends on them. So sweep ends at the first failure, and after hastyTime.
 func (l *Locker) sweep(ctx context.Context, released []*verdict.Entry) {
+	if len(released) == 0 {
+		return
+	}
 	ctx, cancel := context.WithTimeout(ctx, hastyTime)
 	defer cancel()
 	remove := func(e *verdict.Entry) error {
 		_, err := once(ctx, "delete "+e.Key, l.delete(e.Key))(hastyTime)
 		return err
 	}
-	if len(released) == 0 || remove(released[0]) != nil {
+	if remove(released[0]) != nil {
 		return
 	}
 	left, done := l.sweepMany(ctx, released[1:])

@@ -50,6 +50,7 @@ func (l *Locker) Survey(ctx context.Context, each func(locks []Info)) (ignored [
 			ignored = append(ignored, others...)
 			l.readBodies(ctx, p.Page, entries, &kept)
 			infos := l.judged(entries, st)
+			clear(objects) // they are all in memory until here
 			// A listing has the objects of exclusive locks before the objects of shared locks.
 			if n := slices.IndexFunc(infos, func(i Info) bool { return i.Mode != Exclusive }); n >= 0 {
 				give(merge(append(pairs, infos[:n]...)))

@@ -53,8 +53,8 @@ func (a *alarm) set(d time.Duration) bool {
 
 // readFrom wakes the Watch when a timer expires or is cancelled, until the timer is closed.
 func (a *alarm) readFrom(timer io.Reader) {
-	for {
-		if _, err := timer.Read(make([]byte, 8)); err != nil && !errors.Is(err, syscall.ECANCELED) {
+	for count := make([]byte, 8); ; {
+		if _, err := timer.Read(count); err != nil && !errors.Is(err, syscall.ECANCELED) {
 			return
 		}
 		select {

@@ -88,11 +88,10 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 	if ctx.Err() != nil {
 		return v, false, context.Cause(ctx)
 	}
-	rctx, cancel := context.WithTimeout(ctx, timeout)
+	end := time.Now().Add(timeout)
+	rctx, cancel := context.WithDeadline(ctx, end)
 	defer cancel()
-	alone, done := context.WithTimeout(context.WithoutCancel(ctx), timeout)
-	defer done()
-	own := ownDeadline{rctx, alone}
+	own := ownDeadline{rctx, end}
 	type answer struct {
 		v   T
 		err error
@@ -124,7 +123,7 @@ func Once[T any](ctx context.Context, timeout time.Duration, send func(context.C
 // the caller's. A put that must not be cancelled continues until then.
 type ownDeadline struct {
 	context.Context
-	alone context.Context // the request's, without its caller
+	end time.Time
 }
 
-func (c ownDeadline) Deadline() (time.Time, bool) { return c.alone.Deadline() }
+func (c ownDeadline) Deadline() (time.Time, bool) { return c.end, true }

@@ -26,9 +26,10 @@ import (
 	"github.com/repolock/repolock/store/dir"
 )
 
-// sample runs f b.N times and reports the median of its durations.
+// sample runs f b.N times, and reports the median of its durations and its allocations.
 func sample(b *testing.B, f func() error) {
 	b.Helper()
+	b.ReportAllocs()
 	for range 200 { // connections, scripts, caches
 		assert.OK(b, f())
 	}
@@ -92,22 +93,28 @@ func BenchmarkRedis(b *testing.B) {
 	})
 }
 
-// BenchmarkDirectory acquires and releases one exclusive lock in a directory. Ours is a lease, which other machines
-// see, too, on a directory that is open. A lock of flock(2) ends with its process, and opens its file each time.
+// BenchmarkDirectory acquires and releases one lock in a directory. Ours is a lease, which other machines see, too, on a
+// directory that is open. A lock of flock(2) ends with its process, and opens its file each time.
 func BenchmarkDirectory(b *testing.B) {
-	b.Run("repolock", func(b *testing.B) {
-		s, err := dir.Open(b.Context(), b.TempDir())
-		assert.OK(b, err)
-		l, err := replock.New(s, replock.Options{TTL: ttl, Beside: replock.BesideNobody})
-		assert.OK(b, err)
-		sample(b, func() error {
-			k, err := l.TryExclusive(b.Context(), "bench")
-			if err != nil {
-				return err
+	for _, mode := range []replock.Mode{replock.Shared, replock.Exclusive} {
+		b.Run("repolock-"+mode.String(), func(b *testing.B) {
+			s, err := dir.Open(b.Context(), b.TempDir())
+			assert.OK(b, err)
+			l, err := replock.New(s, replock.Options{TTL: ttl, Beside: replock.BesideNobody})
+			assert.OK(b, err)
+			try := l.TryShared
+			if mode == replock.Exclusive {
+				try = l.TryExclusive
 			}
-			return k.Release(b.Context())
+			sample(b, func() error {
+				k, err := try(b.Context(), "bench")
+				if err != nil {
+					return err
+				}
+				return k.Release(b.Context())
+			})
 		})
-	})
+	}
 	b.Run("gofrs-flock", func(b *testing.B) {
 		path := filepath.Join(b.TempDir(), "lock")
 		sample(b, func() error {

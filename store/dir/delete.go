@@ -56,7 +56,7 @@ func (s *Store) delete(ctx context.Context, key, ifMatch string) error {
 	case err != nil && !absent(err):
 		return err
 	}
-	s.prune(root, dir, s.now())
+	s.prune(root, d, dir, s.now())
 	return nil
 }
 
@@ -100,9 +100,10 @@ func (s *Store) removeMatching(ctx context.Context, d *directory, name, ifMatch 
 	return d.Remove(temp)
 }
 
-// prune removes the empty directories that files.Prunes selects, from dir upwards, and then old temporary files.
-// Another process that needs a directory makes it again. If a removal fails, a later request repeats it.
-func (s *Store) prune(root *directory, dir string, now time.Time) {
+// prune removes the empty directories that files.Prunes selects, from dir upwards, and then old temporary files. at is
+// the open dir, or nil if dir can't be opened. Another process that needs a directory makes it again. If a removal
+// fails, a later request repeats it.
+func (s *Store) prune(root, at *directory, dir string, now time.Time) {
 	for s.prunes(dir) {
 		parent, name := files.Split(dir)
 		d, err := openDir(root, parent)
@@ -114,9 +115,16 @@ func (s *Store) prune(root *directory, dir string, now time.Time) {
 		if err != nil {
 			break // most likely it isn't empty
 		}
-		dir = parent
+		dir, at = parent, nil
 	}
-	sweep(root, dir, now)
+	if at == nil {
+		var err error
+		if at, err = openDir(root, dir); err != nil {
+			return
+		}
+		defer at.Close()
+	}
+	sweep(at, now)
 }
 
 // prunes reports whether files.Prunes selects a directory of this store.
@@ -126,12 +134,7 @@ func (s *Store) prunes(dir string) bool {
 }
 
 // sweep removes the temporary files that dead processes have left in a directory.
-func sweep(root *directory, dir string, now time.Time) {
-	d, err := openDir(root, dir)
-	if err != nil {
-		return
-	}
-	defer d.Close()
+func sweep(d *directory, now time.Time) {
 	var temps []string
 	for name := range d.names() {
 		if files.IsTemp(name) {

@@ -32,7 +32,7 @@ func (d *directory) OpenRoot(name string) (*directory, error) {
 	if err != nil {
 		return nil, d.unopened(name, err)
 	}
-	return &directory{root, filepath.Join(d.path, name)}, nil
+	return &directory{root, filepath.Clean(root.Name())}, nil // os.Root has joined the names already
 }
 
 // Open opens a file or a directory for reading. It doesn't wait for the writer of a pipe.

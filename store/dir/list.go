@@ -80,18 +80,25 @@ func (l *listing) enter(parent *directory, path, at string) error {
 // walk adds the objects in and below a directory. Their keys begin with at. A directory's name ends with a slash, so
 // that the names sort like the keys below them: "a-b" < "a/b" < "a0".
 func (l *listing) walk(d *directory, at string) error {
-	names, err := l.names(l.ctx, d, files.Below(l.prefix, at))
+	wanted := files.Below(l.prefix, at)
+	names, err := l.names(l.ctx, d, wanted)
 	if err != nil {
 		return err
 	}
 	if len(names) == 0 && at != "" && strings.HasPrefix(at, l.prefix) {
 		l.page.Folders = append(l.page.Folders, at)
 	}
-	files := map[string]bool{}
-	for _, name := range names {
+	// A name that is wanted both as a file's and as a directory's is among the names twice.
+	l.page.Objects = slices.Grow(l.page.Objects, len(names)/2)
+	folders := map[string]bool{} // the directories among the names that are wanted as files
+	for i, name := range names {
+		names[i] = "" // a directory of flags has many names, and the page has them too
 		if dir, folder := strings.CutSuffix(name, "/"); !folder {
-			files[name], err = l.add(d, name, at+name)
-		} else if !files[dir] {
+			var file bool
+			if file, err = l.add(d, name, at+name); !file {
+				folders[name] = true
+			}
+		} else if file, _ := wanted(dir); !file || folders[dir] {
 			begin := len(l.page.Objects)
 			switch err = l.enter(d, dir, at); {
 			case errors.Is(err, errNotDir):
@@ -209,11 +216,13 @@ func scan(ctx context.Context, d *directory, wanted files.Wanted) ([]string, err
 			continue
 		}
 		file, folder := wanted(name)
+		if folder {
+			slashed := name + "/"
+			name = slashed[:len(name)] // one text in memory
+			names = append(names, slashed)
+		}
 		if file {
 			names = append(names, name)
-		}
-		if folder {
-			names = append(names, name+"/")
 		}
 	}
 	return names, ctx.Err()

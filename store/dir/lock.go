@@ -46,7 +46,7 @@ func lockFile(ctx context.Context, root, d *directory, name string) (unlock func
 		if err != nil {
 			return nil, nil
 		}
-		free, err := take(ctx, f, filepath.Join(d.path, name), flock.Try)
+		free, err := take(ctx, f, flock.Try)
 		if err != nil {
 			return nil, err
 		}
@@ -72,19 +72,19 @@ func lockRoot(ctx context.Context, root *directory, try func(*os.File) (bool, er
 	if err != nil {
 		return nil, err
 	}
-	return take(ctx, self, root.path, try)
+	return take(ctx, self, try)
 }
 
 // take takes the flock of an open file by calling try. unlock closes the file. After an error, take has closed it.
 //
 // take polls, because a process that waits in flock(2) can't heed its context. A client holds the flock for tens of
 // microseconds.
-func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool, error)) (unlock func(), err error) {
+func take(ctx context.Context, f *os.File, try func(*os.File) (bool, error)) (unlock func(), err error) {
 	for pause := 100 * time.Microsecond; ; pause = min(2*pause, 10*time.Millisecond) {
 		ok, err := try(f)
 		if err != nil {
 			f.Close()
-			return nil, cant("lock", path, err)
+			return nil, cant("lock", filepath.Clean(f.Name()), err)
 		}
 		if ok {
 			return func() { flock.Close(f) }, nil
@@ -92,7 +92,7 @@ func take(ctx context.Context, f *os.File, path string, try func(*os.File) (bool
 		select {
 		case <-ctx.Done():
 			err := fmt.Errorf("the flock on %s %s, so nothing can be written there: end that process, or have it lock another file: %w",
-				path, flockHolder(f), ctx.Err())
+				filepath.Clean(f.Name()), flockHolder(f), ctx.Err())
 			f.Close()
 			return nil, err
 		case <-time.After(pause/2 + rand.N(pause)):

@@ -43,7 +43,8 @@ func TestRefusedPutLeavesNothing(t *testing.T) {
 	has(t, path, "index/ index/lock.exclusive")
 }
 
-// TestSweep: a request removes temporary files after a day, and no others.
+// TestSweep: a request removes temporary files after a day, and no others. It looks in the object's directory, or above
+// it if it removes that.
 func TestSweep(t *testing.T) {
 	for age, left := range map[time.Duration]string{
 		23 * time.Hour: ".repolock-x.tmp .repolock-y.tmp/ index/ index/.repolock-x.tmp index/.repolock-y.tmp/ index/other.tmp other.tmp",
@@ -58,7 +59,7 @@ func TestSweep(t *testing.T) {
 				assert.OK(t, os.Chtimes(filepath.Join(dir, name), time.Time{}, time.Now().Add(-age)))
 			}
 		}
-		for _, key := range []string{"k", "index/lock.exclusive"} {
+		for _, key := range []string{"made/k", "index/lock.exclusive"} {
 			put(t, s, key, "")
 			remove(t, s, key)
 		}

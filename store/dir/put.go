@@ -78,7 +78,7 @@ func (w *write) try(ctx context.Context) (obj store.Object, err error) {
 		if err != nil {
 			// If the disk broke and these calls fail too, a later Delete removes the temporary file.
 			_ = d.Remove(temp)
-			w.prune(w.root, w.dir, w.now())
+			w.prune(w.root, d, w.dir, w.now())
 		}
 	}()
 	info, err := w.fill(d, temp)
@@ -225,7 +225,7 @@ func (w *write) creates(d *directory) bool {
 	if !w.local {
 		return false
 	}
-	_, err := d.Lstat(w.name)
+	_, err := d.root.Lstat(w.name) // the usual error needs no message
 	return errors.Is(err, fs.ErrNotExist)
 }
 

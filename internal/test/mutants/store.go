@@ -181,6 +181,7 @@ var storeMutants = []mutant{
 			return page, nil`, own("TestFileInPlaceOfDirectory")},
 	{"a directory that other programs need is removed", "store/internal/files/files.go",
 		`dir != "" && !slices.Contains(kept, dir) &&`, `dir != "" && slices.Contains(kept, kept[0]) &&`, test("./store/dir", "TestDeletePrunes")},
+	{"a request that removes a directory looks there for temporary files", "store/dir/delete.go", `dir, at = parent, nil`, `dir = parent`, own("TestSweep")},
 	{"a living process's temporary file is removed", "store/dir/delete.go", `<= files.Abandoned`, `<= files.Abandoned/48`, own("TestSweep")},
 	{"another program's empty directory is removed", "store/internal/files/files.go",
 		`(made || strings.HasPrefix(dir, kept[0]+"/"))`, `(made || dir != kept[0])`, test("./store/dir", "TestDeletePrunes")},
