@@ -62,6 +62,15 @@ type bench struct {
 // outcome is one run: from when to when each of the two held its lock, or zero times.
 type outcome struct{ held [2][2]time.Time }
 
+// String has the times at which the two commands held their locks.
+func (o outcome) String() string {
+	var b strings.Builder
+	for i, name := range []string{"theirs", "the other"} {
+		fmt.Fprintf(&b, "%s held from %s to %s\n", name, o.held[i][0].Format("05.000"), o.held[i][1].Format("05.000"))
+	}
+	return b.String()
+}
+
 func (o outcome) overlap() time.Duration {
 	a, b := o.held[0], o.held[1]
 	if a[0].IsZero() || b[0].IsZero() {
@@ -186,6 +195,9 @@ func (b *bench) race(c cell) (row string, both int, err error) {
 	// The second command's first request comes from two round trips before Cloudstic's to as much later as it can still
 	// be let in beside Cloudstic's.
 	least, most := 2*c.trip+30*time.Millisecond, time.Duration(3+c.leftovers)*c.trip+30*time.Millisecond
+	if c.at == "local" && c.second != "theirs" {
+		most += alone // Cloudstic's lock also begins while repolock starts, and while it waits before it looks again
+	}
 	later := make([]time.Duration, runs)
 	for n := range later {
 		later[n] = time.Duration(d.Float64()*float64(least+most)) - least
@@ -195,13 +207,17 @@ func (b *bench) race(c cell) (row string, both int, err error) {
 	if err := errors.Join(failures...); err != nil {
 		return "", 0, err
 	}
+	log := p.passed()
 	var longest time.Duration
 	in := [3]int{} // theirs alone, the other alone, neither
-	for _, o := range outcomes {
+	for n, o := range outcomes {
 		switch over := o.overlap(); {
 		case over > 0:
 			both++
 			longest = max(longest, over)
+			if c.second == "now" {
+				fmt.Fprintf(os.Stderr, "beside: %s: both held for %v in run %d, ours later by %v:\n%v%s", c, over, n, later[n], o, p.requests(log, n))
+			}
 		case !o.held[0][0].IsZero() && !o.held[1][0].IsZero(): // one after the other
 		case !o.held[0][0].IsZero():
 			in[0]++
@@ -425,11 +441,17 @@ type place struct {
 	server, endpoint     string // URLs of the S3 server, and of the proxy before it
 	hold                 time.Duration
 	lines                sync.Map // of the runs, by their prefixes
+	passed               func() proxy.Log
 	close                func()
 }
 
+// requests returns the requests of a run, for a message.
+func (p *place) requests(log proxy.Log, n int) proxy.Log {
+	return slices.DeleteFunc(slices.Clone(log), func(e proxy.Entry) bool { return !strings.HasPrefix(e.Key, p.prefix(n)+"/") })
+}
+
 func (b *bench) place(c cell) (*place, error) {
-	p := &place{cell: c, close: func() {}, hold: max(500*time.Millisecond, 4*c.trip)}
+	p := &place{cell: c, passed: func() proxy.Log { return nil }, close: func() {}, hold: max(500*time.Millisecond, 4*c.trip)}
 	p.dir = filepath.Join(b.dir, fmt.Sprint("cell-", rand.Uint32()))
 	p.template, p.cache = filepath.Join(p.dir, "template"), filepath.Join(p.dir, "cache")
 	if err := os.MkdirAll(filepath.Join(b.dir, "source"), 0o700); err != nil {
@@ -490,6 +512,7 @@ func (b *bench) place(c cell) (*place, error) {
 	}
 	between.Behave(proxy.Behaviour{Latency: c.trip / 2, Decide: p.holdBack})
 	stop := p.close
+	p.passed = between.Take
 	p.endpoint, p.close = between.URL(), func() { between.Stop(); stop() }
 	return p, nil
 }
