@@ -6,6 +6,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -56,6 +57,7 @@ type bench struct {
 	dir, cloudstic, repolock, before string
 	s3                               string // URL of the server
 	runs, parallel                   int
+	hold                             time.Duration
 	seed                             uint64
 }
 
@@ -112,6 +114,7 @@ func main() {
 	flag.StringVar(&only, "only", "", "run only the cells that contain one of these words, separated by spaces")
 	flag.IntVar(&b.runs, "runs", 0, "runs of a cell: 150, or 60 at 700 ms, by default")
 	flag.IntVar(&b.parallel, "parallel", 4, "runs at a time")
+	flag.DurationVar(&b.hold, "hold", 0, "how long each command holds its lock: 500ms, or four trips if that is longer, by default")
 	flag.Uint64Var(&b.seed, "seed", uint64(time.Now().UnixNano()), "of the starts")
 	flag.BoolVar(&list, "list", false, "list the cells")
 	flag.Parse()
@@ -151,7 +154,7 @@ func cells() (all []cell) {
 			for _, encrypted := range []bool{false, true} {
 				for _, modes := range [][2]string{{"exclusive", "shared"}, {"shared", "exclusive"}, {"exclusive", "exclusive"}} {
 					for _, second := range []string{"theirs", "before", "now"} {
-						if encrypted && leftovers > 0 && modes[1] == "exclusive" && second != "theirs" && at.name != "local" {
+						if leftovers > 0 && encrypted != (at.name == "local") && modes[1] == "exclusive" && second != "theirs" {
 							continue // repolock watches such a leftover for a minute before it deletes it
 						}
 						all = append(all, cell{at.name, at.trip, second, modes, leftovers, encrypted})
@@ -451,7 +454,7 @@ func (p *place) requests(log proxy.Log, n int) proxy.Log {
 }
 
 func (b *bench) place(c cell) (*place, error) {
-	p := &place{cell: c, passed: func() proxy.Log { return nil }, close: func() {}, hold: max(500*time.Millisecond, 4*c.trip)}
+	p := &place{cell: c, passed: func() proxy.Log { return nil }, close: func() {}, hold: cmp.Or(b.hold, max(500*time.Millisecond, 4*c.trip))}
 	p.dir = filepath.Join(b.dir, fmt.Sprint("cell-", rand.Uint32()))
 	p.template, p.cache = filepath.Join(p.dir, "template"), filepath.Join(p.dir, "cache")
 	if err := os.MkdirAll(filepath.Join(b.dir, "source"), 0o700); err != nil {
