@@ -372,8 +372,10 @@ type command struct {
 	cmd  *exec.Cmd
 	out  *bytes.Buffer
 	log  string
-	err  error
-	done chan struct{}
+	done chan struct{} // closed when it has ended
+
+	err   error
+	ended time.Time
 }
 
 // command starts the first or the second command of a run.
@@ -408,7 +410,11 @@ func (b *bench) command(p *place, n, which int, gate string) *command {
 		close(started.done)
 		return started
 	}
-	go func() { started.err = c.Wait(); close(started.done) }()
+	go func() {
+		started.err = c.Wait()
+		started.ended = time.Now()
+		close(started.done)
+	}()
 	return started
 }
 
@@ -421,7 +427,6 @@ func (c *command) wait() (held [2]time.Time, err error) {
 		<-c.done
 		return held, fmt.Errorf("no end: %s", c.out.String())
 	}
-	ended := time.Now()
 	text, _ := os.ReadFile(c.log)
 	for i, line := range strings.Fields(string(text)) {
 		if at, bad := strconv.ParseInt(line, 10, 64); bad == nil && i < 2 {
@@ -432,7 +437,7 @@ func (c *command) wait() (held [2]time.Time, err error) {
 	case held[0].IsZero() && (c.err == nil || !strings.Contains(c.out.String(), "lock")):
 		return held, fmt.Errorf("%v, without its lock: %s", c.err, c.out.String())
 	case !held[0].IsZero() && held[1].IsZero(): // its lock was lost
-		held[1] = ended
+		held[1] = c.ended
 	}
 	return held, nil
 }
